@@ -140,8 +140,8 @@ def test_a_value_without_a_logarithm_leaves_the_whole_comparison_without_a_ratio
 
 def test_a_count_that_is_always_zero_says_so() -> None:
     assert compared([1.0] * 6, [0.0] * 6).reason == (
-        "ext4 is 0 in every round, so there is no ratio of write.bandwidth, "
-        "which a verdict would be about; its values are in the tables."
+        "ext4 is 0 in every round, so there is no ratio of write.bandwidth "
+        "to base a verdict on; its values are in the tables."
     )
 
 

@@ -52,7 +52,7 @@ def test_of_several_the_earliest_depends_on_the_others() -> None:
 def test_it_warns_exactly_where_the_rounds_are_too_few() -> None:
     assert "can't decide anything: it stops after 5 rounds" in foreseen(12, most=5).warning()
     assert foreseen(1, most=5).warning() == "" and "at least 6" in foreseen(1, most=5, margin=0.0).warning()
-    assert "there is but 1 round" in foreseen(1, most=1).warning()
+    assert "there is only 1 round" in foreseen(1, most=1).warning()
     alone = foreseen(12).alone
     assert alone > 6
     for most in (6, alone - 1):
@@ -71,7 +71,7 @@ def test_differences_are_forecast_for_the_margin_and_for_ten_percent() -> None:
         "if ratios vary by 5 % (an assumption)"
     )
     noisy = foresee(planned(1, 0.001), 0.95, 5, 30, TypicalNoise(1.0, "much"))
-    assert noisy is not None and "of 0.1 % in more rounds than anybody waits for" in noisy.expected()
+    assert noisy is not None and "of 0.1 % in more rounds than is practical" in noisy.expected()
 
 
 def test_what_this_machine_can_not_compare_is_not_counted() -> None:

@@ -201,4 +201,4 @@ def test_no_warning_of_effects_is_of_what_was_not_due() -> None:
     known = pl.col("round") <= 8
     (then,) = summarise(trials.filter(known), metrics.filter(known), replace(asked, rests=()), ended=True).effects
     assert (found.rounds, found.trials, found.shares) == (8, 32, then.shares)
-    assert found.warnings == ("Of the first 8 rounds: in later ones not every cell was due.",)
+    assert found.warnings == ("From the first 8 rounds only: in later ones some cells rested.",)

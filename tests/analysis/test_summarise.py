@@ -103,7 +103,7 @@ def test_no_trial_yet_is_a_summary_too() -> None:
     summary = summarise(trial_frame([]), metric_frame([]), asked)
     assert summary.rounds_done == 0
     assert {s.status for s in summary.cells} == {"not run"}
-    assert {c.reason for c in summary.comparisons} == {"No trial of zvol and of file is done."}
+    assert {c.reason for c in summary.comparisons} == {"There is no completed trial of zvol or of file."}
     assert not any(c.settled for c in summary.comparisons)
 
 
@@ -132,7 +132,7 @@ def test_pooling_leaves_out_a_combination_that_can_not_be_compared_and_says_so()
     trials, metrics, cells = tables(values, factors)
     pooled = summarise(trials, metrics, design(factors, cells)).comparisons[-1]
     assert pooled.pooled and pooled.rounds == 12 and pooled.verdict == "better"
-    assert pooled.warnings[0] == "Not over bs=16k: no trial of ext4 is done."
+    assert pooled.warnings[0] == "Not over bs=16k: there is no completed trial of ext4."
 
 
 def test_pooling_names_the_combination_that_has_no_ratio() -> None:
@@ -140,8 +140,10 @@ def test_pooling_names_the_combination_that_has_no_ratio() -> None:
     zero = (pl.col("cell") == 2) & (pl.col("round") == 3)
     summary = summarise(trials, metrics.with_columns(value=pl.when(~zero).then("value").otherwise(0.0)), asked)
     reasons = [c.reason for c in summary.comparisons[1:]]
-    assert reasons[0].startswith("zvol is 0 in round 3, so there is no ratio of write.bandwidth, ")
-    assert reasons[1].startswith("In bs=512: zvol is 0 in round 3, so there is no ratio of write.bandwidth, ")
+    assert reasons[0].startswith("zvol is 0 in round 3, so there is no ratio of write.bandwidth to base a verdict on; ")
+    assert reasons[1].startswith(
+        "In bs=512: zvol is 0 in round 3, so there is no ratio of write.bandwidth to base a verdict on; "
+    )
 
 
 def test_failed_trials_leave_their_round_out() -> None:
@@ -355,5 +357,5 @@ def test_how_many_comparisons_there_are_does_not_depend_on_what_fails(lost: int)
     assert found.family == 3
     assert found.comparisons[0].verdict == "better"
     if lost == 12:
-        assert [c.reason for c in found.comparisons[1:]] == ["No trial of b is done."] * 2
+        assert [c.reason for c in found.comparisons[1:]] == ["There is no completed trial of b."] * 2
         assert not found.comparisons[2].settled

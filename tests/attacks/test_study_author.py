@@ -55,7 +55,7 @@ def precious(tmp_path: Path) -> Iterator[str]:
 
 
 REFUSED = [
-    ('write_iolog = "${{HOME}}"', "fio would put something in"),
+    ('write_iolog = "${{HOME}}"', "fio would expand what follows the $"),
     ('write_hist_log = "/etc/x"', "may lead away"),
     ('mem = "mmapshared:/etc/x"', "may lead away"),
     ("mem = 'mmapshared\\:/etc/x'", "may lead away"),
@@ -65,7 +65,7 @@ REFUSED = [
     ('ioscheduler = "none"', "would change a setting"),
     ('cgroup = "x"', "a cgroup outside"),
     ('size = "$mb_memory; touch x"', "comment"),
-    ('size = "$mb_memory`touch x`"', "fio would put something in"),
+    ('size = "$mb_memory`touch x`"', "fio would expand what follows the $"),
     ('an_option_of_next_year = "/dev/sda"', "may lead away"),
     ('read_iolog = "/tmp/trace"', "replays a trace"),
     (f'description = "{"x" * 5000}"', "more than 4000 bytes"),

@@ -107,7 +107,7 @@ def test_what_was_lost_is_said_in_words() -> None:
     lost = {"full": 3, "missed": 2, "untimed": 1, "events": 4, "comms": 5}
     warnings = decoded(lines(STARTED, counts(lost=lost))).warnings()
     assert len(warnings) == 5
-    assert warnings[0].startswith("3 requests found no room")
+    assert warnings[0].startswith("3 requests did not fit")
 
 
 @pytest.mark.parametrize("kept", [1, 40, 400])
@@ -115,7 +115,7 @@ def test_a_killed_tracers_last_line_is_left_out_and_missed(kept: int) -> None:
     whole = lines(STARTED, counts(final=False, requests=[ROW]))
     trace = decoded(whole + lines(counts())[:kept])
     assert trace.counts.request_frame()["count"].to_list() == [17]
-    assert trace.warnings()[0].startswith("the tracer did not end in order")
+    assert trace.warnings()[0].startswith("the tracer did not end cleanly")
 
 
 def test_a_tracer_that_never_counted_has_seen_nothing() -> None:

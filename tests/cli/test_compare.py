@@ -72,7 +72,7 @@ def test_a_copy_of_a_run_is_not_taken_for_more_rounds(runs: Path, tmp_path: Path
     for by in ((), ("--by", "time")):
         ran = storlab("compare", "old", str(tmp_path / "copy"), *by, folder=runs)
         assert (ran.returncode, ran.stdout) == (2, "")
-        assert "old and copy are one run, " in ran.stderr and "a copy is no repeat; leave one out" in ran.stderr
+        assert "old and copy are one run, " in ran.stderr and "a copy is not a repeat; leave one out" in ran.stderr
 
 
 def test_a_file_that_was_imported_twice_is_not_taken_for_more_rounds(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_file_that_was_imported_twice_is_not_taken_for_more_rounds(tmp_path: P
         assert ran.returncode == 0, ran.stderr
     ran = storlab("compare", "one", "two", "--by", "fs", folder=tmp_path)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "one and two hold the same file, t.csv: a copy is no repeat; leave one out" in ran.stderr
+    assert "one and two hold the same file, t.csv: a copy is not a repeat; leave one out" in ran.stderr
     assert storlab("compare", "one", "two", folder=tmp_path).returncode == 0, "counts of two runs may well be the same"
 
 

@@ -120,15 +120,15 @@ Controls
 SET-UP    MOMENTS  AT RISK  BROKEN      95 % INTERVAL
 fs ext4   30       15       0           0.0% to 11.6%
 fs xfs    2        2        1 (1 lost)  1.3% to 98.7%
-fs btrfs  -        -        -           not believed: a control failed
+fs btrfs  -        -        -           not trusted: a control failed
 fs bad    -        -        -           not checked
 fs no     -        -        -           unsupported
 First broken of fs xfs: moment 2: commit 2 is lost
 
 Nothing broke in fs ext4. That does not mean safe: up to 11.6% of the moments may still break it.
 AT RISK: moments at which something was not flushed yet; at the others, a power cut had nothing to lose.
-Seed 7; a disk that writes 512 bytes at once. Everything is in out; what such a check \
-cannot tell: docs/explanation/crash-checks.md."""
+Seed 7; a disk that writes 512 bytes atomically. Everything is in out; limits of such a \
+check: docs/explanation/crash-checks.md."""
     )
 
 

@@ -61,7 +61,7 @@ def test_a_run_that_can_decide_nothing_begins_with_that_warning_alone() -> None:
     loud, quiet = call(*words, "loud"), call(*words, "quiet", "--quiet")
     assert (loud.status, quiet.status) == (0, 0)
     for said in (loud.message, quiet.message):
-        assert "Warning: This can't decide anything: there is but 1 round, and a verdict takes at least 5." in said
+        assert "Warning: This can't decide anything: there is only 1 round, and a verdict takes at least 5." in said
         assert "Verdicts" not in said  # after how many they come stands in the warning
 
 

@@ -134,7 +134,7 @@ def test_clean_removes_what_a_killed_import_left_and_no_run(tmp_path: Path, monk
     with RunFolder(dead).lock():
         assert call("clean", "--yes").output == ""
     cleaned = call("clean", "--yes")
-    assert (cleaned.status, cleaned.output) == (0, f"{dead}: removed, for the process that worked in it is gone\n")
+    assert (cleaned.status, cleaned.output) == (0, f"{dead}: removed, because the process that worked in it is gone\n")
     assert left(tmp_path) == []
     assert call("clean", "--yes").output == "No run is known that could have left anything.\n"
     for name in ("empty", "whole"):

@@ -161,7 +161,7 @@ def test_a_file_that_is_given_twice_is_no_repeat(kind: str, tmp_path: Path) -> N
     os.link(shutil.copy(path, tmp_path / "first"), copy)
     alike = ["--label", "a", "--label", "a"]
     for files in (("first", "first"), ("first", "copy")):
-        assert "are the same to the byte: a copy is no repeat; leave one out" in refused(kind, *files, *alike)
+        assert "are identical: a copy is not a repeat; leave one out" in refused(kind, *files, *alike)
     assert not (tmp_path / "runs").exists()
 
 
@@ -169,7 +169,7 @@ def test_a_folder_and_a_file_in_it_are_no_repeats_either(tmp_path: Path) -> None
     (tmp_path / "results").mkdir()
     shutil.copy(KINDS["fio"][0], tmp_path / "results" / "a.json")
     said = refused("fio", "results", "results/a.json")
-    assert "results/a.json and results/a.json are the same to the byte" in said
+    assert "results/a.json and results/a.json are identical" in said
 
 
 def test_of_a_folder_neither_links_nor_runs_of_storlab_are_followed(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_ctrl_c_says_what_the_trials_until_then_tell_and_keeps_it(lab: Laborator
     kill(process, signal.SIGINT)
     result = ended(process)
     assert result.status == 130, str(result)
-    assert "the trial that runs is finished first" in result.stderr
+    assert "the running trial is finished first" in result.stderr
     told = json.loads(result.stdout)
     assert len(told["values"]) >= FEWEST
     assert told["noise"]
@@ -103,7 +103,7 @@ def test_what_a_kill_leaves_clean_takes_down_and_removes(lab: Laboratory) -> Non
     (folder,) = (lab.folder / "tmp").iterdir()
     cleaned = lab.storlab("clean", "--yes")
     assert cleaned.status == 0, str(cleaned)
-    assert f"{folder}: removed, for the process that worked in it is gone" in cleaned.stdout
+    assert f"{folder}: removed, because the process that worked in it is gone" in cleaned.stdout
     assert kept(lab) == []
     assert nothing_is_left(lab)
     assert "No run is known" in lab.storlab("clean", "--yes").stdout

@@ -66,6 +66,6 @@ def test_what_a_kill_leaves_clean_takes_down_and_removes(argv: list[str], tmp_pa
     (left,) = (tmp_path / "tmp").iterdir()
     cleaned = subprocess.run([*argv[:3], "clean", "--yes"], capture_output=True, text=True, check=False)
     assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
-    assert f"{left}: removed, for the process that worked in it is gone" in cleaned.stdout
+    assert f"{left}: removed, because the process that worked in it is gone" in cleaned.stdout
     assert not folder.exists()
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -151,7 +151,7 @@ def test_a_column_may_be_named_otherwise() -> None:
 def test_what_says_that_there_is_no_figure_is_none_and_no_0(nothing: bytes) -> None:
     found = parts(WIDE.replace(b"930", nothing), **TWO)
     assert [name for name, *_ in rows(found[3])] == ["lat"]
-    assert found[0].measured.warnings == ("fields with NA or the like, which are no figure and no 0: 1",)
+    assert found[0].measured.warnings == ("fields such as NA, which count neither as a number nor as 0: 1",)
 
 
 def test_delimiters_within_quotes_are_none() -> None:

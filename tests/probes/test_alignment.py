@@ -143,7 +143,7 @@ def test_a_disk_that_was_left_alone_has_noughts(tmp_path: Path) -> None:
 def test_what_is_missing_is_a_warning(tmp_path: Path) -> None:
     seen = saw(tmp_path, notes=["dm-0 has no requests of its own"], lost={**LOST, "full": 2})
     assert seen.warnings[0] == "dm-0 has no requests of its own"
-    assert seen.warnings[1].startswith("2 requests found no room")
+    assert seen.warnings[1].startswith("2 requests did not fit")
 
 
 def test_without_a_trace_there_is_the_reason(tmp_path: Path) -> None:

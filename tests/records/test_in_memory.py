@@ -26,11 +26,23 @@ def said(way: str, cells: Mapping[int, Sequence[float]]) -> list[str]:
     ("way", "cells", "sentence"),
     [
         ("write", {1: [1.0], 2: [0.9]}, None),
-        ("write", {1: [1.0], 2: [0.2, 0.1, 0.9]}, "(bs=64k), 20 % had reached the disk when the load ended"),
-        ("write", {1: [0.0], 2: [0.499]}, "written, 0 % to 50 % had reached the disk when the load ended"),
+        (
+            "write",
+            {1: [1.0], 2: [0.2, 0.1, 0.9]},
+            "When the load ended, only 20 % of what was written (bs=64k) had reached the disk",
+        ),
+        (
+            "write",
+            {1: [0.0], 2: [0.499]},
+            "When the load ended, only 0 % to 50 % of what was written had reached the disk",
+        ),
         ("read", {1: [0.2], 2: [0.11]}, None),
-        ("read", {1: [1.0], 2: [0.05], 3: [0.001]}, "read (bs=64k and bs=1M), 0.1 % to 5 % came from the disk"),
-        ("read", {1: [0.0], 2: [0.0], 3: [0.0], 4: [0.0], 5: [1.0]}, "read in 4 of 5 cells, 0 % came from the disk"),
+        ("read", {1: [1.0], 2: [0.05], 3: [0.001]}, "read (bs=64k and bs=1M), only 0.1 % to 5 % came from the disk"),
+        (
+            "read",
+            {1: [0.0], 2: [0.0], 3: [0.0], 4: [0.0], 5: [1.0]},
+            "read in 4 of 5 cells, only 0 % came from the disk",
+        ),
     ],
 )
 def test_cells_are_named_whose_bytes_mostly_were_not_at_the_disk(

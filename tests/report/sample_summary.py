@@ -93,7 +93,7 @@ WHY = {
         0.95,
         (_NONE, _SERVICE),
         (FactDifference("scheduler of loop", "none", "mq-deadline"),),
-        ("Not looked at, as they lack a value in some round: idle.longest of probe:stalls.",),
+        ("Not examined, because a value is missing in some round: idle.longest of probe:stalls.",),
     ),
     ("xfs", "btrfs", "write.bandwidth"): Underneath(7, 24, 6, 0.95),
     ("ext4", "xfs", "read.bandwidth"): Underneath(8, 24, 6, 0.95, (_SIZE,)),

@@ -102,7 +102,7 @@ def _checks(trials: list[dict[str, Any]]) -> pl.DataFrame:
 
 _OUTCOMES = {
     "pass": ("pass", ""),
-    "fail": ("fail", "flock(LOCK_EX) beside LOCK_SH succeeds, and should be EAGAIN or EACCES"),
+    "fail": ("fail", "flock(LOCK_EX) beside LOCK_SH succeeds, but should fail with EAGAIN or EACCES"),
     "unsupported": ("unsupported", "statx gives no birth time"),
 }
 

@@ -69,7 +69,7 @@ def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tri
     study = directory(f"command = {{ argv = {argv} }}", rounds=5)
     assert lab.execute(study).ending == "failures"
     assert [record.status for record in lab.records()] == ["failed"] * 2
-    assert lab.run_folder.manifest.stopped == "Stopped after 2 rounds: no trial of the last 2 succeeded."
+    assert lab.run_folder.manifest.stopped == "Stopped after 2 rounds: no trial of the last 2 rounds succeeded."
     assert lab.go_on().ending == "failures"
     assert [record.status for record in lab.records()] == ["failed"] * 4
     may.touch()

@@ -31,8 +31,8 @@ def test_ctrl_c_once_finishes_the_trial_and_resume_goes_on(lab: Laboratory) -> N
     kill(process, signal.SIGINT)
     result = ended(process)
     assert result.status == 130, str(result)
-    assert "the trial that runs is finished first" in result.stderr
-    assert f"`storlab resume {lab.out}` goes on" in result.stderr
+    assert "the running trial is finished first" in result.stderr
+    assert f"`storlab resume {lab.out}` resumes it" in result.stderr
     assert [record.status for record in lab.records()] == ["done"]
     assert lab.leftovers() == []
     assert [record.trial for record in lab.go_on().tables.records] == [1, 2, 3]

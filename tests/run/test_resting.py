@@ -112,7 +112,7 @@ def test_the_page_says_so_too_and_effects_are_of_rounds_that_all_cells_have(whol
     assert "rested from round 7 on: all their comparisons were decided." in page
     (effects,) = summary(whole).effects
     assert (effects.rounds, effects.trials) == (DECIDED, 4 * DECIDED)
-    assert "Of the first 6 rounds: in later ones not every cell was due." in effects.warnings
+    assert "From the first 6 rounds only: in later ones some cells rested." in effects.warnings
 
 
 def test_runs_that_are_compared_by_a_factor_pair_the_rounds_in_which_both_sides_were_due(whole: Laboratory) -> None:

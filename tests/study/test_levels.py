@@ -44,7 +44,7 @@ def test_the_command_line_gives_levels_of_its_own() -> None:
     ("sizes", "said"),
     [
         ("[]", "levels must be a list of one or more values"),
-        ('["4k", "4k"]', 'the level "4k" is there twice'),
+        ('["4k", "4k"]', 'the level "4k" is listed twice'),
         ('"4k"', "levels must be a list of one or more values, or a parameter that is one"),
         ('[["4k"]]', "parameters.sizes"),
     ],

@@ -104,7 +104,7 @@ def test_a_run_counts_once_however_often_it_is_named(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["compare", "none", "none"], "there is no none"),
-        (["compare", str(LOGS / "before")], "name two runs at least"),
+        (["compare", str(LOGS / "before")], "name at least two runs"),
         (["history", str(Path(__file__).parent)], "is no run of a suite, and has none in it"),
         (["history", str(Path(__file__))], "has no line that says what came of a test"),
         (["compare", str(LOGS / "before"), str(LOGS / "after"), "--format", "x"], "it is one of text, md, html, json"),

@@ -67,8 +67,8 @@ def test_a_group_whose_set_up_lies_elsewhere_or_is_not_there_is_left_out_whole()
     [
         ("tests = ['a']\n", "1.run:1: no section begins before this line"),
         ("[a]\nb\n", "1.run:2: this is neither a section nor"),
-        ("[a]\ntests = ['b']\n[a]\n", "1.run:3: section [a] is there already"),
-        ("[a]\ntests = ['b']\ntests = ['c']\n", "1.run:3: option 'tests' of [a] is there already"),
+        ("[a]\ntests = ['b']\n[a]\n", "1.run:3: section [a] is defined already"),
+        ("[a]\ntests = ['b']\ntests = ['c']\n", "1.run:3: option 'tests' of [a] is defined already"),
         ("[a]\ntests = ['b'\n", "1.run:2: [a] tests: it must be a list of strings"),
         ("[a]\ntests = [__import__('os').system('true')]\n", "1.run:2: [a] tests: it must be a list of strings"),
         ("[a]\ntests = ('b')\n", "1.run:2: [a] tests: it must be a list of strings"),

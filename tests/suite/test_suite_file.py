@@ -74,7 +74,7 @@ def test_what_is_absent_is_named_with_file_and_line_and_the_rest_is_kept() -> No
         (ONE + "timeout = 'soon'\n", "x.toml: line 3: groups.a.timeout: "),
         (ONE + "timeout = -1\n", "x.toml: line 3: groups.a.timeout: "),
         ("[groups.a]\ntests = []\n", "x.toml: line 2: groups.a.tests: "),
-        ("[groups.a]\ntests = ['t', 't']\n", "x.toml: line 2: groups.a.tests: test 't' is there twice"),
+        ("[groups.a]\ntests = ['t', 't']\n", "x.toml: line 2: groups.a.tests: test 't' is listed twice"),
         ("[groups.a]\ntests = [\n't',\n{ name = 'x' }]\n", "x.toml: line 4: groups.a.tests.1.run: this key is missing"),
         ("[groups.a]\ntests = ['']\n", "x.toml: line 2: groups.a.tests.0: "),
         (ONE + "[guests]\ndisks = 99\n", "x.toml: line 4: guests.disks: 99 should be at most 20"),

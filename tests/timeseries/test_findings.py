@@ -175,7 +175,7 @@ def test_samples_that_are_alike_for_no_other_reason_are_said_to_be_worth_few() -
     drawn = np.random.default_rng(4)
     values = 100 + 5 * np.repeat(drawn.standard_normal(40), 50)
     (said,) = [each for each in warnings([Examined("load, iops", of(values))]) if "worth" in each]
-    assert said.startswith("load, iops: neighbours are alike, and 2000 samples worth ")
+    assert said.startswith("load, iops: neighbours are alike, so 2000 samples are worth ")
     assert not any("worth" in each for each in warnings([Examined("x", of(100 + drawn.standard_normal(2000)))]))
     stepping = 100 + drawn.standard_normal(2000) + np.repeat([0.0, 20.0], 1000)
     assert not any("worth" in each for each in warnings([Examined("x", of(stepping))]))

@@ -25,8 +25,8 @@ GOLDEN = Path(__file__).parent / "golden" / "sysbench-mariadb.txt"
     [
         (SysbenchWorkload, {"test": "oltp"}, "oltp_read_write"),
         (SysbenchWorkload, {"runtime": "1.5s"}, "whole seconds"),
-        (SysbenchWorkload, {"options": {"mysql-host": "x"}}, "Storlab's to say"),
-        (SysbenchWorkload, {"options": {"table_size": 3}}, "Storlab's to say"),
+        (SysbenchWorkload, {"options": {"mysql-host": "x"}}, "has a key of its own, or is set by Storlab"),
+        (SysbenchWorkload, {"options": {"table_size": 3}}, "has a key of its own, or is set by Storlab"),
         (SysbenchWorkload, {"options": {"x": "a b"}}, "should match"),
         (SysbenchWorkload, {"script": "own.lua"}, "should match"),
         (PgbenchWorkload, {"workers": 3, "threads": 2}, "take fewer"),
@@ -75,7 +75,7 @@ def test_errors_that_sysbench_ignores_are_counted_and_many_fail_the_trial(tmp_pa
     ignored = re.sub(r"ignored errors: +0 ", "ignored errors:                      7 ", text)
     assert ignored != text
     left(tmp_path, DONE, stdout=ignored)
-    with pytest.raises(TrialError, match=r"began 7 of 1391 .* more than max_ignored_errors = 0.1% allows"):
+    with pytest.raises(TrialError, match=r"restarted 7 of 1391 .* more than max_ignored_errors = 0.1% allows"):
         SysbenchWorkload(max_ignored_errors=0.001).parse(tmp_path)
     found = SysbenchWorkload().parse(tmp_path)
     assert found.totals()["errors.ignored"] == 7

@@ -233,7 +233,7 @@ def test_any_output_gives_checks_in_their_order_or_is_refused(lines: list[bytes]
     ("keys", "said"),
     [
         ({"checks": ["fsnyc"]}, "unknown check; there are rename-over-open, "),
-        ({"checks": ["fsync", "fsync"]}, "the check fsync is there twice"),
+        ({"checks": ["fsync", "fsync"]}, "the check fsync is listed twice"),
         ({"limit": "0s"}, "greater than 0"),
     ],
 )

@@ -167,7 +167,7 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
     """
     for side in (a, b):
         if len(side.values) == 0:
-            return unanswerable(question, f"No trial of {side.name} is done.", 1 - alpha, settled=False)
+            return unanswerable(question, f"{side.name} has no completed trial.", 1 - alpha, settled=False)
         problem = without_logarithm(side.name, side.rounds, side.values)
         if problem:
             return unanswerable(question, no_ratio(problem, question.metric), 1 - alpha)

@@ -69,7 +69,7 @@ class Foresight:
 
     def warning(self) -> str:
         """Where the study allows too few rounds, as sentences; else empty."""
-        most = f"{'it stops after' if self.most > 1 else 'there is but'} {plural(self.most, 'round')}"
+        most = f"{'it stops after' if self.most > 1 else 'there is only'} {plural(self.most, 'round')}"
         if self.most < self.fewest:
             return f"This can't decide anything: {most}, and a verdict takes at least {self.fewest}. {_REMEDY}."
         if self.most < self.alone:
@@ -84,7 +84,7 @@ _REMEDY = "Raise repeat.max (or --rounds)"
 
 
 def _about(rounds: int | None) -> str:
-    return "in more rounds than anybody waits for" if rounds is None else f"in about {plural(rounds, 'round')}"
+    return "in more rounds than is practical" if rounds is None else f"in about {plural(rounds, 'round')}"
 
 
 def foresee(

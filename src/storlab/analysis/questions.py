@@ -144,7 +144,7 @@ def _plan_combination(
     waiting = [name for name, cell in sides.items() if cell not in catalogue.metrics]
     if unsupported or waiting:
         problem = " ".join(_sentence(f"{name} is unsupported: {why}") for name, why in unsupported.items())
-        late = f"no trial of {' and of '.join(waiting)} is done."
+        late = f"there is no completed trial of {' or of '.join(waiting)}."
         for key, trait in known.items() or [(("", asked.metric), Trait("", "neither"))]:
             question = _about(asked, key, trait)
             yield Planned(question, (cells,), problem, waiting=late, counted=not unsupported)

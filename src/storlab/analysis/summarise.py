@@ -221,7 +221,7 @@ def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds], until: in
 COMPARED = (
     "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift "
     "of the machine cancels. Verdicts and intervals rest on signs and ranks of these (sequential signed ranks, "
-    "anytime-valid): they hold for noise of any shape, {order}, and though one looks after every round. The ratio is "
+    "anytime-valid): they hold for noise of any shape, {order}, even if one looks after every round. The ratio is "
     "the typical one (Hodges and Lehmann), which a few odd rounds don't move; a verdict also needs a mean on the same "
     "side. {corrected} No verdict is given before {min_rounds} rounds. Intervals of means of single cells are t "
     "intervals (Gaussian mixture, effect variance {g:g}) at {confidence}, each for itself."

@@ -149,11 +149,11 @@ _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 def lost_sentences(lost: Lost) -> tuple[str, ...]:
     """What is not in the counts, in sentences."""
     said = (
-        (lost.full, "{} requests found no room in the tracer's table: the counts are too low by as many"),
+        (lost.full, "{} requests did not fit into the tracer's table: the counts are too low by that number"),
         (lost.missed, "{} times the kernel could not run the tracer: the counts may be too low by as many"),
         (lost.untimed, "{} requests have no latency: too many were in flight at once"),
         (lost.comms, "{} requests were counted without the name of their command: the table of names was full"),
-        (lost.events, "{} single events were dropped, because they were not read in time; the counts have them"),
+        (lost.events, "{} single events were dropped, because they were not read in time; the counts include them"),
     )
     return tuple(sentence.format(number) for number, sentence in said if number)
 
@@ -196,7 +196,7 @@ class Output(NamedTuple):
 
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the counts must know, in sentences."""
-        end = "the tracer did not end in order: what came after its last count is missing"
+        end = "the tracer did not end cleanly: what came after its last count is missing"
         return (*(() if self.counts.final else (end,)), *lost_sentences(self.counts.lost))
 
 

@@ -120,9 +120,9 @@ def _remove_folder(link: Path) -> int:
         show(f"{folder}: can't be removed: {error.strerror}")
         return OWN_FAULT
     if found == "removed":
-        show(f"{folder}: removed, for the process that worked in it is gone")
+        show(f"{folder}: removed, because the process that worked in it is gone")
     if found == "standing":
-        show(f"{folder}: left as it is, for not everything in it could be torn down")
+        show(f"{folder}: left as it is, because not everything in it could be torn down")
         return OWN_FAULT
     if found != "alive":
         temporary.forget(link)

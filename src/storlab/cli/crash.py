@@ -62,12 +62,14 @@ def crash(
     set_: Set = None,
     only: Only = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for what is found.")] = None,
-    keep: Annotated[bool, Option("--keep", help="Keep the log and the image of each first cut that broke it.")] = False,
+    keep: Annotated[
+        bool, Option("--keep", help="Keep the log, and each set-up's first image that a cut broke.")
+    ] = False,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Cut the power of a study's set-ups, and look what is left.
+    """Cut the power of a study's set-ups, and check what is left.
 
     All writes are logged underneath a virtual machine's disk; at many moments, what was not flushed is lost or torn.
     The status is 0 where all was recovered, 4 where something broke, 3 where a set-up could not be checked.
@@ -159,7 +161,7 @@ def _controls(result: CrashResult) -> Iterator[str]:
 
 def _row(each: SetUp) -> tuple[str, ...]:
     if not each.believed:
-        why = "unsupported" if each.unsupported else "not checked" if each.failure else "not believed: a control failed"
+        why = "unsupported" if each.unsupported else "not checked" if each.failure else "not trusted: a control failed"
         return each.name, "-", "-", "-", why
     low, high = each.interval
     kinds = ", ".join(f"{count} {kind}" for kind, count in each.kinds.items())
@@ -177,6 +179,6 @@ def _words(result: CrashResult, folder: Path) -> Iterator[str]:
         )
     yield "AT RISK: moments at which something was not flushed yet; at the others, a power cut had nothing to lose."
     yield (
-        f"Seed {result.seed}; a disk that writes {result.unit} bytes at once. Everything is in {folder}; what such a "
-        "check cannot tell: docs/explanation/crash-checks.md."
+        f"Seed {result.seed}; a disk that writes {result.unit} bytes atomically. Everything is in {folder}; limits of "
+        "such a check: docs/explanation/crash-checks.md."
     )

@@ -32,7 +32,7 @@ image = typer.Typer(name="image", help="Build, list and remove what guests boot.
 
 @image.command("build")
 def image_build(
-    with_: Annotated[Strings, Option("--with", metavar="EXTRA", help="What it should also have: zfs.")] = None,
+    with_: Annotated[Strings, Option("--with", metavar="EXTRA", help="Extra to include in the image: zfs.")] = None,
     mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
     if_missing: Annotated[
         bool, Option("--if-missing", help="Only if there is none yet; then no mirror is asked.")
@@ -63,7 +63,7 @@ def _build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) ->
         with _progress(quiet) as notify:
             image = asyncio.run(build_image(frozenset(extras), notify, mirror))
     except KeyboardInterrupt:
-        warn("storlab: interrupted; what was finished is kept, the next build goes on from there")
+        warn("storlab: interrupted; what was finished is kept, the next build resumes from there")
         return INTERRUPTED
     if not quiet:
         show(f"{image.name} is ready, after {duration(time.monotonic() - begin)}")

@@ -55,7 +55,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # messages are for users; see cli/failure.py
     rich_markup_mode=None,  # with it, Typer imports all of Rich and Markdown for a page of plain help
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 complete, 2 a mistake in what was asked, 3 some trials failed, 4 a gate was not passed, "
+    epilog="Exit status: 0 complete, 2 a usage error, 3 some trials failed, 4 a gate was not passed, "
     "1 an internal error, 130 interrupted.",
 )
 

@@ -149,10 +149,10 @@ def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
     console = Console()
     count = plural(len(measured.values), "trial")
     console.print(Text(f"Noise of this machine: {measured.title}", style="bold"))
-    each = f"{count} of one and the same load, {measured.seconds:.1f} s each with all that they take"
+    each = f"{count} of the same load, {measured.seconds:.1f} s each including overhead"
     share = 100 * found[0].sd
-    said = f"{each}; {measured.metric} of two in a row differs by {share:.1f} % (standard deviation of the log ratio)"
-    console.print(Text(said + "."))
+    differs = f"{measured.metric} differs by {share:.1f} % between successive trials"
+    console.print(Text(f"{each}; {differs} (standard deviation of the log ratio)."))
     for warning in warnings_of(measured.values):
         console.print(Text(f"Warning: {warning}", style="yellow"))
     console.print()
@@ -169,7 +169,7 @@ def _effects(found: list[Noise]) -> Table:
 
     from storlab.analysis.noise_floor import ROUNDS, visible
 
-    table = Table(title="The least difference that can be seen", title_justify="left", box=None, pad_edge=False)
+    table = Table(title="The smallest difference that can be seen", title_justify="left", box=None, pad_edge=False)
     table.add_column("rounds", justify="right", style="cyan")
     for each in found:
         table.add_column("trials as long" if each.length == 1 else f"{each.length} times as long", justify="right")
@@ -186,7 +186,7 @@ def _rounds(noise: Noise, seconds: float) -> Table:
     from storlab.analysis.noise_floor import EFFECTS, rounds_to_see
     from storlab.report.model.format import duration
 
-    table = Table(title="What a difference takes", title_justify="left", box=None, pad_edge=False)
+    table = Table(title="What it takes to see a difference", title_justify="left", box=None, pad_edge=False)
     table.add_column("difference", justify="right", style="cyan")
     table.add_column("rounds", justify="right")
     table.add_column("time, two set-ups", justify="right")

@@ -57,17 +57,17 @@ Set = Annotated[
     Strings, Option("--set", metavar="PATH=VALUE", help="Change a parameter or any key: size=1G, repeat.max=10.")
 ]
 Only = Annotated[Strings, Option("--only", metavar="FACTOR=LEVEL[,LEVEL]", help="Only these levels of a factor.")]
-Rounds = Annotated[int | None, Option("--rounds", min=1, help="So many rounds, no fewer and no more.")]
-Seed = Annotated[int | None, Option("--seed", min=0, help="For the order of trials and random offsets.")]
+Rounds = Annotated[int | None, Option("--rounds", min=1, help="Exactly this many rounds.")]
+Seed = Annotated[int | None, Option("--seed", min=0, help="Seed for the order of trials and random offsets.")]
 FailOn = Annotated[
     Strings,
     Option(
         "--fail-on",
         metavar="GATE",
-        help="End with status 4 unless it is surely not so: worse, 'worse>3%', better, differs, undecided, missing.",
+        help="Exit with status 4 unless this is ruled out: worse, 'worse>3%', better, differs, undecided, missing.",
     ),
 ]
-AllowUndecided = Annotated[bool, Option("--allow-undecided", help="A gate that can't be answered yet lets it pass.")]
+AllowUndecided = Annotated[bool, Option("--allow-undecided", help="Count a gate that is still undecided as passed.")]
 AllowCode = Annotated[
     Strings, Option("--allow-code", metavar="PATH", help="Let a load use this code, such as an engine for fio.")
 ]

@@ -64,11 +64,11 @@ def run(
     only: Only = None,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
     allow_code: AllowCode = None,
-    unconfined: Annotated[bool, Option("--unconfined", help="Let loads write anywhere, as you could.")] = False,
+    unconfined: Annotated[bool, Option("--unconfined", help="Let loads write wherever you may write.")] = False,
     fail_on: FailOn = None,
     allow_undecided: AllowUndecided = False,
     budget: Annotated[
-        float | None, Option("--budget", metavar="MINUTES", min=0.1, help="Begin no round that would exceed it.")
+        float | None, Option("--budget", metavar="MINUTES", min=0.1, help="Start no round that would exceed this time.")
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -194,7 +194,7 @@ def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
     if outcome.left_behind:
         warn(f"storlab: `storlab clean {outcome.folder.path}` tries again")
     if outcome.ending == "interrupted":
-        warn(f"storlab: interrupted; `storlab resume {outcome.folder.path}` goes on")
+        warn(f"storlab: interrupted; `storlab resume {outcome.folder.path}` resumes it")
 
 
 def _more_rounds(outcome: Outcome) -> int | None:
@@ -210,22 +210,20 @@ def _more_rounds(outcome: Outcome) -> int | None:
 def resume(
     folder: RunPath,
     rounds: Annotated[
-        String, Option("--rounds", metavar="[+]N", help="So many rounds in all, or with a + so many more.")
+        String, Option("--rounds", metavar="[+]N", help="N rounds in total, or +N for N more rounds.")
     ] = None,
     until: Annotated[
         String,
-        Option(
-            "--until", metavar="decided|±5%|max", help="Another rule by which it stops, at the latest after --rounds."
-        ),
+        Option("--until", metavar="decided|±5%|max", help="A different stopping rule; --rounds is then the maximum."),
     ] = None,
     allow_undecided: AllowUndecided = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Go on with an interrupted run, or add rounds to one.
+    """Resume an interrupted run, or add rounds to a run.
 
-    Finished trials are kept, only the rest runs, in the order that was planned. Verdicts stay sound, whatever rule is
-    chosen and after whatever was seen.
+    Finished trials are kept; the rest run in the planned order. Verdicts stay sound whichever rule is
+    chosen, and whatever results were seen before.
     """
     import asyncio
 
@@ -236,7 +234,7 @@ def resume(
         try:
             outcome = asyncio.run(resume_run(folder, watching, parse_extent(rounds, until)))
         except asyncio.CancelledError:
-            warn(f"storlab: interrupted; `storlab resume {folder}` goes on")
+            warn(f"storlab: interrupted; `storlab resume {folder}` resumes it")
             raise typer.Exit(INTERRUPTED) from None
     cut_power(outcome, quiet=quiet or json)
     raise typer.Exit(finish(outcome, json, allow_undecided))

@@ -76,7 +76,7 @@ def clock(machine: Machine) -> Check:
     folder = "/sys/devices/system/clocksource/clocksource0"
     source = machine.read(f"{folder}/current_clocksource")
     if source is None:
-        return warn("clock source", GROUP, "this kernel doesn't tell")
+        return warn("clock source", GROUP, "not reported by this kernel")
     if source in _FAST_CLOCKS:
         return ok("clock source", GROUP, source)
     others = _FAST_CLOCKS & set((machine.read(f"{folder}/available_clocksource") or "").split())

@@ -59,7 +59,7 @@ def loop(machine: Machine) -> Check:
         try:
             if made.status != 0:
                 return missing(name, GROUP, made.first_line, "give this machine or container loop devices")
-            return ok(name, GROUP, "one was made and taken away again")
+            return ok(name, GROUP, "one was created and removed again")
         finally:
             if device.startswith("/dev/loop"):
                 machine.run(["losetup", "--detach", device])
@@ -113,4 +113,4 @@ def namespaces(machine: Machine) -> Check:
     ended = machine.run(["unshare", "--net", "true"])
     if ended.status != 0:
         return missing(name, NETWORKS, ended.first_line, "give this container CAP_SYS_ADMIN")
-    return ok(name, NETWORKS, "one was made, and is gone again")
+    return ok(name, NETWORKS, "one was created and removed again")

@@ -138,7 +138,7 @@ def network(machine: Machine) -> Check:
     ended = machine.run(["unshare", "--net", "ip", "tuntap", "add", "dev", "storlab0", "mode", "tap"])
     if ended.status != 0:
         return missing(name, GROUP, f"no tap could be made: {ended.first_line}", "give this container /dev/net/tun")
-    return ok(name, GROUP, "a tap was made in a namespace, and is gone again")
+    return ok(name, GROUP, "a tap was created in a namespace and removed again")
 
 
 def virtiofsd(machine: Machine) -> Check:

@@ -40,7 +40,7 @@ class StallsProbe(Probe):
     watches: ClassVar[frozenset[Kind]] = frozenset({"disks"})
     metrics: ClassVar[tuple[MetricSpec, ...]] = _METRICS
 
-    threshold: Duration = Field(1.0, description="Times without completed I/O that are longer are summed up.")
+    threshold: Duration = Field(1.0, description="Gaps without completed I/O that are longer than this are added up.")
     interval: Duration = Field(0.05, gt=0, description="Between two looks.")
 
     def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:

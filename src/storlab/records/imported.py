@@ -25,7 +25,7 @@ NODE = "imported"
 
 _LOST = 0  # no trial's number: what there is to say of those that are missing
 
-STOPPED = "It was imported: there is what the files hold, and there will be no more."
+STOPPED = "It was imported: it holds what the files hold, and no rounds can be added."
 
 _NUMBERED = " Rounds are those that the files number."
 _TIMED = " Rounds are the repeats of a cell in the order of the times that the files name."
@@ -134,8 +134,8 @@ def _manifest(
 def _in_turns(imported: Imported) -> str:
     """What verdicts rest on, as the end of a sentence and others."""
     return (
-        ". That they were measured in turns on one machine, and that none is left out, is the word of who imported "
-        f"them, and verdicts rest on it. {' '.join((_ORDERS[imported.turns], *imported.notes))}"
+        ". Verdicts rest on the word of whoever imported them that they were measured in turns on one machine, with "
+        f"none left out. {' '.join((_ORDERS[imported.turns], *imported.notes))}"
     )
 
 
@@ -194,14 +194,16 @@ def refuse_copies(runs: Mapping[str, RunFolder], *, together: bool) -> None:
     for name, run in runs.items():
         first = run_of.setdefault(run.manifest.run, name)
         if first != name:
-            raise UserError(f"{first} and {name} are one run, {run.manifest.run}: a copy is no repeat; leave one out")
+            raise UserError(
+                f"{first} and {name} are one run, {run.manifest.run}: a copy is not a repeat; leave one out"
+            )
         imported = run.manifest.imported if together else None
         for file, raw in _raw_files(run, imported) if imported else ():
             with open_file(raw) as content:
                 known = file_of.setdefault((str(file.levels), hashlib.file_digest(content, "sha256").hexdigest()), name)
             if known != name:
                 raise UserError(
-                    f"{known} and {name} hold the same file, {file.name}: a copy is no repeat; leave one out"
+                    f"{known} and {name} hold the same file, {file.name}: a copy is not a repeat; leave one out"
                 )
 
 

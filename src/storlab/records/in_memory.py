@@ -13,13 +13,13 @@ _LEAST = {"write": 0.5, "read": 0.1}
 _MOST = 3  # cells that are named
 _SAID = {
     "write": (
-        "Of what was written{where}, {share} had reached the disk when the load ended: its rates are those of memory, "
-        "unless the rest was compressed away. fio waits for the disk with direct = 1, fsync = 1 or end_fsync = 1, "
-        "files with fsync"
+        "When the load ended, only {share} of what was written{where} had reached the disk: its rates are those of "
+        "memory, unless the rest was compressed away. To wait for the disk, give fio direct = 1, fsync = 1 or "
+        "end_fsync = 1, and the workload files fsync"
     ),
     "read": (
-        "Of what was read{where}, {share} came from the disk: its rates are those of memory. fio reads from the disk "
-        "with direct = 1, and mostly where a file is much larger than memory"
+        "Of what was read{where}, only {share} came from the disk: its rates are those of memory. fio reads from the "
+        "disk with direct = 1, and mostly where a file is much larger than memory"
     ),
 }
 

@@ -250,8 +250,9 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
         found.append("The runs differ in the study itself: its text, or a file that it names.")
     if len(runs) > 1:
         found += [
-            f"{name} could end by what it had measured (after {m.rounds[0]} to {m.rounds[1]} rounds). Intervals of "
-            "runs that were not interleaved are for a number of rounds that was fixed before: `storlab run --rounds N`."
+            f"{name} could stop depending on what it had measured (after {m.rounds[0]} to {m.rounds[1]} rounds). "
+            "Intervals of runs that were not interleaved assume a number of rounds fixed in advance: `storlab run "
+            "--rounds N`."
             for name, m in runs.items()
             if m.rounds[0] != m.rounds[1] or m.rests
         ]

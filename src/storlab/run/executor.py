@@ -117,7 +117,7 @@ async def _tear_down_rest(records: RunFolder, session: Session, observer: Observ
         result = await tear_down_rest(journal, session)
         journal.note("resume", did=result.did)
     for did in result.did:
-        observer.notify(f"From before: {did}.")
+        observer.notify(f"Cleaned up after the interrupted run: {did}.")
     if result.failed:
         raise StorlabError(f"cannot tear down what an earlier run set up: {'; '.join(result.failed)}")
 
@@ -303,7 +303,9 @@ class _Executor:
         last = [record.status for record in self._tables.records if record.round > round_number - _HOPELESS]
         if self._rounds_here < _HOPELESS or not last or "done" in last:
             return False
-        self._stopped = f"Stopped after {plural(round_number, 'round')}: no trial of the last {_HOPELESS} succeeded."
+        self._stopped = (
+            f"Stopped after {plural(round_number, 'round')}: no trial of the last {_HOPELESS} rounds succeeded."
+        )
         return True
 
     def _time_left(self, round_number: int, rest: list[int]) -> tuple[float, float] | None:

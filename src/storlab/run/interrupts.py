@@ -26,7 +26,7 @@ class Interrupts:
     """What was asked for so far. ``notify`` is called, with a sentence for the user, when a signal came."""
 
     notify: Callable[[str], None]
-    unit: str = "the trial that runs is finished first"
+    unit: str = "the running trial is finished first"
     stage: Literal["before", "trials", "teardown"] = "before"
     finish: bool = False
     at_once: bool = False

@@ -61,8 +61,8 @@ def refuse_other_rule(extent: Extent, now: str | None, resting: Sequence[int]) -
     if resting and extent.until not in (None, now):
         cells = f"cell {resting[0]} rests" if len(resting) == 1 else f"cells {', '.join(map(str, resting))} rest"
         raise UserError(
-            f"--until {extent.until}: {cells}, since all that the run's own rule asks of them was known, and are not "
-            "run again: --rounds +10 adds rounds for what is open; another rule is for a copy of the study, in "
+            f"--until {extent.until}: {cells} because the run's own rule was already met there; resting cells are not "
+            "run again. --rounds +10 adds rounds for what is open; for another rule, set it in a copy of the study, in "
             "[repeat]"
         )
 

@@ -114,7 +114,7 @@ def _refuse_twice(levels: Sequence[Level], report: Report) -> None:
         # Two names for the same table or stack are an A/A comparison, which is a sound thing to ask for.
         value = None if isinstance(level.value, dict | list) else (type(level.value), level.value)
         if level.label in labels:
-            report(level.origin, f"the level {shown(level.label)} is there twice")
+            report(level.origin, f"the level {shown(level.label)} is listed twice")
         elif value is not None and value in values:
             report(level.origin, f"the level {shown(level.label)} is the same as {shown(values[value])}")
         labels.add(level.label)

@@ -111,7 +111,7 @@ class Claim(Model):
     right: Levels | None = Field(None, min_length=1, description="Those of the other: the same but for one level.")
     expect: str | None = Field(
         None,
-        description="What left is against right: `more`, `less`, `equivalent`, `more than 2x` or `less than 0.5x`.",
+        description="How left compares with right: `more`, `less`, `equivalent`, `more than 2x` or `less than 0.5x`.",
     )
     margin: Share | None = Field(
         None, description="Of `equivalent`: differences up to this do not matter. By default as in `compare`."
@@ -121,7 +121,7 @@ class Claim(Model):
     )
     at: Levels | None = Field(None, min_length=1, description="Levels of the cells whose value is meant.")
     between: tuple[Number, Number] | None = Field(
-        None, description="What the metric's value is there, from and to: `[1.9, 2.1]`; `inf` for no upper end."
+        None, description="The range of the metric's value there: `[1.9, 2.1]`; `inf` for no upper end."
     )
 
     @field_validator("expect")

@@ -249,7 +249,7 @@ class _CellReader:
                 if name not in names:
                     self.problem(path, unknown(f"workload {name!r}", name, names))
                 elif name in chosen:
-                    self.problem(path, f"the workload {name!r} is there twice: for more of the same load, see numjobs")
+                    self.problem(path, f"the workload {name!r} is listed twice: for more of the same load, see numjobs")
                 else:
                     chosen.append(name)
             if not trial.workloads:

@@ -63,7 +63,7 @@ Timeout = Annotated[Duration, AfterValidator(_more_than_none)]
 
 def _as_slice(value: float) -> float:
     if not _SHORTEST_SLICE <= value <= _LONGEST_SLICE:
-        raise ValueError(f"a slice has from {_SHORTEST_SLICE:g} s to {_LONGEST_SLICE:g} s, such as 0.25 s")
+        raise ValueError(f"a slice lasts from {_SHORTEST_SLICE:g} s to {_LONGEST_SLICE:g} s, such as 0.25 s")
     return value
 
 
@@ -89,13 +89,13 @@ class Repeat(Model):
     until: Until = Field(
         "decided",
         description='"±5%": until the interval of every comparison is that narrow. "decided": until every comparison '
-        'has a verdict. Cells rest once no open comparison needs them. "max": always max rounds of every cell. Of a '
-        "study with nothing but sweeps, the same of every point of its primary metric; decided is ±10% then. "
+        'has a verdict. Cells rest once no open comparison needs them. "max": always max rounds of every cell. For a '
+        "study with sweeps only, the same for every point of its primary metric; decided is then ±10%. "
         '"steady": until the last five rounds of every point of the primary metric are in steady state, as SNIA '
         "defines it: their range is at most 20 % of their mean, their slope at most 10 %.",
     )
     min: Whole = Field(5, ge=1, le=10_000, description="Rounds before it may stop.")
-    max: Whole = Field(30, ge=1, le=10_000, description="Rounds at most.")
+    max: Whole = Field(30, ge=1, le=10_000, description="Maximum number of rounds.")
 
     @field_validator("until", mode="before")
     @classmethod
@@ -191,15 +191,15 @@ class Settle(Model):
     """What is done right before the measured phase."""
 
     sync: bool = Field(True, description="Write back what is dirty in the page cache, and wait for it.")
-    drop_caches: bool = Field(True, description="Page cache, dentries and inodes; needs root, left out without.")
-    wait: Duration = Field(0.0, description="Then do nothing for so long.")
+    drop_caches: bool = Field(True, description="Drop page cache, dentries and inodes; needs root, skipped without.")
+    wait: Duration = Field(0.0, description="Then wait for this long.")
 
 
 class TimeoutRule(Model):
     """Another time-out for some cells."""
 
     where: dict[str, Label] = Field(description='Levels that a cell must have: { fs = "btrfs" }')
-    timeout: Timeout = Field(description="Their time-out; of several rules that fit, the last one counts.")
+    timeout: Timeout = Field(description="Their time-out; if several rules match, the last one applies.")
 
 
 Command = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -215,18 +215,18 @@ class Trial(Model):
     warm_up: Duration = Field(0.0, description="Beginning of the load that is not measured.")
     slices: Slice | None = Field(
         None,
-        description="Let the cells of a round work in turns of this length, held and let go, rather than one after the "
-        "other: their ratios then have much less noise. By default each trial runs by itself.",
+        description="Let the cells of a round work in turns of this length, paused and resumed, rather than one after "
+        "the other: their ratios then have much less noise. By default each trial runs by itself.",
     )
     parallel: bool = Field(
         False,
-        description="Let the cells of a round work at the same time, in competition: another question than how fast "
-        "each is, for noise that is a neighbour's.",
+        description="Let the cells of a round work at the same time, in competition: a different question from how "
+        "fast each is, for machines whose noise comes from a neighbour.",
     )
     verify: tuple[Command, ...] = Field(
         (),
         description='Commands afterwards; one that fails fails the trial. Or "posix", or { posix = { … } }: '
-        "looks at what programs may rely on in the loads' directory, and reports it.",
+        "checks what programs can rely on in the loads' directory, and reports it.",
     )
     timeout: Timeout = Field(600.0, description="A trial that takes longer is stopped and recorded as failed.")
     setup_timeout: Timeout = Field(600.0, description="The same for setting up, which comes before the trial's time.")
@@ -268,7 +268,7 @@ class StudyFile(Model):
         0.95,
         ge=0.5,
         le=0.9999,
-        description="How sure it is, over the whole study, that no level is called better or worse than one from which "
+        description="Confidence, over the whole study, that no level is called better or worse than one from which "
         "it does not differ.",
     )
     scratch: str = Field("/var/tmp", description="Where Storlab puts files of its own, on each node.")
@@ -286,7 +286,7 @@ class StudyFile(Model):
     )
     nodes: dict[Name, dict[str, Any]] = Field(default_factory=dict, description="By default this machine, named host.")
     network: dict[str, Any] | None = Field(None, description="The network among the nodes, on each node's own card.")
-    stack: Any = Field(None, description="Layers in order, lowest first; {factor} puts in a level.")
+    stack: Any = Field(None, description="Layers in order, lowest first; {factor} is replaced by a level.")
     workload: dict[Name, dict[str, Any]] = Field(min_length=1, description="The load, by name.")
     probes: dict[str, dict[str, Any]] = Field(
         default_factory=lambda: dict(DEFAULT_PROBES), description="What is observed, by name of the probe."
@@ -295,7 +295,7 @@ class StudyFile(Model):
     crash: dict[str, Any] | None = Field(None, description="Whether power cuts are tried after the rounds, and how.")
     repeat: Repeat = Field(Repeat(), description="When to stop repeating.")
     compare: tuple[Compare, ...] = Field((Compare(),), description="Which levels to compare; [] compares nothing.")
-    claim: tuple[Claim, ...] = Field((), description="What somebody said, each tested by name.")
+    claim: tuple[Claim, ...] = Field((), description="Claims made by somebody, each tested by name.")
     slo: tuple[Objective, ...] = Field(
         (), description="What a metric should stay below or above along a sweep: one table, or several ([[slo]])."
     )

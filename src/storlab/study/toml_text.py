@@ -77,11 +77,11 @@ def _hint(reason: str, text: str, line: int | None, column: int) -> str:
     before, rest = written[: column - 1], written[max(column - 1, 0) :]
     if _inside_braces(lines, line, before):
         if not rest.strip() or rest.lstrip().startswith("#") or not before.strip():
-            return "; a table in braces { … } stands on one line: write a [table] with one key a line instead"
+            return "; a table in braces { … } must be on one line: write a [table] with one key per line instead"
         if rest.lstrip().startswith("}") and before.rstrip().endswith(","):
             return "; there must be no comma before the closing brace"
     if "overwrite" in reason or "twice" in reason or "duplicate" in reason:
-        return "; the same key or [table] is there already"
+        return "; the same key or [table] is defined already"
     if "immutable" in reason or "mutate" in reason:
         return "; what is written in braces can't be added to further down"
     if (hint := next((hint for what, hint in _HINTS.items() if what in reason), None)) is not None:
@@ -94,7 +94,7 @@ def _hint(reason: str, text: str, line: int | None, column: int) -> str:
         return "; TOML writes key = value, not key: value"
     slip = next((word for word in _UNQUOTED.finditer(written) if word.end() >= column), None)
     if slip is not None and _ASSIGNMENT.match(written) and slip[1] not in ("true", "false", "inf", "nan"):
-        return f"; text stands in quotes: {shown(slip[1])}"
+        return f"; text must be in quotes: {shown(slip[1])}"
     if reason == "unclosed array":
         return "; is a comma or a bracket missing?"
     return "; write key = value" if reason.startswith("expected '=' after a key") else ""

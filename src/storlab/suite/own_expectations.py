@@ -50,14 +50,14 @@ class ExpectationTable(Model):
     """One entry of the list."""
 
     tests: str | list[str] = Field(
-        description="which tests: patterns such as `zpool_trim/*`, as for `--test`; scripts around them, too"
+        description="which tests: patterns such as `zpool_trim/*`, as for `--test`; their `pre` and `post` scripts, too"
     )
     outcome: Literal["FAIL", "SKIP", "KILLED"] = Field(
         description="what they may end with; `KILLED` is also for a guest that crashed or hung"
     )
     reason: str = Field(min_length=1, description="why, such as the address of an issue; reports show it")
     always: bool = Field(False, description="a PASS would be unexpected, too")
-    until: dt.date | None = Field(None, description="the last day that it holds, such as `2027-01-31`")
+    until: dt.date | None = Field(None, description="the last day on which it applies, such as `2027-01-31`")
     kernel: str = Field("", description="only for kernels whose release matches this pattern, such as `6.12.*`")
     zfs: str = Field("", description="only for versions of ZFS that match this pattern, such as `2.3.*`")
 

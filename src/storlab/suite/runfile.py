@@ -154,9 +154,9 @@ def _parse(parser: configparser.RawConfigParser, runfile: Runfile) -> None:
     try:
         parser.read_string(runfile.text, runfile.name)
     except configparser.DuplicateSectionError as error:
-        raise RunfileError(runfile.name, error.lineno, f"section [{error.section}] is there already") from None
+        raise RunfileError(runfile.name, error.lineno, f"section [{error.section}] is defined already") from None
     except configparser.DuplicateOptionError as error:
-        message = f"option {error.option!r} of [{error.section}] is there already"
+        message = f"option {error.option!r} of [{error.section}] is defined already"
         raise RunfileError(runfile.name, error.lineno, message) from None
     except configparser.MissingSectionHeaderError as error:
         raise RunfileError(

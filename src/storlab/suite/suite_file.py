@@ -61,7 +61,7 @@ class Around(Model):
     """What groups may have, or inherit from ``defaults``; an empty text is for none."""
 
     pre: str | None = Field(None, description="a file that runs before the tests, which are skipped unless it passes")
-    post: str | None = Field(None, description="a file that runs after the tests, whatever came of them")
+    post: str | None = Field(None, description="a file that runs after the tests, whatever their outcome")
     failsafe: str | None = Field(None, description="a file below `folder` that runs after a test that was killed")
     user: str | None = Field(None, description="who runs the tests: a user of the guest, `root` by default")
     pre_user: str | None = Field(None, description="who runs `pre`: `root` by default")
@@ -85,7 +85,7 @@ class GroupTable(Around):
         names = [test if isinstance(test, str) else test.name for test in tests]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"test {twice!r} is there twice")
+            raise ValueError(f"test {twice!r} is listed twice")
         return tests
 
 
@@ -95,12 +95,14 @@ class Guests(Model):
     memory: GuestMemory = Field(1024**3, description="memory; `--memory` overrides it")
     cpus: Count = Field(1, ge=1, le=255, description="virtual CPUs; `--cpus` overrides it")
     disks: Count = Field(3, ge=0, le=20, description="empty disks for the tests, named in `$DISKS`")
-    disk_size: Size = Field(4 * 1024**3, ge=1024**2, description="size of each; takes room here as it is written")
+    disk_size: Size = Field(
+        4 * 1024**3, ge=1024**2, description="size of each; takes up space here only as it is written"
+    )
     space: Size = Field(16 * 1024**3, ge=64 * 1024**2, description="size of the file system in `/var/tmp`")
     modules: list[Name] = Field([], description="kernel modules that are loaded first, such as `zfs`")
     kernel: str | None = Field(
         None,
-        description="your own kernel, a bzImage or vmlinux, seen from this file; `--kernel` goes before",
+        description="your own kernel, a bzImage or vmlinux, relative to this file; `--kernel` takes precedence",
     )
     kernel_modules: str | None = Field(None, description="its modules: `…/lib/modules/RELEASE`")
     rootfs: str | None = Field(
@@ -151,7 +153,7 @@ class SuiteFile(Model):
     skip: list[Count] = Field([4, 77], description="exit statuses that mean SKIP; 0 means PASS, all others FAIL")
     guests: Guests = Field(default_factory=Guests, description="what each guest has")
     defaults: Around = Field(default_factory=Around, description="what all groups have that don't say otherwise")
-    groups: dict[Name, GroupTable] = Field(description="the groups, by name; but for `check`, at least one")
+    groups: dict[Name, GroupTable] = Field(description="the groups, by name; at least one, except with `check`")
 
     @model_validator(mode="before")
     @classmethod

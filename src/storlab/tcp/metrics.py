@@ -51,7 +51,7 @@ _SPECS = by_name(
         MetricSpec("connections.opened", "1", noun="TCP connections opened"),
         MetricSpec("connections.closed", "1", noun="TCP connections closed"),
         *_ends("bytes.{way}", "{way} over TCP", "B"),
-        MetricSpec("bytes.retransmitted", "B", noun="sent again", evidence="rare"),
+        MetricSpec("bytes.retransmitted", "B", noun="retransmitted", evidence="rare"),
         *_ends("segments.{way}", "segments {way}"),
         *_ends("acks.{way}", "ACKs {way}"),
         *_ends("acks.{way}.bytes", "acknowledged by each ACK {way}", "B", over="acks.{way}"),
@@ -60,9 +60,9 @@ _SPECS = by_name(
         _each("acks", "1", "ACKs per request", "lower"),
         _each("segments.sent", "1", "segments sent per request", "lower"),
         _each("bytes", "B", "over TCP per request"),
-        MetricSpec("retransmits", "1", "lower", noun="segments sent again", evidence="rare"),
+        MetricSpec("retransmits", "1", "lower", noun="segments retransmitted", evidence="rare"),
         MetricSpec(
-            "retransmits.share", "1", "lower", across="merge", weight="segments.sent", noun="of segments sent again"
+            "retransmits.share", "1", "lower", across="merge", weight="segments.sent", noun="of segments retransmitted"
         ),
         MetricSpec("dsack.received", "1", "lower", noun="DSACKs received", evidence="rare"),
         MetricSpec("out-of-order", "1", "lower", noun="segments out of order", evidence="rare"),

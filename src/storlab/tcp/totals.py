@@ -195,7 +195,7 @@ def _ends(output: Output, chosen: Sequence[Moment], start: float, end: float) ->
     if chosen[0].t > start:
         yield "tcp: the first sample came after the load had started: what came before it is missing"
     if chosen[-1].t < end:
-        why = "" if output.looks[-1].sample.final else ", since the agent's program did not end in order"
+        why = "" if output.looks[-1].sample.final else ", because the agent's program did not end cleanly"
         yield f"tcp: no sample came after the load had ended{why}: what came after the last one is missing"
 
 

@@ -145,7 +145,7 @@ def _worth(found: Sequence[SeriesFindings]) -> str:
     worth = _span([each.effective for each in found], "{:.0f}".format)
     most = _percent(max(_uncertainty(each) for each in found))
     of = _span([float(each.n) for each in found], "{:.0f}".format)
-    return f"neighbours are alike, and {of} samples worth {worth}: they tell a trial's own mean to ±{most} only"
+    return f"neighbours are alike, so {of} samples are worth {worth}: they give a trial's own mean to ±{most} only"
 
 
 def _changes(found: Sequence[SeriesFindings]) -> str:

@@ -59,7 +59,7 @@ class MetricRule(Model):
     better: Better = Field("neither", description="Which values are better.")
     across: Across = Field("sum", description="How values of several nodes combine.")
     quantity: Literal["", "bytes read", "bytes written"] = Field(
-        "", description="Bytes that the program asked to be moved, for amplification: the bytes at the disk for each."
+        "", description="Bytes that the program asked to move, for amplification: bytes at the disk per byte."
     )
     pick: Literal["only", "first", "last", "sum", "mean", "min", "max"] = Field(
         "only", description="Which of several matches counts; `only`: exactly one must match."
@@ -145,11 +145,11 @@ def _check_regex(regex: str) -> None:
     try:
         groups = re.compile(regex, re.MULTILINE).groups
     except (re.error, RecursionError, OverflowError) as error:
-        raise OptionError(f"{shown(regex)} is no regular expression: {error}", "regex") from None
+        raise OptionError(f"{shown(regex)} is not a regular expression: {error}", "regex") from None
     if groups != 1:
         raise OptionError(f"{shown(regex)} needs exactly one group, around the number; (?:…) is none", "regex")
     if slow := _ENDLESS.search(regex):
-        raise OptionError(f"{shown(slow[0])} repeats a repetition, which can take for ever: leave out one", "regex")
+        raise OptionError(f"{shown(slow[0])} repeats a repetition, which can take forever: remove one", "regex")
 
 
 class CommandWorkload(Workload):
@@ -185,7 +185,7 @@ class CommandWorkload(Workload):
             if rule.name in always:
                 raise OptionError(f"{rule.name} is measured of every command: use another name", "metrics", index)
             if rule.name in names:
-                raise OptionError(f"the metric {rule.name} is there twice", "metrics", index)
+                raise OptionError(f"the metric {rule.name} is listed twice", "metrics", index)
             names.append(rule.name)
         if not self.takes():
             words = ", ".join(f"{{{word}}}" for word in sorted(self._words()))

@@ -113,7 +113,7 @@ def test_what_lacks_a_value_in_some_round_is_left_out_and_said() -> None:
     holes = [*steady(1000)[:7], float("nan")]
     found = why({**FAST, FLUSHES: steady(10), SIZE: steady(1)}, {**SLOW, FLUSHES: holes, SIZE: steady(2)})
     assert [d.metric for d in found.differences] == [SIZE]
-    assert found.left_out == (f"Not looked at, as they lack a value in some round: {FLUSHES} of {SOURCE}.",)
+    assert found.left_out == (f"Not examined, because a value is missing in some round: {FLUSHES} of {SOURCE}.",)
 
 
 def test_what_moves_with_the_metric_from_round_to_round_is_told() -> None:

@@ -43,7 +43,7 @@ def test_a_trace_may_begin_before_there_is_any_request() -> None:
     "counts", [({4096: 3}, {8192: 9}), ({4096: 3}, {4096: 2}), ({4096: 900}, {4096: 3}), ({4096: 3}, {})]
 )
 def test_documents_of_several_traces_are_refused(counts: tuple[dict[int, int], ...]) -> None:
-    with pytest.raises(ParseError, match=r"f: (its document 2 does not go on|holds not one)"):
+    with pytest.raises(ParseError, match=r"f: (its document 2 does not continue|holds not one)"):
         read_blkalgn(file(*counts), "f")
 
 

@@ -18,7 +18,7 @@ HOLDS = Claim(
     name="A storm of ACKs: iSCSI takes more than twice as many.",
     said_by="a blog",
     verdict="holds",
-    reason="The ratio is surely above 2.",
+    reason="The evidence puts the ratio above 2.",
     metric="acks.per-request",
     source="probe:tcp",
     unit="1",
@@ -60,9 +60,9 @@ def test_a_line_has_claim_answer_figure_and_reason() -> None:
     said = [line.sentence for line in claim_lines(given(*ALL).summary)]
     assert said == [
         "A storm of ACKs: iSCSI takes more than twice as many: holds. acks.per-request, iscsi ÷ nvme: 11.8× "
-        "(11.2× to 12.4×, 6 rounds); claimed: more than 2×. The ratio is surely above 2.",
+        "(11.2× to 12.4×, 6 rounds); claimed: more than 2×. The evidence puts the ratio above 2.",
         "Every two segments: does not hold. acks.sent.mss, transport=iscsi: 20.0 (19.0 to 21.0, 6 rounds); "
-        "claimed: from 1.8 to 2.2. The ratio is surely above 2.",
+        "claimed: from 1.8 to 2.2. The evidence puts the ratio above 2.",
         "SACK: not measured. acks.per-request, iscsi ÷ nvme; claimed: more than 2×. This run has no sack=false.",
         "<b>open</b> | x: undecided. acks.per-request, iscsi ÷ nvme: 11.8× (no interval yet, 6 rounds); "
         "claimed: more than 2×. 3 rounds of at least 5.",

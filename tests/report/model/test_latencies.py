@@ -34,7 +34,7 @@ def test_a_row_is_a_cell_and_the_caption_says_how_far_off_a_percentile_can_be() 
     assert table.columns == ("cache", "operations", "p50", "p99.99")
     assert table.rows[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
     assert table.caption == "of all operations of all rounds and jobs, from merged histograms, exact to 1.0 %"
-    assert table.notes == ("Fewer than ten operations are slower: another run may well have another one.",)
+    assert table.notes == ("Fewer than ten operations are slower: another run may well give a different value.",)
 
 
 def test_nodes_stand_below_all_of_them_together() -> None:

@@ -112,7 +112,7 @@ def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> N
         ),
         (
             [_pair("a", "b", "equivalent"), _pair("b", "c", "equivalent")],
-            "All that were compared are equivalent; not every two levels were.",
+            "All pairs that were compared are equivalent; not every pair was compared.",
         ),
         (
             [_pair("a", "b", "equivalent"), _pair("a", "c", "better"), _pair("b", "c", "better")],
@@ -159,11 +159,12 @@ def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> No
     assert not_compared([BASE, *missing]) == [
         "ext4 against zfs and xfs against zfs cannot be compared: zfs is unsupported: no module."
     ]
-    lacking = [replace(BASE, ratio=None, reason="No trial of xfs is done.", within={"bs": bs}) for bs in ("4k", "8k")]
+    reason = "There is no completed trial of xfs."
+    lacking = [replace(BASE, ratio=None, reason=reason, within={"bs": bs}) for bs in ("4k", "8k")]
     assert not_compared([BASE, *lacking, replace(lacking[0], pooled=True, within={})]) == [
-        "ext4 against xfs cannot be compared (bs=4k; bs=8k; all combinations pooled): No trial of xfs is done."
+        f"ext4 against xfs cannot be compared (bs=4k; bs=8k; all combinations pooled): {reason}"
     ]
-    assert not_compared(lacking) == ["ext4 against xfs cannot be compared: No trial of xfs is done."]
+    assert not_compared(lacking) == ["ext4 against xfs cannot be compared: There is no completed trial of xfs."]
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
     assert ordered_comparisons(summary) == [BASE]
     assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 without an answer."

@@ -98,7 +98,7 @@ metrics = [{ name = "Write speed", regex = "(1)" }]  #! "Write speed" is not a v
 argv = ["true"]
 metrics = [
   { name = "x", regex = "(1)" },
-  { name = "x", regex = "(2)" },  #! the metric x is there twice
+  { name = "x", regex = "(2)" },  #! the metric x is listed twice
 ]
 """,
         "a metric that is known already": """

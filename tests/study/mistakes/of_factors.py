@@ -27,12 +27,12 @@ levels = "4k"  #! levels must be a list
 levels = [
   "4k",
   "8k",
-  "4k",  #! factors.bs.levels[2]: the level "4k" is there twice
+  "4k",  #! factors.bs.levels[2]: the level "4k" is listed twice
 ]
 """,
         "a level twice in other words": """
 [factors.bs]
-levels = ["4k", 4096]  #! the level "4k" is there twice
+levels = ["4k", 4096]  #! the level "4k" is listed twice
 """,
         "two names for one number": """
 [factors.sync]

@@ -227,7 +227,7 @@ workloads = []  #! at least one workload
 """,
         "a workload twice": """
 [trial]
-workloads = ["load", "load"]  #! is there twice
+workloads = ["load", "load"]  #! is listed twice
 [workload.load]
 fio = { rw = "write", size = "1M" }
 """,

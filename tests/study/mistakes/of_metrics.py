@@ -40,7 +40,7 @@ command = { argv = ["true"], metrics = [{ name = "rate", regex = "([0-9]+)", uni
 primary = "write.aligned.16k"  #! primary: unknown metric 'write.aligned.16k'
 """,
         "a probe's metric of nodes that are not there": """
-primary = "probe:stalls@nowhere:stall.longest"  #! 'probe:stalls@nowhere:stall.longest' is of no nodes of this study: after @ stands host
+primary = "probe:stalls@nowhere:stall.longest"  #! 'probe:stalls@nowhere:stall.longest' names no nodes of this study: what follows @ must be host
 """,
         "what is to be compared is misspelt": """
 [factors]

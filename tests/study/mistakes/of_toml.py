@@ -6,21 +6,21 @@ MISTAKES = read(
     {
         "text without quotes": """
 [parameters]
-size = 64M  #! text stands in quotes: "64M"
+size = 64M  #! text must be in quotes: "64M"
 """,
         "a word without quotes": """
-primary = bandwidth  #! text stands in quotes: "bandwidth"
+primary = bandwidth  #! text must be in quotes: "bandwidth"
 """,
         "a word without quotes in a table": """
 [workload.load]
-fio = { rw = randwrite, bs = "4k" }  #! text stands in quotes: "randwrite"
+fio = { rw = randwrite, bs = "4k" }  #! text must be in quotes: "randwrite"
 """,
         "a size without quotes in a list": """
 [factors.bs]
-levels = ["4k", 64k]  #! text stands in quotes: "64k"
+levels = ["4k", 64k]  #! text must be in quotes: "64k"
 """,
         "a path without quotes": """
-scratch = /var/tmp  #! text stands in quotes: "/var/tmp"
+scratch = /var/tmp  #! text must be in quotes: "/var/tmp"
 """,
         "Python's True": """
 [trial]
@@ -41,7 +41,7 @@ primary  #! write key = value
 """,
         "a table in braces over several lines": """
 [workload.load]
-fio = { rw = "write",  #! stands on one line
+fio = { rw = "write",  #! a table in braces { … } must be on one line
         bs = "4k" }
 """,
         "a comma before the closing brace": """
@@ -57,18 +57,18 @@ max = 3
 """,
         "the same key twice": """
 primary = "bandwidth"
-primary = "iops"  #! the same key or [table] is there already
+primary = "iops"  #! the same key or [table] is defined already
 """,
         "the same table twice": """
 [repeat]
 min = 2
-[repeat]  #! the same key or [table] is there already
+[repeat]  #! the same key or [table] is defined already
 max = 3
 """,
         "the same workload twice": """
 [workload.load]
 fio = { rw = "write", size = "1M" }
-[workload.load]  #! the same key or [table] is there already
+[workload.load]  #! the same key or [table] is defined already
 fio = { rw = "read", size = "1M" }
 """,
         "a table in braces that is added to": """

@@ -266,7 +266,7 @@ phases = ["create", "rename"]  #! "rename" is not one of 'create', 'read', 'stat
         "a phase twice": """
 [workload.load.files]
 files = 10
-phases = ["create", "stat", "stat"]  #! the phase stat is there twice
+phases = ["create", "stat", "stat"]  #! the phase stat is listed twice
 """,
         "files that are read after they are deleted": """
 [workload.load.files]

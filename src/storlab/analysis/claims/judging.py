@@ -66,7 +66,7 @@ def value_keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str,
 
 def _answers(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
     if not design.compared:
-        yield _not_measured(spec, design, "The cells were not run against each other.")
+        yield _not_measured(spec, design, "The cells were not interleaved with each other.")
     elif spec.absent:
         yield _not_measured(spec, design, spec.absent)
     elif spec.native and design.emulated and not spec.right:
@@ -170,7 +170,7 @@ class _Evidence:
         else:
             verdict, reason = self._beyond(math.log(spec.limit), 1 if spec.word == "more" else -1, spec.limit)
         if verdict != "undecided" and (against := self._against(spec, verdict)):
-            return "undecided", f"Combinations differ: not so in {', '.join(against)}.", seen
+            return "undecided", f"Combinations differ: contradicted in {', '.join(against)}.", seen
         return verdict, reason, seen
 
     def _differs(self, side: int) -> tuple[ClaimVerdict, str]:
@@ -181,22 +181,22 @@ class _Evidence:
             enough = log_evidence(self.ratios, 0.0, sign, lost) >= math.log(2 * self.needed)
             if enough and sign * float(self.ratios.mean()) > 0:
                 where = "above" if sign > 0 else "below"
-                return ("holds" if verdict == "holds" else "does not hold"), f"The ratio is surely {where} 1."
-        return "undecided", "The evidence is not enough for either side of 1."
+                return ("holds" if verdict == "holds" else "does not hold"), f"The evidence puts the ratio {where} 1."
+        return "undecided", "The evidence does not establish on which side of 1 the ratio lies."
 
     def _beyond(self, edge: float, side: int, limit: float) -> tuple[ClaimVerdict, str]:
         for sign in (side, -side):
             if beyond(self.ratios, edge, sign, self.rules, self.failed):
                 where = "above" if sign > 0 else "below"
-                return ("holds" if sign == side else "does not hold"), f"The ratio is surely {where} {limit:g}."
-        return "undecided", f"The evidence is not enough for either side of {limit:g}."
+                return ("holds" if sign == side else "does not hold"), f"The evidence puts the ratio {where} {limit:g}."
+        return "undecided", f"The evidence does not establish on which side of {limit:g} the ratio lies."
 
     def _equivalent(self) -> tuple[ClaimVerdict, str]:
         edge, within = math.log1p(self.rules.margin), f"the margin of ±{percent(self.rules.margin)}"
         if edge > 0 and all(beyond(self.ratios, -s * edge, s, self.rules, self.failed) for s in (1, -1)):
-            return "holds", f"The ratio is surely within {within}."
+            return "holds", f"The evidence puts the ratio within {within}."
         if any(beyond(self.ratios, s * edge, s, self.rules, self.failed) for s in (1, -1)):
-            return "does not hold", f"The ratio is surely beyond {within}."
+            return "does not hold", f"The evidence puts the ratio beyond {within}."
         return "undecided", f"The evidence is not enough to tell whether the ratio lies within {within}."
 
     def _against(self, spec: ClaimSpec, verdict: ClaimVerdict) -> list[str]:
@@ -234,7 +234,7 @@ def _of_values(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
             yield _of_value(here, design, by, (cell, key), count, metrics[key].unit)
         if not metrics:
             waiting = cell not in by.catalogue.metrics
-            why = "No trial of it is done." if waiting else f"It has no {spec.metric or design.primary}."
+            why = "It has no completed trial." if waiting else f"It has no {spec.metric or design.primary}."
             yield replace(_not_measured(here, design, why), verdict="undecided" if waiting else "not measured")
 
 
@@ -247,7 +247,7 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
     if lost:
         return replace(claim, reason=f"{plural(lost, 'round')} without a value might have changed the answer.")
     if len(values) == 0:
-        return replace(claim, reason="No trial of it is done.")
+        return replace(claim, reason="It has no completed trial.")
     seen = span(values, count / (1 - design.confidence))
     claim = replace(
         claim,
@@ -263,5 +263,5 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
     if low <= seen.low and seen.high <= high and seen.bounded and low <= seen.mean <= high:
         return replace(claim, verdict="holds", reason=f"The interval lies within what is claimed, {said}.")
     if (seen.high < low and seen.mean < low) or (seen.low > high and seen.mean > high):
-        return replace(claim, verdict="does not hold", reason=f"The interval lies outside of what is claimed, {said}.")
+        return replace(claim, verdict="does not hold", reason=f"The interval lies outside the claimed range, {said}.")
     return replace(claim, reason=f"The interval reaches beyond what is claimed, {said}.")

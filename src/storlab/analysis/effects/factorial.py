@@ -42,7 +42,7 @@ from storlab.analysis.wording import plural
 from storlab.grouping import grouped
 from storlab.metrics import Key
 
-APART = "Not interleaved: what drifted meanwhile is in the shares and means of factors too, so none is a verdict."
+APART = "Not interleaved: any drift is part of the shares and means of factors too, so none of them is a verdict."
 
 METHOD = "Mixed model of logarithms: factors and interactions fixed, rounds random (REML)."
 
@@ -57,7 +57,7 @@ def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple
     if rests := design.rests_after.values():
         values = recorded.values.filter(pl.col("round") <= min(rests))
         recorded = Recorded(recorded.series, values)
-        doubts = (*doubts, f"Of the first {plural(min(rests), 'round')}: in later ones not every cell was due.")
+        doubts = (*doubts, f"From the first {plural(min(rests), 'round')} only: in later ones some cells rested.")
     found = []
     for source, metric in keys:
         series = recorded.series.filter(pl.col("source") == source, pl.col("metric") == metric)

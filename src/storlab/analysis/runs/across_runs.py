@@ -33,13 +33,13 @@ CAUTION = (
 PAIRED = "Trials that were interleaved are paired by round: anytime-valid intervals and verdicts, as in a report."
 UNPAIRED = (
     "Trials that were not interleaved: Welch's t interval of the difference of mean logarithms (Welch 1947), for a "
-    "number of rounds that was fixed in advance; it holds the spread of rounds within a run, not what differs between "
+    "number of rounds that was fixed in advance; it covers the spread of rounds within a run, not what differs between "
     "runs."
 )
 SINGLE = "One round of a side has no spread, and so no interval."
 POOLED = (
-    "Pooled: of each round the mean of the logarithms of all combinations, so that rounds stay what is counted, and "
-    "combinations weigh the same."
+    "Pooled: for each round, the mean of the logarithms of all combinations, so that rounds remain the unit, and "
+    "all combinations have equal weight."
 )
 VARYING = (
     "Variability is that of samples within trials, which depend on each other: it is described, by population "

@@ -68,8 +68,8 @@ def same_order(order: Order, cells: tuple[int, int], names: tuple[str, str]) -> 
     before, after = names if 2 * sum(firsts) > len(firsts) else reversed(names)
     count = max(sum(firsts), len(firsts) - sum(firsts))
     return (
-        f"{before} {often} ran before {after}, in {count} of {plural(len(firsts), 'round')}: whatever favours who goes "
-        "second would look like a difference"
+        f"{before} {often} ran before {after}, in {count} of {plural(len(firsts), 'round')}: whatever favours the one "
+        "that runs second would look like a difference"
     )
 
 

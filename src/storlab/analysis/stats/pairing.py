@@ -139,4 +139,4 @@ def without_logarithm(name: str, rounds: Rounds, values: Floats) -> str:
 
 def no_ratio(problem: str, metric: str) -> str:
     """Why there is no verdict, as a sentence for the reader. ``problem``: as ``without_logarithm`` has it."""
-    return f"{problem}, so there is no ratio of {metric}, which a verdict would be about; its values are in the tables."
+    return f"{problem}, so there is no ratio of {metric} to base a verdict on; its values are in the tables."

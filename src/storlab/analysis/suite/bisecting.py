@@ -109,8 +109,8 @@ def _check_bad(count: int, test: Probe, tally: Tally, terms: Terms) -> None:
     if not tally.failed[count]:
         raise UserError(
             f"the bad one passes: {terms.patience} of {terms.patience} runs of the check passed, so it fails in less "
-            f"than {percent(terms.least)} of them ({percent(1 - terms.error)} sure). Is it the check that failed? "
-            "For a rarer failure, lower --at-least"
+            f"than {percent(terms.least)} of them ({percent(1 - terms.error)} sure). Is this the check that you saw "
+            "fail? For a rarer failure, lower --at-least"
         )
 
 

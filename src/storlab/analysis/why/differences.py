@@ -130,7 +130,7 @@ def _left_out(both: _Both) -> Iterator[str]:
     if lacking:
         names = ", ".join(f"{metric} of {source}" for source, metric in lacking[:3])
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        yield f"Not looked at, as they lack a value in some round: {names}{more}."
+        yield f"Not examined, because a value is missing in some round: {names}{more}."
 
 
 def _shares(both: _Both) -> list[float]:

@@ -18,9 +18,9 @@ from storlab.errors import UserError
 Paths = Annotated[list[Path], Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
 ImportOut = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for the run.")]
 _LABEL = Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order.")
-_HELP = """Make a run of results that other tools have left.
+_HELP = """Turn the results of other tools into a run.
 
-With FILE... in place of a kind, finds out which tool wrote the files and shows the report at once. A kind after all:
+With FILE... instead of a kind, detects which tool wrote the files and shows the report at once. To force a kind:
 storlab import fio FILE."""
 _LEVELS = "A factor: one level for all, or one for each."
 _TURNS = (
@@ -41,7 +41,7 @@ def _column(option: str, what: str) -> Any:
 
 
 Dialect = Annotated[
-    int | None, Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it.")
+    int | None, Option("--dialect", metavar="1-4", min=1, max=4, help="The dialect, where a file does not show it.")
 ]
 Printed = Annotated[list[Path], _files("Text that sysbench printed.")]
 Captures = Annotated[list[Path], _files("Captures, or text that tcpdump printed.")]
@@ -113,7 +113,7 @@ def import_blkalgn(
 def import_fio(
     paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False
 ) -> None:
-    """Output of fio: JSON, JSON+ or terse, with its logs where they lie beside.
+    """Output of fio: JSON, JSON+ or terse, with the logs that lie beside it.
 
     Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
     times, or as given.
@@ -152,7 +152,7 @@ def import_pgbench(
 ) -> None:
     """Summaries of pgbench with their progress lines, and its logs of transactions or intervals.
 
-    Logs of a run's other threads that lie beside are read with it, and those of a summary's run.
+    Logs of the same run's other threads beside it are read too, as are the logs beside a summary.
     """
     _import(ImportOptions("pgbench", files, out, label, factor, interleaved=interleaved))
 
@@ -182,7 +182,7 @@ def import_vdbench(
 ) -> None:
     """Results of vdbench: its flat file, which has most, its summary or its totals.
 
-    A trial for each run (RD=); what runs were told and differ in becomes factors.
+    A trial for each run (RD=); the parameters in which runs differ become factors.
     """
     _import(ImportOptions("vdbench", files, out, label, factor, interleaved=interleaved))
 
@@ -226,9 +226,9 @@ TimeColumn = Annotated[
     String, Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min.")
 ]
 Separator = Annotated[
-    String, Option("--separator", metavar="SIGN", help="Between fields, where it is none of , ; and tab.")
+    String, Option("--separator", metavar="SIGN", help="Field separator, unless it is comma, semicolon or tab.")
 ]
-Decimal = Annotated[String, Option("--decimal", metavar="SIGN", help="Before fractions: . or , (1,5).")]
+Decimal = Annotated[String, Option("--decimal", metavar="SIGN", help="Decimal separator: . or , (as in 1,5).")]
 
 
 @import_.command("csv")

@@ -60,8 +60,8 @@ def _of_files(paths: Sequence[Path]) -> tuple[list[Path], list[Signature]]:
         raise UserError(_mixed(known))
     if logs and set(kinds) != {"fio"}:
         raise UserError(
-            f"{logs[0]} is a log of fio, which does not say of what: name the JSON that fio wrote with it, and the log "
-            "is read where it lies beside (fio --output-format=json+)"
+            f"{logs[0]} is an fio log, which does not say what it measured: name the JSON that fio wrote with it; the "
+            "log beside it is read too (fio --output-format=json+)"
         )
     paths, signatures = [path for path, _ in known], [signature for _, signature in known]
     return _without_beside(importer_of(signatures[0].kind), paths), signatures
@@ -94,7 +94,9 @@ def _of_folder(folder: Path) -> Signature:
     if len(kinds) > 1:
         raise UserError(_mixed(found))
     if not importer_of(kinds[0]).folders:
-        raise UserError(f"{folder}: its files are of {kinds[0]}, of which each is named: storlab import {folder}/*")
+        raise UserError(
+            f"{folder}: its files are of {kinds[0]}, and must be named one by one: storlab import {folder}/*"
+        )
     return found[0][1]
 
 
@@ -139,7 +141,7 @@ def _refuse_options(options: ImportOptions) -> None:
         kind = _OF_KIND.get(name, "csv")
         if value and kind != options.kind:
             option = name.replace("_", "-")
-            raise UserError(f"--{option} is of {kind}, and {options.paths[0]} is of {options.kind}: leave it out")
+            raise UserError(f"--{option} is for {kind}, but {options.paths[0]} is {options.kind}: leave it out")
 
 
 def _absent(path: Path) -> str:

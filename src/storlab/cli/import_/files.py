@@ -228,7 +228,7 @@ def _refuse_copies(files: Sequence[Path], texts: Sequence[bytes], levels: Sequen
     for path, text, each in zip(files, texts, levels, strict=True):
         first = seen.setdefault((text, tuple(each.values())), path)
         if first is not path:
-            raise UserError(f"{first} and {path} are the same to the byte: a copy is no repeat; leave one out")
+            raise UserError(f"{first} and {path} are identical: a copy is not a repeat; leave one out")
 
 
 def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> None:

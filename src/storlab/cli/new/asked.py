@@ -43,8 +43,8 @@ class Asked:
         if missing:
             are = "is" if len(missing) == 1 else "are"
             raise UserError(
-                f"nobody is there to answer, and {', '.join(missing)} {are} missing: give them (see `storlab new "
-                "--help`), add --yes for defaults, or run it on a terminal"
+                f"this is not a terminal to ask on, and {', '.join(missing)} {are} missing: give them (see `storlab "
+                "new --help`), add --yes for defaults, or run it on a terminal"
             )
 
 

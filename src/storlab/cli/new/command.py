@@ -25,9 +25,9 @@ def new(
     on: Annotated[
         String, Option("--on", metavar="file|DEVICE|DIRECTORY", help="A file of Storlab's own, a device, a directory.")
     ] = None,
-    size: Annotated[String, Option("--size", metavar="SIZE", help="Of the file that is the disk.")] = None,
+    size: Annotated[String, Option("--size", metavar="SIZE", help="Size of the file that serves as the disk.")] = None,
     wipe: Annotated[
-        String, Option("--wipe", metavar="DEVICE", help="Its name once more: what is on it may be destroyed.")
+        String, Option("--wipe", metavar="DEVICE", help="The device's name again, to allow its data to be destroyed.")
     ] = None,
     load: Annotated[
         String, Option("--load", metavar="LOAD", help=f"{', '.join(LOADS)}.", autocompletion=offered(*LOADS))
@@ -42,7 +42,7 @@ def new(
         ),
     ] = None,
     guests: Annotated[
-        int | None, Option("--guests", min=0, help="So many virtual machines carry the load; 0: this machine.")
+        int | None, Option("--guests", min=0, help="Number of virtual machines that carry the load; 0: this machine.")
     ] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing: defaults for what is not given.")] = False,
     unchecked: Annotated[

@@ -21,7 +21,7 @@ def refuse_existing(file: Path, force: bool) -> None:
     if os.path.isdir(file):  # noqa: PTH112 - Path.is_dir() raises where a name is too long
         raise UserError(f"{file} is a folder; name a file in it")
     if os.path.lexists(file) and not force:
-        raise UserError(f"{file} is there already, and stays as it is: choose another name, or add --force")
+        raise UserError(f"{file} already exists and was not changed: choose another name, or add --force")
     if not os.path.isdir(file.parent):  # noqa: PTH112
         raise UserError(f"there is no folder {file.parent} to write {file.name} to; make it first, or name another")
 
@@ -45,7 +45,7 @@ def write_new(file: Path, text: str, force: bool) -> None:
         else:
             os.link(whole, file)  # which, unlike a rename, replaces nothing that came there meanwhile
     except FileExistsError:
-        raise UserError(f"{file} is there already, and stays as it is: choose another name, or add --force") from None
+        raise UserError(f"{file} already exists and was not changed: choose another name, or add --force") from None
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from None
     finally:

@@ -35,11 +35,11 @@ def _unknown_alone(made: Plan, expected: RoundTime) -> list[bool]:
 
 
 def _unknown(expected: RoundTime) -> str:
-    return f"nothing says how long {listed(expected.unknown)} will run"
+    return f"it is not known how long {listed(expected.unknown)} will run"
 
 
 def _speed(speed: Speed) -> str:
-    rate, bandwidth = f"{speed.rate:,.0f} operations/s that wait", quantity(speed.bandwidth, "B/s")
+    rate, bandwidth = f"{speed.rate:,.0f} operations/s that wait for storage", quantity(speed.bandwidth, "B/s")
     if speed.measured:
         return f"{rate}, as `storlab noise` measured on {speed.measured}, and {bandwidth}, which is assumed"
     return f"{rate} and {bandwidth}, which is assumed (`storlab noise` measures this machine)"

@@ -141,7 +141,10 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     rounds = f"{least}" if least == most else f"{least} to {most}"
     trials = f"{cells * least}" if least == most else f"{cells * least} to {cells * most}"
     of_cells = f"{cells} cell" if cells == 1 else f"{cells} cells"
-    facts = [("Trials", f"{trials} ({of_cells}, {rounds} rounds)"), ("Time", time_text(made))]
+    facts = [
+        ("Trials", f"{trials} ({of_cells}, {rounds} {'round' if rounds == '1' else 'rounds'})"),
+        ("Time", time_text(made)),
+    ]
     cuts = next((cell.crash for cell in made.study.cells if cell.crash is not None), None)
     if cuts is not None:
         each = f"{cells} set-up" if cells == 1 else f"{cells} set-ups"

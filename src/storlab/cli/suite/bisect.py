@@ -36,12 +36,14 @@ def bisect(
         float, Option("--error", min=1e-6, max=0.5, help="The chance that the wrong one is named.")
     ] = 0.05,
     at_least: Annotated[
-        float, Option("--at-least", min=0.001, max=0.99, help="The least rate of failures that is looked for.")
+        float, Option("--at-least", min=0.001, max=0.99, help="The lowest failure rate to be detected.")
     ] = 0.05,
     flaky_before: Annotated[
         bool, Option("--flaky-before", help="The test failed now and then before, too, but less often.")
     ] = False,
-    timeout: Annotated[float, Option("--timeout", min=0, metavar="SECONDS", help="Of a build or check; 0: none.")] = 0,
+    timeout: Annotated[
+        float, Option("--timeout", min=0, metavar="SECONDS", help="Time-out of a build or check; 0: none.")
+    ] = 0,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for what is done.")] = None,
     resume: Annotated[
         Path | None, Option("--resume", metavar="DIR", help="Continue one that was interrupted; no other option.")
@@ -49,7 +51,7 @@ def bisect(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Find the commit, kernel or image from which on a test fails, also if it fails only now and then."""
+    """Find the first commit, kernel or image with which a test fails, even if only now and then."""
     from storlab.cli.run import new_folder
     from storlab.run.suite.bisect.steps import Plan, read_plan, write_plan
 
@@ -156,7 +158,7 @@ def _say(folder: Path, plan: Plan, found: Culprits, *, json: bool) -> None:
         show_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
     shown = [described(Path(plan.repository), name) for name in names] if plan.repository else names
-    show("First bad:" if len(shown) == 1 else "The first bad one is among these, of which not all can be tested:")
+    show("First bad:" if len(shown) == 1 else "The first bad one is among these, not all of which can be tested:")
     for each in shown:
         show(f"  {each}")
     show(

@@ -22,12 +22,12 @@ def check(
     without_inside: Annotated[
         Strings, Option("-X", metavar="NAME", help="Not those in the file of this name beside the tests.")
     ] = None,
-    section: Annotated[str, Option("-s", metavar="SECTION", help="Of the checkout's local.config.")] = "",
+    section: Annotated[str, Option("-s", metavar="SECTION", help="Section of the checkout's local.config.")] = "",
     iterations: Annotated[int, Option("-i", min=1, max=10_000, help="All of it N times.")] = 1,
-    until: Annotated[int, Option("-I", min=0, max=10_000, help="N times, but no longer than until a test fails.")] = 0,
+    until: Annotated[int, Option("-I", min=0, max=10_000, help="N times, but stop once a test fails.")] = 0,
     again: Annotated[int, Option("-L", min=0, max=100, help="A test that fails up to N times more.")] = 0,
     filesystem: Annotated[str, Option("--fstyp", metavar="TYPE", help="What TEST_DEV is formatted with.")] = "ext4",
-    timeout: Annotated[str, Option("--timeout", metavar="TIME", help="Of each test; 0 for none.")] = "10m",
+    timeout: Annotated[str, Option("--timeout", metavar="TIME", help="Time-out of each test; 0 for none.")] = "10m",
     size: Annotated[str, Option("--disk-size", metavar="SIZE", help="Of each of a guest's three disks.")] = "4G",
     guests: Guests = 1,
     cpus: Cpus = 1,

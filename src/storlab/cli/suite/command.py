@@ -28,7 +28,7 @@ suite = typer.Typer(
     no_args_is_help=True,
     help="Run test suites, such as that of ZFS, in virtual machines.",
     epilog="Exit status: 0 all results as expected, 3 unexpected results, 4 a test that was asked for has no result, "
-    "2 a mistake in what was asked, 1 an internal error, 130 interrupted.",
+    "2 a usage error, 1 an internal error, 130 interrupted.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -46,7 +46,9 @@ Tests = Annotated[
     Path | None,
     Option("--tests", "-i", metavar="DIR", help="A folder of your own tests, copied into each guest."),
 ]
-Test = Annotated[Strings, Option("--test", metavar="GLOB", help="Only tests whose path ends so: create*, acl/*.")]
+Test = Annotated[
+    Strings, Option("--test", metavar="GLOB", help="Only tests whose path ends like this: create*, acl/*.")
+]
 Exclude = Annotated[
     Strings, Option("--exclude", metavar="GLOB|@FILE", help="Not these tests; @FILE has one pattern a line.")
 ]
@@ -57,9 +59,9 @@ Tags = Annotated[
 Shard = Annotated[str, Option("--shard", metavar="K/N", help="Only the share K of N, each about equally long.")]
 History = Annotated[
     list[Path] | None,
-    Option("--history", metavar="RUN|FOLDER", help="Earlier runs: by their times, shares are equally long."),
+    Option("--history", metavar="RUN|FOLDER", help="Earlier runs, whose times are used to balance the shares."),
 ]
-Limit = Annotated[str, Option("--limit", metavar="TIME", help="Begin no test after so long, such as 10m.")]
+Limit = Annotated[str, Option("--limit", metavar="TIME", help="Start no test after this time, such as 10m.")]
 Expect = Annotated[
     Path | None,
     Option("--expect", metavar="FILE", help="A list in TOML of what may fail, and why: reference/suite-file.md."),
@@ -79,12 +81,13 @@ def run(
     failed_of: Annotated[
         Path | None, Option("--failed-of", metavar="RUN|LOG", help="Only tests that did not pass there.")
     ] = None,
-    retries: Annotated[int, Option("--retries", min=0, max=100, help="Tries more of a test that fails.")] = 0,
+    retries: Annotated[int, Option("--retries", min=0, max=100, help="How often a failing test is retried.")] = 0,
     timeout_scale: Annotated[
-        float | None, Option("--timeout-scale", min=0.01, max=1000, help="Of all time-outs; by default as measured.")
+        float | None,
+        Option("--timeout-scale", min=0.01, max=1000, help="Factor for all time-outs; by default measured."),
     ] = None,
     allow_missing: Annotated[
-        bool, Option("--allow-missing", help="Run tests though the guest image lacks a program that they call.")
+        bool, Option("--allow-missing", help="Run tests even if the guest image lacks a program that they call.")
     ] = False,
     cpus: Annotated[
         int | None, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest: 1 by default.")
@@ -94,11 +97,13 @@ def run(
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
     shuffle: Annotated[bool, Option("--shuffle", help="Groups, and the tests of each, in a random order.")] = False,
-    seed: Annotated[int | None, Option("--seed", min=0, help="Of the random order: that of an earlier run.")] = None,
+    seed: Annotated[
+        int | None, Option("--seed", min=0, help="Seed of the random order, such as that of an earlier run.")
+    ] = None,
     replay: Annotated[
         str, Option("--replay", metavar="RUN[:GUEST]", help="Tests in the order in which a guest ran them there.")
     ] = "",
-    until_failure: Annotated[bool, Option("--until-failure", help="Again and again until a test fails.")] = False,
+    until_failure: Annotated[bool, Option("--until-failure", help="Repeat everything until a test fails.")] = False,
     expect: Expect = None,
     limit: Limit = "",
     here: HereName = "",
@@ -108,7 +113,7 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a suite in guests; a guest that is lost is a test's result, and the rest runs on in another.
+    """Run a suite in guests; if a guest is lost, that is the test's result, and the rest runs in another.
 
     With --here, on this machine itself.
     """

@@ -44,7 +44,7 @@ def compare(
     format_: Format = "text",
     output: Output = None,
 ) -> None:
-    """Say which tests regressed, were fixed, are flaky, or can't be decided, and by what chance.
+    """Say which tests regressed, were fixed, are flaky or undecided, and how likely that is chance.
 
     Exit status: 3 a test regressed, else 4 a test that was asked for has no result any more, else 0.
     """
@@ -53,7 +53,7 @@ def compare(
     from storlab.report.suite.pages.changes import changes_page
 
     if len(sides) < 2:
-        raise UserError("name two runs at least: what was before, and what is compared with it")
+        raise UserError("name at least two runs: a baseline, and what is compared with it")
     read = [Side(str(path), tuple(read_source(path))) for path in sides]
     named = {run.identity for side in read for run in side.runs}
     if len(named) < sum(len(side.runs) for side in read):

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 HereName = Annotated[
     str,
-    Option("--here", metavar="NAME", help="Not in guests but on this machine, called NAME, all of which may be lost."),
+    Option(
+        "--here", metavar="NAME", help="Run on this machine, called NAME, not in guests; everything on it may be lost."
+    ),
 ]
 Disks = Annotated[
     Strings, Option("--disk", metavar="PATH", help="With --here: an empty disk for tests; by default loop devices.")

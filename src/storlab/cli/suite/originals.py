@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Guests = Annotated[int, Option("--guests", min=1, max=256, help="Guests that run tests side by side.")]
 Out = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for Storlab's own records.")]
 Missing = Annotated[bool, Option("--allow-missing", help="Run tests whose programs the image lacks, as they do.")]
-Scale = Annotated[float | None, Option("--timeout-scale", min=0.01, max=1000, help="Of all time-outs.")]
+Scale = Annotated[float | None, Option("--timeout-scale", min=0.01, max=1000, help="Factor for all time-outs.")]
 Memory = Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")]
 Cpus = Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")]
 _KMEMLEAK = (
@@ -41,7 +41,7 @@ def test_runner(
     debug: Annotated[bool, Option("-D", help="Print what tests print, as it comes.")] = False,
     groups: Annotated[bool, Option("-g", help="A folder with tests is a group; with -w.")] = False,
     testdir: Annotated[str, Option("-i", metavar="testdir", help="Where the tests are.")] = _IMAGE,
-    iterations: Annotated[int, Option("-I", min=1, max=10_000, help="All of it so many times.")] = 1,
+    iterations: Annotated[int, Option("-I", min=1, max=10_000, help="Run everything this many times.")] = 1,
     kmsg: Annotated[bool, Option("-K", help="Put the name of each test into the kernel's log.")] = False,
     logfile: Annotated[str, Option("-l", metavar="logfile", help="Only tests that failed in this log.")] = "",
     kmemleak: Annotated[bool, Option("-m", help="Refused: guests have no kmemleak.")] = False,
@@ -143,7 +143,7 @@ def zfs_tests(
     rerun: Annotated[bool, Option("-R", help="Run what failed once more.")] = False,
     kmemleak: Annotated[bool, Option("-m", help="Refused: guests have no kmemleak.")] = False,
     nfsfile: Annotated[str, Option("-n", metavar="NFSFILE", help="Refused: guests reach no NFS server.")] = "",
-    iterations: Annotated[int, Option("-I", min=1, max=10_000, help="All of it so many times.")] = 1,
+    iterations: Annotated[int, Option("-I", min=1, max=10_000, help="Run everything this many times.")] = 1,
     filedir: Annotated[str, Option("-d", metavar="DIR", help="Where the tests have their files.")] = "",
     size: Annotated[str, Option("-s", metavar="SIZE", help="Size of the files or disks for pools.")] = "4G",
     runfiles: Annotated[str, Option("-r", metavar="RUNFILES", help="Runfiles to take tests from.")] = "",

@@ -27,14 +27,15 @@ def trace(
     ] = None,
     disk: Annotated[Strings, Option("--disk", metavar="DISK", help="Only this disk or partition.")] = None,
     op: Annotated[Strings, Option("--op", metavar="OP", help="Only read, write, flush, discard, …")] = None,
-    comm: Annotated[Strings, Option("--comm", metavar="NAME", help="Only of this command.")] = None,
+    comm: Annotated[Strings, Option("--comm", metavar="NAME", help="Only requests of this command.")] = None,
     length: Annotated[Strings, Option("--length", metavar="SIZE", help="Only of this length.")] = None,
     alignment: Annotated[Strings, Option("--alignment", metavar="SIZE", help="Only with this joint alignment.")] = None,
     interval: Annotated[
-        String, Option("--interval", metavar="TIME", help="Show the counts so often; live by default 1s.")
+        String,
+        Option("--interval", metavar="TIME", help="How often to show the counts; live, every second by default."),
     ] = None,
     for_: Annotated[String, Option("--for", metavar="TIME", help="End after this time: 30s.")] = None,
-    by_comm: Annotated[bool, Option("--by-comm", help="Count each command apart.")] = False,
+    by_comm: Annotated[bool, Option("--by-comm", help="Count each command separately.")] = False,
     events: Annotated[bool, Option("--events", help="Each request by itself, a row as it is issued.")] = False,
     json: Annotated[bool, Option("--json", help="blkalgn's JSON, keys in bytes, instead of tables.")] = False,
     tcp: Annotated[bool, Option("--tcp", help="TCP connections instead: segments, ACKs, retransmissions.")] = False,
@@ -45,7 +46,8 @@ def trace(
         Strings, Option("--host", metavar="ADDRESS", help="With --tcp: only with this address at either end.")
     ] = None,
     out: Annotated[
-        Path | None, Option("--out", metavar="FILE", help="Write it too: .json, .parquet, .txt or .csv.")
+        Path | None,
+        Option("--out", metavar="FILE", help="Also write the result to a file: .json, .parquet, .txt or .csv."),
     ] = None,
 ) -> None:
     """Watch block I/O, or TCP connections.

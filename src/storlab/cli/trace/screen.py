@@ -30,7 +30,7 @@ _ISSUERS = (
     "Requests of kernel threads (write-back of the page cache, journals), for the command or for anybody else",
     "Requests of other processes",
 )
-_NO_GROUP = "there is no cgroup v2 here in which the command's own could be told apart"
+_NO_GROUP = "without cgroup v2, the command's own cannot be separated"
 
 
 class Screen:
@@ -125,7 +125,7 @@ class Screen:
         if self.options.command and not self._told_apart:
             _tell(f"these are of all processes: {_NO_GROUP}")
         if not self.complete:
-            _tell("the tracer did not end in order: what came after its last count is missing")
+            _tell("the tracer did not end cleanly: what came after its last count is missing")
         for sentence in lost_sentences(self._counts.lost):
             _tell(sentence)
         if self.options.events and not self._counts.lost.events:
@@ -204,7 +204,7 @@ def notes(started: Started) -> list[str]:
     if started.hook != "btf":
         said.append(f"traced at the classic tracepoints, which costs more: {started.reason or 'no reason given'}")
     if started.without:
-        said.append(f"this kernel does not tell of {', '.join(started.without)}")
+        said.append(f"this kernel does not report {', '.join(started.without)}")
     return said
 
 

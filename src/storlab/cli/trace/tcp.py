@@ -132,7 +132,7 @@ def _finish(options: TcpOptions, seen: Follower) -> None:
     else:
         _print(options, seen)
     if seen.last is None or not seen.last.final:
-        warn("storlab: the agent's program did not end in order: what came after its last count is missing")
+        warn("storlab: the agent's program did not end cleanly: what came after its last count is missing")
 
 
 def document(seen: Follower) -> str:

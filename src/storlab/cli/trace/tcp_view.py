@@ -59,7 +59,7 @@ def _sums(did: Totals) -> Iterator[Text]:
     parts = [
         f"sent {quantity(float(did.bytes_sent), 'B')} in {did.segments_sent:,} segments and {did.acks_sent:,} ACKs",
         f"received {quantity(float(did.bytes_received), 'B')} and {did.acks_received:,} ACKs",
-        f"{did.retransmits:,} sent again",
+        f"{did.retransmits:,} retransmitted",
     ]
     yield Text("; ".join(parts))
 

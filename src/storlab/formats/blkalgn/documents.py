@@ -84,7 +84,7 @@ def _going_on(before: Counted, after: Counted) -> Counted:
     kinds = ((raw[kind], after.disks.get(disk, {}).get(kind, {})) for disk, raw in before.disks.items() for kind in raw)
     less = sum(max(count - now.get(key, 0), 0) for counts, now in kinds for key, count in counts.items())
     if less > _TAKEN_BACK * after.total:
-        said = f"its document {number} does not go on from the one before: each trace needs a file of its own"
+        said = f"its document {number} does not continue the one before: each trace needs its own file"
         raise ValueError(said)
     return replace(after, documents=number)
 
@@ -94,7 +94,7 @@ def _counted(document: object) -> Counted:
         raise ValueError("is no histogram of blkalgn: there is no object with a key disks, Block size or Algn size")
     python = "Block size" in document or "Algn size" in document
     if python == ("disks" in document):
-        has = "both of a key disks and" if python else "neither a key disks nor"
+        has = "both a key disks and" if python else "neither a key disks nor"
         raise ValueError(f"is no histogram of blkalgn: it has {has} one of Block size, Algn size")
     return Counted({UNKNOWN_DISK: _raw_python(document)} if python else _raw_disks(document["disks"]), python)
 

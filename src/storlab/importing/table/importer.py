@@ -107,7 +107,7 @@ class _Table:
                 trial.values[metric] = value
                 trial.rows.setdefault(metric, []).append((line, self._time(line, row), number))
         if self.absent:
-            self.warnings.append(f"fields with NA or the like, which are no figure and no 0: {self.absent}")
+            self.warnings.append(f"fields such as NA, which count neither as a number nor as 0: {self.absent}")
         return trials
 
     def _is_next(self, trial: _Trial, metric: str, key: Key, line: int) -> bool:

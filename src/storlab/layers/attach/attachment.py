@@ -98,7 +98,7 @@ class AttachmentLayer(Crossing):
         512, description="The guest's sectors: a power of two from 512 to 64k; kernels before 6.15 take 4k at most."
     )
     physical_block_size: _Block | None = Field(
-        None, description="What the disk says that it writes at once; without it, the logical block size."
+        None, description="The physical block size that the disk reports; by default the logical one."
     )
     discard: bool = Field(True, description="The guest can discard, and discards are passed on.")
 

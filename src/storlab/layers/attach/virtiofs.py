@@ -37,7 +37,7 @@ class VirtiofsLayer(Crossing):
     )
     queues: int = Field(1, ge=1, le=64, description="Request queues.")
     dax: Literal["never", "always", "inode"] = Field(
-        "never", description="Whether files are mapped from the host's page cache, which no QEMU of Debian can do."
+        "never", description="Whether files are mapped from the host's page cache, which Debian's QEMU cannot do."
     )
     options: MountOptions = Field((), description='Further mount options: "noatime" or a list.')
 

@@ -32,7 +32,7 @@ class DeviceLayer(Layer):
     purge: Literal["discard", "secure-discard", "zeroes"] | None = Field(
         None,
         description="With `wipe`: empty all of it first. `discard` (TRIM) and `secure-discard`: tell it that no block "
-        "is in use, so that a flash disk is as new as that makes it. `zeroes`: write zeroes.",
+        "is in use, which makes a flash disk as close to new as it can. `zeroes`: write zeroes.",
     )
 
     takes: ClassVar = (None,)

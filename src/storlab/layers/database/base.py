@@ -81,13 +81,13 @@ class DatabaseLayer(ServerLayer):
     clone: Clone = Field(
         "copy",
         description="How each trial gets its data: `copy`; `reflink`: sharing extents with a copy in the same file "
-        "system, which first writes then take apart; `zfs`: a clone of a dataset, above layer `zfs`. The same in "
+        "system, which first writes then break up; `zfs`: a clone of a dataset, above layer `zfs`. The same in "
         "all cells, unless it alone is a factor.",
     )
     pool: Size = Field(128 * 1024**2, ge=8 * 1024**2, description="Memory for its pages.")
     settings: Settings = Field(default_factory=dict, description="More of its settings, as the server names them.")
     bindir: str | None = Field(
-        None, pattern=r"^/[^\x00]+$", max_length=4095, description="Where programs of your own lie."
+        None, pattern=r"^/[^\x00]+$", max_length=4095, description="The directory of your own build's programs."
     )
 
     _recovers: bool = PrivateAttr(False)

@@ -25,10 +25,10 @@ export TMPDIR="$HOME"  # a server that starts removes temporary tables in /tmp, 
 
 
 class MariadbLayer(InnodbLayer):
-    """A MariaDB of the node's, durable unless the study says otherwise."""
+    """A MariaDB server on the node, durable unless the study says otherwise."""
 
     layer: Literal["mariadb"] = "mariadb"
-    log_size: Size = Field(96 * 1024**2, ge=4 * 1024**2, le=512 * 1024**3, description="Of the redo log.")
+    log_size: Size = Field(96 * 1024**2, ge=4 * 1024**2, le=512 * 1024**3, description="Size of the redo log.")
 
     program: ClassVar = "mariadbd"
     dialect: ClassVar = "mariadb"

@@ -38,11 +38,14 @@ run --socket="$socket" --pid-file="$HOME/making.pid" --skip-networking --innodb-
 
 
 class MysqlLayer(InnodbLayer):
-    """A MySQL, durable unless the study says otherwise; without its binary log, as MariaDB is by default."""
+    """A MySQL server, durable unless the study says otherwise; without its binary log, as MariaDB is by default."""
 
     layer: Literal["mysql"] = "mysql"
     log_size: Size = Field(
-        96 * _MEBIBYTE, ge=8 * _MEBIBYTE, le=512 * 1024**3, description="Of the redo log (`innodb_redo_log_capacity`)."
+        96 * _MEBIBYTE,
+        ge=8 * _MEBIBYTE,
+        le=512 * 1024**3,
+        description="Size of the redo log (`innodb_redo_log_capacity`).",
     )
 
     program: ClassVar = "mysqld"

@@ -48,14 +48,14 @@ wait $!
 
 
 class PostgresqlLayer(DatabaseLayer):
-    """A PostgreSQL of the node's, durable unless the study says otherwise."""
+    """A PostgreSQL server on the node, durable unless the study says otherwise."""
 
     layer: Literal["postgresql"] = "postgresql"
     full_page_writes: bool = Field(
-        True, description="Whether the log has a whole page where it is changed first, to repair a torn one."
+        True, description="Whether a page's first change since a checkpoint logs the whole page, to repair a torn one."
     )
     wal_size: Size = Field(
-        1024**3, ge=32 * 1024**2, description="How much log there may be until a checkpoint (`max_wal_size`)."
+        1024**3, ge=32 * 1024**2, description="How much log may accumulate before a checkpoint (`max_wal_size`)."
     )
     flush_at_commit: bool = Field(True, description="Whether a commit waits until its log is flushed.")
     flush_method: Literal["fdatasync", "fsync", "open_datasync", "open_sync"] = Field(

@@ -33,7 +33,7 @@ class AoeTargetLayer(ServerLayer):
 
     layer: Literal["aoe-target"] = "aoe-target"
     direct: bool = Field(True, description="Past the server's page cache.")
-    sync: bool = Field(True, description="Each write is down before it is answered: nothing else flushes it.")
+    sync: bool = Field(True, description="Each write is on the disk before it is answered: nothing else flushes it.")
     buffers: int = Field(64, ge=1, le=1024, description="Most frames in flight that the target asks of its clients.")
 
     takes: ClassVar = (File, Disk)

@@ -41,7 +41,7 @@ class NbdExportLayer(ServerLayer):
         "through the page cache.",
     )
     cache: Cache | None = Field(
-        None, description=f"By default `none` of qemu-nbd, and `writeback` of the others. {CACHE_HELP}"
+        None, description=f"By default `none` for qemu-nbd, and `writeback` for the others. {CACHE_HELP}"
     )
     aio: Aio | None = Field(None, description=f"Of qemu-nbd, by default `threads`. {AIO_HELP}")
     discard: bool = Field(True, description="Pass discards on to what lies below.")
@@ -49,7 +49,7 @@ class NbdExportLayer(ServerLayer):
         1,
         ge=1,
         le=64,
-        description="How many clients may use it at once, of which `nbd-server` and `nbdkit` take any number; it "
+        description="How many clients may use it at once; `nbd-server` and `nbdkit` take any number. The server "
         "outlives all of them.",
     )
 

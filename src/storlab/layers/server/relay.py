@@ -25,7 +25,7 @@ _AGENT = "/proc/self/exe"  # the agent becomes what it starts
 
 
 class RelayLayer(ServerLayer):
-    """The agent between what lies below and its clients, over TCP: the same server, which answers otherwise."""
+    """The agent between what lies below and its clients, over TCP: the same server, answering differently."""
 
     layer: Literal["relay"] = "relay"
     nagle: bool = Field(False, description="Leave Nagle's algorithm on: small segments wait for ACKs of those before.")
@@ -39,8 +39,8 @@ class RelayLayer(ServerLayer):
         0,
         ge=0,
         le=65536,
-        description="Bytes of each reply that are written by themselves, as servers do that send a header before data: "
-        "16 of NBD.",
+        description="Leading bytes of each reply to write separately, as by servers that send a header before data: "
+        "16 for NBD.",
     )
 
     takes: ClassVar = (Server, Export)

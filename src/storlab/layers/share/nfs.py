@@ -24,7 +24,7 @@ class NfsLayer(ShareClient):
     """A mount by the kernel's NFS client. It shares nothing with other mounts of the same server."""
 
     layer: Literal["nfs"] = "nfs"
-    version: Literal["3", "4.0", "4.1", "4.2"] = Field("4.2", description="Of the protocol.")
+    version: Literal["3", "4.0", "4.1", "4.2"] = Field("4.2", description="Version of the protocol.")
     rsize: _Transfer = Field(None, description="Largest read in bytes; by default the server's.")
     wsize: _Transfer = Field(None, description="Largest write in bytes; by default the server's.")
     nconnect: int = Field(1, ge=1, le=16, description="TCP connections to the server.")

@@ -64,7 +64,7 @@ class _Mountd(ServerLayer):
     """Answers what the kernel's server asks of the export, and which clients of version 3 ask to mount it."""
 
     layer: Literal["mountd"] = "mountd"
-    versions: tuple[str, ...] = Field(description="Of NFS that are served.")
+    versions: tuple[str, ...] = Field(description="Versions of NFS that are served.")
     line: str = Field(description="The export, as a line of its table.")
 
     takes: ClassVar = (None,)
@@ -113,7 +113,9 @@ class NfsExportLayer(Layer):
     """The underlying directory, offered to other nodes by the NFS server of the node's kernel. A node has one."""
 
     layer: Literal["nfs-export"] = "nfs-export"
-    versions: tuple[Literal["3", "4"], ...] = Field(("3", "4"), min_length=1, description="Of NFS that it serves.")
+    versions: tuple[Literal["3", "4"], ...] = Field(
+        ("3", "4"), min_length=1, description="Versions of NFS that it serves."
+    )
     threads: int = Field(8, ge=1, le=1024, description="Threads of the server.")
     sync: bool = Field(True, description="Answer a write once it is on disk; else as soon as it is in memory.")
     write_delay: bool = Field(True, description="With `sync`: wait a moment for further writes to the same file.")

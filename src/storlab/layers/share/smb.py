@@ -30,7 +30,7 @@ class SmbLayer(ShareClient):
     """A mount by the kernel's SMB client, over a connection of its own."""
 
     layer: Literal["smb"] = "smb"
-    version: Literal["3.0", "3.0.2", "3.1.1"] = Field("3.1.1", description="Of the protocol.")
+    version: Literal["3.0", "3.0.2", "3.1.1"] = Field("3.1.1", description="Version of the protocol.")
     cache: Literal["strict", "none", "loose"] = Field("strict", description="What is cached, see mount.cifs(8).")
     rsize: _Transfer = Field(None, description="Largest read in bytes; by default the server's.")
     wsize: _Transfer = Field(None, description="Largest write in bytes; by default the server's.")

@@ -12,7 +12,7 @@ from storlab.text import number_or_text
 
 Value = bool | int | str
 
-PROPERTIES_HELP = "By ZFS's names and in its words; true and false are `on` and `off`."
+PROPERTIES_HELP = "With ZFS's names and values; true and false are `on` and `off`."
 
 
 def word(value: Value) -> str:
@@ -29,7 +29,7 @@ class PropertiesLayer(Layer):
     """What datasets and volumes have in common."""
 
     sync: Literal["standard", "always", "disabled"] | None = Field(
-        None, description="`standard`: what is to be synchronous is. `disabled`: nothing is, and a crash loses it."
+        None, description="`standard`: synchronous writes are synchronous. `disabled`: none is, and a crash loses them."
     )
     logbias: Literal["latency", "throughput"] | None = Field(
         None, description="Where synchronous writes go first: to the intent log, or straight to their place."

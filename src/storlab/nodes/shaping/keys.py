@@ -72,7 +72,7 @@ class Network(Model):
     """The network among the nodes: each node's own card does what is written here with all that it sends."""
 
     bandwidth: Bandwidth = Field(
-        None, description='Of each node\'s card, for what it sends: "100Mbit"; by default `unlimited`.'
+        None, description='Outgoing bandwidth of each node\'s card: "100Mbit"; by default `unlimited`.'
     )
     delay: Duration | None = Field(None, description="Each way: a round trip takes twice as long.")
     jitter: Duration | None = Field(
@@ -83,7 +83,7 @@ class Network(Model):
     offload: Switch | None = Field(
         None,
         description="Whether cards segment and merge (TSO, GSO, GRO). By default as they have it; off where `loss` is "
-        "given, which would else take up to 64 KB at once.",
+        "given, as each loss would otherwise drop up to 64 KB.",
     )
 
     @model_validator(mode="after")

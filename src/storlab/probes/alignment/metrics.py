@@ -165,7 +165,7 @@ def _values(counted: _Counted) -> Iterator[_Numbered]:
 
 
 def _without(events: Sequence[str]) -> tuple[str, ...]:
-    return (f"this kernel does not tell of {', '.join(events)}: there are no counts of these",) if events else ()
+    return (f"this kernel does not report {', '.join(events)}: there are no counts of these",) if events else ()
 
 
 def _totals(counted: _Counted) -> Iterator[_Numbered]:

@@ -74,11 +74,11 @@ class AlignmentProbe(Probe):
     disks: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
         (), description='Kernel names of disks or partitions, or "all"; by default those of that end.'
     )
-    by_comm: bool = Field(False, description="Count the requests of each command apart.")
+    by_comm: bool = Field(False, description="Count the requests of each command separately.")
     latency: bool = Field(True, description="Measure how long requests take, and how long they wait before.")
     events: bool = Field(False, description="Keep each request as a line of the raw records, too.")
     sync: bool = Field(
-        True, description="Count on until all that was written is on the disk, and not only until the load has ended."
+        True, description="Keep counting until everything written is on the disk, not only until the load has ended."
     )
 
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:

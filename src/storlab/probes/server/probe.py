@@ -41,7 +41,7 @@ class ServerProbe(Probe):
     watches: ClassVar[frozenset[Kind]] = frozenset({"server"})
     metrics: ClassVar[tuple[MetricSpec, ...]] = tuple(SPECS.values())
 
-    interval: Duration = Field(1.0, ge=0.1, description="From one question to the next.")
+    interval: Duration = Field(1.0, ge=0.1, description="Time between two queries.")
 
     @asynccontextmanager
     async def watch(self, context: ProbeContext) -> AsyncIterator[None]:

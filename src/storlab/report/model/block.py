@@ -142,7 +142,7 @@ def _unit_table(group: Group) -> Iterator[Table]:
     caption = "% of requests whose length and offset are multiples of it"
     if in_bytes or amplified:
         caption += f"; then % of bytes and amplification at {group.unit}"
-    caption += "; ±: the farthest round, where it is far"
+    caption += "; ±: the round that deviates most, where it deviates much"
     title = group.titled("in whole units")
     yield Table(title, tuple(columns), tuple(rows), 1, caption, notes.sentences(), divisible=True)
 
@@ -155,7 +155,7 @@ def _spread_tables(group: Group) -> Iterator[Table]:
             rows = tuple((level, *(show(share, spread=True) for share in each)) for level, each in shares.items())
             units = (size_text(share.unit) for share in next(iter(group.rows.values())).units)
             columns = (group.grid.factor or "cell", *units)
-            spread = f"{caption}; mean over rounds ± the farthest round"
+            spread = f"{caption}; mean over rounds ± the round that deviates most"
             yield Table(group.titled(what), columns, rows, 1, spread, divisible=True)
 
 

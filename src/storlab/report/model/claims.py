@@ -12,7 +12,7 @@ from storlab.report.model import words
 MARKS: dict[ClaimVerdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not measured": "−"}
 """A shape for each answer, so that none depends on colour alone."""
 
-LEAD = "What others said, each tested by name. Undecided is neither: these rounds can't tell."
+LEAD = "Claims by others, each tested under its name. Undecided means neither: these rounds cannot settle it."
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ _BRIEF = 2
 FEW = 10
 """With fewer operations beyond it, a percentile is shown with a note."""
 
-_FEW = "Fewer than ten operations are slower: another run may well have another one."
-_ROUGH = "In the last bin, which takes all that is slower: its begin, and the slowest operation where that is known."
+_FEW = "Fewer than ten operations are slower: another run may well give a different value."
+_ROUGH = (
+    "In the last bin, which holds everything slower: its lower edge, and the slowest operation where that is known."
+)
 
 
 def latency_tables(summary: Summary) -> list[Table]:

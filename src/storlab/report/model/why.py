@@ -18,8 +18,8 @@ _NAMED = 6  # comparisons in one sentence
 
 EVIDENCE = "Evidence, not a cause:"
 LEAD = (
-    "What was watched underneath and differs between two levels, first what is surest and largest. This is evidence "
-    "and no cause: it says what went along with the difference, not what made it, and no verdict rests on it."
+    "What was watched underneath and differs between two levels, surest and largest first. This is evidence, "
+    "not a cause: it shows what went along with the difference, not what caused it, and no verdict rests on it."
 )
 _OF = {
     "with": "it rises and falls with {metric} from round to round",
@@ -91,7 +91,9 @@ def nothing_differs(why: Underneath) -> str:
     """That nothing does; or that so few rounds can't tell."""
     watched = fmt.plural(why.watched, "metric")
     if why.rounds < why.needed and why.watched:
-        return f"Too few rounds to say why: of {watched} from underneath, none can be named before round {why.needed}."
+        return (
+            f"Too few rounds to say why: none of the {watched} from underneath can be named before round {why.needed}."
+        )
     return f"Nothing that was watched differs ({watched} from underneath)."
 
 
@@ -114,7 +116,7 @@ def details(comparison: Comparison, d: Difference) -> str:
         _ratio(d),
         f"in {d.agreeing} of {rounds}",
         _OF[d.moves].format(metric=comparison.metric),
-        "as much a second on both sides" if d.same_rate else "",
+        "the same rate per second on both sides" if d.same_rate else "",
     ]
     return f"({'; '.join(part for part in parts if part)})"
 
@@ -140,7 +142,7 @@ def why_chapter(summary: Summary) -> WhyChapter | None:
         groups.setdefault(where, []).append(_part(c))
     empty = [c for c in looked if not differs(c)]
     left = sum(c.why is None and c.verdict in ("better", "worse") for c in summary.comparisons)
-    beyond = [f"Not looked underneath: {fmt.plural(left, 'further comparison')} better or worse."] if left else []
+    beyond = [f"Not examined underneath: {fmt.plural(left, 'further comparison')} better or worse."] if left else []
     return WhyChapter(
         lead=LEAD,
         groups=tuple(WhyGroup(name, tuple(parts)) for name, parts in groups.items()),
@@ -197,9 +199,9 @@ def _method(looked: Sequence[Comparison]) -> str:
     watched = fmt.plural(most, "metric") if least == most else f"{least} to {most} metrics"
     return (
         f"Amounts are for each operation of the load. Of {watched} that vary between the two sides of a comparison, "
-        f"with a confidence of {confidence} none is named that does not differ, for each comparison by itself: closed "
-        "testing of t martingales over rounds, which supposes roughly normal noise; of each line alone, signs and "
-        "ranks say so too, whatever the noise."
+        f"those named all differ, with a confidence of {confidence} for each comparison on its own: closed "
+        "testing of t martingales over rounds, which assumes roughly normal noise; for each line alone, signs and "
+        "ranks confirm it whatever the noise."
     )
 
 

@@ -25,8 +25,8 @@ NOT_MEASURED = "not measured"
 POOLED = "all combinations pooled"
 FAIRNESS = "Jain's index: 1 where all nodes get the same, 1/n where one of n nodes gets everything."
 START_SKEW = "From the first node's start to the last one's."
-STOOD_STILL = "The longest time for which any of these nodes as a whole did nothing, its own ticks late: it locked up."
-UNSAFE = "A flush is answered before the data are on the disk: a power cut can lose what was said to be safe."
+STOOD_STILL = "The longest time for which one of these nodes stood still as a whole: its own timer ticks came late."
+UNSAFE = "A flush is answered before the data are on the disk: a power cut can lose data that were reported as safe."
 OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
 _BARE = re.compile(r"[-+]?[0-9][0-9.]*|on|off|yes|no|true|false|none|default", re.IGNORECASE)
 _NAMED = 4  # of more, the first are named
@@ -202,7 +202,7 @@ def lead(comparisons: Sequence[Comparison]) -> str:
     names = list(dict.fromkeys(name for c in comparisons for name in (c.a, c.b)))
     if all(c.verdict == "equivalent" for c in comparisons):
         if len(comparisons) < len(names) * (len(names) - 1) // 2:  # a like b, and b like c, says little of a and c
-            return "All that were compared are equivalent; not every two levels were."
+            return "All pairs that were compared are equivalent; not every pair was compared."
         return f"{listed(names)} are equivalent."
     wins = _wins(comparisons)
     if winner := best(comparisons):

@@ -28,7 +28,7 @@ def render_text(view: View, *, brief: bool = False) -> str:
     lines = [] if brief else [f"Suite {one_line(view.run.asked.name)}"]
     lines += _section("Not expected", map(_line, view.unexpected))
     lines += _section("No result", view.missing)
-    lines += _section("Not run, for it is not there", (str(each) for each in view.run.asked.absent))
+    lines += _section("Not run, because it was not found", (str(each) for each in view.run.asked.absent))
     lines += _section("Passed at a later try only", map(_line, view.flaky))
     lines += _section("Left behind", (f"{name}: {what}" for name, what in view.leaks))
     if not brief:

@@ -130,7 +130,7 @@ class Checks:
             if path not in self._session.permissions.code:
                 raise self._study.problem(
                     origin,
-                    f"{shown(path)} is code that would run inside of {workload.kind}, and nothing here knows what it "
+                    f"{shown(path)} is code that would run inside {workload.kind}, and Storlab cannot know what it "
                     f"does: allow it with --allow-code {path} if you trust it",
                 )
 

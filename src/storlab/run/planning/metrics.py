@@ -70,7 +70,9 @@ def refuse_unknown_metrics(study: Study) -> None:
     for path, name, comparisons in _asked(study, design.planned()):
         end = name.rpartition(":")[0].partition(END)[2]
         if end and end not in ends:
-            raise study.problem(path, f"{name!r} is of no nodes of this study: after {END} stands {' or '.join(ends)}")
+            raise study.problem(
+                path, f"{name!r} names no nodes of this study: what follows {END} must be {' or '.join(ends)}"
+            )
         found = {id(known): _meant(name, known) for known in cells.values()}
         metrics = {number: found[id(known)] for number, known in cells.items()}
         if not any(found.values()):

@@ -28,7 +28,7 @@ def refuse_unsliceable(study: Study, cells: Sequence[Cell]) -> None:
             raise study.problem(("trial", what), f"its loads would be on several nodes at once: leave out {what}")
         for load in cell.loads:
             if reason := _reason(cell, load):
-                message = f"{load.name} can't be held and let go: {reason}; or leave out [trial] {what}"
+                message = f"{load.name} cannot be paused and resumed: {reason}; or leave out [trial] {what}"
                 raise study.problem(("workload", load.name), message)
             seconds = (load.workload.duration(0.0) or 0.0) + cell.trial.warm_up
             if length is not None and math.ceil(seconds / length) > MAX_TURNS:

@@ -215,7 +215,7 @@ def refuse_others(folder: Path) -> None:
             found = path.lstat()
         except FileNotFoundError:
             continue
-        remedy = "root doesn't do what it says. Run this as the user whose run it is"
+        remedy = "root does not act on it. Run this as the user who owns the run"
         if found.st_uid != 0:
             raise RecordsError(f"{path} belongs to another user (uid {found.st_uid}): {remedy}")
         if found.st_mode & 0o022 and not stat.S_ISLNK(found.st_mode):

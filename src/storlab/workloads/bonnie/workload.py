@@ -36,9 +36,9 @@ class Files(Model):
     """What the tests of files create, read and delete, twice: in order, and at random."""
 
     number: int = Field(16, ge=1, le=99_999, description="How many, in units of 1024, as `bonnie++ -n` counts them.")
-    max: Size = Field(0, le=2**30, description="The largest has so many bytes.")
-    min: Size = Field(0, description="The smallest has so many bytes. Sizes are random between the two.")
-    directories: int = Field(1, ge=1, le=99_999, description="Over which they are spread evenly.")
+    max: Size = Field(0, le=2**30, description="Size of the largest, in bytes.")
+    min: Size = Field(0, description="Size of the smallest, in bytes. Sizes are random between the two.")
+    directories: int = Field(1, ge=1, le=99_999, description="Number of directories over which they are spread evenly.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -34,9 +34,9 @@ class DatabaseWorkload(Workload):
     dialects: ClassVar[tuple[str, ...]]
 
     threads: int = Field(4, ge=1, le=10_000, description="Clients that work at once.")
-    runtime: Duration = Field(20.0, ge=1, description="How long is measured, in whole seconds.")
+    runtime: Duration = Field(20.0, ge=1, description="How long to measure, in whole seconds.")
     rate: float | None = Field(
-        None, gt=0, le=1e6, description="Transactions a second that are to be begun; without, as many as can be done."
+        None, gt=0, le=1e6, description="Transactions per second to start; by default as many as possible."
     )
     write_back: bool = Field(
         True, description="Whether all that is dirty is written back (a checkpoint) between warm-up and measurement."

@@ -62,7 +62,7 @@ class SqlLedgerWorkload(Witness):
     accepts: ClassVar[tuple[type[Resource], ...]] = (Server,)
 
     rows: int = Field(2000, ge=1, le=10_000_000, description="Rows that the transactions change, one each.")
-    row_size: Size = Field(1024, ge=16, le=7000, description="Of each of these rows.")
+    row_size: Size = Field(1024, ge=16, le=7000, description="Size of each of these rows.")
     runtime: Duration = Field(10.0, ge=1, description="How long transactions are begun, in whole seconds.")
 
     def declares(self) -> tuple[MetricSpec, ...]:

@@ -30,7 +30,7 @@ class PgbenchWorkload(DatabaseWorkload):
         "tpcb-like", description="One of its own; they need data = { scale = … }."
     )
     script: str | None = Field(
-        None, max_length=65536, description="In its place, a file of SQL and pgbench's commands, beside the study."
+        None, max_length=65536, description="Instead of test: a file of SQL and pgbench's commands, beside the study."
     )
     workers: int = Field(1, ge=1, le=1000, description="Threads of pgbench itself, which share the clients.")
     prepared: bool = Field(False, description="Prepared statements, in place of parsing each again.")

@@ -41,9 +41,11 @@ class SysbenchWorkload(DatabaseWorkload):
 
     test: Test = Field("oltp_read_write", description="One of sysbench's own tests.")
     script: str | None = Field(
-        None, pattern=r"^/[^\x00]+\.lua$", max_length=4095, description="In its place, a Lua file on the node."
+        None, pattern=r"^/[^\x00]+\.lua$", max_length=4095, description="Instead of test: a Lua file on the node."
     )
-    tables: int | None = Field(None, ge=1, le=10_000, description="Of its tables; by default all of the data set.")
+    tables: int | None = Field(
+        None, ge=1, le=10_000, description="Number of its tables; by default all of the data set."
+    )
     rows: int | None = Field(None, ge=1, le=10**9, description="Of each table; by default those of the data set.")
     distribution: Literal["special", "uniform", "gaussian", "pareto", "zipfian"] = Field(
         "special", description="Which rows it picks. `special`: most of the time the same few."
@@ -52,7 +54,7 @@ class SysbenchWorkload(DatabaseWorkload):
         0.01,
         ge=0,
         le=1,
-        description="Transactions that had to be begun again after a deadlock or a conflict, which sysbench ignores: "
+        description="Share of transactions restarted after a deadlock or a conflict, which sysbench ignores: "
         "above this, a trial fails. Any other error fails it anyway.",
     )
     options: dict[OptionName, OptionValue | int | bool] = Field(
@@ -63,7 +65,7 @@ class SysbenchWorkload(DatabaseWorkload):
     def _can_be_done(self) -> Self:
         for name in self.options:
             if name.replace("_", "-") in _OURS or name.startswith(("mysql", "pgsql", "db-")):
-                raise OptionError("this is a key of its own, or Storlab's to say", "options", name)
+                raise OptionError("this has a key of its own, or is set by Storlab", "options", name)
         if self.runtime != int(self.runtime):
             raise OptionError("sysbench counts whole seconds", "runtime")
         return self

@@ -19,7 +19,7 @@ from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 
 _FATAL = re.compile(rb"^FATAL: (.+)$", re.M)
 _SPECS = by_name(LIVE)
-_BEGUN_AGAIN = "transactions that were begun again after a deadlock or a conflict, as every client has to"
+_BEGUN_AGAIN = "transactions that were restarted after a deadlock or a conflict, as every client has to do"
 
 
 def read_results(raw: Path, max_ignored: float) -> Measurements:
@@ -39,7 +39,7 @@ def read_results(raw: Path, max_ignored: float) -> Measurements:
     if not events:
         raise TrialError("sysbench finished no transaction", text.decode(errors="replace"))
     errors = run.closed.get("errors", 0)
-    ignored = f"sysbench began {errors:.0f} of {events:.0f} transactions again after a deadlock or a conflict"
+    ignored = f"sysbench restarted {errors:.0f} of {events:.0f} transactions after a deadlock or a conflict"
     if errors > max_ignored * events:
         raise TrialError(f"{ignored}: more than max_ignored_errors = {max_ignored:.1%} allows")
     found = measured(run)

@@ -46,7 +46,7 @@ class FilesWorkload(Workload):
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir,)
 
     files: int = Field(ge=1, le=_MOST_FILES, description="How many, of all workers together.")
-    size: Sizes = Field(default="4k", validate_default=True, description="Of each file, or a distribution.")
+    size: Sizes = Field(default="4k", validate_default=True, description="Size of each file, or a distribution.")
     directories: Directories = Field(default_factory=Directories, description="Where the files lie.")
     workers: int = Field(1, ge=1, le=256, description="Threads that share the files.")
     phases: tuple[Phase, ...] = Field(
@@ -54,7 +54,7 @@ class FilesWorkload(Workload):
         min_length=1,
         description="What is measured. Without create, the files are made before, unmeasured.",
     )
-    order: Literal["same", "random"] = Field("same", description="In which read, stat and delete take the files.")
+    order: Literal["same", "random"] = Field("same", description="Order in which read, stat and delete take the files.")
     fsync: Fsync = Field(
         "none", description="After each file: fdatasync (data), fsync (file, true), and of its directory (directory)."
     )
@@ -66,13 +66,13 @@ class FilesWorkload(Workload):
     )
     drop_caches: bool = Field(False, description="Empty the kernel's caches between phases; needs root.")
     verify: bool = Field(True, description="Compare what is read with what was written.")
-    phase_limit: Duration | None = Field(None, gt=0, description="A phase ends after so long, with fewer files.")
+    phase_limit: Duration | None = Field(None, gt=0, description="A phase ends after this time, with fewer files.")
 
     @model_validator(mode="after")
     def _can_be_done(self) -> Self:
         for number, phase in enumerate(self.phases):
             if phase in self.phases[:number]:
-                raise OptionError(f"the phase {phase} is there twice", "phases", number)
+                raise OptionError(f"the phase {phase} is listed twice", "phases", number)
             if phase == "create" and number > 0:
                 raise OptionError("create is the first phase: before it there are no files", "phases", number)
             if phase == "delete" and number < len(self.phases) - 1:

@@ -47,7 +47,7 @@ _BUILT_IN = re.compile(r"[\w-]+", re.ASCII)
 def check_job_name(name: str) -> None:
     """Raises ``OptionError`` for what fio could not read back from a job file, or would take for a path."""
     if name == "global":
-        raise OptionError("global is not a job: what holds for all jobs stands beside jobs", "jobs", name)
+        raise OptionError("global is not a job: write options of all jobs beside jobs", "jobs", name)
     if not _JOB_NAME.fullmatch(name) or name != name.strip() or "$" in name:
         raise OptionError(f"{shown(name)} is not a valid name of a job: leave out / [ ] ; # $", "jobs", name)
 
@@ -66,7 +66,7 @@ def check_options(options: Options, *path: str) -> None:
             if isinstance(item, float) and not math.isfinite(item):
                 raise OptionError(f"{item} is not a number that fio takes", *at)
             if isinstance(item, str) and not item.isprintable():
-                raise OptionError(f"{shown(item)}: a value of fio's stands on one line", *at)
+                raise OptionError(f"{shown(item)}: an fio value must be on one line", *at)
             if isinstance(item, str) and re.search("[;#]", item):
                 raise OptionError(f"{shown(item)}: fio takes what follows a ; or # for a comment", *at)
             _check_reach(key, str(item), at)
@@ -123,7 +123,7 @@ def _check_words(name: str, value: str, path: Sequence[str]) -> None:
     rest = _FORMAT_WORDS.sub("", value) if name == "filename_format" else value
     if "$" in rest and not _NUMBERS.fullmatch(rest):
         raise OptionError(
-            f"{shown(value)}: fio would put something in for what follows the $: write the value itself, "
+            f"{shown(value)}: fio would expand what follows the $: write the value itself, "
             "or a parameter of the study in braces",
             *path,
         )
@@ -150,7 +150,7 @@ def check_path(key: str, value: str, path: Sequence[str]) -> None:
             raise OptionError(f"{away}: {remedy}", *path)
         if plain(key) in _FOLDERS and not inside:
             raise OptionError(
-                f"{shown(value)} lies nowhere in particular: leave it out, Storlab gives fio its directory, "
+                f"{shown(value)} is relative to no known directory: leave it out, Storlab gives fio its directory, "
                 f'or write "{TARGET}/…"',
                 *path,
             )

@@ -41,12 +41,12 @@ _MAIN = b"from checks.__main__ import main\nimport sys\n\nmain(sys.argv[1:])\n"
 
 
 class PosixWorkload(Workload):
-    """Looks whether a directory does what programs rely on: rename, locks, mmap, attributes, holes, fsync."""
+    """Checks whether a directory does what programs rely on: rename, locks, mmap, attributes, holes, fsync."""
 
     kind: ClassVar[str] = "posix"
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir,)
 
-    checks: tuple[str, ...] = Field((), description="Which, by name; by default all that there can be.")
+    checks: tuple[str, ...] = Field((), description="The checks to run, by name; by default all that are possible.")
     limit: Duration = Field(15.0, gt=0, le=600, description="A check that takes longer has failed: no answer.")
     pjdfstest: Pjdfstest | None = Field(None, description="Also the tests of a pjdfstest that you have built.")
 
@@ -57,7 +57,7 @@ class PosixWorkload(Workload):
             if name not in known:
                 raise OptionError(f"unknown check; there are {', '.join(known)}", "checks", number)
             if name in self.checks[:number]:
-                raise OptionError(f"the check {name} is there twice", "checks", number)
+                raise OptionError(f"the check {name} is listed twice", "checks", number)
         return self
 
     def declares(self) -> tuple[MetricSpec, ...]:

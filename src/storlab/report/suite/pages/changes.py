@@ -63,7 +63,7 @@ def _tables(found: Comparison, several: bool) -> Iterator[Table]:
             )
     if found.times.changed:
         rows_ = tuple((e.test, duration(e.before), duration(e.after), f"{e.ratio:.2f}×") for e in found.times.changed)
-        intro = "Ratios are beside the other tests of the same runs, so that a busy machine is no change."
+        intro = "Ratios are relative to the other tests of the same runs, so a busy machine does not count as a change."
         columns = ("test", "before", "after", "takes")
         yield Table(f"Times that changed{where}", columns, rows_, intro, frozenset({1, 2, 3}))
 
@@ -102,14 +102,14 @@ def _notes(found: Comparison) -> Iterator[str]:
         yield f"{plural(left, 'test')} of {found.before.label} {were} not to be run in {found.after.label}."
     if found.of(Change.UNDECIDED) or found.of(Change.REGRESSED) or found.of(Change.FIXED):
         yield (
-            "Chance: how likely flakiness alone makes a difference as large, by the runs on both sides. Of the "
-            f"tests reported as regressed, at most {LEVEL * 100:.0f} % are expected to be so by chance, and so of "
-            "those fixed."
+            "Chance: how likely flakiness alone is to make so large a difference, judging by the runs on both sides. "
+            f"Of the tests reported as regressed, at most {LEVEL * 100:.0f} % are expected to be so by chance, and "
+            "likewise of those fixed."
         )
     if found.of(Change.UNDECIDED) and found.worse + found.better > 1:
         yield (
-            f"In {plural(found.worse, 'group')} tests got worse and in {found.better} better; flakiness alone is as "
-            f"one-sided with a chance of {chance(found.one_sided)}."
+            f"In {plural(found.worse, 'group')} tests got worse and in {found.better} better; flakiness alone would be "
+            f"as one-sided with a probability of {chance(found.one_sided)}."
         )
     if found.earlier:
         count = "counts" if found.earlier == 1 else "count"
@@ -119,7 +119,7 @@ def _notes(found: Comparison) -> Iterator[str]:
         yield f"The runs differ in their environment: {'; '.join(sorted(environments))}."
     overall = found.times.overall
     if overall is not None and not 0.9 < overall < 1.1:
-        yield f"In the middle of all tests, {found.after.label} took {overall:.2f} times as long."
+        yield f"At the median of all tests, {found.after.label} took {overall:.2f} times as long."
 
 
 def _document(found: Comparison) -> dict[str, object]:

@@ -71,7 +71,7 @@ def _notes(history: History, everything: bool) -> Iterator[str]:
         known = str(history.environments[0])
         yield f"{known[0].upper()}{known[1:]}."
     if len(history.runs) == 1:
-        yield "One run says nothing of flakiness, but where a later try came out differently."
+        yield "One run says nothing about flakiness, except where a retry came out differently."
 
 
 def _document(each: TestHistory) -> dict[str, object]:

@@ -44,7 +44,7 @@ def refused(what: str, *expected: int) -> Iterator[None]:
         if error.errno not in expected:
             raise Fails(f"{what}: {name_of(error)}, not {names}") from None
     else:
-        raise Fails(f"{what} succeeds, and should be {names}")
+        raise Fails(f"{what} succeeds, but should fail with {names}")
 
 
 def expect(true: bool, otherwise: str) -> None:
