@@ -105,6 +105,14 @@ def test_bandwidths_are_in_bytes_and_latencies_in_seconds() -> None:
     assert "write.bandwidth" not in found
 
 
+def test_a_file_that_ends_in_the_middle_of_a_command_lacks_that_run_alone() -> None:
+    text = raw_file("a", reads("seqread-psync", (1000, 250), (1001, 251)))
+    begin = text.rindex("Running: fio")
+    for cut in (text[: begin + len("Running: fio")], text[: begin + len("Running: fio --out")]):
+        (read,) = parts(cut)
+        assert read.measured.warnings == (f"line {cut.count(chr(10)) + 1}: a job has no result: cut off, and left out",)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_truncated_file_gives_what_is_whole_and_says_what_is_not(data: st.DataObject) -> None:

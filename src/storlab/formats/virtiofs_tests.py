@@ -24,7 +24,7 @@ ENGINES = ("psync", "mmap", "libaio")
 WORKLOADS = tuple(f"{pattern}-{engine}{jobs}" for pattern, engine, jobs in product(PATTERNS, ENGINES, ("", "-multi")))
 """In the order of the tables that it publishes (``parse-fio-results.sh``); each alone, then with several jobs."""
 
-_RUNNING = "Running: fio "
+_RUNNING = "Running: fio"
 _KEY = re.compile(r"([A-Z][A-Z_]*)=(.*)")
 _HEAD = re.compile(rb"^TEST_NAME=", re.MULTILINE)
 _TERSE = re.compile(r"[2-9];fio-[^;]*;")
@@ -89,6 +89,8 @@ def read_raw(text: bytes, source: str) -> RawFile:
 
 def _run(lines: Sequence[str], source: str, number: int, whole: bool) -> FioRun:
     """The fio whose lines these are. ``whole``: whether the last of them has an end."""
+    if len(lines) == 1 and not whole:  # the file ends within the line, and with it perhaps the job's name
+        return FioRun(number, "a job", None, {}, "")
     workload, report = _workload(lines[0], source, number), None
     for at, line in enumerate(lines):
         if _TERSE.match(line):
