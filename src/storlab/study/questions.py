@@ -114,7 +114,7 @@ class Claim(Model):
         description="How left compares with right: `more`, `less`, `equivalent`, `more than 2x` or `less than 0.5x`.",
     )
     margin: Share | None = Field(
-        None, description="Of `equivalent`: differences up to this do not matter. By default as in `compare`."
+        None, description="For `equivalent`: differences up to this do not matter. By default as in `compare`."
     )
     native: bool = Field(
         False, description="Answer only where no guest is emulated, as `native` of `compare`: for claims about rates."

@@ -28,7 +28,7 @@ def check(
     again: Annotated[int, Option("-L", min=0, max=100, help="A test that fails up to N times more.")] = 0,
     filesystem: Annotated[str, Option("--fstyp", metavar="TYPE", help="What TEST_DEV is formatted with.")] = "ext4",
     timeout: Annotated[str, Option("--timeout", metavar="TIME", help="Time-out of each test; 0 for none.")] = "10m",
-    size: Annotated[str, Option("--disk-size", metavar="SIZE", help="Of each of a guest's three disks.")] = "4G",
+    size: Annotated[str, Option("--disk-size", metavar="SIZE", help="Size of each of a guest's three disks.")] = "4G",
     guests: Guests = 1,
     cpus: Cpus = 1,
     memory: Memory = "1G",

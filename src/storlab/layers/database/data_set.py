@@ -40,7 +40,7 @@ class DataSet(Model):
 
     tables: int | None = Field(None, ge=1, le=10_000, description="Tables of sysbench's `oltp_*` tests.")
     rows: int | None = Field(None, ge=1, le=10**9, description="Rows of each of these tables.")
-    scale: int | None = Field(None, ge=1, le=100_000, description="In place of both: pgbench's, 100,000 accounts each.")
+    scale: int | None = Field(None, ge=1, le=100_000, description="Instead of both: pgbench's, 100,000 accounts each.")
     seed: int = Field(1, ge=1, le=2**31 - 1, description="What sysbench draws its rows by.")
 
     @model_validator(mode="after")

@@ -67,7 +67,7 @@ class InnodbLayer(DatabaseLayer):
 
     doublewrite: bool = Field(True, description="Whether pages are written twice, so that a torn one can be repaired.")
     page_size: Annotated[Size, AfterValidator(refuse_other_sizes)] = Field(
-        16384, description="Of InnoDB: 4k, 8k, 16k, 32k or 64k."
+        16384, description="Page size of InnoDB: 4k, 8k, 16k, 32k or 64k."
     )
     flush_method: Literal["fsync", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC"] = Field(
         "O_DIRECT", description="How its data files are opened and flushed."

@@ -60,7 +60,7 @@ class _Daemon(ServerLayer):
     """Tells the kernel's server what to serve, and who may use it."""
 
     layer: Literal["ksmbd"] = "ksmbd"
-    settings: dict[str, str] = Field(description="Of the whole server.")
+    settings: dict[str, str] = Field(description="Settings of the whole server.")
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Server

@@ -24,7 +24,7 @@ class _Program(ServerLayer):
 
     layer: Literal["sshfs-program"] = "sshfs-program"
     path: str = Field(description="Where it mounts.")
-    options: dict[str, str] = Field(description="Of sshfs and of ssh.")
+    options: dict[str, str] = Field(description="Options of sshfs and ssh.")
     flags: tuple[str, ...] = Field(description="Options of sshfs without a value.")
 
     takes: ClassVar = (Share,)

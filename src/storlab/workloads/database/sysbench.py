@@ -46,7 +46,7 @@ class SysbenchWorkload(DatabaseWorkload):
     tables: int | None = Field(
         None, ge=1, le=10_000, description="Number of its tables; by default all of the data set."
     )
-    rows: int | None = Field(None, ge=1, le=10**9, description="Of each table; by default those of the data set.")
+    rows: int | None = Field(None, ge=1, le=10**9, description="Rows of each table; by default those of the data set.")
     distribution: Literal["special", "uniform", "gaussian", "pareto", "zipfian"] = Field(
         "special", description="Which rows it picks. `special`: most of the time the same few."
     )

@@ -42,7 +42,7 @@ class LedgerWorkload(Witness):
         "the directory. `overwrite`: one of a few pages in place, by direct I/O, fdatasync, as databases do.",
     )
     record_size: Annotated[Size, power_of_two("size of a record", 512, 1024 * 1024)] = Field(
-        4096, description="Of each record: a power of two from 512 to 1M; with `overwrite` from 4k on."
+        4096, description="Size of each record: a power of two from 512 to 1M; with `overwrite` from 4k on."
     )
     slots: int = Field(64, ge=1, le=4096, description="Files or pages that `rename` and `overwrite` go through.")
     doublewrite: bool = Field(

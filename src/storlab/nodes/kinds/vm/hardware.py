@@ -17,7 +17,7 @@ Machine = Literal["q35", "pc"]
 class Hardware(Model):
     """A guest's machine. Everything here can be a factor."""
 
-    memory: GuestMemory = Field(512 * 1024**2, description="Of each guest.")
+    memory: GuestMemory = Field(512 * 1024**2, description="Memory of each guest.")
     cpus: Annotated[int, Strict()] = Field(1, ge=1, le=255, description="Virtual CPUs of each guest.")
     machine: Machine = Field("q35", description="QEMU's machine type.")
     cpu: str = Field("", description="QEMU's CPU model; by default `host` with KVM and `max` without.")
