@@ -95,7 +95,7 @@ def test_yes_takes_defaults_for_all_but_what_is_compared() -> None:
         (["--compare", "safety", "--on", "/nowhere"], "there is no directory /nowhere"),
         (["--compare", "safety", "--on", "/dev/nowhere"], "no block device /dev/nowhere"),
         (["--compare", "safety", "--on", "/dev/null"], "neither a block device nor a directory"),
-        (["--compare", "safety", "--on", "device"], "by its path"),
+        (["--compare", "safety", "--on", "device"], "give its path instead"),
         (["--compare", "safety", "--size", "1000T"], "has only"),
         (["--compare", "safety", "--until", "soon"], "10m"),
         (["--compare", "safety", "--json"], "--list"),
@@ -139,7 +139,7 @@ def test_a_link_is_not_followed_to_another_file() -> None:
 def test_five_answers_on_a_terminal_make_a_study_each_checked_as_it_is_given(asked: list[str]) -> None:
     asked += ["20", "safety", "directory", "/nowhere", ".", "9", "2", "soon", "5%", "many", "0"]
     ran = new("study")
-    for reason in ('unknown answer "20"', "no directory /nowhere", 'unknown answer "9"', '"soon"', "write a number"):
+    for reason in ('unknown answer "20"', "no directory /nowhere", 'unknown answer "9"', '"soon"', "enter a number"):
         assert reason in " ".join(ran.message.split()), ran.message
     study = load_study(Path("study.toml"))
     assert study.model.repeat.until == 0.05

@@ -35,7 +35,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "file-systems": Subject("ext4, XFS or Btrfs", _ALL),
     "safety": Subject("buffered, direct or synchronous writes", _WRITES),
     "queue-depths": Subject(
-        "queue depths from 1 to 64: where more requests bring no more", ("random-read", *_FIO[:1], "mixed")
+        "queue depths from 1 to 64: where more requests gain nothing", ("random-read", *_FIO[:1], "mixed")
     ),
     "block-sizes": Subject(
         "block sizes from 4k to 1M", ("random-read", "random-write", "mixed", "stream-write", "stream-read")
@@ -65,7 +65,7 @@ LOADS: Mapping[str, str] = {
 
 TARGETS: Mapping[str, str] = {
     "file": "a file of Storlab's own, in /var/tmp; it is removed again",
-    "device": "a disk or partition, by its name; all that is on it will be lost",
+    "device": "a disk or partition, by its name; everything on it will be lost",
     "directory": "a directory that exists; files of its own there are removed again",
 }
 
@@ -74,7 +74,7 @@ EXTENTS: Mapping[str, str] = {
     "decided": "until each comparison has a verdict, or each point of a sweep is known to ±10 %",
     "10%": "until each ratio is known to ±10 %",
     "5%": "until each ratio is known to ±5 %",
-    "TIME": "for so long at most: 10m, 1h",
+    "TIME": "for at most this long: 10m, 1h",
 }
 """How precise, or how long. ``TIME`` stands for any duration."""
 
@@ -121,7 +121,7 @@ class Answers:
     def _check_place(self) -> None:
         if self.target == "file":
             if self.path or self.wipe:
-                raise UserError("a path is of a device or a directory, and not of a file of Storlab's own")
+                raise UserError("a path is for a device or a directory, not for a file of Storlab's own")
             return
         check_path(self.path)
         if self.wipe and (self.target, self.wipe) != ("device", self.path):
@@ -147,7 +147,7 @@ def check_path(path: str) -> None:
     if not path.startswith("/"):
         raise UserError(f"{shown(path)}: write an absolute path, beginning with /")
     if not path.isprintable() or len(path) > 1024:
-        raise UserError(f"{shown(path)}: a path that is not printable text, or is too long, cannot stand in a study")
+        raise UserError(f"{shown(path)}: a path that is not printable text, or is too long, cannot be used in a study")
 
 
 def check_size(text: str) -> None:

@@ -43,7 +43,7 @@ _LEVELS: Mapping[str, tuple[str, tuple[Row, ...]]] = {
         "image",
         (
             ("raw", _FILE, "all blocks reserved"),
-            ("sparse", '{ layer = "file", size = "{disk}" }', "blocks come with the first write"),
+            ("sparse", '{ layer = "file", size = "{disk}" }', "blocks are allocated on first write"),
             ("qcow2", '{ layer = "qcow2", size = "{disk}" }'),
         ),
     ),
@@ -54,7 +54,7 @@ _LEVELS: Mapping[str, tuple[str, tuple[Row, ...]]] = {
     "network-disks": (
         "transport",
         (
-            ("nbd", '[{ layer = "nbd-export" }, { layer = "nbd" }]', "what serves it, and what the client has of it"),
+            ("nbd", '[{ layer = "nbd-export" }, { layer = "nbd" }]', "the server's layer, and the client's"),
             ("iscsi", '[{ layer = "iscsi-target" }, { layer = "iscsi" }]'),
             ("nvme", '[{ layer = "nvme-target" }, { layer = "nvme-tcp" }]'),
         ),

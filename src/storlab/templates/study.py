@@ -132,7 +132,7 @@ def _factor(answers: Answers) -> list[str]:
     if found is None:
         return []
     name, levels = found
-    sweep = "a sweep, as they are numbers: curves, and no pairs"
+    sweep = "numbers, so a sweep: curves, not pairs"
     return table(f"factors.{name}", sweep if levels[0][0] == "levels" else "what is compared", levels)
 
 
@@ -164,7 +164,7 @@ def _load(answers: Answers) -> list[str]:
         words = 'files = "{files}", size = "{bytes}", workers = 4, phases = ["create"], fsync = "file"'
         return table("workload.load", "", [*on, ("files", f"{{ {words} }}")])
     heading = [*table("workload.load", "", on), ""] if on else []
-    return [*heading, *table("workload.load.fio", "options as fio has them", _fio(answers))]
+    return [*heading, *table("workload.load.fio", "fio's own options", _fio(answers))]
 
 
 def _fio(answers: Answers) -> Iterator[Row]:
@@ -187,11 +187,11 @@ def _fio(answers: Answers) -> Iterator[Row]:
 def _repeat(answers: Answers) -> list[Row]:
     until, least, most, said = '"decided"', 6, 20, 'until each comparison has a verdict; or "±5%"'
     if answers.compare == "nothing":
-        until, least, most, said = '"max"', 5, 5, "there is nothing to decide: so many rounds"
+        until, least, most, said = '"max"', 5, 5, "there is nothing to decide: a fixed number of rounds"
     elif answers.compare in SWEEPS and answers.extent == "decided":
         least, most, said = 5, 8, 'a sweep: until each point is known to ±10 %; or "±5%"'
     elif answers.extent.endswith("%"):
-        until, least, most, said = f'"±{answers.share}"', 6, 30, "until each ratio is known so well"
+        until, least, most, said = f'"±{answers.share}"', 6, 30, "until each ratio is known this well"
     if answers.extent == "look":
         until, least, most, said = '"max"', 2, 2, 'a look: take "decided", and more rounds, for verdicts'
     return [("until", until, said), ("min", str(least)), ("max", str(most))]
@@ -203,10 +203,10 @@ def _compare(answers: Answers) -> Iterator[list[str]]:
     """
     found = factor_of(answers)
     if answers.guests and found is not None and found[1][0][0] != "levels":
-        rows = [("native", "true", "emulated, rates mislead: they are shown, and nothing is judged by them")]
+        rows = [("native", "true", "rates mislead under emulation: they are shown, but not judged")]
         yield table("[compare]", "all pairs of levels, by the primary metric", rows)
     writes = answers.load in ("small-files", "log", "random-write", "stream-write")
     if answers.compare == "file-systems" and writes and not answers.guests:
         yield table("[compare]", "all pairs of levels", [("metrics", f'["{primary_of(answers)}"]')])
-        about = "by what reaches the disk for each byte written, too: a count, which is decided early"
+        about = "also by what reaches the disk for each byte written: a count, which is decided early"
         yield table("[compare]", about, [("metrics", '["write.amplification"]')])

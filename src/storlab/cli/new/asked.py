@@ -43,15 +43,15 @@ class Asked:
         if missing:
             are = "is" if len(missing) == 1 else "are"
             raise UserError(
-                f"this is not a terminal to ask on, and {', '.join(missing)} {are} missing: give them (see `storlab "
-                "new --help`), add --yes for defaults, or run it on a terminal"
+                f"cannot ask, as this is not a terminal, and {', '.join(missing)} {are} missing: give them (see "
+                "`storlab new --help`), add --yes for defaults, or run it in a terminal"
             )
 
 
 def answers_of(asked: Asked, look: Looker) -> Answers:
     """Those of options and defaults, looked at. Raises ``UserError``."""
     if asked.compare is None:
-        raise UserError(f"--compare is missing, which has no default: {', '.join(SUBJECTS)}")
+        raise UserError(f"--compare is missing, and has no default: {', '.join(SUBJECTS)}")
     target, path = place_of(asked.on or usual_place(asked.compare))
     answers = Answers(
         asked.compare,
@@ -80,7 +80,7 @@ def place_of(on: str) -> tuple[Target, str]:
         return "file", ""
     path = on if on.startswith("/") else str(Path(on).absolute())
     if on in TARGETS:
-        raise UserError(f"--on {on}: name it, by its path")
+        raise UserError(f"--on {on}: give its path instead")
     if Path(path).is_block_device() or (not os.path.lexists(path) and path.startswith("/dev/")):
         return "device", path
     if os.path.lexists(path) and not os.path.isdir(path):  # noqa: PTH112 - never raises

@@ -66,7 +66,7 @@ class _Asker:
 def ask(asked: Asked, look: Looker) -> Answers:
     """Ask for what the options leave open, each answer looked at as it is given. Raises ``UserError`` for asked."""
     asker = _Asker(Console(stderr=True))
-    asker.console.print("Five questions make a study; Enter takes what is in brackets, Ctrl-C writes nothing.")
+    asker.console.print("Five questions make a study. Enter accepts the answer in brackets, Ctrl-C writes nothing.")
     try:
         return _ask(asked, look, asker)
     except EOFError:  # Ctrl-D
@@ -121,7 +121,7 @@ def _ask_place(
         def again(name: str) -> Answers:
             return taken(replace(placed, wipe=name)) if name else answers
 
-        return asker.ask("Type its name again to allow that, or press Enter for another", again)
+        return asker.ask("Type its name again to allow that, or press Enter to choose another", again)
 
     usual = "directory" if usual_place(answers.compare) == DIRECTORY else "file"
     chosen = asker.choose("2. On what?", TARGETS, lambda word: word if word in TARGETS else located(word), usual)
@@ -130,7 +130,7 @@ def _ask_place(
             chosen = asker.ask("   How large?", lambda size: taken(replace(answers, size=size)), answers.size)
         else:
             kind = "directory" if chosen == "directory" else "device"
-            chosen = asker.ask(f"   Which {kind}? Its path", located, DIRECTORY if kind == "directory" else "")
+            chosen = asker.ask(f"   Path of the {kind}", located, DIRECTORY if kind == "directory" else "")
             chosen = kind if chosen is answers else chosen
     return chosen
 
@@ -144,7 +144,7 @@ def _ask_guests(answers: Answers, asked: Asked, asker: _Asker, taken: Callable[[
 
     def counted(text: str) -> Answers:
         if not text.isdecimal():
-            raise UserError(f"{text}: write a number")
+            raise UserError(f"{text}: enter a number")
         return taken(replace(answers, guests=int(text[:9])))
 
     words = "5. How many virtual machines?" if subject.guests else "5. In how many virtual machines? 0: on this machine"

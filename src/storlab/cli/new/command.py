@@ -44,31 +44,31 @@ def new(
     guests: Annotated[
         int | None, Option("--guests", min=0, help="Number of virtual machines that carry the load; 0: this machine.")
     ] = None,
-    yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing: defaults for what is not given.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Ask nothing; use defaults for what is not given.")] = False,
     unchecked: Annotated[
-        bool, Option("--unchecked", help="Do not look at this machine: the study is for another one.")
+        bool, Option("--unchecked", help="Do not check this machine: the study is for another one.")
     ] = False,
     preset: Annotated[
         String,
         Option("--from", metavar="PRESET", help="Write a preset or a shipped study, to edit.", autocompletion=studies),
     ] = None,
     list_: Annotated[bool, Option("--list", help="List the presets, and write nothing.")] = False,
-    force: Annotated[bool, Option("--force", help="Replace a file that is there already.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
     json: Json = False,
 ) -> None:
     """Write a study to begin with: from five answers, or from a preset.
 
-    On a terminal it asks for what is not given by an option, and checks each answer on this machine as it is given.
+    On a terminal, it asks for whatever the options leave open, and checks each answer on this machine as you give it.
     """
     asked = Asked(compare, on, size, wipe, load, until, guests)
     if list_ or preset is not None:
         if asked.given:
-            raise UserError(f"{', '.join(asked.given)}: a preset is a whole study already; leave this out")
+            raise UserError(f"{', '.join(asked.given)}: a preset is already a whole study; leave this out")
         from storlab.cli.new import presets
 
         presets.show_all(json) if list_ else presets.write(preset or "", name, force)
     elif json:
-        raise UserError("--json is for --list")
+        raise UserError("--json works only with --list")
     else:
         _write(asked, name, Manner(yes, unchecked, force))
 

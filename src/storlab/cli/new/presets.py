@@ -33,7 +33,7 @@ def show_all(json: bool) -> None:
     console.print(
         "\n`storlab new --from PRESET` writes one out to edit, `storlab run PRESET` runs it as it is.", soft_wrap=True
     )
-    console.print("The studies of `storlab list` can be written out, too.", soft_wrap=True)
+    console.print("The studies that `storlab list` shows can be written out as well.", soft_wrap=True)
 
 
 def write(preset: str, name: str | None, force: bool) -> None:

@@ -23,7 +23,7 @@ def refuse_existing(file: Path, force: bool) -> None:
     if os.path.lexists(file) and not force:
         raise UserError(f"{file} already exists and was not changed: choose another name, or add --force")
     if not os.path.isdir(file.parent):  # noqa: PTH112
-        raise UserError(f"there is no folder {file.parent} to write {file.name} to; make it first, or name another")
+        raise UserError(f"there is no folder {file.parent} to write {file.name} to; create it first, or choose another")
 
 
 def write_new(file: Path, text: str, force: bool) -> None:
