@@ -57,6 +57,13 @@ def cause_of(script: str, console: Path, after: Callable[[Node], Awaitable[Any]]
         ),
         (
             "exit 0",
+            "[ 9.5] Out of memory: Killed process 138 (storlab-agent) total-vm:200856kB, anon-rss:640kB\n"
+            "storlab-init: the agent was killed by SIGKILL; powering off\n"
+            "[ 9.7] Out of memory: Killed process 139 (storlab-guard) total-vm:3288kB, anon-rss:0kB\n",
+            "node vm: the guest ran out of memory, and its kernel killed its agent",
+        ),
+        (
+            "exit 0",
             "[ 9.5] Out of memory: Killed process 138 (a-test) total-vm:200856kB, anon-rss:640kB\n"
             "storlab-init: the agent was killed by SIGKILL; powering off\n",
             "node vm: the guest powered off: the agent was killed by SIGKILL",

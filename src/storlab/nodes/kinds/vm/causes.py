@@ -100,7 +100,8 @@ class Causes:
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
             return self._note(f"QEMU ended with status {ended.code}: {telling(lines) if lines else 'it said nothing'}")
         word = last_word(text)
-        if word == _AGENT_KILLED and killed_for_memory(text) == _AGENT:  # killed before, others are not why
+        before = text.rpartition(_INIT)[0]
+        if word == _AGENT_KILLED and killed_for_memory(before) == _AGENT:  # whoever was killed earlier is not why
             return self._note("the guest ran out of memory, and its kernel killed its agent")
         return self._note(f"the guest powered off{f': {word}' if word and word != 'ready' else ''}")
 
