@@ -159,7 +159,7 @@ def _reason(ends: Bracket, steps: int, rounds: int, alpha: float) -> str:
         return f"Too few rounds: a confidence of {percent(1 - alpha)} takes at least {fewest_rounds(alpha)}."
     open_steps = steps - ends.holds - ends.fails
     if open_steps:
-        return f"For {plural(open_steps, 'step')}, the side of the limit is not established."
+        return f"{plural(open_steps, 'step')} may lie on either side of the limit."
     if not ends.fails:
         return "It holds at every step: the limit lies beyond the range."
     if not ends.holds:

@@ -30,7 +30,7 @@ _ISSUERS = (
     "Requests of kernel threads (write-back of the page cache, journals), for the command or for anybody else",
     "Requests of other processes",
 )
-_NO_GROUP = "without cgroup v2, the command's own cannot be separated"
+_NO_GROUP = "there is no cgroup v2 here to separate the command's requests"
 
 
 class Screen:

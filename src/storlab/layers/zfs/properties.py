@@ -29,7 +29,8 @@ class PropertiesLayer(Layer):
     """What datasets and volumes have in common."""
 
     sync: Literal["standard", "always", "disabled"] | None = Field(
-        None, description="`standard`: synchronous writes are synchronous. `disabled`: none is, and a crash loses them."
+        None,
+        description="`standard`: synchronous writes are synchronous. `disabled`: none are, and a crash loses them.",
     )
     logbias: Literal["latency", "throughput"] | None = Field(
         None, description="Where synchronous writes go first: to the intent log, or straight to their place."

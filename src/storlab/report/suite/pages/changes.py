@@ -119,7 +119,7 @@ def _notes(found: Comparison) -> Iterator[str]:
         yield f"The runs differ in their environment: {'; '.join(sorted(environments))}."
     overall = found.times.overall
     if overall is not None and not 0.9 < overall < 1.1:
-        yield f"At the median of all tests, {found.after.label} took {overall:.2f} times as long."
+        yield f"In the median over all tests, {found.after.label} took {overall:.2f} times as long."
 
 
 def _document(found: Comparison) -> dict[str, object]:
