@@ -34,7 +34,11 @@ class Outcome(StrEnum):
     @property
     def classic(self) -> Outcome:
         """In the words of runners that know no guests."""
-        return Outcome.KILLED if self in (Outcome.CRASHED, Outcome.HUNG) else self
+        return Outcome.KILLED if self in LOST else self
+
+
+LOST = frozenset({Outcome.CRASHED, Outcome.HUNG})
+"""With which a guest was lost."""
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storlab.records.suite import SuiteRun
 from storlab.records.suite.here import who_lacks
 from storlab.report.model.format import duration, plural
 from storlab.suite.expectations import expected, is_surprising_pass
-from storlab.suite.model import Attempt, Expectation, Outcome
+from storlab.suite.model import LOST, Attempt, Expectation, Outcome
 from storlab.suite.own_expectations import notes_on
 from storlab.suite.zts_text import report_name, test_name
 
@@ -18,7 +18,10 @@ ORDER = tuple(Outcome)
 
 @dataclass(frozen=True)
 class Row:
-    """One script's result. ``name``: below the suite's tests. ``why``: what it is expected for, or what happened."""
+    """One script's result. ``name``: below the suite's tests. ``why``: what it is expected for, or what happened.
+
+    ``later``: what came of it afterwards, where it had lost a guest.
+    """
 
     attempt: Attempt
     name: str
@@ -26,6 +29,7 @@ class Row:
     surprising: bool
     lacks: tuple[str, ...] = ()
     who_lacks: str = ""
+    later: Attempt | None = None
 
     @property
     def why(self) -> str:
@@ -39,6 +43,8 @@ class Row:
             parts.append(f"{self.who_lacks} lacks {', '.join(self.lacks)}")
         if self.attempt.number > 1:
             parts.append(f"try {self.attempt.number}")
+        if self.later is not None and self.later.role == "test":
+            parts.append(f"{self.later.outcome} when tried again")
         return "; ".join(filter(None, parts))
 
 
@@ -64,7 +70,7 @@ class View:
     @property
     def leaks(self) -> list[tuple[str, str]]:
         """Script → what it left behind, each once."""
-        leaks = (leak for row in self.rows for leak in row.attempt.leaks)
+        leaks = (leak for attempt in self.run.attempts for leak in attempt.leaks)
         return list(
             dict.fromkeys((test_name(leak.by, self.run.asked.testdir), f"{leak.kind} {leak.what}") for leak in leaks)
         )
@@ -131,21 +137,28 @@ class View:
 
 
 def view_of(run: SuiteRun) -> View:
-    """What is to be said of a run. Of a script that ran more than once, what came of it at last counts."""
+    """What is to be said of a run. If a script ran more than once, its last result counts, unless it had lost a guest:
+    a kernel that panicked once is not made up for by a try that passes.
+    """
     last: dict[tuple[str, str, str], Attempt] = {}
+    later: dict[tuple[str, str, str], Attempt] = {}
     for attempt in run.attempts:
         if attempt.role == "failsafe":
             continue
         key = (attempt.group, attempt.path, attempt.role)
         earlier = last.pop(key, None)
-        # A clean-up or set-up that ran again in another guest must not hide how it lost the first.
-        worse = earlier is not None and attempt.role != "test" and earlier.outcome in (Outcome.CRASHED, Outcome.HUNG)
-        last[key] = earlier if worse and earlier is not None else attempt
+        if earlier is not None and earlier.outcome in LOST and attempt.outcome not in LOST:
+            last[key], later[key] = earlier, attempt
+        else:
+            last[key] = attempt
     lacks: dict[str, list[str]] = {}
     for program, tests in run.asked.lacking.items():
         for test in tests:
             lacks.setdefault(test, []).append(program)
-    rows = tuple(_row(attempt, run, tuple(lacks.get(attempt.path, ()))) for attempt in last.values())
+    rows = tuple(
+        replace(_row(attempt, run, tuple(lacks.get(attempt.path, ()))), later=later.get(key))
+        for key, attempt in last.items()
+    )
     counts = Counter(row.attempt.outcome for row in rows if row.attempt.role == "test")
     return View(run, rows, dict(counts), sum(each.tests for each in run.asked.absent))
 

@@ -176,7 +176,7 @@ async def _until_time_out(
         await process.rest()
         return None
     began = time.monotonic()
-    look = timeout / _LOOKS
+    look = timeout * min(running.scale, 1) / _LOOKS
     last, printed = Work(), output.last
     while True:
         before = time.monotonic()

@@ -20,6 +20,9 @@ class ScriptOutput:
 
     def __init__(self, folder: Path, printed: Callable[[bytes], None] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():  # by a try that has no result, for the run was interrupted meanwhile
+            if left.is_file():
+                left.unlink()
         self._folder, self._printed = folder, printed
         self._files: dict[str, BinaryIO] = {}
         self._unfinished = {"stdout": b"", "stderr": b""}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import posixpath
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,6 +45,15 @@ class Terms:
     def stops(self) -> bool:
         """Whether no further test is begun."""
         return self.interrupts.finish or bool(self.record.stop)
+
+
+def place_of(path: str, tests: Sequence[Script]) -> str:
+    """A test's own folder below its group's: its name, with the folders that it is in if others have the same."""
+    name = posixpath.basename(path)
+    others = {test.path for test in tests if posixpath.basename(test.path) == name}
+    if len(others) < 2:
+        return name
+    return posixpath.relpath(path, posixpath.commonpath(posixpath.dirname(other) for other in others))
 
 
 class Part:
@@ -93,12 +103,12 @@ class Part:
         except GuestLost:
             if self._count(script) >= _LOSSES:
                 for test in self._group.tests:
-                    self._add(self._skipped(test))
+                    self._write(self._skipped(test))
                 self.left = ()
             raise
 
     async def _test(self, test: Script) -> None:
-        for number in range(1, self._terms.retries + 2):
+        for number in range(1 + self._losses.get(test.path, 0), self._terms.retries + 2):
             try:
                 attempt = await self._run(test, "test", number)
             except GuestLost:
@@ -166,7 +176,7 @@ class Part:
             raise GuestLost(f"{after}{lost.reason}", hung=lost.hung) from None
 
     def _place(self, script: Script, role: Role, number: int, below: str) -> str:
-        name = script.path.rpartition("/")[2]
+        name = script.path.rpartition("/")[2] if role != "test" else place_of(script.path, self._group.tests)
         own = below or f"{OUTPUT}/{self._group.folder}"
         place = f"{own}/{name}" + (f".{number}" if number > 1 else "")
         if role != "test" and (self._terms.record.folder / place).exists():

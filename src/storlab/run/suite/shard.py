@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from storlab.analysis.wording import plural
-from storlab.errors import NodeError, StorlabError
+from storlab.errors import StorlabError, UserError
 from storlab.nodes.waiting import all_of
 from storlab.run.suite.loss import GuestLost
 from storlab.run.suite.part import Part, Terms
@@ -72,7 +72,9 @@ class Shard:
             tries += 1
             try:
                 self.guest = await self.spare.take() or await self._opened()
-            except NodeError as error:
+            except UserError:
+                raise
+            except StorlabError as error:  # also a command that fails while the guest is prepared
                 if tries >= _BOOTS:
                     raise NoGuest(f"{self.name}: no guest could be had in {_BOOTS} tries: {error}") from None
                 self.notify(f"{self.name}: {error}. Another guest is started.")

@@ -11,7 +11,7 @@ from msgspec.structs import replace as with_fields
 
 from storlab.records.suite import SuiteRecord, read_suite_run, write_suite_record
 from storlab.suite.expectations import expected
-from storlab.suite.model import Attempt, Group, Outcome
+from storlab.suite.model import LOST, Attempt, Group, Outcome
 from storlab.suite.order import iteration, shuffled, without_rest
 from storlab.suite.zts_text import report_name
 
@@ -62,8 +62,10 @@ class UntilFailure:
 
 
 def is_failure(attempt: Attempt, record: SuiteRecord) -> bool:
-    """Whether a script did not pass, at its last try, and nobody expected that."""
-    if attempt.outcome in (Outcome.PASS, Outcome.SKIP) or (attempt.role == "test" and attempt.number <= record.retries):
+    """Whether a script did not pass, at its last try, or lost its guest, and nobody expected that."""
+    if attempt.outcome in (Outcome.PASS, Outcome.SKIP):
+        return False
+    if attempt.role == "test" and attempt.number <= record.retries and attempt.outcome not in LOST:
         return False
     expectations = record.expected_on(datetime.now(UTC).date())
     return expected(attempt, report_name(attempt.path), expectations) is None
