@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.suite.ktap import Result, judged, ktap_text, read_ktap
+from storlab.suite.ktap import Result, judge_text, judged, ktap_text, read_ktap
 from storlab.suite.model import Outcome
 
 NESTED = """\
@@ -93,6 +93,50 @@ def test_results_and_status_are_judged_together(text: str, code: int | None, out
     assert judged(read_ktap(text.splitlines()), code) == (outcome, why)
 
 
+_FILLER = "# some diagnostics\n" * 5
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "outcome", "why"),
+    [
+        (f"ok 1 a\n{_FILLER}not ok 2 b\n", 0, Outcome.FAIL, "were read, and no plan says how many results there are"),
+        (f"{_FILLER}not ok 1 a\n", 0, Outcome.FAIL, "were read, and no plan"),
+        (f"ok 1 a # SKIP no device\n{_FILLER}not ok 2 b\n", 0, Outcome.FAIL, "were read, and no plan"),
+        (f"  1..1\n  ok 1 a\nok 1 b\n{_FILLER}not ok 2 c\n", 0, Outcome.FAIL, "were read, and no plan"),
+        (f"1..2\nok 1 a\n{_FILLER}not ok 2 b\n", 0, Outcome.FAIL, "1 planned results are missing"),
+        (f"1..1\nok 1 a\n{_FILLER}", 0, Outcome.PASS, ""),
+        (f"1..0 # SKIP no device\n{_FILLER}", 0, Outcome.SKIP, "no device"),
+        (f"\xff\xff\nok 1 a\n{_FILLER}not ok 2 b\n", 0, Outcome.FAIL, "were read, and no plan"),
+    ],
+)
+def test_a_failure_may_follow_what_is_read_of_very_much_unless_a_plan_is_fulfilled(
+    text: str, code: int, outcome: Outcome, why: str
+) -> None:
+    read_first = text.encode("latin-1")[:60]
+    found = judge_text(read_first.decode(errors="replace"), code, most=60)
+    assert found[0] is outcome and why in found[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "outcome", "why"),
+    [
+        ("ok 1 a\nok", 0, Outcome.PASS, ""),
+        ("ok 1 a\nnot ok 2 b", 0, Outcome.FAIL, ""),
+        ("1..1\nok 1 a", 0, Outcome.PASS, ""),
+        ("ok 1 a\n1..1", 0, Outcome.PASS, ""),
+        ("ok 1 a\n", 0, Outcome.PASS, ""),
+        ("ok 1 a # SKIP no device", 4, Outcome.SKIP, "no device"),
+        ("no KTAP at all", 0, Outcome.PASS, "it printed no line of KTAP"),
+        ("", 0, Outcome.PASS, "it printed no line of KTAP"),
+    ],
+)
+def test_a_text_whose_last_line_has_no_end_is_judged_by_all_of_it(
+    text: str, code: int, outcome: Outcome, why: str
+) -> None:
+    found = judge_text(text, code)
+    assert found[0] is outcome and why in found[1]
+
+
 _TREES = st.recursive(
     st.builds(
         Result,
@@ -121,5 +165,5 @@ def test_what_is_written_is_read_back(results: list[Result]) -> None:
 
 @given(st.text("ok nt12.# \t\nKTAPversi-SKBal!x[]", max_size=120))
 def test_any_text_has_an_outcome(text: str) -> None:
-    outcome, why = judged(read_ktap(text.splitlines()), 0)
+    outcome, why = judge_text(text, 0)
     assert isinstance(outcome, Outcome) and "\n" not in why

@@ -8,11 +8,16 @@ from unittest import mock
 
 import msgspec
 import pytest
+import typer
 
+from storlab.cli.suite.as_original import Original, Ran, _configuration, finish_zfs_tests, report_status
 from storlab.errors import UserError
+from storlab.records.suite import SuiteRun
 from storlab.run.suite import suite_run
+from storlab.run.suite.asked import Asked
+from storlab.run.suite.suite_run import Ended
 from storlab.suite.installed import Installed
-from storlab.suite.model import Attempt, Expectation, Expectations, Outcome
+from storlab.suite.model import Attempt, Expectation, Expectations, Group, Outcome, Script, Suite
 from storlab.suite.order import repeated
 from storlab.suite.runfile import Runfile, read_suite
 from storlab.suite.test_runner import Around, dry_run, failed_only, output_folder, suite_of_paths, template
@@ -58,6 +63,16 @@ def test_what_failed_or_was_killed_by_a_log_is_run_again_and_all_of_a_group_whos
         failed_only(suite, "nothing", "log")
     with pytest.raises(UserError, match="none of the tests that failed there is in ours"):
         failed_only(suite, console_line(replace_path("/a/b", Outcome.FAIL), "x"), "log")
+
+
+@pytest.mark.parametrize("place", ["/home/me/zfs/tests", "/usr/local/share/zfs"])
+@pytest.mark.parametrize("script", ["one", "setup"])
+def test_what_failed_by_a_log_is_found_wherever_the_suite_is_installed(place: str, script: str) -> None:
+    below = "zfs-tests/tests/functional/pool"
+    here = f"/usr/share/zfs/{below}"
+    group = Group("tests/functional/pool", (Script(f"{here}/one", "root"),), Script(f"{here}/setup", "root"))
+    log = console_line(replace_path(f"{place}/{below}/{script}", Outcome.FAIL), "me")
+    assert failed_only(Suite("zts", (group,)), log, "log").groups == (group,)
 
 
 def replace_path(path: str, outcome: Outcome, identifier: str = "") -> Attempt:
@@ -121,6 +136,66 @@ def test_without_maybes_a_test_that_may_fail_is_not_expected_to() -> None:
     assert failed_maybes([failed, attempt("pool/b", Outcome.FAIL)], may) == []
 
 
+MAY_OR_DOES_FAIL = Expectations(
+    known={"pool/known": Expectation("pool/known", Outcome.FAIL, "some day", True)},
+    maybe={
+        "pool/may": Expectation("pool/may", Outcome.FAIL, "now and then", False),
+        "pool/skips": Expectation("pool/skips", Outcome.SKIP, "now and then", False),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("results", "status", "without_maybes"),
+    [
+        ({"may": Outcome.PASS, "other": Outcome.PASS}, 0, 0),
+        ({"known": Outcome.FAIL, "skips": Outcome.SKIP}, 0, 0),
+        ({"known": Outcome.FAIL, "may": Outcome.FAIL}, 0, 2),
+        ({"may": Outcome.FAIL, "other": Outcome.FAIL}, 1, 1),
+        ({"may": Outcome.KILLED}, 1, 1),
+        ({"may": Outcome.CRASHED}, 1, 1),
+    ],
+)
+def test_the_exit_status_is_that_of_zts_report(results: dict[str, Outcome], status: int, without_maybes: int) -> None:
+    attempts = [attempt(f"pool/{name}", outcome) for name, outcome in results.items()]
+    assert report_status(attempts, MAY_OR_DOES_FAIL, maybes=True) == status
+    assert report_status(attempts, MAY_OR_DOES_FAIL, maybes=False) == without_maybes
+
+
+@pytest.mark.parametrize(("rerun", "missing", "status"), [(True, 0, 2), (True, 1, 4), (False, 0, 0), (False, 1, 4)])
+def test_tests_that_failed_again_when_rerun_end_in_2_unless_results_are_missing(
+    rerun: bool, missing: int, status: int, tmp_path: Path
+) -> None:
+    run = mock.Mock(spec=SuiteRun)
+    run.attempts, run.expectations = (attempt("pool/may", Outcome.FAIL),), MAY_OR_DOES_FAIL
+    run.without_result, run.asked = missing, mock.Mock(absent=())
+    ran = Ran(run, tmp_path, "", Ended(tmp_path, False))
+    with (
+        mock.patch("storlab.cli.suite.as_original.run_original", return_value=ran) as again,
+        pytest.raises(typer.Exit) as ended,
+    ):
+        finish_zfs_tests(Asked(()), Original(tmp_path), ran, rerun=rerun, out=None)
+    assert (ended.value.exit_code, again.called) == (status, rerun and not missing)
+
+
+@pytest.mark.parametrize("arguments", [("test-runner", f"{POOL}/create"), ("zfs-tests", "-v")])
+def test_a_note_says_where_debugging_information_of_time_outs_is_kept(arguments: tuple[str, ...]) -> None:
+    with mock.patch("storlab.cli.suite.as_original.run_original", side_effect=UserError("no guest here")) as run:
+        ran = call("suite", *arguments, "-O")
+    assert ran.message.startswith("Note: -O writes nothing to /dev/kmsg") and "killed.txt" in ran.message, ran
+    _, original, _ = run.call_args.args
+    assert original.timeout_debug == (arguments[0] == "zfs-tests")
+
+
+def test_the_configuration_names_the_option_for_time_outs_only_where_it_was_given() -> None:
+    record = mock.Mock(variables={}, testdir="/suite")
+    shown = dict.fromkeys(("RUNFILES", "FILES", "FILESIZE", "ITERATIONS", "STACK_TRACER"), "x")
+    with_it, without = (
+        _configuration(record, Original(Path(), kmsg=True, timeout_debug=given, shown=shown)) for given in (True, False)
+    )
+    assert ' -K -O -c "x"' in with_it and with_it.replace(" -O", "") == without
+
+
 def test_the_configuration_is_aligned_as_by_the_original() -> None:
     shown = {"RUNFILES": "r", "FILES": "f", "FILESIZE": "4G", "ITERATIONS": "1", "TAGS": "t", "STACK_TRACER": "no"}
     lines = configuration({"DISKS": "a b"}, shown, ["x", "", "-c"]).splitlines()
@@ -137,8 +212,11 @@ def test_the_configuration_is_aligned_as_by_the_original() -> None:
         (["test-runner", "-m", "x"], {}, "kmemleak needs a kernel with CONFIG_DEBUG_KMEMLEAK"),
         (["test-runner", "-l", "gone.log", "x"], {}, "cannot read gone.log"),
         (["zfs-tests", "-m"], {}, "kmemleak needs a kernel"),
-        (["zfs-tests", "-n", "nfs.cfg"], {}, "which guests do not reach"),
-        (["zfs-tests"], {"NFS": "1"}, "which guests do not reach"),
+        (["zfs-tests"], {"NFS": "1"}, "NFS: tests of NFS need a server, which guests do not reach"),
+        (["zfs-tests"], {"NFS_USER": "me", "NFS_MOUNT": "/m", "NFS_X": ""}, "NFS_MOUNT, NFS_USER: tests of NFS need"),
+        (["zfs-tests", "-n", "nfs.cfg"], {}, "-n: tests of NFS need a server"),
+        (["test-runner", "-Om", "x"], {}, "kmemleak needs a kernel"),
+        (["zfs-tests", "-Om"], {}, "kmemleak needs a kernel"),
         (["zfs-tests"], {"DISKS": "sda sdb sdc"}, "DISKS names disks of this machine"),
         (["zfs-tests", "-t", "x", "-T", "y"], {}, "-t and -T are mutually exclusive."),
         (["zfs-tests", "-r", "mine"], {}, "Cannot find runfile: mine"),

@@ -39,7 +39,6 @@ from storlab.run.suite.queue import Queue, remaining
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.expectations import read_expectations
 from storlab.suite.model import Attempt, Leak, Outcome, Suite
-from storlab.suite.zts_text import console_line
 from suite.samples import HERE, REPORT, RUNFILE, suite_of
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -160,22 +159,6 @@ def test_output_is_kept_in_pieces_of_any_size_up_to_a_bound(tmp_path: Path) -> N
 def test_programs_that_a_script_calls_are_found_by_name() -> None:
     lines = ["/t/a.ksh:3:log_must jq .", "/t/a.ksh:4:zed -f", "/t/b.cfg:1:$(jq", "/t/c:1:jqx"]
     assert parse_calls(lines, ["jq", "zed"]) == {"/t/a.ksh": {"jq", "zed"}, "/t/b.cfg": {"jq"}}
-
-
-def test_failures_are_taken_from_a_run_or_from_a_console(tmp_path: Path, suite: Suite) -> None:
-    (tmp_path / "run").mkdir()
-    killed = of(suite, 1, Outcome.KILLED, identifier="Linux")
-    written(tmp_path / "run", suite, of(suite, 0), killed, *(of(suite, number) for number in (2, 3, 4)))
-    chosen = {"tests": None, "test": None, "exclude": None, "tags": "", "shard": "1/1"}
-    asked = asked_for(["x"], failed_of=tmp_path / "run", **chosen)  # type: ignore[arg-type]
-    assert asked.selection.keys == frozenset({killed.key})
-    log = tmp_path / "log"
-    log.write_text(console_line(of(suite, 0), "t") + console_line(killed, "t"))
-    asked = asked_for(["x"], failed_of=log, **chosen)  # type: ignore[arg-type]
-    assert asked.selection.tests == (killed.path,)
-    log.write_text(console_line(of(suite, 0), "t"))
-    with pytest.raises(UserError, match="all tests passed there"):
-        asked_for(["x"], failed_of=log, **chosen)  # type: ignore[arg-type]
 
 
 def test_patterns_come_from_files_too_and_what_can_not_be_is_refused(tmp_path: Path) -> None:

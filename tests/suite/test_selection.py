@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storlab.errors import UserError
 from storlab.suite.model import Absent, Group, Script, Suite
-from storlab.suite.selection import Selection, matches, parse_share, parse_tags, select, shared
+from storlab.suite.selection import Failures, Selection, matches, parse_share, parse_tags, select, shared
 from suite.samples import RUNFILE, suite_of
 
 
@@ -61,6 +61,14 @@ ABSENT = (
         (Selection(tests=("acl/*",), excluded=("allow",)), [1, 1]),
         (Selection(tests=("pool/*",)), [1]),
         (Selection(keys=frozenset({("tests/pool", "/suite/tests/pool/create")})), [1]),
+        (
+            Selection(
+                failed=Failures(
+                    frozenset({("tests/pool", "/suite/tests/pool/create"), ("tests/acl", "/suite/tests/acl/deny")})
+                )
+            ),
+            [1, 1],
+        ),
     ],
 )
 def test_what_is_absent_counts_only_as_far_as_it_was_asked_for(selection: Selection, tests: list[int]) -> None:
@@ -122,6 +130,31 @@ def test_tests_can_be_named_one_by_one() -> None:
     pool = suite.groups[-1]
     kept = select(suite, Selection(keys=frozenset({(pool.name, pool.tests[1].path)})))
     assert kept.groups == (replace(pool, tests=pool.tests[1:2]),)
+
+
+def failed(*scripts: tuple[str, str], by_identifier: bool = False) -> Selection:
+    return Selection(failed=Failures(frozenset(scripts), by_identifier))
+
+
+def test_what_failed_is_run_again_and_all_of_a_group_whose_set_up_or_clean_up_failed() -> None:
+    assert chosen(failed(("tests/pool", "/suite/tests/pool/rename"))) == ["pool/rename"]
+    for script in ("setup", "cleanup"):
+        everything = ["pool/create", "pool/destroy", "pool/rename"]
+        assert chosen(failed(("tests/pool", f"/suite/tests/pool/{script}"))) == everything
+
+
+def test_groups_are_known_by_their_identifiers_where_their_names_are_not() -> None:
+    assert chosen(failed(("Linux", "/suite/tests/acl/allow"), by_identifier=True)) == ["acl/allow"]
+    for wrong in (("", "/suite/tests/acl/allow"), ("tests/acl:Linux", "/suite/tests/acl/allow")):
+        with pytest.raises(UserError, match="no test of ours is left"):
+            chosen(failed(wrong, by_identifier=True))
+
+
+def test_failures_are_found_wherever_the_suite_is_installed() -> None:
+    path = "/home/me/zfs/tests/zfs-tests/tests/functional/acl/posix/one"
+    here = Group("posix", (Script(path, "root"), Script("/own/acl/posix/one", "root")))
+    kept = select(Suite("ours", (here,)), failed(("posix", "acl/posix/one")))
+    assert [test.path for group in kept.groups for test in group.tests] == [path], "one's own are known by whole paths"
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "-1/2", "1/2/3", "x/y"])

@@ -20,6 +20,8 @@ _PLAN = re.compile(r"1\.\.(?P<count>\d{1,9})\s*(?:#\s*SKIP\b\s*(?P<why>.*))?\Z",
 _RESULT = re.compile(r"(?P<bad>not )?ok\b(?: +(?P<number>\d{1,9}))?(?: +-)?(?: +(?P<rest>.*))?\Z")
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>SKIP|TODO|XFAIL|TIMEOUT|ERROR)\b:?\s*(?P<why>.*)\Z", re.IGNORECASE)
 _BAIL = re.compile(r"Bail out!\s*(?P<why>.*)\Z")
+MOST_JUDGED = 16 * 1024**2
+"""Bytes of what a program prints by which it is judged."""
 _DEEPEST = 32
 _LONGEST = 4096  # characters of a line that is looked at
 
@@ -54,6 +56,11 @@ class Result:
         """How many results were planned, here and below, and did not come."""
         own = max((self.planned or 0) - len(self.subtests), 0)
         return own + sum(each.missing for each in self.subtests)
+
+    @property
+    def complete(self) -> bool:
+        """Whether a plan says that all results are here."""
+        return self.planned is not None and not self.missing
 
 
 @dataclass
@@ -175,6 +182,22 @@ def judged(result: Result | None, code: int | None) -> tuple[Outcome, str]:
     if result.outcome is Outcome.SKIP or by_status is Outcome.SKIP:
         return Outcome.SKIP, result.why or next((each.why for each in result.subtests if each.why), "")
     return result.outcome, "" if result.outcome is Outcome.PASS else "there are no results"
+
+
+def judge_text(text: str, code: int | None, most: int = MOST_JUDGED) -> tuple[Outcome, str]:
+    """What a program printed and its exit status mean together, and why. ``text``: its first ``most`` bytes, decoded.
+
+    Where the end of the text is missing, a result that failed may have been there, unless a plan says otherwise.
+    """
+    result = read_ktap(text.splitlines())
+    outcome, why = judged(result, code)
+    if outcome is Outcome.FAIL or (result is not None and result.complete):
+        return outcome, why
+    # Never too short: invalid bytes were decoded to U+FFFD, whose three bytes replace three at most.
+    if len(text.encode(errors="replace")) >= most:
+        read = f"only the first {most / 1024**2:g} MiB of its output were read"
+        return Outcome.FAIL, f"{read}, and no plan says how many results there are"
+    return outcome, why
 
 
 def ktap_text(results: Sequence[Result], indent: str = "") -> Iterator[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from storlab.errors import UserError
 from storlab.suite.model import Absent, Group, Script, Suite
+from storlab.suite.zts_text import report_name
 
 _SHARE = re.compile(r"(?P<part>[1-9]\d{0,5})/(?P<parts>[1-9]\d{0,5})")
 _WORD = re.compile(r"\s*(?:(?P<sign>[()])|(?P<word>[^\s(),]+))")
@@ -19,10 +20,35 @@ Tags = Callable[[Collection[str]], bool]
 
 
 @dataclass(frozen=True)
+class Failures:
+    """Scripts that failed before, by group and by their names in reports, which are the same wherever a suite lies.
+
+    ``by_identifier``: groups are known by their identifiers, as logs do not name them.
+    """
+
+    scripts: frozenset[tuple[str, str]]
+    by_identifier: bool = False
+
+    def has(self, group: Group, script: Script | None) -> bool:
+        """Whether this script of the group failed."""
+        known = group.identifier if self.by_identifier else group.name
+        return script is not None and (known, report_name(script.path)) in self.scripts
+
+    def wants(self, group: Group, test: Script) -> bool:
+        """Whether a test is to be run again: it failed, or its group's set-up or clean-up did."""
+        return any(self.has(group, script) for script in (test, group.pre, group.post))
+
+    def names(self, path: str) -> bool:
+        """Whether a script of this path failed in any group."""
+        return any(name == report_name(path) for _, name in self.scripts)
+
+
+@dataclass(frozen=True)
 class Selection:
     """What was asked for. Nothing asked for is everything.
 
-    ``tests``, ``excluded``: patterns. ``tags``: an expression. ``keys``: tests by group and path.
+    ``tests``, ``excluded``: patterns. ``tags``: an expression. ``keys``: tests by group and path. ``failed``: only
+    what is to be run again because of these.
     """
 
     tests: tuple[str, ...] = ()
@@ -30,6 +56,7 @@ class Selection:
     tags: str = ""
     keys: frozenset[tuple[str, str]] | None = None
     share: tuple[int, int] = (1, 1)
+    failed: Failures | None = None
 
 
 EVERYTHING = Selection()
@@ -59,7 +86,11 @@ def select(suite: Suite, selection: Selection, times: Mapping[tuple[str, str], f
 
 
 def _wanted(group: Group, test: Script, selection: Selection) -> bool:
-    return _named(test.path, selection) and (selection.keys is None or (group.name, test.path) in selection.keys)
+    return (
+        _named(test.path, selection)
+        and (selection.keys is None or (group.name, test.path) in selection.keys)
+        and (selection.failed is None or selection.failed.wants(group, test))
+    )
 
 
 def _asked(absent: Absent, tagged: Tags, selection: Selection) -> Absent | None:
@@ -68,7 +99,8 @@ def _asked(absent: Absent, tagged: Tags, selection: Selection) -> Absent | None:
         return absent
     if selection.keys is not None or not tagged(absent.tags):
         return None
-    paths = tuple(path for path in absent.paths if _named(path, selection))
+    failed = selection.failed
+    paths = tuple(path for path in absent.paths if _named(path, selection) and (failed is None or failed.names(path)))
     return replace(absent, tests=len(paths), paths=paths) if paths else None
 
 

@@ -15,7 +15,8 @@ from storlab.suite.installed import EXTENSIONS, Installed
 from storlab.suite.model import Absent, Group, Outcome, Script, Suite
 from storlab.suite.order import iteration_name
 from storlab.suite.runfile import unique_folders
-from storlab.suite.zts_text import read_results
+from storlab.suite.selection import Failures
+from storlab.suite.zts_text import read_results, report_name
 
 BASEDIR = "/var/tmp/test_results"
 TESTDIR = "/usr/share/zfs"
@@ -115,15 +116,17 @@ class _Reader:
 def failed_only(suite: Suite, log: str, source: str) -> Suite:
     """The tests that a ``log`` or console says failed or were killed; all of a group whose set-up did.
 
-    Raises ``UserError`` where it says so of none.
+    The log may be of tests that lay elsewhere, such as in a source tree: of the ZFS Test Suite's, the path below the
+    suite's tests counts. Raises ``UserError`` where it says so of none.
     """
-    bad = {(each.identifier, each.path) for each in read_results(log.splitlines()) if _failed(each.outcome)}
-    if not bad:
+    results = [each for each in read_results(log.splitlines()) if _failed(each.outcome)]
+    if not results:
         raise UserError(f"{source}: it has no line of a test that failed")
+    bad = Failures(frozenset((each.identifier, report_name(each.path)) for each in results), by_identifier=True)
     groups = []
     for group in suite.groups:
-        whole = group.pre is not None and (group.identifier, group.pre.path) in bad
-        tests = tuple(test for test in group.tests if whole or (group.identifier, test.path) in bad)
+        whole = bad.has(group, group.pre)
+        tests = tuple(test for test in group.tests if whole or bad.has(group, test))
         if tests:
             groups.append(replace(group, tests=tests))
     if not groups:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,13 +20,14 @@ from storlab.run.suite.asked import Asked
 from storlab.run.suite.own_files import folder_of, kernel_of, own_adapter
 from storlab.suite.adapters.command import Command
 from storlab.suite.model import Outcome
-from storlab.suite.order import order_of
-from storlab.suite.selection import Selection, parse_share
+from storlab.suite.order import order_of, split_iteration
+from storlab.suite.selection import Failures, Selection, parse_share
 from storlab.suite.suite_file import Guests
-from storlab.suite.zts_text import read_results
+from storlab.suite.zts_text import ResultLine, read_results, report_name
 from storlab.units import Size, parse_duration
 
 _GOOD = (Outcome.PASS, Outcome.SKIP)
+_SUMMARY = "\nResults Summary\n"  # what a console of the suite's runner ends with, but for counts
 _MOST_LOG = 256 * 1024**2  # bytes
 _LONGEST = 30 * 24 * 3600  # s
 
@@ -57,20 +60,17 @@ def asked_for(
     own = adapter.spec.guests if isinstance(adapter, Command) else Guests()
     if tests is None and isinstance(adapter, Command):
         tests = folder_of(adapter)
-    wanted = list(test or ())
-    keys = None
+    failed = None
     times = {key: each.seconds for key, each in past.items()} if past else None
     if failed_of is not None:
         known = _run_at(failed_of)
-        if known is None:
-            wanted += _failed_in(failed_of)
-        else:
-            keys = frozenset(key for key, each in known.results.items() if each.outcome not in _GOOD)
-            keys |= frozenset(known.without_result)
+        failed = _failures_in_log(failed_of) if known is None else _failures_of(known)
+        if known is not None:
             times = times or {key: each.elapsed for key, each in known.results.items()}
-            if not keys:
-                raise UserError(f"--failed-of {failed_of}: all tests passed there")
-    selection = Selection(tuple(wanted), _patterns(exclude or []), tags, keys, parse_share(shard))
+        if not failed.scripts:
+            raise UserError(f"--failed-of {failed_of}: all tests passed there")
+    chosen = tuple(test or ()), _patterns(exclude or [])
+    selection = Selection(*chosen, tags, share=parse_share(shard), failed=failed)
     return Asked(
         tuple(names),
         selection,
@@ -184,19 +184,73 @@ def _run_at(path: Path) -> SuiteRun | None:
     return read_suite_run(path)
 
 
-def _failed_in(path: Path) -> list[str]:
-    """Paths of the tests that did not pass by a console or ``log`` of the suite's runner, whatever comes with them."""
-    results = {result.path: result.outcome for result in read_results(text_of(path).splitlines())}
-    if not results:
+def _failures_of(run: SuiteRun) -> Failures:
+    """What did not pass in some iteration of a run, or not as expected, and what has no result; where a set-up or
+    clean-up did not pass, all tests of its group that were asked for.
+    """
+    from storlab.report.suite.view import view_of
+
+    bad = [row.attempt for row in view_of(run).rows if row.surprising or row.attempt.outcome not in _GOOD]
+    # The view has last results. A set-up that passed later, once the run was resumed, does not make up for one that
+    # failed, as the tests that were skipped then were not run later.
+    bad += [each for each in run.attempts if each.role in ("pre", "post") and each.outcome not in _GOOD]
+    asked = [_key_of(*key) for key in run.asked.keys]
+    around = {_key_of(each.group, each.path) for each in bad if each.role != "test"}
+    whole = {group for group, _ in around}
+    scripts = {_key_of(each.group, each.path) for each in bad if each.role == "test"}
+    scripts.update(_key_of(*key) for key in run.without_result)
+    scripts.update(key for key in asked if key[0] in whole)
+    # A failed set-up that ends a run with --until-failure leaves no tests of its group on record: all are meant.
+    recorded = {group for group, _ in asked}
+    scripts.update(key for key in around if key[0] not in recorded)
+    return Failures(frozenset(scripts))
+
+
+def _key_of(group: str, path: str) -> tuple[str, str]:
+    return split_iteration(group)[0], report_name(path)
+
+
+def _failures_in_log(path: Path) -> Failures:
+    """What did not pass according to a console or ``log`` of the suite's runner. Raises ``UserError`` if it has no
+    result.
+    """
+    text = text_of(path)
+    if not any(read_results(text.splitlines())):
         raise UserError(f"--failed-of {path}: no line of it says what came of a test")
-    failed = [name for name, outcome in results.items() if outcome not in _GOOD and not _is_frame(name)]
-    if not failed:
-        raise UserError(f"--failed-of {path}: all tests passed there")
-    return failed
+    failed: set[tuple[str, str]] = set()
+    for part in text.split(_SUMMARY):  # of zfs-tests.sh -R, what follows a summary is a retry
+        results = _last_tries(list(read_results(part.splitlines())))
+        bad = {_name_of(each) for each in results if each.outcome not in _GOOD}
+        passed = {_name_of(each) for each in results if not _is_frame(each.path)} - bad
+        failed = (failed - passed) | bad
+    return Failures(frozenset(failed), by_identifier=True)
+
+
+def _last_tries(results: Sequence[ResultLine]) -> list[ResultLine]:
+    """Without results that a retry replaces: unlike an iteration, it comes before anything else of the same folder.
+
+    If a folder has one script only, retries look like iterations, and all its results are kept; so are those of set-ups
+    and clean-ups, which are not retried.
+    """
+    folders: dict[tuple[str, str], list[ResultLine]] = {}
+    for result in results:
+        folders.setdefault((result.identifier, posixpath.dirname(result.path)), []).append(result)
+    kept = []
+    for ran in folders.values():
+        single = len({each.path for each in ran}) == 1
+        for result, following in zip(ran, [*ran[1:], None], strict=True):
+            retried = following is not None and following.path == result.path and not _is_frame(result.path)
+            if single or not retried:
+                kept.append(result)
+    return kept
+
+
+def _name_of(result: ResultLine) -> tuple[str, str]:
+    return result.identifier, report_name(result.path)
 
 
 def _is_frame(path: str) -> bool:
-    return path.rpartition("/")[2] in ("setup", "cleanup")
+    return posixpath.basename(path) in ("setup", "cleanup")
 
 
 def text_of(path: Path) -> str:

@@ -27,10 +27,15 @@ Missing = Annotated[bool, Option("--allow-missing", help="Run tests whose progra
 Scale = Annotated[float | None, Option("--timeout-scale", min=0.01, max=1000, help="Factor for all time-outs.")]
 Memory = Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")]
 Cpus = Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")]
+TimeoutDebug = Annotated[bool, Option("-O", help="Changes nothing: what a test hung in is kept in killed.txt.")]
 _KMEMLEAK = (
     "-m: kmemleak needs a kernel with CONFIG_DEBUG_KMEMLEAK, which guests don't have; leave it out. Kernel messages of "
     "each guest are in its console.log"
 )
+_TIMEOUT_DEBUG = (
+    "-O writes nothing to /dev/kmsg: the kernel stacks and logs at a time-out are in killed.txt, in the run's folder"
+)
+_NFS = "tests of NFS need a server, which guests do not reach, and --here has none either"
 _IMAGE = "/usr/share/zfs"
 
 
@@ -48,6 +53,7 @@ def test_runner(
     outputdir: Annotated[str, Option("-o", metavar="outputdir", help="Where logs and output go.")] = (
         "/var/tmp/test_results"
     ),
+    timeout_debug: TimeoutDebug = False,
     pre: Annotated[str, Option("-p", metavar="script", help="What runs before each test.")] = "",
     post: Annotated[str, Option("-P", metavar="script", help="What runs after each test.")] = "",
     quiet: Annotated[bool, Option("-q", help="Print only tests that do not pass.")] = False,
@@ -77,6 +83,7 @@ def test_runner(
     """
     from dataclasses import replace
 
+    from storlab.cli.output import warn
     from storlab.cli.suite.as_original import Original, finish_runner, look, run_original
     from storlab.cli.suite.choose import size_of
     from storlab.run.suite.asked import Asked
@@ -124,6 +131,8 @@ def test_runner(
         else:
             typer.echo(dry_run(found, f"{outputdir}/{datetime.now():%Y%m%dT%H%M%S}"))
         return
+    if timeout_debug:
+        warn(f"Note: {_TIMEOUT_DEBUG}")
     original = Original(Path(os.path.abspath(outputdir)), quiet=quiet, debug=debug)  # noqa: PTH100 - links are kept
     finish_runner(run_original(asked, original, out))
 
@@ -138,6 +147,7 @@ def zfs_tests(
     keep: Annotated[bool, Option("-k", help="Disable cleanup; a guest is thrown away whole.")] = False,
     kmsg: Annotated[bool, Option("-K", help="Put the name of each test into the kernel's log.")] = False,
     files: Annotated[bool, Option("-f", help="Pools on files in place of disks.")] = False,
+    timeout_debug: TimeoutDebug = False,
     stack_tracer: Annotated[bool, Option("-S", help="Watch the depth of kernel stacks; slow.")] = False,
     constrained: Annotated[bool, Option("-c", help="Only create the constrained path, and say what it lacks.")] = False,
     rerun: Annotated[bool, Option("-R", help="Run what failed once more.")] = False,
@@ -184,7 +194,7 @@ def zfs_tests(
     environment = _environment(os.environ, nfsfile, own)
     if stack_tracer and own is not None:
         raise UserError("-S: with --here, kernel settings are yours: write 1 to /proc/sys/kernel/stack_tracer_enabled")
-    for note in _notes(os.environ, own, keep=keep):
+    for note in _notes(os.environ, own, keep=keep, timeout_debug=timeout_debug):
         warn(f"Note: {note}")
     if cleanup_all and own is not None:
         clean_all()
@@ -233,6 +243,7 @@ def zfs_tests(
         verbose=verbose,
         cleaned=cleanup_all,
         kmsg=kmsg,
+        timeout_debug=timeout_debug,
         shown=shown,
         tags=lambda: chosen_tags,
     )
@@ -305,13 +316,16 @@ def _environment(environment: Mapping[str, str], nfsfile: str, here: Here | None
         )
     if here is not None and environment.get("FILES", "").strip():
         raise UserError("FILES: with --here, files for pools lie in a folder of the run's own: unset FILES")
-    if nfsfile or environment.get("NFS", "").strip():
-        raise UserError("-n and NFS: tests of NFS want a server, which guests do not reach, and --here has none either")
+    if nfsfile:
+        raise UserError(f"-n: {_NFS}: leave out -n")
+    given = sorted(name for name, value in environment.items() if value.strip() and name.partition("_")[0] == "NFS")
+    if given:
+        raise UserError(f"{', '.join(given)}: {_NFS}: unset {' '.join(given)}")
     kept = ("KEEP", "TESTFAIL_CALLBACKS")
     return {name: value for name, value in environment.items() if value and (name in kept or name.startswith("PERF_"))}
 
 
-def _notes(environment: Mapping[str, str], here: Here | None, *, keep: bool) -> list[str]:
+def _notes(environment: Mapping[str, str], here: Here | None, *, keep: bool, timeout_debug: bool) -> list[str]:
     found = []
     if environment.get("LOOPBACKS", "").strip():
         found.append(
@@ -323,4 +337,6 @@ def _notes(environment: Mapping[str, str], here: Here | None, *, keep: bool) -> 
         found.append("-k keeps nothing: what a run has set up is removed at its end; what tests printed is kept")
     elif keep:
         found.append("-k keeps nothing: a guest is thrown away whole; what tests printed is in the run's folder")
+    if timeout_debug:
+        found.append(_TIMEOUT_DEBUG)
     return found

@@ -195,13 +195,22 @@ class Results:
         os.close(self._descriptor)
 
     def add(self, attempt: Attempt) -> None:
-        """One more line, on disk for good when this returns. Raises ``OSError``."""
+        """One more line, on disk for good when this returns. Raises ``OSError``; the file is then as it was before."""
         line = msgspec.json.encode(attempt) + b"\n"
-        written = os.write(self._descriptor, line)
-        if written != len(line):  # a full disk takes a part; the next write raises
-            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
-            os.write(self._descriptor, line)
-        os.fdatasync(self._descriptor)
+        begin = os.fstat(self._descriptor).st_size
+        try:
+            _write_all(self._descriptor, line)
+            os.fdatasync(self._descriptor)
+        except BaseException:  # results of other guests may still come, and must not follow half a line
+            os.ftruncate(self._descriptor, begin)
+            raise
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write until all is written. Raises ``OSError``: a disk that is nearly full takes a part first, often twice."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def drop_torn_line(path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jinja2
+import msgspec
 from markupsafe import Markup
 
 from storlab.report.formats import html_page
 from storlab.report.model.format import duration
+from storlab.report.suite.text import not_kept
 from storlab.report.suite.view import ORDER, Row, View
 from storlab.suite.model import Attempt, Outcome
 
@@ -17,6 +20,7 @@ _MOST = 60  # tests whose last words are shown
 
 def render_html(view: View, printed: Callable[[Attempt], str]) -> str:
     """The page: what was not expected first, then everything by group. ``printed``: the end of what a script said."""
+    view = replace(view, rows=tuple(map(_with_cut, view.rows)))
     total = sum(view.counts.values()) or 1
     return (
         environment()
@@ -41,6 +45,16 @@ def styles() -> dict[str, Markup]:
 def environment() -> jinja2.Environment:
     """For templates of pages on suites."""
     return html_page.environment({"duration": duration, "tone": _tone})
+
+
+def _with_cut(row: Row) -> Row:
+    """The row, whose reason also says that output is missing: the page shows reasons of all tests, with those that
+    passed.
+    """
+    if not row.attempt.dropped:
+        return row
+    reason = "; ".join(filter(None, (row.attempt.reason, not_kept(row))))
+    return replace(row, attempt=msgspec.structs.replace(row.attempt, reason=reason))
 
 
 def _groups(view: View) -> list[tuple[str, list[Row]]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from storlab.reading import read_file
+from storlab.reading import open_file
+from storlab.report.suite.no_result import tests_without_result
 from storlab.report.suite.view import Row, View
-from storlab.suite.ktap import Result, ktap_text, read_ktap
+from storlab.suite.ktap import MOST_JUDGED, Result, ktap_text, read_ktap
 from storlab.suite.model import Outcome
-
-_MOST = 16 * 1024**2  # bytes of what a test printed
 
 
 def render_ktap(view: View) -> str:
@@ -16,8 +15,8 @@ def render_ktap(view: View) -> str:
     for row in view.rows:
         if row.attempt.role == "test" or row.surprising:
             groups.setdefault(row.attempt.group, []).append(_result(row, view))
-    for group, path in view.without_result:
-        groups.setdefault(group, []).append(Result(path, Outcome.FAIL, "it has no result"))
+    for group, missing in tests_without_result(view).items():
+        groups.setdefault(group, []).extend(Result(name, Outcome.FAIL, why) for name, why in missing.items())
     whole = [Result(group, _of(results), "", tuple(results)) for group, results in groups.items()]
     return "\n".join(ktap_text(whole)) + "\n"
 
@@ -37,8 +36,10 @@ def _result(row: Row, view: View) -> Result:
 
 
 def _printed(row: Row, view: View) -> tuple[Result, ...]:
+    """The subtests by which a test was judged."""
     try:
-        data = read_file(view.run.folder / row.attempt.folder / "stdout", _MOST)
+        with open_file(view.run.folder / row.attempt.folder / "stdout") as file:
+            data = file.read(MOST_JUDGED)
     except OSError:
         return ()
     found = read_ktap(data.decode(errors="replace").splitlines())

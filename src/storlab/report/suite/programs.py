@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from storlab.report.suite.no_result import tests_without_result
 from storlab.report.suite.view import Row, View
 from storlab.suite.model import Outcome
-from storlab.suite.zts_text import test_name
 from storlab.text import plain
 
 
@@ -44,17 +44,15 @@ def render_junit(view: View) -> str:
     for row in view.rows:
         if row.attempt.role == "test" or row.surprising:
             groups.setdefault(row.attempt.group, []).append(row)
-    missing: dict[str, list[str]] = {}
-    for group, path in view.without_result:
-        missing.setdefault(group, []).append(test_name(path, view.run.asked.testdir))
+    missing = tests_without_result(view)
     root = ElementTree.Element("testsuites", name=plain(view.run.asked.name), time=f"{view.run.seconds:.3f}")
     for group in dict.fromkeys([*groups, *missing]):
-        _suite(root, group, groups.get(group, []), missing.get(group, []))
+        _suite(root, group, groups.get(group, []), missing.get(group, {}))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _suite(root: ElementTree.Element, group: str, rows: list[Row], missing: list[str]) -> None:
+def _suite(root: ElementTree.Element, group: str, rows: list[Row], missing: dict[str, str]) -> None:
     kinds = [_kind(row) for row in rows] + ["error"] * len(missing)
     suite = ElementTree.SubElement(
         root,
@@ -73,9 +71,9 @@ def _suite(root: ElementTree.Element, group: str, rows: list[Row], missing: list
             says = plain(f"{row.attempt.outcome}{f': {row.why}' if row.why else ''}")
             how: dict[str, str] = {} if kind == "skipped" else {"type": str(row.attempt.outcome)}
             ElementTree.SubElement(case, kind, {"message": says, **how})
-    for name in missing:  # as it is called where it has a result: it is the same test
+    for name, why in missing.items():
         case = ElementTree.SubElement(suite, "testcase", classname=plain(group), name=plain(name), time="0.000")
-        ElementTree.SubElement(case, "error", message="it has no result", type="NO RESULT")
+        ElementTree.SubElement(case, "error", message=plain(why), type="NO RESULT")
 
 
 def _kind(row: Row) -> str:

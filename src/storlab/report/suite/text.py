@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from storlab.report.formats.escape import markdown
-from storlab.report.model.format import duration
+from storlab.report.model.format import duration, quantity
 from storlab.report.suite.view import Row, View
 from storlab.suite.model import Outcome
 from storlab.suite.zts_text import console_line, report, summary
@@ -31,6 +31,7 @@ def render_text(view: View, *, brief: bool = False) -> str:
     lines += _section("Not run, because it was not found", (str(each) for each in view.run.asked.absent))
     lines += _section("Passed at a later try only", map(_line, view.flaky))
     lines += _section("Left behind", (f"{name}: {what}" for name, what in view.leaks))
+    lines += _section("Output that was not kept", (f"{row.name}: {cut}" for row in view.rows if (cut := not_kept(row))))
     if not brief:
         lines += _section("Expected, though they did not pass", map(_line, view.known))
     lines += _section("Entries of the list of expectations", view.notes)
@@ -52,6 +53,11 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 def _line(row: Row) -> str:
     why = f": {row.why}" if row.why else ""
     return f"{row.attempt.outcome:7} {row.name} ({duration(row.attempt.elapsed)}){why}"
+
+
+def not_kept(row: Row) -> str:
+    """How much of a script's output its folder lacks; empty where it has all."""
+    return f"{quantity(float(row.attempt.dropped), 'B')} of its output was not kept" if row.attempt.dropped else ""
 
 
 def render_markdown(view: View) -> str:
@@ -81,6 +87,10 @@ def _markdown(view: View) -> Iterator[str]:
     if view.leaks:
         yield from ("", "## Left behind", "")
         yield from (f"- {markdown(name)}: {markdown(what)}" for name, what in view.leaks)
+    cut = [(row.name, not_kept(row)) for row in view.rows if row.attempt.dropped]
+    if cut:
+        yield from ("", "## Output that was not kept", "")
+        yield from (f"- {markdown(name)}: {markdown(what)}" for name, what in cut)
     lost = [row for row in view.rows if row.attempt.outcome in (Outcome.CRASHED, Outcome.HUNG)]
     if lost:
         yield from ("", "## Guests that were lost", "")

@@ -19,13 +19,13 @@ from storlab.run.suite.output import ScriptOutput
 from storlab.run.suite.places.place import SuiteGuest
 from storlab.run.suite.work import Work, kernel_complaint, parse_work
 from storlab.suite.adapters.base import Adapter, Judged
+from storlab.suite.ktap import MOST_JUDGED
 from storlab.suite.model import Attempt, Group, Outcome, Role, Script
 
 GRACE = 10.0  # s from TERM to KILL: tests of performance end their loads first
 _DEAD = 20.0  # s after KILL; what is not gone by then hangs in the kernel
 _EVIDENCE = 30.0  # s
 EVIDENCE = "killed.txt"
-_MOST_JUDGED = 16 * 1024**2  # bytes of output that say what came of a script
 _MOST_KEPT = 16 * 1024**2  # bytes of a file
 _LOOKS = 4  # at a script, within its time-out
 # What a script that is killed was doing: its processes, the kernel stacks of all tasks, what the kernels said last.
@@ -144,7 +144,7 @@ def _printed(folder: Path) -> str:
     """What a script printed to its standard output, as text; only the beginning of very much."""
     try:
         with open_file(folder / "stdout") as file:
-            return file.read(_MOST_JUDGED).decode(errors="replace")
+            return file.read(MOST_JUDGED).decode(errors="replace")
     except FileNotFoundError:
         return ""
 

@@ -24,7 +24,7 @@ class ClassicFolder:
     def __init__(self, base: Path, now: datetime) -> None:
         self.path = base / now.strftime("%Y%m%dT%H%M%S")
         self._groups: Mapping[str, Group] = {}
-        self._killed: list[tuple[Attempt, str, Path]] = []
+        self._killed: dict[str, tuple[Attempt, str, Path]] = {}  # by group: groups run side by side in several guests
         try:
             _make(base)
             _make(self.path, exist=False)
@@ -55,19 +55,23 @@ class ClassicFolder:
         """
         if attempt.role == "failsafe":
             self._write(attempt, runner, run)
-            self.flush()
+            self._flush(attempt.group)
             return
-        self.flush()
+        self._flush(attempt.group)
         group = self._groups.get(attempt.group)
         if attempt.outcome is Outcome.KILLED and group is not None and group.failsafe is not None:
-            self._killed.append((attempt, runner, run))
+            self._killed[attempt.group] = (attempt, runner, run)
         else:
             self._write(attempt, runner, run)
 
     def flush(self) -> None:
         """Write what still waits."""
-        while self._killed:
-            self._write(*self._killed.pop())
+        for group in tuple(self._killed):
+            self._flush(group)
+
+    def _flush(self, group: str) -> None:
+        if (killed := self._killed.pop(group, None)) is not None:
+            self._write(*killed)
 
     def _write(self, attempt: Attempt, runner: str, run: Path) -> None:
         with (self.path / LOG).open("ab") as log:
@@ -90,8 +94,10 @@ class ClassicFolder:
         script = next(each for each in scripts if each is not None and each.path == attempt.path)
         if attempt.role != "failsafe":
             return output_folder(group, script)
-        killed = next((each for each, _, _ in self._killed), None)
-        test = next((each for each in group.tests if killed is not None and each.path == killed.path), group.tests[0])
+        killed = self._killed.get(attempt.group)
+        test = next(
+            (each for each in group.tests if killed is not None and each.path == killed[0].path), group.tests[0]
+        )
         return f"{output_folder(group, test)}/{attempt.path.rpartition('/')[2]}"
 
 

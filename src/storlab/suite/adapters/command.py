@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from storlab.suite.adapters.base import Environment, Judged, Launch, Needs
 from storlab.suite.installed import Installed
-from storlab.suite.ktap import judged, read_ktap
+from storlab.suite.ktap import judge_text
 from storlab.suite.model import Absent, Expectations, Group, Outcome, Script, Suite
 from storlab.suite.runfile import Runfile, unique_folders
 from storlab.suite.suite_file import Around, CommandLine, GroupTable, SuiteFile
@@ -62,7 +62,7 @@ class Command:
 
     def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
         if self.spec.adapter == "ktap":
-            return Judged(*judged(read_ktap(printed().splitlines()), code))
+            return Judged(*judge_text(printed(), code))
         if code == 0:
             return Judged(Outcome.PASS)
         return Judged(Outcome.SKIP if code in self.spec.skip else Outcome.FAIL)
