@@ -243,7 +243,7 @@ def test_the_run_is_reported_in_every_format(whole: tuple[Laboratory, Ended, Sui
     assert f"    KILLED {OWN}/planted/panics (expected PASS)" in console
     assert all(line.endswith("]") and len(line) >= 79 for line in lines)
     junit = ElementTree.fromstring(lab.storlab("suite", "report", lab.out, "--format", "junit").stdout)
-    assert sum(int(suite.attrib["errors"]) for suite in junit) == 3
+    assert sum(int(suite.attrib["errors"]) for suite in junit) == 4
     document = json.loads(lab.storlab("suite", "report", lab.out, "--format", "json").stdout)
     assert document["counts"] == {"PASS": 9, "FAIL": 1, "SKIP": 2, "KILLED": 2, "CRASHED": 1}
     assert "| CRASHED | tests/planted/panics |" in lab.storlab("suite", "report", lab.out, "-f", "md").stdout
