@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from storlab.cli.suite.choose import asked_for
 from storlab.errors import UserError
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.suite import Results, SuiteRecord, write_suite_record
+from storlab.records.suite import Results, SuiteRecord, read_suite_record, write_suite_record
 from storlab.suite.expectations import read_expectations
-from storlab.suite.model import Attempt, Group, Outcome, Role, Script, Suite
+from storlab.suite.model import Absent, Attempt, Group, Outcome, Role, Script, Suite
 from storlab.suite.order import iteration_name, repeated
 from storlab.suite.selection import Selection, select
 from storlab.suite.zts_text import console_line
@@ -103,6 +103,14 @@ def test_tests_that_did_not_pass_by_a_log_are_run_again(tmp_path: Path) -> None:
 def test_a_test_without_a_result_is_run_again(tmp_path: Path) -> None:
     write_run(tmp_path, [each for each in whole() if not each.path.endswith("/write")])
     assert again(tmp_path) == ["disk/write"]
+
+
+def test_what_was_not_found_is_not_said_to_have_passed(tmp_path: Path) -> None:
+    write_run(tmp_path, whole(result("pool/rename", SKIP)))
+    asked = replace(read_suite_record(tmp_path), absent=(Absent("own.run:7", "test gone is left out"),))
+    write_suite_record(tmp_path, asked)
+    with pytest.raises(UserError, match="all tests that were found passed there"):
+        again(tmp_path)
 
 
 def test_nothing_is_run_again_if_all_passed_or_the_log_has_no_result(tmp_path: Path) -> None:

@@ -69,7 +69,10 @@ def test_a_plan_says_what_its_time_rests_on_and_takes_it_from_the_last_run_where
         assert text is not None, shown
         return text[1]
 
-    assert "load by the amount of work at 1,000 operations/s that wait for storage and 200 MiB/s, which is assumed" in line("Time")
+    assert (
+        "load by the amount of work at 1,000 operations/s that wait for storage and 200 MiB/s, which is assumed"
+        in line("Time")
+    )
     assert re.fullmatch(rf"2M of \d+G free in {lab.scratch}, for files of the loads", line("Disk space"))
     assert lab.storlab("run", study, "--quiet", cwd=lab.folder).status == 0
     assert "if trials take as long as in its last run, runs/study-" in line("Time")

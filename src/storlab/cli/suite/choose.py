@@ -68,7 +68,8 @@ def asked_for(
         if known is not None:
             times = times or {key: each.elapsed for key, each in known.results.items()}
         if not failed.scripts:
-            raise UserError(f"--failed-of {failed_of}: all tests passed there")
+            found = " that were found" if known is not None and known.asked.absent else ""
+            raise UserError(f"--failed-of {failed_of}: all tests{found} passed there")
     chosen = tuple(test or ()), _patterns(exclude or [])
     selection = Selection(*chosen, tags, share=parse_share(shard), failed=failed)
     return Asked(
