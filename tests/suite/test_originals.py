@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import typer
 
-from storlab.cli.suite.as_original import Original, Ran, _configuration, finish_zfs_tests, report_status
+from storlab.cli.suite.as_original import Original, Ran, _configuration, finish_zfs_tests
 from storlab.errors import UserError
 from storlab.records.suite import SuiteRun
 from storlab.run.suite import suite_run
@@ -22,7 +22,7 @@ from storlab.suite.order import repeated
 from storlab.suite.runfile import Runfile, read_suite
 from storlab.suite.test_runner import Around, dry_run, failed_only, output_folder, suite_of_paths, template
 from storlab.suite.zfs_tests import configuration, single_test, tags_of
-from storlab.suite.zts_text import console_line, failed_maybes, report
+from storlab.suite.zts_text import console_line, failed_maybes, report, report_status
 from study.program import call
 from suite.samples import HERE, INSTALLED, RUNFILE, attempt, suite_of
 

@@ -22,6 +22,8 @@ _RESULT = re.compile(
     r"\[(?P<minutes>\d+):(?P<seconds>\d\d)\] \[(?P<outcome>[A-Z]+)\](?P<rerun> \(RERAN\))?"
 )
 _MOST_MINUTES = 10**6
+ONLY_MAYBES = 2
+"""Exit status of ``zts-report.py --no-maybes`` where only tests failed that may fail."""
 
 
 def console_line(attempt: Attempt, runner: str) -> str:
@@ -82,11 +84,24 @@ def report(attempts: Iterable[Attempt], expectations: Expectations, *, maybes: b
 
 def failed_maybes(attempts: Iterable[Attempt], expectations: Expectations) -> list[Attempt]:
     """The tests that may fail and did, where nothing else went wrong: those that ``zfs-tests.sh -R`` runs again."""
-    results = {report_name(attempt.path): attempt for attempt in attempts}
-    surprising = [name for name, _ in _sorted_out(results, expectations, maybes=False)[1]]
-    if any(expected(results[name], name, expectations) is None for name in surprising):
+    results = tuple(attempts)
+    if report_status(results, expectations, maybes=False) != ONLY_MAYBES:
         return []
-    return [results[name] for name in surprising if results[name].outcome is Outcome.FAIL]
+    last = {report_name(attempt.path): attempt for attempt in results}
+    surprising = _sorted_out(last, expectations, maybes=False)[1]
+    return [last[name] for name, _ in surprising if last[name].outcome is Outcome.FAIL]
+
+
+def report_status(attempts: Iterable[Attempt], expectations: Expectations, *, maybes: bool = True) -> int:
+    """The exit status of ``zts-report.py``: 0 if all results are expected, otherwise 1.
+
+    Without ``maybes``, as with its option ``--no-maybes``: 2 if all that is unexpected are tests that may fail and did.
+    """
+    results = {report_name(attempt.path): attempt for attempt in attempts}
+    surprising = [name for name, _ in _sorted_out(results, expectations, maybes)[1]]
+    if any(expected(results[name], name, expectations) is None for name in surprising):
+        return 1
+    return ONLY_MAYBES if surprising else 0
 
 
 def _sorted_out(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -21,14 +21,12 @@ from storlab.run.suite.asked import Asked
 from storlab.run.suite.classic import ClassicFolder
 from storlab.run.suite.execution import Watch
 from storlab.run.suite.suite_run import Ended, look_at_suite, run_suite
-from storlab.suite.expectations import expected
-from storlab.suite.model import Attempt, Expectations, Outcome, Suite
+from storlab.suite.model import Attempt, Outcome, Suite
 from storlab.suite.selection import Selection
 from storlab.suite.zfs_tests import configuration
-from storlab.suite.zts_text import console_line, failed_maybes, report, report_name, summary
+from storlab.suite.zts_text import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
 
 _FAILED, _NOTHING = 1, 2
-_ONLY_MAYBES = 2  # of zts-report.py with --no-maybes
 
 
 @dataclass(frozen=True)
@@ -173,23 +171,9 @@ def finish_zfs_tests(asked: Asked, original: Original, ran: Ran, *, rerun: bool,
     except OSError as error:
         raise UserError(f"cannot write {ran.folder}/results: {error.strerror}") from None
     status = report_status(shown, expectations, maybes=not rerun)
-    if status == _ONLY_MAYBES and ran.missing:
+    if status == ONLY_MAYBES and ran.missing:
         status = GATE_HIT  # for callers that accept tests known to fail now and then, but not missing results
     _exit(ran, status)
-
-
-def report_status(attempts: Iterable[Attempt], expectations: Expectations, *, maybes: bool) -> int:
-    """The exit status of ``zts-report.py``: 0 if all results are expected, otherwise 1.
-
-    Without ``maybes``, as with its option ``--no-maybes``: 2 if all that is unexpected are tests that may fail and did.
-    """
-    last = {report_name(attempt.path): attempt for attempt in attempts}
-    bad = {name: attempt for name, attempt in last.items() if attempt.outcome is not Outcome.PASS}
-    found = [(attempt.outcome, expected(attempt, name, expectations)) for name, attempt in bad.items()]
-    if any(each is None for _, each in found):
-        return _FAILED
-    failed = [each for outcome, each in found if outcome is not Outcome.SKIP and each is not None and not each.always]
-    return _ONLY_MAYBES if failed and not maybes else 0
 
 
 def _exit(ran: Ran, status: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from storlab.report.formats.escape import markdown
 from storlab.report.model.format import duration, quantity
 from storlab.report.suite.view import Row, View
-from storlab.suite.model import Outcome
+from storlab.suite.model import LOST
 from storlab.suite.zts_text import console_line, report, summary
 from storlab.text import one_line
 
@@ -91,7 +91,7 @@ def _markdown(view: View) -> Iterator[str]:
     if cut:
         yield from ("", "## Output that was not kept", "")
         yield from (f"- {markdown(name)}: {markdown(what)}" for name, what in cut)
-    lost = [row for row in view.rows if row.attempt.outcome in (Outcome.CRASHED, Outcome.HUNG)]
+    lost = [row for row in view.rows if row.attempt.outcome in LOST]
     if lost:
         yield from ("", "## Guests that were lost", "")
         yield from (f"- {markdown(row.name)}: {markdown(row.attempt.reason)}" for row in lost)

@@ -21,7 +21,7 @@ from storlab.run.suite.places.invariants import Watchman, look
 from storlab.run.suite.places.place import Place, SuiteGuest, blank_disks, end_survivors, restore_service
 from storlab.run.suite.record import Record
 from storlab.suite.adapters.base import Adapter
-from storlab.suite.model import Attempt, Group, Leak, Outcome, Role, Script
+from storlab.suite.model import LOST, Attempt, Group, Leak, Outcome, Role, Script
 
 _LOOK = 30.0  # s, for what takes a hundredth
 _LOSSES = 2  # of guests by one test, before it is not tried again
@@ -219,7 +219,7 @@ class Part:
 
     def _add(self, attempt: Attempt) -> None:
         """The last result of a group waits for what its scripts left running."""
-        if self._is_last(attempt) and attempt.outcome not in (Outcome.CRASHED, Outcome.HUNG):
+        if self._is_last(attempt) and attempt.outcome not in LOST:
             self._flush()
             self._held = attempt
         else:
