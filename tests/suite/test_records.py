@@ -33,7 +33,6 @@ from storlab.records.suite.sources import read_source
 from storlab.report.suite.formats import render
 from storlab.report.suite.view import view_of
 from storlab.run.suite import environment
-from storlab.run.suite.look import parse_calls
 from storlab.run.suite.output import MOST, ScriptOutput
 from storlab.run.suite.queue import Queue, remaining
 from storlab.suite.environment import SuiteEnvironment
@@ -154,11 +153,6 @@ def test_output_is_kept_in_pieces_of_any_size_up_to_a_bound(tmp_path: Path) -> N
         for _ in range(MOST // (8 << 20) + 1):
             output.listener("stdout")(b"x" * (8 << 20), 1.0)
     assert output.dropped == 8 << 20 and (tmp_path / "long/stdout").stat().st_size == MOST
-
-
-def test_programs_that_a_script_calls_are_found_by_name() -> None:
-    lines = ["/t/a.ksh:3:log_must jq .", "/t/a.ksh:4:zed -f", "/t/b.cfg:1:$(jq", "/t/c:1:jqx"]
-    assert parse_calls(lines, ["jq", "zed"]) == {"/t/a.ksh": {"jq", "zed"}, "/t/b.cfg": {"jq"}}
 
 
 def test_patterns_come_from_files_too_and_what_can_not_be_is_refused(tmp_path: Path) -> None:

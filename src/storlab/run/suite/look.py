@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storlab.errors import ParseError, UserError
 from storlab.run.suite.own_files import MOST_RUNFILE, own_runfile
 from storlab.run.suite.places.place import SuiteGuest
 from storlab.suite.adapters.base import Adapter
+from storlab.suite.calls import LIBRARIES, by_program, functions_that_call, parse_calls, pattern_of
 from storlab.suite.installed import FIND, Installed, parse_find
 from storlab.suite.model import Expectations, Suite
 from storlab.suite.runfile import Runfile
-
-# Where a program's name stands when it is called: at the beginning of a command, or after a word that takes one.
-_CALLED = (
-    r"(^|[|&;(`!]|\$\(|\b(log_must|log_mustnot|log_must_busy|log_must_retry|log_neg|eval|if|then|else|do|while|until|"
-    r"sudo|exec|xargs|command -v|is_global_zone|user_run [^ ]+))[[:space:]\"']*"
-)
-_SHARED = re.compile(r".*\.(kshlib|shlib|cfg)|(setup|cleanup)(\.ksh|\.sh)?")
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ async def _expectations(guest: SuiteGuest, adapter: Adapter) -> Expectations:
         raise UserError(f"what is expected of the tests cannot be read: {error}") from None
 
 
-async def lacking_programs(guest: SuiteGuest, suite: Suite) -> dict[str, list[str]]:
+async def lacking_programs(guest: SuiteGuest, suite: Suite, adapter: Adapter) -> dict[str, list[str]]:
     """Programs that the suite knows and the guest lacks → the tests that seem to call them, by a look at their text.
 
     A test without its program fails or, worse, passes: ``log_mustnot`` takes "not found" for the failure it wants.
@@ -96,32 +89,13 @@ async def lacking_programs(guest: SuiteGuest, suite: Suite) -> dict[str, list[st
     folders = sorted({posixpath.dirname(test.path) for group in suite.groups for test in group.tests})
     if not missing or not folders:
         return {}
-    pattern = rf"{_CALLED}({'|'.join(map(re.escape, missing))})([[:space:];|&)`\"']|$)"
-    found = await guest.node.run(["grep", "-noE", "-d", "skip", pattern, "-r", "--", *folders], check=False)
-    calls = parse_calls(found.stdout.decode(errors="replace").splitlines(), missing)
-    tests: dict[str, list[str]] = {}
-    for group in suite.groups:
-        for test in group.tests:
-            folder = posixpath.dirname(test.path)
-            shared = {
-                p for file, ps in calls.items() if posixpath.dirname(file) == folder and _is_shared(file) for p in ps
-            }
-            for program in sorted(calls.get(test.file, set()) | shared):
-                tests.setdefault(program, []).append(test.path)
-    return tests
-
-
-def _is_shared(file: str) -> bool:
-    return _SHARED.fullmatch(posixpath.basename(file)) is not None
-
-
-def parse_calls(lines: Iterable[str], programs: Sequence[str]) -> dict[str, set[str]]:
-    """File → those of these programs that it seems to call, by what ``grep -noE`` printed of it."""
-    calls: dict[str, set[str]] = {}
-    for line in lines:
-        file, _, rest = line.partition(":")
-        words = re.split(r"[^\w.+-]+", rest.partition(":")[2])
-        for program in programs:
-            if program in words:
-                calls.setdefault(file, set()).add(program)
-    return calls
+    named = [word for name in LIBRARIES for word in ("-o", "-name", name)][1:]
+    libraries = await guest.node.run(
+        ["find", *_trees(adapter), "-type", "f", "(", *named, ")", "-exec", "cat", "{}", "+"], check=False
+    )
+    needed = {program: {program} for program in missing}
+    needed |= functions_that_call(libraries.stdout.decode(errors="replace"), missing)
+    found = await guest.node.run(["grep", "-noE", "-d", "skip", pattern_of(needed), "-r", "--", *folders], check=False)
+    calls = parse_calls(found.stdout.decode(errors="replace").splitlines(), list(needed))
+    programs = {file: set[str]().union(*(needed[name] for name in called)) for file, called in calls.items()}
+    return by_program(suite, programs)

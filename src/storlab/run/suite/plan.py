@@ -32,7 +32,7 @@ async def plan(asked: Asked, place: Place) -> tuple[SuiteRecord, SuiteGuest]:
 async def _planned(asked: Asked, place: Place, guest: SuiteGuest) -> SuiteRecord:
     found = await find_suite(guest, place.adapter, asked.name, asked.names)
     suite = in_order(select(found.suite, asked.selection, asked.times), asked)
-    lacking = await lacking_programs(guest, suite)
+    lacking = await lacking_programs(guest, suite, place.adapter)
     if lacking and not asked.allow_missing:
         raise UserError(refusal(lacking, who_lacks(asked.here)))
     record = SuiteRecord(

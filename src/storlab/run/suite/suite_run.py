@@ -143,7 +143,7 @@ async def look_at_suite(asked: Asked, notify: Callable[[str], None]) -> tuple[Su
                         try:
                             found = await find_suite(guest, place.adapter, asked.name, asked.names)
                             suite = select(found.suite, asked.selection, asked.times)
-                            return suite, found, await lacking_programs(guest, suite)
+                            return suite, found, await lacking_programs(guest, suite, place.adapter)
                         finally:
                             await place.close(guest)
 
