@@ -40,7 +40,7 @@ from storlab.measurements import (
     metric_frame,
 )
 from storlab.metrics import MetricSpec, Value, declared_by, latencies, percentiles_of
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity

@@ -95,11 +95,11 @@ from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
 from storlab.layers.zfs.properties import parse_changed, parse_properties
 from storlab.measurements import Measurements
-from storlab.nodes.agent_binary import agent_path
-from storlab.nodes.events import answer_of
+from storlab.nodes.agent.binary import agent_path
+from storlab.nodes.agent.events import answer_of
+from storlab.nodes.agent.protocol import Decoder
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.causes import killed_for_memory, last_word, panic, tail
-from storlab.nodes.protocol import Decoder
 from storlab.nodes.shaping.read_back import parse_connections, parse_features, parse_link, parse_ping, parse_queues
 from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe, read_notes
 from storlab.probes.backing import BACKING

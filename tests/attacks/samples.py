@@ -19,8 +19,8 @@ from probes.test_alignment import LATENCY, LOST, OTHERS, REQUESTS
 from probes.test_alignment import STARTED as TRACING
 from probes.test_backing import STAT
 from probes.test_processes import stat_text, status_text
+from storlab.nodes.agent.protocol import PREFACE, Frame, encode
 from storlab.nodes.process import ExitRecord
-from storlab.nodes.protocol import PREFACE, Frame, encode
 from storlab.probes.subject import ProcessGroup, Subject
 from storlab.workloads.base import exit_bytes
 from tcp.lines import closed, connection, printed

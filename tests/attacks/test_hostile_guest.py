@@ -17,8 +17,9 @@ from attacks.liar import EXIT, OUTPUT, STARTED
 from laboratory import Laboratory
 from laboratory.guests import guests, needs_guests
 from storlab.errors import CommandFailed, NodeError, NodeLost, TooMuch
-from storlab.nodes import connection, process, steps
 from storlab.nodes import node as nodes
+from storlab.nodes import process
+from storlab.nodes.agent import connection, steps
 from storlab.nodes.agents import running_agent
 from storlab.nodes.kinds.vm import guest
 from storlab.nodes.node import Node

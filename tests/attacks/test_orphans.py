@@ -15,7 +15,7 @@ import pytest
 from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
 from laboratory.studies import LOOPS
 from storlab.doctor.runs import without_journal
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.run.executor import new_run_id
 from storlab.run.recovery.orphans import Orphan, living, orphans, remove

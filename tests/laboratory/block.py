@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 
 needs_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root, loop devices and eBPF")]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import needs_root
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 from storlab.tcp.agent_output import Output, decode_output
 
 SERVER, CLIENT = "192.168.77.1", "192.168.77.2"

@@ -14,10 +14,10 @@ from storlab.blockio.requests import UNITS, ratios, request_frame
 from storlab.formats.fio.declared import declared
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Value
-from storlab.records.fairness import imbalance, jain
+from storlab.records.derived.fairness import imbalance, jain
 from storlab.records.stacked import across_nodes, stacked
 
-from .test_within_trials import record
+from .derived.test_within_trials import record
 
 shares = st.lists(st.floats(0, 1e12), min_size=1, max_size=40).filter(lambda values: max(values) > 0)
 

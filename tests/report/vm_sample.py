@@ -16,7 +16,7 @@ import polars as pl
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
 from storlab.records.columns import COLUMNS
-from storlab.records.fairness import jain
+from storlab.records.derived.fairness import jain
 from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts
 from storlab.report.model.input import ReportInput
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tools.wheel_agent import PLACE, CannotBuild, machine_of
 
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 
 from .installed import ROOT, SOURCES, build, build_for
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storlab.nodes.events import StepResult
-from storlab.nodes.steps import Done, Step, read
+from storlab.nodes.agent.events import StepResult
+from storlab.nodes.agent.steps import Done, Step, read
 from storlab.run.suite.places.guest import usable
 from storlab.run.suite.places.invariants import State, Watchman, parse_state
 from storlab.suite.model import Leak

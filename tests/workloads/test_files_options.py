@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 from storlab.workloads.files.options import MOST_DIRECTORIES, Directories
 from storlab.workloads.files.workload import FilesWorkload
 

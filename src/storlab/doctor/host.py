@@ -9,7 +9,7 @@ import shutil
 from storlab.doctor.machine import Check, Machine, missing, ok, warn
 from storlab.errors import MissingTool
 from storlab.layers.fs.mount import parse_mountinfo
-from storlab.nodes.agent_binary import agent_path, agent_remedy
+from storlab.nodes.agent.binary import agent_path, agent_remedy
 from storlab.units import size_text
 
 GROUP = "Machine"

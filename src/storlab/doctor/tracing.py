@@ -11,7 +11,7 @@ import struct
 from storlab.blockio.trace_output import Started, decode
 from storlab.doctor.machine import Check, Machine, missing, ok, program, warn
 from storlab.errors import MissingTool, ParseError
-from storlab.nodes.agent_binary import agent_path, agent_remedy
+from storlab.nodes.agent.binary import agent_path, agent_remedy
 
 GROUP = "Observation"
 _BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}

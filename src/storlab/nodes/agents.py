@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from storlab.errors import StorlabError
-from storlab.nodes.agent_binary import agent_path
-from storlab.nodes.connection import Connection
+from storlab.nodes.agent.binary import agent_path
+from storlab.nodes.agent.connection import Connection
 from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity, machine_of
 from storlab.nodes.kind import K, Launcher, Prepared, Services

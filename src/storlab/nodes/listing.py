@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from storlab.errors import NodeError
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 
 _ENTRY = re.compile(r"(\d{1,18}) (.+)", re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Exit, Node
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from storlab.errors import DiskFull, NodeError, TooMuch
-from storlab.nodes import events, steps
-from storlab.nodes.connection import Connection
-from storlab.nodes.events import Answer, Data, Event, Facts, Failed, Sampled, Stderr, Stdout
+from storlab.nodes.agent import events, steps
+from storlab.nodes.agent.connection import Connection
+from storlab.nodes.agent.events import Answer, Data, Event, Facts, Failed, Sampled, Stderr, Stdout
+from storlab.nodes.agent.protocol import CHUNK
+from storlab.nodes.agent.steps import Done, Step, carried_out, requests
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.process import Exit, OnOutput, Process
-from storlab.nodes.protocol import CHUNK
-from storlab.nodes.steps import Done, Step, carried_out, requests
 from storlab.units import size_text
 
 __all__ = ["Clock", "Confinement", "Exit", "Node", "Process", "Sample"]

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from storlab.errors import NodeError, SafetyError
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AtPath, remove_folder, undo
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut, TooMuch
-from storlab.nodes.connection import Connection
-from storlab.nodes.events import Event, Exited, Failed, Started, Stderr, Stdout, Turns
-from storlab.nodes.protocol import CHUNK
+from storlab.nodes.agent.connection import Connection
+from storlab.nodes.agent.events import Event, Exited, Failed, Started, Stderr, Stdout, Turns
+from storlab.nodes.agent.protocol import CHUNK
 from storlab.nodes.waiting import to_its_end
 from storlab.record import Count, Seconds
 from storlab.units import size_text

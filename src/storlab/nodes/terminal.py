@@ -18,7 +18,7 @@ from contextlib import aclosing, contextmanager
 from signal import Signals
 from typing import Any
 
-from storlab.nodes.events import Exited, Started, Stderr, Stdout
+from storlab.nodes.agent.events import Exited, Started, Stderr, Stdout
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import cancelled
 

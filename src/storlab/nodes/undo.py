@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from storlab.errors import StorlabError
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 
 LONG = 3600.0

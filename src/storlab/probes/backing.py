@@ -14,7 +14,7 @@ from storlab.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import BACKING as KIND
 from storlab.metrics import MetricSpec
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.procfs import added_up, disk_stat_path, parse_disk_stat
 from storlab.probes.sampling import NAME, read_samples, samples_file, take_sample

@@ -20,7 +20,7 @@ from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.server.probe import ServerProbe
 from storlab.probes.tcp.probe import TcpProbe
-from storlab.records.amplification import (
+from storlab.records.derived.amplification import (
     METRICS,
     SOURCE,
     Moved,
@@ -31,16 +31,16 @@ from storlab.records.amplification import (
     disk_bytes,
     moved_bytes,
 )
-from storlab.records.checkpoint_dips import checkpoint_dips
+from storlab.records.derived.checkpoint_dips import checkpoint_dips
+from storlab.records.derived.per_transaction import METRICS as PER_TRANSACTION
+from storlab.records.derived.per_transaction import per_transaction
+from storlab.records.derived.segments import segments_per_request
+from storlab.records.derived.share_requests import requests_per_operation
+from storlab.records.derived.within_trials import add_within_trials
 from storlab.records.observations import Done, Observations
-from storlab.records.per_transaction import METRICS as PER_TRANSACTION
-from storlab.records.per_transaction import per_transaction
 from storlab.records.run_folder import TrialRecord, raw_folder
-from storlab.records.segments import segments_per_request
-from storlab.records.share_requests import requests_per_operation
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import Declared, Notes, Observed, TrialTables
-from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Load
 
 __all__ = ["NODES", "Done", "derive_trials", "parse_load", "parse_loads"]

@@ -233,9 +233,9 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
 def _tables(
     imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]], warnings: Mapping[int, str]
 ) -> Tables:
+    from storlab.records.derived.within_trials import add_within_trials
     from storlab.records.stacked import stacked
     from storlab.records.tables import Notes, Tables
-    from storlab.records.within_trials import add_within_trials
 
     tables = Tables({}, tuple(imported.factors), records=[record for record, _ in measured])
     read = [(record, part.measured) for record, part in measured if part is not None]

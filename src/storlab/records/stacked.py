@@ -18,7 +18,7 @@ from storlab.measurements import METRIC_COLUMNS, Measurements, merge_histograms,
 from storlab.metrics import Declarations, MetricSpec, Specs, Value, specs_of
 from storlab.percentiles import percentiles
 from storlab.records.columns import COLUMNS, PLACES
-from storlab.records.fairness import fairness, of_jobs
+from storlab.records.derived.fairness import fairness, of_jobs
 from storlab.records.run_folder import TrialRecord
 from storlab.records.tables import Notes, TrialTables
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from storlab.metrics import Declarations, MetricSpec, Specs
-from storlab.records import fairness, in_memory
 from storlab.records.columns import COLUMNS
+from storlab.records.derived import fairness, in_memory
 from storlab.records.run_folder import TrialRecord
 from storlab.timeseries import variability
 from storlab.timeseries.findings import SeriesFindings

@@ -11,7 +11,7 @@ from typing import Any
 from storlab.errors import NodeError, StorlabError
 from storlab.layers.block.claim import Claims
 from storlab.layers.block.identity import DeviceIdentity
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity

@@ -82,7 +82,7 @@ _SPECS = by_name(
 )
 
 SEGMENTS_PER_REQUEST = _each("segments", "1", "segments per request", "lower")
-"""Of both ends, each counted where it was sent: ``storlab.records.segments``."""
+"""Of both ends, each counted where it was sent: ``storlab.records.derived.segments``."""
 
 METRICS = (*_SPECS.values(), SEGMENTS_PER_REQUEST, *OF_ACKS)
 COUNTS = frozenset(spec.name for spec in METRICS if spec.across in ("sum", "merge") and spec.unit != "s") - frozenset(

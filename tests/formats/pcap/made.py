@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from storlab.formats.pcap.capture import Capture, read_capture
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 
 CLIENT, SERVER = ("10.0.0.1", 700), ("10.0.0.2", 2049)
 FIN, SYN, RST, PUSH, ACK = 1, 2, 4, 8, 16

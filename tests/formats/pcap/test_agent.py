@@ -14,7 +14,7 @@ from formats.pcap.test_streams import reads
 from storlab.errors import MissingTool, ParseError
 from storlab.formats.pcap.agent_output import decode
 from storlab.formats.pcap.capture import read_capture
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 
 CAPTURE = pcap([(packet.time, ethernet(packet)) for packet in reads()])
 ONE_LINE = b"10:00:00.1 IP a.1 > b.2: Flags [.], ack 1, win 5, length 0\n"

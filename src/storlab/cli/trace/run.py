@@ -18,7 +18,7 @@ from storlab.cli.output import warn
 from storlab.cli.trace.options import TraceOptions
 from storlab.cli.trace.own import OwnGroup, own_group
 from storlab.errors import MissingTool, NodeError, UserError
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 from storlab.run.interrupts import ending_signals
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import orjson
 from storlab.cli.failure import OWN_FAULT
 from storlab.cli.output import show_json, warn
 from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 from storlab.tcp.agent_output import Line, Started, decode_lines
 from storlab.tcp.follow import Followed, Follower
 from storlab.tcp.metrics import values

@@ -11,7 +11,7 @@ from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Crossing, LayerContext
 from storlab.layers.fs.mount import MountOptions, kernel_says, mount_facts, unmount
 from storlab.layers.resources import Dir, Resource
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs

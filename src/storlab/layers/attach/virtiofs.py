@@ -17,7 +17,7 @@ from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.mount import MountOptions, kernel_says, mount_facts, unmount
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import CLIENTS
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs

@@ -18,8 +18,9 @@ from storlab.images.virtiofsd import Implementation, find_virtiofsd
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.server.base import ServerContext, ServerLayer
-from storlab.nodes import binding, steps
+from storlab.nodes import binding
 from storlab.nodes.accounts import is_root
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import one_line

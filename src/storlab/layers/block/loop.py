@@ -12,7 +12,7 @@ from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import queue_facts, sysfs
 from storlab.layers.resources import Disk, File, Resource
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo

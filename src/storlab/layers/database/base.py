@@ -22,7 +22,8 @@ from storlab.layers.database.data_set import DataSet, Recipe, data_sets, pack, u
 from storlab.layers.resources import Dir, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.zfs.dataset import ZfsLayer, destroy_dataset
-from storlab.nodes import binding, steps
+from storlab.nodes import binding
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import Size, size_text

@@ -10,8 +10,8 @@ from storlab.images.cache import Part
 from storlab.layers.database.data_set import unpack
 from storlab.layers.resources import Dir
 from storlab.layers.server.base import ServerContext
-from storlab.nodes import steps
 from storlab.nodes.accounts import hand_over
+from storlab.nodes.agent import steps
 
 _WHOLE = "whole"
 """Of a dataset's snapshot, which is there once all of the data set is."""

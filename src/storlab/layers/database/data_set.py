@@ -21,8 +21,8 @@ from storlab.images.cache import About, Cache, Part, remove_tree, storlab_cache
 from storlab.layers.database.clients import libpq_options, sysbench_options
 from storlab.layers.resources import Server
 from storlab.model import Model
+from storlab.nodes.agent.protocol import CHUNK
 from storlab.nodes.node import Node
-from storlab.nodes.protocol import CHUNK
 from storlab.units import size_text
 
 ARCHIVE = "data.tar"

@@ -12,7 +12,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import sysfs_of_device
 from storlab.layers.fs.mount import filesystem_under, mount_under
 from storlab.layers.resources import Dir, Resource
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name, refuse_replaceable
 from storlab.nodes.undo import LONG, AtPath, remove_folder, undo

@@ -11,7 +11,7 @@ from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mount import filesystem_under
 from storlab.layers.resources import Dir, File, Resource
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import LONG, AtPath, remove_folder, undo

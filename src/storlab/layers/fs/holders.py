@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from storlab.errors import StorlabError
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 
 _TRIES, _WAIT = 20, 0.1  # s between them

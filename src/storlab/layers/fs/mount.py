@@ -14,7 +14,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.holders import until_ended
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.resources import Dir, Disk, Resource
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free

@@ -14,7 +14,7 @@ from storlab.layers.block.queue import sysfs
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.share.watch import Reachable
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import CARD
 from storlab.nodes.node import Node

@@ -24,7 +24,7 @@ from storlab.layers.block.queue import chosen, queue_facts, sysfs
 from storlab.layers.net.protocols import mismatch, title
 from storlab.layers.resources import Disk, Export, Protocol, Resource
 from storlab.layers.share.watch import Reachable
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node

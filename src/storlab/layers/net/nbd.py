@@ -13,7 +13,7 @@ from storlab.layers.base import LayerContext
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.share.watch import Reachable
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node

@@ -13,7 +13,7 @@ from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Protocol, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.configfs import not_raw
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import CARD
 

@@ -23,8 +23,9 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource
 from storlab.layers.server.log import ServerLog
 from storlab.layers.server.stop import server_name, stop
-from storlab.nodes import binding, steps
+from storlab.nodes import binding
 from storlab.nodes.accounts import Account, find_user, hand_over, is_root, out_of_reach
+from storlab.nodes.agent import steps
 from storlab.nodes.binding import Numbers
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process

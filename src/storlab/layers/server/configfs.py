@@ -21,7 +21,7 @@ from storlab.layers.fs.mount import mount_at
 from storlab.layers.net.protocols import title
 from storlab.layers.resources import Disk, Export, File, Protocol, Resource
 from storlab.layers.share.watch import FileSays
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node

@@ -24,7 +24,7 @@ from storlab.layers.server.configfs import (
 from storlab.layers.server.tgt import Tgt
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Name, RunId, undo

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from storlab.layers.attach.blockdev import Aio, Cache, blockdev
 from storlab.layers.resources import Disk, File
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.process import telling
 

@@ -14,7 +14,7 @@ from storlab.layers.base import LayerContext
 from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.configfs import KernelTarget, attributes, configure, mount_configfs, settings
 from storlab.layers.share.watch import FileSays
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
 from storlab.units import Size

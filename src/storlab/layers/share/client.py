@@ -19,7 +19,7 @@ from storlab.layers.fs.holders import load_with
 from storlab.layers.fs.mount import Mount, mount_at
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.watch import Reachable
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node

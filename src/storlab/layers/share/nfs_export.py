@@ -21,7 +21,7 @@ from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer
 from storlab.layers.share.nfs_tables import default_block_size, export_flags, export_line, parse_exports
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node

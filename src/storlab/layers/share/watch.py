@@ -18,7 +18,7 @@ from storlab.errors import NodeError, NodeLost, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Export, Resource, Share
 from storlab.layers.server.stop import server_name, stop
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import Exit

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import ClassVar, Literal
 
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agents import AgentLauncher, running_agent
 from storlab.nodes.identity import NodeIdentity, machine_of
 from storlab.nodes.kind import Launcher, NodeKind, Services

@@ -19,7 +19,7 @@ from storlab.errors import NodeError, ParseError
 from storlab.grouping import grouped
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.probes.alignment.probe import NOTES, read_notes
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
@@ -45,7 +45,7 @@ _NOUNS = {
 }
 ALL = MetricSpec("requests", "1", noun="requests to the share")
 PER_OPERATION = MetricSpec("requests.per-operation", "1", "lower", "none", evidence="none")
-"""For each operation of the loads: ``storlab.records.share_requests``."""
+"""For each operation of the loads: ``storlab.records.derived.share_requests``."""
 _METADATA = MetricSpec("requests.metadata", "1", evidence="none")  # its parts say more
 _OF_KIND = {
     kind: MetricSpec(f"requests.{kind}", "1", noun=noun, evidence="rare" if kind == "sync" else "")

@@ -13,9 +13,9 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.precision import CURVE_PRECISION
 from storlab.levels import is_sweep
+from storlab.records.derived.settings import settings_of
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
-from storlab.records.settings import settings_of
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
 

@@ -12,9 +12,9 @@ from storlab.levels import amount_in
 from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
-from storlab.records.amplification import SOURCE, declares
 from storlab.records.derive_trial import NODES, START_SKEW
-from storlab.records.per_transaction import declares as per_transaction
+from storlab.records.derived.amplification import SOURCE, declares
+from storlab.records.derived.per_transaction import declares as per_transaction
 from storlab.records.tables import derived
 from storlab.run.planning.design import comparisons_of, design_of
 from storlab.study.cells import Cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from storlab.nodes.events import MAX_TURNS
+from storlab.nodes.agent.events import MAX_TURNS
 from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import Cell, Load, node_names
 from storlab.study.study import Study

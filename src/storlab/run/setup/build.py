@@ -15,7 +15,7 @@ from storlab.layers import stack
 from storlab.layers.base import Crossing, Keep, Layer, LayerContext, Shared
 from storlab.layers.resources import Dir, Share
 from storlab.layers.stack import BuiltStack
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of

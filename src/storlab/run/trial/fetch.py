@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storlab.errors import NodeError, TooMuch
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.listing import files_below
 from storlab.nodes.node import Exit, Node
 from storlab.units import size_text

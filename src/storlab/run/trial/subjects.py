@@ -9,7 +9,7 @@ from storlab.layers.base import Crossing
 from storlab.layers.block.queue import sysfs_of_device
 from storlab.layers.fs.mount import mounts_on
 from storlab.layers.resources import Dir, Disk, Export, Server, Share
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
 from storlab.probes.base import Probe

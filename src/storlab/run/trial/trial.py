@@ -17,7 +17,7 @@ from storlab.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsuppo
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.resources import Dir, Disk, Resource, Share
 from storlab.layers.stack import BuiltStack
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.undo import remove_folder

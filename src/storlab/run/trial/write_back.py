@@ -12,7 +12,7 @@ import os
 
 from storlab.errors import DiskFull, TrialError
 from storlab.layers.resources import Dir, Disk, Export, Resource, Share
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 
 _FULL = ("ENOSPC", "EDQUOT")

@@ -17,9 +17,9 @@ from typing import Any
 from qemu.qmp import QMPClient
 
 from storlab.errors import NodeError, NodeLost
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
+from storlab.nodes.agent.connection import Connection
 from storlab.nodes.answers import understood
-from storlab.nodes.connection import Connection
 from storlab.nodes.kinds.vm.causes import Causes, console_text, killed_for_memory, tail
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.handover import Handover

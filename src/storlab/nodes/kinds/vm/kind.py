@@ -17,7 +17,7 @@ from storlab.extras import need_extra
 from storlab.images.cache import storlab_cache
 from storlab.images.cpio import archive
 from storlab.images.image import Image, find_image, own_image
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.binding import programs
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, boot_of

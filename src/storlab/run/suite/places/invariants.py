@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
+from storlab.nodes.agent.steps import Done, Step
 from storlab.nodes.node import Node
-from storlab.nodes.steps import Done, Step
 from storlab.suite.model import Leak
 
 _MODULES = ("spl", "zfs")

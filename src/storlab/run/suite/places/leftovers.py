@@ -13,7 +13,7 @@ from typing import Any
 from storlab.errors import StorlabError
 from storlab.layers.block.loop import loop_devices
 from storlab.layers.fs.mount import parse_mountinfo
-from storlab.nodes import steps
+from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AtPath, refuse_foreign, undo
 

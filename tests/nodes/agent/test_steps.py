@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import NodeError, ProtocolError, StorlabError
-from storlab.nodes import steps
-from storlab.nodes.events import StepResult
+from storlab.nodes.agent import steps
+from storlab.nodes.agent.events import StepResult
+from storlab.nodes.agent.protocol import Frame, encode
+from storlab.nodes.agent.steps import Done, match_results, requests
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.listing import files_below
 from storlab.nodes.node import Node
-from storlab.nodes.protocol import Frame, encode
-from storlab.nodes.steps import Done, match_results, requests
 from storlab.nodes.undo import remove_folder
 
 T = TypeVar("T")

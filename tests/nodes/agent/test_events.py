@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.liar import EXIT, HELLO, OUTPUT, STARTED
-from nodes.test_decoder import JSON
+from nodes.agent.test_decoder import JSON
 from storlab.errors import ProtocolError
-from storlab.nodes.events import Answer, answer_of
-from storlab.nodes.protocol import PREFACE, Decoder, Frame, encode
+from storlab.nodes.agent.events import Answer, answer_of
+from storlab.nodes.agent.protocol import PREFACE, Decoder, Frame, encode
 
 HONEST: list[dict[str, Any]] = [
     {**EXIT},

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.errors import NodeLost, ProtocolError
-from storlab.nodes.agent_binary import agent_remedy
-from storlab.nodes.events import FINAL, Answer, Event, Hello, Refused, answer_of, check_answers
-from storlab.nodes.protocol import PREFACE, VERSION, Decoder, Frame, encode
+from storlab.nodes.agent.binary import agent_remedy
+from storlab.nodes.agent.events import FINAL, Answer, Event, Hello, Refused, answer_of, check_answers
+from storlab.nodes.agent.protocol import PREFACE, VERSION, Decoder, Frame, encode
 from storlab.version import __version__
 
 PATIENCE = 8.0  # s, for an agent to answer what takes it no time; a loaded machine needs far less

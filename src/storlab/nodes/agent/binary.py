@@ -8,8 +8,8 @@ from pathlib import Path
 
 from storlab.errors import MissingTool
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_CHECKOUT = _PACKAGE.parent.parent
+_PACKAGE = Path(__file__).resolve().parents[2]
+_CHECKOUT = _PACKAGE.parents[1]
 
 
 def agent_path() -> Path:

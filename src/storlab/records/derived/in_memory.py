@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from storlab.records.amplification import METRICS, SOURCE
+from storlab.records.derived.amplification import METRICS, SOURCE
 
 _LEAST = {"write": 0.5, "read": 0.1}
 """Bytes at the disk for each byte of the loads; what was cached before is read again, so little tells nothing there."""

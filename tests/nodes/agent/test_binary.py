@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from storlab.errors import MissingTool
-from storlab.nodes import agent_binary
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent import binary
+from storlab.nodes.agent.binary import agent_path
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Storlab as if it were in a folder of the test's own."""
     monkeypatch.delenv("STORLAB_AGENT", raising=False)
-    monkeypatch.setattr(agent_binary, "_PACKAGE", tmp_path / "src" / "storlab")
-    monkeypatch.setattr(agent_binary, "_CHECKOUT", tmp_path)
+    monkeypatch.setattr(binary, "_PACKAGE", tmp_path / "src" / "storlab")
+    monkeypatch.setattr(binary, "_CHECKOUT", tmp_path)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
 
 

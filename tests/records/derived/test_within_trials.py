@@ -10,10 +10,10 @@ from storlab.formats.fio import declared as fio
 from storlab.measurements import SERIES_COLUMNS, Measurements
 from storlab.metrics import MetricSpec
 from storlab.probes.host_load import HostLoadProbe
+from storlab.records.derived.within_trials import add_within_trials
 from storlab.records.run_folder import TrialRecord
 from storlab.records.stacked import Measured, rows_of, stacked
 from storlab.records.tables import Tables, TrialTables
-from storlab.records.within_trials import add_within_trials
 from storlab.workloads.files import declared as files
 
 

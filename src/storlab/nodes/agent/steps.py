@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from storlab.errors import DiskFull, NodeError, NodeLost, ProtocolError
-from storlab.nodes.connection import Connection
-from storlab.nodes.events import MAX_STEPS, Failed, StepResult, Steps
-from storlab.nodes.protocol import CHUNK
+from storlab.nodes.agent.connection import Connection
+from storlab.nodes.agent.events import MAX_STEPS, Failed, StepResult, Steps
+from storlab.nodes.agent.protocol import CHUNK
 from storlab.nodes.waiting import to_its_end
 
 MAX_CONTENTS = 1024 * 1024  # bytes that the steps of one request may bring

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from storlab.records.derived.settings import settings_of
 from storlab.records.run_folder import TrialRecord
-from storlab.records.settings import settings_of
 
 
 def record(trial: int, cell: int = 1, status: Any = "done", **nodes: list[dict[str, Any]]) -> TrialRecord:

@@ -6,7 +6,7 @@ import pytest
 
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import Value
-from storlab.records.segments import segments_per_request
+from storlab.records.derived.segments import segments_per_request
 
 
 def seen(**numbers: float) -> Measurements:

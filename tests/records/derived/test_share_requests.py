@@ -7,7 +7,7 @@ from dataclasses import replace
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.probes.requests.probe import ALL, PER_OPERATION
-from storlab.records.share_requests import requests_per_operation
+from storlab.records.derived.share_requests import requests_per_operation
 
 READ, WRITE, BOTH = (MetricSpec(f"{way}ios", "1", quantity="operations") for way in ("read.", "write.", ""))
 EVENTS = MetricSpec("events", "1", quantity="operations")

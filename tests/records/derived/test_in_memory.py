@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import pytest
 
-from storlab.records.in_memory import warnings
+from storlab.records.derived.in_memory import warnings
 
 LEVELS = {1: {"bs": "4k"}, 2: {"bs": "64k"}, 3: {"bs": "1M"}}
 

@@ -11,7 +11,7 @@ from storlab.formats.fio.declared import declared
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import Value
 from storlab.probes.host_load import HostLoadProbe
-from storlab.records.amplification import asked_bytes, backing_amplification, disk_bytes
+from storlab.records.derived.amplification import asked_bytes, backing_amplification, disk_bytes
 
 HOST_LOAD = HostLoadProbe().declares()
 counts = st.integers(0, 2**50)

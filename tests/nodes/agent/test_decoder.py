@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ProtocolError
-from storlab.nodes.protocol import MAX_FRAME, MAX_NOISE, PREFACE, Decoder, Frame, encode
+from storlab.nodes.agent.protocol import MAX_FRAME, MAX_NOISE, PREFACE, Decoder, Frame, encode
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),

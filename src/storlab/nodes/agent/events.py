@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from storlab.errors import ProtocolError
-from storlab.nodes.protocol import MAX_FRAME, Frame
+from storlab.nodes.agent.protocol import MAX_FRAME, Frame
 
 MAX_ID = 2**53
 MAX_TURNS = 1_000

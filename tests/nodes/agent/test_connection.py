@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from storlab.nodes.connection import Connection
+from storlab.nodes.agent.connection import Connection
 
 
 def test_one_that_was_given_up_is_closed_at_once_though_nobody_reads_what_was_sent() -> None:
