@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from storlab.study.study import load_study
 
@@ -31,6 +32,14 @@ def test_every_page_can_be_reached_from_the_map(page: Path) -> None:
     maps = (index, index.parent / "gallery" / "index.md")  # the gallery, which the map leads to, has one of its own
     reached = {(each.parent / link.partition("#")[0]).resolve() for each in maps for link in links(each)}
     assert page == index or page in reached
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_mark_up_of_a_page_is_shown_as_text(page: Path) -> None:
+    """A row of a table after a blank line, a link or emphasis that is not closed: they are shown as they are written."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(page.read_text("utf-8"))
+    texts = [part.content for token in tokens for part in token.children or () if part.type == "text"]
+    assert [text for text in texts if re.search(r"^\s*\|.*\||\*\*|\]\(|`", text)] == []
 
 
 @pytest.mark.parametrize("block", [b for b in all_blocks() if "/" in b.about], ids=str)
