@@ -63,11 +63,16 @@ def navigation(page: str) -> list[Any]:
             group = items
             if cell[1].strip():
                 group = []
-                items.append({cell[1].strip().capitalize(): group})
+                items.append({_titled(cell[1].strip()): group})
         elif (item := _ITEM.match(line)) and tabs[1:]:
-            group.append({item[1].replace("`", ""): item[2]})
+            group.append({_titled(item[1]): item[2]})
     project = [{name: PAGES[f"{name.upper()}.md"]} for name in ("Contributing", "Changelog", "Security", "Releasing")]
     return [*tabs, {"Project": [*project, {"Benchmarks": PAGES["benchmarks/README.md"]}]}]
+
+
+def _titled(name: str) -> str:
+    """With a capital at the beginning, but for a command."""
+    return name.replace("`", "") if name.startswith("`") else name[:1].upper() + name[1:].replace("`", "")
 
 
 def _shortened(heading: str) -> str:
