@@ -36,7 +36,7 @@ def test_every_page_can_be_reached_from_the_map(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_no_mark_up_of_a_page_is_shown_as_text(page: Path) -> None:
-    """A row of a table after a blank line, a link or emphasis that is not closed: they are shown as they are written."""
+    """A row of a table after a blank line, a link or emphasis that is not closed: shown as they are written."""
     tokens = MarkdownIt("commonmark").enable("table").parse(page.read_text("utf-8"))
     texts = [part.content for token in tokens for part in token.children or () if part.type == "text"]
     assert [text for text in texts if re.search(r"^\s*\|.*\||\*\*|\]\(|`", text)] == []

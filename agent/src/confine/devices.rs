@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::mount::{MsFlags, mount};
 
 use super::Obstacle;
-use super::view::Tree;
+use super::tree::Tree;
 use crate::sys::{self, MountAttributes};
 
 const DEV: &str = "/dev";

@@ -9,6 +9,7 @@
 
 mod devices;
 mod privileges;
+mod tree;
 mod view;
 
 use nix::errno::Errno;

@@ -1,10 +1,10 @@
 //! A mount namespace in which all is read-only, but for what is named.
 //!
-//! Sources: `mount_namespaces(7)`, `open_tree(2)`, `move_mount(2)`, `mount_setattr(2)` (Linux 5.12).
+//! Sources: `mount_namespaces(7)`, `mount_setattr(2)` (Linux 5.12).
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -13,44 +13,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
 
+use super::tree::Tree;
 use super::{Confinement, Obstacle, devices};
 use crate::sys::{self, MountAttributes};
-
-/// A part of the tree of files, as it was before all became read-only.
-pub struct Tree {
-    path: PathBuf,
-    mounts: OwnedFd,
-}
-
-impl Tree {
-    /// What is at a path, with all that is mounted below it; `None` where there is nothing.
-    pub fn of(path: impl Into<PathBuf>) -> Result<Option<Self>, Obstacle> {
-        let path = path.into();
-        match sys::open_tree(&c_path(&path)?) {
-            Ok(mounts) => Ok(Some(Self { path, mounts })),
-            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
-            Err(errno) => Err(Obstacle { what: format!("open_tree of {}", path.display()), errno }),
-        }
-    }
-
-    /// Where it belongs.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Puts it where it was, over what is there now.
-    pub fn attach(&self) -> Result<(), Obstacle> {
-        let what = || format!("move_mount of {}", self.path.display());
-        sys::move_mount(self.mounts.as_fd(), &c_path(&self.path)?).map_err(Obstacle::of(what()))
-    }
-
-    /// Nothing in it is a device, whoever owns the file system.
-    fn without_devices(self) -> Result<Self, Obstacle> {
-        let what = format!("mount_setattr of {}", self.path.display());
-        sys::set_mounts(self.mounts.as_fd(), MountAttributes::NODEV).map_err(Obstacle::of(what))?;
-        Ok(self)
-    }
-}
 
 /// Gets a mount namespace of its own; `false` where an ordinary user may not have one.
 pub fn separate() -> Result<bool, Obstacle> {
@@ -125,13 +90,8 @@ pub fn narrow(confinement: &Confinement) -> Result<(), Obstacle> {
         .map_err(Obstacle::of("mount_setattr of /"))?;
     devices::replace(&nodes, writable.iter().map(Tree::path))?;
     // An outer one first: it would hide what lies within it.
-    writable.sort_by_key(|tree| tree.path.components().count());
+    writable.sort_by_key(|tree| tree.path().components().count());
     writable.iter().try_for_each(Tree::attach)
-}
-
-fn c_path(path: &Path) -> Result<CString, Obstacle> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| Obstacle { what: format!("{} contains a NUL", path.display()), errno: Errno::EINVAL })
 }
 
 #[cfg(test)]

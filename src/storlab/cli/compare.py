@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.entry import one_thread_for_algebra
+from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.failure import GATE_HIT
 from storlab.cli.options import AllowUndecided, FailOn, Output, String, Strings, format_option
 from storlab.cli.output import show

@@ -38,14 +38,6 @@ def _import_plainly() -> bool:
     return options is not None
 
 
-def one_thread_for_algebra() -> None:
-    """Before NumPy is loaded: its OpenBLAS would start a thread a core, which spin for a tenth of a second for nothing.
-
-    For commands that only read and compute: our matrices are small. Not for those that start others, which inherit it.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
 def _open_what_is_closed() -> None:
     """Standard streams that the caller has closed lead nowhere, and no file that is opened later gets their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from storlab.cli.entry import one_thread_for_algebra
+from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.options import Output, RunPath, format_option
 from storlab.cli.output import show
 from storlab.errors import UserError

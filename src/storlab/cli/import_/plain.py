@@ -43,7 +43,7 @@ def plain_options(words: Sequence[str]) -> ImportOptions | None:
 
 def import_plainly(options: ImportOptions) -> None:
     """Run it as ``storlab.cli.main.main`` would."""
-    from storlab.cli.entry import one_thread_for_algebra
+    from storlab.cli.algebra import one_thread_for_algebra
     from storlab.cli.failure import explaining
     from storlab.cli.import_.files import import_files
 

@@ -79,7 +79,7 @@ class DeviceLayer(Layer):
         disk = Disk(node.name, device.path, device.size, ours=False, device=device)
         refuse_changed(node, self.path, context.planned.get(self.path), device)
         if self.wipe is not None:
-            await refuse_another(node, disk)
+            await refuse_another(node, disk.path, disk.device)
             # wipefs opens the device exclusively, and so refuses one that came into use this very moment.
             await node.run(["wipefs", "--all", "--quiet", device.path])
         if self.purge is not None:

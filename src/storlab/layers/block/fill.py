@@ -33,7 +33,7 @@ class FillLayer(Layer):
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
         assert isinstance(below, Disk)
-        await refuse_another(context.node, below)
+        await refuse_another(context.node, below.path, below.device)
         await context.node.run(self.command(below.path))
         return below
 

@@ -16,7 +16,6 @@ from storlab.errors import SafetyError, UserError
 from storlab.record import Count
 
 if TYPE_CHECKING:
-    from storlab.layers.resources import Disk
     from storlab.nodes.node import Node
 
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -125,19 +124,19 @@ async def identify(node: Node, path: str) -> DeviceIdentity:
     )
 
 
-async def refuse_another(node: Node, disk: Disk) -> None:
+async def refuse_another(node: Node, path: str, device: DeviceIdentity | None) -> None:
     """Raise ``SafetyError`` where a device of the user's is no longer what the run found it to be.
 
-    To be called right before anything that destroys what is on it.
+    To be called right before anything that destroys what is on it. ``device``: ``None`` where it is none of a user's.
     """
-    if disk.device is None:
+    if device is None:
         return
     try:
-        now = await identify(node, disk.path)
+        now = await identify(node, path)
     except UserError as error:
-        raise SafetyError(f"{error}: the run uses {disk.device}, which is gone") from None
-    if not disk.device.is_unchanged(now):
+        raise SafetyError(f"{error}: the run uses {device}, which is gone") from None
+    if not device.is_unchanged(now):
         raise SafetyError(
-            f"node {node.name}: the run uses {disk.device}, but there is another device in its place now: {now}. "
+            f"node {node.name}: the run uses {device}, but there is another device in its place now: {now}. "
             "Nothing more is written to it"
         )

@@ -106,7 +106,7 @@ class MkfsLayer(Layer):
         identity = filesystem_uuid(context.run, nonce)
         if not below.ours:
             await context.register_undo("mkfs.forget", device=below.path, run=context.run, nonce=nonce)
-        await refuse_another(context.node, below)
+        await refuse_another(context.node, below.path, below.device)
         try:
             # Some only warn that this kernel won't mount what they make, and go by less than it: mounting tells.
             await context.node.run([f"mkfs.{self.type}", *self.arguments(identity), below.path])

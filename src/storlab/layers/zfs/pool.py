@@ -67,7 +67,7 @@ async def pool_disk(disk: Disk, pool: str, context: LayerContext) -> str:
     if not disk.ours:
         await context.register_undo("zpool.forget", device=disk.path, pool=pool)
     await context.register_undo("zpool.node", path=path)
-    await refuse_another(context.node, disk)
+    await refuse_another(context.node, disk.path, disk.device)
     major, minor = (await context.node.read_text(f"/sys/class/block/{disk.name}/dev")).strip().split(":")
     await context.node.run(["mkdir", "--parents", "--", path.rpartition("/")[0]])
     await context.node.run(["rm", "--force", "--", path])

@@ -204,8 +204,8 @@ class TrialRun:
         """Right before anything writes: a device of the user's is still the one that was checked."""
         for part in self.built.parts.values():
             for disk in dict.fromkeys(each for each in part.stack.resources if isinstance(each, Disk)):
-                if part.node is not None and disk.device is not None:
-                    await refuse_another(part.node, disk)
+                if part.node is not None:
+                    await refuse_another(part.node, disk.path, disk.device)
 
     @asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[None]:

@@ -17,7 +17,7 @@ from storlab.metrics import PERCENTILES, by_name, percentile_name
 from storlab.nodes.process import ExitRecord, telling
 from storlab.percentiles import percentiles
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
-from storlab.workloads.ledger.workload import COMMITS
+from storlab.workloads.ledger.declared import COMMITS
 
 NAME = "commits.json"
 _MOST = 64 * 1024**2  # bytes

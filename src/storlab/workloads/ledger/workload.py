@@ -12,18 +12,13 @@ from pydantic import Field, model_validator
 from storlab.errors import ParseError
 from storlab.layers.resources import Dir, Resource
 from storlab.measurements import Measurements
-from storlab.metrics import MetricSpec, latencies
+from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.units import Duration, Size, power_of_two
 from storlab.workloads.base import ELAPSED, Launch, RunContext
 from storlab.workloads.ledger import program
+from storlab.workloads.ledger.declared import COMMITS
 from storlab.workloads.witness import Damage, Pages, Witness
-
-COMMITS = (
-    MetricSpec("commit.count", "1", quantity="operations"),
-    MetricSpec("commit.rate", "1/s", "higher", quantity="throughput", by_job=False),
-    *latencies("commit.latency", "commit.count"),
-)
 
 _PROGRAM = "ledger.py"
 _BLOCK = 4096  # bytes: what direct I/O takes of any file system here

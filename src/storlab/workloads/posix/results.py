@@ -14,8 +14,7 @@ from storlab.errors import CommandFailed, ParseError, TimedOut
 from storlab.measurements import CHECK_COLUMNS, Measurements, metric_frame
 from storlab.nodes.process import ExitRecord, telling
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
-from storlab.workloads.posix.server import FILE
-from storlab.workloads.posix.workload import COUNTS, SERVER
+from storlab.workloads.posix.declared import COUNTS, SERVER, SERVER_FILE
 
 _MOST = 512 * 1024  # bytes of all lines; all checks with the longest reasons take 40 KiB, those of pjdfstest 250
 _WORDS = 5  # of the command, before options and names
@@ -38,8 +37,8 @@ def read_results(raw: Path) -> Measurements:
         raise _unfinished(ended, said)
     asked = [word for word in ended.argv[_WORDS:] if not word.startswith("--")]
     checks = read_checks(bytes_of(raw / "stdout"), asked, str(raw / "stdout"))
-    if said_of_server := bytes_of(raw / FILE):
-        checks += read_checks(said_of_server, [SERVER], str(raw / FILE))
+    if said_of_server := bytes_of(raw / SERVER_FILE):
+        checks += read_checks(said_of_server, [SERVER], str(raw / SERVER_FILE))
     count = Counter(check.outcome for check in checks)
     numbers = (count["pass"], count["fail"], count["unsupported"])
     values = [spec.value(number) for spec, number in zip(COUNTS, numbers, strict=True)]

@@ -16,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from storlab.nodes.process import telling
 from storlab.workloads.base import RunContext, Served
 from storlab.workloads.posix.checks.held import LENGTH
-from storlab.workloads.posix.workload import SERVER
+from storlab.workloads.posix.declared import SERVER
 
-FILE = "server.json"
 FOLDER = "fsync"  # below the directory of the checks
 
 _LOOK = (Path(__file__).parent / "checks" / "seen.py").read_text("utf-8")

@@ -23,17 +23,8 @@ from storlab.nodes.needs import Needs, together
 from storlab.nodes.node import Node
 from storlab.units import Duration
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Workload
+from storlab.workloads.posix.declared import COUNTS, SERVER, SERVER_FILE
 from storlab.workloads.posix.pjdfstest import NEEDS, PROGRAM, Pjdfstest
-
-COUNTS = (
-    MetricSpec("posix.passed", "1", "higher", "min", noun="checks passed"),
-    MetricSpec("posix.failed", "1", "lower", "max", noun="checks failed"),
-    MetricSpec("posix.unsupported", "1", "lower", "max", noun="checks unsupported"),
-)
-"""Several nodes have the fewest passed and the most failed of any."""
-
-SERVER = "fsync-reaches-server"
-"""The check that looks at whoever serves the directory: no part of the program, see ``server.py``."""
 
 _PROGRAM = "posix.pyz"
 _SOURCES = Path(__file__).parent / "checks"
@@ -112,7 +103,7 @@ class PosixWorkload(Workload):
 
         if SERVER in self.checks or (place.served is not None and not self.checks):
             said = await server.look(place, _program(place), _root(place), self.limit)
-            await place.node.write(f"{place.folder}/{server.FILE}", said)
+            await place.node.write(f"{place.folder}/{SERVER_FILE}", said)
 
     def parse(self, raw: Path) -> Measurements:
         from storlab.workloads.posix.results import read_results  # polars: not needed to load a study
