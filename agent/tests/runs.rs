@@ -27,6 +27,18 @@ fn a_run_tells_its_start_its_output_and_its_end_in_this_order() {
 }
 
 #[test]
+fn of_much_output_the_first_is_sent_and_the_rest_is_counted() {
+    let mut agent = Agent::start();
+    let script = "head -c 300000 /dev/zero; printf 12345678 >&2; printf 9ab >&2";
+    let events = agent.ask(with(sh(script), json!({"most_output": 10})));
+    assert_eq!(output(&events, "stdout"), "\0".repeat(10));
+    assert_eq!(output(&events, "stderr"), "123456789a");
+    let exit = events.last().unwrap();
+    assert_eq!((exit.number("code"), exit.number("dropped")), (0, 300_000 - 10 + 1));
+    assert_eq!(agent.ask_final(sh("echo all")).number("dropped"), 0);
+}
+
+#[test]
 fn what_a_program_used_is_told_without_what_its_launch_used() {
     let mut agent = Agent::start();
     let exit = agent.ask_final(sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"));

@@ -30,6 +30,7 @@ EXIT = {
     "system_ns": 0,
     "max_rss_bytes": 1,
     "survivors": 0,
+    "dropped": 0,
 }
 OUTPUT = {"event": "stdout", "monotonic_ns": 1}
 HONEST: dict[str, list[dict[str, Any]]] = {

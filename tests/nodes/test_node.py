@@ -55,6 +55,14 @@ def test_a_command_gives_its_output_and_how_it_ended() -> None:
     assert 0 < ended.elapsed < 30
 
 
+def test_what_a_command_prints_beyond_what_is_wanted_does_not_leave_the_node() -> None:
+    pieces: list[bytes] = []
+    command = ["sh", "-c", "head -c 1M /dev/zero; echo error >&2"]
+    ended = on_node(lambda node: node.run(command, first_output=5, on_output=lambda data, at: pieces.append(data)))
+    assert sorted(b"".join(pieces)) == sorted(b"\0" * 5 + b"error")
+    assert ended.dropped == 1024**2 - 5 + 1 and ended.ok
+
+
 def test_a_command_that_fails_says_which_where_how_and_its_last_words() -> None:
     with pytest.raises(CommandFailed, match=r"^node n: sh ended with status 3: second$") as error:
         on_node(lambda node: node.run(["sh", "-c", "echo first >&2; echo second >&2; exit 3"]))

@@ -60,6 +60,7 @@ impl FactsRequest {
             start_at_ns: None,
             name: None,
             confine: None,
+            most_output: None,
             survivors: Survivors::Kill,
         };
         Some((name, run))

@@ -101,6 +101,7 @@ pub struct Exit {
     pub system_ns: u64,
     pub max_rss_bytes: u64,
     pub survivors: usize,
+    pub dropped: u64,
 }
 
 /// What the node is.

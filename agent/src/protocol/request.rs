@@ -92,6 +92,9 @@ pub struct Run {
     /// Where the standard error goes.
     #[serde(default)]
     pub stderr: Output,
+    /// Bytes of each stream that are sent; what follows is read, and only counted. All of it, where it is `None`.
+    #[serde(default)]
+    pub most_output: Option<u64>,
     /// How long it may take from its start.
     #[serde(default)]
     pub timeout_ns: Option<u64>,

@@ -157,8 +157,8 @@ impl Run {
             announced: false,
             stdin: StdinPipe::new(stdin, Token { serial, part: Part::Stdin }),
             outputs: [
-                OutputPipe::new(stdout, Token { serial, part: Part::Stdout }, poller),
-                OutputPipe::new(stderr, Token { serial, part: Part::Stderr }, poller),
+                OutputPipe::new(stdout, Token { serial, part: Part::Stdout }, request.most_output, poller),
+                OutputPipe::new(stderr, Token { serial, part: Part::Stderr }, request.most_output, poller),
             ],
             captured: Default::default(),
             timeout_ns: request.timeout_ns,

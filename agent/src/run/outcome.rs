@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use nix::sys::signal::Signal;
 
+use super::output::OutputPipe;
 use super::{Owner, Run, StoppedBy};
 use crate::outbox::Outbox;
 use crate::protocol::{Event, Exit, Failure};
@@ -45,6 +46,7 @@ impl Run {
             system_ns: end.usage.system_ns.saturating_sub(start.shim_usage.system_ns),
             max_rss_bytes: end.usage.max_rss_bytes,
             survivors: self.survivors,
+            dropped: self.outputs.iter().map(OutputPipe::dropped).sum(),
         }))
     }
 }

@@ -20,13 +20,22 @@ const CAPTURE: usize = 4096;
 #[derive(Debug)]
 pub struct OutputPipe {
     pipe: Option<PipeReader>,
+    /// Bytes that may still be passed on.
+    room: u64,
+    dropped: u64,
 }
 
 impl OutputPipe {
-    /// `None` goes elsewhere.
-    pub fn new(pipe: Option<PipeReader>, token: Token, poller: &Poller) -> Self {
+    /// Without a `pipe` it goes elsewhere; without `most` all of it is passed on.
+    pub fn new(pipe: Option<PipeReader>, token: Token, most: Option<u64>, poller: &Poller) -> Self {
         // One that can't be watched (no memory) is closed, so the program gets to know it.
-        Self { pipe: pipe.filter(|pipe| poller.watch_bulk(pipe, token).is_ok()) }
+        let pipe = pipe.filter(|pipe| poller.watch_bulk(pipe, token).is_ok());
+        Self { pipe, room: most.unwrap_or(u64::MAX), dropped: 0 }
+    }
+
+    /// Bytes that were read and not passed on.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Nothing more comes.
@@ -34,8 +43,17 @@ impl OutputPipe {
         self.pipe.is_none()
     }
 
-    /// What there is, a chunk at most; `None` where there is nothing now.
+    /// What there is, a chunk at most, as far as there is room for it; `None` where there is nothing now.
     fn read<'a>(&mut self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        let bytes = self.read_all(buffer)?;
+        let length = bytes.len() as u64;
+        let passed = self.room.min(length);
+        self.room -= passed;
+        self.dropped += length - passed;
+        Some(&bytes[..usize::try_from(passed).unwrap_or(bytes.len())])
+    }
+
+    fn read_all<'a>(&mut self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         loop {
             match self.pipe.as_mut()?.read(buffer) {
                 Ok(count) if count > 0 => return Some(&buffer[..count]),
@@ -70,6 +88,7 @@ impl Run {
         let index = usize::from(part == Part::Stderr);
         if let Some(bytes) = self.outputs[index].read(&mut buffer) {
             match &self.owner {
+                Owner::Request(_) if bytes.is_empty() => {}
                 Owner::Request(id) => {
                     let monotonic_ns = clock::monotonic_ns();
                     let event = match index {

@@ -136,6 +136,7 @@ class Node:
         on_output: OnOutput | None = None,
         on_stderr: OnOutput | None = None,
         max_output: int | None = None,
+        first_output: int | None = None,
         keep_survivors: bool = False,
     ) -> Process:
         """Start a command; returns once its process exists. ``start_at``: seconds on the node's monotonic clock.
@@ -144,8 +145,9 @@ class Node:
         ``name`` is what the name of its cgroup ends with, and by which ``named`` has it. What it prints goes to
         ``on_output``, where that is given, and is not collected; else it is killed where that is more than
         ``max_output`` bytes, by default ``MAX_OUTPUT``, and who waits for it gets ``TooMuch``. ``on_stderr`` gets what
-        goes to standard error, in place of ``on_output``. With ``keep_survivors``, processes that outlive the first one
-        stay in the command's cgroup, unless it is stopped.
+        goes to standard error, in place of ``on_output``. Of each of the two, only the ``first_output`` bytes leave the
+        node, where that is given. With ``keep_survivors``, processes that outlive the first one stay in the command's
+        cgroup, unless it is stopped.
 
         Raises ``CommandFailed`` where the program can't be executed.
         """
@@ -156,6 +158,7 @@ class Node:
             "stdin": "none" if stdin is None else {"file": str(stdin)} if isinstance(stdin, Path) else "stream",
             "stdout": "stream" if stdout_file is None else {"file": stdout_file},
             "stderr": "stream",
+            "most_output": first_output,
             "timeout_ns": None if timeout is None else round(timeout * 1e9),
             "grace_ns": round(grace * 1e9),
             "start_at_ns": None if start_at is None else round(start_at * 1e9),

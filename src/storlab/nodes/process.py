@@ -70,6 +70,7 @@ class Exit(ExitRecord):
 
     stdout: bytes = b""
     stderr: bytes = b""
+    dropped: int = 0  # bytes of its output, beyond the first ``first_output`` of each stream
 
     def check(self, node: str) -> Exit:
         """This exit, if it is a success; else ``TimedOut``, ``DiskFull`` or ``CommandFailed``."""
@@ -276,4 +277,5 @@ def _ended(argv: tuple[str, ...], event: Exited, stdout: bytes, stderr: bytes) -
         max_rss=event.max_rss_bytes,
         stdout=stdout,
         stderr=stderr,
+        dropped=event.dropped,
     )

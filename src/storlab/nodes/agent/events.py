@@ -149,6 +149,7 @@ class Exited(Event, tag="exit"):
     system_ns: _Nanoseconds
     max_rss_bytes: _Count
     survivors: _Count
+    dropped: _Count
 
 
 class Data(Event, tag="data"):

@@ -15,7 +15,7 @@ from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
 from storlab.run.session import Session
 from storlab.run.suite.loss import GuestLost, loss_of
-from storlab.run.suite.output import ScriptOutput
+from storlab.run.suite.output import MOST, ScriptOutput
 from storlab.run.suite.places.place import SuiteGuest
 from storlab.run.suite.work import Work, kernel_complaint, parse_work
 from storlab.suite.adapters.base import Adapter, Judged
@@ -89,6 +89,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
                 cwd=launch.cwd,
                 on_output=output.listener("stdout"),
                 on_stderr=output.listener("stderr"),
+                first_output=MOST if running.printed is None else None,  # whoever looks on sees all
                 keep_survivors=True,
             )
             followed = await _follow(running, group, process, output, folder)
@@ -125,7 +126,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         or judged.reason
         or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
         folder=place,
-        dropped=output.dropped,
+        dropped=output.dropped + (ended.dropped if ended else 0),
     )
 
 
