@@ -31,7 +31,7 @@ def check(
     size: Annotated[str, Option("--disk-size", metavar="SIZE", help="Size of each of a guest's three disks.")] = "4G",
     guests: Guests = 1,
     cpus: Cpus = 1,
-    memory: Memory = "1G",
+    memory: Memory = "2G",
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,

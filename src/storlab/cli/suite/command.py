@@ -92,7 +92,7 @@ def run(
     cpus: Annotated[
         int | None, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest: 1 by default.")
     ] = None,
-    memory: Annotated[str | None, Option("--memory", metavar="SIZE", help="Memory of each: 1G by default.")] = None,
+    memory: Annotated[str | None, Option("--memory", metavar="SIZE", help="Memory of each: 2G by default.")] = None,
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,

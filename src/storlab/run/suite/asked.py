@@ -14,6 +14,7 @@ from storlab.suite.model import Suite
 from storlab.suite.order import repeated, replayed, shuffled
 from storlab.suite.own_expectations import OwnEntry
 from storlab.suite.selection import EVERYTHING, Selection
+from storlab.suite.suite_file import MEMORY
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Asked:
     tests: Path | None = None
     guests: int = 1
     cpus: int = 1
-    memory: int = 1024**3
+    memory: int = MEMORY
     scale: float | None = None
     retries: int = 0
     allow_missing: bool = False
