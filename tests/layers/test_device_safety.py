@@ -55,6 +55,23 @@ def refused(lab: Laboratory, device: Device, text: str) -> str:
 
 
 @needs_root
+@pytest.mark.parametrize(
+    ("kind", "args"),
+    [("btrfs", '["{}"]'), ("xfs", '["-l", "logdev={},size=64m"]'), ("ext4", '["-J", "device={}"]')],
+)
+def test_arguments_of_mkfs_reach_no_device_that_the_study_does_not_name(
+    lab: Laboratory, device: Device, kind: str, args: str
+) -> None:
+    sh("mkfs.ext4", "-q", device.path)
+    before = device.checksum()
+    made = f'{{ layer = "mkfs", type = "{kind}", args = {args.replace("{}", device.path)} }}'
+    below = f'{{ layer = "file", size = "512M" }}, {{ layer = "loop" }}, {made}, {{ layer = "mount" }}'
+    lab.execute(study(device.path).replace(study(device.path).splitlines()[2], f"stack = [{below}]"))
+    assert device.checksum() == before
+    assert [record.status for record in lab.records()] == ["failed"], [record.reason for record in lab.records()]
+
+
+@needs_root
 def test_a_mounted_device_is_refused_even_with_wipe(lab: Laboratory, device: Device) -> None:
     sh("mkfs.ext4", "-q", device.path)
     with mounted(device.path, lab.folder / "mnt"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory
+from laboratory import Laboratory, wait_for
+from laboratory import ended as end_of
 from laboratory.guests import needs_guests
 from run.test_suites import laboratory
+from storlab.records.run_folder import RunFolder
 from storlab.run.suite.bisect.commits import commits_between
 from storlab.run.suite.bisect.steps import program_of
 from study.program import Ran, call
@@ -127,6 +131,32 @@ def test_a_check_that_can_not_be_run_says_nothing_of_a_candidate(tmp_path: Path)
     assert ended.status == 1 and "cannot run no-such-program, the check: No such file" in ended.message
     ended = call("suite", "bisect", "--resume", str(tmp_path / "out"))
     assert ended.status == 1
+
+
+def test_only_one_works_on_it_and_root_runs_no_commands_that_others_wrote(tmp_path: Path) -> None:
+    ends = ("--good", "a", "--bad", "c", "--candidates", "a,b,c", "--out", str(tmp_path / "out"))
+    call("suite", "bisect", *ends, "--check", "no-such-program")
+    with RunFolder(tmp_path / "out").lock():
+        ended = call("suite", "bisect", "--resume", str(tmp_path / "out"))
+    assert ended.status == 2 and "is in use by process" in ended.message
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "out" / "bisect.json", 65534, -1)
+        ended = call("suite", "bisect", "--resume", str(tmp_path / "out"))
+        assert ended.status == 2 and "belongs to another user" in ended.message
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whatever_signal_ends_it_ends_the_check_too_and_says_how_to_go_on(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    lab = Laboratory(tmp_path)
+    ends = ("--good", "a", "--bad", "c", "--candidates", "a,b,c", "--out", tmp_path / "out")
+    process = lab.start("suite", "bisect", *ends, "--check", f"sh -c 'touch {tmp_path}/begun; sleep 61.38'")
+    wait_for(process, (tmp_path / "begun").exists)
+    process.send_signal(number)
+    said = end_of(process)
+    assert said.status == 130 and "--resume" in said.stderr
+    assert not [each for each in Path("/proc").glob("[1-9]*") if b"sleep\x0061.38\x00" in _command(each)]
 
 
 def test_merges_are_one_step(repository: Path) -> None:

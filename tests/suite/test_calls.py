@@ -55,6 +55,13 @@ def test_a_library_of_any_text_is_read(text: str, programs: set[str]) -> None:
     assert all(needed <= programs for needed in functions_that_call(text, programs).values())
 
 
+def test_a_long_chain_of_functions_and_a_long_row_of_quotes_are_followed() -> None:
+    chain = "".join(f"function f{number}\n{{\n\tlog_must f{number + 1}\n}}\n" for number in range(5000))
+    quotes = f"function q\n{{\n\tuser_run {chr(39) * 200_000}\n}}\n"
+    found = functions_that_call(chain + quotes, ["f5000"])
+    assert len(found) == 5000 and found["f0"] == {"f5000"}
+
+
 def test_programs_that_a_script_calls_are_found_by_name() -> None:
     lines = ["/t/a.ksh:3:log_must jq .", "/t/a.ksh:4:zed -f", "/t/b.cfg:1:$(jq", "/t/c:1:jqx"]
     assert parse_calls(lines, ["jq", "zed"]) == {"/t/a.ksh": {"jq", "zed"}, "/t/b.cfg": {"jq"}}
@@ -62,7 +69,17 @@ def test_programs_that_a_script_calls_are_found_by_name() -> None:
 
 def test_grep_finds_calls_where_a_shell_expects_a_command_only(tmp_path: Path) -> None:
     script = tmp_path / "a.ksh"
-    calls = ("jq .", "\tjq", "x | jq -r", "log_must jq", "y=$(jq a)", "log_must eval \"jq 'b'\"", "`jq`", "a; jq;")
+    calls = (
+        "user_run tester jq",
+        "jq .",
+        "\tjq",
+        "x | jq -r",
+        "log_must jq",
+        "y=$(jq a)",
+        "log_must eval \"jq 'b'\"",
+        "`jq`",
+        "a; jq;",
+    )
     others = ("echo jq", "# the jq", "jqx", "xjq", "x=jq", "-exec /jq")
     script.write_text("\n".join(calls + others))
     found = subprocess.run(["grep", "-cE", pattern_of(["jq", "c++"]), script], capture_output=True, text=True)

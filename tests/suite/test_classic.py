@@ -53,6 +53,25 @@ def test_a_killed_test_waits_for_the_failsafe_of_its_own_group_while_other_guest
     assert folder.logged == [f"{HERE}/{name}" for name in (*names, "tests/pool/rename")]
 
 
+def test_nobody_else_may_write_there_and_links_that_others_laid_are_not_followed(tmp_path: Path) -> None:
+    base = tmp_path / "classic"
+    base.mkdir(mode=0o777)
+    base.chmod(0o777)  # as the original leaves it
+    folder = Folder(tmp_path)
+    assert folder.classic.path.stat().st_mode & 0o7777 == 0o755
+    mine = tmp_path / "mine"
+    mine.write_text("kept\n")
+    folder.classic.path.rename(base / "taken")
+    folder.classic.path.mkdir()
+    for name in ("log", "results"):
+        (folder.classic.path / name).symlink_to(mine)
+    folder.ended(POOL, "tests/pool/create")
+    folder.classic.write_results("all of it\n")
+    assert mine.read_text() == "kept\n"
+    assert (base / "taken/results").read_text() == "all of it\n"
+    assert "tests/pool/create" in (base / "taken/log").read_text()
+
+
 def test_killed_tests_whose_failsafe_never_ran_are_logged_at_the_end(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.ended(POOL, "tests/pool/create", outcome=Outcome.KILLED)

@@ -102,6 +102,10 @@ def test_memory_counts_once_it_is_much() -> None:
     assert leaks(state(), state(memory=much)) == [Leak("memory", "87 MiB more of files in memory", "/t/2")]
 
 
+def test_a_number_that_no_machine_has_is_left_out() -> None:
+    assert state(memory=b"Shmem: " + b"9" * 5000 + b" kB\n").memory == {}
+
+
 def test_processes_that_were_killed_for_memory_are_counted_since_the_last_look() -> None:
     watchman = Watchman(state())
     assert watchman.saw(state(events=b"oom_kill 5\n"), "/t/1") == 3

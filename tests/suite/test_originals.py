@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from unittest import mock
 
@@ -15,6 +16,7 @@ from storlab.errors import UserError
 from storlab.records.suite import SuiteRun
 from storlab.run.suite import suite_run
 from storlab.run.suite.asked import Asked
+from storlab.run.suite.classic import ClassicFolder
 from storlab.run.suite.suite_run import Ended
 from storlab.suite.installed import Installed
 from storlab.suite.model import Attempt, Expectation, Expectations, Group, Outcome, Script, Suite
@@ -169,7 +171,7 @@ def test_tests_that_failed_again_when_rerun_end_in_2_unless_results_are_missing(
     run = mock.Mock(spec=SuiteRun)
     run.attempts, run.expectations = (attempt("pool/may", Outcome.FAIL),), MAY_OR_DOES_FAIL
     run.without_result, run.asked = missing, mock.Mock(absent=())
-    ran = Ran(run, tmp_path, "", Ended(tmp_path, False))
+    ran = Ran(run, ClassicFolder(tmp_path / "out", datetime.now()), "", Ended(tmp_path, False))
     with (
         mock.patch("storlab.cli.suite.as_original.run_original", return_value=ran) as again,
         pytest.raises(typer.Exit) as ended,

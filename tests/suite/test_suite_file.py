@@ -77,6 +77,8 @@ def test_what_is_absent_is_named_with_file_and_line_and_the_rest_is_kept() -> No
         ("[groups.a]\ntests = ['t', 't']\n", "x.toml: line 2: groups.a.tests: test 't' is listed twice"),
         ("[groups.a]\ntests = [\n't',\n{ name = 'x' }]\n", "x.toml: line 4: groups.a.tests.1.run: this key is missing"),
         ("[groups.a]\ntests = ['']\n", "x.toml: line 2: groups.a.tests.0: "),
+        ("[groups.a]\ntests = ['../t']\n", "x.toml: line 2: groups.a.tests.0: '../t' leads out of the group's folder"),
+        ("[groups.a]\ntests = [{ name = '/t', run = 'x' }]\n", "x.toml: line 2: groups.a.tests.0.name: '/t' leads out"),
         (ONE + "[guests]\ndisks = 99\n", "x.toml: line 4: guests.disks: 99 should be at most 20"),
         (ONE + "[guests]\nmemory = '1 parsec'\n", "x.toml: line 4: guests.memory: "),
         (ONE + "[guests]\nmemory = '100M'\n", "x.toml: line 4: guests.memory: a guest needs 128M at least to boot"),

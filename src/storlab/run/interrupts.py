@@ -21,6 +21,17 @@ def ending_signals() -> tuple[signal.Signals, ...]:
     return (signal.SIGINT, signal.SIGTERM) if ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """Within, all of these signals raise ``KeyboardInterrupt``: for what runs without an event loop."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in ending_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 @dataclass
 class Interrupts:
     """What was asked for so far. ``notify`` is called, with a sentence for the user, when a signal came."""

@@ -18,9 +18,10 @@ LIBRARIES = ("*.shlib", "*.kshlib")
 # Where a command's name stands: first, or after a word that takes a command. The same to grep -E and to Python.
 _BEFORE = (
     r"(^|[|&;(`!]|\$\(|\b(log_must|log_mustnot|log_must_busy|log_must_retry|log_neg|eval|if|then|else|do|while|until|"
-    r"sudo|exec|xargs|command -v|is_global_zone|user_run [^ ]+))" + "[ \t\"']*"
+    r"sudo|exec|xargs|command -v|is_global_zone|user_run [^ " + "\t\"']+))[ \t\"']*"
 )
 _AFTER = "([ \t;|&)`\"']|$)"
+_CALL = re.compile(rf"{_BEFORE}(?=([\w.+-]+){_AFTER})", re.MULTILINE)  # of anything; in a call, another may begin
 _FUNCTION = re.compile(r"^[ \t]*(?:function[ \t]+([\w-]+)|([\w-]+)[ \t]*\([ \t]*\))", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 _RUN_FOR_ALL = re.compile(r".*\.cfg|(setup|cleanup)(\.ksh|\.sh)?")  # of a folder's tests
@@ -34,13 +35,19 @@ def pattern_of(names: Iterable[str]) -> str:
 def functions_that_call(libraries: str, programs: Iterable[str]) -> dict[str, set[str]]:
     """Function → those of the programs that it calls, itself or by other functions. ``libraries``: their whole text."""
     bodies = _bodies(_COMMENT.sub("", libraries))
-    needed: dict[str, set[str]] = {program: {program} for program in programs}
-    known = 0
-    while needed and known != (known := sum(map(len, needed.values()))):
-        call = re.compile(pattern_of(needed), re.MULTILINE)
-        for function, body in bodies.items():
-            if called := {found[3] for found in call.finditer(body)}:
-                needed.setdefault(function, set()).update(*(needed[name] for name in called))
+    callers: dict[str, set[str]] = {}
+    for function, body in bodies.items():
+        for call in _CALL.finditer(body):
+            callers.setdefault(call[3], set()).add(function)
+    needed: dict[str, set[str]] = {}
+    for program in programs:
+        found, left = {program}, [program]
+        while left:
+            further = callers.get(left.pop(), set()) - found
+            found |= further
+            left += further
+        for function in found & bodies.keys():
+            needed.setdefault(function, set()).add(program)
     return {function: needed[function] for function in bodies if function in needed}
 
 

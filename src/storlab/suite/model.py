@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from storlab.record import Count, Number, Seconds
 
@@ -74,7 +75,7 @@ class Group:
     timeout: float | None = 60.0
     tags: tuple[str, ...] = ()
     identifier: str = ""
-    folder: str = ""  # where the output of its scripts lies, below that of the run
+    folder: Folder = ""  # where the output of its scripts lies, below that of the run
     line: int | None = None
     iteration: int = 1
 
@@ -114,6 +115,10 @@ class Suite:
 
 _Text = Annotated[str, Meta(max_length=64 * 1024)]
 _Path = Annotated[str, Meta(pattern=r"^[^\x00\n]{1,4096}\Z")]
+Folder = Annotated[str, Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|\Z))[^\x00\n]{0,8192}\Z")]
+"""Of a run, below its own: it leads nowhere else."""
+_WORDS = 2000  # characters of what a guest says that are kept
+_MOST_LEAKS = 1000
 
 
 class Leak(Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,7 +149,7 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     guest: str = ""  # where it ran; empty where it did not
     console: str = ""  # folder of that very guest, as others of the same name may take its place
     reason: _Text = ""  # why it was skipped, killed or lost
-    folder: str = ""  # with its output, below that of the run
+    folder: Folder = ""  # with its output, below that of the run
     dropped: Count = 0  # bytes of its output that were not kept
     leaks: list[Leak] = []  # of the last script of a group: what all of them changed and did not put back
 
@@ -152,6 +157,15 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     def key(self) -> tuple[str, str]:
         """Which test it is of."""
         return self.group, self.path
+
+    def bounded(self) -> Attempt:
+        """The same with no more of a guest's words than a record holds."""
+        leaks = [replace(leak, what=_shortened(leak.what)) for leak in self.leaks[:_MOST_LEAKS]]
+        return replace(self, reason=_shortened(self.reason), leaks=leaks)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _WORDS else f"{text[:_WORDS]} …"
 
 
 @dataclass(frozen=True)

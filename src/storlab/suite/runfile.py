@@ -115,10 +115,10 @@ def unique_folders(names: Sequence[str]) -> dict[str, str]:
         components += 1
         ends = {name: "/".join(name.split("/")[-components:]).lstrip("/") for name in names}
         if len(set(ends.values())) == len(ends) or components > max((name.count("/") for name in names), default=0):
-            return {name: _inside(end) for name, end in ends.items()}
+            return {name: inside(end) for name, end in ends.items()}
 
 
-def _inside(path: str) -> str:
+def inside(path: str) -> str:
     """As a path that leads nowhere else."""
     return "/".join(part for part in path.split("/") if part not in ("", ".", "..")) or "_"
 

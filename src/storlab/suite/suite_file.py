@@ -36,7 +36,14 @@ def _as_time_out(value: float) -> float:
     return value
 
 
+def _as_test(value: str) -> str:
+    if value.startswith("/") or ".." in value.split("/"):
+        raise ValueError(f"{value[:50]!r} leads out of the group's folder: write a path within it")
+    return value
+
+
 Name = Annotated[str, AfterValidator(_as_name)]
+TestName = Annotated[Name, AfterValidator(_as_test)]
 Limit = Annotated[Duration, AfterValidator(_as_time_out)]
 Count = Annotated[int, Strict()]
 
@@ -44,7 +51,7 @@ Count = Annotated[int, Strict()]
 class CommandLine(Model):
     """A test that is a command line and no file."""
 
-    name: Name = Field(description="what the test is called")
+    name: TestName = Field(description="what the test is called")
     run: str = Field(min_length=1, description="what a shell executes, in the group's folder where there is one")
 
 
@@ -53,7 +60,7 @@ def _kind_of(test: object) -> str:
 
 
 Test = Annotated[
-    Annotated[Name, Tag("str")] | Annotated[CommandLine, Tag("table")], Discriminator(_kind_of)
+    Annotated[TestName, Tag("str")] | Annotated[CommandLine, Tag("table")], Discriminator(_kind_of)
 ]  # so that what is wrong is said of the kind that was meant
 
 

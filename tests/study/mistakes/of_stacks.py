@@ -28,6 +28,15 @@ stack = [[{ layer = "directory" }]]  #! is not a layer
         "a layer that does not say which": """
 stack = [{ type = "ext4" }]  #! { type = "ext4" } is not a layer
 """,
+        "a mount of another device": """
+stack = [
+  { layer = "file", size = "1G" }, { layer = "loop" }, { layer = "mkfs", type = "xfs" },
+  { layer = "mount", options = "noatime,logdev=/dev/sdb1" },  #! logdev=/dev/sdb1 is about another
+]
+""",
+        "an option by which ssh runs a program": """
+stack = [{ layer = "sshfs", options = ["ssh_command=reboot"] }]  #! ssh_command=reboot is no option without a value
+""",
         "a layer with a misspelt key for its name": """
 stack = [{ kind = "directory" }]  #! is not a layer: write { layer = "…" }
 """,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,6 @@ import typer
 from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT
 from storlab.cli.output import show, warn
 from storlab.cli.run import new_folder
-from storlab.errors import UserError
 from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.here import who_lacks
 from storlab.run.suite.asked import Asked
@@ -25,6 +25,7 @@ from storlab.suite.model import Attempt, Outcome, Suite
 from storlab.suite.selection import Selection
 from storlab.suite.zfs_tests import configuration
 from storlab.suite.zts_text import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
+from storlab.text import plain
 
 _FAILED, _NOTHING = 1, 2
 
@@ -49,7 +50,7 @@ class Ran:
     """What came of it. ``console``: what was printed."""
 
     run: SuiteRun
-    folder: Path
+    folder: ClassicFolder
     console: str
     ended: Ended
 
@@ -99,7 +100,7 @@ def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:
         if attempt.reason:
             warn(f"  {attempt.reason}")
 
-    watch = Watch(begins, ended, warn, _printed if original.debug else None)
+    watch = Watch(begins, ended, warn, _printer() if original.debug else None)
     try:
         came = asyncio.run(run_suite(asked, records, watch))
     except asyncio.CancelledError:
@@ -115,12 +116,18 @@ def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:
     run = read_suite_run(records)
     if text := summary(run.attempts, run.seconds, str(classic.path)):
         say(text)
-    return Ran(run, classic.path, "".join(console), came)
+    return Ran(run, classic, "".join(console), came)
 
 
-def _printed(data: bytes) -> None:
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()
+def _printer() -> Callable[[bytes], None]:
+    """Shows what tests print, as text: a terminal would obey a guest's other signs."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def printed(data: bytes) -> None:
+        sys.stderr.write(plain(decoder.decode(data)))
+        sys.stderr.flush()
+
+    return printed
 
 
 def _configuration(record: SuiteRecord, original: Original) -> str:
@@ -166,10 +173,7 @@ def finish_zfs_tests(asked: Asked, original: Original, ran: Ran, *, rerun: bool,
     shown = [attempt for attempt in ran.run.attempts if attempt.role != "failsafe"]
     text = report(shown, expectations, maybes=not rerun)
     show(text.removesuffix("\n"))
-    try:
-        (ran.folder / "results").write_text(ran.console + text)
-    except OSError as error:
-        raise UserError(f"cannot write {ran.folder}/results: {error.strerror}") from None
+    ran.folder.write_results(ran.console + text)
     status = report_status(shown, expectations, maybes=not rerun)
     if status == ONLY_MAYBES and ran.missing:
         status = GATE_HIT  # for callers that accept tests known to fail now and then, but not missing results

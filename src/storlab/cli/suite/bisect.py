@@ -53,11 +53,14 @@ def bisect(
 ) -> None:
     """Find the first commit, kernel or image with which a test fails, even if only now and then."""
     from storlab.cli.run import new_folder
-    from storlab.run.suite.bisect.steps import Plan, read_plan, write_plan
+    from storlab.records.manifest import LOCK
+    from storlab.run.recovery.journal import refuse_others
+    from storlab.run.suite.bisect.steps import JOURNAL, PLAN, Plan, read_plan, write_plan
 
     if resume is not None:
         if good or bad or check or candidates or build or out:
             raise UserError("--resume takes what was asked for from its folder: leave the other options out")
+        refuse_others(resume, PLAN, JOURNAL, LOCK)  # it says which commands to run
         _execute(resume, read_plan(resume), quiet=quiet, json=json)
         return
     if not (good and bad and check):
@@ -109,13 +112,12 @@ def _execute(folder: Path, plan: Plan, *, quiet: bool, json: bool) -> None:
     import contextlib
 
     from storlab.analysis.suite.bisecting import Terms, find_culprit
+    from storlab.records.run_folder import RunFolder
+    from storlab.run.interrupts import ended_as_by_ctrl_c
     from storlab.run.suite.bisect.commits import Worktree
     from storlab.run.suite.bisect.steps import TREE, Bench, read_steps
 
     folder = folder.resolve()
-    before = read_steps(folder)
-    if before and not quiet:
-        warn(f"{len(before)} checks were done before.")
 
     def notify(count: int, step: Step) -> None:
         if not quiet and not json:
@@ -123,7 +125,10 @@ def _execute(folder: Path, plan: Plan, *, quiet: bool, json: bool) -> None:
             why = f": {step.why}" if step.why and step.passed is None else ""
             warn(f"{count:4} {_short(plan, step.number)} {said}{why} ({step.elapsed:.1f} s)")
 
-    with contextlib.ExitStack() as stack:
+    with ended_as_by_ctrl_c(), RunFolder(folder).lock(), contextlib.ExitStack() as stack:
+        before = read_steps(folder)
+        if before and not quiet:
+            warn(f"{len(before)} checks were done before.")
         tree = stack.enter_context(Worktree(Path(plan.repository), folder / TREE)) if plan.repository else None
         bench = Bench(folder, plan, tree, notify, before)
         try:

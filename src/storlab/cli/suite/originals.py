@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Argument, Option
 
+from storlab.cli.output import show
 from storlab.cli.suite.here import HereName, Wipe, here_of
 from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
 from storlab.errors import UserError
@@ -129,7 +129,7 @@ def test_runner(
         if template:
             Path(template).write_text(as_runfile(found))
         else:
-            typer.echo(dry_run(found, f"{outputdir}/{datetime.now():%Y%m%dT%H%M%S}"))
+            show(dry_run(found, f"{outputdir}/{datetime.now():%Y%m%dT%H%M%S}"))
         return
     if timeout_debug:
         warn(f"Note: {_TIMEOUT_DEBUG}")

@@ -18,7 +18,7 @@ from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Node
+from storlab.nodes.node import Confinement, Node
 from storlab.nodes.undo import AbsolutePath, RunId, undo
 from storlab.units import Size, size_text
 
@@ -75,7 +75,9 @@ class MkfsLayer(Layer):
     reflink: bool | None = Field(None, description="xfs only: -m reflink=")
     journal: bool | None = Field(None, description="ext4 only: false makes a file system without journal")
     features: tuple[str, ...] = Field((), description="ext4 -O, btrfs -O: a leading ^ switches a feature off")
-    args: tuple[str, ...] = Field((), description="Further arguments, passed on as they stand")
+    args: tuple[str, ...] = Field(
+        (), description="Further arguments, as they stand. With them, it can open no device but the one below it."
+    )
 
     takes: ClassVar = (Disk,)
     gives: ClassVar = Disk
@@ -109,12 +111,16 @@ class MkfsLayer(Layer):
         await refuse_another(context.node, below.path, below.device)
         try:
             # Some only warn that this kernel won't mount what they make, and go by less than it: mounting tells.
-            await context.node.run([f"mkfs.{self.type}", *self.arguments(identity), below.path])
+            await self._maker(below, context).run([f"mkfs.{self.type}", *self.arguments(identity), below.path])
         except CommandFailed as error:
             if _NO_KERNEL_SUPPORT.search(error.detail):
                 raise Unsupported(str(error)) from None
             raise
         return replace(below, filesystem=self.type)
+
+    def _maker(self, below: Disk, context: LayerContext) -> Node:
+        """Where it runs: arguments of a study's could name a device that nobody has checked."""
+        return context.node.confined(Confinement(devices=(below.path,))) if self.args else context.node
 
     def arguments(self, identity: str) -> list[str]:
         """The command's arguments without the device; ``identity`` is the file system's UUID."""

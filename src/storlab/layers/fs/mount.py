@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
@@ -112,9 +112,21 @@ def _split(value: object) -> object:
     return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
 
 
+_OF_OTHER_DEVICES = {"device", "journal_dev", "journal_path", "logdev", "rtdev", "loop", "bind", "rbind", "move"}
+
+
+def _of_one_device(options: tuple[str, ...]) -> tuple[str, ...]:
+    """Nobody has checked what else these would use, or would mount in place of the disk."""
+    for option in (part for each in options for part in each.split(",")):
+        if option.strip().partition("=")[0].lower() in _OF_OTHER_DEVICES:
+            raise ValueError(f"{option} is about another device or folder, and only the disk below is mounted")
+    return options
+
+
 MountOptions = Annotated[
     tuple[str, ...],
     BeforeValidator(_split, json_schema_input_type=str | tuple[str, ...]),
+    AfterValidator(_of_one_device),
 ]
 """Options of mount(8): one string as mount takes it, or a list."""
 

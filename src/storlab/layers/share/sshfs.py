@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from storlab.layers.base import LayerContext
 from storlab.layers.fs.mount import mount_at
@@ -61,6 +61,12 @@ class _Program(ServerLayer):
         return Dir(server.node.name, self.path)
 
 
+def _as_flag(option: str) -> str:
+    if not option.replace("_", "").isalpha():
+        raise ValueError(f"{option} is no option without a value, such as kernel_cache")
+    return option
+
+
 class SshfsLayer(ShareClient):
     """A mount by FUSE of what a server offers by SFTP."""
 
@@ -68,7 +74,9 @@ class SshfsLayer(ShareClient):
     compression: bool = Field(False, description="Let SSH compress what it carries.")
     cache: bool = Field(True, description="Let sshfs cache attributes and directories.")
     direct_io: bool = Field(False, description="Keep what is read and written out of the page cache.")
-    options: tuple[str, ...] = Field((), description="More options of sshfs(1), without a value.")
+    options: tuple[Annotated[str, AfterValidator(_as_flag)], ...] = Field(
+        (), description="More options of sshfs(1), without a value: with one, some of ssh's run programs."
+    )
 
     undoes: ClassVar = (unmount_share, *Reachable.undoes)
     protocol: ClassVar = "sftp"

@@ -196,7 +196,7 @@ class Results:
 
     def add(self, attempt: Attempt) -> None:
         """One more line, on disk for good when this returns. Raises ``OSError``; the file is then as it was before."""
-        line = msgspec.json.encode(attempt) + b"\n"
+        line = msgspec.json.encode(attempt.bounded()) + b"\n"
         begin = os.fstat(self._descriptor).st_size
         try:
             _write_all(self._descriptor, line)

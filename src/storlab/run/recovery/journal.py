@@ -206,11 +206,14 @@ def _read(path: Path) -> tuple[dict[int, Pending], int]:
     raise AssertionError("a file ends")
 
 
-def refuse_others(folder: Path) -> None:
-    """Raise ``RecordsError`` where root is asked to follow a journal that others may have written."""
+def refuse_others(folder: Path, *names: str) -> None:
+    """Raise ``RecordsError`` where root is asked to follow a journal that others may have written.
+
+    ``names``: the files of it in the folder; by default those of a run.
+    """
     if os.geteuid() != 0:
         return
-    for path in (folder, folder / NAME, folder / LOCK, folder / JOURNAL):
+    for path in (folder, *(folder / name for name in names or (NAME, LOCK, JOURNAL))):
         try:
             found = path.lstat()
         except FileNotFoundError:

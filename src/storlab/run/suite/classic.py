@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from storlab.errors import UserError
 from storlab.records.suite import LOG
 from storlab.suite.model import Attempt, Group, Outcome
+from storlab.suite.runfile import inside
 from storlab.suite.test_runner import output_folder
 from storlab.suite.zts_text import console_line
 
@@ -19,7 +21,10 @@ _COPIED = ("stdout", "stderr", "merged")
 
 
 class ClassicFolder:
-    """``BASE/TIME`` and, beside it, the link ``current`` to it. Raises ``UserError`` where it can't be made."""
+    """``BASE/TIME`` and, beside it, the link ``current`` to it. Raises ``UserError`` where it can't be made.
+
+    Nobody else may write there, unlike with the original, and it is held open: others may own what is above it.
+    """
 
     def __init__(self, base: Path, now: datetime) -> None:
         self.path = base / now.strftime("%Y%m%dT%H%M%S")
@@ -28,6 +33,7 @@ class ClassicFolder:
         try:
             _make(base)
             _make(self.path, exist=False)
+            self._within = _held(self.path)
             current = base / "current"
             if current.is_symlink():
                 current.unlink()
@@ -64,6 +70,13 @@ class ClassicFolder:
         else:
             self._write(attempt, runner, run)
 
+    def write_results(self, text: str) -> None:
+        """Write ``results``, what was printed. Raises ``UserError``."""
+        try:
+            (self._within / "results").write_text(text)
+        except OSError as error:
+            raise UserError(f"cannot write {self.path}/results: {error.strerror}") from None
+
     def flush(self) -> None:
         """Write what still waits."""
         for group in tuple(self._killed):
@@ -74,7 +87,7 @@ class ClassicFolder:
             self._write(*killed)
 
     def _write(self, attempt: Attempt, runner: str, run: Path) -> None:
-        with (self.path / LOG).open("ab") as log:
+        with (self._within / LOG).open("ab") as log:
             log.write(console_line(attempt, runner).encode())
             if not attempt.folder:
                 return
@@ -82,7 +95,7 @@ class ClassicFolder:
             if own.exists():
                 with own.open("rb") as lines:
                     shutil.copyfileobj(lines, log)
-        folder = self.path / self._folder(attempt)
+        folder = self._within / inside(self._folder(attempt))
         _make(folder)
         for name in _COPIED:
             if (run / attempt.folder / name).exists():
@@ -102,11 +115,20 @@ class ClassicFolder:
 
 
 def _make(folder: Path, *, exist: bool = True) -> None:
-    """As the runner makes them: for everybody. What others laid there is not followed."""
-    mask = os.umask(0)
+    """Only its owner may write to it. What others laid there is not followed."""
+    mask = os.umask(0o022)
     try:
         folder.mkdir(parents=True, exist_ok=exist)
     finally:
         os.umask(mask)
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        raise PermissionError(1, "it is not yours", str(folder))
+        raise PermissionError(errno.EPERM, "it is not yours", str(folder))
+
+
+def _held(folder: Path) -> Path:
+    """A way to a new folder, whatever its name leads to from now on; open for as long as the program runs."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    within = Path(f"/proc/self/fd/{descriptor}")
+    if os.fstat(descriptor).st_uid != os.geteuid() or any(within.iterdir()):
+        raise PermissionError(errno.EPERM, "somebody else has put a folder in its place", str(folder))
+    return within

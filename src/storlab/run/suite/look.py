@@ -15,6 +15,8 @@ from storlab.suite.installed import FIND, Installed, parse_find
 from storlab.suite.model import Expectations, Suite
 from storlab.suite.runfile import Runfile
 
+_MOST_LIBRARIES = 16 * 1024**2  # bytes of all; those of ZFS have 250 KiB
+
 
 @dataclass(frozen=True)
 class Found:
@@ -91,7 +93,9 @@ async def lacking_programs(guest: SuiteGuest, suite: Suite, adapter: Adapter) ->
         return {}
     named = [word for name in LIBRARIES for word in ("-o", "-name", name)][1:]
     libraries = await guest.node.run(
-        ["find", *_trees(adapter), "-type", "f", "(", *named, ")", "-exec", "cat", "{}", "+"], check=False
+        ["find", *_trees(adapter), "-type", "f", "(", *named, ")", "-exec", "cat", "{}", "+"],
+        check=False,
+        max_output=_MOST_LIBRARIES,
     )
     needed = {program: {program} for program in missing}
     needed |= functions_that_call(libraries.stdout.decode(errors="replace"), missing)

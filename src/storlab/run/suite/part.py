@@ -22,6 +22,7 @@ from storlab.run.suite.places.place import Place, SuiteGuest, blank_disks, end_s
 from storlab.run.suite.record import Record
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.model import LOST, Attempt, Group, Leak, Outcome, Role, Script
+from storlab.suite.runfile import inside
 
 _LOOK = 30.0  # s, for what takes a hundredth
 _LOSSES = 2  # of guests by one test, before it is not tried again
@@ -178,7 +179,7 @@ class Part:
     def _place(self, script: Script, role: Role, number: int, below: str) -> str:
         name = script.path.rpartition("/")[2] if role != "test" else place_of(script.path, self._group.tests)
         own = below or f"{OUTPUT}/{self._group.folder}"
-        place = f"{own}/{name}" + (f".{number}" if number > 1 else "")
+        place = inside(f"{own}/{name}") + (f".{number}" if number > 1 else "")
         if role != "test" and (self._terms.record.folder / place).exists():
             tries = 2
             while (self._terms.record.folder / f"{place}.{tries}").exists():

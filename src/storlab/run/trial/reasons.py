@@ -17,7 +17,7 @@ _FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any
 
 
 _KERNEL_LOG = "cat /proc/uptime; dmesg | tail -n 200"
-_OUT_OF_MEMORY = re.compile(r"^\[ *(\d+\.\d+)\].*Killed process (\d+),? \(([^)]{1,15})\)", re.M)
+_OUT_OF_MEMORY = re.compile(r"^\[ *(\d+\.\d+)\].*Killed process (\d{1,9}),? \(([^)]{1,15})\)", re.M)
 _COMM = 15  # bytes of a command's name that the kernel keeps
 _JUST = 30.0  # s
 
@@ -54,12 +54,21 @@ async def out_of_memory(built: Built) -> str:
     for part in built.parts.values():
         for program in part.programs if part.node is not None and part.node.lost is None else ():
             assert part.node is not None
-            ended = await part.node.run(["sh", "-c", _KERNEL_LOG], check=False)
-            now, *lines = ended.stdout.decode(errors="replace").splitlines() or ["0"]
-            command = program.name.rpartition("/")[2][:_COMM]
-            for at, pid, name in _OUT_OF_MEMORY.findall("\n".join(lines)):
-                if float(now.split()[0]) - float(at) < _JUST and (name == command or int(pid) == program.pid):
-                    return f"the kernel of {part.node.name} was out of memory, and killed {name} (process {pid})"
+            try:
+                log = (await part.node.run(["sh", "-c", _KERNEL_LOG], check=False)).stdout.decode(errors="replace")
+                if killed := _just_killed(log, program.name.rpartition("/")[2][:_COMM], program.pid):
+                    return f"the kernel of {part.node.name} was out of memory, and killed {killed}"
+            except (StorlabError, ValueError, LookupError):
+                continue  # it has no memory for a shell either, is lost meanwhile, or says what makes no sense
+    return ""
+
+
+def _just_killed(log: str, command: str, process: int | None) -> str:
+    """The process of this name or number that the kernel's ``log`` says was killed; "" for none."""
+    now, *lines = log.splitlines()
+    for at, pid, name in _OUT_OF_MEMORY.findall("\n".join(lines)):
+        if float(now.split()[0]) - float(at) < _JUST and (name == command or int(pid) == process):
+            return f"{name} (process {pid})"
     return ""
 
 

@@ -10,10 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from storlab.errors import NodeError
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.steps import Done, Step
 from storlab.nodes.node import Node
 from storlab.suite.model import Leak
+from storlab.text import is_whole
 
 _MODULES = ("spl", "zfs")
 _CONFIGFS = ("nullb", "nvmet/subsystems", "nvmet/ports", "target/core", "target/iscsi", "target/loopback")
@@ -132,7 +134,7 @@ def _parameters(done: Done) -> dict[str, str]:
 def _memory(text: str) -> dict[str, int]:
     fields = (line.partition(":") for line in text.splitlines())
     sizes = {name: value.split() for name, _, value in fields if name in _MEMORY}
-    return {name: int(words[0]) * 1024 for name, words in sizes.items() if words and words[0].isdecimal()}
+    return {name: int(words[0]) * 1024 for name, words in sizes.items() if words and is_whole(words[0])}
 
 
 async def look(node: Node, before: State | None = None) -> State:
@@ -146,7 +148,10 @@ async def look(node: Node, before: State | None = None) -> State:
     }
     wanted = {**_STEPS, **modules}
     done = await node.carry_out(*wanted.values(), go_on=True)
-    return parse_state(dict(zip(wanted, done, strict=True)), before or State())
+    try:
+        return parse_state(dict(zip(wanted, done, strict=True)), before or State())
+    except (ValueError, LookupError) as error:  # a guest's root may mount whatever it likes over what is read
+        raise NodeError(f"node {node.name}: what it says of itself makes no sense: {str(error)[:200]}") from error
 
 
 class Watchman:
