@@ -114,6 +114,21 @@ def test_not_being_worse_takes_fewer_rounds_than_being_equivalent() -> None:
     assert found.gates[0].sentence.startswith("new is not worse than old by more than 3 %: 1.0")
 
 
+@pytest.mark.parametrize("gate", ["worse>10%", "worse", "differs>10%"])
+def test_no_gate_passes_what_is_surely_worse_in_one_combination(gate: str) -> None:
+    """On average nothing is worse: half as fast in one block size, and a quarter faster in the others."""
+    rng = np.random.default_rng(1)
+    ratios = {"4k": 0.55, "16k": 1.25, "64k": 1.25, "1m": 1.25}
+    base = {bs: 100 * np.exp(0.01 * rng.normal(size=30)) for bs in ratios}
+    values = {("old", bs): each.tolist() for bs, each in base.items()}
+    values |= {("new", bs): (ratio * base[bs]).tolist() for bs, ratio in ratios.items()}
+    given = two_factors("r", values)
+    found = compare_runs([given], by="fs", gates=[parse_gate(gate)]).comparisons
+    (pooled,) = (each for each in found if each.comparison.pooled)
+    assert pooled.gates[0].outcome == "undecided"
+    assert "Combinations differ: the ratio is 0.55× in bs=4k" in pooled.gates[0].sentence
+
+
 def test_without_a_verdict_the_gate_undecided_is_hit() -> None:
     assert paired(1.05, "undecided", rounds=3).gates[0].outcome == "hit"
     assert paired(2.0, "undecided").gates[0].outcome == "passed"

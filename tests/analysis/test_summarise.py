@@ -9,7 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design
+from storlab.analysis.judging import _hypothesis
+from storlab.analysis.questions import Planned
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Summary
 
@@ -157,9 +160,21 @@ def test_failed_trials_leave_their_round_out() -> None:
     four, half, pooled = summary.comparisons
     assert (four.rounds, half.rounds, pooled.rounds) == (11, 12, 11)
     assert four.warnings == ("Left out: round 4, in which only zvol failed; it counts against it.",)
-    assert pooled.warnings == ("Left out: round 4, not done in every combination.",)
+    assert pooled.warnings == (
+        "In bs=4k: Left out: round 4, in which only zvol failed; it counts against it.",
+        "Left out: round 4, not done in every combination.",
+    )
     assert summary.cells[0].status == "partly failed" and summary.cells[0].failed == 1
     assert summary.estimates[0].rounds == 11, "metrics of a failed trial don't count"
+
+
+def test_pairs_that_were_pooled_over_other_combinations_are_no_family() -> None:
+    """Where b was not measured in all of them, a = b and b = c may be true of those that it has, and a = c not of all."""
+    pooled = Question("fs", "a", "b", {}, True, "load", "bandwidth", "B/s", "higher")
+    two = Planned(pooled, ((1, 2), (3, 4)), names=("bs=4k", "bs=16k"))
+    three = Planned(replace(pooled, b="c"), ((1, 5), (3, 6), (7, 8)), names=("bs=4k", "bs=16k", "bs=64k"))
+    same = Planned(replace(pooled, a="c"), ((5, 2), (6, 4)), names=("bs=4k", "bs=16k"))
+    assert _hypothesis(two, None).family == _hypothesis(same, None).family != _hypothesis(three, None).family
 
 
 def failing(level: str, rounds: set[int], better: str) -> Comparison:

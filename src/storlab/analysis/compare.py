@@ -5,6 +5,7 @@ no pairs. The rules are in ``verdict``, the pairing in ``pairing``, the numbers 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,15 +115,23 @@ def _contrary(pairs: Pairs, found: Judgement, rules: Rules, needed: float) -> st
     own = {name: span(values, needed) for name, values in pairs.parts.items()}
     edge = math.log1p(rules.margin)
     typical, alike = found.span.typical, found.verdict == "equivalent"
-    against = [
-        f"{times_alone(safe_exp(x.typical))} in {name}"
-        for name, x in own.items()
-        if (alike and (x.low > edge or x.high < -edge)) or (not alike and (x.low > 0 > typical or x.high < 0 < typical))
-    ]
+    return combinations_differ(
+        {
+            name: x.typical
+            for name, x in own.items()
+            if (alike and (x.low > edge or x.high < -edge))
+            or (not alike and (x.low > 0 > typical or x.high < 0 < typical))
+        }
+    )
+
+
+def combinations_differ(against: Mapping[str, float]) -> str:
+    """These combinations, with their log ratios, contradict what all together say, as a sentence; "" for none."""
     if not against:
         return ""
-    more = f" and {len(against) - _NAMED} more" if len(against) > _NAMED else ""
-    return f"Combinations differ: the ratio is {', '.join(against[:_NAMED])}{more}."
+    said = [f"{times_alone(safe_exp(typical))} in {name}" for name, typical in against.items()]
+    more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
+    return f"Combinations differ: the ratio is {', '.join(said[:_NAMED])}{more}."
 
 
 def failed_of(pairs: Pairs) -> Failed:

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from storlab.analysis.compare import failed_of
+from storlab.analysis.compare import combinations_differ, failed_of
+from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Pairs
+from storlab.analysis.stats.signed_rank import typical
 from storlab.analysis.summary import Comparison, GateResult, Outcome
 from storlab.analysis.verdict import Failed, Rules, beyond
 from storlab.analysis.wording import plural, times, times_alone
@@ -83,12 +85,27 @@ def _of_pairs(gate: Gate, c: Comparison, pairs: Pairs | None, rules: Rules) -> t
         return "undecided", f"{_whether(gate, c)}: {n} of at least {plural(rules.min_rounds, 'round')}."
     edge, signs = math.log1p(_limit(gate, c)), _signs(gate.word, c.better)
     if _is_hit(gate, c, pairs, rules, failed):
+        if gate.beyond is not None and (differ := _differ(pairs, edge, signs, rules, inside=True)):
+            return "undecided", f"{_whether(gate, c)}: {differ}"
         return "hit", f"{_verdict(gate, c)}: {_span(c)}, paired by round."
     opposite = {"worse": "better", "better": "worse"}.get(gate.word)
     inside = all(beyond(pairs.log_ratios, sign * edge, -sign, rules, failed) for sign in signs)
     if inside or c.verdict == opposite:
+        if differ := _differ(pairs, edge, signs, rules, inside=False):
+            return "undecided", f"{_whether(gate, c)}: {differ}"
         return "passed", f"{_claim(gate, c, negated=True)}: {_span(c)}, paired by round."
     return "undecided", f"{_whether(gate, c)}: {_span(c)} after {plural(n, 'round')}."
+
+
+def _differ(pairs: Pairs, edge: float, signs: Sequence[int], rules: Rules, *, inside: bool) -> str:
+    """Which combinations surely lie inside of the edge, or beyond it, unlike all together; "" for none."""
+
+    def contradicts(part: Floats) -> bool:
+        if inside:
+            return all(beyond(part, sign * edge, -sign, rules) for sign in signs)
+        return any(beyond(part, sign * edge, sign, rules) for sign in signs)
+
+    return combinations_differ({name: typical(part) for name, part in pairs.parts.items() if contradicts(part)})
 
 
 def _is_hit(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules, failed: Failed) -> bool:

@@ -90,7 +90,8 @@ def needed_by(asked: Asked, alpha: float) -> list[float]:
 
 def _hypothesis(item: Planned, pairs: Pairs | None) -> Hypothesis:
     q = item.question
-    family = (q.factor, tuple(q.within.items()), q.pooled, q.source, q.metric)
+    # Pairs that were pooled over other combinations are under other conditions: a = b and b = c do not make a = c.
+    family = (q.factor, tuple(q.within.items()), q.pooled and item.names, q.source, q.metric)
     known = pairs is not None and not pairs.problem and len(pairs.log_ratios) > 0
     if pairs is None or not known:
         return Hypothesis(family, q.a, q.b)

@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from storlab.analysis.claims.data import Claim
+from storlab.analysis.claims.judging import _Evidence
 from storlab.analysis.design import ClaimSpec, CompareSpec
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, from_json, to_json
+from storlab.analysis.verdict import NONE_FAILED, Rules
 
 from ..simulate import Factors, Values, design, tables
 
@@ -104,6 +107,39 @@ def test_levels_that_are_fixed_leave_the_others_to_be_pooled() -> None:
 def test_combinations_that_say_different_things_leave_a_claim_undecided() -> None:
     assert only(MORE, iscsi_off=2.0, nvme_off=4.0).verdict == "undecided"
     assert "Combinations differ" in only(MORE, iscsi_off=2.0, nvme_off=4.0).reason
+
+
+def test_claims_of_several_metrics_share_the_chance_to_be_wrong() -> None:
+    """Each metric that the name of a claim matches is an answer of its own."""
+    claim = replace(VALUE, left={"transport": "nvme", "sack": "on"})
+    assert only(claim).confidence == pytest.approx(0.95)
+    rng = np.random.default_rng(7)
+    values: Values = {
+        (t, s): [float(v) for v in 4 * np.exp(0.002 * rng.normal(size=12))]
+        for t in FACTORS["transport"]
+        for s in FACTORS["sack"]
+    }
+    trials, read, cells = tables(values, FACTORS, metric="read.iops", better="higher")
+    write = read.with_columns(metric=pl.lit("write.iops"))
+    asked = replace(design(FACTORS, cells, ()), primary="read.iops", claims=(replace(claim, metric="iops"),))
+    found = summarise(trials, pl.concat([read, write]), asked).claims
+    assert [each.metric for each in found] == ["read.iops", "write.iops"]
+    assert all(each.confidence == pytest.approx(0.975) for each in found)
+
+
+def test_that_two_are_equivalent_is_denied_no_more_often_than_is_allowed() -> None:
+    """True ratio 1, looked at after each round: the chance that the answer is ever *does not hold*."""
+    rules = Rules(0.05, 0.01, "neither", 5, 1)
+    rng = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(1500):
+        ratios = 0.3 * rng.normal(size=60)
+        for n in range(5, 61, 5):
+            evidence = _Evidence(ratios[:n], {}, NONE_FAILED, 20.0, rules, False)
+            if evidence._equivalent()[0] == "does not hold":
+                wrong += 1
+                break
+    assert wrong <= 75 + 3 * (1500 * 0.05 * 0.95) ** 0.5 and wrong / 1500 < 0.05
 
 
 def test_what_the_run_does_not_have_is_not_measured() -> None:

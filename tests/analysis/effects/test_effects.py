@@ -222,6 +222,13 @@ def test_a_metric_that_is_zero_somewhere_has_no_shares_and_says_why() -> None:
     assert "0 or negative" in found.warnings[0]
 
 
+def test_a_metric_that_first_has_values_after_cells_rested_has_no_shares_and_says_so() -> None:
+    study, design = recorded((2, 2), 5, lambda a, b: 0.1, noise=0.1)
+    found = one((Recorded(study.series, study.values.clear()), design))
+    assert (found.shares, found.main) == ((), ())
+    assert found.warnings[-1] == "It has no value in these rounds, so there are no shares."
+
+
 def test_a_metric_that_never_varies_has_no_shares() -> None:
     assert one(recorded((2, 2), 5, lambda a, b: 0.0)).shares == ()
 

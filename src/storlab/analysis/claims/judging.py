@@ -7,8 +7,8 @@ all such claims, if these are more) needs, so that any of them is false with a c
 two answers can be false.
 
 A claim about a value is answered by the interval of the typical value over rounds, by signs and ranks, Bonferroni's
-correction over all cells that such claims are about. That supposes that rounds vary symmetrically about it: no order is
-drawn between a cell and a number.
+correction over all cells and metrics that such claims are about. That supposes that rounds vary symmetrically about
+it: no order is drawn between a cell and a number.
 
 Nothing is answered where combinations that were pooled say different things, nor where a failed round might have.
 """
@@ -25,7 +25,7 @@ from storlab.analysis.claims.data import Claim, ClaimVerdict
 from storlab.analysis.compare import failed_of
 from storlab.analysis.design import ClaimSpec, Design
 from storlab.analysis.judging import Case
-from storlab.analysis.questions import EMULATED, Catalogue, matching, plan
+from storlab.analysis.questions import EMULATED, Catalogue, Planned, matching, plan
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Rounds
 from storlab.analysis.stats.signed_rank import log_evidence
@@ -42,17 +42,32 @@ Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
 
 @dataclass(frozen=True)
 class Judged:
-    """What a claim's answer rests on: all comparisons of the study, and the series of its cells."""
+    """What a claim's answer rests on: all comparisons of the study, and the series of its cells.
+
+    ``limits``, ``values``: how many answers there are of either kind, to be wrong about.
+    """
 
     cases: Sequence[Case]
     comparisons: Sequence[Comparison]
     catalogue: Catalogue
     series: Series
     failed: Mapping[int, Rounds]
+    limits: int = 0
+    values: int = 0
 
 
 def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
     """One for each claim, or one for each metric or cell where a claim is about several."""
+    limited = [each for each in design.claims if each.factor and (each.word == "equivalent" or each.limit != 1)]
+    by = replace(
+        by,
+        limits=sum(len(_planned(each, design, by.catalogue)) for each in limited),
+        values=sum(
+            max(1, len(matching(each.metric or design.primary, by.catalogue.metrics.get(cell, {}))))
+            for each in design.claims
+            for cell in _cells(each, design)
+        ),
+    )
     return tuple(found for spec in design.claims for found in _answers(spec, design, by))
 
 
@@ -92,12 +107,9 @@ def _expected(spec: ClaimSpec) -> str:
 
 
 def _of_comparisons(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
-    asked = spec.compared()
-    assert asked is not None
-    planned = plan(replace(design, comparisons=(asked,), claims=()), by.catalogue)
     known = {case.item.question.key: index for index, case in enumerate(by.cases)}
     found = False
-    for item in planned:
+    for item in _planned(spec, design, by.catalogue):
         q = item.question
         index = known.get(q.key, known.get(q.mirrored))
         if index is not None:
@@ -105,6 +117,13 @@ def _of_comparisons(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Cla
             yield _of_comparison(spec, design, by, index, mirrored=q.key not in known)
     if not found:
         yield _not_measured(spec, design, "No cells of this study differ in these levels alone.")
+
+
+def _planned(spec: ClaimSpec, design: Design, catalogue: Catalogue) -> list[Planned]:
+    """The comparisons that a claim is about: one for each metric that its name matches, and combination."""
+    asked = spec.compared()
+    assert asked is not None
+    return plan(replace(design, comparisons=(asked,), claims=()), catalogue)
 
 
 def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, mirrored: bool) -> Claim:
@@ -125,13 +144,14 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
     if pairs is None or len(pairs.log_ratios) == 0:
         return replace(claim, verdict="undecided")
     sign = -1 if mirrored else 1
-    counted = sum(1 for each in design.claims if each.word == "equivalent" or each.limit != 1)
     evidence = _Evidence(
         sign * pairs.log_ratios,
         {name: sign * part for name, part in pairs.parts.items()},
         failed_of(pairs),
         case.needed,
-        Rules(1 - design.confidence, spec.margin or q.margin, "neither", design.min_rounds, max(case.family, counted)),
+        Rules(
+            1 - design.confidence, spec.margin or q.margin, "neither", design.min_rounds, max(case.family, by.limits)
+        ),
         comparison.verdict == "equivalent",
     )
     verdict, reason, seen = evidence.answer(spec)
@@ -195,7 +215,8 @@ class _Evidence:
         edge, within = math.log1p(self.rules.margin), f"the margin of ±{percent(self.rules.margin)}"
         if edge > 0 and all(beyond(self.ratios, -s * edge, s, self.rules, self.failed) for s in (1, -1)):
             return "holds", f"The evidence puts the ratio within {within}."
-        if any(beyond(self.ratios, s * edge, s, self.rules, self.failed) for s in (1, -1)):
+        either = replace(self.rules, alpha=self.rules.alpha / 2)  # of two ways in which it would be wrong
+        if any(beyond(self.ratios, s * edge, s, either, self.failed) for s in (1, -1)):
             return "does not hold", f"The evidence puts the ratio beyond {within}."
         return "undecided", f"The evidence is not enough to tell whether the ratio lies within {within}."
 
@@ -220,7 +241,6 @@ def _cells(spec: ClaimSpec, design: Design) -> list[int]:
 
 def _of_values(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
     """One for each cell and metric; where there are several cells, each with all its levels."""
-    count = sum(len(_cells(each, design)) for each in design.claims)
     levels, cells = dict(design.cells), _cells(spec, design)
     if not cells:
         yield _not_measured(spec, design, "No cell of this run has these levels.")
@@ -231,14 +251,14 @@ def _of_values(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
             continue
         metrics = matching(spec.metric or design.primary, by.catalogue.metrics.get(cell, {}))
         for key in metrics:
-            yield _of_value(here, design, by, (cell, key), count, metrics[key].unit)
+            yield _of_value(here, design, by, (cell, key), metrics[key].unit)
         if not metrics:
             waiting = cell not in by.catalogue.metrics
             why = "It has no completed trial." if waiting else f"It has no {spec.metric or design.primary}."
             yield replace(_not_measured(here, design, why), verdict="undecided" if waiting else "not measured")
 
 
-def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], count: int, unit: str) -> Claim:
+def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], unit: str) -> Claim:
     cell, (source, metric) = of
     _, values = by.series.get(of, (None, _NONE))
     claim = replace(_not_measured(spec, design, ""), verdict="undecided", metric=metric, source=source, unit=unit)
@@ -248,7 +268,7 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
         return replace(claim, reason=f"{plural(lost, 'round')} without a value might have changed the answer.")
     if len(values) == 0:
         return replace(claim, reason="It has no completed trial.")
-    seen = span(values, count / (1 - design.confidence))
+    seen = span(values, by.values / (1 - design.confidence))
     claim = replace(
         claim,
         value=seen.typical,

@@ -107,6 +107,8 @@ def _effects(
         counts = (rows["round"].n_unique(), rows.height)
         return Effects(*traits, fixed, factors, *counts, shares, *means, method, (*doubts, *said))
 
+    if rows.is_empty():
+        return answer((), ((), ()), "", "It has no value in these rounds, so there are no shares.")
     values = rows["value"].to_numpy()
     if not bool(((values > 0) & (values < np.inf)).all()):
         return answer((), ((), ()), "", "It is 0 or negative in some trials, so there are no logarithms and no shares.")

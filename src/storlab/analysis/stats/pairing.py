@@ -6,7 +6,7 @@ and "twice as fast" must mean the same as "half as slow" the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -110,17 +110,34 @@ def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
     whole = all(np.array_equal(part.rounds, rounds) for part in parts)
     for part in () if whole else parts[1:]:
         rounds = np.intersect1d(rounds, part.rounds, assume_unique=True)
+    warnings = _warnings_of(parts, names)
     if problem:
-        return Pairs(rounds, problem=problem)
+        return Pairs(rounds, warnings=warnings, problem=problem)
     incomplete = sorted({number for part in parts for number in part.rounds.tolist()} - set(rounds.tolist()))
     rows = [p.log_ratios if whole else p.log_ratios[np.isin(p.rounds, rounds, assume_unique=True)] for p in parts]
     return Pairs(
         rounds,
         snap(np.mean(rows, axis=0)),
-        warnings=(f"Left out: {listed(incomplete)}, not done in every combination.",) if incomplete else (),
+        warnings=(*warnings, *_not_everywhere(incomplete)),
         failed_a=frozenset[int]().union(*(part.failed_a for part in parts)),
         failed_b=frozenset[int]().union(*(part.failed_b for part in parts)),
         parts=dict(zip(names, rows, strict=True)),
+    )
+
+
+def _not_everywhere(incomplete: Sequence[int]) -> Iterator[str]:
+    if incomplete:
+        yield f"Left out: {listed(incomplete)}, not done in every combination."
+
+
+def _warnings_of(parts: Sequence[Pairs], names: Sequence[str]) -> tuple[str, ...]:
+    """Each once, with the combinations that it is about, unless it is about all."""
+    about: dict[str, list[str]] = {}
+    for part, name in zip(parts, names, strict=True):
+        for warning in part.warnings:
+            about.setdefault(warning, []).append(name)
+    return tuple(
+        said if len(each) == len(parts) else f"In {' and '.join(each)}: {said}" for said, each in about.items()
     )
 
 

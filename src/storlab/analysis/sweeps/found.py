@@ -132,9 +132,11 @@ def _objectives(
         alpha = (1 - design.confidence) / len(cases)
         limit = amount_in(spec.limit, traits[key].unit)
         steps = [
-            Observed(step.number, values[np.isfinite(values)], len(failed.get(step.cell, ())))
+            # A round without a value counts as a failed one: leaving it out would select rounds by their result.
+            Observed(step.number, values[known], len(failed.get(step.cell, ())) + int((~known).sum()))
             for step in line.steps
             for _, values in [series.get((step.cell, key), _NONE)]
+            for known in [np.isfinite(values)]
         ]
         yield _objective(spec, key, line, steps, (traits[key].unit, limit, alpha))
 

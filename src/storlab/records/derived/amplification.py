@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
 from storlab.measurements import Measurements
 from storlab.metrics import STORAGE, TARGET, MetricSpec, Quantity, Value, specs_of
@@ -21,6 +21,11 @@ METRICS = {
     for what in (_AT_DISK, _BACKING, _GUEST_DISK)
     for per, way in _WAYS.items()
 }
+
+
+def asked_of(loads: Sequence[Set[Quantity]]) -> Set[Quantity]:
+    """Which quantities can be related to, by those of each load: none, where one of them counts no bytes."""
+    return set[Quantity]().union(*loads) if all(load & {"bytes", *_WAYS} for load in loads) else set()
 
 
 def declares(asked: Set[Quantity], *, at_disk: bool, underlying: bool) -> tuple[MetricSpec, ...]:
@@ -46,11 +51,9 @@ def bytes_of(measured: Measurements, subject: str = "") -> Counter[str]:
 def moved_bytes(loads: Iterable[Measurements], host_load: Measurements) -> Moved:
     """Bytes that workloads asked for, and those at the disks under them.
 
-    Directions in which either is unknown are left out.
+    Directions in which either is unknown are left out; both, where one of several workloads does not say.
     """
-    at_disk, asked = bytes_of(host_load, TARGET), Counter[str]()
-    for load in loads:
-        asked.update(bytes_of(load))
+    at_disk, asked = bytes_of(host_load, TARGET), asked_bytes(loads) or Counter[str]()
     known = [way for way in _WAYS.values() if asked[way] and way in at_disk]
     return Moved({(way, whose): of[way] for whose, of in (("asked", asked), ("disk", at_disk)) for way in known})
 
