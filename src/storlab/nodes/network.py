@@ -76,7 +76,7 @@ class RunNetwork:
 
     def __init__(self, run: str, host: Callable[[], Node], announce: Callable[..., None]) -> None:
         self._run, self._host, self._announce = run, host, announce
-        self._made = False
+        self._begun = self._made = False
         self._cards: dict[int, Card] = {}  # by number
         self._lock = asyncio.Lock()
 
@@ -92,6 +92,9 @@ class RunNetwork:
         """
         async with self._lock:
             if not self._made:
+                if self._begun:  # and was cancelled half-way
+                    await self._host().run(["ip", "netns", "delete", self.name], check=False)
+                self._begun = True
                 await self.namespace(self.name)
                 await self._configure(["link", "add", "name", _BRIDGE, "type", "bridge"])
                 await self._configure(["address", "add", f"{_SUBNET}.0.1/{PREFIX}", "dev", _BRIDGE])

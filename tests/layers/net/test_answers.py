@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import chosen, parse_queue, sysfs
 from storlab.layers.net.initiator import host_uuid, host_word
+from storlab.layers.net.nbd import NbdLayer
 from storlab.layers.net.nvme import parse_instance
 
 
@@ -45,3 +48,15 @@ def test_every_node_of_every_run_has_an_identity_of_its_own_and_keeps_it() -> No
     assert len({host_word(each) for each in contexts}) == 4
     assert host_uuid(context("vm-1")) == host_uuid(context("vm-1"))
     assert host_word(context("vm_1 ä")) == "storlab-20260102-030405-abcd:vm-1--"
+
+
+def test_two_clients_on_one_kernel_never_choose_the_same_device_one_after_the_other() -> None:
+    """Both look before either is connected; a device is chosen again once all others were."""
+    node = mock.Mock(machine="boot-1", texts=mock.AsyncMock(return_value=[None] * 16))
+    layer = NbdLayer.model_validate({"layer": "nbd"})
+
+    async def some(times: int) -> list[str]:
+        return await asyncio.gather(*(layer._free(mock.Mock(node=node)) for _ in range(times)))
+
+    names = asyncio.run(some(16))
+    assert len(set(names)) == 16 and asyncio.run(some(1)) == names[:1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -23,6 +24,8 @@ from storlab.text import is_whole
 
 _BUSY = 10  # s; the client's limit is for a request, which may wait behind many of a server that is only busy
 _DEVICES = 16  # nbds_max of the module, unless somebody loaded it with another
+_chosen: dict[tuple[str, str], int] = {}  # when each device of a kernel was, which several nodes may share
+_turns = itertools.count(1)
 
 
 class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,14 +98,16 @@ class NbdLayer(InitiatorLayer):
         raise TrialError(f"node {node.name}: {device} had no size {UNTIL_THERE:g} s after nbd-client began")
 
     async def _free(self, context: LayerContext) -> str:
-        """A device that nobody uses. Several crossings of one node begin at different ones."""
-        first = int(context.slot.removeprefix("disk") or 0)
-        names = [f"nbd{(first + number) % _DEVICES}" for number in range(_DEVICES)]
+        """A device that nobody uses, and of these the one that was chosen longest ago: the last may be connecting."""
+        names = [f"nbd{number}" for number in range(_DEVICES)]
         clients = await context.node.texts(*(f"/sys/block/{name}/pid" for name in names))
-        for name, client in zip(names, clients, strict=True):
-            if client is None:
-                return f"/dev/{name}"
-        raise TrialError(f"node {context.node.name}: all {_DEVICES} devices of NBD are in use")
+        kernel = context.node.machine
+        free = [name for name, client in zip(names, clients, strict=True) if client is None]
+        if not free:
+            raise TrialError(f"node {context.node.name}: all {_DEVICES} devices of NBD are in use")
+        chosen = min(free, key=lambda name: _chosen.get((kernel, name), 0))
+        _chosen[kernel, chosen] = next(_turns)
+        return f"/dev/{chosen}"
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         assert isinstance(resource, Disk)
