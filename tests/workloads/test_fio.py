@@ -57,6 +57,28 @@ def test_the_job_file_as_it_is_written() -> None:
     assert text == file.read_text(), f"{file} differs; STORLAB_UPDATE_GOLDEN=1 writes it again"
 
 
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        ({"runtime": "1h30m"}, "runtime=5400000ms"),
+        ({"runtime": "1.5s"}, "runtime=1500ms"),
+        ({"runtime": 0.5}, "runtime=500ms"),
+        ({"startdelay": "0.25ms"}, "startdelay=250us"),
+        ({"runtime": "60s"}, "runtime=60s"),
+        ({"runtime": 60}, "runtime=60"),
+        ({"bs": "4KiB"}, "bs=4096"),
+        ({"bs": "1.5k,4k"}, "bs=1536,4k"),
+        ({"bssplit": "4k/60:2MiB/40"}, "bssplit=4k/60:2097152/40"),
+        ({"size": "1.5G"}, "size=1610612736"),
+        ({"size": "80%"}, "size=80%"),
+        ({"size": "2MiB", "kb_base": 1000}, "size=2MiB"),
+        ({"filename": "1.5G"}, "filename=1.5G"),
+    ],
+)
+def test_sizes_and_durations_mean_to_fio_what_they_mean_to_the_plan(options: dict[str, Any], written: str) -> None:
+    assert f"{written}\n" in "".join(f"{line}\n" for line in fio(rw="read", **options).job_text({}, "x").splitlines())
+
+
 def test_without_jobs_there_is_one_named_as_the_workload() -> None:
     assert fio(rw="read").job_text({}, "load") == "[global]\nrw=read\n\n[load]\n"
 

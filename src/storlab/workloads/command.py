@@ -42,6 +42,7 @@ _ENDLESS = re.compile(r"\((?:\?:)?(?:\\.|\[[^\]]*\]|[^\\()\[\]|])[+*]\)[+*]")
 """``(a+)+``: takes time exponential in the length of what almost matches."""
 
 
+_GROUPED = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})+(\.\d*)?([eE][-+]?\d+)?\s*")
 _PICKED: dict[str, Callable[[list[float]], float]] = {"sum": sum, "mean": fmean, "min": min, "max": max}
 _PICKED |= {"only": itemgetter(0), "first": itemgetter(0), "last": itemgetter(-1)}
 
@@ -122,8 +123,12 @@ class MetricRule(Model):
         assert self.regex is not None
         found = []
         for match in re.finditer(self.regex, text, re.MULTILINE):
+            written = match[1] or ""
+            if "," in written and not _GROUPED.fullmatch(written):
+                said = f"the match {shown(written)} has a comma that is not between thousands"
+                raise ParseError(f"metric {self.name}: {said}: let the program print in English (LC_ALL=C)", source)
             try:
-                found.append(float((match[1] or "").replace(",", "")))
+                found.append(float(written.replace(",", "")))
             except ValueError:
                 raise ParseError(f"metric {self.name}: the match {shown(match[1])} is not a number", source) from None
         return found

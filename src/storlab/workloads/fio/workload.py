@@ -23,6 +23,7 @@ from storlab.text import is_whole
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
 from storlab.workloads.fio import checking, depth, reach, sliced
 from storlab.workloads.fio import options as fio_options
+from storlab.workloads.fio.amounts import in_fios_words
 from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, Options, Sections
 
@@ -151,8 +152,8 @@ class FioWorkload(Workload):
         return next(interval for longest, interval in _LOG_INTERVALS.items() if duration <= longest)
 
     def _sections(self, given: Options, name: str) -> Sections:
-        jobs = [(job, _extra(options)) for job, options in self.jobs.items()] or [(name, {})]
-        return [("global", {**given, **_extra(self)}), *jobs]
+        jobs = [(job, in_fios_words(_extra(options))) for job, options in self.jobs.items()] or [(name, {})]
+        return [("global", {**given, **in_fios_words(_extra(self))}), *jobs]
 
     def job_text(self, given: Options, name: str) -> str:
         """The job file, with ``given`` options below the study's own."""
