@@ -169,7 +169,7 @@ def test_failed_trials_leave_their_round_out() -> None:
 
 
 def test_pairs_that_were_pooled_over_other_combinations_are_no_family() -> None:
-    """Where b was not measured in all of them, a = b and b = c may be true of those that it has, and a = c not of all."""
+    """Where b was not measured in all of them, a = b and b = c may hold of those that it has, and a = c not of all."""
     pooled = Question("fs", "a", "b", {}, True, "load", "bandwidth", "B/s", "higher")
     two = Planned(pooled, ((1, 2), (3, 4)), names=("bs=4k", "bs=16k"))
     three = Planned(replace(pooled, b="c"), ((1, 5), (3, 6), (7, 8)), names=("bs=4k", "bs=16k", "bs=64k"))

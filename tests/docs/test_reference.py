@@ -105,6 +105,9 @@ stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs",
 probes = { host-load = {}, stalls = {}, processes = {}, alignment = {}, share-requests = {} }
 [nodes.n]
 count = 2
+[nodes.other]
+[workload.fio]
+on = ["n"]
 [workload.fio.fio]
 rw = "randrw"
 bs = "4k"
@@ -114,8 +117,10 @@ steadystate = "iops:50%"
 ss_dur = "1s"
 jobs = { a = {}, b = {} }
 [workload.files]
+on = ["n"]
 files = { files = 200, workers = 2, fsync = "directory" }
 [workload.command]
+on = ["other"]
 command = { argv = ["true"] }
 """
 

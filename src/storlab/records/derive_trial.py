@@ -222,7 +222,8 @@ def _add_amplification(
         for node, each in zip(nodes, moved, strict=False):
             parsed.tell(record, SOURCE, node, amplification(each))
         total += moved[-1]
-    parsed.tell(record, SOURCE, None, amplification(total))
+    if asked_bytes(load for each in measured.values() for load in each) is not None:
+        parsed.tell(record, SOURCE, None, amplification(total))
 
 
 def _measures_all(trial: Done) -> bool:

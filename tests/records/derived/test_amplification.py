@@ -11,7 +11,7 @@ from storlab.formats.fio.declared import declared
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import Value
 from storlab.probes.host_load import HostLoadProbe
-from storlab.records.derived.amplification import asked_bytes, asked_of, backing_amplification, disk_bytes, moved_bytes
+from storlab.records.derived.amplification import asked_bytes, backing_amplification, disk_bytes, moved_bytes
 
 HOST_LOAD = HostLoadProbe().declares()
 counts = st.integers(0, 2**50)
@@ -59,6 +59,5 @@ def test_bytes_of_all_workloads_above_are_added_and_one_that_keeps_silent_makes_
     assert asked_bytes([writer, silent]) is None
     assert moved_bytes([writer, silent], host_load(8.0, 4.0)) == Counter()
     assert moved_bytes([writer], host_load(800.0, 4.0))["write", "disk"] == 800
-    assert asked_of([{"bytes written"}, {"latency"}]) == set()
     assert disk_bytes(host_load(8.0, 4.0)) == Counter(write=8, read=4)
     assert disk_bytes(silent) is None

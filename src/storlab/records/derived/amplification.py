@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 
 from storlab.measurements import Measurements
 from storlab.metrics import STORAGE, TARGET, MetricSpec, Quantity, Value, specs_of
@@ -21,11 +21,6 @@ METRICS = {
     for what in (_AT_DISK, _BACKING, _GUEST_DISK)
     for per, way in _WAYS.items()
 }
-
-
-def asked_of(loads: Sequence[Set[Quantity]]) -> Set[Quantity]:
-    """Which quantities can be related to, by those of each load: none, where one of them counts no bytes."""
-    return set[Quantity]().union(*loads) if all(load & {"bytes", *_WAYS} for load in loads) else set()
 
 
 def declares(asked: Set[Quantity], *, at_disk: bool, underlying: bool) -> tuple[MetricSpec, ...]:

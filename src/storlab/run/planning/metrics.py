@@ -13,7 +13,7 @@ from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.derive_trial import NODES, START_SKEW
-from storlab.records.derived.amplification import SOURCE, asked_of, declares
+from storlab.records.derived.amplification import SOURCE, declares
 from storlab.records.derived.per_transaction import declares as per_transaction
 from storlab.records.tables import derived
 from storlab.run.planning.design import comparisons_of, design_of
@@ -47,7 +47,7 @@ def _together(
     crosses: bool,
     skew: bool,
 ) -> Declarations:
-    asked = asked_of([{spec.quantity for spec in specs} for _, specs in loads])
+    asked = {spec.quantity for _, specs in loads for spec in specs}
     shared = ((name, (*specs, *derived(specs, count))) for (name, specs), count in zip(loads, nodes, strict=True))
     costs = per_transaction(specs for _, specs in loads) if amplified else ()
     storage = (
