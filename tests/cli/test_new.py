@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,6 +98,7 @@ def test_yes_takes_defaults_for_all_but_what_is_compared() -> None:
         (["--compare", "safety", "--on", "/dev/null"], "neither a block device nor a directory"),
         (["--compare", "safety", "--on", "device"], "give its path instead"),
         (["--compare", "safety", "--size", "1000T"], "has only"),
+        (["--compare", "safety", "--on", ".", "--size", "4G"], "--size 4G: there is no file whose size it could be"),
         (["--compare", "safety", "--until", "soon"], "10m"),
         (["--compare", "safety", "--json"], "--list"),
         (["--from", "mail", "--compare", "safety"], "--compare"),
@@ -113,6 +115,15 @@ def test_a_study_for_another_machine_is_not_looked_at_here() -> None:
     ran = new("study", "--compare", "file-systems", "--on", "/dev/nvme7n1", "--yes", "--unchecked")
     assert "Next: `storlab plan study.toml`" in ran.output
     assert 'path = "/dev/nvme7n1"' in written()
+
+
+def test_a_size_is_that_of_a_file_or_refused() -> None:
+    chosen = ("study", "--yes", "--unchecked", "--force", "--size", "4G", "--compare")
+    for compare, on in (("file-systems", "/dev/sdzz"), ("shared-folders", "file"), ("databases", ".")):
+        assert "no file whose size" in refused(*chosen, compare, "--on", on)
+    for compare, on, guests in (("file-systems", ".", "0"), ("safety", ".", "1"), ("vm-disks", "/dev/sdzz", "1")):
+        new(*chosen, compare, "--on", on, "--guests", guests)
+        assert re.search(r'^disk *= "4G"', written(), re.MULTILINE)
 
 
 def test_a_file_that_is_there_stays_as_it_is_unless_force_is_given() -> None:
@@ -151,6 +162,9 @@ def test_enter_takes_what_is_in_brackets_and_options_are_not_asked_for(asked: li
     asked += ["", "", "", ""]  # on what, how large, how precise, how many guests
     new("study", "--compare", "safety", "--load", "random-write")
     assert 'disk    = "1G"' in written()
+    asked += ["", "", "", ""]
+    new("again", "--compare", "safety", "--load", "random-write", "--size", "2G")
+    assert 'disk    = "2G"' in written("again.toml")
 
 
 def test_the_end_of_input_writes_nothing(asked: list[str]) -> None:

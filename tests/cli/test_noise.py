@@ -78,11 +78,23 @@ def test_a_mistake_is_one_sentence(words: tuple[str, ...], message: str) -> None
     assert not noise_file().exists()
 
 
+@pytest.mark.parametrize("layer", ["directory", "device"])
+def test_a_study_that_names_its_place_is_not_moved_to_another_in_silence(layer: str, tmp_path: Path) -> None:
+    Path("own.toml").write_text(
+        f'title = "own"\nstack = [{{ layer = "{layer}", path = "/srv" }}]\n'
+        '[workload.load]\ncommand = { argv = ["false"] }\n'
+    )
+    ran = call("noise", "own.toml", "--for", "1s", "--quiet", "--in", str(tmp_path))
+    assert ran.status == 2
+    assert f"--in {tmp_path}: this study names /srv itself" in ran.message
+    assert f"leave --in out, or change the path of its layer {layer}" in ran.message
+
+
 def test_a_load_that_fails_says_why_and_keeps_nothing() -> None:
     Path("bad.toml").write_text(
         'title = "bad"\nstack = [{ layer = "directory" }]\n[workload.load]\ncommand = { argv = ["false"] }\n'
     )
-    ran = call("noise", "bad.toml", "--for", "1s", "--quiet")
+    ran = call("noise", "bad.toml", "--for", "1s", "--quiet", "--in", ".")
     assert ran.status == 2, ran.message
     assert "the noise can't be measured" in ran.message
     assert not noise_file().exists()

@@ -47,7 +47,7 @@ def test_oltp_is_read_as_it_was_printed() -> None:
             "events": 232174309,
             "errors": 426,
             "reconnects": 0,
-            "latency.mean": 0.02381,
+            "latency.mean": 5529015010.01 / 232174309 / 1000,
             "latency.min": 0.00309,
             "latency.max": 0.21124,
             "latency.p95": 0.03372,
@@ -59,6 +59,13 @@ def test_oltp_is_read_as_it_was_printed() -> None:
             "threads.time.stddev": 0.06,
         }
     )
+
+
+def test_a_mean_is_known_better_than_by_the_two_decimals_that_are_printed() -> None:
+    assert b"avg:                                    0.04\n" in FILEIO
+    assert values(one(FILEIO))["latency.mean"] == pytest.approx(5894.34 / 156830 / 1000, rel=1e-9)
+    no_sum = FILEIO[: FILEIO.index(b"sum:")]
+    assert values(one(no_sum))["latency.mean"] == pytest.approx(0.04e-3)
 
 
 def test_times_are_seconds_whatever_the_interval_is() -> None:

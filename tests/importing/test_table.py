@@ -166,6 +166,17 @@ def test_rows_that_are_equal_are_repeats_and_numbered_rounds_their_rounds() -> N
     assert [(part.levels["fs"], part.round) for part in numbered] == [("xfs", 2), ("ext4", 2), ("xfs", 5)]
 
 
+def test_rows_with_complementary_empty_fields_are_trials_of_their_own() -> None:
+    text = b"fs,read,write\next4,100,NA\nxfs,90,50\nxfs,91,51\next4,NA,61\n"
+    found = parts(text, value=["read::higher", "write::higher"], factor_column=["fs"])
+    assert [(part.levels["fs"], [value for _, value, *_ in rows(part)]) for part in found] == [
+        ("ext4", [100]),
+        ("xfs", [90, 50]),
+        ("xfs", [91, 51]),
+        ("ext4", [61]),
+    ]
+
+
 def test_a_last_line_that_was_cut_is_left_out_with_a_warning() -> None:
     found = parts(WIDE[:-10], **TWO)
     assert len(found) == 3

@@ -93,6 +93,14 @@ def test_an_objective_that_cannot_be_answered_is_refused_with_its_place(slo: str
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(("heading", "key"), [("[slo]", "slo.below"), ("[[slo]]", "slo[0].below")])
+def test_an_objective_is_named_as_it_is_written_with_the_line_of_its_key(heading: str, key: str) -> None:
+    text = f'{SLO}{heading}\nmetric = "latency.p99"\n\nbelow = "5parsecs"\n'
+    with pytest.raises(StudyError) as refused:
+        refuse_unknown_metrics(parse_study(text.encode(), "slo.toml", lambda _: ""))
+    assert str(refused.value).startswith(f'slo.toml: line {len(text.splitlines())}: {key}: "5parsecs" is not')
+
+
 def test_a_limit_is_an_amount_in_the_unit_of_its_metric() -> None:
     for limit, said in (("100M", "is not a duration"), ("0s", "must be above 0")):
         text = SLO.replace("primary", f'slo = {{ metric = "latency.p99", below = "{limit}" }}\nprimary')

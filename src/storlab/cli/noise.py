@@ -120,8 +120,19 @@ def _study(name: str | None, directory: Path | None) -> Study:
     if name is None:
         return parse_study(BUILT_IN.encode(), BUILT_IN_NAME, _no_file, overrides)
     study = load_study(find_study(name), overrides)
+    if directory is not None:
+        _refuse_own_place(study, directory)
     first = [f"{factor}={level}" for factor, level in study.cells[0].levels.items()]
     return load_study(find_study(name), overrides, first)
+
+
+def _refuse_own_place(study: Study, directory: Path) -> None:
+    """Raise ``UserError`` where the stack says itself where it lies, so that ``--in`` would have no effect."""
+    for layer in (layer for chain in study.cells[0].chains for layer in chain.layers):
+        if place := layer.claims() or layer.existing_directory(""):
+            change = f"the path of its layer {layer.layer}"
+            said = f"this study names {place} itself, so its files lie there: leave --in out, or change {change}"
+            raise UserError(f"--in {directory}: {said}")
 
 
 def _no_file(name: str) -> str:

@@ -114,6 +114,8 @@ def _message(details: list[ErrorDetails], path: Path, model: type[BaseModel]) ->
         case "literal_error":
             expected = str(context["expected"])
             words = [word.strip("' ") for word in expected.replace(" or ", ", ").split(",")]
+            if not isinstance(detail["input"], str) and str(detail["input"]) in words:
+                return f'{given} should be in quotes: "{given}"'
             return f"{given} is not one of {expected}{nearest(str(detail['input']), words)}"
         case "too_short":
             return f"{given} is too short: it takes at least {context['min_length']}"

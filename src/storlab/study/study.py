@@ -28,7 +28,7 @@ from storlab.study.questions import Compare, check_claims, check_objectives
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
-from storlab.study.toml_text import MAX_TEXT, line_of, positions, read_toml
+from storlab.study.toml_text import MAX_TEXT, as_written, line_of, positions, read_toml
 from storlab.study.toml_text import Path as TreePath
 from storlab.text import printable
 from storlab.units import shown
@@ -186,7 +186,7 @@ def _problem_at(
     path: TreePath, message: str, lines: Mapping[TreePath, int], changed: Mapping[TreePath, str]
 ) -> Problem:
     """A problem with its key as one writes it and its line, or the --set that brought it."""
-    key = ""
+    key, path = "", as_written(path, lines)
     for part in path:
         written = part if isinstance(part, int) or re.fullmatch(r"[\w-]+", part) else shown(part)
         key += f"[{written}]" if isinstance(part, int) else f".{written}" if key else str(written)

@@ -147,6 +147,19 @@ def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:
     return None
 
 
+def as_written(path: Path, lines: Mapping[Path, int]) -> Path:
+    """``a[0].b`` → ``a.b`` where the file has a table rather than a list with one: ``[a]`` and not ``[[a]]``."""
+    for place, part in enumerate(path):
+        above = path[:place]
+        if part == 0 and (*above, 0) not in lines and _is_table(above, lines):
+            return as_written((*above, *path[place + 1 :]), lines)
+    return path
+
+
+def _is_table(path: Path, lines: Mapping[Path, int]) -> bool:
+    return any(len(found) > len(path) and found[: len(path)] == path for found in lines)
+
+
 def _pair(node: Node, prefix: Path, found: dict[Path, int]) -> None:
     path = (*prefix, *_key(node.named_children[0]))
     _note(path, node, found)

@@ -91,6 +91,12 @@ def place_of(answers: Answers) -> Place:
     return Place((*_disk(answers), *(() if _is_raw(answers) else (_MKFS, _MOUNT)), *server))
 
 
+def has_file(answers: Answers) -> bool:
+    """Whether a file is the disk, and has the size that was answered."""
+    place = place_of(answers)
+    return answers.compare == "vm-disks" or _FILE in (*place.stack, *place.server)
+
+
 def _is_raw(answers: Answers) -> bool:
     """Whether the load works on the disk itself: what a device can do is not what a file system on it can."""
     in_files = answers.load in ("small-files", "log") or answers.compare in ("databases", "safety")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from storlab.templates.answers import Answers
 from storlab.templates.layout import stack, table
-from storlab.templates.stacks import Place, Row, factor_of, place_of
+from storlab.templates.stacks import Place, Row, factor_of, has_file, place_of
 
 _ASKS: Mapping[str, str] = {
     "file-systems": "ext4, XFS or Btrfs",
@@ -68,7 +68,7 @@ def study_text(answers: Answers, file: str = "study.toml") -> str:
     place = place_of(answers)
     parts = (
         _head(answers, file, place),
-        table("parameters", "--set NAME=VALUE changes one for a run", _parameters(answers, place)),
+        table("parameters", "--set NAME=VALUE changes one for a run", _parameters(answers)),
         _factor(answers),
         *_nodes(answers, place),
         _load(answers),
@@ -110,8 +110,8 @@ def _head(answers: Answers, file: str, place: Place) -> list[str]:
     return [*lines, "", about, f"stack = {stack(place.stack)}"]
 
 
-def _parameters(answers: Answers, place: Place) -> Iterator[Row]:
-    if answers.compare == "vm-disks" or any("{disk}" in layer for layer in (*place.stack, *place.server)):
+def _parameters(answers: Answers) -> Iterator[Row]:
+    if has_file(answers):
         yield "disk", f'"{answers.size}"', "the file that is the disk"
     if answers.compare == "databases":
         yield "tables", "4"

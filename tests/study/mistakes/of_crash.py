@@ -12,6 +12,10 @@ moments = 0  #! 0 should be at least 1
 [crash]
 unit = "3k"  #! "3k"
 """,
+        "a unit that is a number": """
+[crash]
+unit = 512  #! crash.unit: 512 should be in quotes: "512"
+""",
         "a misspelt key of crash": """
 [crash]
 momments = 3  #! this key is unknown; did you mean 'moments'?

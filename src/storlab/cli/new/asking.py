@@ -127,7 +127,8 @@ def _ask_place(
     chosen = asker.choose("2. On what?", TARGETS, lambda word: word if word in TARGETS else located(word), usual)
     while not isinstance(chosen, Answers) or chosen is answers:
         if chosen == "file":
-            chosen = asker.ask("   How large?", lambda size: taken(replace(answers, size=size)), answers.size)
+            usual = asked.size or answers.size
+            chosen = asker.ask("   How large?", lambda size: taken(replace(answers, size=size)), usual)
         else:
             kind = "directory" if chosen == "directory" else "device"
             chosen = asker.ask(f"   Path of the {kind}", located, DIRECTORY if kind == "directory" else "")

@@ -90,6 +90,7 @@ def on_a_terminal() -> bool:
 def _write(asked: Asked, name: str | None, manner: Manner) -> None:
     from storlab.cli.new.looking import Looker
     from storlab.cli.new.writing import refuse_existing, target_of, write_new
+    from storlab.templates.stacks import has_file
     from storlab.templates.study import study_text
 
     interactive = not manner.yes and on_a_terminal()
@@ -104,6 +105,8 @@ def _write(asked: Asked, name: str | None, manner: Manner) -> None:
         answers = ask(asked, look)
     else:
         answers = answers_of(asked, look)
+    if asked.size is not None and not has_file(answers):
+        raise UserError(f"--size {asked.size}: there is no file whose size it could be; leave it out")
     file = target_of(name or answers.compare)
     write_new(file, study_text(answers, shlex.quote(str(file))), manner.force)
     show(f"Wrote {file}: {look.in_short(answers)}")

@@ -59,9 +59,14 @@ def read_terse(line: str, source: str, number: int) -> TerseReport:
         said = f"fio's terse output of version {fields[0][:9]!r}: versions 3, its default, 4 and 5 are read"
         raise ParseError(said, source, number)
     cpu = _FIRST + sum(widths)
+    if _begins_cpu(fields, _FIRST + widths[0]):
+        said = "fio's terse line is of a run with unified_rw_reporting=1, which makes one of all directions"
+        raise ParseError(f"{said}: have fio write JSON, or run it without that option", source, number)
     if len(fields) < cpu + _AFTER:
         said = f"fio's terse line has {len(fields)} fields of {cpu + _AFTER}: it was cut off"
         raise ParseError(said, source, number)
+    if _begins_cpu(fields, cpu + widths[0]):
+        cpu += widths[0]  # unified_rw_reporting=2 adds all directions' sum after them
     read = _Fields(fields, source, number)
     begins = [_FIRST + sum(widths[:way]) for way in range(len(widths))]
     directions = {way: read.direction(first) for way, first in zip(_DIRECTIONS, begins, strict=False)}
@@ -73,6 +78,11 @@ def read_terse(line: str, source: str, number: int) -> TerseReport:
         directions={way: each for way, each in directions.items() if each.bytes or each.bandwidth},
         cpu=(read.at(cpu, "%") / 100, read.at(cpu + 1, "%") / 100),
     )
+
+
+def _begins_cpu(fields: list[str], index: int) -> bool:
+    """Whether the directions end there: a direction begins with KiB, and the CPU's part of the line with a share."""
+    return index < len(fields) and fields[index].endswith("%")
 
 
 def terse_values(report: TerseReport) -> Iterator[Value]:

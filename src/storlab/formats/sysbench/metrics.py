@@ -138,6 +138,8 @@ def _numbers(run: SysbenchRun) -> dict[str, float]:
     numbers = dict(run.closed)
     if "latency.percentile" in numbers:
         numbers[_PERCENTILE.name] = numbers.pop("latency.percentile")
+    if "latency.mean" in numbers and numbers.get("events") and numbers.get("latency.sum"):
+        numbers["latency.mean"] = numbers["latency.sum"] / numbers["events"]  # it is printed with two decimals alone
     for way in ("read", "write"):
         if f"{way}.mib" in numbers:
             numbers[f"{way}.bandwidth"] = numbers.pop(f"{way}.mib")

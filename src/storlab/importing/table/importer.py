@@ -94,6 +94,8 @@ class _Table:
         trials: list[tuple[Key, _Trial]] = []
         places: dict[Key, int] = {}
         for line, row in self._rows():
+            if self.mapping.each_row_a_trial:
+                places.clear()  # else what the next row lacks would be filled from this one
             key = (tuple(self._level(line, row, name) for name in self.mapping.factors), self._round(line, row))
             for metric, value, number in self._numbers(line, row):
                 at = places.get(key)

@@ -73,6 +73,11 @@ class TableMapping:
         others = (self.metric, self.round, self.time.name if self.time else None)
         return (*(value.name for value in self.values), *self.factors, *(name for name in others if name is not None))
 
+    @property
+    def each_row_a_trial(self) -> bool:
+        """Whether no column says that several rows belong together."""
+        return self.metric is None and self.round is None and self.time is None
+
 
 def mapping_of(options: Mapping[str, Any]) -> TableMapping:
     """The mapping that a user gave, as the run's manifest keeps it: every option as it was written.
