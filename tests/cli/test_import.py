@@ -110,6 +110,15 @@ def test_labels_and_factors_name_the_cells(tmp_path: Path) -> None:
     assert open_run(labelled).trials["factor.file"].to_list() == ["run 0", "run 1", "run 2", "run 3"]
 
 
+def test_a_factor_may_have_a_hyphen_in_its_name_as_in_studies(tmp_path: Path) -> None:
+    files = [written(tmp_path, f"{n}.json", FOUR) for n in range(2)]
+    run = tmp_path / "run"
+    ran = call("import", "blkalgn", *files, "--out", str(run), "--factor", "block-size=4k,8k")
+    assert ran.status == 0, ran.message
+    assert open_run(run).trials["factor.block-size"].to_list() == ["4k", "8k"]
+    assert "block-size" in call("report", str(run)).output
+
+
 def test_what_a_file_does_not_show_its_reader_says(tmp_path: Path) -> None:
     file, run = written(tmp_path, "a.json", AMBIGUOUS), tmp_path / "run"
     ran = call("import", "blkalgn", file, "--out", str(run))
@@ -132,6 +141,12 @@ def test_what_a_file_does_not_show_its_reader_says(tmp_path: Path) -> None:
         (["good.json", "--label", "a", "--label", "b"], "--label: 2 labels for 1 file:"),
         (["good.json", "--label", ""], "can't be a level"),
         (["good.json", "--factor", "fs"], "write NAME=LEVEL"),
+        (
+            ["good.json", "--factor", "file system=a"],
+            '"file system" is not a valid name: at most 63 letters, digits, -',
+        ),
+        (["good.json", "--factor", "-a=b"], '"-a" is not a valid name'),
+        (["good.json", "--factor", "=a"], '"" is not a valid name'),
         (["good.json", "--factor", "fs=a,b"], "2 levels for 1 file"),
         (["good.json", "--factor", "fs=a", "--factor", "fs=b"], "fs was given before"),
         (["good.json", "--dialect", "7"], "--dialect"),

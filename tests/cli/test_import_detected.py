@@ -58,6 +58,28 @@ def test_the_logs_of_a_run_are_read_with_the_file_that_they_lie_beside() -> None
     assert "1 trial of 1 cell" in ran.output
 
 
+@pytest.mark.parametrize("kind", [[], ["pgbench"]])
+def test_a_log_that_is_read_with_another_one_has_no_level_of_its_own(kind: list[str], place: Path) -> None:
+    logs = [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
+    for given in (["--label", "a", "--label", "b"], ["--factor", "fs=xfs,ext4"]):
+        refused = call("import", *kind, *logs, *given, "--out", "run")
+        assert refused.status == 2
+        assert "pgbench_log.71.1 is read along with pgbench_log.71, as part of the same run" in refused.message
+        assert not (place / "run").exists()
+    ran = call("import", *kind, *logs, "--factor", "fs=xfs", "--out", "run")
+    assert (ran.status, "1 trial of 1 cell" in ran.output) == (0, True), ran.message
+
+
+def test_a_kind_that_is_named_reads_a_run_s_logs_together_in_any_order() -> None:
+    logs = [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
+    found = []
+    for number, order in enumerate((logs[:1], logs, logs[::-1])):
+        ran = call("import", "pgbench", *order, "--out", f"{number}")
+        assert (ran.status, "1 trial of 1 cell" in ran.output) == (0, True), ran.message
+        found.append(open_run(f"{number}").metrics.filter(metric="transactions")["value"].to_list())
+    assert found[0] == found[1] == found[2] and found[0]
+
+
 def test_a_table_is_read_by_the_columns_that_are_named_with_decimal_commas_where_it_has_these(place: Path) -> None:
     Path("t").write_text("fs;IOPS;lat (ms)\nxfs;1000,5;1,5\next4;900,25;2\n")
     ran = call("import", "t")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from formats.fio.samples import golden, values
 from storlab import open_run
 from storlab.errors import ParseError
-from storlab.importing.fio.document import said_of_jobs, traits_of
+from storlab.importing.fio.traits import said_of_jobs, traits_of
 from study.program import call
 
 from .fio_files import later, parts, ran
@@ -74,6 +74,23 @@ def test_terse_lines_of_later_versions_have_trims(folder: Path) -> None:
     assert (part.status, part.reason) == ("failed", "fio read and wrote nothing")  # version 3 has no trims
 
 
+def test_terse_lines_that_have_one_sum_for_all_directions_name_the_option(folder: Path) -> None:
+    for version in ("3", "4", "5"):
+        words = ["--rw=randrw", f"--terse-version={version}", "--unified_rw_reporting=1"]
+        path = ran(folder, "a.txt", *words, form="terse")
+        with pytest.raises(ParseError, match=r"of a run with unified_rw_reporting=1, .*: have fio write JSON"):
+            parts(path.read_bytes())
+
+
+def test_a_sum_after_the_directions_of_a_terse_line_is_not_taken_for_times_of_the_cpu(folder: Path) -> None:
+    for version in ("3", "4", "5"):
+        words = ["--rw=randrw", f"--terse-version={version}", "--unified_rw_reporting=2"]
+        (part,) = parts(ran(folder, "a.txt", *words, form="terse").read_bytes())
+        found = values(part.measured)
+        assert found["read.bytes"] + found["write.bytes"] == found["bytes"] == 1 << 20
+        assert found["cpu.user"] + found["cpu.system"] < 1.1
+
+
 def test_output_for_people_is_refused_with_what_to_run_instead(folder: Path) -> None:
     path = ran(folder, "a.txt", "--rw=read", form="normal")
     with pytest.raises(ParseError, match=r"x\.json:\d+: fio's output for people.*--output-format=json\+"):
@@ -100,6 +117,46 @@ def test_options_are_compared_in_one_spelling_with_their_defaults() -> None:
     spelled = traits_of([{"blocksize": "4096", "readwrite": "randread", "name": "a", "log_avg_msec": "9"}])
     assert spelled == traits_of([{"bs": "4k", "rw": "randread", "iodepth": "1", "direct": "0", "randseed": "7"}])
     assert traits_of([{"rw": "read"}, {"rw": "write"}])["rw"] == "read + write"
+
+
+def test_sizes_are_alike_only_where_they_are_to_fio() -> None:
+    assert traits_of([{"bs": "4kb"}]) == traits_of([{"bs": "4K"}]) == traits_of([{"bs": "4096"}])
+    assert traits_of([{"bs": "4kib"}])["bs"] == "4kib"  # 4000 bytes
+    in_tens = traits_of([{"bs": "4k", "kb_base": "1000"}])
+    assert in_tens != traits_of([{"bs": "4096", "kb_base": "1000"}])
+
+
+TOTAL = ["--lat_percentiles=1", "--clat_percentiles=0"]
+
+
+def test_runs_whose_latencies_are_of_another_kind_are_no_rounds_of_one_cell(folder: Path, tmp_path: Path) -> None:
+    for name, told in (("a", TOTAL), ("b", []), ("c", ["--lat_percentiles=1", "--clat_percentiles=1"])):
+        ran(folder, f"{name}.json", "--rw=write", *told)
+    run = tmp_path / "run"
+    imported = call("import", "fio", str(folder), "--out", str(run))
+    assert imported.status == 0, imported.message
+    trials = open_run(run).trials.sort("started")
+    assert [name for name in trials.columns if name.startswith("factor.")] == ["factor.latency"]
+    assert trials["factor.latency"].to_list() == ["total", "completion", "completion"]
+
+
+@pytest.mark.parametrize(
+    ("version", "told", "kind"),
+    [
+        ("3.33", {"lat_percentiles": "1", "clat_percentiles": "0"}, "total"),
+        ("3.33", {"lat_percentiles": "1"}, "completion"),
+        ("3.33", {"disable_clat": "1"}, "total"),
+        ("3.12", {"lat_percentiles": "1"}, "total"),
+        ("3.12", {"clat_percentiles": "0"}, "total"),
+        ("3.12", {}, "completion"),
+    ],
+)
+def test_of_a_run_that_failed_its_options_say_of_which_kind_latencies_were(
+    version: str, told: dict[str, str], kind: str
+) -> None:
+    job = {"jobname": "a", "groupid": 0, "error": 5, "usr_cpu": 0.0, "sys_cpu": 0.0, "job options": told}
+    (part,) = parts(json.dumps({"fio version": f"fio-{version}", "jobs": [job]}).encode())
+    assert (part.status, part.traits["latency"]) == ("failed", kind)
 
 
 def test_terse_lines_take_their_options_from_the_messages_before_them() -> None:

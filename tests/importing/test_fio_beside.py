@@ -141,6 +141,45 @@ def test_packed_logs_are_read_and_what_fio_spoils_in_them_is_left_out(folder: Pa
     assert series.filter(metric="write.iops")["value"].sum() == pytest.approx(500, rel=0.1)
 
 
+TOTAL = ["--lat_percentiles=1", "--clat_percentiles=0"]
+
+
+@pytest.mark.parametrize("told", [TOTAL, ["--disable_clat=1"]])
+@pytest.mark.parametrize("averaged", [["--log_avg_msec=100"], []])
+def test_where_latency_is_the_total_its_logs_are_those_of_the_total(
+    told: list[str], averaged: list[str], folder: Path, tmp_path: Path
+) -> None:
+    path = ran(folder, "a.json", *PACED, *told, *averaged, "--write_lat_log=mine", form="json")
+    (folder / "mine_clat.1.log").write_text("100, 1, 1, 0, 0\n")
+    run = tmp_path / "run"
+    imported = call("import", "fio", str(path), "--out", str(run))
+    assert imported.status == 0, imported.message
+    assert [path.name for path in run.rglob("mine_*")] == ["mine_lat.1.log"]
+    latencies = open_run(run).series.filter(pl.col("job").is_null(), metric="write.latency")["value"]
+    assert latencies.len() and latencies.min() > 1e-7  # type: ignore[operator]
+
+
+def test_logs_of_the_maximum_of_each_interval_are_no_series_of_means(folder: Path, tmp_path: Path) -> None:
+    asked = ["--write_lat_log=mine", "--write_bw_log=mine", "--log_max_value=1"]
+    left_out = "its logs mine_clat are left out: with log_max_value, fio writes into them the maximum of each interval"
+    for name, logs, metrics in (
+        ("both", asked, {"bandwidth", "read.bandwidth", "write.bandwidth"}),
+        ("latencies", [asked[0], asked[2]], set()),
+    ):
+        for log in folder.glob("mine_*"):
+            log.unlink()
+        path = ran(folder, "a.json", *PACED, *logs, "--log_avg_msec=100")
+        imported = call("import", "fio", str(path), "--out", str(tmp_path / name))
+        assert imported.status == 0, imported.message
+        assert left_out in " ".join(imported.message.split())
+        assert "don't lie beside it" not in imported.message
+        assert set(open_run(tmp_path / name).series["metric"]) == metrics
+    path = ran(folder, "b.json", *PACED, *asked)
+    imported = call("import", "fio", str(path), "--out", str(tmp_path / "single"))
+    assert "log_max_value" not in imported.message  # of single operations there is no maximum
+    assert "write.latency" in set(open_run(tmp_path / "single").series["metric"])
+
+
 def test_histogram_logs_that_can_not_be_used_are_named(folder: Path, tmp_path: Path) -> None:
     path = ran(folder, "a.json", *PACED, "--write_hist_log=mine", "--log_hist_msec=100")
     log = folder / "mine_clat_hist.1.log"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from formats.fio.program import run_fio
 from formats.fio.samples import golden, values
 from storlab import open_run
 from storlab.errors import ParseError
@@ -87,6 +88,48 @@ def test_jobs_that_ran_one_after_another_are_trials_of_their_own() -> None:
     assert first.started < second.started
     assert not any("several groups" in warning for part in read for warning in part.measured.warnings)
     assert first.traits != second.traits
+
+
+def stonewalled(folder: Path, *, fails: int) -> bytes:
+    """Three jobs, one after another, that log into files of one name; that number of them, from 0, can't write."""
+    jobs = [f"[{name}]\nstonewall\nrw=write\nbs={bs}\n" for name, bs in (("a", "4k"), ("b", "8k"), ("c", "16k"))]
+    jobs[fails] += "filename=/proc/version\n"
+    shared = "[global]\nfilename=data\nsize=64k\nwrite_bw_log=mine\nlog_avg_msec=100\n"
+    (folder / "jobs.fio").write_text(shared + "".join(jobs))
+    return run_fio("--output-format=json+", "jobs.fio", cwd=folder).stdout
+
+
+@pytest.mark.parametrize("fails", [0, 1, 2])
+def test_a_job_that_failed_leaves_those_before_and_after_it_as_they_are(fails: int, folder: Path) -> None:
+    read = parts(stonewalled(folder, fails=fails))
+    assert [part.status for part in read] == ["failed" if at == fails else "done" for at in range(3)]
+    assert [part.traits["bs"] for part in read] == ["4k", "8k", "16k"]
+    assert read[fails].reason
+    assert read[fails].measured.metrics.is_empty()
+    for at in {0, 1, 2} - {fails}:
+        assert values(read[at].measured)["write.bytes"] == 65536
+        assert list(read[at].measured.facts["options"]) == ["abc"[at]]  # type: ignore[call-overload]
+
+
+def test_two_jobs_that_failed_have_each_its_own_reason() -> None:
+    document = json.loads(golden("fio-stonewall.json"))
+    for job, error in zip(document["jobs"], (1, 5), strict=False):
+        job["error"] = error
+    said = [f"fio: pid=0, err={number}/file:x.c:1, error={name}" for number, name in ((1, "one"), (5, "five"))]
+    read = parts("\n".join([*said, json.dumps(document, indent=1)]).encode())
+    assert [part.reason is not None and part.reason.rpartition("=")[2] for part in read] == ["one", "five"]
+
+
+def test_logs_that_a_failed_job_wrote_into_as_well_are_named(folder: Path, tmp_path: Path) -> None:
+    path = folder / "a.json"
+    path.write_bytes(stonewalled(folder, fails=1).replace(b'"jobname" : "c"', b'"jobname" : "d"'))
+    document = json.loads(path.read_bytes()[path.read_bytes().index(b"{") :])
+    document["jobs"] = document["jobs"][:2]
+    path.write_text(json.dumps(document, indent=1))
+    (folder / "mine_bw.1.log").write_text("100, 9, 1, 0, 0\n")
+    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
+    assert imported.status == 0, imported.message
+    assert "its logs mine_*.log are of jobs or runs that ran one after another" in imported.message
 
 
 def test_jobs_that_ran_at_once_are_one_trial() -> None:

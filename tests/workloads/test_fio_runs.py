@@ -125,3 +125,16 @@ def test_logs_that_a_study_asks_for_beside_its_own_are_read(packed: bool, tmp_pa
     assert ("iops" in metrics) == (not packed)
     assert {"read.latency", "write.latency"} <= metrics
     assert len(measured.warnings) == (2 if packed else 0), measured.warnings
+
+
+def test_of_a_study_s_logs_those_of_maxima_are_left_out(tmp_path: Path) -> None:
+    logs = [f"--write_{kind}_log=series" for kind in ("bw", "iops", "lat")]
+    pace = ["--rate_iops=500", "--time_based", "--runtime=1", "--log_avg_msec=100", "--log_max_value=1"]
+    fio(tmp_path, *FOUR_JOBS[:-2], "--size=1M", *logs, *pace, "--output=fio.json")
+    ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
+    (tmp_path / "exit.json").write_text(json.dumps(asdict(ended)))
+    measured = read_results(tmp_path, 0.1)
+    assert "iops" in set(measured.series["metric"])
+    assert not [metric for metric in measured.series["metric"].unique() if "latency" in metric]
+    (said,) = measured.warnings
+    assert said.startswith("its logs of latency are left out: with log_max_value, ")

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from storlab.cli.import_.beside import without_beside
 from storlab.cli.import_.files import all_files, first, head_of, make_run
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign
@@ -18,9 +18,6 @@ from storlab.importing.registry import importer_of, importers
 from storlab.importing.signatures import Signature, contained_in, is_fio_log, signatures_of
 from storlab.text import printable
 
-if TYPE_CHECKING:
-    from storlab.importing.importer import Importer
-
 _OF_KIND = {"dialect": "blkalgn"}
 """Options of one kind; all others that there are belong to ``csv``."""
 _BEGINS = 40
@@ -30,20 +27,20 @@ def import_detected(options: ImportOptions) -> None:
     """Find out the kind, make the run, show its report. Raises ``UserError`` where the kind can't be told."""
     paths, found = _of_files(options.paths)
     kind = found[0].kind
-    options = replace(options, kind=kind, paths=paths)
+    options = without_beside(replace(options, kind=kind, paths=paths))
     _refuse_options(options)
     if kind == "csv" and not options.of_kind.get("value"):
-        raise UserError(_needs_columns(paths[0]))
+        raise UserError(_needs_columns(options.paths[0]))
     what = ", ".join(dict.fromkeys(signature.what for signature in found))
-    show(printable(f"{first([str(path) for path in paths])}: recognised as {kind}, by {what}"))
-    for path in paths:
+    show(printable(f"{first([str(path) for path in options.paths])}: recognised as {kind}, by {what}"))
+    for path in options.paths:
         _warn_of_others(path, kind)
     folder, size = make_run(options)
     _report(folder, size)
 
 
 def _of_files(paths: Sequence[Path]) -> tuple[list[Path], list[Signature]]:
-    """The paths without logs that are read with one of them, and the signature of each. Raises ``UserError``."""
+    """The paths without logs of fio, which are read with another, and the signature of each. Raises ``UserError``."""
     known: list[tuple[Path, Signature]] = []
     logs: list[Path] = []
     for path in paths:
@@ -63,8 +60,7 @@ def _of_files(paths: Sequence[Path]) -> tuple[list[Path], list[Signature]]:
             f"{logs[0]} is an fio log, which does not say what it measured: name the JSON that fio wrote with it; the "
             "log beside it is read too (fio --output-format=json+)"
         )
-    paths, signatures = [path for path, _ in known], [signature for _, signature in known]
-    return _without_beside(importer_of(signatures[0].kind), paths), signatures
+    return [path for path, _ in known], [signature for _, signature in known]
 
 
 def _of_file(path: Path) -> Signature | None:
@@ -104,29 +100,6 @@ def _of_extensions(head: bytes) -> list[Signature]:
     """Kinds of other packages that know files which begin like this."""
     others = [kind for kind, entry in importers().items() if entry.dist is not None]
     return [Signature(kind, f"what {kind} knows", "") for kind in others if importer_of(kind).knows(head)]
-
-
-def _without_beside(importer: Importer, paths: Sequence[Path]) -> list[Path]:
-    """Without those that are read with another one, such as the log of a run's other thread."""
-    kept: list[Path] = []
-    beside: set[Path] = set()
-    for path in paths:
-        if path in beside:
-            continue
-        kept.append(path)
-        if path.is_file() and not importer.streams:
-            others = [each.name for each in paths if each.parent == path.parent and each != path]
-            beside |= {path.with_name(name) for name in importer.beside_named(path.name, _text(path), others)}
-    return kept
-
-
-def _text(path: Path) -> bytes:
-    from storlab.reading import read_file
-
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _warn_of_others(path: Path, kind: str) -> None:

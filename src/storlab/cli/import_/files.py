@@ -12,6 +12,7 @@ from pathlib import Path
 
 from storlab.amounts import shown
 from storlab.analysis.wording import plural
+from storlab.cli.import_.beside import LARGEST, without_beside
 from storlab.cli.import_.folder import new_import
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
@@ -32,7 +33,6 @@ from storlab.text import printable, storable
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
 _NAMED = 5  # of many files
-_LARGEST = 256 * 1024**2  # bytes; no tool that is imported from writes a larger one
 
 
 def import_files(options: ImportOptions) -> None:
@@ -48,7 +48,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
 
     Refused where they were measured ``interleaved``, by the word of their user, and say otherwise themselves.
     """
-    importer = importer_of(options.kind)
+    importer, options = importer_of(options.kind), without_beside(options)
     found = [_files(importer, path) for path in options.paths]
     files = [path for each in found for path in each]
     texts = [_sound_head(path) if importer.streams else _read(path) for path in files]
@@ -190,8 +190,11 @@ def levels_of(
     for factor in factors:
         name, equals, text = factor.partition("=")
         values = [value.strip() for value in text.split(",")]
-        if not equals or not name.isidentifier() or len(name) > _LONGEST:
+        if not equals:
             raise UserError(f"--factor {shown(factor)}: write NAME=LEVEL, or NAME=LEVEL,LEVEL with one for each file")
+        if not name.replace("-", "_").isidentifier() or name.startswith("-") or len(name) > _LONGEST:
+            valid = f"at most {_LONGEST} letters, digits, - and _, a letter first"
+            raise UserError(f"--factor {shown(factor)}: {shown(name)} is not a valid name: {valid}")
         if name in levels[0]:
             raise UserError(f"--factor {shown(factor)}: {name} was given before")
         if len(values) not in (1, len(paths)):
@@ -261,7 +264,7 @@ def _digest(path: Path) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        text = read_file(path, _LARGEST, pipes=True)
+        text = read_file(path, LARGEST, pipes=True)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     if (said := foreign(text)) is not None:

@@ -11,7 +11,7 @@ The classes name what is read of the document; msgspec skips the rest of it unde
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -242,16 +242,32 @@ def percentiles_in_place(block: JobBlock, root: Root) -> JobBlock:
     fio 3.1 to 3.12 print those of the total latency with the completion latency, until its commit e5eb6fbf9161. Where
     there are no bins, only the options tell of which they are (``fixup_options`` in ``init.c`` of 3.12).
     """
-    options = {**(root.options or {}), **(block.options or {})}
-    # Each of the two options is the inverse of the other, where only one is given.
-    of_total = options.get("lat_percentiles", "0") != "0" or (
-        "lat_percentiles" not in options and options.get("clat_percentiles") == "0"
-    )
-    if not (_BEFORE_3_13.match(root.version or "") and of_total):
+    if not (_BEFORE_3_13.match(root.version or "") and _inverse_percentiles(_options(block, root))):
         return block
     ways = (block.read, block.write, block.trim, block.mixed)
     read, write, trim, mixed = (None if way is None else _with_total_percentiles(way) for way in ways)
     return msgspec.structs.replace(block, read=read, write=write, trim=trim, mixed=mixed)
+
+
+def keeps_total(block: JobBlock, root: Root) -> bool:
+    """Whether a job of ``root`` was told to keep total latencies only, or percentiles of these only."""
+    options = _options(block, root)
+    if options.get("disable_clat", "0") != "0":
+        return True
+    if _BEFORE_3_13.match(root.version or ""):
+        return _inverse_percentiles(options)
+    return options.get("lat_percentiles", "0") != "0" and options.get("clat_percentiles") == "0"
+
+
+def _options(block: JobBlock, root: Root) -> Mapping[str, object]:
+    return {**(root.options or {}), **(block.options or {})}
+
+
+def _inverse_percentiles(options: Mapping[str, object]) -> bool:
+    """To fio before 3.13, each of the two options is the inverse of the other, where only one is given."""
+    if "lat_percentiles" in options:
+        return options["lat_percentiles"] != "0"
+    return options.get("clat_percentiles") == "0"
 
 
 def _with_total_percentiles(way: DirectionBlock) -> DirectionBlock:

@@ -24,6 +24,7 @@ from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.percentiles import Floats, Ints
 
 _PACKING = ("log_compression", "log_store_compressed")
+_MAXIMA = ("log_max_value", "log_window_value")  # the latter since fio 3.37
 _NONE = np.zeros(0, dtype=np.int64)
 _MOST_CELLS = 1 << 40  # more than intervals of 1 ms until LONGEST
 _KINDS = {"bw": ("bandwidth", "B/s", 1024.0), "iops": ("iops", "1/s", 1.0), "clat": ("latency", "s", 1e-9)}
@@ -44,6 +45,7 @@ def find_logs(folder: Path, prefix: str, kind: str) -> dict[int, Path]:
 
 
 AVERAGED_WRONG = "with log_compression, fio averages in them the rates of single operations, and not over the interval"
+MAXIMA = "with log_max_value, fio writes into them the maximum of each interval, and not its mean"
 
 
 def averages_are_sound(options: Iterable[Mapping[str, object]]) -> bool:
@@ -54,8 +56,25 @@ def averages_are_sound(options: Iterable[Mapping[str, object]]) -> bool:
     return all(str(each.get(name, "0")) == "0" for each in options for name in _PACKING)
 
 
+def latencies_are_means(options: Iterable[Mapping[str, object]]) -> bool:
+    """Whether averaged logs of latencies are ones. Those of rates are, for they have a single sample in an interval."""
+    return all(str(each.get(name, "0")) in ("0", "avg") for each in options for name in _MAXIMA)
+
+
+def latency_log(total: bool) -> str:
+    """The kind of the logs whose latencies are those of the report: total ones, or until completion."""
+    return "lat" if total else "clat"
+
+
 def read_series(
-    folder: Path, prefix: str, interval: float, jobs: Sequence[str] = (), rates: bool = True, total: bool = False
+    folder: Path,
+    prefix: str,
+    interval: float,
+    jobs: Sequence[str] = (),
+    *,
+    rates: bool = True,
+    means: bool = True,
+    total: bool = False,
 ) -> pl.DataFrame:
     """Series (``SERIES_COLUMNS``) from a folder of logs averaged over ``interval`` s (``log_avg_msec``).
 
@@ -64,10 +83,11 @@ def read_series(
     the end of the interval. Per job, where ``jobs`` names them (with ``group_reporting`` those are fewer than the
     logs, and the series are only of all), and of all together: sums, and the latency weighted by operations. Series
     run to the last line of any job. Without ``rates``, those of bandwidth and IOPS are left out
-    (``averages_are_sound``). Raises ``ParseError`` with file and line.
+    (``averages_are_sound``); without ``means``, those of latency (``latencies_are_means``). Raises ``ParseError`` with
+    file and line.
     """
     kinds = {"bw": "bw", "iops": "iops"} if rates else {}
-    kinds["clat"] = "lat" if total else "clat"
+    kinds |= {"clat": latency_log(total)} if means else {}
     logs = {kind: find_logs(folder, prefix, name) for kind, name in kinds.items()}
     read = {
         kind: [(number, lines) for number, path in logs.get(kind, {}).items() for lines in _lines(path)]

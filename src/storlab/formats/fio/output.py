@@ -15,15 +15,13 @@ time among them; so they don't depend on whether fio or Storlab merged the jobs.
 
 from __future__ import annotations
 
-import errno
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from storlab.errors import CommandFailed, DiskFull, ParseError
+from storlab.errors import CommandFailed, ParseError
 from storlab.formats.fio import histogram
 from storlab.formats.fio import metrics as fio_metrics
 from storlab.formats.fio.declared import DIRECTIONS, declared
@@ -34,22 +32,15 @@ from storlab.formats.fio.document import (
     Document,
     JobBlock,
     Latency,
+    Root,
+    keeps_total,
     percentiles_in_place,
     read_document,
 )
+from storlab.formats.fio.failures import failure
 from storlab.formats.fio.metrics import Direction, Job, Steady
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 
-
-class JobFailed(CommandFailed):
-    """A job of fio's ended with an error; ``number`` is its errno, where that is known."""
-
-    def __init__(self, message: str, detail: str = "", number: int = 0) -> None:
-        super().__init__(message, detail)
-        self.number = number
-
-
-_FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
 _SUBMISSION = 0.01  # of the total latency: less of it changes no verdict
 _LAST_BIN = str(histogram.VALUE_NS[-1])
 _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all servers
@@ -57,12 +48,16 @@ _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all se
 
 @dataclass(frozen=True)
 class Report:
-    """One report of fio's, checked; ``frames`` makes the numbers of it."""
+    """One report of fio's, checked; ``frames`` makes the numbers of it.
+
+    ``failed``: the jobs of groups in which one ended with an error; all else is of the others.
+    """
 
     jobs: tuple[Job, ...]
     steady: Steady
     warnings: tuple[str, ...]
     facts: dict[str, object]
+    failed: tuple[Job, ...] = ()
 
 
 def parse_fio(output: bytes, source: str, messages: bytes = b"") -> Measurements:
@@ -91,14 +86,23 @@ def read_report(output: bytes, source: str, messages: bytes = b"") -> Report:
 
 def report_of(document: Document, source: str) -> Report:
     """The report that a document is. Raises as ``read_report``."""
+    report = report_by_group(document, source)
+    if report.failed:
+        raise failure(report.failed, source, document.messages)
+    return report
+
+
+def report_by_group(document: Document, source: str) -> Report:
+    """The same, in which some or all groups of jobs may have failed. Raises ``ParseError``."""
     blocks = _job_blocks(document, source)
     jobs = _jobs(blocks, source)
-    ended = [job for job in jobs if job.error]
-    if ended:
-        raise _failure(ended, source, document.messages)
+    ended = {job.phase for job in jobs if job.error}
+    failed = tuple(job for job in jobs if job.phase in ended)
+    blocks = [block for block, job in zip(blocks, jobs, strict=True) if job.phase not in ended]
+    jobs = [job for job in jobs if job.phase not in ended]
     steady = fio_metrics.steady_states(blocks, [job.name for job in jobs])
     warnings = (*_warnings(document, jobs), *_without_submission(blocks), *steady.warnings)
-    return Report(tuple(jobs), steady, warnings, _facts(document, blocks, jobs) | steady.facts)
+    return Report(tuple(jobs), steady, warnings, _facts(document, blocks, jobs) | steady.facts, failed)
 
 
 def frames(reports: Sequence[Report]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
@@ -129,23 +133,6 @@ def _document(output: bytes, source: str, messages: bytes) -> Document:
         # Options that fio refuses, an engine that it hasn't: it ends without a document.
         raise CommandFailed(f"{source}: {said[0]}", "\n".join(found))
     raise ParseError("no JSON in fio's output: it needs --output-format=json+", source)
-
-
-def _failure(ended: Sequence[Job], source: str, messages: Sequence[str]) -> CommandFailed | DiskFull:
-    """Why jobs ended with an error, with what fio said of it."""
-    detail, told = "\n".join(messages), [line for line in messages if line.startswith("fio:")]
-    for job in ended:
-        if job.error == errno.ENOSPC:
-            full = next((found for line in told if (found := _FULL.search(line))), None)
-            laid_out = any("laying out" in line for line in told)
-            where = full["path"] if full else f"laying out a file of {job.name}" if laid_out else job.name
-            return DiskFull(f"fio: no space left on device: {where}", detail)
-    first = ended[0]
-    # The line that names the file, if there is one, before the line that names a line of fio's source.
-    said = min(told, key=lambda line: "io_u error on file" not in line, default="")
-    name = errno.errorcode.get(first.error, "unknown")
-    said = said.removeprefix("fio:").strip() or f"error {first.error} ({name})"
-    return JobFailed(f"{source}: fio: job {first.name}: {said}", detail, first.error)
 
 
 def _job_blocks(document: Document, source: str) -> list[JobBlock]:
@@ -234,6 +221,13 @@ def _is_total(block: DirectionBlock) -> bool:
     return moved or bool(total.maximum and not completion.maximum)
 
 
+def has_total(block: JobBlock, root: Root) -> bool:
+    """Whether the latencies of a job are total ones or, where it measured none, would have been by its options."""
+    placed = percentiles_in_place(block, root)
+    ways = [way for way in (placed.read, placed.write, placed.trim, placed.mixed) if way is not None and way.total_ios]
+    return any(map(_is_total, ways)) if ways else keeps_total(block, root)
+
+
 def _fios(latency: Latency, path: str, source: str) -> Latency:
     """The latency, if its bins are fio's and their counts can be added."""
     if not latency.bins.keys() <= histogram.BIN_OF_VALUE.keys():
@@ -258,7 +252,7 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
             f"{beyond} operations took {histogram.LAST_LOWER:.1f} s or longer, where fio's bins end: "
             "a percentile there is a lower bound; the maximum is exact"
         )
-    if jobs[-1].phase:
+    if any(job.phase for job in jobs):
         yield (
             "fio reported several groups of jobs, which are taken to have run one after another (stonewall): "
             "rates of all jobs together are over the groups' added run times"
@@ -291,14 +285,11 @@ def _submission(way: DirectionBlock) -> float:
     return submission.mean / (submission.mean + (completion.mean or 0.0))
 
 
-def _any_total(jobs: Sequence[Job]) -> bool:
-    return any(direction.total for job in jobs for direction in job.directions.values())
-
-
 def _facts(document: Document, blocks: Sequence[JobBlock], jobs: Sequence[Job]) -> dict[str, object]:
     options = {} if document.root.options is None else {"global": document.root.options}
     options |= {job.name: block.options for block, job in zip(blocks, jobs, strict=True) if block.options is not None}
-    facts: dict[str, object] = {"latency": "total" if _any_total(jobs) else "completion", "options": options}
+    total = any(direction.total for job in jobs for direction in job.directions.values())
+    facts: dict[str, object] = {"latency": "total" if total else "completion", "options": options}
     if document.root.version is not None:
         facts["version"] = document.root.version.removeprefix("fio-")
     return facts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,30 +20,41 @@ from storlab.formats.fio.declared import declared
 from storlab.formats.fio.document import Document
 from storlab.formats.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
 from storlab.formats.fio.log_lines import ENDING, is_cut
-from storlab.formats.fio.logs import AVERAGED_WRONG, averages_are_sound, read_series
+from storlab.formats.fio.logs import (
+    AVERAGED_WRONG,
+    MAXIMA,
+    averages_are_sound,
+    latencies_are_means,
+    latency_log,
+    read_series,
+)
 from storlab.formats.fio.operations import read_operations
-from storlab.importing.fio.document import HISTOGRAM_LOGS, LOGS, log_prefixes, options_of
+from storlab.formats.fio.output import has_total
+from storlab.grouping import grouped
+from storlab.importing.fio.document import HISTOGRAM_LOGS, LOGS, jobs_of
+from storlab.importing.fio.traits import log_prefixes, options_of
 from storlab.importing.importer import Part
 from storlab.measurements import Measurements
 
 _LOG = re.compile(
     r"(?P<prefix>.+)_(?P<kind>bw|iops|clat|lat|slat|clat_hist)(\.(?P<number>\d+))?\.log(?P<packed>\.fz)?", re.DOTALL
 )
-_AVERAGED = ("bw", "iops", "clat")
+_RATES = ("bw", "iops")
 _LATENCIES = ("clat", "lat")
 _KINDS = (*_LATENCIES, "bw", "iops", "slat")  # of single operations, the best first
 _HISTOGRAM = "clat_hist"
 _STEP = 1.0  # s
 
 
-def logs_of(documents: Iterable[Document], names: Collection[str]) -> list[str]:
+def logs_of(documents: Sequence[Document], names: Collection[str]) -> list[str]:
     """Which of ``names`` are logs that jobs of the documents wrote, and that are read."""
     found: dict[str, None] = {}
-    for document in documents:
-        blocks = document.root.jobs or document.root.client_stats or ()
-        options = [options_of(document, job) for job in blocks]
+    groups = grouped(((at, job.groupid), job) for at, each in enumerate(documents) for job in jobs_of(each.root))
+    for (at, _), jobs in groups.items():
+        options = [options_of(documents[at], job) for job in jobs]
+        total = any(has_total(job, documents[at].root) for job in jobs)
         for prefix in dict.fromkeys(prefix for each in options for prefix in log_prefixes(each)):
-            found |= dict.fromkeys(_of(prefix, options, names))
+            found |= dict.fromkeys(_of(prefix, options, names, total=total))
         for prefix in dict.fromkeys(prefix for each in options for prefix in log_prefixes(each, histograms=True)):
             found |= dict.fromkeys(_histograms_of(prefix, names))
     return sorted(found)
@@ -74,16 +85,16 @@ def _logs(prefix: str, names: Iterable[str]) -> list[re.Match[str]]:
     return [log for log in logs if not log["packed"] or log[0].removesuffix(ENDING) not in text]
 
 
-def _of(prefix: str, jobs: Iterable[Mapping[str, str]], names: Collection[str]) -> list[str]:
+def _of(prefix: str, jobs: Iterable[Mapping[str, str]], names: Collection[str], *, total: bool) -> list[str]:
     """The logs to read of those with this prefix: of single operations, those of one kind."""
     jobs = list(jobs)
     logs = [log for log in _logs(prefix, names) if log["kind"] != _HISTOGRAM]
-    kinds = {log["kind"] for log in logs}
     if any(_interval(job) != 0 for job in jobs):
-        wanted: tuple[str, ...] = _AVERAGED if averages_are_sound(jobs) else ("clat",)
+        rates = _RATES if averages_are_sound(jobs) else ()
+        wanted = (*rates, latency_log(total)) if latencies_are_means(jobs) else rates
     else:
-        unwritten = {"clat"} if any(job.get("disable_clat", "0") != "0" for job in jobs) else set()
-        wanted = tuple(kind for kind in _KINDS if kind in kinds - unwritten)[:1]
+        kinds = {log["kind"] for log in logs} - ({"clat"} if total else set())
+        wanted = tuple(kind for kind in _KINDS if kind in kinds)[:1]
     return [log[0] for log in logs if log["kind"] in wanted]
 
 
@@ -100,24 +111,32 @@ def _interval(job: Mapping[str, str], option: str = "log_avg_msec") -> float | N
 def _with_logs(part: Part, folder: Path, names: Collection[str], used: Mapping[str, int]) -> Part:
     """The part with the series of its logs: those that no other group of jobs, nor another run, wrote into."""
     measured, options = part.measured, _options(part)
-    jobs = list(options.values())
+    jobs, total = list(options.values()), measured.facts.get("latency") == "total"
     for prefix in _prefixes(part, LOGS) if jobs else ():
-        found = _of(prefix, jobs, names)
+        found = _of(prefix, jobs, names, total=total)
         interval = _interval(jobs[0])
-        rates = interval == 0 or averages_are_sound(jobs)
-        if not rates:
-            measured = _warned(measured, f"its logs {prefix}_bw and {prefix}_iops are left out: {AVERAGED_WRONG}")
+        rates, means = interval == 0 or averages_are_sound(jobs), interval == 0 or latencies_are_means(jobs)
+        left_out = list(_left_out(prefix, names, rates=rates, means=means, total=total))
+        measured = _warned(measured, *left_out)
         if fault := _fault(found, jobs, used[prefix], folder):
             said = f"its logs {prefix}_*.log {fault}: there are no series"
-            measured = _warned(measured, said) if found or rates else measured
+            measured = _warned(measured, said) if found or not left_out else measured
             continue
         measured = _warned(measured, *_cuts(folder, found))
         if interval:
-            series = read_series(folder, prefix, interval / 1000, list(options), rates=rates)
-            measured = replace(measured, series=pl.concat([measured.series, series]))
+            read = read_series(folder, prefix, interval / 1000, list(options), rates=rates, means=means, total=total)
+            measured = replace(measured, series=pl.concat([measured.series, read]))
         else:
             measured = _with_operations(measured, folder, found, list(options))
     return replace(part, found=measured)
+
+
+def _left_out(prefix: str, names: Collection[str], *, rates: bool, means: bool, total: bool) -> Iterator[str]:
+    if not rates:
+        yield f"its logs {prefix}_bw and {prefix}_iops are left out: {AVERAGED_WRONG}"
+    kind = latency_log(total)
+    if not means and any(log["kind"] == kind for log in _logs(prefix, names)):
+        yield f"its logs {prefix}_{kind} are left out: {MAXIMA}"
 
 
 def _warned(measured: Measurements, *warnings: str) -> Measurements:

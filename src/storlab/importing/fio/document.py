@@ -1,26 +1,25 @@
-"""A file with fio's JSON: one document, or those of several runs that were appended to each other; and what tells one
-job from another: its options, in one spelling, without those that change nothing measured.
-"""
+"""A file with fio's JSON: one document, or those of several runs that were appended to each other."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import compress, pairwise
-from pathlib import PurePosixPath
 
 import polars as pl
 
-from storlab.errors import ParseError, TrialError
+from storlab.errors import ParseError
 from storlab.formats.fio.declared import declared
 from storlab.formats.fio.document import DirectionBlock, Document, JobBlock, Root
-from storlab.formats.fio.output import Report, frames, report_of
+from storlab.formats.fio.failures import failure
+from storlab.formats.fio.metrics import Job
+from storlab.formats.fio.output import Report, frames, has_total, report_by_group, unique_names
+from storlab.grouping import grouped
+from storlab.importing.fio.traits import log_prefixes, options_of, traits_of
 from storlab.importing.importer import Part
 from storlab.measurements import Measurements
-from storlab.text import printable
-from storlab.units import parse_size, size_text
 
 LOGS, HISTOGRAM_LOGS = "logs", "histogram logs"
 """Facts: how the names of the logs begin that a part's jobs wrote."""
@@ -33,12 +32,12 @@ def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], sour
 
     ``broken``: documents that were cut off, or are damaged; there is at least one that isn't. Raises ``ParseError``.
     """
-    ours = [each for each in documents if _jobs(each.root)]
+    ours = [each for each in documents if jobs_of(each.root)]
     once = _once(ours)
     runs = _last_of_each_run(once)
     parts = [part for run in runs or documents for part in _parts(_without_chatter(run), source)]
     said = [f"line {error.line}: {_reason(error)}; that document is left out" for error in broken]
-    others = [each.line for each in documents if not _jobs(each.root)]
+    others = [each.line for each in documents if not jobs_of(each.root)]
     said += [f"line {line}: JSON that is no result of fio is left out" for line in others]
     if len(ours) > len(once):
         said.append(f"copies of its own reports are left out: {len(ours) - len(once)}")
@@ -77,9 +76,9 @@ def _goes_on(earlier: Root, later: Root) -> bool:
     Runs that were appended to each other begin after the report before them. Where fio doesn't say when it wrote a
     report (``--client``), bytes must have been added.
     """
-    if earlier.options != later.options or len(_jobs(earlier)) != len(_jobs(later)):
+    if earlier.options != later.options or len(jobs_of(earlier)) != len(jobs_of(later)):
         return False
-    pairs = list(zip(_jobs(earlier), _jobs(later), strict=True))
+    pairs = list(zip(jobs_of(earlier), jobs_of(later), strict=True))
     if any((one.jobname, one.groupid, one.options) != (two.jobname, two.groupid, two.options) for one, two in pairs):
         return False
     ways = [way for one, two in pairs for way in zip(_directions(one), _directions(two), strict=True)]
@@ -88,11 +87,12 @@ def _goes_on(earlier: Root, later: Root) -> bool:
     before, after = (sum(way.io_bytes for way in each if way is not None) for each in zip(*ways, strict=True))
     if earlier.timestamp_ms is None or later.timestamp_ms is None or not before:
         return bool(before < after)
-    return later.timestamp_ms - 1000 * sum(_lasted(_jobs(later)).values()) < earlier.timestamp_ms
+    return later.timestamp_ms - 1000 * sum(_lasted(jobs_of(later)).values()) < earlier.timestamp_ms
 
 
-def _jobs(root: Root) -> Sequence[JobBlock]:
-    return root.jobs or root.client_stats or ()
+def jobs_of(root: Root) -> Sequence[JobBlock]:
+    """The jobs of a document; with ``fio --client``, those of all servers."""
+    return (root.jobs if root.client_stats is None else root.client_stats) or ()
 
 
 def _directions(job: JobBlock) -> tuple[DirectionBlock | None, ...]:
@@ -124,43 +124,84 @@ def _without_chatter(document: Document) -> Document:
     return replace(document, messages=tuple(line for line in document.messages if _NOTE.match(line)))
 
 
-def _parts(document: Document, source: str) -> list[Part]:
-    try:
-        report = report_of(document, source)
-    except TrialError as error:
-        traits = traits_of([options_of(document, job) for job in _jobs(document.root)])
-        return [Part(Measurements(), traits=traits, started=_written(document), status="failed", reason=str(error))]
-    return list(_phases(document, report))
+@dataclass(frozen=True)
+class _Group:
+    """Jobs that ran at once, and of each its options and whether its latencies are total ones."""
 
+    jobs: Sequence[Job]
+    options: Mapping[str, Mapping[str, str]]
+    totals: Sequence[bool]
 
-def _phases(document: Document, report: Report) -> Iterator[Part]:
-    """A part for each group of jobs. The report's warnings are with the first."""
-    options = {
-        job.name: options_of(document, block) for job, block in zip(report.jobs, _jobs(document.root), strict=False)
-    }
-    phases = sorted({job.phase for job in report.jobs})
-    groups = [tuple(replace(job, phase=0) for job in report.jobs if job.phase == phase) for phase in phases]
-    traits = [traits_of([options.get(job.name, {}) for job in jobs]) for jobs in groups]
-    alike = len(groups) > 1 and len({tuple(each.items()) for each in traits}) < len(groups)
-    lasted = [max((job.runtime for job in jobs), default=0.0) for jobs in groups]
-    written = _written(document)
-    warnings = tuple(each for each in report.warnings if "several groups of jobs" not in each)
-    for at, jobs in enumerate(groups):
-        names = [job.name for job in jobs]
-        own = replace(report.steady, series=report.steady.series.filter(pl.col("job").is_in(names)))
-        own = replace(own, values=tuple(value for value in report.steady.values if value.job in names))
-        metrics, series, histograms = (frame[:, 1:] for frame in frames([replace(report, jobs=jobs, steady=own)]))
-        facts = report.facts | {"options": {name: options.get(name, {}) for name in names}}
+    @property
+    def names(self) -> list[str]:
+        return [job.name for job in self.jobs]
+
+    @property
+    def lasted(self) -> float:
+        return max((job.runtime for job in self.jobs), default=0.0)
+
+    @property
+    def traits(self) -> dict[str, str]:
+        kinds = dict.fromkeys("total" if total else "completion" for total in self.totals)
+        return {**traits_of(list(self.options.values())), "latency": " + ".join(kinds)}
+
+    @property
+    def logs(self) -> dict[str, object]:
+        """Facts: the logs that its jobs wrote."""
+        facts: dict[str, object] = {}
         for fact, of_histograms in ((LOGS, False), (HISTOGRAM_LOGS, True)):
-            found = [prefix for name in names for prefix in log_prefixes(options.get(name, {}), of_histograms)]
+            found = [prefix for options in self.options.values() for prefix in log_prefixes(options, of_histograms)]
             if found:
                 facts[fact] = list(dict.fromkeys(found))
-        yield Part(
-            Measurements(metrics, series, histograms, warnings if at == 0 else (), facts, declared=declared()),
-            traits={**traits[at], **({"job": " + ".join(dict.fromkeys(names))} if alike else {})},
-            started=None if written is None else written - timedelta(seconds=sum(lasted[at:])),
-            lasted=lasted[at],
+        return facts
+
+
+def _groups(document: Document, report: Report) -> list[_Group]:
+    blocks = jobs_of(document.root)
+    of = dict(zip(unique_names([block.jobname for block in blocks]), blocks, strict=True))
+    phases = grouped((job.phase, replace(job, phase=0)) for job in (*report.jobs, *report.failed))
+    return [
+        _Group(
+            jobs,
+            {job.name: options_of(document, of[job.name]) for job in jobs},
+            [has_total(of[job.name], document.root) for job in jobs],
         )
+        for _, jobs in sorted(phases.items())
+    ]
+
+
+def _parts(document: Document, source: str) -> Iterator[Part]:
+    """A part for each group of jobs. The report's warnings are with the first that did not fail."""
+    report = report_by_group(document, source)
+    groups = _groups(document, report)
+    traits = [group.traits for group in groups]
+    alike = len({tuple(each.items()) for each in traits}) < len(groups)
+    written = _written(document)
+    warnings = tuple(each for each in report.warnings if "several groups of jobs" not in each)
+    for at, group in enumerate(groups):
+        told = {"job": " + ".join(dict.fromkeys(group.names))} if alike else {}
+        after = timedelta(seconds=sum(each.lasted for each in groups[at:]))
+        part = Part(
+            Measurements(facts=group.logs),
+            traits={**traits[at], **told},
+            started=None if written is None else written - after,
+            lasted=group.lasted,
+        )
+        if any(job.error for job in group.jobs):
+            yield replace(part, status="failed", reason=str(failure(group.jobs, source, document.messages)))
+        else:
+            yield replace(part, found=_measured(group, report, warnings))
+            warnings = ()
+
+
+def _measured(group: _Group, report: Report, warnings: tuple[str, ...]) -> Measurements:
+    own = replace(report.steady, series=report.steady.series.filter(pl.col("job").is_in(group.names)))
+    own = replace(own, values=tuple(value for value in report.steady.values if value.job in group.names))
+    alone = replace(report, jobs=tuple(group.jobs), steady=own)
+    metrics, series, histograms = (frame[:, 1:] for frame in frames([alone]))
+    latency = "total" if any(group.totals) else "completion"
+    facts = report.facts | {"latency": latency, "options": dict(group.options)} | group.logs
+    return Measurements(metrics, series, histograms, warnings, facts, declared=declared())
 
 
 def _written(document: Document) -> datetime | None:
@@ -171,73 +212,3 @@ def _written(document: Document) -> datetime | None:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-_ALIASES = {"blocksize": "bs", "readwrite": "rw", "iodepth_batch_submit": "iodepth_batch", "thread_count": "numjobs"}
-_DEFAULTS = {"rw": "read", "bs": "4k", "ioengine": "psync", "iodepth": "1", "numjobs": "1", "direct": "0"}
-_SIZES = frozenset({"bs", "size", "io_size", "filesize"})
-_NO_TRAITS = frozenset(
-    {"name", "description", "group_reporting", "new_group", "stonewall", "wait_for_previous", "randseed"}
-    | {"bwavgtime", "iopsavgtime", "per_job_logs", "output", "percentile_list", "lat_percentiles", "clat_percentiles"}
-)
-_LOGS = re.compile(r"write_(bw|iops|lat)_log")
-_HISTOGRAM_LOGS = re.compile(r"write_hist_log")
-_OF_LOGS = re.compile(r"write_\w+_log|log_\w+")
-_JOB = re.compile(
-    r"(?P<name>[^:]+): \(g=\d+\): rw=(?P<rw>\w+), bs=(?:\(R\) )?(?P<bs>\d+)B?-(?P<to>\d+)B?[,/].*"
-    r"ioengine=(?P<ioengine>[\w:./-]+), iodepth=(?P<iodepth>\d+)"
-)
-
-
-def options_of(document: Document, job: JobBlock) -> dict[str, str]:
-    """All options that hold for a job, the global ones among them, as fio prints them."""
-    options = {**(document.root.options or {}), **(job.options or {})}
-    return {str(name): str(value) for name, value in options.items()}
-
-
-def traits_of(jobs: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What can tell a group of jobs, of these options, from others. Where its jobs differ: ``read + write``."""
-    spelled = [_spelled(options) for options in jobs]
-    names = dict.fromkeys([*_DEFAULTS, *(name for options in spelled for name in options)])
-    values = {name: [options.get(name, _DEFAULTS.get(name, "–")) for options in spelled] for name in names}
-    return {name: " + ".join(dict.fromkeys(each)) for name, each in values.items()}
-
-
-def _spelled(options: Mapping[str, str]) -> dict[str, str]:
-    spelled = {}
-    for name, value in options.items():
-        name = _ALIASES.get(name, name)
-        if name not in _NO_TRAITS and not _OF_LOGS.fullmatch(name):
-            spelled[printable(name)] = _value(name, value)
-    return spelled
-
-
-def _value(name: str, value: str) -> str:
-    """In one spelling: 4096 is 4k; an option without a value is on."""
-    if name in _SIZES:
-        try:
-            return size_text(parse_size(value))
-        except ValueError:
-            pass  # fio has other ways to say it: 80%, 4k,8k
-    return printable(value) or "1"
-
-
-def log_prefixes(options: Mapping[str, str], histograms: bool = False) -> list[str]:
-    """How the names of a job's logs begin, or of its histogram logs: as its options say, which may be with a folder, or
-    by the job's name.
-    """
-    logs = _HISTOGRAM_LOGS if histograms else _LOGS
-    found = (value or options.get("name", "") for name, value in options.items() if logs.fullmatch(name))
-    return list(dict.fromkeys(PurePosixPath(value).name for value in found if PurePosixPath(value).name))
-
-
-def said_of_jobs(lines: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Options by the name of their job, from the lines with which fio begins: ``x: (g=0): rw=read, bs=…``."""
-    found = {}
-    for line in lines:
-        if match := _JOB.match(line):
-            options = {name: match[name] for name in ("rw", "ioengine", "iodepth")}
-            least, most = match["bs"], match["to"]
-            options["bs"] = size_text(int(least)) if least == most else f"{least}-{most}"
-            found[match["name"]] = options
-    return found

@@ -18,7 +18,8 @@ from storlab.formats.fio.declared import declared
 from storlab.formats.fio.document import read_documents
 from storlab.formats.fio.terse import LINE, read_terse, terse_values
 from storlab.importing.fio.beside import logs_of, with_logs
-from storlab.importing.fio.document import json_parts, said_of_jobs
+from storlab.importing.fio.document import json_parts
+from storlab.importing.fio.traits import said_of_jobs
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import Measurements, metric_frame
 from storlab.text import printable

@@ -13,7 +13,14 @@ from storlab.errors import CommandFailed, ParseError
 from storlab.formats.fio.declared import METRICS
 from storlab.formats.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
 from storlab.formats.fio.log_lines import ENDING
-from storlab.formats.fio.logs import AVERAGED_WRONG, averages_are_sound, find_logs, read_series
+from storlab.formats.fio.logs import (
+    AVERAGED_WRONG,
+    MAXIMA,
+    averages_are_sound,
+    find_logs,
+    latencies_are_means,
+    read_series,
+)
 from storlab.formats.fio.operations import longest_gap
 from storlab.formats.fio.output import measured as of_report
 from storlab.formats.fio.output import parse_fio, read_report
@@ -48,10 +55,12 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
     measured, jobs = of_report(report), [job.name for job in report.jobs]
     if turns is not None:
         return sliced.measured(measured, jobs, raw, turns)
-    rates = averages_are_sound(_options(measured))
-    series = read_series(raw, LOGS, log_interval, jobs, rates, total=measured.facts["latency"] == "total")
+    options, total = _options(measured), measured.facts["latency"] == "total"
+    rates, means = averages_are_sound(options), latencies_are_means(options)
+    series = read_series(raw, LOGS, log_interval, jobs, rates=rates, means=means, total=total)
     stalls = _stalls(raw, log_interval, measured)
-    warnings = () if rates else (f"its logs of bandwidth and IOPS are left out: {AVERAGED_WRONG}",)
+    left_out = {f"bandwidth and IOPS are left out: {AVERAGED_WRONG}": rates, f"latency are left out: {MAXIMA}": means}
+    warnings = [f"its logs of {said}" for said, sound in left_out.items() if not sound]
     measured = replace(
         measured,
         metrics=pl.concat([measured.metrics, metric_frame(stalls)]),

@@ -221,7 +221,7 @@ class FioWorkload(Workload):
         return fio_options.in_job_file(job_file, fio_options.below_directory) if is_directory else job_file
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.formats.fio.output import JobFailed  # numpy and polars: not needed to load a study
+        from storlab.formats.fio.failures import JobFailed  # numpy and polars: not needed to load a study
         from storlab.workloads.fio.results import read_results
 
         try:
