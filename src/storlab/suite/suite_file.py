@@ -97,7 +97,7 @@ class GroupTable(Around):
 
 
 MEMORY = 2 * 1024**3
-"""Of a guest, in bytes: with half of it two of ZTS's tests can't pass, one of which wants a RAM disk of 1 GiB."""
+"""Of a guest, in bytes: one of ZTS's tests wants a RAM disk of 1 GiB."""
 
 
 class Guests(Model):
