@@ -145,15 +145,13 @@ def test_only_one_works_on_it_and_root_runs_no_commands_that_others_wrote(tmp_pa
         assert ended.status == 2 and "belongs to another user" in ended.message
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_whatever_signal_ends_it_ends_the_check_too_and_says_how_to_go_on(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_signal_that_ends_it_ends_the_check_too_and_it_says_how_to_go_on(tmp_path: Path) -> None:
+    """SIGTERM, as SIGHUP may be ignored where this is run, and is then left so."""
     lab = Laboratory(tmp_path)
     ends = ("--good", "a", "--bad", "c", "--candidates", "a,b,c", "--out", tmp_path / "out")
     process = lab.start("suite", "bisect", *ends, "--check", f"sh -c 'touch {tmp_path}/begun; sleep 61.38'")
     wait_for(process, (tmp_path / "begun").exists)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     said = end_of(process)
     assert said.status == 130 and "--resume" in said.stderr
     assert not [each for each in Path("/proc").glob("[1-9]*") if b"sleep\x0061.38\x00" in _command(each)]

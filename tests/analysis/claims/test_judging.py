@@ -142,6 +142,13 @@ def test_that_two_are_equivalent_is_denied_no_more_often_than_is_allowed() -> No
     assert wrong <= 75 + 3 * (1500 * 0.05 * 0.95) ** 0.5 and wrong / 1500 < 0.05
 
 
+@pytest.mark.parametrize("word", ["more", "less", "equivalent"])
+def test_what_the_run_does_not_have_is_no_answer_to_be_wrong_about(word: str) -> None:
+    absent = replace(MORE, word=word, limit=2.0, absent="This run has no transport=aoe.")
+    assert only(absent).verdict == "not measured"
+    assert only(replace(MORE, limit=2.0)).verdict == "holds"
+
+
 def test_what_the_run_does_not_have_is_not_measured() -> None:
     found = only(replace(MORE, absent="This run has no transport=aoe."))
     assert (found.verdict, found.reason) == ("not measured", "This run has no transport=aoe.")

@@ -58,7 +58,7 @@ class Judged:
 
 def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
     """One for each claim, or one for each metric or cell where a claim is about several."""
-    limited = [each for each in design.claims if each.factor and (each.word == "equivalent" or each.limit != 1)]
+    limited = [each for each in design.claims if each.compared() and (each.word == "equivalent" or each.limit != 1)]
     by = replace(
         by,
         limits=sum(len(_planned(each, design, by.catalogue)) for each in limited),
