@@ -4,11 +4,12 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -74,7 +75,16 @@ impl Agent {
 
     /// Started; its own greeting has been read, none has been sent.
     pub fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = loop {
+            match command.spawn() {
+                // A copy that a test made of it: another test's fork holds that open for writing until it executes.
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                spawned => break spawned.unwrap(),
+            }
+        };
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         let mut agent = Self { child, stdin, stdout, last_id: 0, waiting: VecDeque::new() };
         assert_eq!(agent.read_exactly(16), PREFACE);
