@@ -55,14 +55,20 @@ def force_one(lab: Laboratory, slow: Path) -> None:
     mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     (disk,) = (number for _, _, number, _, where, *_ in mounts if lab.identity in where)
     (slow / "blkio.throttle.write_bps_device").write_text(f"{disk} 2000000")
-    (server,) = (pid for pid, words in lab.commands().items() if words[0].endswith("/postgres"))
-    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-    for pid in (str(server), *children):
+    # A process that was just forked still has the server's command line.
+    servers = {pid for pid, words in lab.commands().items() if words[0].endswith("/postgres")}
+    (server,) = (pid for pid in servers if not servers & {_parent(pid)})
+    (slow / "cgroup.procs").write_text(str(server))  # first, so that no client's process is forked outside
+    for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split():
         (slow / "cgroup.procs").write_text(pid)
     time.sleep(6)  # of the 12 s
     (socket,) = (each for each in Path("/tmp").glob(f"storlab-{lab.identity}*/**/.s.PGSQL.*") if each.is_socket())
     where = [f"--host={socket.parent}", f"--port={socket.suffix[1:]}", "--username=storlab", "--dbname=storlab"]
     subprocess.run(["psql", "--no-psqlrc", *where, "-c", "CHECKPOINT"], check=True, stdout=subprocess.DEVNULL)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
 @needs_root
