@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import typer
 
-from storlab.cli.suite.as_original import Original, Ran, _configuration, finish_zfs_tests
+from storlab.cli.suite.as_original import Original, Ran, _configuration, _printer, finish_zfs_tests
 from storlab.errors import UserError
 from storlab.records.suite import SuiteRun
 from storlab.run.suite import suite_run
@@ -178,6 +178,15 @@ def test_tests_that_failed_again_when_rerun_end_in_2_unless_results_are_missing(
     ):
         finish_zfs_tests(Asked(()), Original(tmp_path), ran, rerun=rerun, out=None)
     assert (ended.value.exit_code, again.called) == (status, rerun and not missing)
+
+
+def test_what_tests_print_is_shown_as_text_whatever_a_guest_puts_into_it(capfd: pytest.CaptureFixture[str]) -> None:
+    show = _printer()
+    for piece in (b"\x1b]0;title\x07\x1b[2Jred \xc3", b"\xa4\n", b"\xff end\n"):
+        show(piece)
+    said = capfd.readouterr().err
+    assert "red ä\n" in said and "end\n" in said
+    assert all(sign.isprintable() or sign == "\n" for sign in said)
 
 
 @pytest.mark.parametrize("arguments", [("test-runner", f"{POOL}/create"), ("zfs-tests", "-v")])

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from tools.suite_reference import reference
 
 from attacks.odd_files import bounded
+from storlab.cli.suite.choose import size_of
+from storlab.cli.suite.originals import USUAL_MEMORY
 from storlab.errors import StudyError
+from storlab.run.suite.asked import Asked
 from storlab.run.suite.own_files import adapter_of, folder_of, own_runfile, read_suite_file
 from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.adapters.base import Environment
 from storlab.suite.installed import Installed
 from storlab.suite.model import Outcome, Suite
+from storlab.suite.suite_file import MEMORY
 from study.program import call
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +32,10 @@ ONE = "[groups.a]\ntests = ['t']\n"
 def groups_of(text: str, *files: str, users: tuple[str, ...] = ("root", "nobody")) -> Suite:
     there = frozenset(f"{OWN_TESTS}/{file}" for file in files)
     return read_suite_file(text, "x.toml").groups("x", (), Installed(there, frozenset(), frozenset(users)))
+
+
+def test_all_commands_and_files_give_guests_the_same_memory() -> None:
+    assert size_of(USUAL_MEMORY) == MEMORY == Asked(()).memory
 
 
 def test_the_example_is_whole() -> None:

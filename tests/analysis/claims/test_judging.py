@@ -139,11 +139,11 @@ def test_that_two_are_equivalent_is_denied_no_more_often_than_is_allowed() -> No
             if evidence._equivalent()[0] == "does not hold":
                 wrong += 1
                 break
-    assert wrong <= 75 + 3 * (1500 * 0.05 * 0.95) ** 0.5 and wrong / 1500 < 0.05
+    assert wrong / 1500 < 0.05
 
 
 @pytest.mark.parametrize("word", ["more", "less", "equivalent"])
-def test_what_the_run_does_not_have_is_no_answer_to_be_wrong_about(word: str) -> None:
+def test_what_the_run_does_not_have_is_no_answer_to_be_wrong_about(word: Any) -> None:
     absent = replace(MORE, word=word, limit=2.0, absent="This run has no transport=aoe.")
     assert only(absent).verdict == "not measured"
     assert only(replace(MORE, limit=2.0)).verdict == "holds"

@@ -17,7 +17,7 @@ from storlab.cli.suite.compare import history as history_
 from storlab.cli.suite.finish import finish, keep_table
 from storlab.cli.suite.here import Disks, HereName, Wipe, here_of
 from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
-from storlab.cli.suite.originals import test_runner, zfs_tests
+from storlab.cli.suite.originals import USUAL_MEMORY, test_runner, zfs_tests
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def run(
     cpus: Annotated[
         int | None, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest: 1 by default.")
     ] = None,
-    memory: Annotated[str | None, Option("--memory", metavar="SIZE", help="Memory of each: 2G by default.")] = None,
+    memory: Annotated[
+        str | None, Option("--memory", metavar="SIZE", help=f"Memory of each: {USUAL_MEMORY} by default.")
+    ] = None,
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,

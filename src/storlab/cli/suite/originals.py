@@ -26,6 +26,7 @@ Out = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder f
 Missing = Annotated[bool, Option("--allow-missing", help="Run tests whose programs the image lacks, as they do.")]
 Scale = Annotated[float | None, Option("--timeout-scale", min=0.01, max=1000, help="Factor for all time-outs.")]
 Memory = Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")]
+USUAL_MEMORY = "2G"  # suite_file.MEMORY, which is not loaded for a help text
 Cpus = Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")]
 TimeoutDebug = Annotated[bool, Option("-O", help="Changes nothing: what a test hung in is kept in killed.txt.")]
 _KMEMLEAK = (
@@ -67,7 +68,7 @@ def test_runner(
     post_user: Annotated[str, Option("-X", metavar="user", help="The user who runs that of -P.")] = "",
     guests: Guests = 1,
     cpus: Cpus = 1,
-    memory: Memory = "2G",
+    memory: Memory = USUAL_MEMORY,
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
@@ -163,7 +164,7 @@ def zfs_tests(
     outputdir: Annotated[str, Option("--outputdir", metavar="DIR", help="Where results go.")] = "/var/tmp/test_results",
     guests: Guests = 1,
     cpus: Cpus = 1,
-    memory: Memory = "2G",
+    memory: Memory = USUAL_MEMORY,
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
