@@ -45,6 +45,16 @@ def test_one_run_a_side_decides_nothing_about_a_test() -> None:
     assert found.one_sided == 0.5
 
 
+def test_the_runs_that_would_decide_a_test_beside_flaky_ones_do_and_fewer_do_not() -> None:
+    def beside(runs: int) -> Comparison:
+        flaky = {f"flaky {number}": ("PF" * runs)[:runs] for number in range(40)}
+        return compared(runs_of({"a": "P" * runs} | flaky), runs_of({"a": "F" * runs} | flaky, start=runs))
+
+    [only] = beside(4).of(Change.UNDECIDED)
+    assert only.test == "a" and only.more == 2  # of 1 / C(10, 5) and 1 / C(12, 6), only the latter is below 5 % / 41
+    assert said(beside(5))["a"] == "undecided" and said(beside(6))["a"] == "regressed"
+
+
 def test_three_runs_of_each_side_that_all_differ_decide_it() -> None:
     assert said(compared(runs_of({"a": "PPP", "b": "PPP"}), runs_of({"a": "FFF", "b": "PPP"}))) == {
         "a": "regressed", "b": "unchanged"

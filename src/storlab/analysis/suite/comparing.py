@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from storlab.analysis.suite.counts import Counts, count, discoveries, more_failures, turned
+from storlab.analysis.suite.counts import Counts, OneSided, claimable, count, discoveries, more_failures, turned
 from storlab.analysis.suite.times import Times, compare_times
 from storlab.suite.observed import ObservedRun
 
@@ -87,7 +87,7 @@ def compare_runs(before: Side, history: Sequence[ObservedRun], afters: Sequence[
     worse = more_failures([each.before for each in flat], [each.after for each in flat])
     fewer = more_failures([turned(each.before) for each in flat], [turned(each.after) for each in flat])
     regressed, fixed = discoveries(worse, LEVEL), discoveries(fewer, LEVEL)
-    family = int(np.count_nonzero([_differs(each) for each in flat])) or 1
+    family = _family(flat, worse, fewer)
     found, at = [], 0
     for after, side in zip(afters, pairs, strict=True):
         changes = []
@@ -131,6 +131,12 @@ def _differs(pair: TestChange) -> bool:
     """Whether the two sides' rates are not the same."""
     left, right = pair.before, pair.after
     return pair.change is Change.UNDECIDED and left.failed * right.decided != right.failed * left.decided
+
+
+def _family(pairs: Sequence[TestChange], worse: OneSided, fewer: OneSided) -> int:
+    """How many tests share the level: those that could be claimed now, and those that differ and could be later."""
+    could = claimable(worse, LEVEL) | claimable(fewer, LEVEL)
+    return int(np.count_nonzero(could | np.array([_differs(each) for each in pairs], dtype=bool))) or 1
 
 
 def _judged(pair: TestChange, regressed: bool, fixed: bool, chance: float, family: int) -> TestChange:

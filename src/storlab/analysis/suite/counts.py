@@ -107,9 +107,13 @@ def discoveries(tests: OneSided, level: float) -> NDArray[np.bool_]:
     """
     from scipy.stats import false_discovery_control
 
-    level *= 1 + _ROUNDING
-    counted = tests.least <= level
+    counted = claimable(tests, level)
     found = np.zeros(len(tests.chance), dtype=bool)
     if counted.any():
-        found[counted] = false_discovery_control(tests.chance[counted], method="bh") <= level
+        found[counted] = false_discovery_control(tests.chance[counted], method="bh") <= level * (1 + _ROUNDING)
     return found
+
+
+def claimable(tests: OneSided, level: float) -> NDArray[np.bool_]:
+    """Which have enough runs for a claim, were all failures on one side."""
+    return tests.least <= level * (1 + _ROUNDING)

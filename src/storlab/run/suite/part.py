@@ -171,7 +171,9 @@ class Part:
             async with asyncio.timeout(_LOOK):
                 yield
         except TimeoutError:
-            raise GuestLost(f"{after}{guest.called} did not answer within {_LOOK:g} s", hung=True) from None
+            complaint = guest.node.complaint()
+            why = f" ({complaint})" if complaint else ""
+            raise GuestLost(f"{after}{guest.called} did not answer within {_LOOK:g} s{why}", hung=True) from None
         except NodeError as error:
             lost = loss_of(guest.node, self._terms.place.session, str(error))
             raise GuestLost(f"{after}{lost.reason}", hung=lost.hung) from None

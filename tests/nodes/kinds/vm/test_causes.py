@@ -105,6 +105,29 @@ def test_a_qemu_that_ends_before_its_monitor_opens_says_why(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("console", "memory"),
+    [
+        ("storlab-init: ready\n", ""),
+        (
+            "[ 9.5] Out of memory: Killed process 138 (zpool) total-vm:200856kB, anon-rss:640kB\n",
+            "; it had run out of memory before, and its kernel had killed zpool",
+        ),
+    ],
+)
+def test_a_silent_guest_that_ran_out_of_memory_says_so(console: str, memory: str, tmp_path: Path) -> None:
+    (tmp_path / "console").write_text(console)
+
+    async def ask() -> str:
+        async with asyncio.timeout(30), local_node("host") as host:
+            process = await host.start(["sleep", "60"])
+            said = await Causes("vm", process, tmp_path / "console").hung(4)
+            await process.end()
+            return said
+
+    assert asyncio.run(ask()) == f"its agent has been silent for 4 s: the guest hangs{memory}"
+
+
+@pytest.mark.parametrize(
     ("event", "said"),
     [
         (

@@ -70,7 +70,9 @@ class Causes:
 
     async def hung(self, silence: float) -> str:
         """What to say of a guest whose agent is silent."""
-        return self._note(f"its agent has been silent for {silence:g} s: the guest hangs{await self._state()}")
+        killed = killed_for_memory(console_text(self._console))
+        memory = f"; it had run out of memory before, and its kernel had killed {killed}" if killed else ""
+        return self._note(f"its agent has been silent for {silence:g} s: the guest hangs{await self._state()}{memory}")
 
     async def _state(self) -> str:
         if self._qmp is None:
