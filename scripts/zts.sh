@@ -1,5 +1,5 @@
 #!/bin/bash
-# `make zts-sanity`: sanity.run of the ZFS Test Suite, whole, in guests of two CPUs each.
+# `make zts-sanity`: sanity.run of the ZFS Test Suite, whole, in guests.
 # GUESTS: how many at once, by default 2; OUT: the folder of the run.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
@@ -15,4 +15,4 @@ install_packages base vm
 python_environment demo
 build_agent
 .venv/bin/storlab image build --with zfs --if-missing
-exec .venv/bin/storlab suite run zts-sanity --cpus 2 --guests "${GUESTS:-2}" ${OUT:+--out "$OUT"}
+exec .venv/bin/storlab suite run zts-sanity --guests "${GUESTS:-2}" ${OUT:+--out "$OUT"}

@@ -52,7 +52,7 @@ def suite_file(lab: Laboratory, text: str) -> Path:
     return path
 
 
-GUEST = ("--memory", "640M", "--timeout-scale", "2.5")
+GUEST = ("--cpus", "1", "--memory", "640M", "--timeout-scale", "2.5")
 
 
 @needs_guests

@@ -168,7 +168,7 @@ def test_every_test_has_its_outcome_and_the_rest_runs_on(whole: tuple[Laboratory
 def test_the_environment_of_the_guests_is_recorded(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
     environment = whole[2].asked.environment
     assert environment is not None and environment.kernel and environment.image and environment.accelerator
-    assert environment.cpus == 1 and environment.modules["zfs"] and environment.storlab
+    assert environment.cpus == 2 and environment.modules["zfs"] and environment.storlab
 
 
 def test_what_is_killed_says_why_and_is_made_safe(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:

@@ -12,7 +12,7 @@ from tools.suite_reference import reference
 
 from attacks.odd_files import bounded
 from storlab.cli.suite.choose import size_of
-from storlab.cli.suite.originals import USUAL_MEMORY
+from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY
 from storlab.errors import StudyError
 from storlab.run.suite.asked import Asked
 from storlab.run.suite.own_files import adapter_of, folder_of, own_runfile, read_suite_file
@@ -20,7 +20,7 @@ from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.adapters.base import Environment
 from storlab.suite.installed import Installed
 from storlab.suite.model import Outcome, Suite
-from storlab.suite.suite_file import MEMORY
+from storlab.suite.suite_file import CPUS, MEMORY
 from study.program import call
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def groups_of(text: str, *files: str, users: tuple[str, ...] = ("root", "nobody"
 
 
 def test_all_commands_and_files_give_guests_the_same_memory() -> None:
-    assert size_of(USUAL_MEMORY) == MEMORY == Asked(()).memory
+    assert size_of(USUAL_MEMORY) == MEMORY == Asked(()).memory and USUAL_CPUS == CPUS == Asked(()).cpus
 
 
 def test_the_example_is_whole() -> None:

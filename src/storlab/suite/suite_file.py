@@ -99,12 +99,15 @@ class GroupTable(Around):
 MEMORY = 2 * 1024**3
 """Of a guest, in bytes: one of ZTS's tests wants a RAM disk of 1 GiB."""
 
+CPUS = 2
+"""Of a guest: two of ZTS's tests fail or hang with one, and races need two."""
+
 
 class Guests(Model):
     """What each guest has."""
 
     memory: GuestMemory = Field(MEMORY, description="memory; `--memory` overrides it")
-    cpus: Count = Field(1, ge=1, le=255, description="virtual CPUs; `--cpus` overrides it")
+    cpus: Count = Field(CPUS, ge=1, le=255, description="virtual CPUs; `--cpus` overrides it")
     disks: Count = Field(3, ge=0, le=20, description="empty disks for the tests, named in `$DISKS`")
     disk_size: Size = Field(
         4 * 1024**3, ge=1024**2, description="size of each; takes up space here only as it is written"

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from storlab.cli.options import Json, Quiet, Strings
 from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
-from storlab.cli.suite.originals import USUAL_MEMORY, Cpus, Guests, Memory, Out, Scale
+from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY, Cpus, Guests, Memory, Out, Scale
 
 
 def check(
@@ -30,7 +30,7 @@ def check(
     timeout: Annotated[str, Option("--timeout", metavar="TIME", help="Time-out of each test; 0 for none.")] = "10m",
     size: Annotated[str, Option("--disk-size", metavar="SIZE", help="Size of each of a guest's three disks.")] = "4G",
     guests: Guests = 1,
-    cpus: Cpus = 1,
+    cpus: Cpus = USUAL_CPUS,
     memory: Memory = USUAL_MEMORY,
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,

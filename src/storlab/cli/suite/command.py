@@ -17,7 +17,7 @@ from storlab.cli.suite.compare import history as history_
 from storlab.cli.suite.finish import finish, keep_table
 from storlab.cli.suite.here import Disks, HereName, Wipe, here_of
 from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
-from storlab.cli.suite.originals import USUAL_MEMORY, test_runner, zfs_tests
+from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY, test_runner, zfs_tests
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def run(
         bool, Option("--allow-missing", help="Run tests even if the guest image lacks a program that they call.")
     ] = False,
     cpus: Annotated[
-        int | None, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest: 1 by default.")
+        int | None, Option("--cpus", min=1, max=255, help=f"Virtual CPUs of each guest: {USUAL_CPUS} by default.")
     ] = None,
     memory: Annotated[
         str | None, Option("--memory", metavar="SIZE", help=f"Memory of each: {USUAL_MEMORY} by default.")

@@ -27,6 +27,7 @@ Missing = Annotated[bool, Option("--allow-missing", help="Run tests whose progra
 Scale = Annotated[float | None, Option("--timeout-scale", min=0.01, max=1000, help="Factor for all time-outs.")]
 Memory = Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")]
 USUAL_MEMORY = "2G"  # suite_file.MEMORY, which is not loaded for a help text
+USUAL_CPUS = 2  # suite_file.CPUS, likewise
 Cpus = Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")]
 TimeoutDebug = Annotated[bool, Option("-O", help="Changes nothing: what a test hung in is kept in killed.txt.")]
 _KMEMLEAK = (
@@ -67,7 +68,7 @@ def test_runner(
     pre_user: Annotated[str, Option("-x", metavar="user", help="The user who runs that of -p.")] = "",
     post_user: Annotated[str, Option("-X", metavar="user", help="The user who runs that of -P.")] = "",
     guests: Guests = 1,
-    cpus: Cpus = 1,
+    cpus: Cpus = USUAL_CPUS,
     memory: Memory = USUAL_MEMORY,
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
@@ -163,7 +164,7 @@ def zfs_tests(
     user: Annotated[str, Option("-u", metavar="USER", help="The user who runs the test of -t.")] = "root",
     outputdir: Annotated[str, Option("--outputdir", metavar="DIR", help="Where results go.")] = "/var/tmp/test_results",
     guests: Guests = 1,
-    cpus: Cpus = 1,
+    cpus: Cpus = USUAL_CPUS,
     memory: Memory = USUAL_MEMORY,
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,

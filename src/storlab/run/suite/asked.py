@@ -14,7 +14,7 @@ from storlab.suite.model import Suite
 from storlab.suite.order import repeated, replayed, shuffled
 from storlab.suite.own_expectations import OwnEntry
 from storlab.suite.selection import EVERYTHING, Selection
-from storlab.suite.suite_file import MEMORY
+from storlab.suite.suite_file import CPUS, MEMORY
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Asked:
     selection: Selection = EVERYTHING
     tests: Path | None = None
     guests: int = 1
-    cpus: int = 1
+    cpus: int = CPUS
     memory: int = MEMORY
     scale: float | None = None
     retries: int = 0
