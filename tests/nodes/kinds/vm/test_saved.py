@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from storlab.images.image import Image
 from storlab.nodes.demands import Devices
 from storlab.nodes.kinds.vm.saved import _fingerprint, _forget_oldest, _forget_unfinished
@@ -22,11 +24,23 @@ def saved(folder: Path, name: str, age: float) -> Path:
     return path
 
 
-def test_the_eight_that_were_used_last_are_kept(tmp_path: Path) -> None:
-    every = [saved(tmp_path, str(age), age) for age in range(10)]
+def test_those_used_last_are_kept_as_far_as_there_is_space_and_eight_in_any_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = [saved(tmp_path, str(age), age) for age in range(12)]
+    for path in every:
+        (path / "memory").write_bytes(bytes(64 * 1024))
+        os.truncate(path / "memory", 1024**3)  # the rest is a hole
+        os.utime(path, (time.time() - int(path.name),) * 2)
     (tmp_path / "3.lock").touch()
     _forget_oldest(tmp_path)
-    assert [path.exists() for path in every] == [True] * 8 + [False] * 2
+    assert all(path.exists() for path in every)
+    monkeypatch.setattr("storlab.nodes.kinds.vm.saved._MOST", 10 * 64 * 1024 + 8192)
+    _forget_oldest(tmp_path)
+    assert [path.exists() for path in every] == [True] * 10 + [False] * 2
+    monkeypatch.setattr("storlab.nodes.kinds.vm.saved._MOST", 1024)
+    _forget_oldest(tmp_path)
+    assert [path.exists() for path in every] == [True] * 8 + [False] * 4
 
 
 def test_what_a_maker_that_died_left_goes_and_what_is_being_made_stays(tmp_path: Path) -> None:

@@ -32,7 +32,10 @@ _BOOT = 180.0  # s
 _REST = 1.0  # s: the kernel frees what it needed for booting, and its late work ends
 _UNFINISHED = ".new"
 _ABANDONED = 600.0  # s; whoever was making one for so long has died
-_KEPT = 8  # saved guests; the ones not used for longest give way
+_KEPT = 8  # saved guests, however large; beyond these, the ones not used for longest give way
+_MOST = (
+    4 * 1024**3
+)  # bytes on the disk of all that are kept: a sweep of guests' shapes comes back to each in each round
 
 
 async def saved_guest(spec: GuestSpec, host: Node, sockets: Path, notify: Callable[[str], None]) -> Path:
@@ -136,5 +139,23 @@ def _forget_unfinished(folder: Path) -> None:
 def _forget_oldest(folder: Path) -> None:
     """Copies that run keep the memory that they have mapped, also when its name is gone."""
     saved = [path for path in folder.iterdir() if path.suffix != _UNFINISHED and (path / "state").exists()]
-    for path in sorted(saved, key=lambda path: -path.stat().st_mtime)[_KEPT:]:
-        shutil.rmtree(path, ignore_errors=True)
+    taken = 0
+    for number, path in enumerate(sorted(saved, key=_last_used, reverse=True), start=1):
+        taken += _allocated(path)
+        if number > _KEPT and taken > _MOST:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _last_used(saved: Path) -> float:
+    try:
+        return saved.stat().st_mtime
+    except FileNotFoundError:  # another process has just forgotten it
+        return 0.0
+
+
+def _allocated(saved: Path) -> int:
+    """Bytes of disk; memory that was never touched is a hole."""
+    try:
+        return sum(file.stat().st_blocks for file in saved.iterdir()) * 512
+    except FileNotFoundError:
+        return 0
