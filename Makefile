@@ -39,7 +39,7 @@ agent: ## Build the agent, the static program that runs on nodes
 image: ## Build what virtual machines boot, with ZFS; WITH= builds it without
 	@scripts/image.sh
 
-zts-sanity: ## The whole of the ZFS Test Suite's sanity.run in two guests: over an hour where they are emulated
+zts-sanity: ## The whole of the ZFS Test Suite's sanity.run in two guests: about an hour where they are emulated
 	@scripts/zts.sh
 
 zts-subset: ## Eleven groups of the ZFS Test Suite by Storlab and by its own runner, compared; TAGS= names others

@@ -13,11 +13,12 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from storlab.layers.base import Crossing, Layer
+from storlab.layers.database.data_set import DataSet
 from storlab.layers.image.base import BASE_HELP, Base
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Network, Tcp
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
-from storlab.study.questions import Claim, Compare
+from storlab.study.questions import Claim, Compare, Objective
 from storlab.study.schema import (
     Extra,
     NodeGroup,
@@ -30,6 +31,7 @@ from storlab.study.schema import (
     group_model,
 )
 from storlab.units import shown, size_text
+from storlab.workloads.bonnie.workload import Files
 from storlab.workloads.command import MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
 from storlab.workloads.posix.pjdfstest import Pjdfstest
@@ -40,6 +42,7 @@ _COMMON = ("keep", "once")
 _LARGE = 1024  # bytes: a sector is called 512
 _BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share", "100Mbit": "bandwidth"}
 _INNER: dict[str, dict[str, type[BaseModel]]] = {
+    "bonnie": {"`files`, where it is a table": Files},
     "command": {"each of its `metrics`": MetricRule},
     "files": {
         "`directories`": Directories,
@@ -72,6 +75,7 @@ def _parts() -> Iterator[str]:
         ("`repeat`", Repeat, "repeat"),
         ("`compare`", Compare, "compare"),
         ("`claim`", Claim, "claim"),
+        ("`slo`", Objective, "slo"),
         ("`nodes`", NodeGroup, "nodes"),
         ("`nodes.NAME.extra`", Extra, "extra"),
         ("`nodes.NAME.tcp`", Tcp, "tcp"),
@@ -105,6 +109,9 @@ def _parts() -> Iterator[str]:
             yield f"{BASE_HELP}\n"
             yield from table(Base)
             yield from _example("base image")
+            yield "### Data sets\n"
+            yield f"{_purpose(DataSet)}\n"
+            yield from table(DataSet)
     yield END
 
 
@@ -129,7 +136,7 @@ def _example(name: str) -> Iterator[str]:
 
 
 def _purpose(model: type[BaseModel]) -> str:
-    return " ".join((model.__doc__ or "").partition("\n\n")[0].split())
+    return " ".join((model.__doc__ or "").partition("\n\n")[0].split()).replace("``", "`")
 
 
 def _types_of(cls: type[BaseModel]) -> str:
@@ -163,6 +170,8 @@ def table(model: type[BaseModel], *, own: bool = False) -> Iterator[str]:
         about = info.description or ""
         if about.startswith(BASE_HELP):
             kind, about = "[base image](#base-images)", f"What it starts from.{about.removeprefix(BASE_HELP)}"
+        if info.annotation == DataSet | None:
+            kind = "[data set](#data-sets)"
         default = "required" if info.is_required() else _default(info.get_default(call_default_factory=True), kind)
         rows.append(f"| `{key}` | {kind} | {default} | {_cell(about)} |")
     if rows:

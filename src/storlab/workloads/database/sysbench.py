@@ -41,7 +41,10 @@ class SysbenchWorkload(DatabaseWorkload):
 
     test: Test = Field("oltp_read_write", description="One of sysbench's own tests.")
     script: str | None = Field(
-        None, pattern=r"^/[^\x00]+\.lua$", max_length=4095, description="Instead of test: a Lua file on the node."
+        None,
+        pattern=r"^/[^\x00]+\.lua$",
+        max_length=4095,
+        description="Instead of test: a Lua file on the node; needs `--allow-code`.",
     )
     tables: int | None = Field(
         None, ge=1, le=10_000, description="Number of its tables; by default all of the data set."
