@@ -69,6 +69,7 @@ def test_tests_run_on_a_kernel_of_ones_own_and_each_fresh_guest_boots_it(lab: La
         (("--kernel", "/etc/passwd"), "/etc/passwd is no kernel that a guest can boot"),
         (("--kernel", "/vmlinuz", "--here", "x"), "--kernel: with --here, tests run on the kernel"),
         (("--memory", "100M"), "--memory: a guest needs 128M at least to boot"),
+        (("--guests", "256", "--memory", "64G"), "256 guests of 64G, and QEMU's own memory, take up 16434G"),
     ],
 )
 def test_what_no_guest_can_boot_is_a_mistake_of_one_sentence(

@@ -96,8 +96,8 @@ class GroupTable(Around):
         return tests
 
 
-MEMORY = 2 * 1024**3
-"""Of a guest, in bytes: one of ZTS's tests wants a RAM disk of 1 GiB."""
+MEMORY = 4 * 1024**3
+"""Of a guest, in bytes: one of ZTS's tests wants a RAM disk of 1 GiB, and one ends for want of memory with 2 GiB."""
 
 CPUS = 2
 """Of a guest: two of ZTS's tests fail or hang with one, and races need two."""

@@ -26,7 +26,7 @@ Out = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder f
 Missing = Annotated[bool, Option("--allow-missing", help="Run tests whose programs the image lacks, as they do.")]
 Scale = Annotated[float | None, Option("--timeout-scale", min=0.01, max=1000, help="Factor for all time-outs.")]
 Memory = Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")]
-USUAL_MEMORY = "2G"  # suite_file.MEMORY, which is not loaded for a help text
+USUAL_MEMORY = "4G"  # suite_file.MEMORY, which is not loaded for a help text
 USUAL_CPUS = 2  # suite_file.CPUS, likewise
 Cpus = Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")]
 TimeoutDebug = Annotated[bool, Option("-O", help="Changes nothing: what a test hung in is kept in killed.txt.")]

@@ -110,7 +110,7 @@ async def resume_suite(folder: Path, watch: Watch, limit: float | None = None) -
             if asked.here is not None:
                 place = HereMaker(session, run_by(adapter, asked.here.user), asked.here, folder)
             else:
-                place = GuestMaker(session, adapter, _guests(asked), folder, tests)
+                place = GuestMaker(session, adapter, _guests(asked), folder, tests, asked.guests)
             await place.refuse_lacking()
             if lost := taken_down(folder, session.host.machine, known.attempts):
                 with Results(folder) as results:
@@ -175,7 +175,7 @@ def _place(session: Session, folder: Path, asked: Asked) -> Place:
     adapter = asked.adapter or own_adapter(asked.names, asked.tests, asked.here)
     if asked.here is not None:
         return HereMaker(session, adapter, asked.here, folder)
-    return GuestMaker(session, adapter, _guests(asked), folder, asked.tests)
+    return GuestMaker(session, adapter, _guests(asked), folder, asked.tests, asked.guests)
 
 
 def _guests(asked: Asked | SuiteRecord) -> VmKind:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from storlab.analysis.wording import plural
 from storlab.errors import NodeError, NodeLost, StorlabError, TrialError, UserError
 from storlab.layers.attach.attachment import VirtioBlkLayer, disk_with_serial, serial_of
 from storlab.layers.resources import File
@@ -19,9 +20,11 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.records.suite.here import Here
 from storlab.run.session import Session
+from storlab.run.setup.space import available_memory
 from storlab.run.suite.loss import loss_of
 from storlab.run.suite.places.place import UDEVD, Booted, SuiteGuest, measure, set_up_environment
 from storlab.suite.adapters.base import Adapter, Environment
+from storlab.units import size_text
 
 OWN_TESTS = "/usr/local/share/storlab-suite"
 """Where the user's own tests lie in a guest."""
@@ -45,13 +48,16 @@ udevadm settle --timeout=120
 
 @dataclass(frozen=True)
 class GuestMaker:
-    """Opens guests for one run of a suite. ``tests``: a folder of this machine with the user's own tests."""
+    """Opens guests for one run of a suite. ``tests``: a folder of this machine with the user's own tests; ``number``:
+    of guests that are there at the same time.
+    """
 
     session: Session
     adapter: Adapter
     spec: VmKind
     folder: Path
     tests: Path | None = None
+    number: int = 1
 
     @property
     def here(self) -> Here | None:
@@ -106,7 +112,17 @@ class GuestMaker:
         return Needs(programs=needs.programs, modules=needs.modules)
 
     async def refuse_lacking(self) -> None:
-        """Raise ``UserError`` where no guest has what the suite needs; ``MissingImage`` where there is no image."""
+        """Raise ``UserError`` where no guest has what the suite needs, or this machine lacks the memory for them;
+        ``MissingImage`` where there is no image.
+        """
+        available = available_memory(await self.session.host.read_text("/proc/meminfo"))
+        needed = self.number * self.spec.memory_needed()
+        if available is not None and needed > available:
+            raise UserError(
+                f"{plural(self.number, 'guest')} of {size_text(self.spec.memory)}, and QEMU's own memory, take up "
+                f"{size_text(needed // 1024**2 * 1024**2)}, but this machine has only {available // 1024**2}M left: "
+                "write a smaller --memory or fewer --guests"
+            )
         needs = self._needs()
         prepared = await self._prepared()
         if lacks := prepared.lacks(needs):
