@@ -21,6 +21,7 @@ import pytest
 from laboratory.preloaded import Forked, can_fork
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.executor import Outcome, resume_run, run_study
+from storlab.run.limits import AS_PLANNED, Extent
 from storlab.run.observer import Observer
 from storlab.run.permissions import Permissions
 from storlab.study.study import load_study
@@ -127,9 +128,9 @@ class Laboratory:
         permissions = Permissions(unconfined=unconfined)
         return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Observer(), permissions))
 
-    def go_on(self, observer: Observer | None = None) -> Outcome:
+    def go_on(self, observer: Observer | None = None, extent: Extent = AS_PLANNED) -> Outcome:
         """As ``storlab resume``, in this process."""
-        return asyncio.run(resume_run(self.out, observer or Observer()))
+        return asyncio.run(resume_run(self.out, observer or Observer(), extent))
 
     def records(self) -> list[TrialRecord]:
         """All trials that ended."""

@@ -18,6 +18,7 @@ from laboratory import Laboratory, needs_root, processes_with, wait_until
 from laboratory.block import small_ext4_blocks
 from laboratory.studies import LOOPS, directory
 from storlab.errors import UserError
+from storlab.run.limits import Extent
 
 
 @contextmanager
@@ -256,6 +257,45 @@ def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(
     assert outcome.ending == "complete"
     reasons = {record.levels["fs"]: record.reason for record in lab.records()}
     assert reasons == {"ext4": None, "xfs": "mkfs.xfs is not installed (apt-get install xfsprogs)"}
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_run_is_not_resumed_where_what_it_has_measured_is_not_supported_any_more(
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.execute(LOOPS)
+    before = [record.trial for record in lab.records()]
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", str(path_without(lab.folder / "bin", "mkfs.xfs")))
+        with pytest.raises(UserError, match=r"the run has measured what this machine no longer can: mkfs.xfs is not"):
+            lab.go_on(extent=Extent(more=1))
+    assert [record.trial for record in lab.records()] == before
+    lab.go_on(extent=Extent(more=1))
+    assert {record.status for record in lab.records()} == {"done"} and len(lab.records()) == len(before) + 2
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_what_was_mounted_before_and_can_not_be_now_has_failed_and_is_not_unsupported(lab: Laboratory) -> None:
+    break_it = "dd if=/dev/zero of=$(df --output=source {target} | tail -n 1) bs=1M count=1 conv=notrunc,fsync"
+    lab.execute(
+        f"""
+primary = "elapsed"
+stack = [
+  {{ layer = "file", size = "32M", keep = "run" }}, {{ layer = "loop", keep = "run" }},
+  {{ layer = "mkfs", type = "ext4", keep = "run" }}, {{ layer = "mount", options = "ro" }},
+]
+repeat = {{ until = "max", min = 3, max = 3 }}
+trial = {{ settle = {{ sync = false, drop_caches = false }} }}
+[nodes.host]
+[workload.load]
+command = {{ argv = ["sh", "-c", "{break_it}"] }}
+""",
+        unconfined=True,
+    )
+    assert [record.status for record in lab.records()] == ["done", "failed", "done"], [r.reason for r in lab.records()]
+    assert "mount" in (lab.records()[1].reason or "")
     assert lab.leftovers() == []
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 import pytest
 
 from laboratory import Laboratory, needs_root
+from laboratory.guests import endings, guests, needs_guests
 from laboratory.studies import FIO
 
 STACK = """
@@ -60,4 +61,23 @@ def test_a_trial_that_fails_takes_along_what_was_kept_and_the_next_one_sets_it_u
     lab.execute(text[: text.index("fio = ")] + load)
     assert [record.status for record in lab.records()] == ["done", "failed", "done"]
     assert sum(line.get("undo") == "loop.detach" for line in lab.journal()) == 2
+    assert lab.leftovers() == []
+
+
+@needs_guests
+@pytest.mark.slow
+def test_guests_that_outlive_a_trial_have_the_disk_of_their_own_level_and_not_of_the_first(lab: Laboratory) -> None:
+    """A guest's disk is plugged in when it starts: one that is kept is no node for a level with another disk."""
+    wanted = "case {cache} in none) want=back;; *) want=through;; esac"
+    lab.execute(
+        guests(
+            f'{wanted}; grep -qx "write $want" /sys/block/vd?/queue/write_cache',
+            count="1",
+            keep='"run"',
+            rounds=2,
+            stack='[{ layer = "file", size = "16M", keep = "run" }, { layer = "virtio-blk", cache = "{cache}" }]',
+            rest='[factors]\ncache = ["none", "writethrough"]',
+        )
+    )
+    assert [record.status for record in lab.records()] == ["done"] * 4, endings(lab)
     assert lab.leftovers() == []

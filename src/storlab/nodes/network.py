@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
 
-from storlab.errors import StorlabError
+from storlab.errors import NodeLost, StorlabError
 from storlab.nodes.demands import Devices
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -127,8 +128,9 @@ class RunNetwork:
 
     async def take_back(self, card: Card) -> None:
         """Remove the card of a node that has ended; its address is free for others."""
-        await self._host().run(["ip", "-netns", self.name, "link", "delete", "dev", card.device], check=False)
         self._cards.pop(card.number, None)
+        with suppress(NodeLost):  # where this machine's agent is gone, the card goes with the network
+            await self._host().run(["ip", "-netns", self.name, "link", "delete", "dev", card.device], check=False)
 
     def card_of(self, address: str) -> Card:
         """The card that has an address in this network."""

@@ -105,11 +105,25 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
             begun = max((record.round for record in tables.records), default=0)
             rounds = extent.of(manifest.rounds, begun)
             plan = await make_plan(manifest.study(), session, manifest.seed, rounds, manifest.order)
+            _refuse_poorer(plan, tables, folder)
             await session.claim_devices()
             until = extent.until or manifest.until
             write_manifest(folder, replace(manifest, finished=None, stopped="", rounds=rounds, until=until))
             limits = Limits(manifest.gates, manifest.minutes, until)
             return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
+
+
+def _refuse_poorer(plan: Plan, tables: Tables, folder: Path) -> None:
+    """Cells that could be measured when the run began are not given up because something is missing now."""
+    measured = {record.cell for record in tables.records if record.status == "done"}
+    missing = dict.fromkeys(
+        each for cell in sorted(measured & set(plan.unsupported)) for each in plan.unsupported[cell]
+    )
+    if missing:
+        raise UserError(
+            f"{folder}: the run has measured what this machine no longer can: {'; '.join(missing)}. "
+            "Put that right and resume again, or start a new run"
+        )
 
 
 async def _tear_down_rest(records: RunFolder, session: Session, observer: Observer) -> None:
@@ -201,7 +215,7 @@ class _Executor:
         self._stopped = ""
         self._written = time.monotonic()
         self._finished = False
-        self._left: tuple[str, ...] = ()
+        self._left: tuple[str, ...] | None = None  # until all is torn down that can be
         self._setups: Setups | None = None
         self._held: HeldFolder
         self._summary: Summary  # as the run has ended
@@ -227,9 +241,9 @@ class _Executor:
                 if not self._interrupts.at_once:
                     raise
             except OSError as error:
-                raise unrecorded(error, self._run.path, len(self._ended), self._left) from None
+                raise unrecorded(error, self._run.path, len(self._ended), self._left or ()) from None
             finally:
-                if not self._left:
+                if self._left == ():
                     forget_run(self._session.run)
             self._held.refuse_moved()
         return self._outcome()
@@ -333,7 +347,10 @@ class _Executor:
 
     async def _end(self, journal: Journal) -> None:
         if self._setups is not None:
-            await self._setups.tear_down_all()
+            try:
+                await self._setups.tear_down_all()
+            except StorlabError as error:  # the journal has all of it
+                self._observer.notify(f"could not be torn down in order: {error}")
         result = await tear_down(journal, self._session)
         self._left = tuple(result.failed)
         if not self._finished and not self._stopped:
@@ -353,4 +370,4 @@ class _Executor:
     def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)
         ending: Ending = "interrupted" if self._interrupts.finish else "failures" if failed else "complete"
-        return Outcome(self._run, ending, self._summary, self._tables, self._left)
+        return Outcome(self._run, ending, self._summary, self._tables, self._left or ())

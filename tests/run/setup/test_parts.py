@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from storlab.errors import StorlabError
+from storlab.errors import NodeLost, StorlabError
 from storlab.layers.resources import Dir
 from storlab.run.executor import new_run_id
 from storlab.run.recovery.journal import Journal
@@ -197,5 +197,44 @@ def test_ends_of_a_trial_a_round_and_a_run_undo_what_was_kept_that_long(tmp_path
         assert kept() == ["node host", "file 64M"]
         await setups.tear_down_all()
         assert kept() == []
+
+    check(tmp_path, body)
+
+
+def test_a_cell_that_fails_takes_nothing_from_another_and_what_both_have_goes_with_the_last(tmp_path: Path) -> None:
+    (cell,) = cells(f'{KEPT}, {{ layer = "loop", keep = "run" }}, {EXT4}', '[nodes.host]\nkeep = "run"')
+
+    async def body(setups: Setups) -> None:
+        one = await set_up(setups, cell)
+        other = setups.begin(cell)
+        other.parts.update(one.parts)
+        await setups.tear_down(other, failed=True)
+        (directory(one) / "file").write_text("still set up")
+        assert len(setups.parts.all()) == len(one.parts)
+        await setups.tear_down(one, failed=False)
+        assert [part.label for part in setups.parts.all()] == ["node host"], "whoever failed may have broken the rest"
+
+    check(tmp_path, body)
+
+
+def test_what_only_another_cell_has_is_no_loss_of_this_one(tmp_path: Path) -> None:
+    (cell,) = cells(f'{FILE}, {{ layer = "loop" }}, {EXT4}', "[nodes.n]\ncount = 2")
+
+    async def body(setups: Setups) -> None:
+        one, other = await asyncio.gather(*(set_up(setups, cell) for _ in range(2)))
+        mine = next(part for key, part in one.parts.items() if key not in other.parts)
+        setups.parts.losing(mine)("its server is gone", "")
+        waiting = asyncio.create_task(setups.until_lost(other))
+        with pytest.raises(NodeLost, match="its server is gone"):
+            await setups.until_lost(one)
+        await setups.tear_down(one, failed=True)
+        assert setups.first_loss(other) is None
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        waiting.cancel()
+        shared = next(part for key, part in other.parts.items() if part.label.startswith("node n-1"))
+        setups.parts.losing(shared)("the node, too", "")
+        with pytest.raises(NodeLost, match="the node, too"):
+            await setups.until_lost(other)
 
     check(tmp_path, body)

@@ -22,6 +22,7 @@ from storlab.nodes.waiting import all_of
 from storlab.run.session import Session
 from storlab.run.setup.parts import Part, Parts, Program, key_of
 from storlab.run.setup.shapes import Shapes
+from storlab.run.setup.units import for_whom
 from storlab.study.cells import HOST, MAIN, Cell, node_names
 from storlab.study.chains import Chain, Link
 from storlab.study.networks import serves
@@ -59,7 +60,7 @@ class Built:
 class _Spot:
     """Where layers go, and for whom. ``foundation``: the part that what several of them share belongs to.
 
-    ``shape``: that of the node's network, on which stands what works over it.
+    ``shape``: that of the node's network, on which stands what works over it; ``user``: a node for which alone it is.
     """
 
     node: Part
@@ -69,6 +70,7 @@ class _Spot:
     foundation: Part | None = None
     further: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     shape: Part | None = None
+    user: str = ""
 
 
 @dataclass
@@ -115,7 +117,7 @@ class Builder:
         machine = spec.spec().model_dump(mode="json")
         stands_on = [part for part in below if part is not None]
         apart = self._apart(spec.lasts)
-        key = key_of("node", name, machine, demands.network, [part.key for part in stands_on], *apart)
+        key = key_of("node", name, machine, demands.network, demands.devices, [part.key for part in stands_on], *apart)
 
         folder = (self.folder if spec.lasts == "trial" else self.kept) / name
 
@@ -157,7 +159,8 @@ class Builder:
         part, foundation = shared, shared
         if foundation is None and chain.below:  # base images need somebody to belong to
             part = foundation = await self._segment((), 0, common, None, chain.below[0].keep)
-        own = _Spot(node, _owner(chain, name, number), facts_of=name, foundation=foundation, shape=shape)
+        user = for_whom(self._cell, chain)
+        own = _Spot(node, _owner(chain, name, number), name, foundation=foundation, shape=shape, user=user)
         part = await self._segments(chain.below[chain.shared :], chain.shared, own, part)
         if part is not None:
             self.built.underlying[name, chain.name] = part.stack
@@ -197,7 +200,8 @@ class Builder:
         below_it = [each for each in (below, spot.shape if _over_network(links) else None) if each is not None]
         stands_on = (spot.node, *below_it, *further)
         dumps = [link.layer.model_dump(mode="json") for link in links]
-        key = key_of(spot.owner, spot.slot, begin, dumps, [part.key for part in stands_on], *self._apart(keep))
+        place = spot.owner, spot.slot, begin, spot.user
+        key = key_of(*place, dumps, [part.key for part in stands_on], *self._apart(keep))
 
         async def set_up(part: Part) -> None:
             part.node = spot.node.node

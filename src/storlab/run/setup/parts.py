@@ -34,6 +34,7 @@ _SEVER = 10.0  # s, for a crossing to let go of a server that is gone
 class LostLayer:
     """A layer's program that ended before its time. ``depth``: of its part in the graph, 0 stands on nothing."""
 
+    part: str
     depth: int
     at: float
     reason: str
@@ -74,6 +75,7 @@ class Part:
     entries: list[Pending] = field(default_factory=list)
     programs: list[Program] = field(default_factory=list)
     ready: bool = False
+    doubtful: bool = False  # a trial that used it failed: it goes once no other uses it
 
     @property
     def depth(self) -> int:
@@ -175,7 +177,7 @@ class Parts:
 
         def notify_lost(reason: str, log: str) -> None:
             part.ready = False
-            self.lost.append(LostLayer(part.depth, time.monotonic(), reason, log))
+            self.lost.append(LostLayer(part.key, part.depth, time.monotonic(), reason, log))
             self._loss.set()
 
         return notify_lost
@@ -226,7 +228,7 @@ class Parts:
         """Let the crossings of these parts go of what may be gone, but on nodes that end anyway."""
         for crossing, resource, context in [each for part in doomed for each in reversed(part.crossings)]:
             if context.node.lost is None and context.node.instance not in ending:
-                with contextlib.suppress(StorlabError, TimeoutError):
+                with contextlib.suppress(StorlabError, TimeoutError, FileNotFoundError):  # it may be gone already
                     async with asyncio.timeout(_SEVER):
                         await crossing.sever(resource, context)
 

@@ -51,13 +51,14 @@ def units(cell: Cell) -> Iterator[Unit]:
         base = _beneath(cell, chain)
         if shared:
             yield Unit(chain.source, source, chain.group, shared, base)
+        user = for_whom(cell, chain)
         for node in node_names(chain.group, cell.nodes[chain.group]):
             for number in range(chain.count):
                 owner = f"{node}-{chain.name}-{number + 1}" if chain.name else node
                 if own:
-                    yield Unit(chain.source, source, owner, own, base + _described(shared))
+                    yield Unit(chain.source, source, owner, own, base + _described(shared) + user)
                 if chain.above:
-                    yield Unit(chain.group, node, owner, chain.above, base + _described(chain.below))
+                    yield Unit(chain.group, node, owner, chain.above, base + _described(chain.below) + user)
 
 
 def kept_for_a_round(cell: Cell) -> str:
@@ -68,6 +69,23 @@ def kept_for_a_round(cell: Cell) -> str:
         if any(link.keep == "round" for link in kept):
             found.append(f"{unit.node} {unit.owner} {unit.below} {_described(kept)}")
     return "\n".join(sorted(found))
+
+
+def for_whom(cell: Cell, chain: Chain) -> str:
+    """What a node that outlives a trial is, as far as this chain goes; empty for others.
+
+    Two such nodes are there at the same time where they differ, so neither may have what lies below the other's
+    crossing: a guest, say, that is kept for the run with ``cache = "none"``, and one with ``cache = "writeback"``.
+    """
+    group = cell.nodes[chain.group]
+    return "" if group.session or group.lasts == "trial" else plugged_together(cell, chain.group)
+
+
+def plugged_together(cell: Cell, group: str) -> str:
+    """What a group's nodes are from their start, as one text; what crosses over a network comes and goes with cells."""
+    crossings = [chain.crossing for chain in cell.chains if chain.group == group]
+    plugged = [each.model_dump_json() for each in crossings if each is not None and each.transport == "hypervisor"]
+    return "\n".join([cell.nodes[group].spec().model_dump_json(), *plugged])
 
 
 def layers_on(cell: Cell, group: str) -> list[Layer]:

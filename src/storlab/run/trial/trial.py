@@ -68,6 +68,7 @@ class TrialRun:
     allowance: Allowance = field(default_factory=Allowance)
     span: LoadSpan = field(default_factory=LoadSpan)
     slices: Slices | None = None  # that it shares with the other trials of its round
+    proven: bool = False  # an earlier trial of this cell was measured, so it is supported
     facts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     guests: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -87,7 +88,10 @@ class TrialRun:
         try:
             record = await self._measured(record)
         except Unsupported as error:
-            record = structs.replace(record, status="unsupported", reason=str(error))
+            if self.proven or self.setups.first_loss(self.built) is not None:  # something broke
+                record = await self._failed(record, error)
+            else:
+                record = structs.replace(record, status="unsupported", reason=str(error))
         except StorlabError as error:
             record = await self._failed(record, error)
         except FileNotFoundError as error:
@@ -112,7 +116,7 @@ class TrialRun:
     async def _within(self, timeout: float, what: str, work: Coroutine[Any, Any, T]) -> T:
         """What ``work`` gives, unless it takes longer than ``timeout`` seconds, or something is lost meanwhile."""
         doing = asyncio.create_task(work)
-        watch = asyncio.create_task(self.setups.until_lost())
+        watch = asyncio.create_task(self.setups.until_lost(self.built))
         try:
             done, _ = await asyncio.wait([doing, watch], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if doing not in done:

@@ -98,7 +98,8 @@ class Trials:
         self.observer.trial_begins(planned, cell, self.time_left(planned.round, rest))
         self.journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
         folder = self.held.named.trial_folder(planned.number)
-        trial = TrialRun(planned, cell, self.session, self.setups, folder, slices=slices)
+        proven = any(record.cell == planned.cell and record.status == "done" for record in self.tables.records)
+        trial = TrialRun(planned, cell, self.session, self.setups, folder, slices=slices, proven=proven)
         if cut_short:  # perhaps by what it did to the machine: a level must not look better for being run again
             said = f"trial {planned.number} was cut short and run again: what it measured at first isn't known"
             trial.warnings.append(f"{', '.join(cell.levels.values())}: {said}" if cell.levels else said)
