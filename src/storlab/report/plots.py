@@ -62,27 +62,21 @@ class Plots:
         self, metric: str, across: str, down: str, *, where: dict[str, str] | None = None, source: str = ""
     ) -> Chart:
         """``metric`` by two factors."""
+        from storlab.report.charts.sweeps.data import levels_of
         from storlab.report.charts.sweeps.draw import heat_map_chart
 
         key, chosen = self._key(metric, source), where or {}
-        orders = [
-            {step.level: at for at, step in enumerate(line.steps)}
-            for factor in (across, down)
-            for line in self._sweep(factor).lines[:1]
-        ]
+        columns, lines = (levels_of(self._sweep(factor)) for factor in (across, down))
         found = [
             e for e in self._summary.estimates if (e.source, e.metric) == key and chosen.items() <= e.levels.items()
         ]
-        rows = sorted(
-            ((e.levels[across], e.levels[down], e.mean) for e in found),
-            key=lambda row: (orders[1][row[1]], orders[0][row[0]]),
-        )
+        rows = [(e.levels[across], e.levels[down], e.mean) for e in found]
         if not rows:
             raise UserError(f"no cell has these levels: {chosen}")
         if len({row[:2] for row in rows}) < len(rows):
             raise UserError("other factors vary, too: choose one level of each by where={…}")
         squares = pl.DataFrame(rows, schema=["across", "down", "mean"], orient="row")
-        return _finished(heat_map_chart(squares, across, down, key[1], found[0].unit))
+        return _finished(heat_map_chart(squares, (across, columns), (down, lines), key[1], found[0].unit))
 
     def hockey_stick(
         self,
@@ -93,16 +87,14 @@ class Plots:
         source: str = "",
     ) -> Chart:
         """Latency against throughput along the first sweep, with the knee of each line marked."""
-        from storlab.report.charts.sweeps.data import curve
+        from storlab.report.charts.sweeps.data import curve, knees_of, marks_of
         from storlab.report.charts.sweeps.draw import hockey_stick_chart
 
-        sweep, keys = self._sweep(""), ["line", "label"]
-        group = self._group(sweep, where or {})
-        rates, times = (curve(self._summary, group, *self._key(each, source))[0] for each in (throughput, latency))
+        group, keys = self._group(self._sweep(""), where or {}), ["line", "label"]
+        load, _ = self._key(throughput, source)
+        rates, times = (curve(self._summary, group, *self._key(each, load))[0] for each in (throughput, latency))
         points = rates.select(*keys, rate="mean").join(times.select(*keys, time="mean"), on=keys, maintain_order="left")
-        levels = [line.levels for line in group.lines]
-        knees = [knee for knee in self._summary.knees if knee.levels in levels and knee.throughput == throughput]
-        marked = [(knee.levels.get(group.by, ""), knee.level) for knee in knees if knee.level is not None]
+        marked = marks_of(knees_of(self._summary, group, load, throughput, latency), group)
         return _finished(hockey_stick_chart(points, marked, (throughput, latency, group.by)))
 
     def percentiles(self, latency: str = "latency", *, where: dict[str, str] | None = None, source: str = "") -> Chart:

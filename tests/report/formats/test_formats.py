@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from storlab.analysis.summary import Summary
+from storlab.analysis.summary import Estimate, Summary
 from storlab.errors import UserError
 from storlab.report.formats import REPORTS, names, render
 from storlab.report.model.input import ReportInput
@@ -49,3 +50,10 @@ def test_the_terminals_report_does_not_wait_for_the_charts() -> None:
 
 def test_markdown_has_two_names() -> None:
     assert render(sample(), "markdown") == render(sample(), "md")
+
+
+def test_the_asciidoc_report_names_the_load_of_each_metric() -> None:
+    one = Estimate(1, {}, "log", "write.iops", "1/s", "higher", 8, 500, 500, None, None, None, None, 0.95)
+    summary = Summary("", "write.iops", 0.95, 8, "", estimates=(one, replace(one, source="data")))
+    text = render(ReportInput(summary), "adoc")
+    assert [text.count(f"write.iops: {load}\n\nall nodes together") for load in ("log", "data")] == [1, 1]

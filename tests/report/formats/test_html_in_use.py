@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,22 @@ def test_clicks_on_a_heading_sort_up_and_down_and_back(tab: Tab) -> None:
     assert descending == ascending[::-1]
     assert descending != ascending
     assert again == studied
+
+
+@pytest.mark.parametrize(
+    "ascending",
+    [
+        ("640 µs", "4.00 ms", "0.4 s", "12 s", "59 s [1]", "1 min", "2 min 14 s", "1 h 3 min", "1 d 1 h", "10 d"),
+        ("−1 h 3 min", "−2 min 14 s", "−12 s", "0.00 s"),
+        ("1.00e−291 ns", "3.00 ms", "1.20e+20 s", "1.00e+300 s"),
+        ("16.9 s to 40.0 s [1]", "1 min ±2 s", "2 min to 3 min"),
+        ("▲ 0.98×", "▲ 1.20e+20×"),
+        ("4.78 ±0.04 MiB/s", "1.20 GiB/s"),
+    ],
+)
+def test_what_is_sorted_by_is_the_whole_of_a_number(tab: Tab, ascending: tuple[str, ...]) -> None:
+    values = tab.eval(f"{json.dumps(ascending)}.map(valueOf)")
+    assert None not in values and values == sorted(values) and len(set(values)) == len(values)
 
 
 def test_the_filter_leaves_the_rows_that_have_all_its_words(tab: Tab) -> None:

@@ -26,6 +26,11 @@ def test_the_better_of_two_is_named_with_its_ratio() -> None:
     assert said([pair("ext4", "xfs", 1.43)]) == "ext4 has the higher write bandwidth (1.43× xfs)."
 
 
+def test_a_ratio_that_was_decided_does_not_read_as_1() -> None:
+    near = replace(pair("ext4", "xfs", 1.003), low=1.001, high=1.005)
+    assert said([near]) == "ext4 has the higher write bandwidth (1.0030× xfs)."
+
+
 def test_where_less_is_better_the_others_are_so_many_times_the_best() -> None:
     less = replace(pair("ext4", "xfs", 5.0, "worse"), better="lower", metric="write.amplification")
     assert said([less]) == "xfs has the lower write amplification (ext4 5.00×)."
@@ -78,6 +83,50 @@ def test_places_are_counted_among_all_of_the_metric(wins: int, text: str) -> Non
         [replace(pair("a", "b", 1.5, verdict), within={"load": str(number)})] for number, verdict in enumerate(verdicts)
     ]
     assert text in said(*several).partition(";")[0]
+
+
+def everywhere(ratio: float, verdict: Verdict = "better", **within: str) -> list[Comparison]:
+    """A question that pools all combinations of the factors that are not named."""
+    return [replace(pair("ext4", "xfs", ratio, verdict), pooled=True, within=within)]
+
+
+def test_what_is_pooled_over_some_combinations_is_not_said_of_all() -> None:
+    alone = said(everywhere(1.4, bs="4k"))
+    assert alone == "ext4 has the higher write bandwidth over the combinations with bs=4k together (1.40× xfs)."
+    both = said(everywhere(1.4, bs="4k"), everywhere(1.2))
+    assert "over the combinations with bs=4k together (1.40× xfs)" in both
+    assert both.endswith("; ext4 has the higher write bandwidth (1.20× xfs).")
+    assert said(everywhere(1.1, "undecided", bs="4k")) == (
+        "Write bandwidth over the combinations with bs=4k together: no difference established yet."
+    )
+
+
+def test_what_is_pooled_over_all_combinations_stands_beside_those_in_single_ones() -> None:
+    single = [[replace(pair("ext4", "xfs", 1.4), within={"bs": bs})] for bs in ("4k", "64k")]
+    text = "ext4 has the higher write bandwidth over all combinations together and in both (1.20× xfs together)."
+    assert said(everywhere(1.2), *single) == text
+
+
+def test_loads_with_the_same_metric_are_told_apart() -> None:
+    log, data = (replace(pair("ext4", "xfs", ratio), source=load, within={}) for load, ratio in (("a", 1.4), ("b", 2)))
+    apart = "ext4 has the higher write bandwidth under a (1.40× xfs); ext4 has the higher write bandwidth under b ("
+    assert said([log], [data]).startswith(apart)
+    open_one = said([log], [replace(data, verdict="undecided")])
+    assert open_one.endswith("(1.40× xfs); write bandwidth under b: no difference established yet.")
+    alike = [[replace(load, verdict="equivalent")] for load in (log, data)]
+    assert said(*alike).startswith("Write bandwidth under a of ext4 and xfs is equivalent within ±5 %; write")
+
+
+def test_loads_that_are_levels_of_a_factor_need_no_other_name() -> None:
+    loads = [[replace(pair("ext4", "xfs", 1.4), source=load, within={"load": load})] for load in ("read", "write")]
+    assert said(*loads) == "ext4 has the higher write bandwidth in both combinations."
+
+
+def test_values_of_one_load_of_several_are_not_told_as_those_of_all() -> None:
+    one = Estimate(1, {}, "a", "write.iops", "IOPS", "higher", 1, 500, 500, None, None, None, None, 0.95)
+    without = replace(SUMMARY, comparisons=())
+    assert answer(without, [], [one, replace(one, source="b")]) == "write IOPS under a: 500 IOPS."
+    assert answer(without, [], [one]) == "write IOPS: 500 IOPS."
 
 
 def test_values_that_nothing_judges_are_told() -> None:

@@ -107,6 +107,8 @@ def test_a_ratios_ends_are_printed_on_their_sides_of_it(value: float, width: flo
         (1.4, 1.2, 1.7, "1.40×"),
         (0.0123, None, None, "0.0123×"),
         (152.2, 140.0, 165.0, "152×"),
+        (1.003, 0.9, 1.1, "1.00×"),
+        (1.001, 1.001, 1.001, "1.001×"),
         (None, None, None, "n/a"),
     ],
 )
@@ -155,6 +157,24 @@ def test_margins_moments_and_plurals() -> None:
 def test_a_wide_interval_has_no_spurious_hundredths() -> None:
     assert fmt.ratio_interval(0.22, 14.11, 1.76) == "0.22× to 14.1×"
     assert fmt.ratio_interval(0.22, math.inf, 1.76) == "0.22× to ∞×"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (1.12, 1.0008, 1.26, "1.001× to 1.26×"),
+        (1.12, 1.00008, 1.26, "1.0001× to 1.26×"),
+        (0.88, 0.79, 0.9961, "0.79× to 0.996×"),
+        (12.0, 1.04, 140.0, "1.04× to 140×"),
+        (1.12, 1.0, 1.26, "1.00× to 1.26×"),
+        (1.12, 1 + 1e-9, 1.26, "1.00× to 1.26×"),
+        (1.12, 1 + 4e-7, 1.26, "1.000000× to 1.26×"),
+    ],
+)
+def test_an_end_of_a_ratios_interval_reads_as_1_only_where_it_is(
+    value: float, low: float, high: float, text: str
+) -> None:
+    assert fmt.ratio_interval(low, high, value) == text
 
 
 @pytest.mark.parametrize(

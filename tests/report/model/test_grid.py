@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Group
 
-from storlab.analysis.summary import CellState, Estimate
+from storlab.analysis.summary import CellState, Estimate, Summary
+from storlab.report.formats import render
 from storlab.report.formats.drawing import in_columns, parts_of, section
+from storlab.report.formats.terminal import render_text
 from storlab.report.model.grid import MANY, further_tables, grid_table, measured_tables
+from storlab.report.model.input import ReportInput
 from storlab.report.model.tables import Table
 
 TESTS = ("plain", "patched", "fast-but-with-a-long-name")
@@ -53,6 +56,28 @@ def grid(states: list[CellState]) -> Table:
     found = grid_table(estimates(states), states)
     assert found is not None
     return found
+
+
+GAPS = "A value in 6 of 20 rounds only: the mean is of these."
+
+
+@pytest.mark.parametrize("count", [2, len(TESTS) * len(WORKLOADS)])
+def test_a_mean_of_fewer_rounds_than_the_cell_has_says_so(count: int) -> None:
+    states = [replace(state, rounds=20) for state in cells()[:count]]
+    rare = estimates(states[:1], source="probe:disks", metric="writes", rounds=6, warnings=())
+    often = estimates(states[1:], source="probe:disks", metric="writes", rounds=20, warnings=())
+    (table,) = further_tables([*rare, *often], states)
+    assert table.notes == (GAPS,)
+    assert sum("[1]" in cell for row in table.rows for cell in row) == 1
+
+
+@pytest.mark.parametrize("name", ["text", "html", "md"])
+def test_gaps_of_a_probe_are_told_in_every_format(name: str) -> None:
+    states = tuple(replace(state, rounds=20) for state in cells()[:2])
+    found = estimates(list(states), source="probe:disks", metric="writes", rounds=6, warnings=())
+    summary = Summary("t", "", 0.95, 20, "", cells=states, estimates=tuple(found))
+    text = render_text(ReportInput(summary), full=True) if name == "text" else render(ReportInput(summary), name)
+    assert GAPS in " ".join(text.split())
 
 
 def test_the_factor_with_the_fewest_levels_stands_side_by_side() -> None:

@@ -6,13 +6,15 @@ import csv
 import io
 from dataclasses import replace
 
-from storlab.analysis.summary import Distribution, Percentile, Summary
+from storlab.analysis.summary import Distribution, Estimate, Percentile, Summary
 from storlab.report.formats import render
 from storlab.report.formats.csv import render_csv
 from storlab.report.model.input import ReportInput
 from storlab.report.model.latencies import asked_latencies, latency_tables
 from storlab.report.model.tables import Table
 from storlab.report.model.view import View
+
+from ..declared import declared
 
 FINE = (Percentile(50, 100e-6, 99.5e-6, 100.5e-6, 5000), Percentile(99.99, 2e-3, 1.98e-3, 2.02e-3, 1))
 
@@ -25,7 +27,7 @@ def told(
 
 
 def tables(*those: Distribution) -> list[Table]:
-    return latency_tables(Summary("t", "iops", 0.95, 1, "", distributions=those))
+    return latency_tables(Summary("t", "iops", 0.95, 1, "", distributions=those), declared("load"))
 
 
 def test_a_row_is_a_cell_and_the_caption_says_how_far_off_a_percentile_can_be() -> None:
@@ -44,6 +46,32 @@ def test_nodes_stand_below_all_of_them_together() -> None:
     assert "all rounds, nodes and jobs" in table.caption
 
 
+def counted(mean: float, metric: str = "ios", node: str | None = None) -> Estimate:
+    """How many operations a round had in the two rounds of ``told``, as the load itself counted."""
+    return Estimate(1, {}, "load", metric, "1", "neither", 2, mean, mean, None, None, None, None, 0.95, (), node)
+
+
+def test_operations_that_are_in_no_histogram_are_not_passed_over() -> None:
+    summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE), told(2, FINE)))
+    (table,) = latency_tables(replace(summary, estimates=(counted(50_500.0),)), declared("load"))
+    assert [row[1] for row in table.rows] == ["10000 of 101000 [1]", "10000"]
+    assert table.notes[0] == "Not all operations are in its histograms: the percentiles are of those that are."
+    assert table.caption == "of all operations in the histograms of all rounds and jobs, merged, exact to 1.0 %"
+
+
+def test_a_node_is_held_against_what_it_counted_itself() -> None:
+    nodes = tuple(told(1, FINE, name) for name in ("n-1", "n-2"))
+    summary = Summary("t", "iops", 0.95, 1, "", distributions=nodes, by_node=(counted(6_000.0, node="n-2"),))
+    (table,) = latency_tables(summary, declared("load"))
+    assert [row[1] for row in table.rows] == ["10000", "10000 of 12000 [2]"]
+
+
+def test_a_few_operations_at_the_end_that_no_histogram_has_change_nothing() -> None:
+    summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE),), estimates=(counted(5_010.0),))
+    (table,) = latency_tables(summary, declared("load"))
+    assert table.rows[0][0] == "none" and table.rows[0][1] == "10000"
+
+
 def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
     bounded, open_ended = Percentile(50, 17.0, 16.9, 40.0, 500), Percentile(99.99, 16.9, 16.9, None, 500)
     (table,) = tables(told(1, (bounded, open_ended)))
@@ -55,12 +83,12 @@ def test_in_short_there_are_those_of_the_operation_that_is_asked_about() -> None
     those = tuple(told(1, FINE, metric=name) for name in ("close.latency", "create.latency", "sync.latency"))
     different = tuple(replace(each, operations=10_000 + at) for at, each in enumerate(those))
     summary = Summary("t", "create.rate", 0.95, 1, "", distributions=different)
-    assert [table.title for table in asked_latencies(summary)] == [
+    assert [table.title for table in asked_latencies(summary, declared("load"))] == [
         "create.latency: load",
         "sync.latency: load",
     ]
-    assert asked_latencies(summary)[0].columns[-1] == "p50"
-    assert asked_latencies(summary)[0].notes == ()
+    assert asked_latencies(summary, declared("load"))[0].columns[-1] == "p50"
+    assert asked_latencies(summary, declared("load"))[0].notes == ()
 
 
 def test_they_stand_in_a_section_of_their_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storlab.report.formats.terminal import render_text
+from storlab.report.model.questions import Values, matrix_tables
 from storlab.report.model.view import View
 
 from ..sample import sample
@@ -66,3 +67,38 @@ def test_a_row_of_a_pooled_question_which_has_no_values_is_a_comparison() -> Non
     assert table.columns == ("filesystem", "vs", "ratio")
     assert [row[:2] for row in table.rows] == [("ext4", "xfs"), ("ext4", "btrfs"), ("xfs", "btrfs")]
     assert len(table.spans) == len(pooled) and None not in table.spans
+
+
+def test_a_row_that_pools_some_combinations_names_the_levels_that_it_does_not_pool() -> None:
+    run = sample()
+    first = next(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
+    single = [replace(first, within={"bs": bs, "rw": rw}) for bs in ("4k", "64k") for rw in ("read", "write")]
+    pooled = [replace(first, pooled=True, within=within) for within in ({"bs": "4k"}, {})]
+    (matrix,) = matrix_tables([[c] for c in (*pooled, *single)], Values(()))
+    assert matrix.columns[:2] == ("bs", "rw")
+    assert [row[:2] for row in matrix.rows[:3]] == [("4k", "all"), ("all", "all"), ("4k", "read")]
+
+
+def test_a_matrix_of_pooled_rows_alone_names_what_tells_them_apart() -> None:
+    run = sample()
+    first = next(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
+    withins: tuple[dict[str, str], ...] = ({"bs": "4k"}, {"bs": "64k"}, {"bs": "4k", "rw": "read"}, {})
+    (matrix,) = matrix_tables([[replace(first, pooled=True, within=within)] for within in withins], Values(()))
+    assert matrix.columns[:2] == ("bs", "rw")
+    assert [row[:2] for row in matrix.rows] == [("4k", "all"), ("64k", "all"), ("4k", "read"), ("all", "all")]
+
+
+def test_a_level_that_a_pooled_row_leaves_open_does_not_stand_in_the_title() -> None:
+    run = sample()
+    first = next(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
+    withins = [(False, {"bs": "4k", "rw": rw}) for rw in ("read", "write")] + [(True, {})]
+    questions = [[replace(first, pooled=pooled, within=within)] for pooled, within in withins]
+    (matrix,) = matrix_tables(questions, Values(()))
+    assert "bs=4k" not in matrix.title and matrix.columns[:2] == ("bs", "rw")
+
+
+def test_a_matrix_of_several_metrics_names_the_levels_that_all_its_rows_share() -> None:
+    run = sample()
+    pooled = [replace(c, pooled=True, within={"bs": "4k"}) for c in run.summary.comparisons]
+    (matrix,) = matrix_tables([[c] for c in pooled], Values(()))
+    assert matrix.title == "By filesystem, bs=4k"

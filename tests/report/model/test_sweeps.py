@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import altair as alt
 import pytest
 
@@ -9,7 +11,7 @@ from storlab.report.charts import all_panels
 from storlab.report.charts.theme import to_svg
 from storlab.report.formats import render
 
-from ..sweep_sample import sweep_sample
+from ..sweep_sample import marked, sweep_sample
 
 
 def test_a_sweep_has_curves_a_heat_map_and_latency_against_throughput() -> None:
@@ -32,6 +34,28 @@ def test_the_knee_is_marked_with_its_level() -> None:
     chart = stick.draw()
     assert isinstance(chart, alt.LayerChart)
     assert "iodepth 8" in stick.alt and ">8<" in to_svg(chart)
+
+
+def test_a_chart_marks_the_knees_of_its_own_load_and_latency_alone() -> None:
+    run = sweep_sample(jobs=("1",))
+    (own,) = run.summary.knees
+    others = (replace(own, source="other", level="2"), replace(own, latency="latency.p99", level="4"))
+    estimates = [*run.summary.estimates, *(replace(e, source="other") for e in run.summary.estimates)]
+    summary = replace(run.summary, knees=(own, *others), estimates=tuple(estimates))
+    sticks = [panel for panel in all_panels(replace(run, summary=summary)) if panel.name.startswith("hockey")]
+    told = [[level for level in ("2", "4", "8") if f"iodepth {level} (" in stick.alt] for stick in sticks]
+    assert told == [["8"], ["2"], ["4"]]
+    assert [marked(stick.draw()) for stick in sticks] == told
+
+
+def test_each_factor_of_a_heat_map_has_the_order_of_its_own_levels() -> None:
+    run = sweep_sample(jobs=("1", "4", "16"))
+    without = tuple(e for e in run.summary.estimates if e.levels != {"jobs": "1", "iodepth": "8"})
+    panels = all_panels(replace(run, summary=replace(run.summary, estimates=without)))
+    heat = next(panel for panel in panels if panel.name.startswith("heat"))
+    layer = heat.draw().to_dict()["layer"][0]["encoding"]
+    assert layer["x"]["scale"]["domain"] == ["1", "2", "4", "8", "16", "32"]
+    assert layer["y"]["scale"]["domain"] == ["16", "4", "1"]
 
 
 def test_levels_are_the_ticks_of_a_curve() -> None:

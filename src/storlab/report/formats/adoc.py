@@ -19,7 +19,7 @@ from storlab.report.model.grid import MANY
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
 from storlab.report.model.power_cuts import TITLE as POWER_CUTS
-from storlab.report.model.tables import Table
+from storlab.report.model.tables import Table, heading
 from storlab.report.model.view import View, split_primary
 from storlab.report.model.why import chapter_lines
 from storlab.text import plain
@@ -100,7 +100,7 @@ def _results(given: ReportInput) -> Iterator[str]:
 
 
 def _estimate(e: Estimate, numbers: Numbers, names: Sequence[str], specs: Specs) -> Iterator[str]:
-    yield from (escaped(f"{e.metric}"), "")
+    yield from (escaped(heading(e.metric, e.source, {})), "")
     nodes = [(name, found) for name in names if (found := numbers.get(e.cell, (e.source, e.metric, name)))]
     stalls = {name: numbers.get(e.cell, (STALLS, "stall.longest", name)) for name, _ in nodes}
     if nodes:

@@ -6,23 +6,30 @@ not decided is called so, and nothing is taken from means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from storlab.analysis.summary import Comparison, Estimate, Summary
 from storlab.grouping import grouped
+from storlab.metrics import PROBE
 from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.tables import split_levels
 
 _MOST = 4  # clauses: a sentence of more is not read
 _OTHERS = 3  # levels that the best is held against by name
+_OVER_ALL = "over all combinations together"
 _EXTREMES = {"higher": ("higher", "highest"), "lower": ("lower", "lowest")}
 
 
 @dataclass(frozen=True)
 class _Finding:
-    """What one question came to. ``rank``: of two, the lower is said first; ``numbers`` are of this question alone."""
+    """What one question came to. ``rank``: of two, the lower is said first; ``numbers`` are of this question alone.
+
+    ``metric``: with the load where several have it. ``place``: levels of the other factors, of pooled ones those that
+    are fixed.
+    """
 
     rank: int
     metric: str
@@ -30,6 +37,11 @@ class _Finding:
     numbers: str = ""
     place: str = ""
     pooled: bool = False
+
+    @property
+    def pooled_at(self) -> str:
+        """Where only some combinations are pooled: nothing that is said of these is said of others."""
+        return self.place if self.pooled else ""
 
 
 _BEST, _SOME, _ALIKE, _DESCRIBED, _OPEN = range(5)
@@ -39,9 +51,10 @@ def answer(summary: Summary, questions: Sequence[Sequence[Comparison]], primary:
     """``questions``: comparisons of one metric under one load each; ``primary``: estimates of what is asked about."""
     if not questions:
         return _without_verdicts(summary, primary)
-    findings = [_finding(question) for question in questions]
-    counts = {name: len(same) for name, same in grouped((f.metric, f) for f in findings if not f.pooled).items()}
-    decided = grouped(((f.rank, f.metric, f.said), f) for f in findings if f.rank < _DESCRIBED)
+    several = _under_several_loads((question[0].source, question[0].metric) for question in questions)
+    findings = [_finding(question, several) for question in questions]
+    counts = Counter(f.metric for f in findings if not f.pooled)
+    decided = grouped(((f.rank, f.metric, f.said, f.pooled_at), f) for f in findings if f.rank < _DESCRIBED)
     clauses = [_clause(same, counts) for same in decided.values()]
     shown, more = clauses[:_MOST], len(clauses) - _MOST
     if more > 0:
@@ -53,19 +66,19 @@ def answer(summary: Summary, questions: Sequence[Sequence[Comparison]], primary:
     metrics = tuple(f.metric for f in findings)
     text = text[0].upper() + text[1:] if text.startswith(metrics) else text  # and never the name of a level
     asked = _asked(primary)
-    return f"{_described(summary, asked)} {text}" if summary.sweeps and len(asked) > 1 else text
+    return f"{_described(summary, asked, _name_asked(primary))} {text}" if summary.sweeps and len(asked) > 1 else text
 
 
 def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
     if summary.comparisons:
         return "Nothing could be compared."
-    asked = _asked(primary)
+    asked, name = _asked(primary), _name_asked(primary)
     if len(asked) == 1:
         (only,) = asked
         span = fmt.interval(only.low, only.high, only.unit, only.mean)
-        return f"{_name(only.metric)}: {_mean(only)}{f' ({span})' if span else ''}."
+        return f"{name}: {_mean(only)}{f' ({span})' if span else ''}."
     if asked:
-        return _described(summary, asked)
+        return _described(summary, asked, name)
     measured = sum(cell.rounds > 0 for cell in summary.cells)
     return f"{fmt.plural(measured, 'cell')} measured, none compared." if measured else "Nothing was measured."
 
@@ -74,14 +87,19 @@ def _asked(primary: Sequence[Estimate]) -> list[Estimate]:
     return [e for e in primary if (e.source, e.metric) == (primary[0].source, primary[0].metric)]
 
 
-def _described(summary: Summary, asked: Sequence[Estimate]) -> str:
+def _name_asked(primary: Sequence[Estimate]) -> str:
+    """Of the first load alone where several have the metric: the values are of that one."""
+    several = _under_several_loads((e.source, e.metric) for e in primary)
+    return next((_name(e.metric, e.source if e.metric in several else "") for e in primary), "")
+
+
+def _described(summary: Summary, asked: Sequence[Estimate], name: str) -> str:
     """Values of a metric that nothing judges: all of a few, else the ends; of a single curve also its knee."""
     shared, _ = split_levels([e.levels for e in asked])
 
     def of(e: Estimate) -> str:
         return ", ".join(words.named(name, level) for name, level in e.levels.items() if name not in shared)
 
-    name = _name(asked[0].metric)
     if len(asked) <= _MOST and not summary.sweeps:
         return f"{name}: {', '.join(f'{of(e)} {_mean(e)}' for e in asked)}; described, not judged."
     low, high = min(asked, key=lambda e: e.mean), max(asked, key=lambda e: e.mean)
@@ -96,32 +114,46 @@ def _mean(e: Estimate) -> str:
     return fmt.quantity(e.mean, e.unit, e.low, e.high)
 
 
-def _name(metric: str) -> str:
-    """ "write bandwidth", for "write.bandwidth"; "bytes per transaction", for "bytes.per-transaction"."""
-    words = metric.replace("_", ".").replace(".per-", ".per.").split(".")
-    return " ".join("IOPS" if word == "iops" else word for word in words)
+def _name(metric: str, source: str = "") -> str:
+    """ "write bandwidth", for "write.bandwidth"; "bytes per transaction under oltp", with the load ``oltp``."""
+    parts = metric.replace("_", ".").replace(".per-", ".per.").split(".")
+    name = " ".join("IOPS" if part == "iops" else part for part in parts)
+    if not source:
+        return name
+    return f"{name} of {source.removeprefix(PROBE)}" if source.startswith(PROBE) else f"{name} under {source}"
 
 
-def _finding(question: Sequence[Comparison]) -> _Finding:
+def _under_several_loads(keys: Iterable[tuple[str, str]]) -> Set[str]:
+    """The metrics, of ``keys`` (source, metric), that more than one source has."""
+    sources = Counter(metric for _, metric in dict.fromkeys(keys))
+    return {metric for metric, count in sources.items() if count > 1}
+
+
+def _load(c: Comparison, several: Set[str]) -> str:
+    """The load, where it tells ``c`` from others and its place does not name it: loads can be levels of a factor."""
+    return c.source if c.metric in several and c.source not in c.within.values() else ""
+
+
+def _finding(question: Sequence[Comparison], several: Set[str]) -> _Finding:
     first = question[0]
     levels = list(dict.fromkeys(level for c in question for level in (c.a, c.b)))
-    metric, place = _name(first.metric), words.levels(first.within)
+    metric, place = _name(first.metric, _load(first, several)), words.levels(first.within)
 
     def found(rank: int, said: str = "", numbers: str = "") -> _Finding:
         return _Finding(rank, metric, said, numbers, place, first.pooled)
 
     verdicts = {c.verdict for c in question}
     if verdicts & {"better", "worse"}:
-        return _of_differences(question, levels, found)
+        return _of_differences(question, levels, metric, found)
     if "equivalent" in verdicts:
-        return found(_ALIKE, _alike([c for c in question if c.verdict == "equivalent"]))
+        return found(_ALIKE, _alike([c for c in question if c.verdict == "equivalent"], metric))
     return found(_DESCRIBED if all(c.described for c in question) else _OPEN)
 
 
-def _alike(alike: Sequence[Comparison]) -> str:
+def _alike(alike: Sequence[Comparison], metric: str) -> str:
     """Levels that are all equivalent to each other in one list; else what each is equivalent to."""
     first, margin = alike[0], fmt.margin(max(c.margin for c in alike))
-    metric, pairs = _name(first.metric), [(c.a, c.b) for c in alike]
+    pairs = [(c.a, c.b) for c in alike]
     levels = list(dict.fromkeys(level for pair in pairs for level in pair))
 
     def named(those: Sequence[str]) -> str:
@@ -138,31 +170,32 @@ def _alike(alike: Sequence[Comparison]) -> str:
     return f"{metric}: {', '.join(said[:-1])}, and {said[-1]}, within {margin}"
 
 
-def _of_differences(question: Sequence[Comparison], levels: Sequence[str], found: Callable[..., _Finding]) -> _Finding:
+def _of_differences(
+    question: Sequence[Comparison], levels: Sequence[str], metric: str, found: Callable[..., _Finding]
+) -> _Finding:
     first = question[0]
     best = words.best(question)
     if best is None and len(levels) == 2 * len(question):
-        return found(_SOME, _pairs(question))
+        return found(_SOME, _pairs(question, metric))
     if best is None:
-        return found(_SOME, f"{_name(first.metric)}: {words.lead(question).removesuffix('.') or words.claim(first)}")
+        return found(_SOME, f"{metric}: {words.lead(question).removesuffix('.') or words.claim(first)}")
     high, highest = _EXTREMES[first.better]
     who = words.named(first.factor, best)
-    said = f"{who} has the {highest if len(levels) > 2 else high} {_name(first.metric)}"
+    said = f"{who} has the {highest if len(levels) > 2 else high} {metric}"
     against = sorted((c for c in question if best in (c.a, c.b)), key=lambda c: abs((c.ratio or 1.0) - 1.0))
     times = [_times(c, best) for c in against]
     rest = len(times) - _OTHERS
     return found(_BEST, said, ", ".join(times[:_OTHERS]) + (f", and {rest} more" if rest > 0 else ""))
 
 
-def _pairs(question: Sequence[Comparison]) -> str:
+def _pairs(question: Sequence[Comparison], metric: str) -> str:
     """Of levels that are held against one other each: who is how many times whom, of those that are decided."""
     first, decided = question[0], [c for c in question if c.verdict in ("better", "worse")]
     clauses = []
     for c in decided:
         assert c.ratio is not None
-        shown = min(fmt.ratio(c.ratio), fmt.ratio(c.ratio, c.low, c.high), key=len)
-        clauses.append(f"{words.named(c.factor, c.a)} {shown} {words.named(c.factor, c.b)}")
-    return f"{_name(first.metric)}: {', '.join(clauses)} ({first.better} is better)"
+        clauses.append(f"{words.named(c.factor, c.a)} {_ratio(c.ratio, c.low, c.high)} {words.named(c.factor, c.b)}")
+    return f"{metric}: {', '.join(clauses)} ({first.better} is better)"
 
 
 def _times(c: Comparison, best: str) -> str:
@@ -171,8 +204,14 @@ def _times(c: Comparison, best: str) -> str:
     other = words.named(c.factor, c.b if c.a == best else c.a)
     upward = (c.better == "higher") == (c.a == best)
     ends = (c.ratio, c.low, c.high) if upward else _inverse(c)
-    shown = min(fmt.ratio(ends[0]), fmt.ratio(*ends), key=len)  # what the interval supports, of three digits at most
+    shown = _ratio(*ends)
     return f"{shown} {other}" if c.better == "higher" else f"{other} {shown}"
+
+
+def _ratio(value: float | None, low: float | None, high: float | None) -> str:
+    """What the interval supports, of three digits at most where these do not read as 1."""
+    short, whole = fmt.ratio(value), fmt.ratio(value, low, high)
+    return whole if short == fmt.ratio(1.0) else min(short, whole, key=len)
 
 
 def _inverse(c: Comparison) -> tuple[float | None, float | None, float | None]:
@@ -199,8 +238,9 @@ def _metrics(findings: Sequence[_Finding], counts: Mapping[str, int]) -> str:
 def _places(same: Sequence[_Finding], counts: Mapping[str, int]) -> str:
     """Where it is so, of all places where this metric was compared; empty where there is only one."""
     single = [f for f in same if not f.pooled]
-    of = counts.get(same[0].metric, 0)
-    parts = ["over all combinations together"] if of and len(single) < len(same) else []
+    of = counts[same[0].metric]
+    pooled = dict.fromkeys(f.place for f in same if f.pooled and (f.place or of))
+    parts = [f"over the combinations with {place} together" if place else _OVER_ALL for place in pooled]
     if single and of > 1:
         some = f"in {len(single)} of {of}" if len(single) < of else "in both" if of == 2 else f"in all {of}"
         parts.append(f"with {single[0].place}" if len(single) == 1 else f"{some}{'' if parts else ' combinations'}")

@@ -170,22 +170,34 @@ def plus_minus(value: float, unit: str, low: float | None, high: float | None, *
 
 
 def ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """ "1.42×"."""
+    """ "1.42×"; never "1.00×" where its interval does not hold 1."""
     if value is None:
         return UNKNOWN
-    return f"{number(value, _ratio_digits(value, low, high))}×"
+    digits = _ratio_digits(value, low, high)
+    apart = low is not None and high is not None and not low <= 1 <= high
+    return f"{number(value, _beside_one(value, digits) if apart else digits)}×"
 
 
 def ratio_interval(low: float | None, high: float | None, value: float | None = None) -> str:
-    """Both ends, as "1.31× to 1.54×" or "0.22× to 14.1×"; empty where there is none."""
+    """Both ends, as "1.31× to 1.54×" or "0.22× to 14.1×"; empty where there is none.
+
+    An end reads as 1 only where it is nothing else in six decimals: verdicts tell intervals by whether they hold 1.
+    """
     if low is None or high is None:
         return ""
     centre = (low + high) / 2 if value is None else value
     digits = _ratio_digits(centre, low, high)
     # Hundredths that only a small ratio needs are too many for an end that is far larger.
     spare = digits > max(0, decimals(centre, _half_width(low, high)))
-    ends = (number(end, min(digits, max(0, 2 - _place(end))) if spare else digits) for end in (low, high))
-    return " to ".join(f"{end}×" for end in ends)
+    own = {end: min(digits, max(0, 2 - _place(end))) if spare else digits for end in (low, high)}
+    return " to ".join(f"{number(end, _beside_one(end, own[end]))}×" for end in (low, high))
+
+
+def _beside_one(end: float, digits: int) -> int:
+    """``digits``, or more where ``end`` is not 1 and would read as 1."""
+    while digits < 6 and abs(end - 1) > 1e-8 and round(end, digits) == 1:
+        digits += 1
+    return digits
 
 
 def _ratio_digits(value: float, low: float | None, high: float | None) -> int:

@@ -6,7 +6,7 @@ A row a cell can be read for a dozen of them; of a hundred nobody compares the t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storlab.analysis.summary import CellState, Estimate
 from storlab.report.model import format as fmt
@@ -25,11 +25,23 @@ def measured_tables(estimates: Sequence[Estimate], cells: Sequence[CellState]) -
 
 def further_tables(estimates: Sequence[Estimate], cells: Sequence[CellState]) -> list[Table]:
     """Metrics that nobody asked about: all of a source in one table, or a grid each where there are many cells."""
+    noted = _with_gaps(estimates, cells)
     if len(cells) <= MANY:
-        return matrix_tables(estimates)
-    grids = [(group, grid_table(group, cells)) for group in by_metric(estimates)]
+        return matrix_tables(noted)
+    grids = [(group, grid_table(group, cells)) for group in by_metric(noted)]
     rest = [e for group, grid in grids if grid is None for e in group]
     return [*(grid for _, grid in grids if grid is not None), *matrix_tables(rest)]
+
+
+def _with_gaps(estimates: Sequence[Estimate], cells: Sequence[CellState]) -> list[Estimate]:
+    """With a warning where there is no value in some rounds of the cell: a disk that did nothing has no row there."""
+    done = {cell.cell: cell.rounds for cell in cells}
+    return [_with_gap(e, rounds) if e.rounds < (rounds := done.get(e.cell, 0)) else e for e in estimates]
+
+
+def _with_gap(e: Estimate, rounds: int) -> Estimate:
+    gap = f"A value in {e.rounds} of {fmt.plural(rounds, 'round')} only: the mean is of these."
+    return replace(e, warnings=(*e.warnings, gap))
 
 
 @dataclass(frozen=True)

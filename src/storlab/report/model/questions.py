@@ -123,11 +123,12 @@ def _matrix(factor: str, questions: Sequence[Sequence[Comparison]], values: Valu
     comparisons = [c for question in questions for c in question]
     levels = values.levels_of(comparisons)
     pairs = list(dict.fromkeys((c.a, c.b) for c in comparisons))
-    shared, factors = split_levels([question[0].within for question in questions if not question[0].pooled])
+    shared, factors = split_levels([_told(question[0]) for question in questions])
     metrics = dict.fromkeys((question[0].source, question[0].metric) for question in questions)
     several = len(metrics) > 1
     first = questions[0][0]
-    title = f"By {factor}" if several else heading(first.metric, first.source, shared)
+    by = ", ".join(filter(None, (f"By {factor}", words.levels(shared))))
+    title = by if several else heading(first.metric, first.source, shared)
     valued = any(values.of(c, level) for c in comparisons for level in (c.a, c.b))
     rows = []
     for question in questions:
@@ -148,11 +149,16 @@ def _matrix(factor: str, questions: Sequence[Sequence[Comparison]], values: Valu
 
 
 def _labels(c: Comparison, factors: Sequence[str], several: bool) -> tuple[str, ...]:
-    levels = {name: level for name, level in c.within.items() if not several or level != c.source}
-    where = [_POOLED if c.pooled else levels.get(name, "") for name in factors]
     if not factors and not several:
         return (_POOLED,)
+    levels = _told(c)
+    where = [levels.get(name, _POOLED if c.pooled and name not in c.within else "") for name in factors]
     return (*([heading(c.metric, c.source, {})] if several else []), *where)
+
+
+def _told(c: Comparison) -> dict[str, str]:
+    """Levels that the name of the load does not say already."""
+    return {name: level for name, level in c.within.items() if level != c.source}
 
 
 def _values(estimates: Sequence[Estimate | None]) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from storlab.analysis.summary import Estimate, Summary
-from storlab.analysis.sweeps.data import Line, Sweep
+from storlab.analysis.sweeps.data import Knee, Line, Sweep
 from storlab.grouping import grouped
 from storlab.report.charts.theme import MOST_LINES
 from storlab.report.model import words
@@ -54,6 +54,23 @@ def curve(summary: Summary, group: Group, source: str, metric: str) -> tuple[pl.
 
 def _span(e: Estimate) -> tuple[float, float, float]:
     return e.mean, e.mean if e.low is None else e.low, e.mean if e.high is None else e.high
+
+
+def levels_of(sweep: Sweep) -> list[str]:
+    """The factor's levels in ascending order; a line may lack some."""
+    numbers = {step.level: step.number for line in sweep.lines for step in line.steps}
+    return sorted(numbers, key=numbers.__getitem__)
+
+
+def knees_of(summary: Summary, group: Group, source: str, throughput: str, latency: str) -> list[Knee]:
+    """Those on the lines of ``group``, of this load's latency against its throughput."""
+    lines, key = [line.levels for line in group.lines], (source, throughput, latency)
+    return [k for k in summary.knees if k.levels in lines and (k.source, k.throughput, k.latency) == key]
+
+
+def marks_of(knees: Sequence[Knee], group: Group) -> list[tuple[str, str]]:
+    """Where ``knees`` are marked: line and level."""
+    return [(knee.levels.get(group.by, ""), knee.level) for knee in knees if knee.level is not None]
 
 
 def place(group: Group) -> str:

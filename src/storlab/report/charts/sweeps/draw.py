@@ -64,8 +64,12 @@ def _steps(points: pl.DataFrame, factor: str) -> alt.X:
     return alt.X("number:Q", title=f"{title_of(factor)}{hint}", scale=scale, axis=axis)
 
 
-def heat_map_chart(squares: pl.DataFrame, across: str, down: str, metric: str, unit: str) -> Chart:
-    """``squares``: ``across, down`` (labels, in their order) and ``mean`` in base units."""
+Ordered = tuple[str, Sequence[str]]
+"""A factor, and its levels in their order."""
+
+
+def heat_map_chart(squares: pl.DataFrame, across: Ordered, down: Ordered, metric: str, unit: str) -> Chart:
+    """``squares``: ``across, down`` (levels) and ``mean`` in base units."""
     shown = display_unit(squares["mean"], unit)
     low, high = (float(str(end)) for end in (squares["mean"].min(), squares["mean"].max()))
     step = (pl.col("mean") - low) / ((high - low) or 1.0) * len(ABOVE)
@@ -73,10 +77,13 @@ def heat_map_chart(squares: pl.DataFrame, across: str, down: str, metric: str, u
         shade=step.floor().clip(0, len(ABOVE) - 1).cast(pl.Int64).cast(pl.String),
         text=pl.col("mean").map_elements(lambda value: f"{value / shown.factor:.3g}", return_dtype=pl.String),
     ).with_columns(ink=pl.when(pl.col("shade").is_in(["3", "4"])).then(pl.lit("light")).otherwise(pl.lit("dark")))
-    columns, rows = (list(dict.fromkeys(drawn[name])) for name in ("across", "down"))
+    columns, rows = (
+        [level for level in order if level in set(drawn[name])]
+        for name, (_, order) in (("across", across), ("down", down))
+    )
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
-    x = alt.X("across:N", title=title_of(across), scale=alt.Scale(domain=columns, paddingInner=0.06), axis=axis)
-    y = alt.Y("down:N", title=title_of(down), scale=alt.Scale(domain=rows[::-1], paddingInner=0.08), axis=axis)
+    x = alt.X("across:N", title=title_of(across[0]), scale=alt.Scale(domain=columns, paddingInner=0.06), axis=axis)
+    y = alt.Y("down:N", title=title_of(down[0]), scale=alt.Scale(domain=rows[::-1], paddingInner=0.08), axis=axis)
     shades = alt.Scale(domain=[str(number) for number in range(len(ABOVE))], range=list(ABOVE))
     ink = alt.Scale(domain=["dark", "light"], range=[INK, PAPER])
     filled = (

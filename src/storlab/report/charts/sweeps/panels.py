@@ -11,7 +11,7 @@ from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.data import Sweep
 from storlab.grouping import grouped
 from storlab.report.charts.panel import Panel, file_stem
-from storlab.report.charts.sweeps.data import Group, curve, groups, place
+from storlab.report.charts.sweeps.data import Group, curve, groups, knees_of, levels_of, marks_of, place
 from storlab.report.charts.sweeps.draw import curve_chart, heat_map_chart, hockey_stick_chart, in_words
 from storlab.report.model.sweeps import asked, knee_sentence
 from storlab.report.model.tables import heading
@@ -25,7 +25,7 @@ def sweep_panels(summary: Summary, taken: set[str]) -> Iterator[Panel]:
                 yield from _curve(summary, sweep, group, (source, metric), taken)
         for other in summary.sweeps[1:2]:
             for source, metric in asked(summary)[:1]:
-                yield from _heat_maps(summary, (sweep.factor, other.factor), (source, metric), taken)
+                yield from _heat_maps(summary, (sweep, other), (source, metric), taken)
         for group in groups(sweep):
             yield from _hockey_sticks(summary, group, taken)
 
@@ -40,19 +40,15 @@ def _curve(summary: Summary, sweep: Sweep, group: Group, key: tuple[str, str], t
         )
 
 
-def _heat_maps(summary: Summary, factors: tuple[str, str], key: tuple[str, str], taken: set[str]) -> Iterator[Panel]:
-    across, down = factors
-    order = {
-        step.level: at for sweep in summary.sweeps for line in sweep.lines[:1] for at, step in enumerate(line.steps)
-    }
+def _heat_maps(summary: Summary, sweeps: tuple[Sweep, Sweep], key: tuple[str, str], taken: set[str]) -> Iterator[Panel]:
+    (across, columns), (down, lines) = ((sweep.factor, levels_of(sweep)) for sweep in sweeps)
     found = [e for e in summary.estimates if (e.source, e.metric) == key]
-    others = grouped((tuple((n, v) for n, v in e.levels.items() if n not in factors), e) for e in found)
+    others = grouped((tuple((n, v) for n, v in e.levels.items() if n not in (across, down)), e) for e in found)
     for within, points in others.items():
-        rows = sorted(((e.levels[across], e.levels[down], e.mean) for e in points), key=lambda row: order[row[0]])
-        rows.sort(key=lambda row: order[row[1]])
+        rows = [(e.levels[across], e.levels[down], e.mean) for e in points]
         squares = pl.DataFrame(rows, schema=["across", "down", "mean"], orient="row")
         title = f"{heading(key[1], key[0], dict(within))}, {across} × {down}"
-        draw = partial(heat_map_chart, squares, across, down, key[1], points[0].unit)
+        draw = partial(heat_map_chart, squares, (across, columns), (down, lines), key[1], points[0].unit)
         best = max(rows, key=lambda row: row[2])
         alt = f"{key[1]} by {across} and {down}; largest at {across}={best[0]}, {down}={best[1]}."
         yield Panel("sweep", file_stem("heat-map", [title], taken), "", title, alt, draw)
@@ -66,10 +62,8 @@ def _hockey_sticks(summary: Summary, group: Group, taken: set[str]) -> Iterator[
         keys = ["line", "label"]
         points = rates.select(*keys, rate="mean").join(times.select(*keys, time="mean"), on=keys, maintain_order="left")
         if points.height > 1:
-            levels = [line.levels for line in group.lines]
-            own = [knee for knee in summary.knees if knee.levels in levels and knee.throughput == throughput]
-            knees = [(knee.levels.get(group.by, ""), knee.level) for knee in own if knee.level is not None]
-            draw = partial(hockey_stick_chart, points, knees, (throughput, latency, group.by))
+            own = knees_of(summary, group, source, throughput, latency)
+            draw = partial(hockey_stick_chart, points, marks_of(own, group), (throughput, latency, group.by))
             title = ": ".join(filter(None, (f"{latency} against {throughput}", source, place(group))))
             alt = f"Latency against throughput. {' '.join(map(knee_sentence, own))}"
             yield Panel("sweep", file_stem("hockey-stick", [title], taken), "", title, alt, draw)

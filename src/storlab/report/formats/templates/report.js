@@ -9,9 +9,15 @@ const make = (name, properties, ...children) => {
 
 // ---- Numbers with units, as the report prints them
 const PREFIXES = { n: 1e-9, µ: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+const SECONDS = { d: 86400, h: 3600, min: 60, s: 1 };
 const valueOf = text => {
-  const found = /^(?:[▲▼≈?]\s)?([−-]?\d[\d.]*)(?:\s±[\d.]+)?\s?(Ki|Mi|Gi|Ti|[nµmkMGT](?!in))?/.exec(text.trim());
-  return found ? parseFloat(found[1].replace("−", "-")) * (PREFIXES[found[2]] ?? 1) : null;
+  const [, sign, shown] = /^(?:[▲▼≈?]\s)?([−-]?)(.*)$/s.exec(text.trim());
+  const time = /^(?:\d[\d.]*\s(?:d|h|min|s)(?![\w/])\s?)+/.exec(shown);  // "1 h 3 min": all of its parts
+  const found = /^(\d[\d.]*(?:e[+−-]\d+)?)(?:\s±[\d.]+)?\s?(Ki|Mi|Gi|Ti|[nµmkMGT](?!in))?/.exec(shown);
+  if (!found) return null;
+  const parts = time ? [...time[0].matchAll(/([\d.]+)\s([a-z]+)/g)].map(([, number, unit]) => number * SECONDS[unit])
+    : [parseFloat(found[1].replace("−", "-")) * (PREFIXES[found[2]] ?? 1)];
+  return (sign ? -1 : 1) * parts.reduce((sum, part) => sum + part, 0);
 };
 
 // ---- The row of switches above a chart, shown as its chart is: wide or slim
