@@ -167,7 +167,10 @@ def test_a_stall_is_said_where_it_is_longer_than_a_late_sample() -> None:
 def test_a_series_that_is_never_steady_is_said_to_be_so() -> None:
     values = 100 + 60 * np.sin(np.arange(400) / 25)
     (said,) = [each for each in warnings([Examined("load, iops", of(values))]) if "SNIA" in each]
-    assert said == "load, iops: it is never steady by SNIA's rule, five rounds in a row within 20 % of their mean"
+    assert said == (
+        "load, iops: it is never steady by SNIA's rule: five rounds in a row within 20 % of each other, "
+        "rising or falling by at most 10 %"
+    )
     assert not any("SNIA" in each for each in warnings([Examined("load, iops", of(values[:40]))]))
 
 

@@ -87,6 +87,14 @@ def test_two_nodes_are_added_and_their_latencies_merged() -> None:
     assert together["create.rate.fairness"] == 1
 
 
+def test_a_rate_is_over_the_slot_that_ends_at_its_time() -> None:
+    """Of the last slot it is not known how long it was."""
+    found = measurements(read_document(golden(), "x")).series
+    assert set(found["metric"]) == {"create.rate"}
+    assert found["value"].to_list() == [97 / 0.2, 157 / 0.2]
+    assert found["t"].to_list() == pytest.approx([0.208224712, 0.408224712])
+
+
 def test_a_phase_that_was_ended_at_its_limit_is_a_warning(tmp_path: Path) -> None:
     document = json.loads(golden())
     document["phases"][1]["limited"] = True

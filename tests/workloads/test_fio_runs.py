@@ -16,8 +16,10 @@ from storlab.errors import CommandFailed, DiskFull
 from storlab.formats.fio.logs import find_logs, read_series
 from storlab.formats.fio.operations import longest_gap, read_operations
 from storlab.formats.fio.output import parse_fio, read_report
+from storlab.measurements import Measurements
 from storlab.nodes.process import ExitRecord
-from storlab.workloads.fio.results import read_results
+from storlab.workloads.fio.options import Job, jobs_of, sections_of
+from storlab.workloads.fio.results import UNKNOWN_STARTS, read_results
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")
 
@@ -111,6 +113,45 @@ def test_a_note_ahead_of_the_document_is_a_warning(tmp_path: Path) -> None:
     assert any("queue depth" in warning for warning in parse_fio(ran.stdout, "x", ran.stderr).warnings)
 
 
+def _ran(folder: Path, jobs: str) -> Measurements:
+    """What jobs that write at their pace measured, with logs every 0.1 s."""
+    logs = [f"write_{kind}_log=series" for kind in ("bw", "iops", "lat")]
+    shared = ["[global]", "ioengine=null", "size=8M", "bs=4k", "rw=write", "time_based", "log_avg_msec=100", *logs]
+    text = "\n".join([*shared, "bwavgtime=100", "iopsavgtime=100", jobs])
+    (folder / "job.fio").write_text(text)
+    fio(folder, "--output=fio.json", "job.fio")
+    ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
+    (folder / "exit.json").write_text(json.dumps(asdict(ended)))
+    return read_results(folder, 0.1, jobs_of(sections_of(text)))
+
+
+def _at(measured: Measurements, metric: str, job: str | None = None) -> pl.DataFrame:
+    return measured.series.filter(pl.col("metric") == metric, pl.col("job").eq_missing(job))
+
+
+def test_phases_that_ran_one_after_another_are_so_in_the_series(tmp_path: Path) -> None:
+    fast, slow = "[fast]\nruntime=1\nrate_iops=100", "[slow]\nstonewall\nruntime=1\nrate_iops=50"
+    measured = _ran(tmp_path, f"{fast}\nnumjobs=2\n{slow}")
+    together = _at(measured, "write.iops")
+    assert together["t"].is_sorted()
+    assert 1.7 < together["t"].max() <= 2.2  # type: ignore[operator]
+    first, second = together.filter(pl.col("t") < 0.95), together.filter(pl.col("t") > 1.05)
+    assert first["value"].median() == pytest.approx(200, rel=0.2)
+    assert second["value"].median() == pytest.approx(50, rel=0.3)
+    assert _at(measured, "write.iops", "fast.1")["t"].max() < 1.15  # type: ignore[operator]
+    assert _at(measured, "write.iops", "slow")["t"].min() > 1  # type: ignore[operator]
+    assert 0 <= values(measured)["stall.longest"] < 0.5
+    assert values(measured)["stall.total"] == 0
+    assert UNKNOWN_STARTS not in measured.warnings
+
+
+def test_jobs_that_begin_apart_have_no_series_together(tmp_path: Path) -> None:
+    measured = _ran(tmp_path, "[a]\nruntime=1\nrate_iops=100\n[b]\nstartdelay=500ms\nruntime=500ms\nrate_iops=50")
+    assert measured.series["job"].unique().sort().to_list() == ["a", "b"]
+    assert "stall.longest" not in values(measured)
+    assert UNKNOWN_STARTS in measured.warnings
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_logs_that_a_study_asks_for_beside_its_own_are_read(packed: bool, tmp_path: Path) -> None:
     logs = [f"--write_{kind}_log=series" for kind in ("bw", "iops", "lat")] + ["--write_hist_log=mine"]
@@ -118,7 +159,7 @@ def test_logs_that_a_study_asks_for_beside_its_own_are_read(packed: bool, tmp_pa
     fio(tmp_path, *FOUR_JOBS[:-2], "--size=1M", *logs, *pace, *(PACK if packed else ()), "--output=fio.json")
     ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
     (tmp_path / "exit.json").write_text(json.dumps(asdict(ended)))
-    measured = read_results(tmp_path, 0.1)
+    measured = read_results(tmp_path, 0.1, [Job("rand", {})])
     metrics = set(measured.series["metric"])
     percentiles = {"read.latency.p50", "read.latency.p99", "write.latency.p50", "write.latency.p99"}
     assert percentiles & metrics == (set() if packed else percentiles)
@@ -133,7 +174,7 @@ def test_of_a_study_s_logs_those_of_maxima_are_left_out(tmp_path: Path) -> None:
     fio(tmp_path, *FOUR_JOBS[:-2], "--size=1M", *logs, *pace, "--output=fio.json")
     ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
     (tmp_path / "exit.json").write_text(json.dumps(asdict(ended)))
-    measured = read_results(tmp_path, 0.1)
+    measured = read_results(tmp_path, 0.1, [Job("rand", {})])
     assert "iops" in set(measured.series["metric"])
     assert not [metric for metric in measured.series["metric"].unique() if "latency" in metric]
     (said,) = measured.warnings

@@ -33,7 +33,7 @@ from storlab.records.derived.amplification import (
 )
 from storlab.records.derived.checkpoint_dips import checkpoint_dips
 from storlab.records.derived.per_transaction import METRICS as PER_TRANSACTION
-from storlab.records.derived.per_transaction import per_transaction
+from storlab.records.derived.per_transaction import per_transaction, watched_above
 from storlab.records.derived.segments import segments_per_request
 from storlab.records.derived.share_requests import requests_per_operation
 from storlab.records.derived.within_trials import add_within_trials
@@ -149,7 +149,7 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
             for source, seen in ends.items():
                 parsed.tell(record, source, None, checkpoint_dips(loads, seen.values()))
         if isinstance(cell.probes[name], HostLoadProbe) and _measures_all(trial):
-            _add_per_transaction(parsed, record, measured, ends)
+            _add_per_transaction(parsed, trial, observations, measured, ends)
     _add_amplification(parsed, trial, observations, measured)
     _add_backings(parsed, trial, observations, measured)
     if len(measured) > 1 and record.start_skew is not None:
@@ -166,14 +166,19 @@ def _add_segments(
 
 def _add_per_transaction(
     parsed: Parsed,
-    record: TrialRecord,
+    trial: Done,
+    observations: Observations,
     measured: Mapping[str, Sequence[Measurements]],
     ends: Mapping[str, Mapping[str, Measurements]],
 ) -> None:
-    source = PROBE + HostLoadProbe.kind
-    below = [each for end, seen in ends.items() if end != source for each in seen.values()]
+    record, kind = trial.record, HostLoadProbe.kind
+    source = PROBE + kind
+    below = {node: each for end, seen in ends.items() if end != source for node, each in seen.items()}
+    standing = {node: observations.record(trial, kind, node).subject.above for node in below}
+    above = watched_above(standing, {name: node.machine for name, node in record.nodes.items()})
     loads = [load for each in measured.values() for load in each]
-    parsed.tell(record, SOURCE, None, per_transaction(loads, ends.get(source, {}).values(), below))
+    at_load = ends.get(source, {}).values()
+    parsed.tell(record, SOURCE, None, per_transaction(loads, at_load, below, above))
 
 
 def in_slices(probe: Probe, seen: Measurements) -> Measurements:

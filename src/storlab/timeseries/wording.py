@@ -126,7 +126,10 @@ def _stall(found: Sequence[SeriesFindings]) -> str:
 
 
 def _unsteady(found: Sequence[SeriesFindings]) -> str:
-    return "it is never steady by SNIA's rule, five rounds in a row within 20 % of their mean"
+    return (
+        "it is never steady by SNIA's rule: five rounds in a row within 20 % of each other, rising or falling by "
+        "at most 10 %"
+    )
 
 
 def _told(found: SeriesFindings) -> bool:

@@ -42,7 +42,7 @@ def test_one_run_a_side_decides_nothing_about_a_test() -> None:
     assert said(found) == {"a": "undecided", "b": "unchanged", "c": "unchanged"}
     [only] = found.of(Change.UNDECIDED)
     assert only.chance == 0.5 and only.more == 2  # three of each: 1 / C(6, 3) = 5 %
-    assert found.one_sided == 0.5
+    assert found.one_sided == 1.0  # one group changed, and each way is as likely
 
 
 def test_the_runs_that_would_decide_a_test_beside_flaky_ones_do_and_fewer_do_not() -> None:
@@ -93,6 +93,7 @@ def test_many_groups_that_fail_at_once_are_no_flakiness_unless_as_many_got_bette
     other = run_of({name: "FP"[number < 22] for number, name in enumerate(names)})
     found = compared([other], [mixed])
     assert set(said(found).values()) == {"undecided"} and found.one_sided < 0.001
+    assert compared([mixed], [other]).one_sided == pytest.approx(found.one_sided)
     one_group = [f"group/test{number}" for number in range(40)]
     found = compared([run_of(dict.fromkeys(one_group, "P"))], [run_of(dict.fromkeys(one_group, "F"), 1)])
     assert set(said(found).values()) == {"undecided"} and found.worse == 1

@@ -15,6 +15,7 @@ from storlab.errors import ParseError
 from storlab.formats.fio import histogram
 from storlab.formats.fio.histogram_log import read_histogram_logs, with_histogram_logs
 from storlab.formats.fio.output import parse_fio
+from storlab.formats.fio.phases import Phases
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS
 
 from .program import run_fio
@@ -54,6 +55,16 @@ def test_a_line_is_an_interval_of_a_direction_and_jobs_are_merged_by_their_bins(
     }
     assert sum(counts(found, "latency").values()) == 411
     assert found.warnings == ()
+
+
+def test_phases_follow_each_other(tmp_path: Path) -> None:
+    one, two = tmp_path / "h_clat_hist.1.log", tmp_path / "h_clat_hist.2.log"
+    one.write_text(line(503, 0, {700: 98}))
+    two.write_text(line(500, 0, {1000: 300}))
+    found = read_histogram_logs({1: one, 2: two}, 0.5, ["a", "b"], Phases((0, 1), (1.001, 0.5)))
+    assert series(found.series, "read.latency.p50") == pytest.approx({0.5: middle(700), 1.5: middle(1000)})
+    assert series(found.series, "read.latency.p50", "b") == pytest.approx({1.5: middle(1000)})
+    assert sum(counts(found, "latency").values()) == 398
 
 
 def test_fio_s_own_bins_are_the_bounds_however_coarse_the_log(tmp_path: Path) -> None:

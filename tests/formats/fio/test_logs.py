@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from storlab.errors import ParseError
 from storlab.formats.fio import histogram, log_lines
 from storlab.formats.fio.logs import find_logs, read_series
-from storlab.formats.fio.operations import longest_gap, read_operations
+from storlab.formats.fio.operations import Gaps, added, longest_gap, read_operations
+from storlab.formats.fio.phases import Phases
 from storlab.measurements import SERIES_COLUMNS
 
 from .samples import counts, histogram_frame, lines_frame, read_lines
@@ -56,6 +57,27 @@ def test_latency_is_weighted_by_operations_and_absent_where_there_were_none(tmp_
     found = read_series(tmp_path, "x", 1.0, ["a", "b"])
     assert series(found, "read.latency", "a") == pytest.approx({1: 1e-6, 4: 9e-6})
     assert series(found, "read.latency") == pytest.approx({1: 2e-6, 4: 9e-6})
+
+
+def test_phases_follow_each_other_and_a_job_and_a_direction_have_rows_in_their_own(tmp_path: Path) -> None:
+    write(tmp_path, "x_iops.1.log", "1000, 100, 1, 0, 0", "2000, 90, 1, 0, 0")
+    write(tmp_path, "x_iops.2.log", "1000, 50, 1, 0, 0", "3001, 40, 1, 0, 0")
+    write(tmp_path, "x_iops.3.log", "1000, 7, 0, 0, 0")
+    write(tmp_path, "x_clat.3.log", "1000, 9000, 0, 0, 0")
+    found = read_series(tmp_path, "x", 1.0, ["a", "b", "c"], phases=Phases((0, 1, 2), (2.001, 3.001, 1.0)))
+    assert series(found, "iops") == {1: 100, 2: 90, 3: 50, 4: 0, 5: 40, 6: 7}
+    assert series(found, "write.iops") == {1: 100, 2: 90, 3: 50, 4: 0, 5: 40}
+    assert series(found, "iops", "b") == series(found, "write.iops", "b") == {3: 50, 4: 0, 5: 40}
+    assert series(found, "read.iops") == {6: 7}
+    assert series(found, "read.latency", "c") == series(found, "read.latency") == pytest.approx({6: 9e-6})
+
+
+def test_a_phase_ends_in_a_stall_but_not_for_a_line_that_fio_did_not_get_to_write(tmp_path: Path) -> None:
+    write(tmp_path, "x_iops.1.log", "1000, 100, 1, 0, 0")
+    write(tmp_path, "x_iops.2.log", "1000, 50, 1, 0, 0", "2000, 50, 1, 0, 0")
+    write(tmp_path, "x_iops.3.log", "1000, 7, 1, 0, 0")
+    found = read_series(tmp_path, "x", 1.0, phases=Phases((0, 1, 2), (4.0, 3.0, 1.0)))
+    assert series(found, "iops") == {1: 100, 2: 0, 3: 0, 5: 50, 6: 50, 8: 7}
 
 
 def test_jobs_merged_by_fio_give_only_the_series_of_all(tmp_path: Path) -> None:
@@ -180,6 +202,10 @@ def test_gaps_in_averaged_logs_are_never_overstated(tmp_path: Path) -> None:
     gaps = longest_gap([log], threshold=0.2, interval=0.1, duration=0.9)
     assert gaps.longest == pytest.approx(0.6)
     assert gaps.count == 1
+
+
+def test_gaps_of_phases_are_added_and_the_longest_is_one_of_them() -> None:
+    assert added([Gaps(2.0, 3.5, 2), Gaps(1.5, 1.5, 1)]) == Gaps(2.0, 5.0, 3)
 
 
 def test_no_completion_at_all_is_one_gap() -> None:

@@ -60,7 +60,7 @@ class Side:
 class Comparison:
     """Two sides. ``worse``, ``better``: groups of tests in which more went one way than the other.
 
-    ``one_sided``: the chance that flakiness alone, of one group as of another, makes it as one-sided as that.
+    ``one_sided``: the chance that flakiness alone, of one group as of another, makes it as one-sided, either way.
     ``earlier``: runs of the history that count with those before.
     """
 
@@ -195,10 +195,10 @@ def _groups(changes: Sequence[TestChange]) -> tuple[set[str], set[str]]:
 
 
 def _one_sided(worse: int, better: int) -> float:
-    """The sign test, for more that got worse: in a flaky group, each direction is as likely."""
+    """The sign test, two-sided: in a flaky group, each direction is as likely."""
     from scipy.stats import binom
 
-    return float(binom.sf(worse - 1, worse + better, 0.5))
+    return min(2 * float(binom.sf(max(worse, better) - 1, worse + better, 0.5)), 1.0)
 
 
 def _one_run_each(changes: list[TestChange], worse: set[str], better: set[str], level: float) -> list[TestChange]:

@@ -22,13 +22,17 @@ _ROUNDING = 1e-9  # three runs against three have a chance of 1/20, which may be
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one test in several runs. ``wavered``: in one of them, tries of it came out differently."""
+    """Of one test in several runs. ``wavered``: in one of them, tries of it came out differently.
+
+    ``last`` and ``last_wavered``: what came of the last run, and whether its tries did.
+    """
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
     wavered: bool = False
     last: Outcome | None = None
+    last_wavered: bool = False
 
     @property
     def decided(self) -> int:
@@ -44,15 +48,17 @@ class Counts:
 def count(test: str, runs: Iterable[ObservedRun]) -> Counts:
     """What came of a test in these runs, oldest first."""
     tally = {True: 0, False: 0, None: 0}
-    wavered, last = False, None
+    wavered = last_wavered = False
+    last = None
     for run in runs:
         tries = run.tests.get(test)
         if not tries:
             continue
         tally[tries[0].passed] += 1
-        wavered |= len({each.passed for each in tries} - {None}) > 1
+        last_wavered = len({each.passed for each in tries} - {None}) > 1
+        wavered |= last_wavered
         last = tries[0].outcome
-    return Counts(tally[True], tally[False], tally[None], wavered, last)
+    return Counts(tally[True], tally[False], tally[None], wavered, last, last_wavered)
 
 
 def interval(passed: int, runs: int, level: float = 0.95) -> tuple[float, float]:

@@ -19,6 +19,7 @@ import polars as pl
 from storlab.errors import ParseError
 from storlab.formats.fio.histogram import BINS, LOWER, UPPER
 from storlab.formats.fio.log_lines import DIRECTIONS, LONGEST, lines_before, table, texts
+from storlab.formats.fio.phases import AT_ONCE, Phases
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, empty, merge_histograms
 from storlab.metrics import percentile_name
 from storlab.percentiles import Ints, edges_at
@@ -38,16 +39,21 @@ _MOST = 1 << 48  # of a count: what is more is a difference of counters that sta
 _LINE = re.compile(rb" ?(?P<time>\d{1,18}), ?[012], ?\d{1,18}(, ?\d{1,15})+")
 
 
-def read_histogram_logs(logs: Mapping[int, Path], interval: float, jobs: Sequence[str] = ()) -> Measurements:
+def read_histogram_logs(
+    logs: Mapping[int, Path], interval: float, jobs: Sequence[str] = (), phases: Phases = AT_ONCE
+) -> Measurements:
     """Series and histograms from logs by number of their job, with lines every ``interval`` s (``log_hist_msec``).
 
-    Series: ``d.latency.p50`` and ``d.latency.p99``, ``t`` the end of the interval, none where nothing completed.
+    Series: ``d.latency.p50`` and ``d.latency.p99``, ``t`` the end of the interval, none where nothing completed;
+    ``phases`` that ran one after another do so in ``t``, too.
     Histograms: ``d.latency`` and ``latency``, over all of the time. Of all jobs together, and of each where ``jobs``
     names them all. A warning says how exact they are where bins were added up.
 
     Raises ``ParseError`` with file and line.
     """
-    read = [_read(path, interval) for path in logs.values()]
+    lengths = phases.intervals(interval)
+    begins = (np.cumsum(lengths) - lengths).tolist()
+    read = [_read(path, interval, begins[phases.of_log(number)]) for number, path in logs.items()]
     named = dict(zip(jobs, read, strict=True)) if len(jobs) == len(read) else {}
     owners: list[tuple[str | None, pl.DataFrame]] = [(None, pl.concat([_NOTHING, *(counts for counts, _ in read)]))]
     owners += [(job, counts) for job, (counts, _) in named.items() if len(read) > 1]
@@ -90,8 +96,11 @@ def _warnings(coarseness: int) -> tuple[str, ...]:
     return (f"percentiles over time are known to within {error:.2g} % (log_hist_coarseness={coarseness})",)
 
 
-def _read(path: Path, interval: float) -> tuple[pl.DataFrame, int]:
-    """What is not 0 in a log, a row for each: ``direction, cell, lower, upper, count``; and how coarse its bins are."""
+def _read(path: Path, interval: float, begin: int) -> tuple[pl.DataFrame, int]:
+    """What is not 0 in a log, a row for each: ``direction, cell, lower, upper, count``; and how coarse its bins are.
+
+    ``begin``: the cell at which it begins.
+    """
     frames, coarseness = [pl.DataFrame(schema={"key": pl.Int64, "count": pl.Int64})], 0
     for text, offset in texts(path, _CHUNK):
         numbers = table(text)
@@ -107,7 +116,7 @@ def _read(path: Path, interval: float) -> tuple[pl.DataFrame, int]:
     place, first = np.divmod(summed["key"].to_numpy(), BINS)
     direction, cell = np.divmod(place, _MOST_CELLS)
     last = first + (1 << coarseness) - 1
-    columns = {"direction": direction, "cell": cell, "lower": LOWER[first], "upper": UPPER[last]}
+    columns = {"direction": direction, "cell": cell + begin, "lower": LOWER[first], "upper": UPPER[last]}
     return pl.DataFrame({**columns, "count": summed["count"]}), coarseness
 
 

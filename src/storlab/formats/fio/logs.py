@@ -20,6 +20,7 @@ import numpy.typing as npt
 import polars as pl
 
 from storlab.formats.fio.log_lines import DIRECTIONS, ENDING, Lines, map_chunks
+from storlab.formats.fio.phases import AT_ONCE, Phases
 from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.percentiles import Floats, Ints
 
@@ -75,6 +76,7 @@ def read_series(
     rates: bool = True,
     means: bool = True,
     total: bool = False,
+    phases: Phases = AT_ONCE,
 ) -> pl.DataFrame:
     """Series (``SERIES_COLUMNS``) from a folder of logs averaged over ``interval`` s (``log_avg_msec``).
 
@@ -82,7 +84,8 @@ def read_series(
     ``total``, total latency; no row where nothing completed), and ``bandwidth``, ``iops`` over directions; ``t`` is
     the end of the interval. Per job, where ``jobs`` names them (with ``group_reporting`` those are fewer than the
     logs, and the series are only of all), and of all together: sums, and the latency weighted by operations. Series
-    run to the last line of any job. Without ``rates``, those of bandwidth and IOPS are left out
+    run to the last line of any job. Those of ``phases`` that ran one after another do so in ``t``, too; a job, and a
+    direction, have rows in their own phases only. Without ``rates``, those of bandwidth and IOPS are left out
     (``averages_are_sound``); without ``means``, those of latency (``latencies_are_means``). Raises ``ParseError`` with
     file and line.
     """
@@ -96,10 +99,11 @@ def read_series(
     numbers = sorted({number for lines in read.values() for number, _ in lines})
     cells = {kind: _cells(read[kind], numbers, kind, interval) for kind in _KINDS}
     cells["clat"] = _spread(cells["clat"], cells["iops"])
-    last = max(int(each.cell.max(initial=0)) for each in cells.values())
+    axis = _Axis([phases.of_log(number) for number in numbers], phases.intervals(interval), cells.values())
+    cells = {kind: axis.placed(each) for kind, each in cells.items()}
     logged = np.unique(np.concatenate([each.job for each in cells.values()])).tolist()
     names = dict(zip(logged, jobs, strict=True)) if len(jobs) == len(logged) else {}
-    rows = [row for kind in ("bw", "iops") for row in _rates(cells[kind], kind, last, names)]
+    rows = [row for kind in ("bw", "iops") for row in _rates(cells[kind], kind, axis, names)]
     rows += _latencies(cells["clat"], cells["iops"], names)
     return series_of(rows, interval)
 
@@ -114,6 +118,28 @@ class _Cells(NamedTuple):
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> _Cells:
         return _Cells(self.job[chosen], self.direction[chosen], self.cell[chosen], self.value[chosen])
+
+
+class _Axis:
+    """Phases on one axis of cells, one after another. ``phase_of``: the phase of each job (from 0)."""
+
+    def __init__(self, phase_of: Sequence[int], lengths: Ints, logged: Iterable[_Cells]) -> None:
+        self.phase_of = np.array(phase_of, dtype=np.int64)
+        self.all = np.arange(lengths.size)
+        # fio ends before it writes the line of a last interval: that one is no 0.
+        self._last = np.maximum(lengths - 1, 0)
+        for each in logged:
+            np.maximum.at(self._last, self.phase_of[each.job], each.cell)
+        lengths = np.maximum(lengths, self._last)
+        self._begin = np.cumsum(lengths) - lengths
+
+    def placed(self, cells: _Cells) -> _Cells:
+        """These, which count from the begin of their phase."""
+        return cells._replace(cell=cells.cell + self._begin[self.phase_of[cells.job]])
+
+    def cells(self, phases: Iterable[int]) -> Ints:
+        """All cells of these phases."""
+        return np.concatenate([_NONE, *(self._begin[each] + np.arange(1, self._last[each] + 1) for each in phases)])
 
 
 class Row(NamedTuple):
@@ -170,18 +196,24 @@ def _spread(latency: _Cells, iops: _Cells) -> _Cells:
     return busy.of(kept)._replace(value=latency.value[found[kept]])
 
 
-def _rates(cells: _Cells, kind: str, last: int, names: Mapping[int, str]) -> Iterator[Row]:
-    """Series of bandwidth or IOPS, with a 0 for every interval up to ``last`` without a line."""
+def _rates(cells: _Cells, kind: str, axis: _Axis, names: Mapping[int, str]) -> Iterator[Row]:
+    """Series of bandwidth or IOPS, with a 0 for every interval of their phases without a line."""
     if not cells.cell.size:
         return
     name, unit, _ = _KINDS[kind]
-    grid = np.arange(1, last + 1)
+    phases: dict[str | None, Ints] = {named: axis.phase_of[[job]] for job, named in names.items()}
+    phases[None] = axis.all
     for job, own in _everyone(cells, names):
-        directions: list[int | None] = [None, *np.unique(own.direction).tolist()]
-        for direction in directions:
-            chosen = own if direction is None else own.of(own.direction == direction)
-            summed = np.bincount(chosen.cell - 1, chosen.value, last).astype(np.float64)
-            yield Row(job, name if direction is None else f"{DIRECTIONS[direction]}.{name}", unit, grid, summed)
+        grid = axis.cells(phases[job])
+        yield Row(job, name, unit, grid, _sums(own, grid))
+        for direction in np.unique(own.direction).tolist():
+            chosen = own.of(own.direction == direction)
+            grid = axis.cells(np.unique(axis.phase_of[chosen.job]))
+            yield Row(job, f"{DIRECTIONS[direction]}.{name}", unit, grid, _sums(chosen, grid))
+
+
+def _sums(cells: _Cells, grid: Ints) -> Floats:
+    return np.bincount(cells.cell, cells.value, int(grid.max(initial=0)) + 1)[grid].astype(np.float64)
 
 
 def _latencies(cells: _Cells, iops: _Cells, names: Mapping[int, str]) -> Iterator[Row]:

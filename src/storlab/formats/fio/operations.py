@@ -49,7 +49,8 @@ def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, d
     ``logs`` are of single operations, of any kind; or averaged over ``interval`` s (bandwidth or IOPS),
     where a line says only that something completed within the interval, and gaps are known to that
     precision, never overstated. The time from the start (0) to the first completion counts, and that from
-    the last to ``duration``. Raises ``ParseError`` with file and line.
+    the last to ``duration``. Each job's times are since its own start, so ``added`` is for jobs that ran one after
+    another. Raises ``ParseError`` with file and line.
     """
     # Distinct milliseconds only: their number is bounded by the length of the run.
     times = [times for path in logs for times in map_chunks(path, lambda lines: np.unique(lines.time))]
@@ -60,6 +61,12 @@ def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, d
         return Gaps(0.0, 0.0, 0)
     long = gaps[gaps > threshold]
     return Gaps(float(gaps.max()), float(long.sum()), int(long.size))
+
+
+def added(gaps: Sequence[Gaps]) -> Gaps:
+    """The gaps of phases that ran one after another."""
+    longest, total, count = ([getattr(each, name) for each in gaps] for name in ("longest", "total", "count"))
+    return Gaps(max(longest, default=0.0), sum(total), sum(count))
 
 
 _WAYS = len(DIRECTIONS)

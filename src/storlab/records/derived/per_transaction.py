@@ -5,7 +5,7 @@ Mark Callaghan judges regressions of databases by these, see http://smalldatum.b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from storlab.measurements import Measurements
 from storlab.metrics import TARGET, MetricSpec, Value
@@ -33,20 +33,38 @@ def declares(loads: Iterable[Iterable[MetricSpec]]) -> tuple[MetricSpec, ...]:
 
 
 def per_transaction(
-    loads: Iterable[Measurements], seen: Iterable[Measurements], below: Iterable[Measurements]
+    loads: Iterable[Measurements],
+    seen: Iterable[Measurements],
+    below: Mapping[str, Measurements],
+    above: Mapping[str, Set[str]],
 ) -> list[Value]:
     """Of all nodes together; none where a load counts no transactions.
 
-    ``seen``: by ``host-load`` where the loads ran; ``below``: on the underlying nodes, which have the disks under test
-    where the former have none.
+    ``seen``: by ``host-load`` where the loads ran; ``below``: on the underlying nodes, of which the nearest have the
+    disks under test where the former have none. ``above``: which of ``below`` stand on each of them.
     """
     counted = [each.totals().get(TRANSACTIONS) for each in loads]
     if not counted or not all(counted):
         return []
-    at_load, at_disk = [each.totals() for each in seen], [each.totals() for each in below]
+    at_load, at_disk = [each.totals() for each in seen], {node: each.totals() for node, each in below.items()}
     found = []
     for name, spec in METRICS.items():
-        amounts = [each[name] for each in at_load if name in each] or [each[name] for each in at_disk if name in each]
+        amounts = [each[name] for each in at_load if name in each] or _nearest(
+            {node: each[name] for node, each in at_disk.items() if name in each}, above
+        )
         if amounts:
             found.append(spec.value(sum(amounts) / sum(each or 0 for each in counted)))
     return found
+
+
+def _nearest(amounts: Mapping[str, float], above: Mapping[str, Set[str]]) -> list[float]:
+    """Those of nodes on which none of the others stands: what a node writes, those that it stands on write again."""
+    return [amount for node, amount in amounts.items() if above[node].isdisjoint(amounts)]
+
+
+def watched_above(standing: Mapping[str, Iterable[str]], machine: Mapping[str, str]) -> dict[str, set[str]]:
+    """Which of these watched nodes stand on each: those on whose machine one of the nodes is that are ``standing`` on
+    it. ``machine``: that of each node.
+    """
+    upper = {node: {machine[name] for name in names if name in machine} for node, names in standing.items()}
+    return {node: {other for other in standing if other != node and machine[other] in upper[node]} for node in standing}

@@ -215,5 +215,5 @@ def _of_syncs(document: Document) -> Iterator[Value]:
 
 def _progress(phase: Phase, document: Document) -> Iterator[tuple[str | None, str, float, float, str]]:
     slot = document.slot_ns / 1e9
-    for number, files in enumerate(phase.progress[:-1]):
+    for number, files in enumerate(phase.progress[:-1], start=1):
         yield None, f"{phase.phase}.rate", phase.start_ns / 1e9 + number * slot, files / slot, "1/s"

@@ -22,6 +22,8 @@ _FILES = ("filename", "filename_format", "opendir", "directory")
 INCLUDE = re.compile(r"\s*include\s+(\S.*?)\s*$")
 """A line of a job file that puts another file in."""
 _DEEPEST = 16
+WAITS = ("stonewall", "wait_for_previous")
+"""Options by which a job waits until those before it have ended."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def total_size(jobs: Iterable[Job]) -> int:
     """Bytes of all files that the jobs lay out, as far as they can be known: jobs that name the same file share it."""
     files: dict[str, int] = {}
     for job in jobs:
-        size, count = _size(job.options), _count(job.options)
+        size, count = _size(job.options), processes(job.options)
         if "filename" in job.options:
             name = text(job.options["filename"])
             files[name] = max(files.get(name, 0), size)
@@ -147,7 +149,7 @@ def duration(jobs: Sequence[Job], warm_up: float) -> float | None:
     """Seconds that they run: at once, or one after another where there is a ``stonewall``; ``None`` where unknown."""
     groups: list[list[float]] = [[]]
     for job in jobs:
-        waits = any(_is_on(job.options.get(name, False)) for name in ("stonewall", "wait_for_previous"))
+        waits = any(is_on(job.options.get(name, False)) for name in WAITS)
         if waits and groups[-1]:
             groups.append([])
         seconds = _seconds(job.options)
@@ -167,7 +169,7 @@ def work(jobs: Sequence[Job]) -> Work | None:
         if not amount or any(key in options for key in _REPLAYS):
             return None
         loops = str(options.get("loops", 1))
-        amount *= _count(options) * (int(loops) if is_whole(loops, 5) else 1)
+        amount *= processes(options) * (int(loops) if is_whole(loops, 5) else 1)
         moved += amount
         waits += round(amount / (_bytes(options, "bs") or _bytes(options, "blocksize") or 4096) * _waiting(options))
         limits.append(_time(options["runtime"]) if "runtime" in options else None)
@@ -178,7 +180,7 @@ def work(jobs: Sequence[Job]) -> Work | None:
 def _waiting(options: Options) -> float:
     """Of how many of its operations each is one that waits: all, one in so many by fsync, or none."""
     ways = f"{options.get('rw', '')}{options.get('readwrite', '')}"
-    every = ("rand" in ways and "write" not in ways) or any(_is_on(options.get(k, False)) for k in ("direct", "sync"))
+    every = ("rand" in ways and "write" not in ways) or any(is_on(options.get(k, False)) for k in ("direct", "sync"))
     synced = [text(options[key]) for key in ("fsync", "fdatasync") if key in options]
     return max([float(every), *(1 / int(each) for each in synced if is_whole(each, 9) and int(each))])
 
@@ -235,7 +237,8 @@ def ends_while_ramping(jobs: Iterable[Job], warm_up: float) -> bool:
     return False
 
 
-def _is_on(value: Option) -> bool:
+def is_on(value: Option) -> bool:
+    """Whether an option with this value is."""
     return value not in (False, 0, "0")
 
 
@@ -246,13 +249,14 @@ def _size(options: Options) -> int:
         return 0  # "80%": fio's own way of saying that it depends on the target
 
 
-def _count(options: Options) -> int:
+def processes(options: Options) -> int:
+    """How many of them fio makes of a job with these options."""
     count = str(options.get("numjobs", 1))
     return int(count) if is_whole(count, 5) else 1
 
 
 def _seconds(options: Options) -> float | None:
-    if not _is_on(options.get("time_based", False)) or "runtime" not in options:
+    if not is_on(options.get("time_based", False)) or "runtime" not in options:
         return None
     runtime = _time(options["runtime"])
     extra = [_time(options.get(key, 0)) or 0.0 for key in ("ramp_time", "startdelay")]

@@ -21,25 +21,34 @@ from storlab.formats.fio.logs import (
     latencies_are_means,
     read_series,
 )
-from storlab.formats.fio.operations import longest_gap
+from storlab.formats.fio.operations import added, longest_gap
 from storlab.formats.fio.output import measured as of_report
 from storlab.formats.fio.output import parse_fio, read_report
+from storlab.formats.fio.phases import AT_ONCE, Phases
+from storlab.grouping import grouped
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import Value
 from storlab.nodes.process import ExitRecord
 from storlab.text import is_whole
 from storlab.workloads.base import bytes_of, read_exit
 from storlab.workloads.fio import sliced
+from storlab.workloads.fio.options import Job
+from storlab.workloads.fio.phases import phases_of
 from storlab.workloads.slices import read_turns
 
 OUTPUT = "fio.json"
 LOGS = "series"
+_LOG = re.compile(r".+_(?:bw|iops|lat|clat|clat_hist)\.([0-9]+)\.log(?:\.fz)?")
 _HISTOGRAM_LOG = re.compile(r".+_clat_hist\.([0-9]+)\.log")
+UNKNOWN_STARTS = (
+    "fio's options and its report don't say when each of its jobs began (startdelay, wait_for, or a ramp_time of its "
+    "own), and their logs count from there: series of all jobs together, and stalls, are left out"
+)
 STALL = 1.0  # s: times without a completed operation that are longer are summed up
 
 
-def read_results(raw: Path, log_interval: float) -> Measurements:
-    """``log_interval``: seconds over which fio averaged its logs.
+def read_results(raw: Path, log_interval: float, ran: Sequence[Job]) -> Measurements:
+    """What the jobs that ``ran`` measured; ``log_interval``: seconds over which fio averaged its logs.
 
     Raises ``DiskFull`` or ``CommandFailed`` with fio's own message, ``ParseError`` where its results can't be read.
     """
@@ -57,8 +66,9 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
         return sliced.measured(measured, jobs, raw, turns)
     options, total = _options(measured), measured.facts["latency"] == "total"
     rates, means = averages_are_sound(options), latencies_are_means(options)
-    series = read_series(raw, LOGS, log_interval, jobs, rates=rates, means=means, total=total)
-    stalls = _stalls(raw, log_interval, measured)
+    phases = phases_of(ran, report.jobs, _logged(raw))
+    series = read_series(raw, LOGS, log_interval, jobs, rates=rates, means=means, total=total, phases=phases or AT_ONCE)
+    stalls = [] if phases is None else _stalls(raw, log_interval, measured, phases)
     left_out = {f"bandwidth and IOPS are left out: {AVERAGED_WRONG}": rates, f"latency are left out: {MAXIMA}": means}
     warnings = [f"its logs of {said}" for said, sound in left_out.items() if not sound]
     measured = replace(
@@ -67,7 +77,16 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
         series=pl.concat([measured.series, series]),
         warnings=(*measured.warnings, *warnings),
     )
-    return _with_histogram_logs(measured, raw, jobs)
+    measured = _with_histogram_logs(measured, raw, jobs, phases or AT_ONCE)
+    return measured if phases is not None else _without_series_of_all(measured)
+
+
+def _without_series_of_all(measured: Measurements) -> Measurements:
+    return replace(
+        measured,
+        series=measured.series.filter(pl.col("job").is_not_null()),
+        warnings=(*measured.warnings, UNKNOWN_STARTS),
+    )
 
 
 def _options(measured: Measurements) -> list[Mapping[str, object]]:
@@ -75,7 +94,7 @@ def _options(measured: Measurements) -> list[Mapping[str, object]]:
     return [each for each in options.values() if isinstance(each, dict)] if isinstance(options, dict) else []
 
 
-def _with_histogram_logs(measured: Measurements, raw: Path, jobs: Sequence[str]) -> Measurements:
+def _with_histogram_logs(measured: Measurements, raw: Path, jobs: Sequence[str], phases: Phases) -> Measurements:
     """What the study's own ``write_hist_log`` adds, whatever it is called."""
     options = _options(measured)
     if not any("write_hist_log" in each for each in options):
@@ -88,7 +107,7 @@ def _with_histogram_logs(measured: Measurements, raw: Path, jobs: Sequence[str])
     if not logs or not is_whole(interval) or not int(interval):
         return measured
     in_order = {number: logs[number] for number in sorted(logs)}
-    return with_histogram_logs(measured, read_histogram_logs(in_order, int(interval) / 1000, jobs))
+    return with_histogram_logs(measured, read_histogram_logs(in_order, int(interval) / 1000, jobs, phases))
 
 
 def _ended(record: ExitRecord, messages: bytes, what: str) -> str:
@@ -97,13 +116,19 @@ def _ended(record: ExitRecord, messages: bytes, what: str) -> str:
     return f"fio {how} and {what}: {said[-1] if said else 'no message'}"
 
 
-def _stalls(raw: Path, log_interval: float, measured: Measurements) -> list[Value]:
+def _logged(raw: Path) -> int:
+    """How many processes left logs: fio numbers them."""
+    return max((int(found[1]) for path in raw.iterdir() if (found := _LOG.fullmatch(path.name))), default=0)
+
+
+def _stalls(raw: Path, log_interval: float, measured: Measurements, phases: Phases) -> list[Value]:
     """What the load itself saw: times in which none of its operations completed, known to within ``log_interval``."""
-    logs = find_logs(raw, LOGS, "iops").values()
+    logs = grouped((phases.of_log(number), path) for number, path in find_logs(raw, LOGS, "iops").items())
     runtime = measured.totals().get("runtime")
     if not logs or runtime is None:
         return []
-    gaps = longest_gap(logs, STALL, log_interval, runtime)
+    lengths = phases.lengths or (runtime,)
+    gaps = added([longest_gap(paths, STALL, log_interval, lengths[phase]) for phase, paths in logs.items()])
     return [METRICS[f"stall.{name}"].value(getattr(gaps, name)) for name in ("longest", "total", "count")]
 
 

@@ -225,7 +225,7 @@ class FioWorkload(Workload):
         from storlab.workloads.fio.results import read_results
 
         try:
-            return read_results(raw, self._log_interval() / 1000)
+            return read_results(raw, self._log_interval() / 1000, self._jobs())
         except JobFailed as error:
             if error.number in _UNMAPPED and set(reach.engines_of(self._jobs())) == {"mmap"}:
                 said = f"{errno.errorcode[error.number]}, {os.strerror(error.number).lower()}"

@@ -81,11 +81,16 @@ def counted(counts: Counts) -> str:
     if runs == 0:
         return "no result"
     if runs == 1:
-        return f"{counts.last}, then PASS" if counts.wavered and counts.failed else str(counts.last)
+        return last(counts)
     parts = [f"{counts.failed} of {counts.decided} failed" if counts.failed else f"{counts.passed} passed"]
     parts = parts if counts.decided else []
     parts += [f"{counts.skipped} skipped"] if counts.skipped else []
     return ", ".join(parts)
+
+
+def last(counts: Counts) -> str:
+    """What came of the last run."""
+    return f"{counts.last}, then PASS" if counts.last_wavered and counts.last != "PASS" else str(counts.last)
 
 
 def chance(value: float | None) -> str:
@@ -109,7 +114,7 @@ def _notes(found: Comparison) -> Iterator[str]:
     if found.of(Change.UNDECIDED) and found.worse + found.better > 1:
         yield (
             f"In {plural(found.worse, 'group')} tests got worse and in {found.better} better; flakiness alone would be "
-            f"as one-sided with a probability of {chance(found.one_sided)}."
+            f"as one-sided, either way, with a probability of {chance(found.one_sided)}."
         )
     if found.earlier:
         count = "counts" if found.earlier == 1 else "count"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from storlab.analysis.suite.history import History, TestHistory
 from storlab.report.model.format import duration, plural
-from storlab.report.suite.pages.changes import counts_document
+from storlab.report.suite.pages.changes import counts_document, last
 from storlab.report.suite.pages.page import Page, Table
 
 
@@ -50,7 +50,7 @@ def _row(each: TestHistory, several: bool) -> tuple[str, ...]:
         f"{counts.passed} of {counts.decided}" if known else "",
         share(each.rate) if each.rate is not None else "",
         f"{share(each.low)} to {share(each.high)}" if known else "",
-        f"{counts.last}, then PASS" if counts.wavered and counts.last != "PASS" else str(counts.last),
+        last(counts),
         duration(each.seconds) if each.seconds is not None else "",
         *([str(each.environment)] if several else []),
     )
