@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,12 +12,23 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
-from laboratory.devices import Device, sh
-from storlab.errors import StudyError
+from laboratory.devices import Device, new_device, sh
+from storlab.errors import StorlabError, StudyError
+from storlab.layers.block.identity import identify
+from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
+from storlab.nodes.kinds.local import local_node
 
 from .signatures import WRITE, write_dos
+from .sites import RUN
 
 PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a test's laboratory
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Device]:
+    """A second device."""
+    with new_device(tmp_path / "other.img") as made:
+        yield made
 
 
 def study(path: str, *, more: str = "", rounds: int = 1, argv: str = '["true"]') -> str:
@@ -286,6 +298,72 @@ def test_clean_after_a_kill_wipes_storlabs_own_signature_and_no_other(lab: Labor
     assert f"wiped the signature of Storlab's own file system from {device.path}" in result.stdout
     assert device.signatures() == ""
     assert lab.leftovers() == []
+
+
+NONCE = "0" * 32
+UUID = filesystem_uuid(RUN, NONCE)
+
+
+def forgotten(device: str, was: str) -> str | None:
+    """What comes of undoing a file system of Storlab's that was made on the device with this name and fingerprint."""
+
+    async def forget() -> str | None:
+        async with local_node("host") as node:
+            arguments = {"device": device, "run": RUN, "nonce": NONCE, **({"was": was} if was else {})}
+            forget_filesystem.check(arguments, RUN)
+            return await forget_filesystem.function(node, arguments)
+
+    return asyncio.run(forget())
+
+
+def fingerprint(device: Device) -> str:
+    async def identified() -> str:
+        async with local_node("host") as node:
+            return (await identify(node, device.path)).fingerprint
+
+    return asyncio.run(identified())
+
+
+@needs_root
+@pytest.mark.parametrize("noted", [True, False], ids=["now", "by an older journal"])
+@pytest.mark.parametrize("name", ["another's", "nobody's"])
+def test_storlabs_own_signature_is_wiped_wherever_its_device_is_by_now(
+    device: Device, other: Device, noted: bool, name: str
+) -> None:
+    sh("mkfs.ext4", "-q", "-U", UUID, device.path)
+    sh("mkfs.ext4", "-q", other.path)
+    before = other.checksum()
+    before_boot = other.path if name == "another's" else "/dev/sd-gone"
+    said = forgotten(before_boot, fingerprint(device) if noted else "")
+    assert said == f"wiped the signature of Storlab's own file system from {device.path}"
+    assert (device.signatures(), other.checksum()) == ("", before)
+
+
+@needs_root
+def test_a_copy_of_a_file_system_of_storlabs_is_not_taken_for_it(device: Device, other: Device) -> None:
+    sh("mkfs.ext4", "-q", "-U", UUID, device.path)
+    before = device.checksum()
+    with pytest.raises(StorlabError, match=f"there is no /dev/sd-gone now, and {device.path} may be a copy of it"):
+        forgotten("/dev/sd-gone", fingerprint(other))
+    assert device.checksum() == before
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["another's", "nobody's"])
+def test_a_signature_whose_device_is_gone_is_told_and_stays_to_be_wiped(
+    tmp_path: Path, other: Device, name: str
+) -> None:
+    with new_device(tmp_path / "gone.img") as gone:
+        was = fingerprint(gone)
+    before_boot, state = (other.path, "is another device") if name == "another's" else ("/dev/sd-gone", "there is no")
+    with pytest.raises(StorlabError, match=f"{state}.* now: Storlab's own signature .* is still on the device"):
+        forgotten(before_boot, was)
+
+
+@needs_root
+def test_where_nothing_was_made_there_is_nothing_to_wipe(device: Device) -> None:
+    assert forgotten(device.path, fingerprint(device)) is None
+    assert forgotten(device.path, "") is None
 
 
 def killed_on(lab: Laboratory, device: Device) -> None:

@@ -155,6 +155,20 @@ async def until_port(node: Node, port: int, *, taken: bool) -> None:
 
 
 @needs_root
+def test_the_kernel_has_its_own_limit_for_requests_of_nfs_again_afterwards(shop: Shop) -> None:
+    async def check() -> None:
+        server, limit = shop.pair.server, "/proc/fs/nfsd/max_block_size"
+        await server.output(
+            f"modprobe nfsd; test -e {limit} || mount -t nfsd nfsd /proc/fs/nfsd; echo 131072 > {limit}"
+        )
+        async with shop.pair.crossed(*stack("nfs 4.2", {"max_block_size": "64K"})):
+            assert await server.output(f"cat {limit}") == "65536"
+        assert await server.output(f"cat {limit}") == "131072"
+
+    shop.run(check())
+
+
+@needs_root
 @pytest.mark.parametrize(("protocol", "port"), [("nfs 4.2", 2049), ("smb", 445)])
 def test_a_port_that_somebody_else_has_is_passed_over(shop: Shop, protocol: str, port: int) -> None:
     async def check() -> None:

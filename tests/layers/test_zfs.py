@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from storlab.errors import CommandFailed, SafetyError, StorlabError, Unsupported, UserError
+from storlab.errors import CommandFailed, SafetyError, StorlabError, TrialError, Unsupported, UserError
 from storlab.layers.database.clients import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
 from storlab.nodes.kinds.local import local_node
@@ -97,6 +97,47 @@ def test_parameters_of_the_module_are_set_before_the_pool_is_made_and_restored(s
         assert names.index("zfs.parameter") < names.index("zpool.destroy")
         assert "set ZFS's zfs_txg_timeout back to 5" in await ground.tear_down()
         assert (await ground.node.read_text(path)).strip() == "5"
+
+    storage.run(check)
+
+
+def test_a_parameter_stays_as_pools_want_it_until_the_last_of_them_is_gone(storage: Storage) -> None:
+    path = "/sys/module/zfs/parameters/zfs_txg_timeout"
+    layer = {**POOL, "module": {"zfs_txg_timeout": 7}}
+
+    async def check(ground: Ground) -> None:
+        await ground.set_up(layer, owner="first")
+        entries = len(ground.journal)
+        await ground.set_up(layer, owner="second")
+        assert [name for name, _ in ground.journal[entries:]].count("zfs.parameter") == 1
+        for name, arguments in reversed(ground.journal[:entries]):
+            await undo_table()[name].function(ground.node, arguments)
+        assert (await ground.node.read_text(path)).strip() == "7"
+        assert "set ZFS's zfs_txg_timeout back to 5" in await ground.tear_down()
+        assert (await ground.node.read_text(path)).strip() == "5"
+
+    storage.run(check)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({"zfs_txg_timeout": 7}, {"zfs_txg_timeout": 9}), ({"zfs_txg_timeout": 7}, {}), ({}, {"zfs_txg_timeout": 7})],
+)
+def test_pools_that_stand_together_must_want_the_same_of_the_module(
+    storage: Storage, first: dict[str, int], second: dict[str, int]
+) -> None:
+    path = "/sys/module/zfs/parameters/zfs_txg_timeout"
+
+    async def check(ground: Ground) -> None:
+        await ground.set_up({**POOL, "module": first}, owner="first")
+        before = await ground.node.read_text(path)
+        with pytest.raises(TrialError, match=r'ZFS has one zfs_txg_timeout for all pools.* write keep = "trial"'):
+            await ground.set_up({**POOL, "module": second}, owner="second")
+        assert await ground.node.read_text(path) == before
+        await ground.tear_down()
+        assert (await ground.node.read_text(path)).strip() == "5"
+        ground.journal.clear()
+        await ground.set_up({**POOL, "module": second}, owner="second")
 
     storage.run(check)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import tempfile
@@ -106,6 +107,23 @@ def test_a_controller_that_is_killed_leaves_what_clean_and_resume_find(lab: Labo
     run = read_suite_run(lab.out)
     assert said.status == 0, said
     assert [each.path.rpartition("/")[2] for each in run.attempts] == ["first", "second", "third"]
+
+
+@needs_root
+def test_what_tests_run_is_ended_before_what_they_work_on_is_torn_down(lab: Laboratory) -> None:
+    mounts = "set -e; set -- $DISKS; mkfs.ext4 -q /dev/$1 8M; mkdir $TMPDIR/m; mount /dev/$1 $TMPDIR/m; cd $TMPDIR/m"
+    scripts = {
+        "tests/here/first": f"{mounts}; setsid sleep 31416 > /dev/null 2>&1 &",
+        "tests/here/second": 'trap "" TERM; cd "$TMPDIR/m"; while :; do sleep 1000; done',
+    }
+    runfile = "[DEFAULT]\nuser = root\npre =\npost =\n[tests/here]\ntests = ['first', 'second']\n"
+    own = planted(lab.folder / "own", scripts, runfile)
+    running = lab.start("suite", "run", own, "--tests", own.parent, "--here", HERE, "--out", lab.out)
+    under_way = lab.out / UNDER_WAY
+    assert wait_until(lambda: under_way.exists() and b"/second" in under_way.read_bytes(), 60)
+    kill(running, signal.SIGTERM)
+    said = ended(running, 60)
+    assert said.status == 130 and "could not be torn down" not in said.stderr, said
 
 
 @needs_root

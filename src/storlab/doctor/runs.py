@@ -38,7 +38,13 @@ def without_journal(found: Sequence[Orphan]) -> list[Check]:
     """One line a dead run that left something on this machine."""
     lines = []
     for run in dict.fromkeys(orphan.run for orphan in found):
-        left = ", ".join(f"{orphan.undo} {orphan}" for orphan in found if orphan.run == run)
+        mine = [orphan for orphan in found if orphan.run == run]
+        left = ", ".join(f"{orphan.undo} {orphan}" for orphan in mine)
+        if all(orphan.elsewhere for orphan in mine):
+            pools = "; ".join(f"zpool destroy {orphan}" for orphan in mine if orphan.undo == "zpool.destroy")
+            says = f"only this is left of it here, and it may be alive in another container: {left}"
+            lines.append(warn(run, GROUP, says, f"if it is not alive: {pools}"))
+            continue
         says = f"it was killed, and this is still set up and in no journal: {left}"
         lines.append(warn(run, GROUP, says, _CLEAN))
     return lines

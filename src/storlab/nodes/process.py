@@ -230,7 +230,7 @@ class Process:
                             output[type(event)].append(answer.payload)
                             collected += len(answer.payload)
                             if collected > self._max_output:
-                                raise TooMuch(await self._silenced())
+                                raise TooMuch(self._too_much())
                         case Failed():
                             raise CommandFailed(self._refused(event))
                         case Exited():
@@ -238,14 +238,17 @@ class Process:
                     if isinstance(event, Stdout):
                         self._listen(answer.payload)
             raise AssertionError("a run ends with exit, error or NodeLost")
+        except (CommandFailed, NodeLost):  # it has not begun, or its agent is gone
+            raise
+        except Exception:  # also of a listener, such as a full disk: nobody follows it any more
+            with contextlib.suppress(NodeLost):
+                await self.stop(grace=0.0)
+            raise
         finally:
             self._started.set()
             self._spoke.set()
 
-    async def _silenced(self) -> str:
-        """Kill it, since nobody follows it any more; returns the reason."""
-        with contextlib.suppress(NodeLost):
-            await self.stop(grace=0.0)
+    def _too_much(self) -> str:
         most = size_text(self._max_output)
         return f"node {self._node}: {self._argv[0]} was killed, as it printed more than {most}: let it write to a file"
 

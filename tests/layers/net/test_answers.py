@@ -14,7 +14,9 @@ from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import chosen, parse_queue, sysfs
 from storlab.layers.net.initiator import host_uuid, host_word
 from storlab.layers.net.nbd import NbdLayer
-from storlab.layers.net.nvme import parse_instance
+from storlab.layers.net.nvme import NvmeTcpLayer, parse_instance
+from storlab.layers.resources import Disk
+from storlab.nodes.kinds.local import local_node
 
 
 def context(instance: str, run: str = "20260102-030405-abcd") -> LayerContext:
@@ -48,6 +50,17 @@ def test_every_node_of_every_run_has_an_identity_of_its_own_and_keeps_it() -> No
     assert len({host_word(each) for each in contexts}) == 4
     assert host_uuid(context("vm-1")) == host_uuid(context("vm-1"))
     assert host_word(context("vm_1 ä")) == "storlab-20260102-030405-abcd:vm-1--"
+
+
+def test_severing_a_disk_whose_controller_is_gone_does_nothing() -> None:
+    layer = NvmeTcpLayer.model_validate({"layer": "nvme-tcp"})
+
+    async def sever() -> None:
+        async with local_node("client") as node:
+            gone = Disk(node.name, "/dev/nvme98765n1", 1024**2, ours=True)
+            await layer.sever(gone, cast(LayerContext, SimpleNamespace(run="20260102-030405-abcd", node=node)))
+
+    asyncio.run(sever())
 
 
 def test_two_clients_on_one_kernel_never_choose_the_same_device_one_after_the_other() -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from laboratory import needs_root
 from storlab.errors import Unsupported
+from storlab.layers.base import LayerContext
+from storlab.layers.net.initiator import appears
+from storlab.layers.net.nbd import NbdLayer
 from storlab.layers.resources import Disk, Export, File
 
 from ..pair import Pair, Shop
@@ -69,6 +73,56 @@ def test_what_is_written_through_it_is_on_the_server_and_twice_nothing_is_left(s
             await nothing_is_left(shop.pair)
 
     shop.run(check())
+
+
+@needs_root
+def test_a_device_of_nbd_that_another_run_is_about_to_take_is_passed_over(shop: Shop) -> None:
+    lock = "for n in $(seq 0 14); do flock --nonblock /dev/nbd$n sleep 600 & done; echo locked; wait"
+
+    async def check() -> None:
+        client = shop.pair.client
+        await client.output("modprobe nbd")
+        others = await client.node.start(["sh", "-c", lock])
+        assert await others.first_line() == b"locked"
+        try:
+            async with shop.pair.crossed(*stack("nbd")) as crossed:
+                assert isinstance(crossed.resource, Disk)
+                assert crossed.resource.path == "/dev/nbd15"
+        finally:
+            await others.end()
+        await nothing_is_left(shop.pair)
+
+    shop.run(check())
+
+
+@needs_root
+def test_a_device_of_nbd_that_somebody_took_meanwhile_is_not_taken_for_ones_own(shop: Shop) -> None:
+    chosen = NbdLayer._free
+
+    async def first_taken(layer: NbdLayer, context: LayerContext) -> str:
+        return "/dev/nbd3" if free.await_count == 1 else await chosen(layer, context)
+
+    async def check() -> None:
+        client = shop.pair.client
+        await client.output("modprobe nbd")
+        server = await client.node.start(["nbdkit", "--foreground", "--port=10999", "memory", "32M"])
+        connect = "until nbd-client -nonetlink 127.0.0.1 10999 /dev/nbd3 -name ''; do sleep 0.1; done"
+        other = await client.node.start(["sh", "-c", f"{connect}; sleep 600"])
+        try:
+            assert await appears(client.node, "/sys/block/nbd3/pid")
+            pid = await client.output("cat /sys/block/nbd3/pid")
+            async with shop.pair.crossed(*stack("nbd")) as crossed:
+                assert isinstance(crossed.resource, Disk)
+                assert free.await_count == 2 and crossed.resource.path != "/dev/nbd3"
+            assert await client.output("cat /sys/block/nbd3/pid") == pid
+        finally:
+            await client.output("nbd-client -d /dev/nbd3")
+            await other.end()
+            await server.end()
+        await nothing_is_left(shop.pair)
+
+    with mock.patch.object(NbdLayer, "_free", autospec=True, side_effect=first_taken) as free:
+        shop.run(check())
 
 
 @needs_root

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
 import subprocess
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,7 +17,9 @@ from hypothesis import strategies as st
 
 import storlab
 from laboratory import Laboratory, needs_root, wait_until
-from storlab.run.trial.slices import timetable
+from storlab.nodes.kinds.local import local_node
+from storlab.nodes.node import Exit
+from storlab.run.trial.slices import SlicedWork, Slices, timetable
 from storlab.workloads.fio.options import Job, Option
 from storlab.workloads.fio.sliced import unsliceable
 from storlab.workloads.slices import read_turns
@@ -142,6 +147,23 @@ def test_a_run_that_is_killed_in_its_slices_goes_on_and_leaves_nothing(lab: Labo
 def _fios(lab: Laboratory) -> int:
     """Loads that were started, each of several processes."""
     return sum(any(word.endswith("job.fio") for word in words) for words in lab.commands().values()) // 2
+
+
+def test_a_load_that_waits_for_the_others_to_take_turns_is_ended_where_its_trial_is() -> None:
+    cell: Any = SimpleNamespace(number=1, timeout=60.0, trial=SimpleNamespace(warm_up=0.0))
+    load: Any = SimpleNamespace(workload=SimpleNamespace(duration=lambda _: 1.0))
+
+    async def cut_short() -> Exit | None:
+        async with local_node("host") as node:
+            command = await node.start(["sh", "-c", "cat /proc/self/stat; sleep 3600 & wait"])
+            place: Any = SimpleNamespace(node=node)
+            work = SlicedWork(Slices({1, 2}, 0.1, seed=1), cell)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5.0):
+                    await work.done([(load, place)], [command], {"host": await node.clock()})
+            return command.ended
+
+    assert asyncio.run(cut_short()) is not None
 
 
 @needs_root

@@ -14,7 +14,16 @@ from pydantic import Field
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Crossing, Layer, LayerContext
-from storlab.layers.fs.mount import MountOptions, kernel_says, mount_facts, unmount
+from storlab.layers.fs.mount import (
+    ENGLISH,
+    MountOptions,
+    end_of_log,
+    is_refusal,
+    kernel_says,
+    mount_facts,
+    unmount,
+    words_of,
+)
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import CLIENTS
 from storlab.nodes.agent import steps
@@ -74,11 +83,14 @@ class VirtiofsLayer(Crossing):
         await node.carry_out(steps.make_directory(path, parents=True))
         options = [*self.options, *(() if self.dax == "never" else (f"dax={self.dax}",))]
         words = ["-o", ",".join(options)] if options else []
+        before = await end_of_log(node)
         try:
-            await node.run(["mount", "-t", "virtiofs", *words, "--", context.slot, path], timeout=_PATIENCE)
+            mount = ["mount", "-t", "virtiofs", *words, "--", context.slot, path]
+            await node.run(mount, timeout=_PATIENCE, env=ENGLISH)
         except CommandFailed as error:
-            said = await kernel_says(node, _SAYS) or str(error)
-            raise Unsupported(f"node {node.name}: virtiofs can't be mounted: {said}") from None
+            kernel = await kernel_says(node, _SAYS, before)
+            what = f"node {node.name}: virtiofs can't be mounted: {kernel or words_of(error)}"
+            raise (Unsupported(what) if is_refusal(error, kernel) else CommandFailed(what, error.detail)) from None
         return Dir(node.name, path)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

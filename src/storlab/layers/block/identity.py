@@ -6,6 +6,7 @@ whether what has that number is still the same disk; serial number, WWN and the 
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -68,6 +69,13 @@ class DeviceIdentity(Struct, frozen=True, forbid_unknown_fields=True):
     boot: _Text = ""
     name: _Text = ""  # in sysfs
     read_only: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells it from others in any boot, in short: its marks, or its number where it has none."""
+        traits = [str(self.size), str(self.start), *(self.marks or (self.number,))]
+        digest = hashlib.sha256("\0".join(traits).encode(errors="replace")).hexdigest()[:32]
+        return f"{'marked' if self.marks else 'numbered'}-{digest}"
 
     def is_same(self, other: DeviceIdentity) -> bool:
         """Whether it is the same device, in whatever boot.

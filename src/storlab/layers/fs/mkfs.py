@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.forgetting import Fingerprint, fingerprint_of, own_signatures
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.resources import Disk, Resource
@@ -33,16 +34,19 @@ class _Made(Struct, frozen=True, forbid_unknown_fields=True):
     device: AbsolutePath
     run: RunId
     nonce: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+    was: Fingerprint = ""
 
 
 @undo("mkfs.forget", outlives_boot=True, arguments=_Made)
 async def forget_filesystem(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Wipe the signature of a file system that Storlab made on a device of the user's: by its UUID, or not at all."""
-    device, uuid = arguments["device"], filesystem_uuid(arguments["run"], arguments["nonce"])
-    found = await node.run(["wipefs", "--no-act", "--json", device], check=False)
-    types = own_types(found.stdout, uuid)
-    if not types:
+    uuid, was = filesystem_uuid(arguments["run"], arguments["nonce"]), arguments.get("was", "")
+    found = await own_signatures(
+        node, arguments["device"], was, f"UUID={uuid}", lambda listing: own_types(listing, uuid)
+    )
+    if found is None:
         return None
+    device, types = found
     await node.run(["wipefs", "--all", "--quiet", "--types", ",".join(types), device])
     return f"wiped the signature of Storlab's own file system from {device}"
 
@@ -107,7 +111,8 @@ class MkfsLayer(Layer):
         nonce = secrets.token_hex(16)
         identity = filesystem_uuid(context.run, nonce)
         if not below.ours:
-            await context.register_undo("mkfs.forget", device=below.path, run=context.run, nonce=nonce)
+            was = fingerprint_of(below)
+            await context.register_undo("mkfs.forget", device=below.path, run=context.run, nonce=nonce, was=was)
         await refuse_another(context.node, below.path, below.device)
         try:
             # Some only warn that this kernel won't mount what they make, and go by less than it: mounting tells.

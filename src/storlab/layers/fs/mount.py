@@ -21,6 +21,22 @@ from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
 from storlab.text import plain
 
 _LAST = 50  # lines
+ENGLISH = {"LC_ALL": "C"}  # for mount(8), by whose words it is told what went wrong
+# What mount(8) makes of ENODEV, EINVAL, EOPNOTSUPP, ENOSYS, EFBIG, EOVERFLOW and EPERM. Of a file system that is
+# damaged or a server that is gone, kernels say EUCLEAN, EBADMSG, EIO, ENOENT, ENOTCONN and so on.
+_REFUSED = re.compile(
+    r"unknown filesystem type|wrong fs type, bad option|unknown parameter|unrecognized mount option|invalid argument"
+    r"|not supported|unsupported|function not implemented|(file|value) too large|permission denied|not permitted"
+    r"|must be superuser",
+    re.I,
+)
+# EINVAL may be either: kernels log what it is about.
+_DAMAGED = re.compile(
+    r"corrupt|checksum|\bcrc\b|i/o error|magic|can't find|error loading journal|bad geometry|duplicate uuid"
+    r"|unable to read|tag <.*> not found",
+    re.I,
+)
+_UNSUPPORTED = re.compile(r"unsupported|not supported", re.I)
 _STAMP = re.compile(r"^\[[^\]]*\]\s*")
 
 
@@ -101,11 +117,39 @@ async def mount_facts(node: Node, path: str) -> dict[str, Any]:
     return {"filesystem": mount.filesystem, "source": mount.source, "options": mount.options}
 
 
-async def kernel_says(node: Node, says: re.Pattern[str]) -> str | None:
-    """Of the kernel's last lines, the newest that matches, where they may be read: mount(8) itself gives no reason."""
+async def end_of_log(node: Node) -> str:
+    """The kernel's last line so far, with its time; empty where the log may not be read."""
+    ended = await node.run(["sh", "-c", "dmesg | tail -n 1"], check=False)
+    return ended.stdout.decode(errors="replace").rstrip("\n")
+
+
+async def kernel_says(node: Node, says: re.Pattern[str], since: str) -> str:
+    """Of the kernel's lines after ``since``, the newest that matches, or "": mount(8) itself gives no reason.
+
+    What it said before may be of another file system, as devices of that name come and go.
+    """
     log = await node.run(["dmesg"], check=False)
-    lines = [_STAMP.sub("", line) for line in log.stdout.decode(errors="replace").splitlines()[-_LAST:]]
-    return next((plain(line) for line in reversed(lines) if says.search(line)), None)
+    lines = log.stdout.decode(errors="replace").splitlines()[-_LAST:]
+    if since in lines:
+        lines = lines[lines.index(since) + 1 :]
+    lines = [_STAMP.sub("", line) for line in lines]
+    return next((plain(line) for line in reversed(lines) if says.search(line)), "")
+
+
+def words_of(error: CommandFailed) -> str:
+    """What mount(8) says of a failure, without where else to look."""
+    lines = [line.strip() for line in error.detail.splitlines()[1:]]
+    return "; ".join(line for line in lines if line and not line.startswith("dmesg(1)")) or str(error)
+
+
+def is_refusal(error: CommandFailed, kernel: str) -> bool:
+    """Whether a mount failed because this kernel does not do such a thing, as it will not the next time either.
+
+    ``kernel``: what it logged. Anything else went wrong this once, such as damage, or a server that is gone.
+    """
+    if not _REFUSED.search(error.detail.partition("\n")[2]):
+        return False
+    return bool(_UNSUPPORTED.search(kernel)) or not _DAMAGED.search(kernel)
 
 
 def _split(value: object) -> object:
@@ -129,6 +173,12 @@ MountOptions = Annotated[
     AfterValidator(_of_one_device),
 ]
 """Options of mount(8): one string as mount takes it, or a list."""
+
+
+async def _is_made(node: Node, disk: Disk) -> bool:
+    """Whether the superblock is there, and intact as far as libblkid looks: of none, kernels say EINVAL, too."""
+    found = await node.run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", disk.path], check=False)
+    return found.stdout.decode(errors="replace").strip() == disk.filesystem
 
 
 class MountLayer(Layer):
@@ -155,13 +205,17 @@ class MountLayer(Layer):
         await context.register_undo("mount.unmount", path=path)
         await context.node.carry_out(steps.make_directory(path, parents=True))
         options = ["-o", ",".join(self.options)] if self.options else []
+        before = await end_of_log(context.node)
         try:
-            await context.node.run(["mount", "-t", below.filesystem, *options, below.path, path])
+            await context.node.run(["mount", "-t", below.filesystem, *options, below.path, path], env=ENGLISH)
         except CommandFailed as error:
             says = re.compile(rf"\({re.escape(below.name)}\)(?!.*\bunmounting filesystem)", re.I)
-            reason = (await kernel_says(context.node, says) or "").replace(f" ({below.name})", "")
-            # We made this file system a moment ago: that it won't mount is the kernel's limit, not damage.
-            raise Unsupported(f"the kernel does not mount it: {reason}" if reason else str(error)) from None
+            kernel = (await kernel_says(context.node, says, before)).replace(f" ({below.name})", "")
+            reason = kernel or words_of(error)
+            if is_refusal(error, kernel) and await _is_made(context.node, below):
+                raise Unsupported(f"the kernel does not mount it: {reason}") from None
+            what = f"node {context.node.name}: {below.filesystem} on {below.path} can't be mounted"
+            raise CommandFailed(f"{what}: {reason}", error.detail) from None
         return Dir(context.node.name, path, disk=below.name)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.fs.mount import mount_facts, unmount
+from storlab.layers.fs.mount import ENGLISH, is_refusal, mount_facts, unmount, words_of
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.needs import Needs
 from storlab.units import Size
@@ -50,9 +50,12 @@ class OverlayfsLayer(Layer):
         if self.metacopy is not None:
             options.append(f"metacopy={'on' if self.metacopy else 'off'}")
         try:
-            await context.node.run(["mount", "-t", "overlay", "-o", ",".join(options), "overlay", merged])
+            mount = ["mount", "-t", "overlay", "-o", ",".join(options), "overlay", merged]
+            await context.node.run(mount, env=ENGLISH)
         except CommandFailed as error:
-            raise Unsupported(f"no overlayfs on this directory: {error}") from None
+            if not is_refusal(error, ""):
+                raise
+            raise Unsupported(f"no overlayfs on this directory: {words_of(error)}") from None
         return Dir(below.node, merged, disk=below.disk)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
@@ -17,13 +18,14 @@ from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Node
+from storlab.nodes.node import Node, Process
 from storlab.nodes.processes import mark
 from storlab.nodes.undo import RunId, undo
 from storlab.text import is_whole
 
 _BUSY = 10  # s; the client's limit is for a request, which may wait behind many of a server that is only busy
 _DEVICES = 16  # nbds_max of the module, unless somebody loaded it with another
+_TAKEN = 75  # the status of flock(1) where another has the lock; none of nbd-client's own
 _chosen: dict[tuple[str, str], int] = {}  # when each device of a kernel was, which several nodes may share
 _turns = itertools.count(1)
 
@@ -61,6 +63,18 @@ async def _client_of(node: Node, device: str) -> int | None:
     return int(said) if said is not None and is_whole(said) else None
 
 
+async def _holds(node: Node, device: str, client: Process) -> bool:
+    """Whether it is this client that holds a device that has a size, and so a holder.
+
+    The kernel tells its number as the host has it, which is nobody's in a container with numbers of its own.
+    """
+    holder = await _client_of(node, device)
+    if holder in (None, client.pid):
+        return holder is not None
+    (other,) = await node.carry_out(steps.look(f"/proc/{holder}"), go_on=True)
+    return other.missing
+
+
 class NbdLayer(InitiatorLayer):
     """A disk of the kernel's own NBD client. With several queues, the export must be shared by as many."""
 
@@ -70,29 +84,45 @@ class NbdLayer(InitiatorLayer):
     undoes: ClassVar = (_disconnect, *Reachable.undoes)
 
     def needs(self) -> Needs:
-        return super().needs() | Needs(programs=("nbd-client",), modules=("nbd",))
+        return super().needs() | Needs(programs=("nbd-client", "flock"), modules=("nbd",))
 
     async def connect(self, below: Export, context: LayerContext) -> str:
+        await load_modules(context.node, "nbd")
+        for _ in range(_DEVICES):
+            device = await self._free(context)
+            if await self._connected(device, below, context):
+                return device.removeprefix("/dev/")
+        raise TrialError(f"node {context.node.name}: others were faster to take each of the {_DEVICES} devices of NBD")
+
+    async def _connected(self, device: str, below: Export, context: LayerContext) -> bool:
+        """Start the client; whether it has got the device, or ``False`` where somebody else was faster.
+
+        While the client is not connected, nothing in sysfs tells that the device is taken, and a second client would
+        set the size of the first one's disk: so each of Storlab's holds a lock on its device for as long as it lives.
+        """
         node, server = context.node, below.server
-        await load_modules(node, "nbd")
-        device = await self._free(context)
-        name = device.removeprefix("/dev/")
         await context.register_undo("nbd.disconnect", device=device, run=context.run)
+        command = (
+            # In the foreground, and so within reach: the agent ends what a finished command leaves behind.
+            *("nbd-client", "-nonetlink", "-nofork", server["host"], server["port"], device),
+            *("-name", below.export, "-connections", str(self.queues)),
+            *("-timeout", str(round(self.give_up) + _BUSY)),
+        )
         client = await node.start(
-            [
-                # In the foreground, and so within reach: the agent ends what a finished command leaves behind.
-                *("nbd-client", "-nonetlink", "-nofork", server["host"], server["port"], device),
-                *("-name", below.export, "-connections", str(self.queues)),
-                *("-timeout", str(round(self.give_up) + _BUSY)),
-            ],
+            ["flock", "--nonblock", "--no-fork", "--conflict-exit-code", str(_TAKEN), device, *command],
             env=mark(context.run, node.instance),  # guests are a run's own, and their commands have no mark
         )
         for _ in range(int(UNTIL_THERE / LOOK)):
             if client.ended is not None:
-                client.ended.check(node.name)
+                if client.ended.code == _TAKEN or await _client_of(node, device) is not None:
+                    return False
+                replace(client.ended, argv=command).check(node.name)  # flock had become it
                 raise TrialError(f"node {node.name}: nbd-client ended at once, without a word")
-            if int(await node.read_text(f"/sys/block/{name}/size")):
-                return name
+            if int(await node.read_text(f"/sys/block/{device.removeprefix('/dev/')}/size")):
+                if await _holds(node, device, client):
+                    return True
+                await client.end()
+                return False
             await asyncio.sleep(LOOK)
         await client.end()
         raise TrialError(f"node {node.name}: {device} had no size {UNTIL_THERE:g} s after nbd-client began")

@@ -164,8 +164,9 @@ class NvmeTcpLayer(InitiatorLayer):
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         assert isinstance(resource, Disk)
-        subsystem = f"{_CLASS}/{resource.name.partition('n1')[0]}/subsysnqn"
-        nqn = (await context.node.read_text(subsystem)).strip()
+        (nqn,) = await context.node.texts(f"{_CLASS}/{resource.name.partition('n1')[0]}/subsysnqn")
+        if nqn is None:
+            return  # it is gone: by itself, after ctrl_loss_tmo, or severed before
         for each in await _controllers(context.node, nqn, str(host_uuid(context))):
             await _delete(context.node, each, reset=True)
 

@@ -60,6 +60,29 @@ async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
     raise StorlabError(f"the NFS server of node {node.name} does not stop")
 
 
+class _BlockSize(Struct, frozen=True, forbid_unknown_fields=True):
+    before: Annotated[int, Meta(ge=1024, le=4 * 1024**2)]
+    wanted: Annotated[int, Meta(ge=1024, le=4 * 1024**2)]
+
+
+_before: dict[str, int] = {}  # by boot id: what a kernel had before Storlab, for all network namespaces together
+
+
+@undo("nfsd.block_size", arguments=_BlockSize)
+async def _restore_block_size(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Give the kernel its limit again, by which the machine's own server would run later; unless others set it."""
+    before, wanted = arguments["before"], arguments["wanted"]
+    (now,) = await node.texts(f"{_NFSD}/max_block_size")
+    if now == str(wanted):
+        await node.write(f"{_NFSD}/max_block_size", b"%d\n" % before)
+    elif now != str(before):
+        return None
+    _before.pop(node.machine, None)
+    if now == str(before):
+        return None
+    return f"set the largest request of the NFS server of node {node.name} back to {before}"
+
+
 class _Mountd(ServerLayer):
     """Answers what the kernel's server asks of the export, and which clients of version 3 ask to mount it."""
 
@@ -125,7 +148,7 @@ class NfsExportLayer(Layer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Share
-    undoes: ClassVar = (_stop, *FileSays.undoes, *ServerLayer.undoes)
+    undoes: ClassVar = (_stop, _restore_block_size, *FileSays.undoes, *ServerLayer.undoes)
     protocol: ClassVar = "nfs"
 
     @field_validator("versions", mode="before")
@@ -164,12 +187,23 @@ class NfsExportLayer(Layer):
         node = context.node
         memory = re.search(r"^MemTotal: +(\d{1,12}) kB$", await node.read_text("/proc/meminfo"), re.MULTILINE)
         default = default_block_size(int(memory[1]) * 1024 if memory is not None else 0)
-        await node.write(f"{_NFSD}/max_block_size", b"%d\n" % (self.max_block_size or default))
+        await self._limit(self.max_block_size or default, default, context)
         if "3" in self.versions and not await _has_rpcbind(node):
             await _Rpcbind().set_up(None, context)
         mountd = await _Mountd(versions=self.versions, line=self._line(below.path)).set_up(None, context)
         assert isinstance(mountd, Server)
         return mountd
+
+    async def _limit(self, wanted: int, default: int, context: LayerContext) -> None:
+        """Set the largest request. A kernel that has not decided on one yet says 0, which it does not take back."""
+        path = f"{_NFSD}/max_block_size"
+        now = int(await context.node.read_text(path))
+        if now == wanted:
+            return
+        before = _before.setdefault(context.node.machine, now or default)
+        if before != wanted:
+            await context.register_undo("nfsd.block_size", before=before, wanted=wanted)
+        await context.node.write(path, b"%d\n" % wanted)
 
     async def _claim(self, node: Node) -> None:
         """Make sure that nobody serves by NFS there."""

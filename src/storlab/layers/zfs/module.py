@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from storlab.errors import CommandFailed, NodeError, StorlabError, Unsupported
+from storlab.errors import CommandFailed, NodeError, StorlabError, TrialError, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -20,6 +23,38 @@ ZFS_NEEDS = Needs(programs=("zpool", "zfs", "modprobe"), modules=("zfs",), root=
 PARAMETER = re.compile(r"[a-z0-9_]+")
 _PARAMETERS = "/sys/module/zfs/parameters"
 _NOTES = "/run/storlab/zfs"
+
+
+@dataclass
+class _Kernel:
+    """What the pools that stand on one kernel want of its module, of which it has only one."""
+
+    wanted: dict[str, Mapping[str, str]] = field(default_factory=dict)  # by pool, also of those that want nothing
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def refuse_differing(self, parameters: Mapping[str, str]) -> None:
+        """Raise ``TrialError`` where a pool that stands wants a parameter otherwise, or one wants it and one doesn't.
+
+        Else both would be measured with what was written last, and only one of them as its cell says.
+        """
+        for other, wanted in self.wanted.items():
+            for name in sorted({*wanted, *parameters}):
+                mine, theirs = parameters.get(name), wanted.get(name)
+                if mine != theirs:
+                    raise TrialError(
+                        f"ZFS has one {name} for all pools: this pool wants {mine or 'it as it was'}, and {other}, "
+                        f'which stands on the same machine, wants {theirs or "it as it was"}: write keep = "trial" '
+                        "for the layer zpool, so that they don't stand at the same time, or the same module = { … } "
+                        "for both"
+                    )
+
+
+_kernels: defaultdict[str, _Kernel] = defaultdict(_Kernel)  # by boot id: several nodes may share a kernel
+
+
+def forget_wanted(node: Node, pool: str) -> None:
+    """A pool is no more, or doomed: what it wanted of the module counts no longer."""
+    _kernels[node.machine].wanted.pop(pool, None)
 
 
 def _note(run: str, parameter: str) -> str:
@@ -36,11 +71,14 @@ class _Parameter(Struct, frozen=True, forbid_unknown_fields=True):
 async def restore_parameter(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Give a parameter of the module the value again that it had.
 
-    What that was is also in a note below /run, which only root can write: without that note, nothing was set.
+    What that was is also in a note below /run, which only root can write: without that note, nothing was set. Where
+    another pool still wants it as it is, that one's own entry will restore it.
     """
     name, before, note = arguments["parameter"], arguments["value"], _note(arguments["run"], arguments["parameter"])
     if not PARAMETER.fullmatch(name):
         raise StorlabError(f"{name} is no parameter of a kernel module: left alone")
+    if any(name in wanted for wanted in _kernels[node.machine].wanted.values()):
+        return None
     try:
         noted = await node.read_text(note)
     except FileNotFoundError:
@@ -64,36 +102,48 @@ async def is_loaded(node: Node) -> bool:
     return (await node.run(["test", "-e", "/sys/module/zfs"], check=False)).ok
 
 
-async def load_zfs(context: LayerContext, parameters: Mapping[str, str]) -> None:
-    """Load the module, unless it is there, and set parameters of it. Raises ``Unsupported``.
+async def load_zfs(context: LayerContext, pool: str, parameters: Mapping[str, str]) -> None:
+    """Load the module, unless it is there, and set the parameters of it that ``pool`` wants.
 
-    Each parameter is restored when the context is torn down. The module stays: others may have come to use it.
+    Each is restored when the last pool that wants it is torn down; until ``forget_wanted``, no other pool may want
+    otherwise. The module stays: others may have come to use it. Raises ``Unsupported``, or ``TrialError`` where pools
+    don't agree.
     """
     if not await is_loaded(context.node):
         try:
             await context.node.run(["modprobe", "zfs"])
         except CommandFailed as error:
             raise Unsupported(f"ZFS can't be loaded: {error}") from None
-    for name, value in parameters.items():
-        path = f"{_PARAMETERS}/{name}"
-        try:
-            before = (await context.node.read_text(path)).strip()
-        except FileNotFoundError:
-            version = parse_version(await context.node.output("zfs", "version")).get("module", "?")
-            raise Unsupported(f"ZFS {version} on node {context.node.name} has no module parameter {name}") from None
-        if before == value:
-            continue
-        await context.register_undo("zfs.parameter", parameter=name, value=before, run=context.run)
-        await context.node.run(["mkdir", "--parents", "--mode=0755", "--", _NOTES.rpartition("/")[0]])
-        await context.node.run(["mkdir", "--parents", "--mode=0755", "--", _NOTES])
-        await context.node.write(_note(context.run, name), before.encode())
-        try:
-            await context.node.write(path, f"{value}\n".encode())
-        except NodeError as error:
-            raise Unsupported(
-                f"ZFS on node {context.node.name} does not take {value} for its module parameter {name}, which stays "
-                f"at {before} ({error})"
-            ) from None
+    kernel = _kernels[context.node.machine]
+    async with kernel.lock:  # pools of one cell are set up at the same time
+        kernel.refuse_differing(parameters)
+        kernel.wanted[pool] = parameters
+        for name, value in parameters.items():
+            await _set_parameter(context, name, value)
+
+
+async def _set_parameter(context: LayerContext, name: str, value: str) -> None:
+    node, path, note = context.node, f"{_PARAMETERS}/{name}", _note(context.run, name)
+    try:
+        now = (await node.read_text(path)).strip()
+    except FileNotFoundError:
+        version = parse_version(await node.output("zfs", "version")).get("module", "?")
+        raise Unsupported(f"ZFS {version} on node {node.name} has no module parameter {name}") from None
+    (noted,) = await node.texts(note)  # what it was before another pool of the run set it
+    if noted is None and now == value:
+        return
+    await context.register_undo("zfs.parameter", parameter=name, value=now if noted is None else noted, run=context.run)
+    if noted is None:
+        await node.run(["mkdir", "--parents", "--mode=0755", "--", _NOTES.rpartition("/")[0]])
+        await node.run(["mkdir", "--parents", "--mode=0755", "--", _NOTES])
+        await node.write(note, now.encode())
+    try:
+        await node.write(path, f"{value}\n".encode())
+    except NodeError as error:
+        raise Unsupported(
+            f"ZFS on node {node.name} does not take {value} for its module parameter {name}, which stays at {now} "
+            f"({error})"
+        ) from None
 
 
 async def module_facts(node: Node) -> dict[str, Any]:

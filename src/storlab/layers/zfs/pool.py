@@ -16,11 +16,20 @@ from msgspec import Struct
 from pydantic import Field, model_validator
 
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.forgetting import Fingerprint, fingerprint_of, own_signatures
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.fs.file import remove_file
 from storlab.layers.resources import Dir, Disk, File, Pool, Resource
-from storlab.layers.zfs.module import PARAMETER, ZFS_NEEDS, is_loaded, load_zfs, module_facts, restore_parameter
+from storlab.layers.zfs.module import (
+    PARAMETER,
+    ZFS_NEEDS,
+    forget_wanted,
+    is_loaded,
+    load_zfs,
+    module_facts,
+    restore_parameter,
+)
 from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_changed, parse_properties, word
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -31,6 +40,7 @@ from storlab.units import Size, size_text
 class _Label(Struct, frozen=True, forbid_unknown_fields=True):
     device: AbsolutePath
     pool: Name
+    was: Fingerprint = ""
 
 
 class _Pool(Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,13 +50,18 @@ class _Pool(Struct, frozen=True, forbid_unknown_fields=True):
 @undo("zpool.forget", outlives_boot=True, arguments=_Label)
 async def forget_labels(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Wipe the labels of a pool of Storlab's, which ``zpool destroy`` only marks, from a device of the user's."""
-    device, pool = arguments["device"], arguments["pool"]
+    pool, was = arguments["pool"], arguments.get("was", "")
     refuse_foreign_pool(pool)
-    found = await node.run(["wipefs", "--no-act", "--json", device], check=False)
-    if not is_only_member(found.stdout, pool):
+
+    def types_of(listing: bytes) -> list[str]:
+        return [_MEMBER] if is_only_member(listing, pool) else []
+
+    found = await own_signatures(node, arguments["device"], was, f"LABEL={pool}", types_of)
+    if found is None:
         return None
+    device, types = found
     # Exclusively: it fails, and so stays pending, should the pool still be imported.
-    await node.run(["wipefs", "--all", "--quiet", "--types", "zfs_member", device])
+    await node.run(["wipefs", "--all", "--quiet", "--types", ",".join(types), device])
     return f"wiped the labels of the pool {pool} from {device}"
 
 
@@ -65,7 +80,7 @@ async def pool_disk(disk: Disk, pool: str, context: LayerContext) -> str:
     """A device node for the disk that is Storlab's own. In ``/dev``: other file systems may be mounted without any."""
     path = f"/dev/{pool}/{disk.name}"
     if not disk.ours:
-        await context.register_undo("zpool.forget", device=disk.path, pool=pool)
+        await context.register_undo("zpool.forget", device=disk.path, pool=pool, was=fingerprint_of(disk))
     await context.register_undo("zpool.node", path=path)
     await refuse_another(context.node, disk.path, disk.device)
     major, minor = (await context.node.read_text(f"/sys/class/block/{disk.name}/dev")).strip().split(":")
@@ -77,10 +92,11 @@ async def pool_disk(disk: Disk, pool: str, context: LayerContext) -> str:
 
 def is_only_member(listing: bytes, pool: str) -> bool:
     """Whether all labels of ZFS that ``wipefs --json`` shows, of which there is at least one, are of this pool."""
-    names = [row.label for row in signatures(listing) if row.type == "zfs_member"]
+    names = [row.label for row in signatures(listing) if row.type == _MEMBER]
     return bool(names) and all(name == pool for name in names)
 
 
+_MEMBER = "zfs_member"
 _VDEV = re.compile(r"\t( *)(\S.*)")
 _STATE = re.compile(r"(?<=\S)\s+(ONLINE|DEGRADED|FAULTED|OFFLINE|UNAVAIL|REMOVED|AVAIL|INUSE)\b")
 _LAYOUT = re.compile(r"stripe|mirror|raidz[123]?|draid[123]?(:\d+[dcs])*")
@@ -92,6 +108,7 @@ _SMALLEST = 64 * 1024**2  # SPA_MINDEVSIZE of ZFS
 async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
     pool = arguments["pool"]
     refuse_foreign_pool(pool)
+    forget_wanted(node, pool)
     pools = await node.output("zpool", "list", "-H", "-o", "name") if await is_loaded(node) else ""
     if pool not in pools.split("\n"):
         return None
@@ -126,7 +143,8 @@ class ZpoolLayer(Layer):
     module: dict[str, Value] = Field(
         {},
         description="Parameters of the kernel module, such as `{ spa_num_allocators = 1 }`: set before the pool is "
-        "made, restored afterwards. They count for all pools of the machine.",
+        "made, restored afterwards. They count for all pools of the machine, so pools that exist at the same time must "
+        "agree.",
     )
 
     takes: ClassVar = (None, Disk, File, Dir)
@@ -194,8 +212,16 @@ class ZpoolLayer(Layer):
         return None
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Pool:
-        await load_zfs(context, {name: word(value) for name, value in self.module.items()})
         pool = f"storlab-{context.run}-{context.owner}-{context.position}-{zlib.crc32(context.scratch.encode()):08x}"
+        try:
+            await load_zfs(context, pool, {name: word(value) for name, value in self.module.items()})
+            await self._create(pool, below, context)
+        except BaseException:
+            forget_wanted(context.node, pool)  # it may not have come to where its destruction is journalled
+            raise
+        return Pool(context.node.name, pool)
+
+    async def _create(self, pool: str, below: Resource | None, context: LayerContext) -> None:
         vdevs = await self._vdevs(below, context, pool)
         await context.register_undo("zpool.destroy", pool=pool)
         options = {"cachefile": "none", **({"ashift": self.ashift} if self.ashift else {}), **self.properties}
@@ -209,7 +235,6 @@ class ZpoolLayer(Layer):
                 vdevs += [kind, *await self._further(names, context, pool)]
         argv = ["zpool", "create", *force, *arguments("-o", options), *arguments("-O", dataset), pool]
         await context.node.run([*argv, *layout, *vdevs])
-        return Pool(context.node.name, pool)
 
     async def _vdevs(self, below: Resource | None, context: LayerContext, pool: str) -> list[str]:
         if self.vdevs:

@@ -16,7 +16,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ _ORDER = (
     "zpool.node",
     "scratch.remove",
 )
+_POOLS_OWN = {"zpool.destroy", "zpool.node"}
 _CGROUPS, _NETWORKS, _POOLS = Path("/sys/fs/cgroup"), Path("/run/netns"), Path("/proc/spl/kstat/zfs")
 _AGENT = "storlab-agent"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -52,12 +53,14 @@ class Orphan:
     """Something that a dead run left, and how it is undone. ``changed``: when it was last, seconds since the epoch.
 
     Of a process and of an agent's cgroup: when the process began, or the controller that had launched the agent.
+    ``elsewhere``: its run may be alive in another container, so that it is only told, and left alone.
     """
 
     run: str
     undo: str
     arguments: dict[str, Any] = field(hash=False)
     changed: float = 0.0
+    elsewhere: bool = False
 
     def __str__(self) -> str:
         return next(
@@ -73,9 +76,10 @@ def orphans(soon: float | None = None) -> list[Orphan]:
     if soon is None:
         soon = parse_age(os.environ.get("STORLAB_ORPHAN_AGE", str(SOON)))
     found = [*_cgroups(), *_processes(), *_folders(), *_networks(), *_pools()]
-    runs = {orphan.run: [each for each in found if each.run == orphan.run] for orphan in found}
+    runs = {orphan.run: _told_apart([each for each in found if each.run == orphan.run]) for orphan in found}
     alive = living() | {run for run, left in runs.items() if not _is_dead(left, soon)}
-    return sorted((each for each in found if each.run not in alive), key=lambda each: _ORDER.index(each.undo))
+    dead = (each for run, left in runs.items() if run not in alive for each in left)
+    return sorted(dead, key=lambda each: _ORDER.index(each.undo))
 
 
 def left_of(run: str) -> list[Orphan]:
@@ -102,10 +106,24 @@ def _is_dead(left: list[Orphan], soon: float) -> bool:
     return time.time() - changed >= soon
 
 
+def _told_apart(left: list[Orphan]) -> list[Orphan]:
+    """What is left of one run; of a pool alone it can't be told whether that run is dead.
+
+    Pools are the kernel's, and seen by all containers of a machine; processes, folders and networks are not.
+    """
+    undoes = {orphan.undo for orphan in left}
+    if "zpool.destroy" in undoes and undoes <= _POOLS_OWN:
+        return [replace(orphan, elsewhere=True) for orphan in left]
+    return left
+
+
 async def remove(found: Iterable[Orphan], session: Session) -> tuple[list[str], list[str]]:
-    """Undo these. Returns what was done, and what failed, in words."""
+    """Undo these. Returns what was done or left alone, and what failed, in words."""
     did, failed = [], []
     for orphan in found:
+        if orphan.elsewhere:
+            did += _left_alone(orphan)
+            continue
         undo = undo_table()[orphan.undo]
         try:
             undo.check(orphan.arguments, orphan.run)
@@ -116,6 +134,15 @@ async def remove(found: Iterable[Orphan], session: Session) -> tuple[list[str], 
         else:
             did += [done] if done is not None else []
     return did, failed
+
+
+def _left_alone(orphan: Orphan) -> list[str]:
+    if orphan.undo != "zpool.destroy":
+        return []  # a device node of the pool
+    return [
+        f"the pool {orphan}, unless its run is alive in another container, for nothing else of it is here. It is left "
+        f"alone: if no such run is alive, `zpool destroy {orphan}`"
+    ]
 
 
 def living() -> set[str]:

@@ -92,9 +92,18 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
                 first_output=MOST if running.printed is None else None,  # whoever looks on sees all
                 keep_survivors=True,
             )
-            followed = await _follow(running, group, process, output, folder)
-            for path in launch.keep:
-                await _fetch(guest, path, folder)
+            try:
+                followed = await _follow(running, group, process, output, folder)
+                for path in launch.keep:
+                    await _fetch(guest, path, folder)
+            except GuestLost:
+                raise
+            except BaseException:
+                if guest.here:  # it must not run on while what it works on is torn down; a guest takes it along
+                    if process.cgroup is not None:
+                        guest.kept[process.cgroup] = script.path
+                    await process.end()
+                raise
         except CommandFailed as error:  # it could not be executed
             followed = _Followed(None, str(error))
         except (NodeLost, NodeError) as error:

@@ -168,15 +168,15 @@ class SlicedWork:
         """Let them work in their turns, and stop them. A load that ends before is not stopped, nor are the others."""
         loads = [(place.node, command) for (_, place), command in zip(places, commands, strict=True)]
         try:
-            await all_of(*(begun(node, command) for node, command in loads))
-            seconds = max(load.workload.duration(0.0) or 0.0 for load, _ in places)
-            self._turns = await self._slices.take_turns(self._cell, seconds, loads, clocks)
-        except CommandFailed:
-            self._slices.leave(self._cell.number)
-        await all_of(*(command.stop(_GRACE, "SIGINT") for command in commands if command.ended is None))
-        try:
+            try:
+                await all_of(*(begun(node, command) for node, command in loads))
+                seconds = max(load.workload.duration(0.0) or 0.0 for load, _ in places)
+                self._turns = await self._slices.take_turns(self._cell, seconds, loads, clocks)
+            except CommandFailed:
+                self._slices.leave(self._cell.number)
+            await all_of(*(command.stop(_GRACE, "SIGINT") for command in commands if command.ended is None))
             return await all_of(*(command.wait() for command in commands))
-        finally:
+        finally:  # whatever comes, none may stay held: it would keep what it works on busy
             await to_its_end(end_all(commands))
 
     def keep(self, place: RunContext, raw: Path) -> None:

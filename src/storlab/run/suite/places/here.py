@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storlab.errors import MissingTool, SafetyError, TrialError, UserError
+from storlab.errors import MissingTool, SafetyError, StorlabError, TrialError, UserError
 from storlab.layers.block.device import refuse_changed, refuse_used
 from storlab.layers.block.identity import DeviceIdentity, identify
 from storlab.nodes.needs import Needs, lacks
 from storlab.nodes.node import Node
+from storlab.nodes.waiting import to_its_end
 from storlab.records.suite.here import Here
 from storlab.run.session import Session
 from storlab.run.suite.places.leftovers import remove_leftovers
-from storlab.run.suite.places.place import Booted, SuiteGuest, measure, set_up_environment
+from storlab.run.suite.places.place import Booted, SuiteGuest, end_survivors, measure, set_up_environment
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.zts import Zts, ZtsFile
 
@@ -103,7 +105,9 @@ class HereMaker:
         return SuiteGuest(node, name, await set_up_environment(node, needs, given), 1.0, [], here=True)
 
     async def close(self, guest: SuiteGuest) -> None:
-        """What was set up is torn down at the run's end, by its journal."""
+        """End what scripts left running; what was set up is torn down at the run's end, by its journal."""
+        with contextlib.suppress(StorlabError):
+            await to_its_end(end_survivors(guest))
 
     async def _disks(self, node: Node, scratch: str) -> list[str]:
         """The disks that the user named, or new loop devices."""
