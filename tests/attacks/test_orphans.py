@@ -113,6 +113,26 @@ def test_an_empty_cgroup_of_a_controller_that_is_gone_is_an_orphan_however_new_i
             (root / name).rmdir()
 
 
+@needs_root
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_pool_of_which_nothing_else_is_here_may_be_another_containers_and_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: bool
+) -> None:
+    """The kernel shows pools to all containers. Where the run's folder is here, too, it was a run of this machine."""
+    run = new_run_id()
+    pool = f"storlab-{run}-host-0-01234567"
+    (tmp_path / "zfs" / pool).mkdir(parents=True)
+    monkeypatch.setattr("storlab.run.recovery.orphans._POOLS", tmp_path / "zfs")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if folder:
+        (tmp_path / f"storlab-{run}-x").mkdir()
+    did, failed = remove_all(run)
+    told = f"the pool {pool}, unless its run is alive in another container"
+    assert (any(each.startswith(told) for each in did), failed) == (not folder, [])
+    if not folder:
+        assert f"`zpool destroy {pool}`" in did[0]
+
+
 def _is_v2(path: Path) -> bool:
     return (path / "cgroup.procs").exists() and (path / "cgroup.controllers").exists()
 

@@ -25,7 +25,7 @@ def test_that_no_run_has_left_anything_is_said_only_where_none_has(monkeypatch: 
 
 
 def test_a_pool_of_which_nothing_else_is_here_is_no_dead_runs_for_sure() -> None:
-    (check,) = without_journal([Orphan("r1", "zpool.destroy", {"pool": "storlab-r1-host-0-1"}, elsewhere=True)])
+    (check,) = runs.without_journal([Orphan("r1", "zpool.destroy", {"pool": "storlab-r1-host-0-1"}, elsewhere=True)])
     assert "may be alive in another container" in check.says
     assert check.remedy == "if it is not alive: zpool destroy storlab-r1-host-0-1"
 
