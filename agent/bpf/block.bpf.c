@@ -13,7 +13,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
-#include "subject.h"
+#include "requeued.h"
 
 char LICENSE[] SEC("license") = "GPL"; /* what the kernel's helpers ask for; the other licence is in the first line */
 
@@ -29,7 +29,9 @@ static __always_inline struct gendisk *disk_of(struct request *rq)
 	return ((struct request___before_5_15 *)rq)->rq_disk;
 }
 
-#define IS_OP(op, name) (bpf_core_enum_value_exists(enum req_op, name) && (op) == bpf_core_enum_value(enum req_op, name))
+#define IS_VALUE(number, type, name)                                                                                    \
+	(bpf_core_enum_value_exists(type, name) && (number) == bpf_core_enum_value(type, name))
+#define IS_OP(op, name) (IS_VALUE(op, enum req_op, name) || IS_VALUE(op, enum req_opf, name##___before_6_0))
 
 static __always_inline u32 operation_of(u32 cmd_flags)
 {
@@ -71,6 +73,12 @@ static __always_inline u32 flags_of(u32 cmd_flags)
 	       FLAG(cmd_flags, __REQ_SWAP, FLAG_SWAP);
 }
 
+/* A flush has no place and no length, whatever its request says; nor has a command that only the driver understands. */
+static __always_inline u64 sector_of(struct request *rq, u32 operation)
+{
+	return operation == OP_FLUSH || operation == OP_DRV_IN || operation == OP_DRV_OUT ? NOWHERE : rq->__sector;
+}
+
 /* A request's disk, or nothing where it is none of those that are looked at. */
 static __always_inline bool is_wanted(struct request *rq, u32 *device, u32 *operation)
 {
@@ -80,25 +88,69 @@ static __always_inline bool is_wanted(struct request *rq, u32 *device, u32 *oper
 		return false; /* a command to a controller, not to a disk */
 	*device = device_of(disk);
 	*operation = operation_of(rq->cmd_flags);
-	return (wanted_operations >> *operation & 1) &&
-	       is_wanted_disk(*device, *operation == OP_FLUSH ? NOWHERE : rq->__sector);
+	return (wanted_operations >> *operation & 1) && is_wanted_disk(*device, sector_of(rq, *operation));
 }
 
-/* A flush has no place and no length, whatever its request says. */
-static __always_inline u64 sector_of(struct request *rq, u32 operation)
+/*
+ * The address of a kernel's object as a number. The verifier doesn't let a program reckon with a pointer; what an atomic
+ * exchange leaves in memory is a number to it.
+ */
+static __always_inline u64 address_of(const void *object)
 {
-	return operation == OP_FLUSH ? 0 : rq->__sector;
+	u64 address = 0;
+
+	__sync_lock_test_and_set(&address, (u64)object);
+	return address;
+}
+
+/* Where there is a scheduler, its tag: the driver's is another one once the request was requeued. */
+static __always_inline u64 flight_of(struct request *rq, u32 device)
+{
+	int tag = rq->internal_tag;
+
+	return name_of(device, rq->mq_hctx->queue_num, tag < 0 ? rq->tag : tag);
+}
+
+/* When the request was made; 0 where the kernel has not kept that. Since 6.13 it keeps it only of those with this flag, and
+ * leaves in the others what was there of another request; the flag has a type since 6.11. */
+static __always_inline u64 made(struct request *rq)
+{
+	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_IO_STAT) && (rq->cmd_flags & 0xff) != OP_FLUSH &&
+	    !(rq->rq_flags >> bpf_core_enum_value(enum rqf_flags, __RQF_IO_STAT) & 1))
+		return 0;
+	return rq->start_time_ns;
+}
+
+/* Whether it was issued before, and counted or left out then; what was, has its time from this issue on. */
+static __always_inline bool is_issued_again(struct request *rq, u32 device, u32 operation)
+{
+	struct requeued before;
+
+	if (!recall_requeued(address_of(rq), &before) || before.made != made(rq) || before.device != device)
+		return false;
+	if (before.length != rq->__data_len || before.sector != sector_of(rq, operation)) {
+		take_back_requeued(&before);
+		return false;
+	}
+	if (with_latency && before.flight)
+		take_off(flight_of(rq, device), WHOSE(before.flight), false);
+	else if (with_latency)
+		land(flight_of(rq, device));
+	return true;
 }
 
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue, struct request *rq)
 {
-	u32 device, operation, issuer, length = rq->__data_len;
+	u32 device, operation, issuer;
 
-	if (!is_wanted(rq, &device, &operation))
+	if (!is_wanted(rq, &device, &operation) || is_issued_again(rq, device, operation))
 		return 0;
-	if (issue(device, operation, flags_of(rq->cmd_flags), length, sector_of(rq, operation), &issuer) && with_latency)
-		take_off(name_of(device, rq->mq_hctx->queue_num, rq->tag), issuer, false);
+	if (!issue(device, operation, flags_of(rq->cmd_flags), rq->__data_len, sector_of(rq, operation), &issuer)) {
+		if (with_latency)
+			land(flight_of(rq, device)); /* of one before it, whose end was not seen */
+	} else if (with_latency)
+		take_off(flight_of(rq, device), issuer, false);
 	return 0;
 }
 
@@ -107,22 +159,25 @@ SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int bytes)
 {
 	u32 device, operation;
-	u64 flight, issued, now;
+	u64 flight, issued, begun, now;
+	struct requeued before;
 	u32 issuer;
 
 	if (bytes < rq->__data_len && !error)
 		return 0; /* a part of it */
 	if (!is_wanted(rq, &device, &operation))
 		return 0;
-	flight = land(name_of(device, rq->mq_hctx->queue_num, rq->tag));
+	recall_requeued(address_of(rq), &before); /* it ends without another issue */
+	flight = land(flight_of(rq, device));
 	if (!flight)
 		return 0; /* it was issued before anybody looked, or a filter left it out */
 	issued = WHEN(flight);
 	issuer = WHOSE(flight);
 	now = bpf_ktime_get_ns();
 	count_bin(device, operation, KIND_SERVICE, issuer, bin_of(now - issued));
-	if (rq->start_time_ns && rq->start_time_ns <= issued)
-		count_bin(device, operation, KIND_QUEUED, issuer, bin_of(issued - rq->start_time_ns));
+	begun = made(rq);
+	if (begun && begun <= issued)
+		count_bin(device, operation, KIND_QUEUED, issuer, bin_of(issued - begun));
 	return 0;
 }
 
@@ -139,25 +194,36 @@ int BPF_PROG(block_rq_error, struct request *rq)
 SEC("tp_btf/block_rq_requeue")
 int BPF_PROG(block_rq_requeue, struct request *rq)
 {
+	struct requeued now = {};
 	u32 device, operation;
 
 	if (!is_wanted(rq, &device, &operation))
 		return 0;
 	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEUE);
-	/* Only what had been issued was counted, and will be again. */
-	if (rq->state != MQ_RQ_IDLE && is_wanted_shape(rq->__data_len, sector_of(rq, operation)))
-		count_request(SUBJECT(device, operation, KIND_REQUEUED, flags_of(rq->cmd_flags), 0), rq->__data_len,
-			      sector_of(rq, operation));
+	if (rq->state == MQ_RQ_IDLE)
+		return 0; /* it has not been issued since it was last seen here */
+	now.made = made(rq);
+	now.sector = sector_of(rq, operation);
+	now.flight = with_latency ? land(flight_of(rq, device)) : 0;
+	now.device = device;
+	now.operation = operation;
+	now.flags = flags_of(rq->cmd_flags);
+	now.length = rq->__data_len;
+	remember_requeued(address_of(rq), &now);
 	return 0;
 }
 
 SEC("tp_btf/block_rq_merge")
 int BPF_PROG(block_rq_merge, struct request *rq)
 {
+	struct requeued before;
 	u32 device, operation;
 
-	if (is_wanted(rq, &device, &operation))
-		count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEST_MERGE);
+	if (!is_wanted(rq, &device, &operation))
+		return 0;
+	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEST_MERGE);
+	if (recall_requeued(address_of(rq), &before) && before.made == made(rq))
+		take_back_requeued(&before); /* it is counted with what it has become a part of */
 	return 0;
 }
 
@@ -208,18 +274,6 @@ static __always_inline bool is_taken_as_it_is(struct bio *bio)
 	return !BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops);
 }
 
-/*
- * The address of a kernel's object as a number. The verifier doesn't let a program reckon with a pointer; what an atomic
- * exchange leaves in memory is a number to it.
- */
-static __always_inline u64 address_of(const void *object)
-{
-	u64 address = 0;
-
-	__sync_lock_test_and_set(&address, (u64)object);
-	return address;
-}
-
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(block_bio_queue, struct bio *bio)
 {
@@ -234,7 +288,10 @@ int BPF_PROG(block_bio_queue, struct bio *bio)
 		operation = OP_FLUSH;
 	if (!(wanted_operations >> operation & 1))
 		return 0;
-	if (issue(device, operation, flags, length, operation == OP_FLUSH ? 0 : sector, &issuer) && with_latency)
+	if (!issue(device, operation, flags, length, operation == OP_FLUSH ? NOWHERE : sector, &issuer)) {
+		if (with_latency)
+			land(address_of(bio));
+	} else if (with_latency)
 		take_off(address_of(bio), issuer, false);
 	return 0;
 }

@@ -12,7 +12,9 @@
 
 #include <bpf/bpf_helpers.h>
 
-#include "subject.h"
+/* Before 6.1 the kernel warns of programs at tracepoints whose maps allocate memory as they run. */
+#define PREALLOCATED
+#include "requeued.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -80,28 +82,50 @@ static __always_inline void understand(const void *at, u32 *operation, u32 *flag
 	}
 }
 
+/* A command that only the driver understands has no sectors; one of zones has no bytes. */
+static __always_inline u64 sector_of(struct event_head *event, u32 operation)
+{
+	bool is_of_driver = operation == OP_OTHER && !event->sector && !event->sectors;
+
+	return operation == OP_FLUSH || is_of_driver ? NOWHERE : event->sector;
+}
+
 static __always_inline bool is_wanted(struct event_head *event, u32 rwbs, u32 *device, u32 *operation, u32 *flags)
 {
 	*device = event->device;
 	understand((void *)event + rwbs, operation, flags);
-	return (wanted_operations >> *operation & 1) &&
-	       is_wanted_disk(*device, *operation == OP_FLUSH ? NOWHERE : event->sector);
+	return (wanted_operations >> *operation & 1) && is_wanted_disk(*device, sector_of(event, *operation));
 }
 
-static __always_inline u64 place_of(struct event_head *event, u32 operation)
+/* What goes by its place here. What has none is at sector 0, but for its completion. */
+static __always_inline u64 name_at(struct event_head *event, u32 operation)
 {
-	return (u64)event->device << 40 ^ (operation == OP_FLUSH ? 0 : event->sector) ^ 1ULL << 63;
+	u64 sector = operation == OP_FLUSH || event->sector == NOWHERE ? 0 : event->sector;
+
+	return (((u64)event->device << 5 | operation) * MIX ^ sector) | 1ULL << 63;
 }
 
+/* What is in flight is kept even where no times are wanted, and what was left out: else it could not be told whether a
+ * request that is requeued had been issued, and by whom. */
 SEC("tracepoint/block/block_rq_issue")
 int block_rq_issue(struct event_head *event)
 {
 	u32 device, operation, flags, issuer;
+	struct requeued before;
 
 	if (!is_wanted(event, rwbs_of_issue, &device, &operation, &flags))
 		return 0;
-	if (issue(device, operation, flags, event->bytes, operation == OP_FLUSH ? 0 : event->sector, &issuer) && with_latency)
-		take_off(place_of(event, operation), issuer, true);
+	if (recall_requeued(name_at(event, operation), &before)) {
+		if (before.length == event->sectors << 9) {
+			issuer = WHOSE(before.flight); /* it was issued before, and counted or left out then */
+			take_off(name_at(event, operation), issuer, true);
+			return 0;
+		}
+		take_back_requeued(&before);
+	}
+	if (!issue(device, operation, flags, event->bytes, sector_of(event, operation), &issuer))
+		issuer = ISSUER_NOBODY;
+	take_off(name_at(event, operation), issuer, true);
 	return 0;
 }
 
@@ -109,12 +133,14 @@ SEC("tracepoint/block/block_rq_complete")
 int block_rq_complete(struct event_head *event)
 {
 	u32 device, operation, flags;
+	struct requeued before;
 	u64 issued;
 
 	if (!is_wanted(event, rwbs_of_complete, &device, &operation, &flags))
 		return 0;
-	issued = land(place_of(event, operation));
-	if (issued)
+	recall_requeued(name_at(event, operation), &before); /* it ends without another issue */
+	issued = land(name_at(event, operation));
+	if (with_latency && issued && issued != AMBIGUOUS && WHOSE(issued) != ISSUER_NOBODY)
 		count_bin(device, operation, KIND_SERVICE, WHOSE(issued), bin_of(bpf_ktime_get_ns() - WHEN(issued)));
 	return 0;
 }
@@ -137,13 +163,40 @@ int block_rq_error(struct event_head *event)
 SEC("tracepoint/block/block_rq_requeue")
 int block_rq_requeue(struct event_head *event)
 {
-	return count_other(event, rwbs_of_requeue, OTHER_REQUEUE);
+	struct requeued now = {};
+	struct flight *flight;
+	u32 device, operation, flags;
+
+	if (!is_wanted(event, rwbs_of_requeue, &device, &operation, &flags))
+		return 0;
+	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEUE);
+	flight = flight_named(name_at(event, operation));
+	if (!flight || !flight->issued)
+		return 0; /* it has not been issued since it was last seen here */
+	now.flight = flight->issued;
+	if (now.flight != AMBIGUOUS)
+		flight->issued = 0;
+	now.sector = sector_of(event, operation);
+	now.device = device;
+	now.operation = operation;
+	now.flags = flags;
+	now.length = event->sectors << 9;
+	remember_requeued(name_at(event, operation), &now);
+	return 0;
 }
 
 SEC("tracepoint/block/block_rq_merge")
 int block_rq_merge(struct event_head *event)
 {
-	return count_other(event, rwbs_of_issue, OTHER_REQUEST_MERGE);
+	struct requeued before;
+	u32 device, operation, flags;
+
+	if (!is_wanted(event, rwbs_of_issue, &device, &operation, &flags))
+		return 0;
+	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEST_MERGE);
+	if (recall_requeued(name_at(event, operation), &before))
+		take_back_requeued(&before); /* it is counted with what it has become a part of */
+	return 0;
 }
 
 SEC("tracepoint/block/block_bio_backmerge")

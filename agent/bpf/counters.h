@@ -22,7 +22,7 @@
 /* What a counter counts; in its key, so that the kinds never meet. */
 enum kind {
 	KIND_REQUEST = 1,
-	KIND_REQUEUED = 2, /* counted as a request, and will be again */
+	KIND_REQUEUED = 2, /* counted as a request, and again: to be taken back; in place of a command it has its issuer */
 	KIND_SERVICE = 3,
 	KIND_QUEUED = 4,
 	KIND_OTHER = 5,
@@ -35,6 +35,7 @@ enum issuer {
 	ISSUER_OTHER = 0,
 	ISSUER_OWN = 1,
 	ISSUER_KERNEL = 2,
+	ISSUER_NOBODY = 3, /* it was not counted */
 };
 
 enum other {
@@ -58,7 +59,13 @@ enum lost {
 #define REQUEST_SETS 512 /* for each CPU */
 #define BIN_WAYS 8
 #define BIN_SETS 256 /* for each CPU */
+#ifdef PREALLOCATED
+#define SPILLED_ENTRIES 16384
+#define SPILLED_FLAGS 0
+#else
 #define SPILLED_ENTRIES 262144
+#define SPILLED_FLAGS BPF_F_NO_PREALLOC /* it is nearly always empty */
+#endif
 #define UNITS 5 /* 4k, 8k, 16k, 32k, 64k */
 
 /* device | operation << 32 | kind << 37 | flags << 40 | comm << 49; of a bin, its issuer and number in place of the last two */
@@ -114,7 +121,7 @@ struct spilled {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC); /* it is nearly always empty */
+	__uint(map_flags, SPILLED_FLAGS);
 	__uint(max_entries, SPILLED_ENTRIES);
 	__type(key, struct spilled_key);
 	__type(value, struct spilled);
@@ -159,11 +166,19 @@ static __always_inline void spill(u64 subject, u64 shape, const u64 *units)
 /* Fibonacci hashing: the upper bits of a product depend on all bits of its factors. */
 #define MIX 0x9e3779b97f4a7c15ULL
 
+/* Of 2^23 sectors, all is aligned to all lengths; and so is what has no place. */
+static __always_inline u64 shape_of(u32 length, u64 sector)
+{
+	u64 place = sector == NOWHERE ? 0 : sector;
+
+	return IN_USE | ((place | 1ULL << 23) & -(place | 1ULL << 23)) << 32 | length;
+}
+
 static __always_inline void count_request(u64 subject, u32 length, u64 sector)
 {
-	u64 lowest = (sector | 1ULL << 23) & -(sector | 1ULL << 23); /* of 2^23 sectors, all is aligned to all lengths */
-	u64 shape = IN_USE | lowest << 32 | length;
+	u64 shape = shape_of(length, sector);
 	u64 end = (sector << 9) + length - 1;
+	bool touches = length && sector != NOWHERE;
 	u32 at = ((subject ^ shape * MIX) * MIX) >> 55;
 	struct request_set *set;
 
@@ -181,7 +196,7 @@ static __always_inline void count_request(u64 subject, u32 length, u64 sector)
 			slot->subject = subject;
 		if (slot->shape == shape && slot->subject == subject) {
 			slot->count++;
-			if (length)
+			if (touches)
 #pragma unroll
 				for (int i = 0; i < UNITS; i++)
 					slot->units[i] += (end >> (12 + i)) - (sector >> (3 + i)) + 1;
@@ -191,12 +206,25 @@ static __always_inline void count_request(u64 subject, u32 length, u64 sector)
 	{
 		u64 units[UNITS] = {};
 
-		if (length)
+		if (touches)
 #pragma unroll
 			for (int i = 0; i < UNITS; i++)
 				units[i] = (end >> (12 + i)) - (sector >> (3 + i)) + 1;
 		spill(subject, shape, units);
 	}
+}
+
+/* One that was counted will be counted once more. Several programs do this, so it is done atomically. */
+static __always_inline void take_back(u64 subject, u32 length, u64 sector)
+{
+	u64 end = (sector << 9) + length - 1;
+	u64 units[UNITS] = {};
+
+	if (length && sector != NOWHERE)
+#pragma unroll
+		for (int i = 0; i < UNITS; i++)
+			units[i] = (end >> (12 + i)) - (sector >> (3 + i)) + 1;
+	spill(subject, shape_of(length, sector), units);
 }
 
 /* `bin` has at most 14 bits. */

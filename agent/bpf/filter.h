@@ -28,12 +28,15 @@ const volatile u32 comm_count = 0;
 const volatile char comms[MAX_VALUES][COMM_SIZE] = {};
 
 const volatile u64 own_cgroup = 0; /* its id in cgroup v2; 0: requests are not told apart by who issued them */
+const volatile u8 knows_tasks = 1; /* 0: where a task's flags lie is not known, and no thread is taken for the kernel's */
 const volatile u8 by_comm = 0;
 const volatile u8 with_latency = 1;
 const volatile u8 with_events = 0;
 const volatile u32 cpu_count = 1;
 
-#define NOWHERE (~0ULL) /* a flush is of the whole disk, and so of each of its parts */
+/* A flush, or a command that only the driver understands, is of the whole disk, and so of each of its parts. The kernel
+ * gives the latter this very sector. */
+#define NOWHERE (~0ULL)
 
 static __always_inline bool is_wanted_disk(u32 device, u64 sector)
 {
@@ -63,7 +66,8 @@ static __always_inline bool is_wanted_shape(u32 length, u64 sector)
 		u64 both = length | sector << 9;
 		u64 lowest = both & -both;
 
-		if (!length || !is_one_of(lowest < 512 ? 512 : lowest, alignments, alignment_count))
+		if (!length || sector == NOWHERE ||
+		    !is_one_of(lowest < 512 ? 512 : lowest, alignments, alignment_count))
 			return false;
 	}
 	return true;

@@ -41,7 +41,9 @@ struct request {
 	struct request_queue *q;
 	struct blk_mq_hw_ctx *mq_hctx;
 	u32 cmd_flags;
+	u32 rq_flags;
 	int tag;
+	int internal_tag;
 	u32 __data_len;
 	u64 __sector;
 	u64 start_time_ns;
@@ -75,6 +77,21 @@ enum req_op {
 	REQ_OP_ZONE_FINISH,
 	REQ_OP_ZONE_RESET,
 	REQ_OP_ZONE_RESET_ALL,
+};
+
+/* Their name before 6.0. */
+enum req_opf {
+	REQ_OP_ZONE_APPEND___before_6_0,
+	REQ_OP_ZONE_OPEN___before_6_0,
+	REQ_OP_ZONE_CLOSE___before_6_0,
+	REQ_OP_ZONE_FINISH___before_6_0,
+	REQ_OP_ZONE_RESET___before_6_0,
+	REQ_OP_ZONE_RESET_ALL___before_6_0,
+};
+
+/* Since 6.11. */
+enum rqf_flags {
+	__RQF_IO_STAT,
 };
 
 enum req_flag_bits {

@@ -105,7 +105,7 @@ static __always_inline void send(const struct comm *comm, u32 device, u32 operat
 		return;
 	}
 	event->time = bpf_ktime_get_ns();
-	event->sector = sector;
+	event->sector = sector == NOWHERE ? 0 : sector;
 	event->device = device;
 	event->length = length;
 	event->pid = bpf_get_current_pid_tgid() >> 32;
@@ -123,6 +123,8 @@ static __always_inline enum issuer issuer_of_task(void)
 
 	if (bpf_get_current_cgroup_id() == own_cgroup)
 		return ISSUER_OWN;
+	if (!knows_tasks)
+		return ISSUER_OTHER;
 	task = (struct task_struct *)bpf_get_current_task();
 	return BPF_CORE_READ(task, flags) & PF_KTHREAD ? ISSUER_KERNEL : ISSUER_OTHER;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How long requests take. When one was issued is kept under its name, which is its tag: the driver gives it a number of
- * its own while it is in flight, so a slot that was claimed once is found at its next use, and nothing is ever deleted.
+ * How long requests take. When one was issued is kept under its name, which is its tag: it has a number of its own, from
+ * the scheduler or from the driver, while it is in flight, so a slot that was claimed once is found at its next use, and nothing is ever deleted.
  * Tags are small numbers that are used again at once; neighbours lie side by side, in few pages.
  */
 #pragma once
@@ -14,7 +14,7 @@
 
 struct flight {
 	u64 name; /* 0: free */
-	u64 issued; /* ns | issuer << 62; 0: on the ground, and the slot may be taken for another */
+	u64 issued; /* ns | issuer << 62; 0: on the ground, and the slot may be taken for another; 1 ns: see AMBIGUOUS */
 };
 
 struct flight_set {
@@ -32,6 +32,12 @@ struct {
 #define WHEN(issued) ((issued) & ((1ULL << ISSUER_SHIFT) - 1))
 #define WHOSE(issued) ((u32)((issued) >> ISSUER_SHIFT))
 
+static __always_inline void lose_time(void)
+{
+	if (with_latency)
+		lose(LOST_UNTIMED);
+}
+
 /* `number` is unique among what is in flight in this queue of the device. */
 static __always_inline u64 name_of(u32 device, u32 queue, u32 number)
 {
@@ -45,7 +51,10 @@ static __always_inline struct flight_set *flights_of(u64 name)
 	return bpf_map_lookup_elem(&FLIGHTS, &at);
 }
 
-/* `shared`: others in flight may have the same name, and what was kept of them is lost. */
+/* Of two that are in flight at once under one name: neither's end can be told from the other's. */
+#define AMBIGUOUS 1ULL
+
+/* `shared`: others in flight may have the same name. */
 static __always_inline void take_off(u64 name, u32 issuer, bool shared)
 {
 	struct flight_set *set = flights_of(name);
@@ -56,9 +65,13 @@ static __always_inline void take_off(u64 name, u32 issuer, bool shared)
 #pragma unroll
 	for (int way = 0; way < FLIGHT_WAYS; way++)
 		if (set->slots[way].name == name) {
-			if (shared && set->slots[way].issued)
-				lose(LOST_UNTIMED);
-			set->slots[way].issued = issued;
+			u64 before = shared ? set->slots[way].issued : 0;
+
+			if (before && issuer != ISSUER_NOBODY)
+				lose_time();
+			if (before && before != AMBIGUOUS && WHOSE(before) != ISSUER_NOBODY)
+				lose_time();
+			set->slots[way].issued = before ? AMBIGUOUS : issued;
 			return;
 		}
 #pragma unroll
@@ -71,11 +84,12 @@ static __always_inline void take_off(u64 name, u32 issuer, bool shared)
 			return;
 		}
 	}
-	lose(LOST_UNTIMED);
+	if (issuer != ISSUER_NOBODY)
+		lose_time();
 }
 
-/* When it was issued and by whom, and not any more; 0 where that is not known. */
-static __always_inline u64 land(u64 name)
+/* Nothing where there is none of this name. */
+static __always_inline struct flight *flight_named(u64 name)
 {
 	struct flight_set *set = flights_of(name);
 
@@ -83,11 +97,20 @@ static __always_inline u64 land(u64 name)
 		return 0;
 #pragma unroll
 	for (int way = 0; way < FLIGHT_WAYS; way++)
-		if (set->slots[way].name == name) {
-			u64 issued = set->slots[way].issued;
-
-			set->slots[way].issued = 0;
-			return issued;
-		}
+		if (set->slots[way].name == name)
+			return &set->slots[way];
 	return 0;
+}
+
+/* When it was issued and by whom, and not any more; 0 where that is not known. */
+static __always_inline u64 land(u64 name)
+{
+	struct flight *flight = flight_named(name);
+	u64 issued;
+
+	if (!flight)
+		return 0;
+	issued = flight->issued;
+	flight->issued = 0;
+	return issued;
 }

@@ -223,6 +223,27 @@ fn survivors_that_are_kept_live_until_the_agent_ends_and_hold_nothing_up() {
     wait_until("what was kept died with the agent", || !lives(daemon_pid));
 }
 
+/// A pipe may be told to hold more than a chunk.
+#[test]
+fn all_that_was_printed_before_the_end_comes_though_survivors_are_kept() {
+    if Command::new("python3").arg("-V").output().is_err() {
+        println!("skipped: python3 is not installed");
+        return;
+    }
+    let mut agent = Agent::start();
+    let print = "import fcntl, os; fcntl.fcntl(1, 1031, 1 << 20); os.write(1, b'x' * 1_000_000)";
+    let script = format!("sleep 1000 & sleep 0.3; exec python3 -c \"{print}\"");
+    let (id, started) = agent.start_run(with(sh(&script), json!({"survivors": "keep"})));
+    signal(agent.pid(), Signal::SIGSTOP); // it reads nothing while the program is alive
+    let stat = format!("/proc/{}/stat", started.number("pid"));
+    wait_until("the program has ended", || fs::read_to_string(&stat).unwrap().contains(") Z "));
+    signal(agent.pid(), Signal::SIGCONT);
+    let events = agent.finish(id);
+    let exit = events.last().unwrap();
+    assert_eq!((exit.number("survivors"), exit.number("dropped")), (1, 0));
+    assert_eq!(output(&events, "stdout").len(), 1_000_000);
+}
+
 #[test]
 fn a_run_in_a_fork_storm_ends() {
     let mut agent = Agent::start();

@@ -151,7 +151,9 @@ def journal() -> list[bytes]:
 
 def stream() -> list[bytes]:
     events: list[dict[str, Any]] = [{**HELLO}, {**STARTED}, {**OUTPUT}, {**EXIT}, {"event": "done"}]
-    return [PREFACE + b"".join(encode(Frame({"id": 3, **event})) for event in events)]
+    payloads = {"stdout": b"text"}
+    frames = (Frame({"id": 3, **event}, payloads.get(event["event"], b"")) for event in events)
+    return [PREFACE + b"".join(map(encode, frames))]
 
 
 BLKALGN = (

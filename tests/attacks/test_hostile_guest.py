@@ -178,7 +178,12 @@ def test_an_agent_that_never_answers_the_greeting_is_given_up(monkeypatch: pytes
 
 def test_a_command_that_ends_before_it_started_has_failed() -> None:
     with pytest.raises(CommandFailed, match="node guest: true ended before it was started"):
-        on_liar(lambda node: node.run(["true"]), run=[OUTPUT, EXIT])
+        on_liar(lambda node: node.run(["true"]), run=[{**OUTPUT, "payload": "x"}, EXIT])
+
+
+def test_a_command_that_prints_nothing_over_and_over_ends_its_node() -> None:
+    with pytest.raises(NodeLost, match="its agent sent 'stdout' without a byte"):
+        on_liar(lambda node: node.run(["yes"]), run=[STARTED, {**OUTPUT, "endless": True}])
 
 
 def test_a_command_that_prints_without_end_is_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from storlab.blockio.requests import (
     UNITS,
+    DiskHistograms,
     by_alignment,
+    by_disk,
     by_length,
     joint_alignment,
     request_frame,
@@ -104,6 +106,14 @@ def test_a_flush_has_no_alignment_and_is_in_no_share() -> None:
     assert with_alignment(flush)["alignment"].to_list() == [None]
     assert shares(flush).is_empty()
     assert by_length(flush).is_empty()
+
+
+@pytest.mark.parametrize("operation", ["drv_in", "drv_out", "other"])
+def test_a_command_that_only_the_driver_understands_has_a_length_and_no_alignment(operation: str) -> None:
+    command = request_frame([("vda", operation, "", 20, 0, None, 7, 0, 0, 0, 0, 0)])
+    assert with_alignment(command)["alignment"].to_list() == [None]
+    assert shares(command).is_empty()
+    assert by_disk(command)["vda"] == DiskHistograms(without_data=7)
 
 
 def test_unknown_units_make_no_amplification_up() -> None:

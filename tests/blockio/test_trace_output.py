@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab.blockio.text import event_form
 from storlab.blockio.trace_output import (
     EVENT_COLUMNS,
     LATENCY_COLUMNS,
@@ -108,6 +109,19 @@ def test_what_was_lost_is_said_in_words() -> None:
     warnings = decoded(lines(STARTED, counts(lost=lost))).warnings()
     assert len(warnings) == 5
     assert warnings[0].startswith("3 requests did not fit")
+
+
+def test_what_the_kernel_does_not_count_is_said_to_be_unknown() -> None:
+    (warning,) = decoded(lines(STARTED, counts(lost={"missed": None}))).warnings()
+    assert warning.startswith("how often the kernel could not run the tracer is not known")
+
+
+@pytest.mark.parametrize(("operation", "alignment"), [("read", 4096), ("drv_in", None), ("other", None)])
+def test_a_command_that_lies_nowhere_has_no_alignment(operation: str, alignment: int | None) -> None:
+    (event,) = decode_lines(lines(["vda", operation, "", 4096, 0, 1, "cat", 1]))
+    assert isinstance(event, tuple)
+    assert event_frame([event])["alignment"].to_list() == [alignment]
+    assert event_form(120).row(event).split()[-1] == str(alignment or "-")
 
 
 @pytest.mark.parametrize("kept", [1, 40, 400])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -61,6 +62,21 @@ def test_what_a_command_prints_beyond_what_is_wanted_does_not_leave_the_node() -
     ended = on_node(lambda node: node.run(command, first_output=5, on_output=lambda data, at: pieces.append(data)))
     assert sorted(b"".join(pieces)) == sorted(b"\0" * 5 + b"error")
     assert ended.dropped == 1024**2 - 5 + 1 and ended.ok
+
+
+def test_a_command_whose_output_nobody_can_take_is_killed() -> None:
+    def full(data: bytes, at: float) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def printing(node: Node) -> bool:
+        command = await node.start(["sh", "-c", "sleep 0.2; echo something; exec sleep 3600"], on_output=full)
+        with pytest.raises(OSError, match="No space left"):
+            await command.wait()
+        pid = command.pid
+        assert pid is not None
+        return await asyncio.to_thread(wait_until, lambda: not alive(pid), 10.0)
+
+    assert on_node(printing)
 
 
 def test_a_command_that_fails_says_which_where_how_and_its_last_words() -> None:

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::outbox::Outbox;
 use crate::poller::{Part, Poller, Token};
 use crate::protocol::{Event, Survivors};
+use crate::sys;
 
 /// What a pipe holds unless it was told otherwise: `pipe(7)`.
 const CHUNK: usize = 65_536;
@@ -22,6 +23,8 @@ pub struct OutputPipe {
     pipe: Option<PipeReader>,
     /// Bytes that may still be passed on.
     room: u64,
+    /// Bytes that may still be read.
+    left: u64,
     dropped: u64,
 }
 
@@ -30,7 +33,7 @@ impl OutputPipe {
     pub fn new(pipe: Option<PipeReader>, token: Token, most: Option<u64>, poller: &Poller) -> Self {
         // One that can't be watched (no memory) is closed, so the program gets to know it.
         let pipe = pipe.filter(|pipe| poller.watch_bulk(pipe, token).is_ok());
-        Self { pipe, room: most.unwrap_or(u64::MAX), dropped: 0 }
+        Self { pipe, room: most.unwrap_or(u64::MAX), left: u64::MAX, dropped: 0 }
     }
 
     /// Bytes that were read and not passed on.
@@ -54,9 +57,16 @@ impl OutputPipe {
     }
 
     fn read_all<'a>(&mut self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        let most = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
         loop {
-            match self.pipe.as_mut()?.read(buffer) {
-                Ok(count) if count > 0 => return Some(&buffer[..count]),
+            match self.pipe.as_mut()?.read(&mut buffer[..most]) {
+                Ok(count) if count > 0 => {
+                    self.left -= count as u64;
+                    if self.left == 0 {
+                        self.pipe = None;
+                    }
+                    return Some(&buffer[..count]);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => self.pipe = None,
@@ -64,9 +74,13 @@ impl OutputPipe {
         }
     }
 
-    /// Closes it, whatever is in it.
-    fn close(&mut self) {
-        self.pipe = None;
+    /// Only what is in it now is still read; then it is closed, whatever those who hold its other end go on to write.
+    fn read_only_what_is_there(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        self.left = sys::waiting_in(pipe).unwrap_or_default();
+        if self.left == 0 {
+            self.pipe = None;
+        }
     }
 
     /// Closes it where it is empty, though a process that isn't ours may hold its other end.
@@ -104,18 +118,17 @@ impl Run {
                 }
             }
         }
-        if self.stage == Stage::Draining {
-            match self.keeps {
-                Survivors::Kill => self.outputs[index].close_if_empty(),
-                // What was there when the run ended is read: more than a chunk never is. Survivors may go on for ever.
-                Survivors::Keep => self.outputs[index].close(),
-            }
+        if self.stage == Stage::Draining && self.keeps == Survivors::Kill {
+            self.outputs[index].close_if_empty();
         }
     }
 
-    /// All its processes are dead: only what is in the pipes is still to come.
+    /// All its processes are dead, or are kept: only what is in the pipes is still to come.
     pub(super) fn drain(&mut self) {
         self.stage = Stage::Draining;
-        self.outputs.iter_mut().for_each(OutputPipe::close_if_empty);
+        self.outputs.iter_mut().for_each(match self.keeps {
+            Survivors::Kill => OutputPipe::close_if_empty,
+            Survivors::Keep => OutputPipe::read_only_what_is_there, // survivors may go on for ever
+        });
     }
 }

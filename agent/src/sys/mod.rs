@@ -145,6 +145,14 @@ pub fn stir_random<const SIZE: usize>(random: impl AsFd, entropy: &[u8; SIZE]) -
     Ok(())
 }
 
+/// Bytes that wait in a pipe: `FIONREAD` of `pipe(7)`.
+pub fn waiting_in(pipe: impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one number, for which there is room.
+    Errno::result(unsafe { libc::ioctl(pipe.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut bytes) })?;
+    Ok(u64::try_from(bytes).unwrap_or_default())
+}
+
 /// Gives memory that was freed back to the kernel: `malloc_trim(3)`.
 pub fn give_memory_back() {
     // SAFETY: it takes a number, and locks what it touches.

@@ -33,11 +33,15 @@ pub const BLOCK: Needed = Needed {
         "bvec_iter",
         "bio",
         "req_op",
+        "req_opf",
         "req_flag_bits",
+        "rqf_flags",
         "task_struct",
     ],
     tracepoints: &["btf_trace_block_"],
 };
+/// What `bpf/block_tracepoint.bpf.c` needs of them.
+pub const TASKS: Needed = Needed { types: &["task_struct"], tracepoints: &[] };
 /// As `bpf/tcp_kernel.h` has them.
 pub const TCP: Needed = Needed {
     types: &["sock_common", "sock", "inet_sock", "tcp_sock", "net", "ns_common", "sk_buff", "tcphdr"],
@@ -247,12 +251,13 @@ mod tests {
         let Ok(whole) = fs::read(KERNEL) else { return };
         let block = [("request", STRUCT), ("req_op", ENUM), ("btf_trace_block_rq_issue", TYPEDEF)];
         let tcp = [("tcp_sock", STRUCT), ("sock", STRUCT), ("btf_trace_tcp_destroy_sock", TYPEDEF)];
-        for (needed, names) in [(BLOCK, block), (TCP, tcp)] {
+        let tasks = [("task_struct", STRUCT)];
+        for (needed, names) in [(BLOCK, &block[..]), (TCP, &tcp[..]), (TASKS, &tasks[..])] {
             let pruned = Blob::new(&whole).and_then(|blob| blob.pruned(&needed)).unwrap();
             assert!(pruned.len() < whole.len() / 4);
             Btf::parse(&pruned, Endianness::default()).unwrap();
             for (name, of) in names {
-                assert_eq!(number(&whole, name, of), number(&pruned, name, of));
+                assert_eq!(number(&whole, name, *of), number(&pruned, name, *of));
             }
         }
     }

@@ -20,6 +20,10 @@ const KIND_KERNEL: u64 = 7;
 pub const ISSUER_OWN: u32 = 1;
 /// A thread of the kernel.
 pub const ISSUER_KERNEL: u32 = 2;
+/// It was left out.
+const ISSUER_NOBODY: u64 = 3;
+/// Who it is stands in the upper bits of the time of a request's issue.
+const ISSUER_SHIFT: u32 = 62;
 
 type RequestSet = [[u64; 3 + UNITS]; 4];
 type BinSet = [[u64; 2]; 8];
@@ -80,9 +84,9 @@ pub struct Lost {
 /// Everything counted since the programs were attached.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Each once, however often it was requeued.
+    /// Each once, however often it was requeued, as it was first issued.
     pub requests: HashMap<Request, Tally>,
-    /// Of these, what tasks of the group that was named issued, once for each time that it was issued.
+    /// Of these, what tasks of the group that was named issued.
     pub own: HashMap<Request, Tally>,
     /// Of these, what threads of the kernel issued, likewise.
     pub kernel: HashMap<Request, Tally>,
@@ -136,13 +140,22 @@ pub fn read(ebpf: &Ebpf) -> Result<Counts, MapError> {
     Ok(counts)
 }
 
-/// How many requests were issued whose end was not seen.
+/// How many requests were counted whose end was not seen.
 pub fn in_flight(ebpf: &Ebpf) -> Result<u64, MapError> {
     let mut count = 0;
     for set in array::<FlightSet>(ebpf, "FLIGHTS")?.iter() {
-        count += set?.iter().filter(|[_, issued]| *issued != 0).count() as u64;
+        count += set?.iter().filter(|[_, issued]| is_in_flight(*issued)).count() as u64;
+    }
+    // Those that came back from the driver and were not issued again yet.
+    for entry in BpfHashMap::<_, u64, [u64; 5]>::try_from(map(ebpf, "REQUEUED")?)?.iter() {
+        let (_, [_, _, issued, ..]) = entry?;
+        count += u64::from(is_in_flight(issued));
     }
     Ok(count)
+}
+
+fn is_in_flight(issued: u64) -> bool {
+    issued != 0 && issued >> ISSUER_SHIFT != ISSUER_NOBODY
 }
 
 /// A command's name, out of the kernel's sixteen bytes.
@@ -197,22 +210,34 @@ impl Counts {
         }
     }
 
-    /// Requests that were requeued after their issue are issued again: each counts once.
+    /// Of requests that were merged after they had been issued and requeued, what was counted of them before. In place of
+    /// a command each has its issuer. Which command it was is not known: it is taken from them in their order.
     fn take_back(&mut self, requeued: &[(Request, Tally)]) {
         for (request, tally) in requeued {
-            let mut rest = *tally;
-            let same = |known: &Request| Request { comm: request.comm, ..known.clone() } == *request;
-            for (_, issued) in self.requests.iter_mut().filter(|(known, _)| same(known)) {
-                if issued.count >= rest.count {
-                    issued.change(&rest, u64::wrapping_sub);
-                    break;
-                }
-                rest.change(issued, u64::wrapping_sub);
-                *issued = Tally::default();
+            take_from(&mut self.requests, request, *tally);
+            match request.comm {
+                ISSUER_OWN => take_from(&mut self.own, request, *tally),
+                ISSUER_KERNEL => take_from(&mut self.kernel, request, *tally),
+                _ => {}
             }
         }
-        self.requests.retain(|_, tally| tally.count > 0);
     }
+}
+
+/// Of any command.
+fn take_from(counted: &mut HashMap<Request, Tally>, request: &Request, mut rest: Tally) {
+    let same = |known: &Request| Request { comm: request.comm, ..known.clone() } == *request;
+    let mut found: Vec<_> = counted.iter_mut().filter(|(known, _)| same(known)).collect();
+    found.sort_unstable_by_key(|(known, _)| *known);
+    for (_, issued) in found {
+        if issued.count >= rest.count {
+            issued.change(&rest, u64::wrapping_sub);
+            break;
+        }
+        rest.change(issued, u64::wrapping_sub);
+        *issued = Tally::default();
+    }
+    counted.retain(|_, tally| tally.count > 0);
 }
 
 impl Tally {
@@ -258,17 +283,32 @@ mod tests {
     }
 
     #[test]
-    fn what_was_requeued_is_taken_back_from_whoever_issued_it() {
+    fn what_is_counted_once_more_is_taken_back_from_one_command_after_the_other_and_from_its_issuer() {
         let request =
             |comm| Request { device: 1, operation: 1, flags: 0, comm, length: 4096, offset_alignment: 512 };
         let tally = |count| Tally { count, units: [count; UNITS] };
-        let mut counts = Counts::default();
-        counts.requests.extend([(request(1), tally(2)), (request(2), tally(3))]);
-        counts.take_back(&[(request(0), tally(4))]);
-        assert_eq!(
-            counts.requests.values().map(|tally| (tally.count, tally.units[0])).collect::<Vec<_>>(),
-            [(1, 1)]
-        );
+        for _ in 0..20 {
+            let mut counts = Counts::default();
+            for of in [&mut counts.requests, &mut counts.own, &mut counts.kernel] {
+                of.extend([(request(1), tally(2)), (request(2), tally(3)), (request(3), tally(9))]);
+            }
+            counts.take_back(&[(request(0), tally(3)), (request(ISSUER_KERNEL), tally(1))]);
+            let left = |of: &HashMap<Request, Tally>| {
+                let mut left: Vec<_> =
+                    of.iter().map(|(key, tally)| (key.comm, tally.count, tally.units[0])).collect();
+                left.sort_unstable();
+                left
+            };
+            assert_eq!(left(&counts.requests), [(2, 1, 1), (3, 9, 9)]);
+            assert_eq!(left(&counts.own), [(1, 2, 2), (2, 3, 3), (3, 9, 9)]);
+            assert_eq!(left(&counts.kernel), [(1, 1, 1), (2, 3, 3), (3, 9, 9)]);
+        }
+    }
+
+    #[test]
+    fn what_was_left_out_is_in_flight_for_nobody() {
+        assert!(is_in_flight(1) && is_in_flight(5 | u64::from(ISSUER_KERNEL) << ISSUER_SHIFT));
+        assert!(!is_in_flight(0) && !is_in_flight(5 | ISSUER_NOBODY << ISSUER_SHIFT));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Filters {
     alignments: [u32; MAX_VALUES],
     comm_count: u32,
     comms: [[u8; COMM_SIZE]; MAX_VALUES],
-    own_cgroup: u64,
+    pub own_cgroup: u64,
     by_comm: u8,
     pub latency: u8,
     pub events: u8,

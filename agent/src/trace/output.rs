@@ -76,8 +76,8 @@ pub struct CountsLine<'a> {
 pub struct Lost {
     /// Found no room.
     pub full: u64,
-    /// A program was already running on that CPU.
-    pub missed: u64,
+    /// A program was already running on that CPU; `None` where the kernel doesn't count that.
+    pub missed: Option<u64>,
     /// Too many in flight to be timed.
     pub untimed: u64,
     /// Single events that nobody read in time.
@@ -91,7 +91,7 @@ impl<'a> CountsLine<'a> {
     pub fn new(
         counts: &'a Counts,
         disks: &mut Names,
-        missed: u64,
+        missed: Option<u64>,
         last: bool,
         in_flight: Option<u64>,
     ) -> Self {

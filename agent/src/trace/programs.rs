@@ -11,6 +11,7 @@ use aya::programs::{BtfTracePoint, Program, ProgramError, TracePoint};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::utsname::uname;
 use nix::unistd::geteuid;
 
 use super::btf;
@@ -24,16 +25,11 @@ static TRACEPOINT_OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR")
 
 const ISSUE: &str = "block_rq_issue";
 const COMPLETE: &str = "block_rq_complete";
+const REQUEUE: &str = "block_rq_requeue";
 const BIOS: [&str; 2] = ["block_bio_complete", "block_bio_queue"];
 /// Those that older kernels lack are left out.
-const FURTHER: [&str; 6] = [
-    "block_rq_requeue",
-    "block_rq_merge",
-    "block_rq_error",
-    "block_bio_backmerge",
-    "block_bio_frontmerge",
-    "block_split",
-];
+const FURTHER: [&str; 5] =
+    ["block_rq_merge", "block_rq_error", "block_bio_backmerge", "block_bio_frontmerge", "block_split"];
 
 const REQUEST_SETS: u32 = 512;
 const BIN_SETS: u32 = 256;
@@ -152,7 +148,7 @@ pub fn attach(options: &TraceOptions, extents: &[Extent]) -> Result<Attached, Re
 }
 
 fn attach_to_best(options: &TraceOptions, filters: &Filters) -> Result<Attached, Failure> {
-    let reason = match options.hook {
+    let mut reason = match options.hook {
         Some(Hook::Tracepoint) => "it was asked for".to_owned(),
         chosen => match attach_btf(filters) {
             Ok(made) => return Ok(made.attached(Hook::Btf, None)),
@@ -160,8 +156,16 @@ fn attach_to_best(options: &TraceOptions, filters: &Filters) -> Result<Attached,
             Err(why) => why.to_string(),
         },
     };
-    match tracefs::with(|| attach_tracepoints(filters)) {
-        Ok(made) => Ok(made.attached(Hook::Tracepoint, Some(reason))),
+    // Only who issues a request is looked up in the kernel's own structures. Where tracefs is, nothing else may be.
+    let types = (filters.own_cgroup != 0).then(|| btf::of_kernel(Path::new(btf::KERNEL), &btf::TASKS));
+    let types = types.and_then(Result::ok);
+    match tracefs::with(|| attach_tracepoints(filters, types.as_ref())) {
+        Ok(made) => {
+            if filters.own_cgroup != 0 && types.is_none() {
+                reason += "; without the kernel's types, its own threads are not told from other processes";
+            }
+            Ok(made.attached(Hook::Tracepoint, Some(reason)))
+        }
         Err(why) if options.hook.is_some() || !why.is_of_kernel() || why == NoTracefs::NotAllowed.into() => {
             Err(why)
         }
@@ -177,14 +181,30 @@ impl Attached {
         while self.links.pop().is_some() {}
     }
 
-    /// How often a program could not run, since it was already running on that CPU.
-    pub fn missed(&self) -> u64 {
-        self.ebpf.programs().filter_map(|(_, program)| recursion_misses(program)).sum()
+    /// How often a program could not run, since it was already running on that CPU; `None` where the kernel doesn't
+    /// count that.
+    pub fn missed(&self) -> Option<u64> {
+        if self.hook == Hook::Tracepoint && !counts_misses_at_tracepoints(&kernel_release()) {
+            return None;
+        }
+        self.ebpf.programs().map(|(_, program)| recursion_misses(program)).sum()
     }
 }
 
+/// Since 6.7 (`trace_call_bpf` in kernel/trace/bpf_trace.c).
+fn counts_misses_at_tracepoints(release: &str) -> bool {
+    let mut numbers = release.split(|sign: char| !sign.is_ascii_digit()).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
+    (major, minor) >= (6, 7)
+}
+
+fn kernel_release() -> String {
+    uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// None of one that this kernel lacks.
 fn recursion_misses(program: &Program) -> Option<u64> {
-    let fd = program.fd().ok()?.as_fd().as_raw_fd();
+    let Ok(fd) = program.fd().map(|fd| fd.as_fd().as_raw_fd()) else { return Some(0) };
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?.trim().parse().ok()
 }
@@ -205,7 +225,8 @@ impl Made {
 fn attach_btf(filters: &Filters) -> Result<Made, Failure> {
     let types = btf::of_kernel(Path::new(btf::KERNEL), &btf::BLOCK).map_err(|error| Failure::of(&error))?;
     let ebpf = load(filters, Some(&types), BTF_OBJECT, &[])?;
-    attach_each(ebpf, filters, |program, name| {
+    let timed = filters.latency == 1;
+    attach_each(ebpf, filters, timed, |program, name| {
         let program: &mut BtfTracePoint = program.try_into()?;
         program.load(name, &types)?;
         let link = program.attach()?;
@@ -214,7 +235,7 @@ fn attach_btf(filters: &Filters) -> Result<Made, Failure> {
 }
 
 /// Needs tracefs.
-fn attach_tracepoints(filters: &Filters) -> Result<Made, Failure> {
+fn attach_tracepoints(filters: &Filters, types: Option<&Btf>) -> Result<Made, Failure> {
     if filters.takes_bios {
         return Err(Failure::OfKernel(
             "a disk that makes no requests, such as a zvol or one of device mapper, can only be traced with BTF"
@@ -231,8 +252,8 @@ fn attach_tracepoints(filters: &Filters) -> Result<Made, Failure> {
     .into_iter()
     .map(|(constant, event)| Ok((constant, tracefs::rwbs_offset(event)?)))
     .collect::<Result<Vec<_>, NoTracefs>>()?;
-    let ebpf = load(filters, None, TRACEPOINT_OBJECT, &letters)?;
-    attach_each(ebpf, filters, |program, name| {
+    let ebpf = load(filters, types, TRACEPOINT_OBJECT, &letters)?;
+    attach_each(ebpf, filters, true, |program, name| {
         let program: &mut TracePoint = program.try_into()?;
         program.load()?;
         let link = program.attach("block", name)?;
@@ -243,18 +264,22 @@ fn attach_tracepoints(filters: &Filters) -> Result<Made, Failure> {
 fn attach_each(
     mut ebpf: Ebpf,
     filters: &Filters,
+    sees_ends: bool,
     mut attach: impl FnMut(&mut Program, &'static str) -> Result<Link, Failure>,
 ) -> Result<Made, Failure> {
     let (mut links, mut without) = (vec![], vec![]);
-    // Completions before issues: a request that is issued before they are seen would be counted and never timed. The rest
-    // comes last, since each attachment may wait for all CPUs, which takes long on a busy machine.
-    let timed = (filters.latency == 1).then_some(COMPLETE);
+    // Completions and requeues before issues: a request that is issued before they are seen would be counted and never
+    // timed, or counted twice. The rest comes last, since each attachment may wait for all CPUs, which takes long on a
+    // busy machine.
+    let ends = sees_ends.then_some(COMPLETE);
     let bios = BIOS.into_iter().filter(|_| filters.takes_bios);
-    for name in timed.into_iter().chain([ISSUE]).chain(bios).chain(FURTHER) {
+    for name in ends.into_iter().chain([REQUEUE, ISSUE]).chain(bios).chain(FURTHER) {
         let missing = || Failure::OfKernel(format!("the object has no program {name}"));
         match attach(ebpf.program_mut(name).ok_or_else(missing)?, name) {
             Ok(link) => links.push(link),
-            Err(why) if why.is_of_kernel() && FURTHER.contains(&name) => without.push(name),
+            Err(why) if why.is_of_kernel() && (name == REQUEUE || FURTHER.contains(&name)) => {
+                without.push(name)
+            }
             Err(Failure::OfKernel(why)) => return Err(Failure::OfKernel(format!("{name}: {why}"))),
             Err(why) => return Err(why),
         }
@@ -270,6 +295,8 @@ fn load(
 ) -> Result<Ebpf, Failure> {
     let mut loader = loader_without_types();
     loader.btf(types);
+    let knows_tasks = u8::from(types.is_some());
+    loader.set_global("knows_tasks", &knows_tasks, true);
     loader.verifier_log_level(VerifierLogLevel::DISABLE); // writing it takes most of the time that loading takes
     filters.set(&mut loader);
     for (name, offset) in letters {
@@ -293,4 +320,19 @@ pub(crate) fn loader_without_types<'a>() -> EbpfLoader<'a> {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
     }
     loader
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_tracepoint_missed_is_known_since_linux_6_7() {
+        for known in ["6.7.0", "6.7-rc1", "6.18.44-fc", "7.0", "10.1"] {
+            assert!(counts_misses_at_tracepoints(known), "{known}");
+        }
+        for unknown in ["6.6.99", "5.15.0-105-generic", "4.19", "", "x.y"] {
+            assert!(!counts_misses_at_tracepoints(unknown), "{unknown}");
+        }
+    }
 }

@@ -48,9 +48,16 @@ FLOOR = 512
 """Bytes: the least alignment there is."""
 
 
+WITHOUT_PLACE = ("drv_in", "drv_out", "other")
+"""Operations that only the driver understands, as which a program asks a disk for its serial number: they may have a
+length, and lie nowhere on the disk."""
+
+_HAS_DATA = (pl.col("length") > 0) & ~pl.col("operation").is_in(WITHOUT_PLACE).fill_null(False)
+
+
 def data_requests(requests: pl.DataFrame) -> pl.DataFrame:
-    """Only what has a length: flushes and zone operations have none."""
-    return requests.filter(pl.col("length") > 0)
+    """Only what has a length and a place: flushes and zone operations have no length."""
+    return requests.filter(_HAS_DATA)
 
 
 def joint_alignment(length: int, offset: int) -> int | None:
@@ -62,15 +69,15 @@ def joint_alignment(length: int, offset: int) -> int | None:
 
 
 def with_alignment(requests: pl.DataFrame) -> pl.DataFrame:
-    """``requests`` with two more columns, in bytes, null where the length is 0.
+    """``requests`` with two more columns, in bytes, null where there is no length, or no place.
 
     ``length_alignment``: the largest power of two that divides the length; ``alignment``: that divides the offset too.
     """
     length = pl.col("length")
     both = length | pl.col("offset_alignment")  # lowest bit set of the two; an offset of 0 adds none
     return requests.with_columns(
-        pl.when(length > 0).then((length & -length).clip(FLOOR)).alias("length_alignment"),
-        pl.when(length > 0).then((both & -both).clip(FLOOR)).alias("alignment"),
+        pl.when(_HAS_DATA).then((length & -length).clip(FLOOR)).alias("length_alignment"),
+        pl.when(_HAS_DATA).then((both & -both).clip(FLOOR)).alias("alignment"),
     )
 
 
@@ -157,7 +164,7 @@ class DiskHistograms:
 def by_disk(requests: pl.DataFrame) -> dict[str, DiskHistograms]:
     """Histograms of each disk in a frame of ``REQUEST_COLUMNS``, all operations together, disks in order."""
     lengths, alignments = by_length(requests, ["disk"]), by_alignment(requests, ["disk"])
-    empty = requests.filter(pl.col("length") == 0).group_by("disk").agg(pl.col("count").sum())
+    empty = requests.filter(~_HAS_DATA).group_by("disk").agg(pl.col("count").sum())
     without = dict(empty.iter_rows())
     return {
         disk: DiskHistograms(_pairs(lengths, disk), _pairs(alignments, disk), without.get(disk, 0))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from storlab.blockio.requests import UNITS, DiskHistograms, by_disk, joint_alignment, shares
-from storlab.blockio.trace_output import SECTOR, Event
+from storlab.blockio.requests import UNITS, DiskHistograms, by_disk, shares
+from storlab.blockio.trace_output import SECTOR, Event, event_alignment
 from storlab.text import printable
 from storlab.units import size_text
 
@@ -45,7 +45,7 @@ def disk_tables(disk: str, histograms: DiskHistograms) -> str:
     lines += ["", f"I/O Alignment Histogram for Device {name}"]
     lines += log2_histogram(histograms.alignment)
     if histograms.without_data:
-        lines += ["", f"Without data (flushes): {histograms.without_data}"]
+        lines += ["", f"Without data (flushes and the like): {histograms.without_data}"]
     return "\n".join(lines) + "\n"
 
 
@@ -150,7 +150,7 @@ class EventForm:
 
     def row(self, event: Event) -> str:
         disk, operation, flags, length, sector, pid, comm, _ = event
-        alignment = joint_alignment(length, sector * SECTOR)
+        alignment = event_alignment(operation, length, sector)
         name = operation if len(operation) <= self.widths[1] else _SHORT.get(operation, operation)
         shown = "-" if alignment is None else str(alignment)
         cells = (disk, name, self._flags(flags), length, sector * SECTOR, pid, printable(comm), shown)

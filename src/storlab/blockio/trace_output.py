@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 import polars as pl
 
-from storlab.blockio.requests import KEYS, joint_alignment, request_frame
+from storlab.blockio.requests import KEYS, WITHOUT_PLACE, joint_alignment, request_frame
 from storlab.errors import ParseError
 from storlab.measurements import REQUEST_COLUMNS
 from storlab.reading import open_file
@@ -44,7 +44,7 @@ EVENT_COLUMNS: dict[str, pl.DataType] = {
     "flags": pl.String(),
     "length": pl.Int64(),  # B
     "offset": pl.Int64(),  # B, on the whole disk
-    "alignment": pl.Int64(),  # B, of length and offset; null without data
+    "alignment": pl.Int64(),  # B, of length and offset; null without data or place
     "pid": pl.Int64(),
     "comm": pl.String(),
 }
@@ -54,7 +54,7 @@ class Lost(msgspec.Struct, frozen=True):
     """What is not in the counts; ``docs/reference/trace-output.md`` says when that happens."""
 
     full: Count = 0
-    missed: Count = 0
+    missed: Count | None = 0  # not known
     untimed: Count = 0
     events: Count = 0
     comms: Count = 0
@@ -118,7 +118,7 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
         return _latency_frame(self.latency)
 
     def frames_by_issuer(self) -> ByIssuer:
-        """``REQUEST_COLUMNS``. What was requeued counts twice in the first two, and is so missing in the last."""
+        """``REQUEST_COLUMNS``. A request has one issuer, so these add up to all."""
         own, kernel = (request_frame(_cells(rows)) for rows in (self.own, self.kernel))
         numbers = ["count", *(name for name in REQUEST_COLUMNS if name.startswith("units_"))]
         taken = pl.concat([own, kernel]).with_columns(-pl.col(name) for name in numbers)
@@ -155,7 +155,11 @@ def lost_sentences(lost: Lost) -> tuple[str, ...]:
         (lost.comms, "{} requests were counted without the name of their command: the table of names was full"),
         (lost.events, "{} single events were dropped, because they were not read in time; the counts include them"),
     )
-    return tuple(sentence.format(number) for number, sentence in said if number)
+    unknown = "how often the kernel could not run the tracer is not known: at tracepoints it tells that since Linux 6.7"
+    return (
+        *(sentence.format(number) for number, sentence in said if number),
+        *([unknown] if lost.missed is None else []),
+    )
 
 
 def decode(line: bytes | str, source: str = "", number: int | None = None) -> Line:
@@ -174,10 +178,15 @@ def decode_lines(chunk: bytes, source: str = "") -> list[Line]:
         raise ParseError(f"has a line that is none of the tracer's: {error}", source) from None
 
 
+def event_alignment(operation: str, length: int, sector: int) -> int | None:
+    """Of a request, in bytes; ``None`` where it has no data, or no place on the disk."""
+    return None if operation in WITHOUT_PLACE else joint_alignment(length, sector * SECTOR)
+
+
 def event_frame(events: Iterable[Event]) -> pl.DataFrame:
     """``EVENT_COLUMNS``, in order of time."""
     rows = [
-        (ns / 1e9, disk, op, flags, length, sector * SECTOR, joint_alignment(length, sector * SECTOR), pid, comm)
+        (ns / 1e9, disk, op, flags, length, sector * SECTOR, event_alignment(op, length, sector), pid, comm)
         for disk, op, flags, length, sector, pid, comm, ns in events
     ]
     return pl.DataFrame(rows, schema=EVENT_COLUMNS, orient="row").sort("t", maintain_order=True)

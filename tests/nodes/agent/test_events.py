@@ -17,7 +17,6 @@ from storlab.nodes.agent.protocol import PREFACE, Decoder, Frame, encode
 HONEST: list[dict[str, Any]] = [
     {**EXIT},
     {**HELLO},
-    {**OUTPUT},
     {**STARTED},
     {"event": "clock", "monotonic_ns": 1, "realtime_ns": 2},
     {"event": "sample", "monotonic_ns": 1, "realtime_ns": 2, "late_ns": 0, "sizes": [1, -1]},
@@ -41,6 +40,15 @@ def test_an_honest_event_is_taken_with_keys_that_later_agents_may_add(event: dic
     answer = taken(Frame({"id": 3, **event, "later": {"x": [1]}}))
     assert answer is not None
     assert answer.id == 3
+
+
+@pytest.mark.parametrize("event", [{**OUTPUT}, {**OUTPUT, "event": "stderr"}, {"event": "data"}])
+def test_output_and_contents_are_taken_and_refused_where_there_is_not_one_byte(event: dict[str, Any]) -> None:
+    answer = taken(Frame({"id": 3, **event}, b"x"))
+    assert answer is not None
+    assert answer.payload == b"x"
+    with pytest.raises(ProtocolError, match=f"its agent sent '{event['event']}' without a byte"):
+        answer_of(Frame({"id": 3, **event}))
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.binary(max_size=10))

@@ -232,6 +232,8 @@ _ANSWERS: dict[str, tuple[type[Event], ...]] = {
     "steps": (Steps,),
 }
 _WITH_PAYLOAD = (Stdout, Stderr, Data, Sampled, Steps)
+_NOTHING_WITHOUT = (Stdout, Stderr, Data)
+"""Empty, they would cost whoever sends them next to nothing, and whoever keeps them much."""
 
 
 @dataclass(frozen=True)
@@ -256,6 +258,8 @@ def answer_of(frame: Frame) -> Answer:
         raise ProtocolError(f"its agent sent what the protocol does not know: {error}") from None
     if frame.payload and not isinstance(event, _WITH_PAYLOAD):
         raise ProtocolError(f"its agent sent {len(frame.payload)} bytes with an event that has none")
+    if not frame.payload and isinstance(event, _NOTHING_WITHOUT):
+        raise ProtocolError(f"its agent sent {type(event).__name__.lower()!r} without a byte")
     return Answer(identity, event, frame.payload)
 
 

@@ -16,6 +16,7 @@ from storlab.blockio.requests import (
     WAYS,
     added_up,
     by_length,
+    data_requests,
     ratios_by,
     shares,
     with_alignment,
@@ -234,7 +235,7 @@ def _histograms(counted: _Counted) -> pl.DataFrame:
     parts = [_bins(lengths, pl.lit("granularity"), "length", pl.col("length") + _SECTOR)]
     offset = pl.col("offset_alignment")
     far = pl.when((offset == 0) | (offset > _FAR)).then(_FAR).otherwise(offset)
-    data = with_alignment(counted.requests.with_columns(far.alias("near")).filter(pl.col("length") > 0))
+    data = with_alignment(data_requests(counted.requests.with_columns(far.alias("near"))))
     for column, name in (
         ("alignment", "alignment"),
         ("near", "offset-alignment"),

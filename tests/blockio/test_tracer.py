@@ -1,0 +1,190 @@
+"""The tracer against disks that do what loop devices never do: commands of a driver's own, and requests sent back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from laboratory.block import LoopDisk, loop_disk, needs_root, traced
+from storlab.blockio.requests import by_disk
+from storlab.blockio.trace_output import Output, decode_lines, decode_output
+from storlab.nodes.agent.binary import agent_path
+
+pytestmark = needs_root
+
+HOOKS = ("btf", "tracepoint")
+BTF = Path("/sys/kernel/btf/vmlinux")
+NOBODY = str(1 << 40)  # the number of no cgroup
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopDisk]:
+    with loop_disk(tmp_path_factory.mktemp("tracer") / "disk.img", 16 * 1024**2) as disk:
+        yield disk
+
+
+@pytest.fixture
+def serial() -> Path:
+    """A file that is read by a command to its disk: of virtio's disks."""
+    for file in sorted(Path("/sys/block").glob("vd*/serial")):
+        return file
+    pytest.skip("no disk of virtio here")
+
+
+def counted(output: bytes) -> Output:
+    return decode_output(BytesIO(output))
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_command_that_only_the_driver_understands_lies_nowhere_and_spoils_nothing(hook: str, serial: Path) -> None:
+    name = serial.parent.name
+    operation = {"btf": "drv_in", "tracepoint": "other"}[hook]
+    with traced("--disk", name, "--op", operation, "--events", "--by-comm", "--hook", hook) as tracing:
+        subprocess.run(["cat", str(serial)], check=True, capture_output=True)
+    found = counted(tracing.output)
+    row = (name, operation, "", 20, 0, "cat", 1, (0,) * 5)
+    assert [each for each in found.counts.requests if each[5] == "cat"] == [row]
+    events = [line for line in decode_lines(tracing.output) if isinstance(line, tuple) and line[6] == "cat"]
+    assert [event[:5] for event in events] == [(name, operation, "", 20, 0)]
+    assert sum(each[5] for each in found.counts.latency if each[2] == "service") >= 1
+    assert found.counts.in_flight == 0
+    histograms = by_disk(found.counts.request_frame())[name]
+    assert (histograms.total, histograms.alignment) == (0, {})
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_request_that_is_sent_back_counts_once_for_the_command_that_issued_it_first(
+    hook: str, tmp_path: Path
+) -> None:
+    load, file = tmp_path / "requeued-fio", tmp_path / "file"
+    shutil.copy(shutil.which("fio") or "fio", load)
+    file.write_bytes(os.urandom(64 * 1024**2))
+    os.sync()
+    number = file.stat().st_dev
+    whole = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    name = whole.parent.name if (whole / "partition").exists() else whole.name
+    if not (Path("/sys/block") / name / "mq").exists():
+        pytest.skip("files lie on no disk that makes requests")
+    arguments = ["--disk", name, "--op", "read", "--hook", hook]
+    argv = [str(load), "--name=load", f"--filename={file}", "--rw=randread", "--bs=256k", "--direct=1"]
+    disk = LoopDisk(f"/dev/{name}")
+    before = disk.statistics()
+    with (
+        traced(*arguments, "--by-comm") as apart,
+        traced(*arguments, "--comm", load.name) as own,
+        traced(*arguments, "--comm", load.name, "--no-latency") as untimed,
+    ):
+        subprocess.run([*argv, "--ioengine=libaio", "--iodepth=128", "--size=64M"], check=True, capture_output=True)
+    kernel = disk.statistics() - before
+    counts = counted(apart.output).counts
+    if not any(what == "requeue" for _, _, what, _ in counts.others):
+        pytest.skip("this disk sends no request back")
+    assert sum(row[6] for row in counts.requests) <= kernel.reads + counts.in_flight
+    issued = Counter[tuple[int, int]]()
+    for _, _, _, length, alignment, comm, count, _ in counts.requests:
+        if comm == load.name:
+            issued[length, alignment] += count
+    assert issued
+    for filtered in map(counted, (own.output, untimed.output)):
+        seen = Counter[tuple[int, int]]()
+        for _, _, _, length, alignment, _, count, _ in filtered.counts.requests:
+            seen[length, alignment] += count
+        assert seen == issued
+
+
+def test_times_in_the_queue_are_not_told_where_the_kernel_does_not_keep_them(disk: LoopDisk) -> None:
+    reading = ["dd", f"if={disk.path}", "of=/dev/null", "bs=4k", "count=8", "iflag=direct", "status=none"]
+    subprocess.run(reading, check=True)
+    (disk.queue / "iostats").write_text("0")
+    try:
+        with traced("--disk", disk.name, "--op", "read") as tracing:
+            subprocess.run(reading, check=True)
+    finally:
+        (disk.queue / "iostats").write_text("1")
+    latency = counted(tracing.output).counts.latency
+    assert sum(count for _, _, what, _, _, count in latency if what == "service") == 8
+    assert not [row for row in latency if row[2] == "queued"]
+
+
+def write_back(disk: LoopDisk) -> None:
+    argv = ["dd", "if=/dev/zero", f"of={disk.path}", "bs=64k", "count=8", "conv=notrunc", "status=none"]
+    subprocess.run(argv, check=True)
+    os.sync()
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_what_the_page_cache_writes_back_is_issued_by_the_kernel(hook: str, disk: LoopDisk) -> None:
+    with traced("--disk", disk.name, "--op", "write", "--cgroup", NOBODY, "--hook", hook) as tracing:
+        write_back(disk)
+    frames = counted(tracing.output).counts.frames_by_issuer()
+    assert frames.kernel["count"].sum() > 0
+    assert frames.own.is_empty()
+
+
+def with_types(types: Path | None, *arguments: str) -> list[str]:
+    """The tracer where the kernel has these types, or none, in a mount namespace of its own."""
+    hide = f"mount --bind '{types}' {BTF}" if types else f"mount -t tmpfs tmpfs {BTF.parent}"
+    return ["unshare", "--mount", "sh", "-c", f'{hide} && exec "$@"', "sh", str(agent_path()), "trace", *arguments]
+
+
+def run(argv: list[str], disk: LoopDisk | None = None, read: Path | None = None) -> Output:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        if disk:
+            write_back(disk)
+        if read:
+            subprocess.run(["cat", str(read)], check=True, capture_output=True)
+        process.send_signal(signal.SIGTERM)
+        return counted(first + process.stdout.read())
+
+
+def test_without_the_kernels_types_no_thread_is_taken_for_its_own_and_it_says_so(disk: LoopDisk) -> None:
+    found = run(with_types(None, "--disk", disk.name, "--op", "write", "--cgroup", NOBODY), disk)
+    assert found.started.hook == "tracepoint"
+    assert "this kernel has no BTF" in str(found.started.reason)
+    assert "its own threads are not told from other processes" in str(found.started.reason)
+    frames = found.counts.frames_by_issuer()
+    assert frames.kernel.is_empty() and frames.own.is_empty()
+    assert frames.others["count"].sum() > 0
+
+
+def renamed_operations(types: bytes) -> bytes:
+    """As before Linux 6.0, whose operations are of the type ``req_opf``, and with ZONE_APPEND for DRV_IN."""
+    header, type_at, type_size, text_at, text_size = struct.unpack_from("<IIIII", types, 4)
+    text = types[header + text_at : header + text_at + text_size]
+    new = bytearray(types[: header + text_at] + text + b"req_opf\0")
+    struct.pack_into("<I", new, 20, text_size + len(b"req_opf\0"))
+    at = header + type_at
+    while at < header + type_at + type_size:
+        name, info, _ = struct.unpack_from("<III", new, at)
+        kind, members = info >> 24 & 31, info & 0xFFFF
+        place, at = at, at + 12
+        sizes = {1: 4, 3: 12, 14: 4, 17: 4, **dict.fromkeys((4, 5, 15, 19), 12 * members)}
+        size = sizes.get(kind, 8 * members if kind in (6, 13) else 0)
+        if kind == 6 and text[name : text.index(b"\0", name)] == b"req_op":
+            struct.pack_into("<I", new, place, text_size)
+            for member in range(at, at + size, 8):
+                (of,) = struct.unpack_from("<I", new, member)
+                if text[of : text.index(b"\0", of)] == b"REQ_OP_ZONE_APPEND":
+                    struct.pack_into("<I", new, member + 4, 34)
+        at += size
+    return bytes(new)
+
+
+def test_operations_on_zones_are_known_by_the_name_that_their_type_had_before_linux_6_0(
+    serial: Path, tmp_path: Path
+) -> None:
+    types = tmp_path / "vmlinux"
+    types.write_bytes(renamed_operations(BTF.read_bytes()))
+    found = run(with_types(types, "--disk", serial.parent.name, "--by-comm", "--hook", "btf"), read=serial)
+    assert [row[1] for row in found.counts.requests if row[5] == "cat" and row[3] == 20] == ["zone_append"]
