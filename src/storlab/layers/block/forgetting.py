@@ -1,6 +1,6 @@
 """Where a signature of Storlab's own is by now that it made on a device of the user's.
 
-Kernels give names anew at each boot: what was ``/dev/sdb`` may be ``/dev/sdc``, and another disk ``/dev/sdb``.
+Kernels give other names at each boot: what was ``/dev/sdb`` may be ``/dev/sdc``, and another disk ``/dev/sdb``.
 """
 
 from __future__ import annotations

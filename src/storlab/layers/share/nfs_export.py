@@ -68,7 +68,7 @@ class _BlockSize(Struct, frozen=True, forbid_unknown_fields=True):
 _before: dict[str, int] = {}  # by boot id: what a kernel had before Storlab, for all network namespaces together
 
 
-@undo("nfsd.block_size", arguments=_BlockSize)
+@undo("nfsd.limit", arguments=_BlockSize)
 async def _restore_block_size(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Give the kernel its limit again, by which the machine's own server would run later; unless others set it."""
     before, wanted = arguments["before"], arguments["wanted"]
@@ -202,7 +202,7 @@ class NfsExportLayer(Layer):
             return
         before = _before.setdefault(context.node.machine, now or default)
         if before != wanted:
-            await context.register_undo("nfsd.block_size", before=before, wanted=wanted)
+            await context.register_undo("nfsd.limit", before=before, wanted=wanted)
         await context.node.write(path, b"%d\n" % wanted)
 
     async def _claim(self, node: Node) -> None:
