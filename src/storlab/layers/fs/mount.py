@@ -124,13 +124,14 @@ async def end_of_log(node: Node) -> str:
 
 
 async def kernel_says(node: Node, says: re.Pattern[str], since: str) -> str:
-    """Of the kernel's lines after ``since``, the newest that matches, or "": mount(8) itself gives no reason.
+    """Of the kernel's lines after ``since``, or all where that is "", the newest that matches, or "": mount(8) itself
+    gives no reason.
 
     What it said before may be of another file system, as devices of that name come and go.
     """
     log = await node.run(["dmesg"], check=False)
     lines = log.stdout.decode(errors="replace").splitlines()[-_LAST:]
-    if since in lines:
+    if since and since in lines:
         lines = lines[lines.index(since) + 1 :]
     lines = [_STAMP.sub("", line) for line in lines]
     return next((plain(line) for line in reversed(lines) if says.search(line)), "")
