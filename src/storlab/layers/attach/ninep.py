@@ -7,18 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Crossing, LayerContext
-from storlab.layers.fs.mount import (
-    ENGLISH,
-    MountOptions,
-    end_of_log,
-    is_refusal,
-    kernel_says,
-    mount_facts,
-    unmount,
-    words_of,
-)
+from storlab.layers.fs.mount import MountOptions, mount_attached, mount_facts, unmount
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
@@ -78,15 +68,7 @@ class NinePLayer(Crossing):
         await context.node.carry_out(steps.make_directory(path, parents=True))
         options = ["trans=virtio", "version=9p2000.L", f"cache={self.cache}", f"msize={self.msize}", *self.options]
         words = ",".join([*options, *(("sync", "dirsync") if self.sync else ())])
-        before = await end_of_log(context.node)
-        try:
-            await context.node.run(["mount", "-t", "9p", "-o", words, "--", context.slot, path], env=ENGLISH)
-        except CommandFailed as error:
-            kernel, node = await kernel_says(context.node, _SAYS, before), context.node.name
-            said = kernel or words_of(error)
-            if is_refusal(error, kernel):
-                raise Unsupported(f"node {node}: this kernel refuses such a mount of 9p: {said}") from None
-            raise CommandFailed(f"node {node}: 9p can't be mounted: {said}", error.detail) from None
+        await mount_attached(context.node, "9p", ["-o", words, "--", context.slot, path], _SAYS)
         return Dir(context.node.name, path)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

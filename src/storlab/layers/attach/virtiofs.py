@@ -11,19 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Crossing, Layer, LayerContext
-from storlab.layers.fs.mount import (
-    ENGLISH,
-    MountOptions,
-    end_of_log,
-    is_refusal,
-    kernel_says,
-    mount_facts,
-    unmount,
-    words_of,
-)
+from storlab.layers.fs.mount import MountOptions, mount_attached, mount_facts, unmount
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import CLIENTS
 from storlab.nodes.agent import steps
@@ -84,14 +74,9 @@ class VirtiofsLayer(Crossing):
         options = [*self.options, *(() if self.dax == "never" else (f"dax={self.dax}",))]
         words = ["-o", ",".join(options)] if options else []
         # That a device has no window for DAX is logged when it appears, and not when it is mounted.
-        before = "" if self.dax != "never" else await end_of_log(node)
-        try:
-            mount = ["mount", "-t", "virtiofs", *words, "--", context.slot, path]
-            await node.run(mount, timeout=_PATIENCE, env=ENGLISH)
-        except CommandFailed as error:
-            kernel = await kernel_says(node, _SAYS, before)
-            what = f"node {node.name}: virtiofs can't be mounted: {kernel or words_of(error)}"
-            raise (Unsupported(what) if is_refusal(error, kernel) else CommandFailed(what, error.detail)) from None
+        since = "" if self.dax != "never" else None
+        words = [*words, "--", context.slot, path]
+        await mount_attached(node, "virtiofs", words, _SAYS, since=since, timeout=_PATIENCE)
         return Dir(node.name, path)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

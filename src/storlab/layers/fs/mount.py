@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,7 +21,7 @@ from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
 from storlab.text import plain
 
 _LAST = 50  # lines
-ENGLISH = {"LC_ALL": "C"}  # for mount(8), by whose words it is told what went wrong
+ENGLISH = {"LC_ALL": "C"}  # for mount(8), whose words tell what went wrong
 # What mount(8) makes of ENODEV, EINVAL, EOPNOTSUPP, ENOSYS, EFBIG, EOVERFLOW and EPERM. Of a file system that is
 # damaged or a server that is gone, kernels say EUCLEAN, EBADMSG, EIO, ENOENT, ENOTCONN and so on.
 _REFUSED = re.compile(
@@ -151,6 +151,23 @@ def is_refusal(error: CommandFailed, kernel: str) -> bool:
     if not _REFUSED.search(error.detail.partition("\n")[2]):
         return False
     return bool(_UNSUPPORTED.search(kernel)) or not _DAMAGED.search(kernel)
+
+
+async def mount_attached(
+    node: Node, kind: str, words: Sequence[str], says: re.Pattern[str], *, since: str | None = None, **options: Any
+) -> None:
+    """Mount a folder of the host's, of file system ``kind``, with these ``words`` for mount(8).
+
+    ``says``: the lines of the kernel's log that are about it, logged after ``since``, by default from now on;
+    ``options`` are those of ``Node.run``. Raises ``Unsupported`` where this kernel refuses, else ``CommandFailed``.
+    """
+    before = await end_of_log(node) if since is None else since
+    try:
+        await node.run(["mount", "-t", kind, *words], env=ENGLISH, **options)
+    except CommandFailed as error:
+        kernel = await kernel_says(node, says, before)
+        said = f"node {node.name}: {kind} can't be mounted: {kernel or words_of(error)}"
+        raise (Unsupported(said) if is_refusal(error, kernel) else CommandFailed(said, error.detail)) from None
 
 
 def _split(value: object) -> object:

@@ -71,6 +71,7 @@ class Setups:
     async def cut_off(self, built: Built) -> None:
         """End the nodes that the cell started, and cut others off from what crosses to them: nothing waits any more.
 
+        What other cells use at the same time is cut off, too: it may be what the cell waits for. They fail for that.
         What was set up stays in the journal.
         """
         parts = list(built.parts.values())
