@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +13,9 @@ from hypothesis import settings
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from tiers import enlarge, is_fuzz, is_system, longest_first
+from laboratory import Laboratory
+from tiers.fuzzing import enlarge, is_fuzz, is_system, longest_first
+from tiers.needs import skip_unless_met
 
 # What one test kills is for that test to look for, and not for the `storlab clean` of another that runs meanwhile.
 os.environ["STORLAB_ORPHAN_AGE"] = "1000000000"
@@ -19,6 +23,14 @@ os.environ["STORLAB_ORPHAN_AGE"] = "1000000000"
 # How long an example takes tells something of the machine, on which other tests run at the same time.
 settings.register_profile("storlab", deadline=None)
 settings.load_profile("storlab")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
+    """Storlab in an empty folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with contextlib.closing(Laboratory(tmp_path)) as made:
+        yield made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,6 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         enlarge(test, times)
     if "PYTEST_XDIST_WORKER" in os.environ:
         longest_first(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture, as these may need it, too."""
+    skip_unless_met(item)
 
 
 def pytest_report_header() -> str:

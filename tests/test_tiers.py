@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiers import LONGEST, SYSTEM, enlarge, is_fuzz, is_system, longest_first
+from tiers.fuzzing import LONGEST, SYSTEM, enlarge, is_fuzz, is_system, longest_first
 
 
 @pytest.mark.parametrize("own", [None, 7])

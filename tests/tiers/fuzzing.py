@@ -52,7 +52,7 @@ LONGEST = (
 )
 """What takes longest, the longest first: files, folders of tests, or how their names begin."""
 
-_ALSO = ("root", "slow", "skipif")
+_ALSO = ("root", "slow", "skipif", "needs")
 
 
 def is_system(item: pytest.Item) -> bool:
