@@ -27,6 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+TEST = "STORLAB_TEST"
+"""The variable that names the test for which a process runs, where coverage is measured."""
 _WHILE_LOADING = ("PYTHON", "LANG", "LC_", "OPENBLAS", "POLARS", "TZ")
 """Variables that matter while a program is loaded begin so."""
 _LATER = ("storlab.workloads.posix.checks", "storlab.workloads.ledger.program")
@@ -135,6 +137,17 @@ def can_fork(environment: Mapping[str, str]) -> bool:
     return ours == theirs and hasattr(os, "pidfd_open")
 
 
+def forked_cpu_seconds() -> float:
+    """What those that were started here and have ended took of the processor, with all that they waited for."""
+    return float(_loaded().ask({"cpu": True})["seconds"]) if _loaded.cache_info().currsize else 0.0
+
+
+def set_context(test: str) -> None:
+    """The lines that run from now on count as this test's, where coverage is measured."""
+    if (coverage := sys.modules.get("coverage")) and (running := coverage.Coverage.current()):
+        running.switch_context(test)
+
+
 class _Loaded:
     """The process that forks, which ends with this one."""
 
@@ -142,7 +155,7 @@ class _Loaded:
         self._lock = threading.Lock()
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Of no test's own laboratory, in which it would be something that was left.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", TEST))}
         argv = [sys.executable, __file__, str(theirs.fileno())]
         options: dict[str, Any] = {"env": environment, "cwd": "/", "start_new_session": True}
         with theirs:
@@ -187,6 +200,9 @@ def _serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         if (pid := request.get("ended")) is not None:
             ended, status = os.waitpid(pid, os.WNOHANG)
             answer = {"status": os.waitstatus_to_exitcode(status) if ended else None}
+        elif "cpu" in request:
+            spent = os.times()
+            answer = {"seconds": spent.children_user + spent.children_system}
         elif (pid := os.fork()) == 0:
             connection.close()
             return request, descriptors
@@ -210,6 +226,7 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    set_context(os.environ.get(TEST, ""))
     sys.argv = request["arguments"]
 
 
