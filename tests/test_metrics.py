@@ -1,13 +1,19 @@
-"""Metrics as they are declared: families and their members, what a study means by a name, and what is saved."""
+"""Metrics: as declared, saved and meant by a study; percentiles of merged histograms hold the true one."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import RecordsError
-from storlab.metrics import Declarations, MetricSpec, Specs, latencies, named, percentiles_of
+from storlab.measurements import merge_histograms
+from storlab.metrics import PERCENTILES, Declarations, MetricSpec, Specs, latencies, named, percentiles_of
+from storlab.percentiles import bounded, percentiles
 from storlab.run.planning.metrics import metrics_of_study
 from storlab.study.study import parse_study
 
@@ -38,12 +44,9 @@ def test_a_family_of_percentiles_has_those_that_are_numbers() -> None:
     assert found.statistic("latency", "percentile", 99.9) == "latency.p99.9"
 
 
-def test_what_is_not_declared_says_nothing_and_is_never_guessed_from_its_name() -> None:
+def test_what_is_not_declared_is_never_guessed_from_its_name_and_of_two_declarations_the_first_holds() -> None:
     found = Specs([*latencies("write.latency", "write.ios")]).find("read.latency.p99")
     assert (found.unit, found.better, found.of, found.percentile) == ("", "neither", "", None)
-
-
-def test_of_two_declarations_of_one_name_the_first_holds() -> None:
     assert Specs([MetricSpec("iops", "1/s"), MetricSpec("iops", "B")]).find("iops").unit == "1/s"
 
 
@@ -91,12 +94,10 @@ def test_declarations_that_were_saved_are_read_as_they_were(each: dict[str, list
 @pytest.mark.parametrize(
     "text",
     [
-        b"",
-        b"[]",
+        *(b"", b"[]", b'{"load": 5}'),
         b'{"load": [{"name": "iops"}]}',
         b'{"load": [{"name": "iops", "unit": "1/s", "better": "sideways"}]}',
         b'{"load": [{"name": "iops", "unit": "1/s", "colour": "red"}]}',
-        b'{"load": 5}',
     ],
 )
 def test_damaged_declarations_are_refused_with_the_file(text: bytes) -> None:
@@ -113,31 +114,111 @@ def test_anything_else_is_refused_too(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "name", "margin"),
+    ("source", "margin", "names"),
     [
-        ("storage", "write.amplification", 0.01),
-        ("probe:alignment", "write.aligned.16k", 0.01),
-        ("probe:alignment", "write.unit.amplification.16k", 0.01),
-        ("probe:host-load", "disk.target.bytes_written", 0.01),
-        ("load", "write.bytes", 0.01),
-        ("load", "write.iops", 0.10),
-        ("load", "bandwidth", 0.10),
-        ("load", "write.latency.mean", 0.10),
-        ("load", "write.latency.p95", 0.10),
-        ("load", "write.latency.p99", 0.25),
-        ("load", "write.latency.p99.9", 0.25),
-        ("load", "write.latency.max", 0.25),
-        ("load", "stall.longest", 0.25),
-        ("load", "write.iops.cv", 0.10),
-        ("load", "unheard.of", 0.10),
+        ("storage", 0.01, ["write.amplification"]),
+        ("probe:alignment", 0.01, ["write.aligned.16k", "write.unit.amplification.16k"]),
+        ("probe:host-load", 0.01, ["disk.target.bytes_written"]),
+        ("load", 0.01, ["write.bytes"]),
+        ("load", 0.10, ["write.iops", "bandwidth", "write.latency.mean", "write.latency.p95", "write.iops.cv", "odd"]),
+        ("load", 0.25, ["write.latency.p99", "write.latency.p99.9", "write.latency.max", "stall.longest"]),
     ],
 )
-def test_what_does_not_matter_goes_by_what_kind_of_number_it_is(source: str, name: str, margin: float) -> None:
+def test_what_does_not_matter_goes_by_what_kind_of_number_it_is(source: str, margin: float, names: list[str]) -> None:
     text = """
 title = "All kinds"
 stack = [{ layer = "directory" }]
 probes = { alignment = {}, host-load = {} }
 workload.load.fio = { rw = "randrw", size = "1M" }
 """
-    study = parse_study(text.encode(), "study.toml", lambda name: "")
-    assert metrics_of_study(study)[source].find(name).margin == margin
+    found = metrics_of_study(parse_study(text.encode(), "study.toml", lambda name: ""))[source]
+    assert {name: found.find(name).margin for name in names} == dict.fromkeys(names, margin)
+
+
+nanoseconds = st.lists(st.integers(1, 1 << 33), min_size=1, max_size=60)
+"""Latencies on one node."""
+schemes = st.sampled_from(["fio", "agent", "sysbench"])
+of_nodes = st.lists(st.tuples(nanoseconds, schemes), min_size=1, max_size=5)
+
+
+def edges(latency: int, scheme: str) -> tuple[float, float]:
+    """Of the bin in ns: 64 or 16 equal ones to every power of two, or 1024 over eight powers of ten."""
+    if scheme == "sysbench":
+        step = 8 / 1024
+        at = math.floor(math.log10(latency) / step)
+        low, high = 10 ** (at * step), 10 ** ((at + 1) * step)
+        return (low, high) if low <= latency < high else (min(low, latency), max(high, latency + 1))
+    parts = 64 if scheme == "fio" else 16
+    width = max(1, (1 << (latency.bit_length() - 1)) // parts)
+    low = latency // width * width
+    return low, low + width
+
+
+def histogram(samples: list[int], scheme: str) -> pl.DataFrame:
+    of = [(*edges(latency, scheme), 1) for latency in samples]
+    rows = [("latency", low / 1e9, high / 1e9, count) for low, high, count in of]
+    columns = {"metric": pl.String, "lower": pl.Float64, "upper": pl.Float64, "count": pl.Int64}
+    return merge_histograms(pl.DataFrame(rows, schema=columns, orient="row"))
+
+
+def true_percentile(samples: list[int], p: float) -> float:
+    """In s: the nearest rank."""
+    rank = int(np.ceil(np.longdouble(p) / 100 * len(samples)))
+    return sorted(samples)[rank - 1] / 1e9
+
+
+@given(of_nodes)
+def test_the_percentile_of_all_operations_lies_within_the_bounds_whatever_the_bins(
+    those: list[tuple[list[int], str]],
+) -> None:
+    merged = merge_histograms(pl.concat([histogram(samples, scheme) for samples, scheme in those]))
+    pooled = [latency for samples, _ in those for latency in samples]
+    for p, found in bounded(merged, PERCENTILES).items():
+        assert found.low <= true_percentile(pooled, p) < found.high
+        assert found.low <= found.value < found.high
+
+
+@given(st.lists(nanoseconds, min_size=1, max_size=5), st.sampled_from([("fio", 64), ("agent", 16)]))
+def test_bins_of_one_kind_are_merged_without_loss_the_bounds_are_those_of_one_bin(
+    those: list[list[int]], scheme: tuple[str, int]
+) -> None:
+    name, parts = scheme
+    merged = merge_histograms(pl.concat([histogram(samples, name) for samples in those]))
+    pooled = [latency for samples in those for latency in samples]
+    assert merged.equals(histogram(pooled, name))
+    one_bin = set(merged.select("lower", "upper").iter_rows())
+    for found in bounded(merged, PERCENTILES).values():
+        assert (found.low, found.high) in one_bin
+        assert found.high - found.low <= max(found.low / parts, 1e-9) * (1 + 1e-9)
+
+
+@given(of_nodes, st.randoms())
+def test_the_order_and_the_grouping_of_nodes_do_not_matter(those: list[tuple[list[int], str]], random: object) -> None:
+    parts = [histogram(samples, scheme) for samples, scheme in those]
+    at_once = merge_histograms(pl.concat(parts))
+    random.shuffle(parts)  # type: ignore[attr-defined]
+    one_by_one = parts[0]
+    for part in parts[1:]:
+        one_by_one = merge_histograms(pl.concat([part, one_by_one]))
+    assert one_by_one.equals(at_once)
+    assert percentiles(one_by_one) == percentiles(at_once)
+
+
+def test_percentiles_are_no_means_of_percentiles() -> None:
+    """Of two of_nodes, the slow one with a hundredth of the operations."""
+    merged = pl.concat([histogram([1000] * 990, "fio"), histogram([9_000_000] * 10, "fio")])
+    found = percentiles(merged, [50, 99, 99.9])
+    assert found[50] == found[99] == pytest.approx(1e-6, rel=1 / 64)
+    assert found[99.9] == pytest.approx(9e-3, rel=1 / 64)
+
+
+def test_bins_of_several_widths_that_overlap_give_wider_bounds_than_each_alone() -> None:
+    wide = pl.DataFrame({"lower": [0.0], "upper": [10.0], "count": [1]})
+    narrow = pl.DataFrame({"lower": [4.0, 5.0], "upper": [5.0, 6.0], "count": [1, 1]})
+    both = bounded(pl.concat([wide, narrow]), [50])[50]
+    assert (both.low, both.high) == (4.0, 6.0), "the second of three is 4 to 5, or 5 to 6, or lies in between"
+
+
+def test_nothing_has_no_percentiles() -> None:
+    with pytest.raises(ValueError, match="without any operation"):
+        bounded(histogram([1], "fio").clear())

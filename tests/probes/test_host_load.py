@@ -1,8 +1,10 @@
-"""Probe ``host-load`` on the samples of a real trial, and of damaged files."""
+"""Probe ``host-load``, and the kernel counters that it reads: golden files of a real machine and a real trial, and rubbish."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import polars as pl
@@ -14,18 +16,27 @@ from storlab.errors import ParseError
 from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.host_load import HostLoadProbe
-from storlab.probes.procfs import CPU_STATES
+from storlab.probes.procfs import (
+    CPU_STATES,
+    DiskCounters,
+    parse_activity,
+    parse_cpu,
+    parse_disk_stat,
+    parse_diskstats,
+    parse_loadavg,
+    parse_pressure,
+)
 from storlab.probes.sampling import NAME, read_samples
 from storlab.probes.subject import Subject
 
-GOLDEN = (Path(__file__).parent / "golden" / "host-load.jsonl").read_bytes()
+TRIAL = (Path(__file__).parent / "golden" / "host-load.jsonl").read_bytes()
 WINDOW = Window(3058.01741922, 3060.4604619220004)
 LOOP0 = Subject(group="host", disks=("loop0",))
 
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    (tmp_path / NAME).write_bytes(GOLDEN)
+    (tmp_path / NAME).write_bytes(TRIAL)
     return tmp_path
 
 
@@ -52,7 +63,7 @@ def test_shares_of_cpu_time_add_up_to_one(measured: Measurements) -> None:
 
 def test_what_disks_did_is_the_difference_of_their_counters(raw: Path, measured: Measurements) -> None:
     def sectors_written(line: int) -> int:
-        text = orjson.loads(GOLDEN.split(b"\n")[line])["contents"][2]
+        text = orjson.loads(TRIAL.split(b"\n")[line])["contents"][2]
         return int(next(row for row in text.splitlines() if " loop0 " in row).split()[9])
 
     assert values(measured)["disk.target.bytes_written"] == (sectors_written(4) - sectors_written(1)) * 512
@@ -73,7 +84,7 @@ def test_the_size_of_a_request_is_that_of_all_requests_together(measured: Measur
 
 
 def test_a_disk_that_was_not_read_has_no_size_of_reads(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(GOLDEN.replace(b"loop0 82585", b"loop0 82580"))
+    (tmp_path / NAME).write_bytes(TRIAL.replace(b"loop0 82585", b"loop0 82580"))
     found = values(HostLoadProbe().parse(ProbeRecord(tmp_path, WINDOW, LOOP0)))
     assert found["disk.target.reads"] == 0
     assert "disk.target.read_size" not in found
@@ -90,12 +101,12 @@ def test_the_disk_under_test_goes_by_one_name_in_all_trials(measured: Measuremen
     assert not any(name.startswith("disk.loop0.") for name in names)
 
 
-@given(st.integers(0, len(GOLDEN)))
+@given(st.integers(0, len(TRIAL)))
 def test_a_file_cut_off_by_a_crash_gives_what_was_whole(tmp_path_factory: pytest.TempPathFactory, length: int) -> None:
     raw = tmp_path_factory.mktemp("cut")
-    (raw / NAME).write_bytes(GOLDEN[:length])
-    whole = GOLDEN[:length].count(b"\n")
-    if whole == 0 and GOLDEN[:length] != GOLDEN.split(b"\n")[0]:
+    (raw / NAME).write_bytes(TRIAL[:length])
+    whole = TRIAL[:length].count(b"\n")
+    if whole == 0 and TRIAL[:length] != TRIAL.split(b"\n")[0]:
         with pytest.raises(ParseError):
             read_samples(raw)
         return
@@ -108,8 +119,8 @@ def test_a_damaged_file_is_read_or_named_with_the_line(
     tmp_path_factory: pytest.TempPathFactory, place: int, other: bytes, length: int
 ) -> None:
     raw = tmp_path_factory.mktemp("damaged")
-    at = place % len(GOLDEN)
-    (raw / NAME).write_bytes(GOLDEN[:at] + other + GOLDEN[at + length :])
+    at = place % len(TRIAL)
+    (raw / NAME).write_bytes(TRIAL[:at] + other + TRIAL[at + length :])
     try:
         HostLoadProbe().parse(ProbeRecord(raw, WINDOW, LOOP0))
     except ParseError as error:
@@ -118,20 +129,104 @@ def test_a_damaged_file_is_read_or_named_with_the_line(
 
 @pytest.mark.parametrize("line", [b"[]", b"7", b'{"t": 1}', b'{"t": [], "late": 0, "contents": []}', b'{"t"', b"null"])
 def test_a_line_that_is_no_sample_is_named(raw: Path, line: bytes) -> None:
-    (raw / NAME).write_bytes(GOLDEN + line + b"\n")
+    (raw / NAME).write_bytes(TRIAL + line + b"\n")
     with pytest.raises(ParseError, match=f"{NAME}:6: is no sample"):
         read_samples(raw)
 
 
 @pytest.mark.parametrize("head", [b"", b"[]\n", b'{"paths": 5}\n', b'{"path": []}\n', b"\xff\n"])
 def test_a_file_without_its_head_is_named(raw: Path, head: bytes) -> None:
-    (raw / NAME).write_bytes(head + b"".join(GOLDEN.splitlines(keepends=True)[1:]))
+    (raw / NAME).write_bytes(head + b"".join(TRIAL.splitlines(keepends=True)[1:]))
     with pytest.raises(ParseError, match=f"{NAME}:"):
         read_samples(raw)
 
 
 def test_too_few_samples_are_a_warning_not_a_number(raw: Path) -> None:
-    (raw / NAME).write_bytes(b"".join(GOLDEN.splitlines(keepends=True)[:2]))
+    (raw / NAME).write_bytes(b"".join(TRIAL.splitlines(keepends=True)[:2]))
     measured = HostLoadProbe().parse(ProbeRecord(raw, WINDOW, Subject(group="host")))
     assert measured.metrics.is_empty()
     assert measured.warnings == ("host-load: too few samples in the measured phase",)
+
+
+GOLDEN = Path(__file__).parent / "golden"
+LOADAVG = "2.54 3.31 4.08 3/164 28163\n"
+STAT = (GOLDEN / "stat.txt").read_text()
+DISKSTATS = (GOLDEN / "diskstats.txt").read_text()
+PRESSURE = """some avg10=23.24 avg60=10.74 avg300=7.99 total=494317095
+full avg10=8.51 avg60=5.62 avg300=3.74 total=200677422
+"""
+
+
+def test_load_averages() -> None:
+    assert parse_loadavg(LOADAVG) == (2.54, 3.31, 4.08)
+
+
+def test_cpu_ticks_are_those_of_all_cpus_together() -> None:
+    states = parse_cpu(STAT)
+    assert states["user"] == 541232
+    assert states["steal"] == 1441
+    assert list(states) == ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"]
+
+
+def test_interrupts_and_context_switches_are_those_since_boot() -> None:
+    assert parse_activity("cpu  1 2 3\nintr 1392714 0 9 0\nctxt 8363642\nbtime 1\n") == (1392714, 8363642)
+    assert parse_activity("intr 5 0\n") is None
+    assert parse_activity(f"intr {'9' * 30}\nctxt 1\n") is None
+
+
+def test_pressure_is_in_seconds() -> None:
+    assert parse_pressure(PRESSURE) == {"some": 494.317095, "full": 200.677422}
+
+
+def test_disk_counters_are_bytes_operations_and_seconds() -> None:
+    disks = parse_diskstats(DISKSTATS)
+    assert disks["loop0"] == DiskCounters(
+        reads=2765246,
+        bytes_read=233826835 * 512,
+        writes=1208702,
+        bytes_written=145762895 * 512,
+        in_flight=1,
+        busy=494.604,
+        discards=833,
+        flushes=609848,
+        reads_merged=209,
+        writes_merged=332378,
+        read_time=295.806,
+        write_time=1227.033,
+        flush_time=178.686,
+    )
+    assert disks["loop0"].completed == 2765246 + 1208702 + 833 + 609848
+
+
+def test_kernels_before_4_18_have_neither_discards_nor_flushes() -> None:
+    assert parse_diskstats(DISKSTATS)["vda"].discards == 0
+    assert parse_diskstats(DISKSTATS)["vda"].flushes == 0
+
+
+@pytest.mark.parametrize("many", ["9" * 400, "9" * 5000])
+def test_numbers_that_no_kernel_counts_up_to_are_none(many: str) -> None:
+    assert parse_loadavg(f"{many} inf 1 1/2 3\n") is None
+    assert parse_cpu(f"cpu {many} 1 1 1\n") == {}
+    assert parse_pressure(f"some total={many}\n") == {}
+    assert parse_disk_stat(f"{many} " * 11) is None
+
+
+PARSERS: list[tuple[Callable[[str], Any], str]] = [
+    (parse_loadavg, LOADAVG),
+    (parse_cpu, STAT),
+    (parse_activity, STAT),
+    (parse_pressure, PRESSURE),
+    (parse_disk_stat, DISKSTATS.split("loop0")[1].split("\n")[0]),
+    (parse_diskstats, DISKSTATS),
+]
+
+
+@pytest.mark.parametrize(("parse", "text"), PARSERS)
+@given(other=st.text(), place=st.integers(0), length=st.integers(0, 60))
+def test_no_text_and_no_damage_is_an_exception(
+    parse: Callable[[str], Any], text: str, other: str, place: int, length: int
+) -> None:
+    parse(other)
+    at = place % len(text)
+    parse(text[:at] + other[:5] + text[at + length :])
+    parse(text[:at])

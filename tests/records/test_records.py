@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 import pytest
@@ -16,11 +21,14 @@ import storlab
 from laboratory import Laboratory
 from storlab.errors import RecordsError
 from storlab.nodes.identity import Machine, NodeIdentity
+from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.derive import derive
 from storlab.records.derive_trial import Done, derive_trials
+from storlab.records.files import copy_durably
 from storlab.records.run_folder import TABLES, RunFolder
-from storlab.records.tables import Tables
+from storlab.records.tables import ExaminedSeries, Observed, Tables, findings_frame, probe_facts, said_of
 from storlab.run.recovery.journal import Journal, read_pending
+from storlab.timeseries.findings import SeriesFindings, findings
 
 NODE = NodeIdentity("host", "local", "", Machine("m", "b"))
 STUDY = """
@@ -260,3 +268,90 @@ def test_a_failed_trial_keeps_its_reason_and_what_its_command_said(original: Pat
     assert {record.levels["bs"] for record in failed} == {"8k"}
     assert all(record.reason == "verify: node host: test ended with status 1: no output" for record in failed)
     assert all(record.detail.startswith("$ test 8k '!=' 8k") for record in failed)
+
+
+def stepped() -> ExaminedSeries:
+    values = np.random.default_rng(1).normal(100, 1, 400)
+    values[200:] += 20
+    found = findings(np.arange(1.0, 401.0), values)
+    assert found is not None
+    place = {"trial": 3, "round": 2, "cell": 1, "node": None, "source": "load"}
+    return ExaminedSeries(place, "iops", "1/s", found)
+
+
+def test_the_table_has_all_that_is_found() -> None:
+    names = [field.name for field in fields(SeriesFindings)]
+    assert set(COLUMNS["findings"]) == {*PLACES, "metric", "unit", *names}
+    (row,) = findings_frame([stepped()]).iter_rows(named=True)
+    assert {name: row[name] for name in names if name != "changes"} == {
+        name: value for name, value in vars(stepped().found).items() if name != "changes"
+    }
+    assert (row["trial"], row["round"], row["node"], row["unit"]) == (3, 2, None, "1/s")
+
+
+def test_changes_of_the_level_are_rows_within_the_row() -> None:
+    (change,) = findings_frame([stepped()])["changes"][0].to_list()
+    assert change["t"] == 201.0
+    assert change["after"] - change["before"] > 19
+
+
+def test_nothing_examined_is_a_table_without_rows() -> None:
+    assert findings_frame([]).schema == COLUMNS["findings"]
+
+
+def test_what_matters_is_said() -> None:
+    sentences = said_of([stepped()], {})
+    assert any(sentence.startswith("load, iops:") for sentence in sentences)
+
+
+def test_alike_watches_are_one_entry_with_all_their_places_and_disks() -> None:
+    watched = [
+        Observed(cell, node, "alignment", {"disks": [disk], "hook": "tp_btf"})
+        for cell, node, disk in ((2, "vm-1", "vda"), (1, "vm-1", "vdb"), (1, "vm-2", "vda"))
+    ]
+    assert probe_facts(watched) == [
+        {"probe": "alignment", "nodes": ["vm-1", "vm-2"], "cells": [1, 2], "disks": ["vda", "vdb"], "hook": "tp_btf"}
+    ]
+
+
+def test_a_node_that_had_to_watch_otherwise_is_an_entry_of_its_own() -> None:
+    watched = [
+        Observed(1, "a", "alignment", {"disks": [], "hook": "tp_btf"}),
+        Observed(1, "b", "alignment", {"disks": [], "hook": "classic tracepoint"}),
+    ]
+    assert [(entry["nodes"], entry["hook"]) for entry in probe_facts(watched)] == [
+        (["a"], "tp_btf"),
+        (["b"], "classic tracepoint"),
+    ]
+
+
+def refuse(*arguments: Any) -> int:
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3 * 1024**2 + 5])
+@pytest.mark.parametrize("kernel", ["copies", "refuses"])
+def test_a_copy_is_whole_whether_the_kernel_makes_it_or_not(
+    size: int, kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel == "refuses":
+        monkeypatch.setattr(os, "copy_file_range", refuse)
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(os.urandom(size))
+    copy_durably(source, target)
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_a_file_that_says_it_has_no_length_is_copied_too(tmp_path: Path) -> None:
+    copy_durably(Path("/proc/version"), tmp_path / "target")
+    assert (tmp_path / "target").read_text() == Path("/proc/version").read_text()
+
+
+def test_a_full_disk_is_no_reason_to_try_in_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "copy_file_range", full)
+    (tmp_path / "source").write_bytes(b"x")
+    with pytest.raises(OSError, match="No space left"):
+        copy_durably(tmp_path / "source", tmp_path / "target")

@@ -1,8 +1,9 @@
-"""How requests lie in units: against a definition by plain arithmetic, for any mixture."""
+"""Requests by how they lie in units: against a definition by plain arithmetic, and as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -20,12 +21,14 @@ from storlab.blockio.requests import (
     shares,
     with_alignment,
 )
+from storlab.blockio.text import linear_histogram, log2_histogram, percent, share_table, tables
+from storlab.formats.blkalgn.file import blkalgn_json
 from storlab.measurements import REQUEST_COLUMNS
 
 Request = tuple[str, int, int]  # operation, offset, length; bytes
 
 SECTOR = 512
-requests = st.lists(
+issued_requests = st.lists(
     st.tuples(
         st.sampled_from(["read", "write"]),
         st.integers(0, 1 << 20).map(lambda n: n * SECTOR),
@@ -55,7 +58,7 @@ def test_a_frame_has_each_key_once_and_the_columns_of_measurements() -> None:
     assert frame["units_4k"].to_list() == [1, 2]
 
 
-@given(requests)
+@given(issued_requests)
 def test_each_request_is_as_aligned_as_the_largest_power_of_two_that_divides_both(issued: list[Request]) -> None:
     expected: dict[tuple[str, int], int] = {}
     for operation, offset, length in issued:
@@ -65,7 +68,7 @@ def test_each_request_is_as_aligned_as_the_largest_power_of_two_that_divides_bot
     assert {(row[0], row[1]): row[2] for row in by_alignment(frame_of(issued)).rows()} == expected
 
 
-@given(requests)
+@given(issued_requests)
 def test_shares_are_those_of_plain_counting(issued: list[Request]) -> None:
     found = {(row["operation"], row["unit"]): row for row in shares(frame_of(issued)).iter_rows(named=True)}
     for operation in {operation for operation, _, _ in issued}:
@@ -123,3 +126,62 @@ def test_unknown_units_make_no_amplification_up() -> None:
     found = shares(frame, units=[4096, 1 << 20])
     assert found["share"].to_list() == [1.0, 0.0]
     assert found["amplification"].to_list() == [None, None]
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def some_requests() -> pl.DataFrame:
+    """A little of everything."""
+
+    def units(count: int, *touched: int) -> tuple[int, ...]:
+        return tuple(count * each for each in touched)
+
+    return request_frame(
+        [
+            ("nvme0n1", "write", "sync", 4096, 4096, "mariadbd", 40, *units(40, 1, 1, 1, 1, 1)),
+            ("nvme0n1", "write", "", 16384, 16384, "kworker/u8:2", 27, *units(27, 4, 2, 1, 1, 1)),
+            ("nvme0n1", "write", "fua+sync", 512, 512, "kworker/u8:2", 2, *units(2, 1, 1, 1, 1, 1)),
+            ("nvme0n1", "write", "", 1 << 20, 0, "mariadbd", 1, *units(1, 256, 128, 64, 32, 16)),
+            ("nvme0n1", "read", "readahead", 131072, 131072, "mariadbd", 9, *units(9, 32, 16, 8, 4, 2)),
+            ("nvme0n1", "flush", "preflush", 0, 0, "kworker/u8:2", 3, 0, 0, 0, 0, 0),
+            ("vda", "discard", "", 3 << 30, 1 << 20, None, 1, *units(1, 786432, 393216, 196608, 98304, 49152)),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tables.txt", tables(some_requests())),
+        ("blkalgn.json", blkalgn_json(by_disk(some_requests())).decode()),
+    ],
+)
+def test_output_is_as_the_golden_file_has_it(name: str, text: str) -> None:
+    assert text == (GOLDEN / name).read_text()
+
+
+def test_the_rows_are_those_of_the_tools() -> None:
+    assert linear_histogram({4096: 40, 512: 1})[2] == f"        4096       : 40       |{'*' * 40}|"
+    assert log2_histogram({512: 1})[-1] == f"       512 -> 1023       : 1        |{'*' * 40}|"
+    assert log2_histogram({512: 1})[1] == f"         0 -> 1          : 0        |{' ' * 40}|"
+
+
+@pytest.mark.parametrize("operation", ["read", "write_zeroes", "zone_reset_all"])
+def test_shares_stand_below_their_units_whatever_the_operation_is_called(operation: str) -> None:
+    row = ("vda", operation, "", 4096, 4096, None, 1, 1, 1, 1, 1, 1)
+    head, *rows = share_table(request_frame([row])).splitlines()
+    assert {len(row) for row in rows} == {len(head)}
+
+
+def test_nothing_seen_is_no_table() -> None:
+    assert tables(request_frame([])) == ""
+    assert (linear_histogram({}), log2_histogram({})) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0 %"), (1, "100 %"), (0.99999, ">99.9 %"), (0.00001, "<0.1 %"), (0.5, "50.0 %"), (2 / 3, "66.6 %")],
+)
+def test_only_all_is_100_percent_and_only_none_is_0(share: float, text: str) -> None:
+    assert percent(share) == text

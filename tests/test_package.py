@@ -1,15 +1,20 @@
-"""``storlab.api``: what it has, and that nothing else is needed."""
+"""The package as a whole: what ``storlab.api`` has, how modules hang together, and one version in all places."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 from storlab import api, conformance
+from storlab.version import __version__
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extensions").rglob("*.py"))
 
@@ -52,3 +57,21 @@ def test_an_extension_needs_nothing_else_of_storlab(file: Path) -> None:
     modules = [node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
     own = [name for name in modules if name and name.startswith("storlab.")]
     assert set(own) <= {"storlab.api", "storlab.conformance"}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Neither within functions nor for types only: whoever reads one module would have to read all of the circle."""
+    graph = grimp.build_graph("storlab", cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
+
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_package_the_agent_and_the_changes_have_one_version() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    agent = tomllib.loads((ROOT / "agent" / "Cargo.toml").read_text())["package"]["version"]
+    newest = re.search(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert package == agent == newest[1] == __version__
