@@ -1,21 +1,21 @@
-"""What holds for all tests."""
+"""What holds for all tests: a laboratory for each, what it needs, and the tier and the turn that it has."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from xdist.remote import Producer  # type: ignore[import-untyped]
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from laboratory import Laboratory
-from tiers.fuzzing import enlarge, is_fuzz, is_system, longest_first
-from tiers.needs import skip_unless_met
+from laboratory.preloaded import count_lines_for
+from tiers import costs, scheduling
+from tiers.fuzzing import enlarge, is_fuzz
+from tiers.needs import needs_of, skip_unless_met
+from tiers.tiers import ASKED, runs_in, tier_of
 
 # What one test kills is for that test to look for, and not for the `storlab clean` of another that runs meanwhile.
 os.environ["STORLAB_ORPHAN_AGE"] = "1000000000"
@@ -33,19 +33,43 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]
         yield made
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with the tier that it is of. STORLAB_FUZZ: how many times as many examples as usual."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=list(ASKED), default="all", help="the tests of `make check`, `make test` …")
+    costs.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    costs.record_if_asked(config)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(scheduling.Groups(), "groups")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the tier that is asked for. STORLAB_FUZZ: how many times as many examples as usual."""
     fuzzed = {}  # functions; one may be several tests
     for item in items:
-        if is_system(item):
-            item.add_marker("system")
         if is_fuzz(item):
             item.add_marker("fuzz")
             fuzzed[item.obj] = int(os.environ.get("STORLAB_FUZZ", "1"))  # type: ignore[attr-defined]
     for test, times in fuzzed.items():
         enlarge(test, times)
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        longest_first(items)
+    known = costs.read_costs()
+    set_ups = {item: scheduling.shared_fixtures(item) for item in items}
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        cost = scheduling.cost_with_fixtures(item.nodeid, {*set_ups[item].values()}, known)
+        runs = runs_in(config.getoption("--tier"), tier_of(item.nodeid, needs_of(item), cost))
+        (kept if runs else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+    if hasattr(config, "workerinput"):
+        group_of = scheduling.groups({item.nodeid: set_ups[item] for item in kept})
+        scheduling.write_groups(config, group_of)
+        turns = scheduling.in_order(group_of, known, {item.nodeid: {*set_ups[item].values()} for item in kept})
+        place = {test: turn for turn, test in enumerate(turns)}
+        kept.sort(key=lambda item: place[item.nodeid])
+    items[:] = kept
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,34 +78,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     skip_unless_met(item)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Lines that run count as those of the test that runs, in this process and in those that it starts."""
+    count_lines_for(item.nodeid)
+    return (yield)
+
+
 def pytest_report_header() -> str:
     """Which results that others published are read as well: they aren't part of this project."""
     folder = os.environ.get("STORLAB_REFERENCE")
     return f"published results: {folder or 'none, for STORLAB_REFERENCE names no folder; their like is made instead'}"
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Tests that share what their module sets up run on one worker, and it is set up once. All others go anywhere.
-
-    xdist's own groups (``--dist loadgroup``) don't work with pytest 9: they rename tests by a field that it no longer
-    has.
-    """
-    config.option.loadscopereorder = False  # in the order of the workers, and not modules with many tests first
-    return _SharedSetUps(config, log)
-
-
-class _SharedSetUps(LoadScopeScheduling):  # type: ignore[misc]
-    def _split_scope(self, nodeid: str) -> str:
-        file, _, _ = nodeid.partition("::")
-        return file if _sets_up(self.config.rootpath / file) else nodeid
-
-
-@cache
-def _sets_up(file: Path) -> bool:
-    """Whether this module has a fixture for all of its tests, its own or that of its folder.
-
-    The process that hands out tests hasn't imported it.
-    """
-    beside = file.with_name("conftest.py")
-    return any('(scope="module")' in each.read_text("utf-8") for each in (file, beside) if each.exists())

@@ -142,9 +142,10 @@ def forked_cpu_seconds() -> float:
     return float(_loaded().ask({"cpu": True})["seconds"]) if _loaded.cache_info().currsize else 0.0
 
 
-def set_context(test: str) -> None:
-    """The lines that run from now on count as this test's, where coverage is measured."""
+def count_lines_for(test: str) -> None:
+    """The lines that run from now on, here and in processes to come, are this test's, where coverage is measured."""
     if (coverage := sys.modules.get("coverage")) and (running := coverage.Coverage.current()):
+        os.environ[TEST] = test
         running.switch_context(test)
 
 
@@ -197,6 +198,7 @@ def _serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         if not message:
             os._exit(0)
         request = json.loads(message)
+        answer: dict[str, Any]
         if (pid := request.get("ended")) is not None:
             ended, status = os.waitpid(pid, os.WNOHANG)
             answer = {"status": os.waitstatus_to_exitcode(status) if ended else None}
@@ -226,7 +228,7 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    set_context(os.environ.get(TEST, ""))
+    count_lines_for(os.environ.get(TEST, ""))
     sys.argv = request["arguments"]
 
 

@@ -49,7 +49,7 @@ def write_costs(costs: Costs, file: Path = FILE) -> None:
 
 
 def merge(parts: list[Costs]) -> Costs:
-    """Those of all workers. A fixture that several of them set up costs what it did on the worker where it cost most."""
+    """Those of all workers. A fixture that several set up costs what it did where it cost most."""
     tests: dict[str, float] = {}
     fixtures: dict[str, float] = {}
     for part in parts:
