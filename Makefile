@@ -1,7 +1,7 @@
 # Storlab's front door: `make demo` and `make test` install what they need. Each target is a script in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test fuzz attack lint docs bench agent image zts-sanity zts-subset clean
+.PHONY: help demo check test test-guests costs coverage fuzz attack lint docs bench agent image zts-sanity zts-subset clean
 MAKEFLAGS += --no-print-directory
 export PYTHON
 
@@ -12,11 +12,20 @@ help: ## What can be made
 demo: ## Install what is missing, run the study `quick` on this machine, show the result
 	@scripts/demo.sh
 
-check: ## Lint, and the tests that take no root, guest, browser or network: a minute or so
+check: ## Lint, and the tests that take no root, guest, browser or network
 	@scripts/check.sh
 
-test: ## Install what is missing, run all tests: Rust, then Python
+test: ## Install what is missing; lint, Rust tests, the tests on this machine, and a tour through everything
 	@scripts/test.sh
+
+test-guests: ## The second tier: virtual machines, images, browser, power cuts, suites
+	@scripts/test-guests.sh
+
+costs: ## Run every test and write down what each costs: its tier and its turn follow
+	@scripts/costs.sh
+
+coverage: ## Which lines and branches of each package the tests reach; THAN=FILE compares with earlier figures
+	@scripts/coverage.sh
 
 fuzz: ## Tests that make up their input, with 20 times as many examples; FUZZ=500 for more
 	@scripts/fuzz.sh
