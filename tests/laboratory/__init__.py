@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,19 @@ class Laboratory:
     def _cgroups(self) -> list[Path]:
         found = [Path(folder, name) for folder, below, _ in os.walk("/sys/fs/cgroup") for name in below]
         return [path for path in found if path.name.startswith(f"storlab-{self.identity}")]
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[Laboratory]:
+    """A laboratory for several tests, with a state of its own. Nothing may be left in it at the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        lab = Laboratory(folder)
+        try:
+            yield lab
+        finally:
+            lab.close()
+        assert lab.leftovers() == []
 
 
 def ended(process: subprocess.Popen[bytes], timeout: float = 120) -> Ended:
