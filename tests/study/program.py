@@ -9,12 +9,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from typer.main import get_command
+
 from laboratory.preloaded import Forked, can_fork
-from storlab.cli.main import main
+from storlab.cli import main as cli
 
 PROGRAM = Path(sys.executable).parent / "storlab"
 
@@ -44,17 +47,24 @@ def program(
     return subprocess.CompletedProcess(arguments, process.returncode, output.decode(), message.decode())
 
 
+@cache
+def _command() -> Any:
+    """What Typer would make again for each call."""
+    return get_command(cli.app)
+
+
 def call(*arguments: str) -> Ran:
     """In this process."""
     output, message = io.StringIO(), io.StringIO()
     status: object = None
     with (
         mock.patch.object(sys, "argv", ["storlab", *arguments]),
+        mock.patch.object(cli, "app", _command()),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(message),
     ):
         try:
-            main()
+            cli.main()
         except SystemExit as ended:
             status = ended.code
     assert status is None or isinstance(status, int), status

@@ -1,9 +1,15 @@
-"""Resolving chains: which layer is set up on which node, for how long, and which nodes share it."""
+"""Chains: which layer is set up on which node, for how long, and which nodes share it.
+
+Those of the shipped studies have golden files, a line for each chain, equal cells together: ``below | above`` a
+crossing; a star marks what all nodes of the group share, brackets what is kept beyond a trial.
+"""
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -13,8 +19,10 @@ from hypothesis import strategies as st
 from storlab.layers.base import KEEPS, Crossing, Layer, LayerContext
 from storlab.layers.resources import Dir, Resource, Server
 from storlab.registry import layer_types
-from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, ends_as, resolve, started
+from storlab.study.cells import Cell
+from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, Link, ends_as, resolve, started
 from storlab.study.schema import NodeGroup, group_model
+from storlab.study.study import load_study, shipped_studies
 
 
 class Database(Layer):
@@ -249,26 +257,9 @@ def test_a_share_is_one_for_all_that_mount_it_unless_a_study_says_otherwise() ->
     assert names(written(store + own)["client", MAIN]) == "nfs-export:trial | nfs:trial"
 
 
-_LINKS = st.sampled_from(
-    [
-        "directory",
-        "file",
-        "loop",
-        "mkfs",
-        "mount",
-        "zpool",
-        "zvol",
-        "nbd-export",
-        "virtio-blk",
-        "9p",
-        "nbd",
-        "connect",
-        "nfs-export",
-        "nfs",
-        "smb-share",
-        "smb",
-    ]
-)
+_BLOCK = ["file", "loop", "mkfs", "mount", "zpool", "zvol", "nbd-export", "virtio-blk", "nbd"]
+_SHARED = ["directory", "9p", "connect", "nfs-export", "nfs", "smb-share", "smb"]
+_LINKS = st.sampled_from(_BLOCK + _SHARED)
 _KEYS = {"file": {"size": "1G"}, "zvol": {"size": "1G"}, "mkfs": {"type": "ext4"}, "zpool": {"size": "1G"}}
 
 
@@ -327,3 +318,38 @@ def _check_chain(chain: Chain, groups: Mapping[str, NodeGroup], found: Chains) -
     assert keeps == sorted(keeps, reverse=True)
     node = KEEPS.index(groups[chain.group].lasts)
     assert all(KEEPS.index(link.keep) <= node for link in chain.above)
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def dump(name: str) -> str:
+    cells: dict[str, list[str]] = {}
+    for cell in load_study(shipped_studies()[name]).cells:
+        cells.setdefault(of_cell(cell), []).append(" ".join(cell.levels.values()) or "-")
+    return "\n".join(f"{', '.join(levels)}\n{text}" for text, levels in cells.items())
+
+
+def of_cell(cell: Cell) -> str:
+    return "".join(f"  {of_chain(cell, chain)}\n" for chain in cell.chains)
+
+
+def of_chain(cell: Cell, chain: Chain) -> str:
+    group = cell.nodes[chain.group]
+    name = f"{chain.group}:{chain.name}" if chain.name else chain.group
+    counts = f"{group.count} × {chain.count}" if chain.count > 1 else str(group.count)
+    below, above = ", ".join(map(of_link, chain.below)), ", ".join(map(of_link, chain.above))
+    return f"{name} ({group.kind}, {counts}) from {chain.source}: {f'{below} | ' if below else ''}{above}"
+
+
+def of_link(link: Link) -> str:
+    kept = f" [{link.keep}]" if link.keep != "trial" else ""
+    return f"{link.layer.label()}{'*' if link.once else ''}{kept}"
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_layers_are_where_the_golden_file_has_them(name: str) -> None:
+    file = GOLDEN / f"chains-{name}.txt"
+    if os.environ.get("STORLAB_UPDATE_GOLDEN"):
+        file.write_text(dump(name))
+    assert dump(name) == file.read_text()

@@ -1,19 +1,23 @@
-"""The schema that editors check by agrees with what Storlab itself takes and refuses."""
+"""The schema that editors check by agrees with what Storlab takes and refuses, and so does docs/reference/study.md."""
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from tools.study_reference import reference
+from tools.study_reference_text import EXAMPLES as SHOWN
 
-from storlab.registry import layer_types
+from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.json_schema import json_schema
-from storlab.study.study import shipped_studies
+from storlab.study.study import parse_study, shipped_studies
 
-from .mistakes import Mistake, of_chains, of_commands, of_factors, of_guests, of_keys, of_stacks, of_workloads
+from .mistakes import Mistake, completed, loads, questions, stacks
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*.toml"))
@@ -61,10 +65,10 @@ def test_a_misspelt_key_of_a_layer_is_marked(layer: str) -> None:
     assert not takes(stack=[{"layer": layer, "a_misspelt_key": 1}])
 
 
+PARSED = (*questions.KEYS, *questions.FACTORS, *stacks.STACKS, *stacks.CHAINS, *loads.WORKLOADS, *loads.COMMANDS)
 STRUCTURE = [
     mistake
-    for each in (of_keys, of_stacks, of_chains, of_guests, of_factors, of_workloads, of_commands)
-    for mistake in each.MISTAKES
+    for mistake in (*PARSED, *loads.GUESTS)
     # A level may be anything: only the place where it is put in says what it should be.
     if not ("[factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says)
     and (
@@ -136,3 +140,45 @@ def test_what_storlab_takes_is_valid(changes: dict[str, Any]) -> None:
 )
 def test_what_storlab_refuses_is_invalid(changes: dict[str, Any]) -> None:
     assert not takes(**changes)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "study.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    update = f"python -m tools.study_reference > {PAGE.relative_to(PAGE.parents[2])}"
+    assert PAGE.read_text() == reference(), f"write it again: {update}"
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_loads_and_is_valid(name: str) -> None:
+    text = completed(SHOWN[name])
+
+    def read(path: str) -> str:
+        raise ValueError(f"{path}: no example names a file")
+
+    assert parse_study(text.encode(), name, read).cells
+    VALIDATOR.validate(tomllib.loads(text))
+
+
+def test_every_part_has_an_example_that_uses_it() -> None:
+    every: dict[str, Mapping[str, type[Any]]] = {
+        "kind": node_kinds(),
+        "layer": layer_types(),
+        "workload": workload_types(),
+        "probe": probe_types(),
+    }
+    for kind, types in every.items():
+        for name, cls in types.items():
+            if cls.__module__.startswith("storlab."):
+                assert name in SHOWN[f"{kind} {name}"]
+
+
+def test_every_example_stands_on_the_page() -> None:
+    shown = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert [text.strip() for text in SHOWN.values()] == [text.strip() for text in shown]
+
+
+def test_keys_of_all_layers_are_described_once() -> None:
+    layers = PAGE.read_text().partition("## Layers")[2]
+    assert re.findall(r"^\| `(keep|once)` \|", layers, re.MULTILINE) == ["keep", "once"]

@@ -10,32 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from .mistakes import (
-    Mistake,
-    of_chains,
-    of_claims,
-    of_commands,
-    of_crash,
-    of_factors,
-    of_guests,
-    of_keys,
-    of_metrics,
-    of_networks,
-    of_stacks,
-    of_toml,
-    of_workloads,
-)
+from .mistakes import Mistake, loads, questions, stacks
 from .program import PROGRAM, Ran, call
 
 EVERY = [
-    m
-    for each in (
-        *(of_toml, of_keys, of_stacks, of_chains, of_guests, of_networks),
-        *(of_factors, of_metrics, of_workloads, of_commands, of_claims, of_crash),
-    )
-    for m in each.MISTAKES
+    *(*questions.TOML, *questions.KEYS, *questions.FACTORS, *questions.CLAIMS),
+    *(*stacks.STACKS, *stacks.CHAINS),
+    *(*loads.WORKLOADS, *loads.COMMANDS, *loads.METRICS, *loads.CRASH, *loads.GUESTS, *loads.NETWORKS),
 ]
-AS_PROCESSES = EVERY[:: len(EVERY) // 10][:10]
+AS_PROCESSES = EVERY[:: len(EVERY) // 3][:3]
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +31,7 @@ def check(mistake: Mistake, ran: Ran) -> None:
     assert ran.status == 2, ran.message
     assert ran.output == ""
     assert "Traceback" not in ran.message
-    where = f"study.toml: line {mistake.line}: " if mistake.line is not None else "study.toml: "
+    where = f"study.toml: line {mistake.line}: "
     assert len(ran.message.splitlines()) == 1, ran.message
     assert ran.message.startswith(where), f"{ran.message}wanted: {where}{mistake.says}"
     assert mistake.says in ran.message
@@ -57,7 +40,6 @@ def check(mistake: Mistake, ran: Ran) -> None:
 def test_there_are_mistakes_enough() -> None:
     assert len(EVERY) >= 250
     assert len({mistake.text for mistake in EVERY}) == len(EVERY)
-    assert len(AS_PROCESSES) >= 10
 
 
 @pytest.mark.parametrize("mistake", EVERY, ids=lambda mistake: mistake.name)
@@ -67,10 +49,9 @@ def test_a_mistake_is_named_once_with_its_line(mistake: Mistake, folder: Path) -
     assert [path.name for path in folder.iterdir()] == ["study.toml"]
 
 
-@pytest.mark.slow
 def test_the_installed_program_says_the_same(folder: Path) -> None:
     def run(mistake: Mistake) -> Ran:
-        home = folder / mistake.name.replace("/", " ")
+        home = folder / str(EVERY.index(mistake))
         home.mkdir()
         (home / "study.toml").write_bytes(mistake.text.encode())
         ran = subprocess.run([PROGRAM, "plan", "study.toml"], capture_output=True, cwd=home, timeout=120)
@@ -84,7 +65,7 @@ def test_the_installed_program_says_the_same(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_run_and_plan_refuse_alike(command: str, folder: Path) -> None:
-    mistake = of_stacks.MISTAKES[0]
+    mistake = stacks.STACKS[0]
     Path("study.toml").write_bytes(mistake.text.encode())
     check(mistake, call(command, "study.toml"))
     assert [path.name for path in folder.iterdir()] == ["study.toml"]
@@ -121,9 +102,9 @@ FILES: dict[str, tuple[bytes, str]] = {
         "study.toml: line 1: this is not TOML: expected '='",
     ),
     "a number of many digits": (f"x = {'9' * 5000}\n{SOUND}".encode(), "study.toml: this is not TOML: a number"),
-    "a hundred thousand levels": (
-        f"{SOUND}[factors.a]\nlevels = {list(range(100_000))}".encode(),
-        "study.toml: line 5: factors: these factors make 100000 cells, more than 10000",
+    "ten thousand levels and one": (
+        f"{SOUND}[factors.a]\nlevels = {list(range(10_001))}".encode(),
+        "study.toml: line 5: factors: these factors make 10001 cells, more than 10000",
     ),
 }
 

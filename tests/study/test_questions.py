@@ -1,4 +1,4 @@
-"""What a study asks: claims are read, and may be about levels that other parameters bring."""
+"""What a study asks: claims, objectives, and levels of a factor that a parameter, a profile or --set brings."""
 
 from __future__ import annotations
 
@@ -106,3 +106,67 @@ def test_a_limit_is_an_amount_in_the_unit_of_its_metric() -> None:
         text = SLO.replace("primary", f'slo = {{ metric = "latency.p99", below = "{limit}" }}\nprimary')
         with pytest.raises(StudyError, match=said):
             refuse_unknown_metrics(parse_study(text.encode(), "slo.toml", lambda _: ""))
+
+
+SIZES = """
+title = "x"
+primary = "elapsed"
+stack = [{ layer = "directory" }]
+[parameters]
+sizes = ["4k"]
+[profiles.full]
+sizes = ["4k", "8k", "1M"]
+[factors.size]
+levels = "{sizes}"
+[workload.w]
+command = { argv = ["true", "{size}"] }
+"""
+
+
+def sized(text: str = SIZES, *overrides: str) -> Study:
+    return parse_study(text.encode(), "s.toml", lambda name: "", overrides)
+
+
+def levels(study: Study) -> list[str]:
+    return [cell.levels["size"] for cell in study.cells]
+
+
+def test_a_profile_has_more_levels_and_the_command_line_gives_its_own() -> None:
+    assert levels(sized()) == ["4k"]
+    assert levels(sized(SIZES, "profile=full")) == ["4k", "8k", "1M"]
+    assert levels(sized(SIZES, 'sizes=["2M", "4M"]')) == ["2M", "4M"]
+    assert sized().notes == ()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ("[]", "levels must be a list of one or more values"),
+        ('["4k", "4k"]', 'the level "4k" is listed twice'),
+        ('"4k"', "levels must be a list of one or more values, or a parameter that is one"),
+        ('[["4k"]]', "parameters.sizes"),
+    ],
+)
+def test_levels_that_cannot_be_are_named_where_they_are_written(sizes: str, said: str) -> None:
+    with pytest.raises(StudyError) as raised:
+        sized(SIZES.replace('sizes = ["4k"]', f"sizes = {sizes}"))
+    assert said in str(raised.value)
+
+
+def test_a_word_that_is_no_parameter_is_no_list() -> None:
+    with pytest.raises(StudyError, match="levels must be a list"):
+        sized(SIZES.replace('levels = "{sizes}"', 'levels = "{others}"'))
+
+
+def test_the_way_of_cloning_may_be_a_factor_beside_others() -> None:
+    cells = sized(
+        """
+title = "Cloning"
+schema = 1
+stack = [{ layer = "directory" }, { layer = "mariadb", clone = "{clone}", doublewrite = "{doublewrite}" }]
+factors.clone = ["copy", "reflink"]
+factors.doublewrite = [true, false]
+workload.load.sysbench = { tables = 1, rows = 10 }
+"""
+    ).cells
+    assert len(cells) == 4

@@ -1,16 +1,17 @@
-"""Studies with one mistake each, by hand, and what is to be said about it.
+"""Studies with one mistake each, by hand, and what is reported about it.
 
-``#! words`` at the end of a line: the message names this line and contains these words. A text that lacks a title,
-a stack or a workload gets a sound one, so that its one mistake stands alone.
+Blank lines divide a text into blocks. Each line of a block that ends in ``#! words`` is a mistake: of the block's lines
+with such a mark, its study has this one alone, and the message names this line and contains these words. A study that
+lacks a title, a stack or a workload gets a sound one, so that its one mistake stands alone. ``FILE`` is a file layer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 _MARK = re.compile(r"\s*#! (.*)$", re.MULTILINE)
+_FILE = '{ layer = "file", size = "64M" }'
 _PARTS = {
     "title": 'title = "A sound study but for one thing"\n',
     "stack": 'stack = [{ layer = "directory" }]\n',
@@ -20,16 +21,30 @@ _WORKLOAD = '\n[workload.load]\nfio = { rw = "write", size = "1M" }\n'
 
 @dataclass(frozen=True)
 class Mistake:
-    """``line`` is from 1; ``None`` where the mistake stands on no line."""
+    """``line`` is from 1, ``wrong`` what is written there."""
 
-    name: str
     text: str
-    line: int | None
+    line: int
+    wrong: str
     says: str
 
+    @property
+    def name(self) -> str:
+        """For a test: what is wrong, as it is written."""
+        return self.wrong.strip()[:80]
 
-def read(texts: Mapping[str, str]) -> list[Mistake]:
-    return [_read(name, text) for name, text in texts.items()]
+
+def read(blocks: str, head: str = "") -> list[Mistake]:
+    """All mistakes of all blocks; ``head`` begins each study."""
+    found = []
+    for block in blocks.replace("FILE", _FILE).strip("\n").split("\n\n"):
+        lines = block.split("\n")
+        marked = [number for number, line in enumerate(lines) if _MARK.search(line)]
+        assert marked, f"nothing is marked in {block}"
+        for number in marked:
+            kept = [line for other, line in enumerate(lines) if other == number or other not in marked]
+            found.append(_read(f"{head}{chr(10).join(kept)}\n"))
+    return found
 
 
 def completed(text: str) -> str:
@@ -42,9 +57,9 @@ def completed(text: str) -> str:
     return whole if re.search(r"^\[*workload\b", text, re.MULTILINE) else whole + _WORKLOAD
 
 
-def _read(name: str, text: str) -> Mistake:
+def _read(text: str) -> Mistake:
     whole = completed(text)
-    marks = list(_MARK.finditer(whole))
-    assert len(marks) == 1, f"{name}: {len(marks)} marks"
-    line = whole[: marks[0].start(1)].count("\n") + 1
-    return Mistake(name, _MARK.sub("", whole), line, marks[0][1])
+    (mark,) = _MARK.finditer(whole)
+    line = whole[: mark.start(1)].count("\n") + 1
+    bare = _MARK.sub("", whole)
+    return Mistake(bare, line, bare.split("\n")[line - 1], mark[1])
