@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-from benchmarks.soundness.engine import first_verdicts
+from benchmarks.soundness.engine import first_verdicts, log_evidence, missed
 from numpy.typing import NDArray
 
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.stats.anytime import Floats
-from storlab.analysis.verdict import Rules
+from storlab.analysis.verdict import Rules, judge
 
 Values = dict[tuple[str, ...], list[float | None]]
 """Values by levels, one a round; ``None`` is a trial that failed."""
@@ -35,15 +36,12 @@ def noise(kind: str, studies: int, slots: int, rng: np.random.Generator) -> Floa
         slow: NDArray[np.bool_] = np.cumsum(rng.random(shape) < 0.05, axis=1) % 2 == 1
         return np.asarray(steady - 0.5 * slow)
     if kind == "AR(1)":
-        series = steady.copy()
         for slot in range(1, slots):
-            series[:, slot] += 0.9 * series[:, slot - 1]
-        return series
-    if kind == "counts":
+            steady[:, slot] += 0.9 * steady[:, slot - 1]
+    elif kind == "counts":
         return np.asarray(np.log(rng.choice([100.0, 101.0], size=shape)))
-    if kind == "bursts":
+    elif kind == "bursts":
         return steady - 3 * (rng.random(shape) < 0.05)
-    assert kind == "normal", kind
     return steady
 
 
@@ -67,6 +65,25 @@ def first_difference(values: Floats, rules: Rules) -> NDArray[np.int64]:
     """Round of the first verdict better or worse in each row, with a look after every round; 0 where there is none."""
     found = first_verdicts(values, rules)
     return np.where(found.equivalent, 0, found.at)
+
+
+def ever(verdicts: set[str], values: Floats, rules: Rules) -> NDArray[np.bool_]:
+    """Whether any look at each row, one after every round, gives one of these verdicts.
+
+    As in the engine of the simulations, a verdict is only asked for where there is as much evidence as it takes.
+    """
+    looks = missed(values, 0.0, rules.alpha) & (verdicts != {"equivalent"})
+    if "equivalent" in verdicts:
+        edge = math.log1p(rules.margin)
+        looks |= np.minimum(log_evidence(values, -edge)[0], log_evidence(values, edge)[1]) >= rules.one_sided - 1e-9
+    looks[:, : rules.min_rounds - 1] = False
+    asked = ((row[: n + 1] for n in np.nonzero(at)[0]) for row, at in zip(values, looks, strict=True))
+    return np.array([any(judge(seen, "a", "b", rules).verdict in verdicts for seen in row) for row in asked])
+
+
+def at_most(share: float, studies: int) -> float:
+    """The share, and three of its standard errors: a change of generator alone breaks nothing."""
+    return share + 3 * math.sqrt(share * (1 - share) / studies)
 
 
 def tables(

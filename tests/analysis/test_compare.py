@@ -1,4 +1,4 @@
-"""Tests of comparisons: ``compare``, ``pairing`` and ``verdict``."""
+"""Comparisons: pairing, verdict, and the words for both."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from storlab.analysis.compare import Question, compare
 from storlab.analysis.stats.pairing import Pairs, Side, pair, pool
 from storlab.analysis.stats.signed_rank import fewest_rounds
 from storlab.analysis.summary import Comparison, Undecided, UndecidedKind
+from storlab.analysis.wording import level_names, listed, percent, plural, times
 
 positive = st.floats(1e-3, 1e3)
 both_sides = st.integers(5, 25).flatmap(
@@ -39,7 +40,7 @@ def ratios(numbers: np.ndarray | list[float], better: str = "higher", margin: fl
 FASTER = np.log(1.42) + 0.08 * np.array([0.9, -1.1, 0.4, -0.3, 1.3, -0.8, 0.1, -1.4, 0.7, -0.2, 0.5, -0.1])
 
 
-def test_a_clear_difference_is_better_where_higher_is_better_and_worse_where_lower_is() -> None:
+def test_a_clear_difference_follows_the_metrics_direction_and_without_one_never_wins() -> None:
     better, worse = ratios(FASTER), ratios(FASTER, "lower")
     assert (better.verdict, worse.verdict) == ("better", "worse")
     assert better.reason == (
@@ -47,64 +48,46 @@ def test_a_clear_difference_is_better_where_higher_is_better_and_worse_where_low
         "the interval excludes 1, and higher is better."
     )
     assert better.settled and better.rounds_to_decide is None
-
-
-def test_a_metric_without_a_direction_differs_but_never_wins() -> None:
     found = ratios(FASTER, "neither")
     assert found.verdict == "undecided"
     assert "they differ" in found.reason
     assert found.settled
 
 
-def test_a_difference_within_the_margin_is_equivalent_even_where_it_is_certain() -> None:
+def test_what_lies_within_the_margin_is_equivalent_however_certain_and_nothing_is_without_a_margin() -> None:
     certain = 0.01 + 0.002 * np.sin(np.arange(20))
     found = ratios(certain)
     assert found.verdict == "equivalent"
     assert found.low is not None and found.low > 1
     assert "though real" in found.reason
     assert ratios(certain, margin=0.0).verdict == "better"
-
-
-def test_levels_that_hardly_differ_are_equivalent_and_not_merely_undecided() -> None:
     found = ratios(0.01 * np.sin(np.arange(30)))
     assert found.verdict == "equivalent"
     assert "lies within the margin of ±5 %." in found.reason
-
-
-def test_nothing_is_equivalent_without_a_margin() -> None:
     found = ratios(0.01 * np.sin(np.arange(30)), margin=0.0)
     assert found.verdict == "undecided"
     assert found.reason.endswith("the interval includes 1.")
 
 
-def test_four_rounds_give_no_verdict_however_clear_they_are() -> None:
+def test_four_rounds_give_no_verdict_however_clear_and_five_equal_signs_could_be_chance() -> None:
     found = ratios([1.0, 1.01, 0.99, 1.0])
     assert found.verdict == "undecided"
     assert found.reason == "4 rounds done on both sides: a verdict needs at least 5."
     assert found.warnings == ("Only 4 of at least 5 rounds.",)
-
-
-def test_five_equal_signs_could_be_chance_so_they_give_no_verdict_yet() -> None:
     found = ratios([1.0, 1.01, 0.99, 1.0, 1.02])
     assert found.verdict == "undecided"
     assert "takes at least 6 rounds" in found.reason
     assert found.rounds_to_decide == 1
 
 
-def test_equal_counts_in_every_round_become_a_verdict_with_a_warning() -> None:
+def test_equal_numbers_in_every_round_are_a_verdict_and_the_last_bit_of_a_float_decides_nothing() -> None:
     found = compared([4096.0] * 8, [2048.0] * 8)
     assert found.verdict == "better"
     assert found.low == found.ratio == found.high == pytest.approx(2)
     assert "right for counts only" in found.warnings[0]
-
-
-def test_identical_values_are_equivalent() -> None:
     found = compared([4096.0] * 8, [4096.0] * 8)
     assert found.verdict == "equivalent"
     assert found.reason.startswith("xfs equals ext4 in each of 8 rounds: 1.000×")
-
-
-def test_differences_in_the_last_bit_of_a_float_decide_nothing() -> None:
     found = compared([0.1 + 0.2] * 12, [0.3] * 12, margin=0.0)
     assert found.ratio == 1
     assert found.verdict == "undecided"
@@ -138,14 +121,11 @@ def test_a_value_without_a_logarithm_leaves_the_whole_comparison_without_a_ratio
     assert found.settled and found.rounds == 6
 
 
-def test_a_count_that_is_always_zero_says_so() -> None:
+def test_what_is_always_zero_or_has_no_common_round_says_so() -> None:
     assert compared([1.0] * 6, [0.0] * 6).reason == (
         "ext4 is 0 in every round, so there is no ratio of write.bandwidth "
         "to base a verdict on; its values are in the tables."
     )
-
-
-def test_no_common_round_is_undecided_and_open() -> None:
     found = compare(question(), pair(values("xfs", []), values("ext4", [1.0])), 0.05)
     assert found.reason == "No round was done for both xfs and ext4."
     assert not found.settled
@@ -162,12 +142,9 @@ def test_pooling_takes_the_mean_of_each_round_and_only_whole_rounds() -> None:
     assert len(pool([], []).rounds) == 0
 
 
-def test_an_outlier_is_named_by_its_round() -> None:
+def test_outliers_are_named_by_their_round_and_so_is_drift_without_any() -> None:
     found = ratios([0.01, 0.02, 0.0, -0.01, 0.01, 0.02, 3.0, 0.01])
     assert "Round 7 is an outlier (modified z-score above 3.5)." in found.warnings
-
-
-def test_drift_of_the_ratio_is_named_though_there_is_no_outlier() -> None:
     found = ratios(np.linspace(0.5, 0.1, 20))
     assert any("The ratio falls over the rounds" in warning for warning in found.warnings)
 
@@ -198,7 +175,7 @@ def test_multiplying_both_sides_by_a_constant_changes_nothing(
 
 
 @given(both_sides)
-def test_swapping_the_sides_inverts_the_ratio_the_interval_and_the_verdict(
+def test_swapping_the_sides_inverts_all_and_no_verdict_contradicts_its_interval(
     sides: tuple[list[float], list[float]],
 ) -> None:
     there, back = compared(*sides), compared(sides[1], sides[0])
@@ -208,10 +185,6 @@ def test_swapping_the_sides_inverts_the_ratio_the_interval_and_the_verdict(
     if there.low is not None and there.high is not None:
         assert back.low == pytest.approx(1 / there.high)
         assert back.high == pytest.approx(1 / there.low)
-
-
-@given(both_sides)
-def test_no_verdict_contradicts_its_interval(sides: tuple[list[float], list[float]]) -> None:
     found = compared(*sides)
     if found.verdict == "better":
         assert found.low is not None and found.low > 1
@@ -222,13 +195,10 @@ def test_no_verdict_contradicts_its_interval(sides: tuple[list[float], list[floa
         assert 1 / 1.05 <= found.low <= found.high <= 1.05
 
 
-def test_extreme_values_overflow_nowhere() -> None:
+def test_extreme_values_overflow_nowhere_and_an_alpha_out_of_range_is_refused() -> None:
     found = compared([1e300] * 9 + [1e-300] * 9, [1e-300] * 9 + [1e300] * 9)
     assert found.ratio == pytest.approx(1)
     assert found.high is not None and math.isfinite(found.high)
-
-
-def test_an_alpha_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         compare(question(), Pairs(), 0.0)
 
@@ -278,6 +248,8 @@ def test_a_clear_direction_is_leaning_from_the_round_on_that_would_decide_one_co
         assert of_ten(RISING[:rounds]) == Undecided(kind, rounds, 9), rounds
         assert of_ten(-RISING[:rounds]) == Undecided(kind, rounds, 9), rounds
     assert of_ten(RISING[:10]) is None, "decided"
+    assert of_ten(RISING[:7], "neither") == Undecided("leaning", 7, 9)
+    assert of_ten(RISING, "neither") is None
 
 
 def test_rounds_are_too_few_as_long_as_none_of_them_could_be_a_verdict() -> None:
@@ -300,11 +272,6 @@ def test_nothing_leans_against_its_mean_or_against_rounds_that_failed() -> None:
     assert found is not None and found.kind == "too few rounds"
 
 
-def test_a_metric_without_a_direction_leans_as_well_until_it_differs() -> None:
-    assert of_ten(RISING[:7], "neither") == Undecided("leaning", 7, 9)
-    assert of_ten(RISING, "neither") is None
-
-
 @given(logs=st.lists(st.floats(-2, 2), min_size=1, max_size=16), family=st.integers(1, 20))
 def test_only_what_is_undecided_has_a_kind_and_each_keeps_to_its_definition(logs: list[float], family: int) -> None:
     values = np.array(logs)
@@ -318,3 +285,47 @@ def test_only_what_is_undecided_has_a_kind_and_each_keeps_to_its_definition(logs
             assert not alone.low <= 1 <= (alone.high or 0), "or there is no interval yet"
         if found.undecided.kind == "too few rounds":
             assert len(logs) < found.undecided.fewest
+
+
+@pytest.mark.parametrize(
+    ("low", "ratio", "high", "text"),
+    [
+        (1.31, 1.42, 1.54, "1.42× (1.31× to 1.54×)"),
+        (0.998, 1.004, 1.011, "1.004× (0.998× to 1.011×)"),
+        (1.001, 1.12, 1.25, "1.120× (1.001× to 1.250×)"),
+        (1.0003, 1.0004, 1.0005, "1.0004× (1.0003× to 1.0005×)"),
+        (0.94, 1.0, 1.0, "1.000× (0.940× to 1.000×)"),
+        (0.0012, 0.0015, 0.0019, "0.0015× (0.0012× to 0.0019×)"),
+        (95.0, 1234.4, 16000.0, "1234× (95.00× to 16000×)"),
+        (1e-300, 1.0, 1e300, "1.000× (1e-300× to 1e+300×)"),
+    ],
+)
+def test_ratios_have_as_many_decimals_as_they_need(low: float, ratio: float, high: float, text: str) -> None:
+    assert times(low, ratio, high) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.05, "5 %"),
+        (0.95, "95 %"),
+        (0.995, "99.5 %"),
+        (1 - 0.05 / 3, "98.3 %"),
+        (1 - 0.05 / 1000, "99.995 %"),
+        (0.025, "2.5 %"),
+        (0.0, "0 %"),
+        (1.0, "100 %"),
+        (2.0, "200 %"),
+    ],
+)
+def test_percentages_show_what_is_missing_to_a_hundred(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_lists_numbers_and_levels_read_as_in_a_sentence() -> None:
+    assert listed([3]) == "round 3"
+    assert listed([3, 5]) == "rounds 3 and 5"
+    assert listed([1, 2, 7]) == "rounds 1, 2 and 7"
+    assert listed(list(range(1, 12))) == "rounds 1, 2, 3, 4, 5, 6, 7, 8 and 3 more"
+    assert (plural(1, "round"), plural(2, "round"), plural(0, "round")) == ("1 round", "2 rounds", "0 rounds")
+    assert level_names({"bs": "4k", "media": "ssd"}) == "bs=4k, media=ssd"

@@ -1,8 +1,10 @@
-"""Tests of ``storlab.analysis.estimates`` against the plain functions, series by series."""
+"""Estimates of cells and of their nodes, against the plain functions."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.estimates import Recorded, estimates
 from storlab.analysis.stats import checks
 from storlab.analysis.stats.anytime import mean_interval
-from storlab.analysis.summary import Estimate
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Estimate, Summary, from_json, to_json
 from storlab.timeseries.drift import average_ranks
 
 CELLS = {1: {"fs": "xfs"}, 2: {"fs": "ext4"}}
@@ -58,34 +62,25 @@ def test_warnings_are_those_of_the_plain_checks(values: list[float]) -> None:
     assert found - {w for w in found if w.startswith("The same value")} == plain
 
 
-def test_one_round_has_no_spread() -> None:
+def test_one_round_has_no_spread_and_a_mean_of_zero_no_coefficient_of_variation() -> None:
     found = one([3.0])
     assert (found.sd, found.cv, found.low, found.high) == (None, None, None, None)
     assert found.warnings == ("Only 1 of at least 5 rounds.",)
+    assert one([-1.0, 1.0, 0.0]).cv is None
 
 
-def test_values_that_are_no_numbers_are_left_out_and_counted() -> None:
+def test_what_is_no_number_is_left_out_and_counted_and_without_any_there_is_no_estimate() -> None:
     found = one([1.0, 2.0, math.nan, None, math.inf, 3.0, 2.0, 2.5])
     assert found.rounds == 5
     assert found.mean == pytest.approx(2.1)
     assert found.warnings == ("No finite value in 3 rounds: left out.",)
-
-
-def test_a_series_without_any_number_has_no_estimate() -> None:
     assert estimates(recorded([math.nan, None]), CELLS, 0.95, 5) == ()
 
 
-def test_equal_counts_give_a_point_with_a_warning() -> None:
+def test_equal_counts_are_a_point_and_drift_is_named_without_an_outlier() -> None:
     found = one([7.0] * 6)
     assert found.low == found.high == 7 and found.sd == 0 and found.cv == 0
     assert found.warnings == ("The same value in every round: the interval is a point, right for counts only.",)
-
-
-def test_a_mean_of_zero_has_no_coefficient_of_variation() -> None:
-    assert one([-1.0, 1.0, 0.0]).cv is None
-
-
-def test_a_series_that_drifts_is_named_though_it_has_no_outlier() -> None:
     found = one([1779.0 - 40 * round_ for round_ in range(20)])
     assert found.warnings == ("The value falls over the rounds: they are not repeats of one steady state.",)
 
@@ -96,14 +91,11 @@ def test_estimates_come_in_the_order_of_the_series() -> None:
     assert found[0].levels == {"fs": "xfs"} and found[0].unit == "B/s"
 
 
-def test_ranks_share_ties_and_drift_needs_a_direction() -> None:
+def test_ranks_share_ties_drift_needs_a_direction_and_outliers_are_found_among_equal_values() -> None:
     assert average_ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == [3.5, 1, 3.5, 2]
     assert checks.drift_z(np.arange(9.0)) == pytest.approx(math.sqrt(8))
     assert checks.drift_z(np.ones(9)) == 0
     assert checks.drift_z(np.array([1.0, 2.0])) == 0
-
-
-def test_where_most_values_are_equal_an_outlier_is_still_found() -> None:
     assert checks.outliers(np.array([1.0] * 9 + [2.0])).tolist() == [False] * 9 + [True]
     assert not checks.outliers(np.ones(9)).any()
 
@@ -122,3 +114,79 @@ def test_an_interval_that_reaches_beyond_all_floats_is_none() -> None:
     found = one([1.7e308, 0.1e308])
     assert (found.low, found.high) == (None, None) and found.sd is not None and math.isfinite(found.sd)
     assert one([1.7e308, -1.7e308]).sd is None
+
+
+NODES = ("vm-1", "vm-2", "vm-10")
+ROUNDS = 5
+COMPARED = (CompareSpec("fs", metrics=("bandwidth", "probe:host-load:cpu.user")),)
+
+
+def rows(cell: int, number: int, nodes: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    def row(node: str | None, source: str, metric: str, value: float, unit: str = "1") -> dict[str, Any]:
+        place: dict[str, Any] = {
+            "trial": 10 * number + cell,
+            "round": number,
+            "cell": cell,
+            "node": node,
+            "source": source,
+        }
+        return place | {
+            "job": None,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "better": "higher",
+            "across": "sum",
+        }
+
+    for share, node in enumerate(nodes, start=1):
+        yield row(node, "load", "write.bandwidth", 100.0 * share + number, "B/s")
+        yield row(node, "load", "write.bytes", 1e6 * share, "B")
+        yield row(node, "probe:stalls", "stall.longest", 0.1 * share, "s")
+    yield row(None, "load", "write.bandwidth", 100.0 * sum(range(len(nodes) + 1)), "B/s")
+    busy = [(guest, "", 99.0) for guest in (*nodes[:2], None)]
+    for machine, end, load in (*busy, ("host", "@host", 7.0), (None, "@host", 7.0)):
+        yield row(machine, f"probe:host-load{end}", "load.1m", load)
+        yield row(machine, f"probe:host-load{end}", "cpu.user", load / 100)
+
+
+def summary(nodes: tuple[str, ...], comparisons: tuple[CompareSpec, ...] = ()) -> Summary:
+    cells = ((1, {"fs": "a"}), (2, {"fs": "b"}))
+    places = [(cell, number) for number in range(1, ROUNDS + 1) for cell, _ in cells]
+    trials = pl.DataFrame(
+        [(10 * number + cell, number, cell, "done", None) for cell, number in places],
+        schema={"trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "status": pl.String, "reason": pl.String},
+        orient="row",
+    )
+    metrics = pl.DataFrame([row for cell, number in places for row in rows(cell, number, nodes)])
+    return summarise(trials, metrics, Design("t", "bandwidth", {"fs": ("a", "b")}, cells, comparisons))
+
+
+def of(found: Summary, cell: int = 1) -> dict[tuple[str | None, str], Estimate]:
+    return {(e.node, e.metric): e for e in found.by_node if e.cell == cell}
+
+
+def test_nodes_are_estimated_each_in_the_order_of_their_numbers_and_add_up_to_all() -> None:
+    found = of(summary(NODES))
+    assert list(found) == [
+        *((node, metric) for node in NODES for metric in ("write.bandwidth", "stall.longest")),
+        ("host", "load.1m"),
+    ]
+    assert found["vm-10", "write.bandwidth"].mean == pytest.approx(303.0)
+    assert found["vm-10", "write.bandwidth"].rounds == ROUNDS
+    assert found["vm-2", "stall.longest"].mean == pytest.approx(0.2)
+    found = summary(NODES)
+    each = [e.mean for (_, metric), e in of(found).items() if metric == "write.bandwidth"]
+    assert sum(each) == pytest.approx(609.0)
+    found = summary(NODES)
+    assert from_json(to_json(found)) == found
+
+
+def test_the_hosts_load_is_its_own_and_a_lone_node_is_not_shown_beside_itself() -> None:
+    assert of(summary(NODES))["host", "load.1m"].mean == pytest.approx(7.0)
+    assert list(of(summary(("vm-1",)))) == [("host", "load.1m")]
+
+
+def test_a_probes_metric_that_is_compared_is_seen_on_each_of_several_machines() -> None:
+    """Of one end of the chain: the host has numbers of its own."""
+    assert {node for node, metric in of(summary(NODES, COMPARED)) if metric == "cpu.user"} == {"vm-1", "vm-2"}

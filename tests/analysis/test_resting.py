@@ -52,9 +52,6 @@ def test_cells_rest_once_no_open_comparison_is_about_them() -> None:
     summary = summarise(*study())
     assert [c.settled for c in summary.comparisons] == [True, False]
     assert to_rest(summary, DECIDED) == dict.fromkeys(SEQ, "all its comparisons were decided")
-
-
-def test_cells_that_a_pooled_comparison_still_needs_go_on() -> None:
     summary = summarise(*study(comparisons=(CompareSpec("fs"),)))
     seq, rand, pooled = summary.comparisons
     assert pooled.pooled and seq.settled and not rand.settled
@@ -114,20 +111,14 @@ def test_what_rests_is_not_missing() -> None:
     assert "were not run again" in summary.method
 
 
-def test_a_comparison_of_which_one_cell_goes_on_has_no_rounds_after_the_other_rests() -> None:
+def test_what_goes_on_alone_or_fails_after_the_other_rests_counts_for_nobody() -> None:
     one_side = summarise(*study(rests=resting(8, SEQ[0])))
     assert one_side.comparisons[0] == summarise(*study(rests=resting(8, *SEQ))).comparisons[0]
-
-
-def test_a_round_in_which_a_cell_failed_after_the_other_came_to_rest_counts_against_nobody() -> None:
     trials, metrics, asked = study(rests=resting(8, SEQ[0]))
     late = (pl.col("cell") == SEQ[1]) & (pl.col("round") > 8)
     trials = trials.with_columns(status=pl.when(late).then(pl.lit("failed")).otherwise("status"))
     found = summarise(trials, metrics.filter(~late), asked).comparisons[0]
     assert found == summarise(*study(rests=resting(8, *SEQ))).comparisons[0]
-
-
-def test_failed_rounds_go_on_counting_against_who_failed() -> None:
     trials, metrics, asked = study(rests=resting(8, *SEQ))
     failed = (pl.col("cell") == SEQ[0]) & (pl.col("round") == 3)
     trials = trials.with_columns(status=pl.when(failed).then(pl.lit("failed")).otherwise("status"))

@@ -1,16 +1,24 @@
-"""Tests of ``storlab.analysis.stopping``."""
+"""When a run stops: decided, precise, steady, answered, or out of rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from storlab.analysis.compare import Question, compare
+from storlab.analysis.design import Design
+from storlab.analysis.estimates import Recorded
+from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.stats.pairing import Pairs
+from storlab.analysis.steady import steady_windows
 from storlab.analysis.stopping import Continue, Rule, Stop, decide, precision_of
-from storlab.analysis.summary import Comparison, SteadyWindow, Summary
+from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
+from storlab.analysis.sweeps.precision import open_points, relative_width
+from storlab.timeseries.steady import snia_steady, window_of
 
 
 def comparison(effect: float, rounds: int, sd: float = 0.05, seed: int = 3) -> Comparison:
@@ -25,7 +33,7 @@ def summary(rounds: int, *comparisons: Comparison) -> Summary:
     return Summary("A study", "bandwidth", 0.95, rounds, "", comparisons=comparisons)
 
 
-def test_a_run_stops_once_every_comparison_is_decided() -> None:
+def test_a_run_stops_once_every_comparison_is_decided_but_for_those_that_no_rounds_can_decide() -> None:
     rule = Rule("decided")
     clear, unclear = comparison(0.4, 10), comparison(0.06, 10)
     assert decide(summary(10, clear), rule) == Stop("Stopped after 10 rounds: 1 comparison decided.")
@@ -33,33 +41,30 @@ def test_a_run_stops_once_every_comparison_is_decided() -> None:
     assert isinstance(found, Continue)
     assert found.reason.startswith("After 10 rounds: 1 of 2 comparisons is undecided; about ")
     assert found.remaining == unclear.rounds_to_decide
-
-
-def test_what_no_rounds_can_decide_keeps_no_run_going_and_is_not_called_decided() -> None:
     differs = replace(comparison(0.4, 10), verdict="undecided", better="neither", settled=True)
     said = "Stopped after 10 rounds: 1 comparison decided, 1 that no rounds can decide."
     assert decide(summary(10, comparison(0.4, 10), differs), Rule("decided")) == Stop(said)
 
 
-def test_a_run_stops_once_every_interval_is_narrow_enough_decided_or_not() -> None:
+def test_a_run_stops_once_intervals_are_narrow_enough_decided_or_not() -> None:
     rule = Rule("precision", precision=0.05)
     assert isinstance(decide(summary(8, comparison(0.0, 8)), rule), Continue)
     found = decide(summary(25, comparison(0.0, 25)), rule)
     assert found == Stop("Stopped after 25 rounds: 1 comparison known to ±5 % or better.")
+    found = decide(summary(10, comparison(0.0, 10)), Rule("precision", precision=0.01, max_rounds=12))
+    assert isinstance(found, Continue)
+    assert found.reason.endswith("of which the study allows 2.")
+    found = replace(comparison(0.0, 10), low=1 / 1.05, high=1.05)
+    assert precision_of(found) == pytest.approx(0.05)
+    assert precision_of(replace(found, low=None)) is None
 
 
-def test_the_most_rounds_end_a_run_undecided_in_so_many_words() -> None:
+def test_no_run_stops_before_the_least_rounds_and_the_most_end_it_undecided() -> None:
     found = decide(summary(30, comparison(0.06, 10)), Rule("decided", max_rounds=30))
     reason = "Stopped after 30 rounds, the most that the study allows: 1 of 1 comparison is undecided."
     assert found == Stop(reason)
-
-
-def test_no_run_stops_before_the_least_rounds() -> None:
     found = decide(summary(4, comparison(0.4, 9)), Rule("decided", min_rounds=7))
     assert found == Continue("4 of at least 7 rounds done.", 3)
-
-
-def test_a_fixed_number_of_rounds_is_just_that() -> None:
     rule = Rule("rounds", max_rounds=12)
     assert decide(summary(5), rule) == Continue("5 of 12 planned rounds done.", 7)
     assert decide(summary(12), rule) == Stop("All 12 planned rounds are done.")
@@ -81,12 +86,6 @@ def test_comparisons_still_waiting_for_a_round_do_keep_it_going() -> None:
         assert "not yet estimable" in found.reason
 
 
-def test_a_forecast_beyond_what_the_study_allows_says_so() -> None:
-    found = decide(summary(10, comparison(0.0, 10)), Rule("precision", precision=0.01, max_rounds=12))
-    assert isinstance(found, Continue)
-    assert found.reason.endswith("of which the study allows 2.")
-
-
 def test_the_forecast_of_precision_is_about_right() -> None:
     off = []
     for seed in range(20):
@@ -95,12 +94,6 @@ def test_the_forecast_of_precision_is_about_right() -> None:
         reached = ((n, precision_of(comparison(0.1, n, seed=seed)) or 1) for n in range(15, 300))
         off.append(next(n for n, precision in reached if precision <= 0.02) / (15 + found.remaining))
     assert 0.7 < np.median(off) < 1.4
-
-
-def test_precision_is_half_of_the_interval_as_a_ratio() -> None:
-    found = replace(comparison(0.0, 10), low=1 / 1.05, high=1.05)
-    assert precision_of(found) == pytest.approx(0.05)
-    assert precision_of(replace(found, low=None)) is None
 
 
 @pytest.mark.parametrize(
@@ -130,3 +123,82 @@ def test_steady_state_is_waited_for_at_every_point_and_at_most_for_all_rounds() 
     late = decide(replace(both, rounds_done=25), rule)
     assert isinstance(late, Stop)
     assert late.reason.startswith("Stopped after 25 rounds, the most that the study allows: 1 of 2 points")
+
+
+def point(cell: int, rounds: int, cv: float, mean: float = 100.0, metric: str = "iops") -> Estimate:
+    """Rounds of exactly this spread."""
+    values = np.where(np.arange(rounds) % 2, mean, -mean) if rounds % 2 == 0 else np.linspace(-1, 1, rounds)
+    values = mean + cv * mean * (values - values.mean()) / values.std(ddof=1)
+    low, high = (end for end in (mean_interval(values, 0.05).low, mean_interval(values, 0.05).high))
+    of = {"qd": str(cell)}
+    return Estimate(cell, of, "load", metric, "1/s", "higher", rounds, mean, mean, cv * mean, cv, low, high, 0.95)
+
+
+def of_points(rounds: int, *points: Estimate) -> Summary:
+    return Summary("A sweep", "iops", 0.95, rounds, "", estimates=points)
+
+
+RULE = Rule("points", min_rounds=5, max_rounds=30, precision=0.10)
+
+
+def test_a_sweep_stops_once_every_point_of_its_metric_is_known_or_rounds_are_out() -> None:
+    found = decide(of_points(6, point(1, 6, 0.01), point(2, 6, 0.02)), RULE)
+    assert found == Stop("Stopped after 6 rounds: 2 points of iops known to ±10 % or better.")
+    found = decide(of_points(6, point(1, 6, 0.01), point(1, 6, 0.5, metric="latency.p99")), RULE)
+    assert isinstance(found, Stop)
+    found = decide(of_points(30, point(1, 30, 0.9)), RULE)
+    assert found == Stop(
+        "Stopped after 30 rounds, the most that the study allows: 1 of 1 point not yet known to ±10 %."
+    )
+    zero = Estimate(1, {}, "load", "iops", "1/s", "higher", 5, 0.0, 0.0, 0.0, None, 0.0, 0.0, 0.95)
+    assert relative_width(zero) is None and not open_points(of_points(5, zero), 0.1)
+
+
+def test_a_point_that_is_not_known_well_keeps_it_going_with_a_forecast_that_comes_true() -> None:
+    found = decide(of_points(6, point(1, 6, 0.01), point(2, 6, 0.10)), RULE)
+    assert isinstance(found, Continue) and found.remaining is not None
+    assert found.reason.startswith("After 6 rounds: 1 of 2 points not yet known to ±10 %; about ")
+    then = 6 + found.remaining
+    assert not open_points(of_points(then, point(2, then, 0.10)), 0.10)
+    assert open_points(of_points(then - 1, point(2, then - 1, 0.10)), 0.10)
+
+
+CELLS = ((1, {"bs": "4k"}), (2, {"bs": "1M"}))
+
+
+def windows(*series: Sequence[float | None], steady: bool = True) -> list[tuple[int, int, bool]]:
+    """First and last round, and whether it is steady, of each series, a cell each."""
+    design = Design("A study", "write.iops", {"bs": ("4k", "1M")}, CELLS, comparisons=(), steady=steady)
+    known = {"source": "load", "metric": "write.iops", "unit": "1/s", "better": "higher"}
+    rows = [{"series": i, "cell": i + 1, **known} for i in range(len(series))]
+    values = [
+        {"series": i, "round": number, "value": value}
+        for i, one in enumerate(series)
+        for number, value in enumerate(one, start=1)
+    ]
+    schema = {"series": pl.Int64, "round": pl.Int64, "value": pl.Float64}
+    found = steady_windows(Recorded(pl.DataFrame(rows), pl.DataFrame(values, schema=schema)), design)
+    return [(each.first, each.last, each.steady) for each in found]
+
+
+def test_only_the_last_five_rounds_with_a_value_count_and_their_slope_and_range() -> None:
+    falling_then_level = [900.0, 500.0, 300.0, 101.0, 99.0, 100.0, 102.0, 98.0]
+    assert windows(falling_then_level, falling_then_level[:6]) == [(4, 8, True), (2, 6, False)]
+    assert windows([100.0, 104.0, 108.0, 112.0, 116.0]) == [(1, 5, False)]
+    assert windows([100.0, 116.0, 100.0, 116.0, 100.0]) == [(1, 5, True)]
+    assert windows([100.0, 100.0, None, 100.0, 100.0, 100.0]) == [(1, 6, True)]
+    assert windows([100.0] * 5, steady=False) == []
+
+
+@pytest.mark.parametrize("series", [[100.0] * 4, [100.0] * 4 + [None], [0.0] * 5, [100.0] * 4 + [float("nan")]])
+def test_too_few_rounds_and_what_is_no_number_are_never_steady(series: list[float | None]) -> None:
+    ((*_, steady),) = windows(series)
+    assert not steady
+
+
+def test_a_window_alone_is_judged_as_the_last_of_a_series() -> None:
+    rng = np.random.default_rng(1)
+    for scale in (0.02, 0.05, 0.08, 0.2):
+        for _ in range(50):
+            values = 100 * (1 + scale * rng.normal(size=5))
+            assert window_of(values).steady is (snia_steady(values) == 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from storlab.analysis.summary import Comparison, Summary
 from .simulate import Factors, Values, design, metric_frame, tables, trial_frame
 
 AB: Factors = {"x": ("a", "b")}
+BY_SIZE: Factors = {**AB, "bs": ("4k", "64k")}
+FS: Factors = {"fs": ("xfs", "ext4")}
 TWO: Factors = {"backing": ("zvol", "file"), "bs": ("4k", "512")}
 
 
@@ -32,6 +35,18 @@ def study(**changes: Any) -> tuple[pl.DataFrame, pl.DataFrame, Design]:
     levels: Values = {("zvol", "4k"): rates(200), ("zvol", "512"): rates(150), ("file", "4k"): rates(100)}
     trials, metrics, cells = tables({**levels, ("file", "512"): rates(101)}, TWO)
     return trials, metrics, replace(design(TWO, cells), **changes)
+
+
+def by_size(*means: float) -> Values:
+    """Levels a and b with both block sizes."""
+    return dict(zip(product(*BY_SIZE.values()), map(rates, means), strict=True))
+
+
+def summarised(
+    values: Values, factors: Factors = AB, comparisons: tuple[CompareSpec, ...] | None = None, **more: Any
+) -> Summary:
+    trials, metrics, cells = tables(values, factors, **more)
+    return summarise(trials, metrics, design(factors, cells, comparisons))
 
 
 def only(summary: Summary) -> Comparison:
@@ -65,37 +80,28 @@ def test_the_confidence_is_shared_among_all_comparisons() -> None:
     assert wide[1].confidence == wide[2].confidence > 0.97 and wide[0].confidence == pytest.approx(0.95)
 
 
-def test_cells_and_rounds_are_counted() -> None:
+def test_cells_and_rounds_are_counted_and_what_the_executor_says_is_passed_on() -> None:
     summary = summarise(*study())
     assert summary.rounds_done == 12
     assert [(s.cell, s.status, s.rounds) for s in summary.cells] == [(n, "measured", 12) for n in (1, 2, 3, 4)]
     assert len(summary.estimates) == 4
     assert summary.title == "A study" and summary.primary == "bandwidth"
+    summary = summarise(*study(stopped="Interrupted.", warnings=("Imported.",), facts={"seed": 7}))
+    assert (summary.stopped, summary.warnings, summary.facts) == ("Interrupted.", ("Imported.",), {"seed": 7})
 
 
-def test_pairs_and_metrics_can_be_chosen() -> None:
+def test_pairs_and_metrics_can_be_chosen_and_what_is_asked_twice_counts_once() -> None:
     spec = CompareSpec("bs", pairs=(("512", "4k"),), pooled=False, metrics=("load:write.bandwidth",), margin=0.1)
-    summary = summarise(*study(comparisons=(spec,)))
-    assert [(c.a, c.b, c.within) for c in summary.comparisons] == [
-        ("512", "4k", {"backing": "zvol"}),
-        ("512", "4k", {"backing": "file"}),
-    ]
-    assert {c.margin for c in summary.comparisons} == {0.1}
+    found = summarise(*study(comparisons=(spec,))).comparisons
+    assert [(c.a, c.b, c.within["backing"], c.margin) for c in found] == [
+        ("512", "4k", "zvol", 0.1), ("512", "4k", "file", 0.1)
+    ]  # fmt: skip
+    assert summarise(*study(comparisons=(CompareSpec("backing"), CompareSpec("backing")))).family == 3
 
 
-def test_the_same_comparison_asked_twice_is_made_and_counted_once() -> None:
-    summary = summarise(*study(comparisons=(CompareSpec("backing"), CompareSpec("backing"))))
-    assert summary.family == 3
-
-
-def test_a_study_of_one_factor_has_nothing_to_pool() -> None:
-    factors: Factors = {"fs": ("xfs", "ext4")}
-    trials, metrics, cells = tables({("xfs",): rates(120), ("ext4",): rates(100)}, factors)
-    found = only(summarise(trials, metrics, design(factors, cells)))
+def test_one_factor_has_nothing_to_pool_and_none_nothing_to_compare() -> None:
+    found = only(summarised({("xfs",): rates(120), ("ext4",): rates(100)}, FS))
     assert not found.pooled and found.within == {}
-
-
-def test_a_study_without_factors_has_estimates_only() -> None:
     trials, metrics, _ = tables({("x",): rates(100)}, {"fs": ("x",)})
     summary = summarise(trials, metrics, Design("One", "bandwidth", {}, ((1, {}),)))
     assert summary.comparisons == () and len(summary.estimates) == 1 and summary.family == 1
@@ -128,25 +134,19 @@ def test_a_level_that_this_machine_lacks_is_undecided_with_the_reason_and_not_co
     assert summary.rounds_done == 12, "rounds count the cells that can run"
 
 
-def test_pooling_leaves_out_a_combination_that_can_not_be_compared_and_says_so() -> None:
-    factors: Factors = {"fs": ("xfs", "ext4"), "bs": ("4k", "16k", "64k")}
+def test_pooling_leaves_out_a_combination_that_can_not_be_compared_or_names_the_one_without_a_ratio() -> None:
+    factors: Factors = {**FS, "bs": ("4k", "16k", "64k")}
     values: Values = {(fs, bs): rates(100 if fs == "ext4" else 150) for fs in factors["fs"] for bs in factors["bs"]}
     values["ext4", "16k"] = [None] * 12
-    trials, metrics, cells = tables(values, factors)
-    pooled = summarise(trials, metrics, design(factors, cells)).comparisons[-1]
+    pooled = summarised(values, factors).comparisons[-1]
     assert pooled.pooled and pooled.rounds == 12 and pooled.verdict == "better"
     assert pooled.warnings[0] == "Not over bs=16k: there is no completed trial of ext4."
-
-
-def test_pooling_names_the_combination_that_has_no_ratio() -> None:
     trials, metrics, asked = study()
     zero = (pl.col("cell") == 2) & (pl.col("round") == 3)
     summary = summarise(trials, metrics.with_columns(value=pl.when(~zero).then("value").otherwise(0.0)), asked)
-    reasons = [c.reason for c in summary.comparisons[1:]]
-    assert reasons[0].startswith("zvol is 0 in round 3, so there is no ratio of write.bandwidth to base a verdict on; ")
-    assert reasons[1].startswith(
-        "In bs=512: zvol is 0 in round 3, so there is no ratio of write.bandwidth to base a verdict on; "
-    )
+    why = "zvol is 0 in round 3, so there is no ratio of write.bandwidth to base a verdict on; "
+    assert summary.comparisons[1].reason.startswith(why)
+    assert summary.comparisons[2].reason.startswith(f"In bs=512: {why}")
 
 
 def test_failed_trials_leave_their_round_out() -> None:
@@ -183,8 +183,7 @@ def failing(level: str, rounds: set[int], better: str) -> Comparison:
         (name,): [None if name == level and number in rounds else value for number, value in enumerate(rates(mean), 1)]
         for name, mean in (("a", 2e8), ("b", 1e8))
     }
-    trials, metrics, cells = tables(values, AB, better=better)
-    return only(summarise(trials, metrics, design(AB, cells)))
+    return only(summarised(values, better=better))
 
 
 @pytest.mark.parametrize(("better", "winner", "loser"), [("higher", "a", "b"), ("lower", "b", "a")])
@@ -200,23 +199,16 @@ def test_a_level_that_fails_can_not_win_by_the_rounds_in_which_it_did_not(better
 def test_levels_of_which_one_fails_are_not_equivalent_by_the_rounds_in_which_neither_did() -> None:
     alike: Values = {("a",): rates(1e8, sd=0.003), ("b",): rates(1e8, sd=0.003, seed=2)}
     for lost, verdict in ((0, "equivalent"), (3, "undecided")):
-        trials, metrics, cells = tables({**alike, ("b",): [*([None] * lost), *alike["b",][lost:]]}, AB)
-        assert only(summarise(trials, metrics, design(AB, cells))).verdict == verdict
+        assert only(summarised({**alike, ("b",): [*([None] * lost), *alike["b",][lost:]]})).verdict == verdict
 
 
 def test_rounds_lost_in_one_combination_are_lost_to_the_pooled_comparison() -> None:
-    lost: Values = {
-        (x, bs): [None if x == "a" and number in (2, 5, 7) else value for number, value in enumerate(rates(mean), 1)]
-        for x, mean in (("a", 2e8), ("b", 1e8))
-        for bs in ("4k", "512")
-    }
-    factors: Factors = {**AB, "bs": ("4k", "512")}
-    trials, metrics, cells = tables(lost, factors)
-    found = summarise(trials, metrics, design(factors, cells)).comparisons
-    assert [c.verdict for c in found] == ["undecided"] * 3
-    assert found[2].pooled and found[2].reason.endswith(
-        "3 rounds that failed on one side might have changed the answer."
-    )
+    values = by_size(2e8, 2e8, 1e8, 1e8)
+    for bs in ("4k", "64k"):
+        values["a", bs] = [None if n in (2, 5, 7) else value for n, value in enumerate(values["a", bs], 1)]
+    found = summarised(values, BY_SIZE).comparisons
+    assert [c.verdict for c in found] == ["undecided"] * 3 and found[2].pooled
+    assert found[2].reason.endswith("3 rounds that failed on one side might have changed the answer.")
 
 
 def test_a_trial_that_was_run_again_counts_once_the_last_time() -> None:
@@ -228,15 +220,12 @@ def test_a_trial_that_was_run_again_counts_once_the_last_time() -> None:
     assert summary.estimates[0].mean > 1e7
 
 
-def test_rows_of_single_nodes_and_jobs_do_not_count() -> None:
+def test_rows_of_nodes_and_jobs_and_the_order_of_rows_change_nothing_to_the_last_bit() -> None:
     trials, metrics, asked = study()
     noisy = pl.concat(
         [metrics, metrics.with_columns(node=pl.lit("vm1"), value=0.0), metrics.with_columns(job=pl.lit("j"))]
     )
     assert summarise(trials, noisy, asked) == summarise(trials, metrics, asked)
-
-
-def test_the_order_of_rows_in_the_tables_changes_nothing_to_the_last_bit() -> None:
     trials, metrics, asked = study()
     shuffled = metrics.sample(fraction=1, shuffle=True, seed=5)
     assert summarise(trials.reverse(), shuffled, asked) == summarise(trials, metrics, asked)
@@ -249,27 +238,20 @@ def test_a_metric_that_is_missing_in_a_round_leaves_no_ratio() -> None:
     assert summary.family == 3, "what was measured does not change the family"
 
 
-def test_cells_that_run_different_workloads_are_compared_source_by_source() -> None:
-    factors: Factors = {"fs": ("xfs", "ext4"), "load": ("reads", "writes")}
-    values: Values = {(fs, load): rates(100) for fs in factors["fs"] for load in factors["load"]}
-    trials, metrics, cells = tables(values, factors, sources={key: key[1] for key in values})
-    summary = summarise(trials, metrics, design(factors, cells))
+def test_cells_are_compared_source_by_source_and_levels_with_nothing_in_common_say_so() -> None:
+    loads: Factors = {"load": ("reads", "writes")}
+    values: Values = {(fs, load): rates(100) for fs in FS["fs"] for load in loads["load"]}
+    summary = summarised(values, {**FS, **loads}, sources={key: key[1] for key in values})
     assert [(c.source, c.within, c.pooled) for c in summary.comparisons] == [
-        ("reads", {"load": "reads"}, False),
-        ("writes", {"load": "writes"}, False),
+        (load, {"load": load}, False) for load in loads["load"]
     ]
-
-
-def test_levels_with_nothing_in_common_say_so() -> None:
-    factors: Factors = {"load": ("reads", "writes")}
-    values: Values = {("reads",): rates(100), ("writes",): rates(100)}
-    trials, metrics, cells = tables(values, factors, sources={key: key[0] for key in values})
-    summary = summarise(trials, metrics, design(factors, cells))
-    assert [c.reason for c in summary.comparisons] == [
-        "reads has no write.bandwidth of writes, which writes has: nothing to compare it with.",
-        "writes has no write.bandwidth of reads, which reads has: nothing to compare it with.",
-    ]
+    apart: Values = {("reads",): rates(100), ("writes",): rates(100)}
+    summary = summarised(apart, loads, sources={key: key[0] for key in apart})
     assert all(c.settled for c in summary.comparisons)
+    assert [c.reason for c in summary.comparisons] == [
+        f"{a} has no write.bandwidth of {b}, which {b} has: nothing to compare it with."
+        for a, b in (("reads", "writes"), ("writes", "reads"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -309,11 +291,6 @@ def test_cells_that_a_study_leaves_out_are_not_compared() -> None:
     assert only(summary).within == {"bs": "4k"}
 
 
-def test_what_the_executor_says_is_passed_on() -> None:
-    summary = summarise(*study(stopped="Interrupted.", warnings=("Imported.",), facts={"seed": 7}))
-    assert (summary.stopped, summary.warnings, summary.facts) == ("Interrupted.", ("Imported.",), {"seed": 7})
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -334,41 +311,27 @@ def test_a_design_that_does_not_fit_together_is_refused(changes: dict[str, Any],
 
 @pytest.mark.parametrize("within", [True, False])
 def test_effects_that_cancel_out_are_not_equivalent_on_average(within: bool) -> None:
-    factors: Factors = {**AB, "bs": ("4k", "64k")}
-    values: Values = {("a", "4k"): rates(2e8), ("a", "64k"): rates(1e8), ("b", "4k"): rates(1.01e8)}
-    trials, metrics, cells = tables({**values, ("b", "64k"): rates(1.99e8)}, factors)
-    found = summarise(trials, metrics, design(factors, cells, (CompareSpec("x", within=within, margin=0.1),)))
-    pooled = found.comparisons[-1]
+    specs = (CompareSpec("x", within=within, margin=0.1),)
+    pooled = summarised(by_size(2e8, 1e8, 1.01e8, 1.99e8), BY_SIZE, specs).comparisons[-1]
     assert pooled.low is not None and pooled.high is not None and 0.91 < pooled.low < pooled.high < 1.1
     assert pooled.verdict == "undecided" and pooled.settled
     assert pooled.warnings == ("Combinations differ: the ratio is 1.96× in bs=4k, 0.50× in bs=64k.",)
     assert pooled.reason.endswith(f"within the margin of ±10 %, but not everywhere. {pooled.warnings[0]}")
 
 
-def test_a_combination_in_which_a_pooled_verdict_is_the_other_way_round_is_named() -> None:
-    factors: Factors = {**AB, "bs": ("4k", "64k")}
-    values: Values = {("a", "4k"): rates(4e8), ("a", "64k"): rates(1e8), ("b", "4k"): rates(1.01e8)}
-    trials, metrics, cells = tables({**values, ("b", "64k"): rates(1.99e8)}, factors)
-    pooled = summarise(trials, metrics, design(factors, cells)).comparisons[-1]
-    assert pooled.verdict == "better"
-    assert pooled.warnings == ("Combinations differ: the ratio is 0.50× in bs=64k.",)
-
-
-def test_combinations_are_named_by_what_differs_among_them() -> None:
-    factors: Factors = {**AB, "bs": ("4k", "64k"), "fs": ("xfs",)}
-    values: Values = {("a", "4k", "xfs"): rates(4e8), ("a", "64k", "xfs"): rates(1e8)}
-    values |= {("b", "4k", "xfs"): rates(1.01e8), ("b", "64k", "xfs"): rates(1.99e8)}
-    trials, metrics, cells = tables(values, factors)
-    pooled = summarise(trials, metrics, design(factors, cells)).comparisons[-1]
-    assert pooled.warnings == ("Combinations differ: the ratio is 0.50× in bs=64k.",)
+def test_a_combination_in_which_a_pooled_verdict_is_the_other_way_round_is_named_by_what_differs_among_them() -> None:
+    values = by_size(4e8, 1e8, 1.01e8, 1.99e8)
+    one_fs: Factors = {**BY_SIZE, "fs": ("xfs",)}
+    for found in (summarised(values, BY_SIZE), summarised({(*k, "xfs"): v for k, v in values.items()}, one_fs)):
+        pooled = found.comparisons[-1]
+        assert pooled.verdict == "better"
+        assert pooled.warnings == ("Combinations differ: the ratio is 0.50× in bs=64k.",)
 
 
 @pytest.mark.parametrize("lost", [0, 5, 12])
 def test_how_many_comparisons_there_are_does_not_depend_on_what_fails(lost: int) -> None:
-    factors: Factors = {**AB, "bs": ("4k", "64k")}
-    values: Values = {("a", "4k"): rates(4e8), ("a", "64k"): rates(1e8), ("b", "4k"): rates(1.01e8)}
-    trials, metrics, cells = tables({**values, ("b", "64k"): [*([None] * lost), *rates(1e8)[lost:]]}, factors)
-    found = summarise(trials, metrics, design(factors, cells))
+    values = by_size(4e8, 1e8, 1.01e8, 1e8)
+    found = summarised(values | {("b", "64k"): [*([None] * lost), *values["b", "64k"][lost:]]}, BY_SIZE)
     assert found.family == 3
     assert found.comparisons[0].verdict == "better"
     if lost == 12:

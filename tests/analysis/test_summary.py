@@ -1,4 +1,4 @@
-"""Tests of ``storlab.analysis.summary``: JSON out and in again."""
+"""A summary's JSON, out and in again; its method; and that of a large study."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import orjson
+import polars as pl
 import pytest
 
 from storlab.analysis.summarise import summarise
@@ -14,6 +16,7 @@ from storlab.analysis.summary import Summary, from_json, to_json
 from storlab.errors import ParseError
 
 from .simulate import Factors, Values, design, tables
+from .test_summarise import study
 
 GOLDEN = Path(__file__).parent / "golden" / "summary.json"
 
@@ -34,15 +37,12 @@ def small() -> Summary:
     return summarise(trials, metrics, asked)
 
 
-def test_a_summary_comes_back_from_json_exactly() -> None:
+def test_a_summary_comes_back_from_json_exactly_and_is_that_of_the_golden_file() -> None:
     summary = small()
     again = from_json(to_json(summary))
     assert again == summary
     assert to_json(again) == to_json(summary)
-
-
-def test_the_json_is_that_of_the_golden_file() -> None:
-    """To renew it after a wanted change: ``GOLDEN.write_bytes(to_json(small()))``."""
+    # To renew it after a wanted change: ``GOLDEN.write_bytes(to_json(small()))``.
     ours, golden = from_json(to_json(small())), from_json(GOLDEN.read_bytes())
     assert [c.reason for c in ours.comparisons] == [c.reason for c in golden.comparisons]
     assert [e.warnings for e in ours.estimates] == [e.warnings for e in golden.estimates]
@@ -72,3 +72,63 @@ def test_a_number_that_json_can_not_hold_is_refused_by_name() -> None:
 def test_anything_else_is_refused_with_the_files_name(text: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         from_json(text)
+
+
+def test_the_method_says_what_was_done_and_nothing_that_was_not() -> None:
+    method = summarise(*study()).method
+    assert method.startswith("Levels are compared by round")
+    assert "each of its 3 comparisons" in method
+    trials, metrics, asked = study()
+    one_side = metrics.filter(pl.col("cell").is_in([1, 2]))
+    assert summarise(trials, one_side, asked).method.startswith("Nothing was compared.")
+    trials, metrics, asked = study()
+    assert summarise(trials, metrics.clear(), asked).method == ""
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        (12, "Nothing was compared. Means are over rounds; their intervals are anytime-valid t intervals"),
+        (1, "Nothing was compared. Each number is of one round, which has no interval."),
+    ],
+)
+def test_where_nothing_is_compared_it_speaks_of_no_verdict(rounds: int, said: str) -> None:
+    trials, metrics, asked = study()
+    done = trials.filter(pl.col("round") <= rounds), metrics.filter(pl.col("round") <= rounds)
+    method = summarise(*done, replace(asked, compared=False)).method
+    assert method.startswith(said)
+    assert "verdict" not in method and "compared by round" not in method
+    assert method.endswith("Samples within a trial are not repeats and never count as such.")
+
+
+LEVELS, SIZES, ROUNDS, METRICS = 4, 25, 100, 100
+
+
+def test_of_ten_thousand_trials_with_a_hundred_metrics_all_is_summarised() -> None:
+    rng = np.random.default_rng(1)
+    factors = {"fs": tuple(f"fs{n}" for n in range(LEVELS)), "bs": tuple(f"{n}k" for n in range(SIZES))}
+    cells = tuple(
+        (1 + a * SIZES + b, {"fs": fs, "bs": bs})
+        for a, fs in enumerate(factors["fs"])
+        for b, bs in enumerate(factors["bs"])
+    )
+    count = len(cells) * ROUNDS
+    trial = np.arange(count)
+    trials = pl.DataFrame(
+        {"trial": trial + 1, "round": trial // len(cells) + 1, "cell": trial % len(cells) + 1}
+    ).with_columns(status=pl.lit("done"), reason=pl.lit(None, pl.String))
+    of_metric = np.tile(np.arange(METRICS), count)
+    names = np.array(["write.bandwidth", *(f"m{n}" for n in range(1, METRICS))])
+    metrics = trials.select(
+        pl.col("trial", "round", "cell").repeat_by(METRICS).explode(empty_as_null=True, keep_nulls=True)
+    ).with_columns(
+        pl.Series("metric", names[of_metric]),
+        pl.Series("value", np.exp(0.05 * rng.normal(size=count * METRICS))),
+        node=pl.lit(None, pl.String),
+        job=pl.lit(None, pl.String),
+        source=pl.lit("load"),
+        unit=pl.lit("B/s"),
+        better=pl.lit("higher"),
+    )
+    summary = summarise(trials, metrics, design(factors, cells))
+    assert (len(summary.estimates), len(summary.comparisons)) == (10_000, 6 * SIZES + 6)

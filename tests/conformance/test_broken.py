@@ -1,9 +1,10 @@
-"""The checks find mistakes: each class here has one."""
+"""The checks find mistakes: each class here has one, most of them by what it changes of a sound one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -40,14 +41,7 @@ from storlab.api import (
     metric_frame,
     undo,
 )
-from storlab.conformance import (
-    check_importer,
-    check_layer,
-    check_node_kind,
-    check_probe,
-    check_set_up,
-    check_workload,
-)
+from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
 
 
 @undo("sound.remove")
@@ -55,6 +49,18 @@ async def remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     there = await node.run(["test", "-e", arguments["path"]], check=False)
     await node.run(["rm", "--force", "--", arguments["path"]])
     return "removed it" if there.ok else None
+
+
+def like(base: type, name: str, **body: Any) -> Any:
+    """A class of this name that differs from ``base`` in what is given."""
+    return type(base)(name, (base,), {"__doc__": f"{name}, by itself.", "__module__": __name__, **body})
+
+
+def mistakes(check: Callable[..., object], *given: Any, **named: Any) -> str:
+    """What a check says that is wrong."""
+    with pytest.raises(AssertionError) as found:
+        check(*given, **named)
+    return str(found.value)
 
 
 class Sound(Layer):
@@ -78,52 +84,6 @@ def test_a_sound_layer_conforms(tmp_path: Path) -> None:
     assert asyncio.run(check_set_up([Sound()], tmp_path)) == [{}]
 
 
-class Abstract(Layer):
-    """It does not say how it is set up."""
-
-    layer: Literal["abstract"] = "abstract"
-    takes: ClassVar = (None,)
-    gives: ClassVar = Dir
-
-
-class Undocumented(Sound):
-    key: str = ""
-
-
-class NoLiteral(Sound):
-    """Its name is any text."""
-
-    layer: str = "sound"  # type: ignore[assignment]
-
-
-class Shouting(Sound):
-    """Its name has a capital."""
-
-    layer: Literal["Sound"] = "Sound"  # type: ignore[assignment]
-
-
-class Forgiving(Sound):
-    """It ignores misspelt keys."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class Restless(Sound):
-    """It needs something else each time."""
-
-    def needs(self) -> Needs:
-        return Needs(programs=(f"program-{next(_NUMBERS)}",))
-
-
-_NUMBERS = count()
-
-
-class Forgetful(Sound):
-    """It forgets to list its undo."""
-
-    undoes: ClassVar[tuple[Undo, ...]] = ()
-
-
 @undo("loop.detach")
 async def _another(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return None
@@ -134,22 +94,41 @@ async def _vague(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
-class Usurper(Sound):
-    """Its undo has the name of another one."""
-
-    undoes: ClassVar[tuple[Undo, ...]] = (remove, _another)
+VAGUE = (remove, _vague, Undo("vague.undo", lambda node: None))  # type: ignore[arg-type, misc]
+NUMBERS = count()
 
 
-class Vague(Sound):
-    """Its undo has a name that could be anybody's, and is no coroutine."""
-
-    undoes: ClassVar[tuple[Undo, ...]] = (remove, _vague, Undo("vague.undo", lambda node: None))  # type: ignore[arg-type, misc]
+def restless(_: Layer) -> Needs:
+    return Needs(programs=(f"program-{next(NUMBERS)}",))
 
 
-class FromNothing(Sound):
-    """It takes nothing at all, not even nothing."""
+@pytest.mark.parametrize(
+    ("name", "body", "told"),
+    [
+        ("Abstract", {"set_up": abstractmethod(lambda *_: None)}, ["does not define set_up"]),
+        ("Undocumented", {"__annotations__": {"key": str}, "key": "", "__doc__": None},
+            ["has no docstring of its own", "does not describe its key key"]),
+        ("NoLiteral", {"__annotations__": {"layer": str}, "layer": "sound"}, ["has no `layer: Literal"]),
+        ("Shouting", {"__annotations__": {"layer": Literal["Sound"]}, "layer": "Sound"},
+            ["is called 'Sound': names are lower-case words"]),
+        ("Forgiving", {"model_config": ConfigDict(extra="ignore")},
+            ["changes model_config: unknown keys must not be ignored"]),
+        ("Restless", {"needs": restless}, ["needs() gives something else each time"]),
+        ("Usurper", {"undoes": (remove, _another)}, ["has an undo loop.detach, and there is another one of that name"]),
+        ("Vague", {"undoes": VAGUE}, ["has an undo 'remove': write what.action",
+            "has an undo vague.undo that is no `async def (node, arguments)`"]),
+        ("FromNothing", {"takes": ()}, ["takes what is no tuple of resources"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_of_a_layer_is_found(name: str, body: dict[str, Any], told: list[str]) -> None:
+    found = mistakes(check_layer, like(Sound, name, **body))
+    assert all(f"{name} {each}" in found for each in told), found
 
-    takes: ClassVar = ()  # type: ignore[assignment]
+
+class Forgetful(Sound):
+    """It forgets to list its undo."""
+
+    undoes: ClassVar[tuple[Undo, ...]] = ()
 
 
 class Unlike(Sound):
@@ -163,32 +142,10 @@ class Unlike(Sound):
         return number + 1
 
 
-@pytest.mark.parametrize(
-    ("cls", "told"),
-    [
-        (Abstract, "Abstract does not define set_up"),
-        (Undocumented, "Undocumented has no docstring of its own"),
-        (Undocumented, "Undocumented does not describe its key key"),
-        (NoLiteral, "NoLiteral has no `layer: Literal"),
-        (Shouting, "Shouting is called 'Sound': names are lower-case words"),
-        (Forgiving, "Forgiving changes model_config: unknown keys must not be ignored"),
-        (Restless, "Restless needs() gives something else each time"),
-        (Forgetful, "Forgetful registers the undo sound.remove, which is among nobody's `undoes`"),
-        (Usurper, "Usurper has an undo loop.detach, and there is another one of that name"),
-        (Vague, "Vague has an undo 'remove': write what.action"),
-        (Vague, "Vague has an undo vague.undo that is no `async def (node, arguments)`"),
-        (FromNothing, "FromNothing takes what is no tuple of resources"),
-    ],
-)
-def test_a_mistake_of_a_layer_is_found(cls: type[Layer], told: str) -> None:
-    with pytest.raises(AssertionError) as found:
-        check_layer(cls)
-    assert told in str(found.value)
-
-
-def test_a_layer_that_is_another_one_once_it_was_stored_is_found() -> None:
-    with pytest.raises(AssertionError, match=r"Unlike is another one after model_dump\(\)"):
-        check_layer(Unlike, {"number": 1})
+def test_a_layer_that_is_another_one_once_stored_or_forgets_its_undo_is_found() -> None:
+    undo_of_nobody = "Forgetful registers the undo sound.remove, which is among nobody's `undoes`"
+    assert undo_of_nobody in mistakes(check_layer, Forgetful)
+    assert "Unlike is another one after model_dump()" in mistakes(check_layer, Unlike, {"number": 1})
 
 
 @undo("messy.again")
@@ -209,9 +166,7 @@ class Messy(Sound):
 
 
 def test_what_a_layer_does_wrong_is_found(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError) as found:
-        asyncio.run(check_set_up([Messy()], tmp_path))
-    told = str(found.value)
+    told = mistakes(asyncio.run, check_set_up([Messy()], tmp_path))
     assert "messy gives something of node elsewhere, and works on host" in told
     assert "messy.again is not idempotent: once more it did it" in told
     assert "0-left is left when all is undone" in told
@@ -239,75 +194,37 @@ class Load(Workload):
         return text.count(b"\n")
 
 
-class Careless(Load):
-    """It takes for granted that output is text in UTF-8."""
-
-    kind: ClassVar[str] = "careless"
-
-    def lines(self, text: bytes) -> float:
-        return text.decode().count("\n")
+def changing(self: Load, raw: Path) -> Measurements:
+    measured = Load.parse(self, raw)
+    with (raw / "stdout").open("ab") as file:
+        file.write(b"\n")
+    return measured
 
 
-class Undeclared(Load):
-    """It declares other metrics than it gives."""
-
-    kind: ClassVar[str] = "undeclared"
-
-    def declares(self) -> tuple[MetricSpec, ...]:
-        return (MetricSpec("words", "ms"), MetricSpec("words", "1"), MetricSpec("p9", "s", weight="rows"))
-
-
-class Milli(Load):
-    """It gives milliseconds, and no number where there are none."""
-
-    kind: ClassVar[str] = "milli"
-    unit: ClassVar[str] = "ms"
-
-    def lines(self, text: bytes) -> float:
-        return float("nan")
-
-
-class Changing(Load):
-    """It changes what it reads."""
-
-    kind: ClassVar[str] = "changing"
-
-    def parse(self, raw: Path) -> Measurements:
-        measured = super().parse(raw)
-        with (raw / "stdout").open("ab") as file:
-            file.write(b"\n")
-        return measured
-
-
-class Nameless(Load):
-    """It has the name of the class that it derives from."""
-
-
-def test_a_sound_workload_conforms(tmp_path: Path) -> None:
-    (tmp_path / "stdout").write_bytes(b"a\nb\n")
-    check_workload(Load, raw=[tmp_path])
+UNDECLARED = (MetricSpec("words", "ms"), MetricSpec("words", "1"), MetricSpec("p9", "s", weight="rows"))
 
 
 @pytest.mark.parametrize(
-    ("cls", "told"),
+    ("name", "body", "told"),
     [
-        (Careless, "Careless parse() raises UnicodeDecodeError (stdout, damaged in way "),
-        (Undeclared, "Undeclared gives lines, which it does not declare"),
-        (Undeclared, "Undeclared declares words in ms: base units are s, B, 1, 1/s, B/s"),
-        (Undeclared, "Undeclared declares words twice"),
-        (Undeclared, "Undeclared declares p9 by rows, which it does not declare"),
-        (Milli, "Milli gives lines as nan: what was not measured is left out"),
-        (Milli, "Milli gives lines with another unit, direction or way to combine than it declares"),
-        (Changing, "Changing parses something else each time"),
-        (Changing, "Changing changes the raw files as it parses them"),
-        (Nameless, "Nameless has no `kind: ClassVar[str]"),
+        ("Careless", {"kind": "careless", "lines": lambda _, text: text.decode().count("\n")},
+            ["parse() raises UnicodeDecodeError (stdout, damaged in way "]),
+        ("Undeclared", {"kind": "undeclared", "declares": lambda _: UNDECLARED},
+            ["gives lines, which it does not declare", "declares words in ms: base units are s, B, 1, 1/s, B/s",
+             "declares words twice", "declares p9 by rows, which it does not declare"]),
+        ("Milli", {"kind": "milli", "unit": "ms", "lines": lambda *_: float("nan")},
+            ["gives lines as nan: what was not measured is left out",
+             "gives lines with another unit, direction or way to combine than it declares"]),
+        ("Changing", {"kind": "changing", "parse": changing},
+            ["parses something else each time", "changes the raw files as it parses them"]),
+        ("Nameless", {}, ["has no `kind: ClassVar[str]"]),
     ],
-)
-def test_a_mistake_of_a_workload_is_found(cls: type[Workload], told: str, tmp_path: Path) -> None:
+)  # fmt: skip
+def test_a_mistake_of_a_workload_is_found(name: str, body: dict[str, Any], told: list[str], tmp_path: Path) -> None:
     (tmp_path / "stdout").write_bytes(b"a\nb\n")
-    with pytest.raises(AssertionError) as found:
-        check_workload(cls, raw=[tmp_path])
-    assert told in str(found.value)
+    check_workload(Load, raw=[tmp_path])
+    found = mistakes(check_workload, like(Load, name, **body), raw=[tmp_path])
+    assert all(f"{name} {each}" in found for each in told), found
 
 
 class Blind(Probe):
@@ -327,10 +244,9 @@ class Blind(Probe):
 
 def test_a_mistake_of_a_probe_is_found(tmp_path: Path) -> None:
     (tmp_path / "seen").write_bytes(b"1\n")
-    with pytest.raises(AssertionError) as found:
-        check_probe(Blind, records=[ProbeRecord(tmp_path, Window(0.0, 1.0), Subject(group="host"))])
-    assert "Blind watches {'printers'}, of which a node has only machine, disks" in str(found.value)
-    assert "Blind parses nothing out of" in str(found.value)
+    told = mistakes(check_probe, Blind, records=[ProbeRecord(tmp_path, Window(0.0, 1.0), Subject(group="host"))])
+    assert "Blind watches {'printers'}, of which a node has only machine, disks" in told
+    assert "Blind parses nothing out of" in told
 
 
 class Lost(NodeKind):
@@ -348,9 +264,7 @@ class Lost(NodeKind):
 
 
 def test_mistakes_of_a_node_kind_are_found() -> None:
-    with pytest.raises(AssertionError) as found:
-        check_node_kind(Lost)
-    told = str(found.value)
+    told = mistakes(check_node_kind, Lost)
     assert "Lost does not say whether its nodes are opened for the whole `session`" in told
     assert "Lost has the transports {'pigeon'}" in told
     assert "Lost takes less than no memory or time" in told
@@ -378,60 +292,32 @@ class Lines(Importer):
         return Part(Measurements(metric_frame([Value("time", number, "s", "lower")])))
 
 
-class Primary(Lines):
-    """It begins reports with what it never reads."""
-
-    kind: ClassVar[str] = "primary"
-    primary: ClassVar[tuple[str, ...]] = ("bandwidth",)
+def naive(self: Lines, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+    return [self.part(int(line)) for line in text.splitlines()]
 
 
-class Naive(Lines):
-    """It takes numbers for granted, and lets Python's own errors through."""
-
-    kind: ClassVar[str] = "naive"
-
-    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        return [self.part(int(line)) for line in text.splitlines()]
+def zero(_: Lines, number: int) -> Part:
+    return Part(Measurements(metric_frame([Value("time", 0, "s")])), {"a": "\x00"} if number else {}, status="failed")
 
 
-class Zero(Lines):
-    """It gives a 0 for what failed, and levels that nobody can print."""
-
-    kind: ClassVar[str] = "zero"
-
-    def part(self, number: int) -> Part:
-        measured = Measurements(metric_frame([Value("time", 0, "s")]))
-        return Part(measured, {"a": "\x00"} if number else {}, status="failed")
-
-
-class Anonymous(Lines):
-    """Its errors do not say of which file they are."""
-
-    kind: ClassVar[str] = "anonymous"
-    unknown: ClassVar[str] = "Nothing."
-
-    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        return super().read(text, "", options)
-
-
-def test_a_sound_importer_conforms() -> None:
-    check_importer(Lines, [b"1\n2\n"])
+def anonymous(self: Lines, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+    return Lines.read(self, text, "", options)
 
 
 @pytest.mark.parametrize(
-    ("cls", "told"),
+    ("name", "body", "told"),
     [
-        (Primary, "Primary begins reports with bandwidth, and gives none of these"),
-        (Naive, "Naive read() raises ValueError (damaged in way "),
-        (Naive, "Naive reads no trial, and does not raise ParseError"),
-        (Zero, "Zero gives a trial that is failed without a reason, or with metrics"),
-        (Zero, "Zero gives a as '\\x00': a level is a word that can be printed"),
-        (Zero, "Zero gives trials with different factors"),
-        (Anonymous, "Anonymous raises a ParseError that does not name the file: is no list of numbers"),
-        (Anonymous, "Anonymous has an `unknown` that is empty or ends with a full stop"),
+        ("Primary", {"primary": ("bandwidth",)}, ["begins reports with bandwidth, and gives none of these"]),
+        ("Naive", {"read": naive}, ["read() raises ValueError (damaged in way ",
+            "reads no trial, and does not raise ParseError"]),
+        ("Zero", {"part": zero}, ["gives a trial that is failed without a reason, or with metrics",
+            "gives a as '\\x00': a level is a word that can be printed", "gives trials with different factors"]),
+        ("Anonymous", {"read": anonymous, "unknown": "Nothing."},
+            ["raises a ParseError that does not name the file: is no list of numbers",
+             "has an `unknown` that is empty or ends with a full stop"]),
     ],
-)
-def test_a_mistake_of_an_importer_is_found(cls: type[Importer], told: str) -> None:
-    with pytest.raises(AssertionError) as found:
-        check_importer(cls, [b"0\n1\n2\n"])
-    assert told in str(found.value)
+)  # fmt: skip
+def test_a_mistake_of_an_importer_is_found(name: str, body: dict[str, Any], told: list[str]) -> None:
+    check_importer(Lines, [b"1\n2\n"])
+    found = mistakes(check_importer, like(Lines, name, kind=name.lower(), **body), [b"0\n1\n2\n"])
+    assert all(f"{name} {each}" in found for each in told), found

@@ -18,14 +18,7 @@ from formats.pgbench.test_results import SUMMARY as PGBENCH
 from importing import virtiofs_sample
 from importing.test_table import TWO, WIDE
 from probes import test_alignment, test_processes, test_server, test_share_requests, test_stalls
-from storlab.conformance import (
-    check_importer,
-    check_layer,
-    check_node_kind,
-    check_probe,
-    check_set_up,
-    check_workload,
-)
+from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
 from storlab.importing.registry import importers
 from storlab.layers.base import Layer
 from storlab.nodes.process import ExitRecord
@@ -116,8 +109,10 @@ WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
 """Keys of each, and what its command leaves, which also is how it ended."""
 
 
-def test_every_workload_has_an_example_here() -> None:
+def test_every_workload_probe_and_importer_has_an_example_here() -> None:
     assert WORKLOADS.keys() == workload_types().keys()
+    assert set(PROBES) == set(probe_types().values())
+    assert IMPORTERS.keys() == importers().keys()
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -176,10 +171,6 @@ PROBES: Mapping[type[Probe], Callable[[Path], ProbeRecord]] = {
 }
 
 
-def test_every_probe_has_an_example_here() -> None:
-    assert set(PROBES) == set(probe_types().values())
-
-
 @pytest.mark.parametrize("cls", PROBES, ids=lambda cls: str(cls.kind))
 def test_a_probe(cls: type[Probe], tmp_path: Path) -> None:
     check_probe(cls, records=[PROBES[cls](tmp_path)])
@@ -213,10 +204,6 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
     "vdbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("vdbench-*"))], {}),
     "virtiofs-tests": ([VIRTIOFS.encode()], {}),
 }
-
-
-def test_every_importer_has_an_example_here() -> None:
-    assert IMPORTERS.keys() == importers().keys()
 
 
 @pytest.mark.parametrize("kind", IMPORTERS)

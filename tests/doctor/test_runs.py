@@ -24,13 +24,10 @@ def test_that_no_run_has_left_anything_is_said_only_where_none_has(monkeypatch: 
     assert [check.status for check in runs.checks()] == ["warn"]
 
 
-def test_a_pool_of_which_nothing_else_is_here_is_no_dead_runs_for_sure() -> None:
+def test_a_pool_of_no_run_is_not_called_dead_and_root_is_asked_for_once() -> None:
     (check,) = runs.without_journal([Orphan("r1", "zpool.destroy", {"pool": "storlab-r1-host-0-1"}, elsewhere=True)])
     assert "may be alive in another container" in check.says
     assert check.remedy == "if it is not alive: zpool destroy storlab-r1-host-0-1"
-
-
-def test_what_takes_root_is_said_once_for_all() -> None:
     reasons = [f"no root privileges, needed for {what} (run it as root, or with sudo)" for what in ("a", "b")]
     assert runs.in_one_line([*reasons, "MySQL is not installed"]) == "takes root, for a and b; MySQL is not installed"
 
@@ -48,12 +45,9 @@ def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_i
     assert check.remedy == f"storlab clean '{folder}'"
 
 
-def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_journals_of_gone_or_damaged_folders_are_told(tmp_path: Path) -> None:
     (check,) = leftovers({"r1": tmp_path / "gone"})
     assert (check.status, check.remedy) == ("warn", "storlab clean")
-
-
-def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_text("nonsense\n")
     (check,) = leftovers({"r1": tmp_path})
     assert check.status == "missing"

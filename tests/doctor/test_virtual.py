@@ -30,12 +30,10 @@ def boots(found: Acceleration | Exception) -> Callable[[], Acceleration]:
     return boot
 
 
-def test_without_a_device_no_guest_is_booted() -> None:
+def test_a_device_that_is_not_there_or_not_open_to_this_user_has_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     check = virtual.kvm(FakeMachine(), boots(AssertionError()))
     assert (check.status, check.remedy) == ("missing", "modprobe kvm")
 
-
-def test_a_device_that_this_user_may_not_open_has_its_group_as_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> int:
         raise PermissionError(13, "Permission denied")
 
@@ -44,22 +42,13 @@ def test_a_device_that_this_user_may_not_open_has_its_group_as_remedy(monkeypatc
     assert (check.status, check.remedy) == ("missing", "adduser $USER kvm, then log in again")
 
 
-def test_kvm_works_where_a_guest_was_booted_in_it() -> None:
+def test_kvm_is_proved_by_a_guest_that_was_booted_in_it() -> None:
     assert virtual.kvm(FakeMachine(KVM), boots(Acceleration("kvm"))).status == "ok"
-
-
-def test_kvm_in_which_guests_die_is_missing_and_says_why() -> None:
     check = virtual.kvm(FakeMachine(KVM), boots(Acceleration("tcg", DIES)))
     assert (check.status, check.says) == ("missing", f"{DIES}: guests run emulated")
-
-
-def test_without_an_image_nothing_is_proved_and_the_remedy_is_to_build_one() -> None:
     check = virtual.kvm(FakeMachine(KVM), boots(MissingImage("there is none")))
     assert (check.status, check.remedy) == ("warn", "storlab image build")
     assert "only booting a guest proves" in check.says
-
-
-def test_what_keeps_a_guest_from_being_booted_is_told() -> None:
     check = virtual.kvm(FakeMachine(KVM), boots(MissingTool("cpio is not installed")))
     assert check.status == "warn"
     assert check.says.endswith("that can't be tried: cpio is not installed")
@@ -73,20 +62,25 @@ def test_emulation_of_qemu_7_2_is_not_relied_on(said: str, status: str) -> None:
     assert ("backports" in check.remedy) == (status == "warn")
 
 
-def test_numa_nodes_are_told_where_guests_can_be_bound_to_them() -> None:
+def test_numa_and_saved_guests_are_told(tmp_path: Path) -> None:
     said = "available: 2 nodes (0-1)\nnode 0 cpus: 0 1"
     assert virtual.numa(FakeMachine(programs={"numactl": said})).says == "NUMA: 2 nodes (0-1)"
     assert virtual.numa(FakeMachine()).remedy == "apt-get install numactl"
+    assert virtual.saved_guests(tmp_path / "none").says.startswith("none yet")
+    for name in ("one", "two", "one.123"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "memory").write_bytes(bytes(4096))
+    for name in ("one", "two"):
+        (tmp_path / name / "state").write_bytes(b"")
+    assert virtual.saved_guests(tmp_path).says == f"2 in {tmp_path}, 0.0G"
 
 
-def test_what_a_qemu_is_confined_to_is_told_with_the_reason_where_it_could_be_more() -> None:
+def test_confinement_is_told_with_the_reason_where_it_could_be_more() -> None:
     whole = virtual.confinement(lambda: Confinement(5, sandbox=True))
     assert (whole.status, whole.says) == ("ok", "each guest's runs as a user of its own, in a sandbox")
     less = virtual.confinement(lambda: Confinement(5, sandbox=False, reason="no seccomp"))
     assert (less.status, less.says) == ("warn", "each guest's runs as a user of its own, without a sandbox: no seccomp")
 
-
-def test_a_qemu_that_is_not_there_is_confined_to_nothing_that_is_known() -> None:
     def absent() -> Confinement:
         raise MissingTool("there is none")
 
@@ -104,26 +98,13 @@ def test_a_network_among_guests_is_tried_in_a_namespace_of_its_own() -> None:
     assert virtual.network(refused).status == "missing"
 
 
-def test_saved_guests_are_counted_with_what_they_take_up(tmp_path: Path) -> None:
-    assert virtual.saved_guests(tmp_path / "none").says.startswith("none yet")
-    for name in ("one", "two", "one.123"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "memory").write_bytes(bytes(4096))
-    for name in ("one", "two"):
-        (tmp_path / name / "state").write_bytes(b"")
-    assert virtual.saved_guests(tmp_path).says == f"2 in {tmp_path}, 0.0G"
-
-
-def test_virtiofsd_is_said_with_its_version_and_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_virtiofsd_is_said_with_its_version_or_the_command_that_unpacks_one(monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked = ("/cache/ld.so", "--library-path", "/cache", "/cache/virtiofsd")
     found = {"rust": unpacked, "c": ("/usr/lib/qemu/virtiofsd",)}
     monkeypatch.setattr(virtual, "find_virtiofsd", found.get)
     programs = {"/cache/ld.so": "virtiofsd 1.13.2", "/usr/lib/qemu/virtiofsd": "virtiofsd version 7.2.22 (Debian …)"}
     says = virtual.virtiofsd(FakeMachine(programs=programs)).says
     assert says == "1.13.2 in Rust, unpacked by Storlab; 7.2.22 in C, /usr/lib/qemu/virtiofsd"
-
-
-def test_where_there_is_no_virtiofsd_the_command_that_unpacks_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(virtual, "find_virtiofsd", {}.get)
     check = virtual.virtiofsd(FakeMachine())
     assert (check.status, check.remedy) == ("missing", "storlab image virtiofsd")

@@ -1,4 +1,4 @@
-"""Changes of the level are found where they are, and noise that lingers is none."""
+"""Changes of the level and drift are found where they are, and not in noise that lingers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from storlab.timeseries.changes import block_size, change_points, changes, refined, self_normalised
+from storlab.timeseries.drift import mann_kendall, trend
+from storlab.timeseries.drift import self_normalised as line_of
 from storlab.timeseries.steady import block_means
 
-from .noise import Floats, ar1
+from .noise import Floats, ar1, regimes
 
 
 def found_in(values: Floats) -> list[int]:
@@ -24,12 +27,9 @@ def test_noise_that_lingers_is_no_change_of_the_level(n: int, phi: float) -> Non
     assert sum(bool(found_in(ar1(rng, n, phi))) for _ in range(100)) <= 5
 
 
-def test_noise_that_lingers_below_white_noise_is_no_change_either() -> None:
+def test_noise_that_lingers_on_white_noise_and_heavy_tails_are_no_change() -> None:
     rng = np.random.default_rng(3)
     assert sum(bool(found_in(ar1(rng, 600, 0.9) + rng.standard_normal(600))) for _ in range(100)) <= 5
-
-
-def test_heavy_tails_are_no_change() -> None:
     rng = np.random.default_rng(4)
     assert sum(bool(found_in(rng.standard_t(3, 300))) for _ in range(100)) <= 2
 
@@ -45,27 +45,18 @@ def test_a_change_is_found_where_it_is(n: int, phi: float, step: float) -> None:
         assert abs(found[0] - n // 3) <= max(2 * block_size(values), n // 60)
 
 
-def test_a_level_that_comes_back_is_two_changes() -> None:
+def test_changes_without_noise_that_come_back_or_are_too_small_are_as_they_should() -> None:
     values = 1000 + np.random.default_rng(6).standard_normal(400)
     values[150:250] -= 20
     found = found_in(values)
     assert len(found) == 2
     assert np.abs(np.array(found) - [150, 250]).max() <= 4
-
-
-def test_a_change_without_any_noise_is_found_and_no_change_is_none() -> None:
     assert found_in(np.repeat([5.0, 7.0], 100)) == [100]
     assert found_in(np.full(200, 0.1)) == []
     assert found_in(np.arange(5.0)) == []
-
-
-def test_steps_that_are_too_small_to_matter_are_left_out() -> None:
     values = np.repeat([100.0, 100.2, 110.0], 40) + 0.01 * np.random.default_rng(7).standard_normal(120)
     assert change_points(values) == [40, 80]
     assert change_points(values, least_step=1.0) == [80]
-
-
-def test_levels_are_the_means_between_changes() -> None:
     before, after = changes(np.repeat([1.0, 2.0, 4.0], 10), [10, 20])
     assert (before.at, before.before, before.after) == (10, 1.0, 2.0)
     assert (after.at, after.before, after.after) == (20, 2.0, 4.0)
@@ -98,3 +89,74 @@ def test_whatever_the_values_positions_lie_within_and_ascend(values: list[float]
     found = found_in(np.array(values))
     assert found == sorted(set(found))
     assert all(0 < at < len(values) for at in found)
+
+
+@given(st.lists(st.integers(-20, 20), min_size=4, max_size=40))
+def test_the_slope_is_sens(values: list[int]) -> None:
+    slope, p = mann_kendall(np.array(values, dtype=np.float64))
+    assert slope == pytest.approx(stats.theilslopes(values).slope)
+    assert 0 <= p <= 1
+
+
+def test_without_autocorrelation_p_is_about_kendalls_and_with_it_a_trend_is_less_sure() -> None:
+    values = np.random.default_rng(1).standard_normal(50) + 0.02 * np.arange(50)
+    expected = stats.kendalltau(np.arange(50), values, method="asymptotic").pvalue
+    assert mann_kendall(values)[1] == pytest.approx(expected, rel=0.2)
+    walk = np.cumsum(np.random.default_rng(2).standard_normal(100))
+    plain = stats.kendalltau(np.arange(100), walk, method="asymptotic").pvalue
+    assert mann_kendall(walk)[1] > 100 * plain
+
+
+@pytest.mark.parametrize(("n", "phi"), [(30, 0.0), (60, 0.3), (100, 0.6), (250, 0.9)])
+def test_noise_that_lingers_is_no_drift(n: int, phi: float) -> None:
+    rng = np.random.default_rng(n)
+    found = [trend(ar1(rng, n, phi)) for _ in range(100)]
+    assert sum(each is not None and each.sure for each in found) <= 5
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5])
+def test_a_clear_rise_is_drift(phi: float) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        found = trend(ar1(rng, 200, phi) - np.linspace(0, 8, 200))
+        assert found is not None and found.sure
+        assert found.slope == pytest.approx(-8 / 200, rel=0.3)
+
+
+def test_a_line_without_noise_is_drift_and_a_level_is_none() -> None:
+    line, level = trend(np.linspace(10, 20, 50)), trend(np.full(50, 3.3))
+    assert line is not None and line.sure
+    assert level is not None and not level.sure
+    assert trend(np.arange(19.0)) is None
+
+
+def test_the_line_and_the_wander_of_what_it_leaves_are_those_of_their_definition() -> None:
+    values = np.random.default_rng(5).standard_normal(40)
+    slope, start = np.polyfit(np.arange(40), values, 1)
+    line = line_of(values)
+    assert line.slope == pytest.approx(slope)
+    np.testing.assert_allclose(line.left, values - start - slope * np.arange(40), atol=1e-12)
+    assert line.wander == pytest.approx(np.sqrt((np.cumsum(line.left) ** 2).sum()) / 40**2.5)
+
+
+@pytest.mark.parametrize(("n", "phi"), [(30, 0.0), (100, 0.0), (100, 0.6), (300, 0.9), (300, 0.95)])
+def test_the_interval_of_the_slope_has_the_truth_in_about_19_of_20_series(n: int, phi: float) -> None:
+    rng = np.random.default_rng(n)
+    rise = 0.02 * np.arange(n)
+    found = [trend(ar1(rng, n, phi) + rise) for _ in range(200)]
+    assert sum(each is not None and not each.low <= 0.02 <= each.high for each in found) <= 16
+
+
+@pytest.mark.parametrize("switches", [5, 20, 60])
+def test_the_interval_of_a_level_that_switches_to_and_fro_hardly_ever_leaves_out_0(switches: int) -> None:
+    rng = np.random.default_rng(switches)
+    found = [trend(regimes(rng, 200, switches)) for _ in range(200)]
+    assert sum(each is not None and each.likely for each in found) <= 16
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=20, max_size=120))
+def test_sens_slope_lies_within_its_interval_and_what_is_sure_is_likely(values: list[float]) -> None:
+    found = trend(np.array(values))
+    assert found is not None
+    assert found.low <= found.slope <= found.high
+    assert found.likely or not found.sure

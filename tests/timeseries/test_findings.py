@@ -51,7 +51,7 @@ def test_warm_up_drift_and_changes_are_each_said_in_one_sentence() -> None:
     assert warnings([Examined("load, iops", of(CHANGING, 0.1), 1)]) == ["load, iops: the level falls by 11 % at 15 s"]
 
 
-def test_a_finding_of_many_trials_is_said_once() -> None:
+def test_a_finding_of_many_trials_is_said_once_and_of_a_few_levels_one_by_one() -> None:
     many = [Examined("load, iops", of(WARMING if trial != 3 else STEADY), trial) for trial in range(1, 31)]
     (said,) = warnings(many)
     assert said.startswith("load, iops in 29 of 30 trials: the first 45 s look like warm-up (MSER-5)")
@@ -65,24 +65,18 @@ def test_a_finding_of_many_trials_is_said_once() -> None:
     assert warnings(named)[0].startswith("tps in trial 2 (ext4) of 6: the level falls")
     falling = [Examined("tps", of(FALLING), trial) for trial in (1, 2)]
     assert warnings(falling)[0].startswith("tps in both trials: it falls by up to 22 % over the trial")
-
-
-def test_a_few_trials_of_different_levels_are_told_one_by_one() -> None:
     told = warnings([Examined("tps", of(CHANGING), 1, "off"), Examined("tps", of(CHANGING), 2, "on")])
     assert told == [f"tps ({level}): the level falls by 11 % at 2 min 31 s" for level in ("off", "on")]
+    group = [Examined("iops", of(CHANGING if at == 3 else STEADY), 90 + at) for at in range(5)]
+    (said,) = warnings(group)
+    assert said.startswith("iops in 1 of 5 trials (93): the level falls")
 
 
-def test_a_change_too_small_to_matter_is_not_said_however_certain() -> None:
+def test_a_change_too_small_is_not_said_a_step_is_no_drift_and_a_slope_no_staircase() -> None:
     assert of(1000 + noise(3000) + np.repeat([0.0, 5.0], 1500)).changes == ()
     assert of(1000 + noise(3000) + np.linspace(0, 5, 3000)).drift_share == 0.0
-
-
-def test_a_step_is_no_drift_and_a_slope_is_no_staircase() -> None:
     assert of(CHANGING).drift_share == 0.0
     assert of(FALLING).changes == ()
-
-
-def test_the_end_of_the_warm_up_is_no_change_of_the_level_beside() -> None:
     values = STEADY - np.concatenate([np.full(100, 40.0), np.zeros(200)])
     assert of(values).changes
     (said,) = warnings([Examined("iops", of(values), 1)])
@@ -139,19 +133,13 @@ def test_whatever_the_samples_there_are_findings_or_none(values: list[float], in
         assert all(isinstance(sentence, str) for sentence in warnings([Examined("x", found, 1)]))
 
 
-def test_the_order_of_samples_does_not_matter_but_their_times_do() -> None:
+def test_findings_are_values_and_times_are_said_in_words() -> None:
+    said = [time_words(seconds) for seconds in (0.42, 9.0, 12.4, 119.0, 460.0, 600.0, 30772.0, 7200.0)]
+    assert said == ["0.4 s", "9 s", "12 s", "119 s", "7 min 40 s", "10 min", "8 h 33 min", "2 h"]
+    assert replace(of(STEADY), n=300) == of(STEADY)
     t, order = np.arange(300.0), np.random.default_rng(2).permutation(300)
     assert findings(t[order], CHANGING[order]) == findings(t, CHANGING)
     assert findings(np.zeros(300), CHANGING) is None
-
-
-def test_times_are_said_in_words() -> None:
-    said = [time_words(seconds) for seconds in (0.42, 9.0, 12.4, 119.0, 460.0, 600.0, 30772.0, 7200.0)]
-    assert said == ["0.4 s", "9 s", "12 s", "119 s", "7 min 40 s", "10 min", "8 h 33 min", "2 h"]
-
-
-def test_findings_are_values() -> None:
-    assert replace(of(STEADY), n=300) == of(STEADY)
 
 
 def test_a_stall_is_said_where_it_is_longer_than_a_late_sample() -> None:
@@ -182,9 +170,3 @@ def test_samples_that_are_alike_for_no_other_reason_are_said_to_be_worth_few() -
     assert not any("worth" in each for each in warnings([Examined("x", of(100 + drawn.standard_normal(2000)))]))
     stepping = 100 + drawn.standard_normal(2000) + np.repeat([0.0, 20.0], 1000)
     assert not any("worth" in each for each in warnings([Examined("x", of(stepping))]))
-
-
-def test_trials_of_a_part_of_the_run_are_counted_and_named() -> None:
-    group = [Examined("iops", of(CHANGING if at == 3 else STEADY), 90 + at) for at in range(5)]
-    (said,) = warnings(group)
-    assert said.startswith("iops in 1 of 5 trials (93): the level falls")

@@ -25,7 +25,7 @@ from storlab.analysis.why.evidence import (
     says_the_same,
 )
 
-from ..simulate import MACHINES, noise
+from .simulate import MACHINES, noise
 
 SEED, METRICS, STUDIES = 20_261_123, 30, 200
 SHARES = st.lists(st.floats(0, 1e9), min_size=2, max_size=12)
@@ -86,13 +86,10 @@ def test_what_neither_side_has_is_equal() -> None:
     assert pair.usable[0] and not pair.varies[0]
 
 
-def test_the_evidence_against_0_is_what_the_interval_of_the_mean_leaves_out() -> None:
+def test_the_evidence_against_0_is_what_the_interval_leaves_out_and_equal_values_give_the_most() -> None:
     values = np.array([0.3, 0.5, 0.4, 0.35, 0.6, 0.42, 0.5])
     (evidence,) = log_evidence_of_means(values[None, :])
     assert mean_interval(values, math.exp(-evidence)).low == pytest.approx(0.0, abs=1e-9)
-
-
-def test_equal_values_give_the_most_evidence_that_so_many_can_and_zeros_none() -> None:
     same, nearly, none = log_evidence_of_means(np.array([[0.7] * 6, [0.7] * 5 + [0.71], [0.0] * 6]))
     assert same > nearly > none
     assert same == pytest.approx(2.5 * math.log(61))

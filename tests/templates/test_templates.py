@@ -63,10 +63,14 @@ def test_whatever_a_path_holds_the_study_means_that_very_path(path: str, target:
     assert all(getattr(layer, "wipe", path) == path for layer in found)
 
 
-def test_answers_that_are_left_out_have_defaults_that_fit_the_others() -> None:
+def test_defaults_fit_the_answers_and_all_targets_say_what_becomes_of_them() -> None:
     assert Answers("databases").load == "transactions"
     assert Answers("vm-disks").guests == 1
     assert Answers("file-systems").guests == 0
+    assert set(TARGETS) == set(PATHS)
+    assert "lost" in TARGETS["device"]
+    assert [asked.native for asked in loaded(Answers("vm-disks")).model.compare] == [True]
+    assert "native" not in study_text(Answers("file-systems"))
 
 
 @pytest.mark.parametrize(
@@ -107,13 +111,3 @@ def test_a_device_is_measured_itself_unless_the_load_takes_files() -> None:
 
     assert layers("random-read") == ["device"]
     assert layers("small-files") == ["device", "mkfs", "mount"]
-
-
-def test_rates_of_emulated_guests_are_shown_and_not_judged() -> None:
-    assert [asked.native for asked in loaded(Answers("vm-disks")).model.compare] == [True]
-    assert "native" not in study_text(Answers("file-systems"))
-
-
-def test_all_targets_are_offered_with_what_becomes_of_them() -> None:
-    assert set(TARGETS) == set(PATHS)
-    assert "lost" in TARGETS["device"]

@@ -9,17 +9,21 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import ttest_ind
+from scipy.stats import binomtest, ttest_ind
 
 from storlab.analysis.compare import difference
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.gates import parse_gate
 from storlab.analysis.runs.across_runs import compare_runs
 from storlab.analysis.runs.merged_runs import RunData
-from storlab.analysis.stats.interleaving import Span, pairs_in_time
+from storlab.analysis.stats.interleaving import Order, Span, pairs_in_time, same_order
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Summary
+from storlab.analysis.verdict import Rules
 from storlab.errors import UserError
 
-from ..run_data import run, two_factors, with_variance
+from .run_data import run, two_factors, with_variance
+from .simulate import ever
 
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
 HIGH = [2 * value for value in LOW]
@@ -43,25 +47,16 @@ def test_the_first_run_is_what_the_others_are_compared_with() -> None:
     assert found.comparisons[0].comparison.confidence == pytest.approx(0.975)
 
 
-def test_levels_of_one_run_are_paired_by_round_and_judged() -> None:
+def test_levels_of_runs_are_paired_by_round_and_judged_unless_they_were_imported() -> None:
     found = compare_runs([run("r", {"ext4": LOW, "xfs": HIGH})], by="fs")
     (one,) = found.comparisons
     assert (one.basis, one.comparison.verdict, one.rounds) == ("interleaved", "better", (12, 12))
     assert found.cautions == ()
-
-
-def test_levels_of_an_imported_run_are_not_judged() -> None:
     (one,) = compare_runs([run("r", {"ext4": LOW, "xfs": HIGH}, compared=False)], by="fs").comparisons
     assert one.basis == "not interleaved"
-
-
-def test_rounds_of_several_runs_that_have_both_levels_are_all_pairs() -> None:
     runs = [run("a", {"ext4": LOW[:6], "xfs": HIGH[:6]}), run("b", {"ext4": LOW[6:], "xfs": HIGH[6:]})]
     (one,) = compare_runs(runs, by="fs").comparisons
     assert (one.basis, one.rounds, one.comparison.verdict) == ("interleaved", (12, 12), "better")
-
-
-def test_a_run_with_only_one_of_the_two_levels_is_left_out_of_pairs_and_that_is_said() -> None:
     runs = [run("a", {"ext4": LOW, "xfs": HIGH}), run("b", {"xfs": LOW})]
     (one,) = compare_runs(runs, by="fs").comparisons
     assert one.rounds == (12, 12)
@@ -117,12 +112,16 @@ def test_trials_without_times_are_not_paired() -> None:
     assert pairs_in_time([Span(None, None)], [Span(0, 1, "m")]) == "when their trials ran is not recorded"
 
 
-def test_a_metric_that_one_side_lacks_is_named() -> None:
+def test_a_metric_that_one_side_lacks_is_named_and_one_round_has_no_interval() -> None:
     (one, two) = compare_runs(
         [run("old", {"x": LOW}), run("new", {"x": LOW}, metric="latency")], metrics=["bandwidth", "latency"]
     ).comparisons
     assert "new has no bandwidth of load, which old has" in one.comparison.reason
     assert "old has no latency of load, which new has" in two.comparison.reason
+    (one,) = compare_runs([run("a", {"x": [100.0]}), run("b", {"x": [90.0]})]).comparisons
+    assert one.comparison.ratio == pytest.approx(0.9)
+    assert one.comparison.low is None
+    assert "allow no interval" in one.comparison.reason
 
 
 def test_a_misspelt_metric_is_refused_and_passes_no_gate() -> None:
@@ -153,13 +152,6 @@ def test_cells_that_only_one_side_has_are_named_and_hit_the_gate_for_what_is_mis
 def test_runs_that_do_not_fit_together_are_refused(runs: list, by: str | None, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(UserError, match=message):
         compare_runs(runs, by=by)
-
-
-def test_one_round_a_side_is_described_without_an_interval() -> None:
-    (one,) = compare_runs([run("a", {"x": [100.0]}), run("b", {"x": [90.0]})]).comparisons
-    assert one.comparison.ratio == pytest.approx(0.9)
-    assert one.comparison.low is None
-    assert "allow no interval" in one.comparison.reason
 
 
 @settings(max_examples=50)
@@ -194,16 +186,13 @@ FOUR = {
 }
 
 
-def test_levels_are_compared_over_all_combinations_too_and_judged_by_the_rules_of_a_study() -> None:
+def test_levels_are_pooled_over_all_combinations_and_judged_only_where_interleaved() -> None:
     found = compare_runs([two_factors("r", FOUR)], by="fs")
     assert [c.comparison.pooled for c in found.comparisons] == [False, False, True]
     pooled = found.comparisons[-1]
     assert (pooled.basis, pooled.rounds, pooled.comparison.verdict) == ("interleaved", (12, 12), "better")
     assert pooled.comparison.ratio == pytest.approx(8**0.5)
     assert found.family == 3
-
-
-def test_runs_that_were_not_interleaved_are_pooled_by_round_and_described() -> None:
     old, new = two_factors("old", FOUR), two_factors("new", {k: [2 * v for v in each] for k, each in FOUR.items()})
     pooled = compare_runs([old, new]).comparisons[-1]
     assert (pooled.comparison.pooled, pooled.basis, pooled.rounds) == (True, "not interleaved", (12, 12))
@@ -211,20 +200,14 @@ def test_runs_that_were_not_interleaved_are_pooled_by_round_and_described() -> N
     assert pooled.comparison.verdict == "undecided"
 
 
-def test_pooling_leaves_out_rounds_that_are_not_in_every_combination_and_says_so() -> None:
+def test_pooling_leaves_out_what_is_not_in_every_combination_and_says_so() -> None:
     short = FOUR | {("ext4", "64k"): LOW[:9]}
     pooled = compare_runs([two_factors("old", short), two_factors("new", FOUR)]).comparisons[-1]
     assert pooled.rounds == (12, 9)
     assert "old: left out rounds 10, 11 and 12, not done in every combination." in pooled.comparison.warnings
-
-
-def test_pooling_over_fewer_combinations_than_there_are_is_warned_of() -> None:
     found = compare_runs([run("old", {"x": LOW, "y": LOW, "z": LOW}), run("new", {"x": LOW, "y": LOW})])
     (pooled,) = (c for c in found.comparisons if c.comparison.pooled)
     assert "Left out: 1 combination that only one side has." in pooled.comparison.warnings
-
-
-def test_a_zero_in_one_combination_leaves_the_pooled_comparison_without_a_ratio_and_names_it() -> None:
     zero = FOUR | {("xfs", "4k"): [0.0, *HIGH[1:]]}
     pooled = compare_runs([two_factors("old", zero), two_factors("new", FOUR)]).comparisons[-1]
     assert pooled.basis == "none"
@@ -246,15 +229,12 @@ def files(**values: float) -> list[RunData]:
     return [run(name, {f"{name}.txt": [value]}, factor="file", compared=False) for name, value in values.items()]
 
 
-def test_files_that_were_imported_one_by_one_are_compared_though_each_has_its_own_name() -> None:
+def test_files_imported_one_by_one_are_compared_by_their_names_and_levels_are_not() -> None:
     found = compare_runs(files(off=100.0, on=101.4))
     (one,) = found.comparisons
     assert (one.basis, one.comparison.within) == ("not interleaved", {})
     assert one.comparison.ratio == pytest.approx(1.014)
     assert "The sides differ in file as well (off: off.txt; on: on.txt)." in found.cautions
-
-
-def test_studies_with_different_levels_are_not_compared_as_if_these_were_names() -> None:
     (first, _) = compare_runs([run("a", {"x": LOW}), run("b", {"y": LOW})]).comparisons
     assert first.basis == "none"
 
@@ -291,16 +271,13 @@ def with_failures(given: RunData, cell: int, rounds: set[int]) -> RunData:
     return replace(given, trials=trials)
 
 
-def test_a_level_that_fails_can_not_win_by_the_rounds_in_which_it_did_not() -> None:
+def test_trials_that_failed_are_named_and_a_level_that_fails_can_not_win_by_the_others() -> None:
     whole = run("r", {"ext4": HIGH, "xfs": LOW})
     assert compare_runs([whole], by="fs").comparisons[0].comparison.verdict == "worse"
     assert compare_runs([with_failures(whole, 2, {2, 3, 6})], by="fs").comparisons[0].comparison.verdict == "worse"
     found = compare_runs([with_failures(whole, 1, {2, 3, 6})], by="fs", gates=[parse_gate("worse")]).comparisons[0]
     assert found.comparison.verdict == "undecided" and found.gates[0].outcome == "undecided"
     assert "3 rounds that failed on one side" in found.comparison.reason
-
-
-def test_trials_that_failed_are_named_where_runs_are_described() -> None:
     found = compare_runs([run("a", {"x": LOW}), with_failures(run("b", {"x": HIGH}), 1, {2, 3})]).comparisons[0]
     assert found.comparison.warnings[0] == "Left out: 2 trials of b that failed."
 
@@ -329,3 +306,87 @@ def test_verdicts_do_not_depend_on_the_order_in_which_runs_are_named(order: list
         for at, (a, b) in enumerate(noise)
     ]
     assert compare_runs([runs[at] for at in order], by="fs").comparisons == compare_runs(runs, by="fs").comparisons
+
+
+TURNS = ((1, 2), (2, 1)) * 6
+ALWAYS = ((1, 2),) * 12
+
+
+def ordered(given: RunData, order: Order) -> Summary:
+    design = replace(given.design, order=tuple(map(tuple, order)))
+    return summarise(given.trials, given.metrics, design)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60))
+def test_an_order_that_a_coin_would_hardly_give_allows_no_pairs(swapped: list[bool]) -> None:
+    order = [(2, 1) if swap else (1, 2) for swap in swapped]
+    hardly = binomtest(sum(swapped), len(swapped)).pvalue <= 0.05
+    refused = len(set(swapped)) == 1 or hardly
+    assert bool(same_order(order, (1, 2), ("a", "b"))) == refused
+    spans = [Span(10.0 * at, 10.0 * at + 5, "boot") for at in range(2 * len(order))]
+    sides = [side for ran in order for side in ran]
+    a, b = ([span for span, side in zip(spans, sides, strict=True) if side == want] for want in (1, 2))
+    assert isinstance(pairs_in_time(a, b), str) == refused
+
+
+def test_what_favours_who_goes_second_never_makes_a_verdict_by_itself() -> None:
+    """All else being equal: the noiseless worst case of every order that is accepted."""
+    for rounds in range(1, 80):
+        orders = ([(1, 2)] * first + [(2, 1)] * (rounds - first) for first in range(rounds + 1))
+        accepted = [order for order in orders if not same_order(order, (1, 2), ("a", "b"))]
+        ratios = np.array([[0.3 if ran == (2, 1) else -0.3 for ran in order] for order in accepted])
+        assert not len(ratios) or not ever({"better", "worse"}, ratios, Rules(0.05, 0.05, "higher", rounds)).any()
+
+
+def test_it_says_who_went_first_and_how_often() -> None:
+    often = same_order([(2, 1)] * 9 + [(1, 2)], (1, 2), ("a", "b"))
+    assert often.startswith("b mostly ran before a, in 9 of 10 rounds")
+    once = same_order([(3, 1, 2), (2, 3), (1,)], (1, 2), ("a", "b"))
+    assert once.startswith("a always ran before b, in 1 of 1 round:")
+    assert same_order([(1,), (2,)], (1, 2), ("a", "b")) == ""
+
+
+def test_a_comparison_in_a_fixed_order_gets_no_verdict_and_counts_in_no_family() -> None:
+    given = run("r", {"ext4": LOW, "xfs": HIGH, "zfs": LOW})
+    found = ordered(given, [(1, 3, 2), (1, 2, 3)] * 6)
+    answers = {(c.a, c.b): c for c in found.comparisons}
+    assert found.family == 1
+    assert answers["xfs", "zfs"].verdict == "better"
+    assert (answers["ext4", "xfs"].ratio, answers["ext4", "xfs"].verdict) == (None, "undecided")
+    assert answers["ext4", "xfs"].reason.startswith("ext4 always ran before xfs, in 12 of 12 rounds: ")
+    assert "that it was drawn at random is not known" in found.method
+
+
+def test_a_pooled_comparison_leaves_out_combinations_in_a_fixed_order() -> None:
+    cells = [("ext4", "4k"), ("ext4", "64k"), ("ext4", "1m"), ("xfs", "4k"), ("xfs", "64k"), ("xfs", "1m")]
+    given = two_factors("r", {cell: HIGH if cell[0] == "xfs" else LOW for cell in cells})
+    order = [(1, 2, 3, 4, 5, 6), (4, 5, 3, 6, 1, 2)] * 6  # 1m: 3 before 6 in all
+    found = ordered(given, order)
+    (pooled,) = (c for c in found.comparisons if c.pooled)
+    assert pooled.verdict == "worse"
+    assert any(warning.startswith("Not over bs=1m: ext4 always ran before xfs") for warning in pooled.warnings)
+
+
+def test_runs_in_turns_are_judged_and_those_in_a_fixed_order_are_not() -> None:
+    given = run("r", {"ext4": LOW, "xfs": HIGH})
+    turns, always = (replace(given, design=replace(given.design, order=order)) for order in (TURNS, ALWAYS))
+    (one,) = compare_runs([turns], by="fs").comparisons
+    assert (one.basis, one.comparison.verdict) == ("interleaved", "better")
+    (one,) = compare_runs([always], by="fs").comparisons
+    assert (one.basis, one.comparison.verdict) == ("not interleaved", "undecided")
+    assert "ext4 always ran before xfs, in 12 of 12 rounds" in one.comparison.reason
+    given = run("one", {"ext4": LOW, "xfs": HIGH})
+    turns = replace(given, design=replace(given.design, order=TURNS))
+    always = replace(given, name="two", design=replace(given.design, order=ALWAYS))
+    (one,) = compare_runs([turns, always], by="fs").comparisons
+    assert one.rounds == (12, 12)
+    left = "Left out: 24 trials of runs that have only one of the two, or both in one order."
+    assert left in one.comparison.warnings
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.01, -0.03])
+def test_a_machine_that_drifts_gives_no_verdict_on_the_same_thing_measured_in_turns(drift: float) -> None:
+    """200 imports of A against A, as ABBA, with a look after each round: 5 % at most ever have a verdict."""
+    logs = np.random.default_rng(7).normal(0, 0.02, (200, 60)) + drift * np.arange(60)
+    ratios = (logs[:, ::2] - logs[:, 1::2]) * np.where(np.arange(30) % 2 == 0, 1, -1)
+    assert ever({"better", "worse"}, ratios, Rules(0.05, 0.05, "higher", 5)).mean() <= 0.05

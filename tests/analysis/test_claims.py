@@ -16,7 +16,7 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, from_json, to_json
 from storlab.analysis.verdict import NONE_FAILED, Rules
 
-from ..simulate import Factors, Values, design, tables
+from .simulate import Factors, Values, design, tables
 
 FACTORS: Factors = {"transport": ("iscsi", "nvme", "nbd"), "sack": ("on", "off")}
 MEANS = {"iscsi": 46.0, "nvme": 4.0, "nbd": 4.0}
@@ -64,7 +64,7 @@ def test_a_claim_on_two_levels_follows_the_ratio(changes: dict[str, Any], verdic
     assert found.value == pytest.approx(11.5, rel=0.02) and found.rounds == 12
 
 
-def test_sides_may_stand_the_other_way_round_than_in_the_comparison() -> None:
+def test_sides_may_be_turned_and_two_that_are_equivalent_have_no_more_and_no_less() -> None:
     turned = ClaimSpec("NBD as NVMe", None, {"transport": "nbd"}, {"transport": "nvme"}, "equivalent")
     summary = claimed(turned, nbd_on=5.0, nbd_off=5.0)
     assert len(summary.comparisons) == 1, "the comparison that is there answers it"
@@ -72,28 +72,24 @@ def test_sides_may_stand_the_other_way_round_than_in_the_comparison() -> None:
     assert found.verdict == "does not hold" and found.value == pytest.approx(1.25, rel=0.01)
     (found,) = claimed(replace(turned, word="more"), nbd_on=5.0, nbd_off=5.0).claims
     assert found.verdict == "holds"
-
-
-def test_two_that_are_equivalent_have_no_more_and_no_less() -> None:
     same = ClaimSpec("NBD has more", None, {"transport": "nbd"}, {"transport": "nvme"})
     assert only(same).verdict == "does not hold"
     assert only(replace(same, word="equivalent")).verdict == "holds"
     assert only(replace(same, word="equivalent", margin=0.0001)).verdict == "undecided", "its own margin counts"
-
-
-def test_noise_decides_nothing() -> None:
     same = ClaimSpec("NBD has more", None, {"transport": "nbd"}, {"transport": "nvme"})
     assert only(same, noise=0.3).verdict == "undecided"
     assert only(MORE, rounds=3).verdict == "undecided"
 
 
-def test_the_comparison_of_a_claim_belongs_to_the_family() -> None:
+def test_the_comparison_of_a_claim_belongs_to_the_family_and_is_read_back() -> None:
     assert claimed(VALUE).family == 1
     assert claimed(MORE).family == 2
     assert [c.within for c in claimed(MORE).comparisons] == [{}, {}]
+    summary = claimed(MORE)
+    assert from_json(to_json(summary)).claims == summary.claims
 
 
-def test_levels_that_are_fixed_leave_the_others_to_be_pooled() -> None:
+def test_levels_that_are_fixed_leave_the_others_to_be_pooled_unless_they_differ() -> None:
     one = ClaimSpec(
         "x", None, {"transport": "iscsi", "sack": "on"}, {"transport": "iscsi", "sack": "off"}, "equivalent"
     )
@@ -102,9 +98,6 @@ def test_levels_that_are_fixed_leave_the_others_to_be_pooled() -> None:
     assert (summary.comparisons[-1].within, summary.comparisons[-1].pooled) == ({"transport": "iscsi"}, False)
     pooled = claimed(replace(one, left={"sack": "on"}, right={"sack": "off"}))
     assert (pooled.comparisons[-1].within, pooled.comparisons[-1].pooled) == ({}, True)
-
-
-def test_combinations_that_say_different_things_leave_a_claim_undecided() -> None:
     assert only(MORE, iscsi_off=2.0, nvme_off=4.0).verdict == "undecided"
     assert "Combinations differ" in only(MORE, iscsi_off=2.0, nvme_off=4.0).reason
 
@@ -166,8 +159,11 @@ def test_a_claim_on_a_value_is_answered_by_its_interval_in_each_cell(
     assert [(claim.left["sack"], claim.verdict) for claim in found] == [("on", verdict), ("off", verdict)]
 
 
-def test_a_value_needs_as_many_rounds_as_a_verdict() -> None:
+def test_a_value_needs_as_many_rounds_as_a_verdict_and_is_named_as_the_claim_does() -> None:
     assert {claim.verdict for claim in claimed(VALUE, rounds=4, noise=0.0).claims} == {"undecided"}
+    one = replace(VALUE, left={"transport": "nvme", "sack": "on"})
+    (found,) = claimed(one).claims
+    assert (found.left, found.verdict) == (one.left, "holds")
 
 
 def test_what_is_described_answers_no_claim_and_counts_in_no_family() -> None:
@@ -180,11 +176,6 @@ def test_what_is_described_answers_no_claim_and_counts_in_no_family() -> None:
     assert claimed(MORE, comparisons=(spec,)).comparisons[0].verdict == "worse", (
         "it is judged where nothing is emulated"
     )
-
-
-def test_claims_are_part_of_the_summary_that_is_written() -> None:
-    summary = claimed(MORE)
-    assert from_json(to_json(summary)).claims == summary.claims
 
 
 @pytest.mark.parametrize("claim", [MORE, replace(MORE, limit=1.01), replace(MORE, word="equivalent", margin=0.01)])
@@ -200,9 +191,3 @@ def test_no_claim_on_pure_noise_is_ever_answered_falsely_in_more_studies_than_it
         (found,) = summarise(trials, metrics, asked).claims
         false += found.verdict == ("does not hold" if claim.word == "equivalent" else "holds")
     assert false <= 6, "60 studies, 5 % each: more than 7 have a chance of 1 in 100"
-
-
-def test_a_value_of_one_cell_is_named_as_the_claim_does() -> None:
-    one = replace(VALUE, left={"transport": "nvme", "sack": "on"})
-    (found,) = claimed(one).claims
-    assert (found.left, found.verdict) == (one.left, "holds")

@@ -1,22 +1,98 @@
-"""What is named underneath a comparison, with which values, and in which order."""
+"""What is named underneath a comparison, with which values, in which order and in which words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
+from report.model.test_why import ACKS, COMPARISON
+from storlab.analysis.design import Design
 from storlab.analysis.summarise import summarise
-from storlab.analysis.summary import FactDifference, from_json, to_json
+from storlab.analysis.summary import Comparison, FactDifference, Underneath, from_json, to_json
+from storlab.analysis.why.watched import is_evidence
+from storlab.metrics import Declarations, MetricSpec
+from storlab.probes.base import Probe
+from storlab.registry import probe_types
+from storlab.report.model.why import sentence
+from storlab.tcp.metrics import METRICS
 
-from .made import SOURCE, compared, run, steady, why
+LOAD = (
+    MetricSpec("iops", "1/s", "higher", quantity="throughput"),
+    MetricSpec("ios", "1", quantity="operations"),
+    MetricSpec("write.ios", "1", quantity="operations"),
+)
+PROBE = (
+    MetricSpec("disk.{disk}.flushes", "1", noun="flushes of the disk", evidence="rare"),
+    MetricSpec("disk.{disk}.writes", "1", noun="writes at the disk"),
+    MetricSpec("disk.{disk}.reads", "1", noun="reads at the disk"),
+    MetricSpec("disk.{disk}.write_size", "B", across="merge", noun="a write at the disk"),
+    MetricSpec("switches", "1", noun="context switches", evidence="shared"),
+    MetricSpec("pressure", "1", across="max", noun="of the time some task waited for io"),
+    MetricSpec("servers.cpu", "1", noun="of CPU time of the servers", evidence="busy"),
+    MetricSpec("load.1m", "1", across="max", evidence="none"),
+    MetricSpec("bandwidth", "B/s", quantity="throughput"),
+)
+SOURCE = "probe:seen"
+SECONDS = 2.0
+
+Numbers = Mapping[str, Sequence[float]]
+
+
+def steady(value: float, rounds: int = 8, by: float = 0.01, start: int = 0) -> list[float]:
+    """A value that varies a little, and not in the same way for every ``start``."""
+    return [value * (1 + by * (((start + n) * 7) % 5 - 2)) for n in range(rounds)]
+
+
+def made(a: Numbers, b: Numbers, **asked: object) -> tuple[pl.DataFrame, pl.DataFrame, Design]:
+    """``a`` and ``b``: metric → values, round by round; ``ios`` 1000 where it is not given."""
+    rows, trials = [], []
+    levels = {1: "one", 2: "other"}
+    units = {spec.name: spec.unit for spec in (*LOAD, *PROBE)}
+    rounds = len(a["iops"])
+    for cell, given in ((1, a), (2, b)):
+        numbers = {"ios": [1000.0] * rounds, **given}
+        for n in range(rounds):
+            trial = 2 * n + cell
+            trials.append((trial, n + 1, cell, "done", None, SECONDS))
+            for name, values in numbers.items():
+                source = "load" if name in ("iops", "ios", "write.ios") else SOURCE
+                unit = units.get(name) or next(s.unit for s in PROBE if s.member(name))
+                rows.append((trial, n + 1, cell, None, None, source, name, values[n], unit, "neither"))
+    names = ("trial", "round", "cell", "node", "job", "source", "metric", "value", "unit", "better")
+    types = (pl.Int64, pl.Int64, pl.Int64, pl.String, pl.String, pl.String, pl.String, pl.Float64, pl.String, pl.String)
+    metrics = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row").with_columns(
+        better=pl.when(pl.col("metric") == "iops").then(pl.lit("higher")).otherwise("better")
+    )
+    columns = {"trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "status": pl.String, "reason": pl.String}
+    frame = pl.DataFrame(trials, schema={**columns, "measured": pl.Float64}, orient="row")
+    cells = tuple((cell, {"kind": level}) for cell, level in levels.items())
+    design = Design("t", "iops", {"kind": ("one", "other")}, cells)
+    declared = Declarations.union([("load", LOAD), (SOURCE, PROBE)])
+    return frame, metrics, replace(design, declared=declared, **asked)  # type: ignore[arg-type]
+
+
+def compared(a: Numbers, b: Numbers, **asked: object) -> Comparison:
+    """The one comparison of such a made, once it has ended."""
+    (found,) = summarise(*made(a, b, **asked), ended=True).comparisons
+    return found
+
+
+def why(a: Numbers, b: Numbers, **asked: object) -> Underneath:
+    """What differs underneath it."""
+    found = compared(a, b, **asked).why
+    assert found is not None
+    return found
+
 
 FLUSHES, SIZE = "disk.target.flushes", "disk.target.write_size"
 FAST = {"iops": steady(1000, start=0)}
 SLOW = {"iops": steady(400, start=2)}
 
 
-def test_a_flush_for_each_write_is_named_with_both_values_for_one_operation() -> None:
+def test_a_flush_for_each_write_is_named_with_both_values_or_without_a_ratio() -> None:
     found = why({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: steady(1000, start=1)})
     (flushes,) = found.differences
     assert (flushes.source, flushes.metric, flushes.per, flushes.noun) == (
@@ -31,22 +107,16 @@ def test_a_flush_for_each_write_is_named_with_both_values_for_one_operation() ->
     assert flushes.ratio is not None and flushes.low is not None and flushes.high is not None
     assert flushes.low < flushes.ratio < flushes.high < 1
     assert flushes.agreeing == 8
-
-
-def test_what_one_side_has_none_of_is_named_without_a_ratio() -> None:
     (flushes,) = why({**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(1000)}).differences
     assert (flushes.a, flushes.ratio, flushes.low, flushes.high) == (0.0, None, None, None)
 
 
-def test_what_only_goes_along_with_the_number_of_operations_is_not_named() -> None:
+def test_operations_divide_by_the_total_and_what_only_goes_along_is_not_named() -> None:
     a = {**FAST, "ios": [2000.0] * 8, FLUSHES: [2000.0] * 8}
     b = {**SLOW, "ios": [800.0] * 8, FLUSHES: [800.0] * 8}
     found = why(a, b)
     assert found.differences == ()
     assert found.watched == 0  # equal in every round, so that it says nothing
-
-
-def test_of_a_load_with_a_total_and_its_parts_only_the_total_is_what_is_divided_by() -> None:
     (flushes,) = why(
         {**FAST, "write.ios": [1000.0] * 8, FLUSHES: [500.0] * 8},
         {**SLOW, "write.ios": [1000.0] * 8, FLUSHES: [1000.0] * 8},
@@ -70,7 +140,7 @@ def test_the_surest_and_largest_comes_first() -> None:
 READS, WRITES = "disk.target.reads", "disk.target.writes"
 
 
-def test_a_read_for_every_hundred_writes_explains_nothing_though_the_other_side_has_none() -> None:
+def test_few_reads_beside_many_writes_explain_nothing_and_a_few_flushes_do() -> None:
     a = {**FAST, READS: steady(10), WRITES: steady(1000, start=1)}
     b = {**SLOW, READS: [0.0] * 8, WRITES: steady(3000, start=2)}
     found = why(a, b)
@@ -78,6 +148,9 @@ def test_a_read_for_every_hundred_writes_explains_nothing_though_the_other_side_
     assert found.watched == 2
     many = {**a, READS: steady(300)}
     assert [d.metric for d in why(many, b).differences] == [WRITES, READS]
+    a = {**FAST, WRITES: steady(1000), READS: [0.0] * 8, FLUSHES: [0.0] * 8}
+    b = {**SLOW, WRITES: steady(1000, start=3), READS: steady(10, start=1), FLUSHES: steady(10, start=2)}
+    assert [d.metric for d in why(a, b).differences] == [FLUSHES]
 
 
 def test_cpus_that_were_busy_are_cpu_time_for_one_operation() -> None:
@@ -99,12 +172,9 @@ def test_past_loads_rates_and_other_disks_are_no_evidence(name: str) -> None:
     assert compared({**FAST, name: [1.0] * 8}, {**SLOW, name: [50.0] * 8}).why is None
 
 
-def test_what_is_just_the_verdicts_own_ratio_is_not_named() -> None:
+def test_the_verdicts_own_ratio_and_what_lies_within_a_margin_are_not_named() -> None:
     size = {"a": [4096 * value for value in FAST["iops"]], "b": [4096 * value for value in SLOW["iops"]]}
     assert why({**FAST, SIZE: size["a"]}, {**SLOW, SIZE: size["b"]}).differences == ()
-
-
-def test_a_difference_within_the_margin_of_its_kind_is_not_named() -> None:
     assert why({**FAST, FLUSHES: [1000.0] * 8}, {**SLOW, FLUSHES: [1005.0] * 8}).differences == ()
     assert why({**FAST, FLUSHES: [1000.0] * 8}, {**SLOW, FLUSHES: [1015.0] * 8}).differences != ()
 
@@ -126,29 +196,26 @@ def test_what_moves_with_the_metric_from_round_to_round_is_told() -> None:
     assert [d.moves for d in why(a, still).differences] == ["unclear"]
 
 
-def test_settings_that_differ_are_named() -> None:
+def test_settings_that_differ_and_rounds_that_are_missing_are_said() -> None:
     settings = {
         1: {"scheduler of loop": "none", "read_ahead_kb of loop": "128"},
         2: {"scheduler of loop": "mq-deadline", "read_ahead_kb of loop": "128"},
     }
     assert why(FAST, SLOW, settings=settings).facts == (FactDifference("scheduler of loop", "none", "mq-deadline"),)
-
-
-def test_fewer_rounds_than_any_name_takes_are_said() -> None:
     a, b = ({name: values[:5] for name, values in each.items()} for each in (FAST, SLOW))
     found = why({**a, FLUSHES: [1.0] * 5}, {**b, FLUSHES: [1000.0] * 5})
     assert (found.rounds, found.differences, found.needed) == (5, (), 6)
 
 
-def test_no_verdict_changes_by_what_differs_underneath() -> None:
+def test_no_verdict_changes_by_what_differs_and_a_run_that_goes_on_is_not_looked_underneath() -> None:
     a, b = {**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: [1000.0] * 8}
     with_why, without = compared(a, b), compared(FAST, SLOW)
     assert replace(with_why, why=None) == without
-
-
-def test_a_run_that_goes_on_is_not_looked_underneath() -> None:
-    frames = run({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: [1000.0] * 8})
+    frames = made({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: [1000.0] * 8})
     assert [c.why for c in summarise(*frames).comparisons] == [None]
+    summary = summarise(*made({**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(9)}), ended=True)
+    assert from_json(to_json(summary)) == summary
+    assert summary.comparisons[0].why is not None
 
 
 def test_with_a_warm_up_operations_are_those_of_the_mean_rate_over_the_whole_time() -> None:
@@ -157,13 +224,13 @@ def test_with_a_warm_up_operations_are_those_of_the_mean_rate_over_the_whole_tim
     assert (flushes.a, flushes.b) == (200 / (1000 * 2), 2000 / (500 * 2))
 
 
-def test_it_comes_back_from_json_exactly() -> None:
-    summary = summarise(*run({**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(9)}), ended=True)
-    assert from_json(to_json(summary)) == summary
-    assert summary.comparisons[0].why is not None
+@pytest.mark.parametrize("probe", probe_types().values(), ids=probe_types())
+def test_whatever_a_probe_counts_that_may_say_why_has_words_for_it(probe: type[Probe]) -> None:
+    silent = [spec.name for spec in probe.metrics if is_evidence(spec) and not (spec.noun or spec.percentile)]
+    assert silent == []
 
 
-def test_a_few_reads_beside_many_writes_say_nothing_and_a_few_flushes_do() -> None:
-    a = {**FAST, WRITES: steady(1000), READS: [0.0] * 8, FLUSHES: [0.0] * 8}
-    b = {**SLOW, WRITES: steady(1000, start=3), READS: steady(10, start=1), FLUSHES: steady(10, start=2)}
-    assert [d.metric for d in why(a, b).differences] == [FLUSHES]
+def test_acks_are_told_for_each_request() -> None:
+    (spec,) = (spec for spec in METRICS if spec.name == "acks.per-request")
+    told = replace(ACKS, metric=spec.name, noun=spec.noun, per="")
+    assert sentence(COMPARISON, told) == "iSCSI: 46.0 ACKs per request, NVMe/TCP: 3.90"

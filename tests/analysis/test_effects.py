@@ -1,4 +1,4 @@
-"""What factors have to do with a metric: shares of simulated factorials, and agreement with statsmodels."""
+"""What factors have to do with a metric: shares of simulated factorials, fitted as others fit them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from storlab.analysis.design import Design
 from storlab.analysis.effects.data import Effects, Share, interactions
 from storlab.analysis.effects.factorial import APART, effects_of
+from storlab.analysis.effects.mixed import Components, Numbers, fit
 from storlab.analysis.estimates import Recorded
+from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.summary import Summary, from_json, to_json
 
 LOAD = ("load", "bandwidth")
@@ -173,16 +175,13 @@ def test_where_cells_rest_or_fail_the_shares_are_those_of_statsmodels_mixed_mode
     assert mine["rounds"] / mine["residual"] == pytest.approx(ratio, rel=0.02, abs=2e-3)
 
 
-def test_a_design_in_which_cells_rest_is_fitted_and_said_to_be_unbalanced() -> None:
+def test_an_unbalanced_design_is_fitted_and_said_to_be_so_unless_no_two_cells_share_a_round() -> None:
     left_out = [(1, n) for n in range(20, 61)] + [(4, n) for n in range(30, 61)]
     study = recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=left_out)
     found = one(study)
     assert found.method.startswith("Mixed model")
     assert any(warning.startswith("Unbalanced") for warning in found.warnings)
     assert shares(found)[("f0",)] == pytest.approx(0.04 / 0.045, abs=0.03)
-
-
-def test_rounds_that_no_two_cells_share_give_no_shares() -> None:
     alone = [(cell, n) for cell in range(1, 5) for n in range(1, 13) if (n - 1) // 3 != cell - 1]
     found = one(recorded((2, 2), 12, lambda a, b: 0.0, noise=0.1, without=alone))
     assert found.shares == ()
@@ -212,7 +211,7 @@ def test_few_rounds_are_said_to_be_few_and_one_round_gives_no_shares() -> None:
     assert len(single.main) == 4
 
 
-def test_a_metric_that_is_zero_somewhere_has_no_shares_and_says_why() -> None:
+def test_what_is_zero_missing_or_never_varies_has_no_shares_and_says_why() -> None:
     study, design = recorded((2, 2), 5, lambda a, b: 0.1, noise=0.1)
     study = Recorded(
         study.series, study.values.with_columns(value=pl.when(pl.col("round") == 2).then(0.0).otherwise(1))
@@ -220,32 +219,23 @@ def test_a_metric_that_is_zero_somewhere_has_no_shares_and_says_why() -> None:
     found = one((study, design))
     assert (found.shares, found.main) == ((), ())
     assert "0 or negative" in found.warnings[0]
-
-
-def test_a_metric_that_first_has_values_after_cells_rested_has_no_shares_and_says_so() -> None:
     study, design = recorded((2, 2), 5, lambda a, b: 0.1, noise=0.1)
     found = one((Recorded(study.series, study.values.clear()), design))
     assert (found.shares, found.main) == ((), ())
     assert found.warnings[-1] == "It has no value in these rounds, so there are no shares."
-
-
-def test_a_metric_that_never_varies_has_no_shares() -> None:
     assert one(recorded((2, 2), 5, lambda a, b: 0.0)).shares == ()
 
 
-def test_effects_come_back_from_json_as_they_were() -> None:
-    found = one(recorded((2, 3), 4, lambda a, b: 0.1 * a, noise=0.1))
-    summary = Summary("t", "bandwidth", 0.95, 4, "", effects=(found,))
-    assert from_json(to_json(summary)) == summary
-
-
-def test_means_are_geometric_over_the_other_factors() -> None:
+def test_means_are_geometric_over_the_other_factors_and_come_back_from_json() -> None:
     found = one(recorded((2, 2), 5, lambda a, b: float(np.log([[1, 4], [9, 16]][a][b]))))
     means = {tuple(mean.levels.values()): mean.mean for mean in (*found.main, *found.pairs)}
     assert means[("f0-0",)] == pytest.approx(2)
     assert means[("f0-1",)] == pytest.approx(12)
     assert means[("f1-0",)] == pytest.approx(3)
     assert means[("f0-1", "f1-1")] == pytest.approx(16)
+    found = one(recorded((2, 3), 4, lambda a, b: 0.1 * a, noise=0.1))
+    summary = Summary("t", "bandwidth", 0.95, 4, "", effects=(found,))
+    assert from_json(to_json(summary)) == summary
 
 
 @given(st.floats(-1, 1))
@@ -271,31 +261,129 @@ def test_a_combination_that_was_not_measured_has_neither_mean_nor_ratio() -> Non
         assert (None in ratios) == (row == "f1-1")
 
 
-def test_a_study_with_one_factor_that_varies_has_no_effects() -> None:
+def test_one_factor_has_no_effects_and_those_of_cells_apart_say_what_that_means() -> None:
     assert effects_of(*recorded((3,), 5, lambda a: 0.1 * a, noise=0.1), [LOAD]) == ()
     assert effects_of(*recorded((3, 2), 5, lambda a, b: 0.1 * a, cells_left=lambda a, b: b == 0), [LOAD]) == ()
-
-
-def test_of_cells_that_were_not_interleaved_effects_are_given_with_what_that_means() -> None:
     found, design = recorded((2, 2), 5, lambda a, b: 0.3 * a, noise=0.05)
     apart = one((found, replace(design, compared=False)))
     assert apart == replace(one((found, design)), warnings=(APART,))
     assert apart.shares[0].share > 0.5
 
 
-def test_effects_load_no_library_for_statistics() -> None:
+def test_effects_load_no_library_for_statistics_and_no_warning_of_one_reaches_the_user() -> None:
     import subprocess
     import sys
 
     code = (
-        "import sys; from tests.analysis.effects.test_effects import one, recorded; "
+        "import sys; from tests.analysis.test_effects import one, recorded; "
         "one(recorded((2, 2), 5, lambda a, b: 0.1 * a, noise=0.1, without=[(1, 1)])); "
         "assert not {'scipy', 'statsmodels', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
-def test_no_warning_of_a_library_reaches_the_user() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         one(recorded((2, 3, 2), 10, lambda *at: 0.1 * at[0], noise=0.05, without=[(1, 1), (2, 4), (7, 7)]))
+
+
+def contrasts(cells: int) -> Floats:
+    """A column of ones, and what tells each cell but the last from all others."""
+    return np.column_stack([np.ones(cells), np.vstack([np.eye(cells - 1), -np.ones((1, cells - 1))])])
+
+
+def terms(cells: int) -> list[slice]:
+    return [slice(1, 2), slice(2, cells)] if cells > 2 else [slice(1, 2)]
+
+
+def closed_form(table: Floats) -> Components:
+    """REML of a balanced ``table`` (rounds, cells): Searle, Casella and McCulloch 1992, section 3.8."""
+    rounds, cells = table.shape
+    columns = contrasts(cells)
+    beta = np.linalg.solve(columns, table.mean(axis=0))
+    covariance = np.linalg.inv(columns.T @ columns) / rounds
+    between = cells * float(((table.mean(axis=1) - table.mean()) ** 2).sum())
+    left = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    df_rounds, df_left = rounds - 1, (rounds - 1) * (cells - 1)
+    residual = float((left**2).sum()) / df_left
+    of_rounds = (between / df_rounds - residual) / cells
+    if of_rounds < 0:
+        of_rounds, residual = 0.0, (between + residual * df_left) / (df_rounds + df_left)
+    squares = tuple(float(beta[t] @ np.linalg.solve(covariance[t, t], beta[t])) for t in terms(cells))
+    return Components(squares, of_rounds, residual, df_rounds, df_left)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    cells=st.integers(2, 12),
+    rounds=st.integers(2, 40),
+    of_rounds=st.sampled_from([0.0, 0.01, 0.3, 10.0]),
+    size=st.sampled_from([1e-4, 1.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_in_a_balanced_design_it_is_the_closed_form(
+    cells: int, rounds: int, of_rounds: float, size: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    table = size * (rng.normal(size=(rounds, cells)) + of_rounds * rng.normal(size=(rounds, 1)) + np.arange(cells))
+    cell, round_ = (each.ravel() for each in np.meshgrid(np.arange(cells), np.arange(rounds)))
+    found, known = fit(table.ravel(), cell, round_, contrasts(cells), terms(cells)), closed_form(table)
+    assert (found.df_rounds, found.df_residual) == (known.df_rounds, known.df_residual)
+    assert found.squares == pytest.approx(known.squares, rel=1e-6)
+    assert found.residual == pytest.approx(known.residual, rel=1e-6)
+    assert found.rounds == pytest.approx(known.rounds, rel=1e-6, abs=1e-6 * known.residual)
+
+
+def misfit(values: Floats, cell: Numbers, round_: Numbers, of_rounds: float, residual: float) -> float:
+    """−2 log likelihood of REML, by the definition: Harville 1977, equation 3.4, but for a constant."""
+    means, rounds = np.eye(int(cell.max()) + 1)[cell], np.eye(int(round_.max()) + 1)[round_]
+    inverse = np.linalg.inv(of_rounds * rounds @ rounds.T + residual * np.eye(len(values)))
+    products = means.T @ inverse @ means
+    left = values - means @ np.linalg.solve(products, means.T @ inverse @ values)
+    return float(-np.linalg.slogdet(inverse)[1] + np.linalg.slogdet(products)[1] + left @ inverse @ left)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    cells=st.integers(2, 6),
+    rounds=st.integers(4, 12),
+    of_rounds=st.sampled_from([0.0, 0.3, 2.0]),
+    share=st.floats(0.3, 0.95),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_in_any_design_no_other_variances_are_likelier(
+    cells: int, rounds: int, of_rounds: float, share: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    there = rng.random((rounds, cells)) < share
+    there[0], there[:, 0] = True, True
+    round_, cell = np.nonzero(there)
+    values = rng.normal(size=len(cell)) + of_rounds * rng.normal(size=rounds)[round_] + cell
+    if len(values) < cells + rounds:
+        return
+    found = fit(values, cell, round_, contrasts(cells), terms(cells))
+    least = misfit(values, cell, round_, found.rounds, found.residual)
+    for ratio in [0.0, *10 ** np.linspace(-4, 4, 33)]:
+        for residual in found.residual * 10 ** np.linspace(-0.3, 0.3, 7):
+            assert least <= misfit(values, cell, round_, ratio * residual, residual) + 1e-6
+
+
+def test_the_sum_of_squares_of_a_term_is_walds_statistic_by_generalised_least_squares() -> None:
+    rng = np.random.default_rng(7)
+    there = np.arange(9)[:, None] < np.array([9, 9, 4, 6])
+    round_, cell = np.nonzero(there)
+    values = 0.1 * rng.normal(size=len(cell)) + 0.2 * rng.normal(size=9)[round_] + 0.1 * cell
+    found = fit(values, cell, round_, contrasts(4), terms(4))
+    columns, rounds = contrasts(4)[cell], np.eye(9)[round_]
+    inverse = np.linalg.inv(found.rounds * rounds @ rounds.T + found.residual * np.eye(len(values)))
+    covariance = np.linalg.inv(columns.T @ inverse @ columns)
+    beta = covariance @ columns.T @ inverse @ values
+    walds = [float(beta[t] @ np.linalg.solve(covariance[t, t], beta[t])) for t in terms(4)]
+    assert found.squares == pytest.approx([each * found.residual for each in walds], rel=1e-9)
+
+
+def test_values_without_noise_have_no_variance_but_that_of_rounds() -> None:
+    round_, cell = (each.ravel() for each in np.mgrid[:6, :3])
+    shifts = np.array([0.1, -0.2, 0.05, 0.3, -0.1, 0.0])
+    found = fit(shifts[round_] + cell, cell, round_, contrasts(3), terms(3))
+    assert found.rounds == pytest.approx(float(shifts.var(ddof=1)), rel=1e-6)
+    assert found.residual < 1e-6 * found.rounds
+    assert fit(cell.astype(float), cell, round_, contrasts(3), terms(3)).rounds == 0.0

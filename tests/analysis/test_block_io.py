@@ -168,22 +168,20 @@ def test_flushes_have_no_part_in_shares_and_each_operation_its_own() -> None:
     assert found[0].below == ()
 
 
-def test_a_round_without_such_a_request_has_no_share_and_a_warning_says_so() -> None:
+def test_rounds_without_a_request_and_trials_that_do_not_count_are_left_out() -> None:
     found = of_requests(requests({"round": 2, "length": 4 * KIB}), 1, 2)
     assert found.rounds == 1
     assert found.warnings == ("No write request in 1 round of 2: left out.",)
-
-
-def test_trials_that_do_not_count_are_left_out() -> None:
     frame = requests({"round": 1, "length": 4 * KIB}, {"round": 2, "length": 16 * KIB})
     assert of_requests(frame, 2).lengths[0].size == 16 * KIB
 
 
-def test_units_touched_that_are_unknown_give_no_amplification() -> None:
+def test_units_that_are_unknown_give_no_amplification_and_no_request_no_row() -> None:
     frame = requests({"round": 1, "length": 4 * KIB, "units_16k": None})
     found = of_requests(frame, 1)
     assert found.units[2].amplification is None
     assert found.units[0].amplification == Share(1.0, 1.0, 1.0)
+    assert block_io(requests(), histogram("x.alignment", {}), done(1), DESIGN) == ()
 
 
 def test_histograms_alone_give_shares_of_requests_and_of_bytes_where_lengths_are_exact() -> None:
@@ -203,15 +201,12 @@ def test_histograms_alone_give_shares_of_requests_and_of_bytes_where_lengths_are
     assert (at_16k.bytes, at_16k.offsets, at_16k.amplification) == (None, None, None)
 
 
-def test_bytes_of_bins_that_hold_several_lengths_are_unknown() -> None:
+def test_histograms_of_inexact_lengths_give_no_bytes_and_requests_go_before_them() -> None:
     bins = histogram("write.granularity", {(4096, 8192): 3})
     (found,) = block_io(None, bins, done(1), DESIGN)
     assert found.bytes is None
     assert found.lengths[0].bytes is None
     assert found.units[0].requests is None
-
-
-def test_requests_go_before_histograms_of_the_same_operation() -> None:
     bins = histogram("write.granularity", {(512, 1024): 3})
     (found,) = block_io(requests({"round": 1, "length": 4096}), bins, done(1), DESIGN)
     assert found.lengths[0].size == 4096
@@ -245,7 +240,3 @@ def test_a_summary_with_block_io_survives_json() -> None:
     summary = summarise(trials, pl.DataFrame(schema=PLACES | METRIC_COLUMNS), DESIGN, requests=frame)
     assert len(summary.block_io) == 2
     assert from_json(to_json(summary)) == summary
-
-
-def test_a_cell_without_any_block_request_has_no_row() -> None:
-    assert block_io(requests(), histogram("x.alignment", {}), done(1), DESIGN) == ()

@@ -82,10 +82,13 @@ def test_a_gate_is_hit_by_what_is_surely_beyond_it(kind, ratio, gate, better, ou
     assert kind(ratio, gate, better=better).gates[0].outcome == outcome
 
 
-def test_worse_alone_follows_the_verdict_and_its_margin() -> None:
+def test_worse_alone_follows_the_verdict_and_its_margin_and_claims_no_more() -> None:
     found = paired(0.98, "worse")  # within the margin of 5 %
     assert (found.comparison.verdict, found.gates[0].outcome) == ("equivalent", "passed")
     assert paired(0.98, "worse>1%").gates[0].outcome == "hit"
+    for found in (paired(0.88, "worse"), apart(0.88, "worse")):
+        (result,) = found.gates
+        assert result.outcome == "hit" and "by more than" not in result.sentence
 
 
 def test_a_difference_of_runs_that_were_not_interleaved_is_told_with_its_interval_and_that_they_were_not() -> None:
@@ -101,13 +104,10 @@ def test_too_few_rounds_are_neither_hit_nor_passed() -> None:
     assert apart(0.5, "worse>3%", rounds=1).gates[0].outcome == "undecided"
 
 
-def test_a_difference_near_the_limit_is_undecided_however_clear_it_is() -> None:
+def test_a_difference_near_the_limit_is_undecided_and_not_being_worse_takes_fewer_rounds_than_equivalence() -> None:
     found = paired(1 / 1.03, "worse>3%")
     assert found.comparison.low is not None and found.comparison.high is not None and found.comparison.high < 1
     assert found.gates[0].outcome == "undecided", "the verdict is sure, but not by how much"
-
-
-def test_not_being_worse_takes_fewer_rounds_than_being_equivalent() -> None:
     found = paired(1.02, "worse>3%", rounds=7)
     assert (found.comparison.verdict, found.gates[0].outcome) != ("equivalent", "undecided")
     assert found.gates[0].outcome == "passed"
@@ -141,17 +141,8 @@ def test_a_gate_that_is_undecided_does_not_pass_unless_it_is_let() -> None:
     for allowed in (False, True):
         found = compare_runs([given], by="fs", gates=[parse_gate("worse>3%")], allow_undecided=allowed)
         assert found.failed == (not allowed)
-
-
-def test_a_gate_says_itself() -> None:
     assert str(Gate("worse", 0.03)) == "worse>3%"
     assert str(Gate("missing")) == "missing"
-
-
-def test_a_gate_without_a_limit_claims_no_more_than_the_verdict() -> None:
-    for found in (paired(0.88, "worse"), apart(0.88, "worse")):
-        (result,) = found.gates
-        assert result.outcome == "hit" and "by more than" not in result.sentence
 
 
 def test_effects_that_cancel_out_are_neither_a_difference_nor_decided() -> None:

@@ -1,4 +1,4 @@
-"""Differences of counters over the measured phase, and metrics of them."""
+"""What the agent prints of TCP: followed, differences over the measured phase, distributions of ACKs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
-from storlab.tcp.agent_output import decode_output
+from storlab.tcp.acks import ack_histograms, ack_values
+from storlab.tcp.agent_output import decode, decode_output
+from storlab.tcp.follow import Follower
 from storlab.tcp.metrics import METRICS, values
-from storlab.tcp.totals import Totals, Watched, within
+from storlab.tcp.totals import Acks, Totals, Watched, within
 
 from .lines import closed, connection, printed, sample
 
@@ -58,22 +60,16 @@ def test_requests_are_those_of_the_disks_at_the_same_instants() -> None:
     assert "acks.per-request" not in idle, "nothing is divided by 0"
 
 
-def test_a_connection_that_was_opened_in_it_begins_at_0_and_one_that_closed_has_its_last_counts() -> None:
+def test_connections_opened_closed_or_never_seen_in_the_window_count() -> None:
     final = connection(9, bytes_sent=5000, segs_out=8, data_segs_out=5)
     seen = watched(
         sample(1), sample(1.5, connection(9, bytes_sent=10)), closed(1.55, final), sample(1.6, gone=[9]), sample(2)
     )
     assert (seen.totals.bytes_sent, seen.totals.opened, seen.totals.closed) == (5000, 1, 1)
     assert seen.warnings == ()
-
-
-def test_a_connection_that_no_sample_has_seen_counts_too() -> None:
     seen = watched(sample(1), closed(1.55, connection(9, bytes_sent=5000)), sample(2))
     assert (seen.totals.bytes_sent, seen.totals.connections, seen.totals.opened, seen.totals.closed) == (5000, 1, 1, 1)
-
-
-def test_one_that_closes_while_a_sample_is_taken_is_in_it_by_the_order_of_lines() -> None:
-    """A look takes a while: what closes in it is printed before its sample, whose time is that of its beginning."""
+    # A look takes a while: what closes in it is printed before its sample, whose time is that of its beginning.
     final = connection(9, bytes_sent=5000)
     within_last = watched(sample(1), closed(2.01, final), sample(2))
     assert (within_last.totals.bytes_sent, within_last.totals.opened, within_last.totals.closed) == (5000, 1, 1)
@@ -87,21 +83,12 @@ def test_one_that_closed_while_the_first_sample_was_taken_did_nothing_in_the_win
     assert (seen.totals.bytes_sent, seen.totals.connections, seen.warnings) == (0, 0, ())
 
 
-def test_where_no_end_was_caught_the_reader_is_told_what_is_missing() -> None:
+def test_a_window_without_samples_or_ends_is_told_what_is_missing() -> None:
     row = connection(9, bytes_sent=10)
     seen = watched(sample(1, row), sample(1.6, gone=[9]), sample(2), events=False, reason="no BTF")
     (warning,) = seen.warnings
     assert warning.startswith("tcp: 1 connection closed within the measured phase")
     assert warning.endswith("(no BTF)")
-
-
-def test_counters_of_32_bits_begin_again_at_0() -> None:
-    before, after = connection(segs_out=2**32 - 5, data_segs_out=2**32 - 2), connection(segs_out=5, data_segs_out=3)
-    totals = watched(sample(1, before), sample(2, after)).totals
-    assert (totals.segments_sent, totals.acks_sent) == (5, 5)
-
-
-def test_a_window_that_the_samples_do_not_reach_is_said() -> None:
     late, early = sample(1.2, BEFORE), sample(1.8, AFTER)
     first, second = watched(late, early).warnings
     assert "first sample came after the load had started" in first
@@ -109,7 +96,10 @@ def test_a_window_that_the_samples_do_not_reach_is_said() -> None:
     assert watched(late).warnings == ("tcp: too few samples in the measured phase",)
 
 
-def test_counters_of_the_namespace_are_named_and_those_that_it_lacks_left_out() -> None:
+def test_counters_wrap_at_32_bits_and_those_of_the_namespace_are_named() -> None:
+    before, after = connection(segs_out=2**32 - 5, data_segs_out=2**32 - 2), connection(segs_out=5, data_segs_out=3)
+    totals = watched(sample(1, before), sample(2, after)).totals
+    assert (totals.segments_sent, totals.acks_sent) == (5, 5)
     first, last = sample(1, BEFORE, counters=[3, None]), sample(2, AFTER, counters=[24, None])
     found = named(watched(first, last).totals)
     assert found["delayed-acks"] == 21
@@ -122,15 +112,12 @@ def test_what_the_agent_does_not_print_is_refused(text: bytes) -> None:
         decode_output(text.splitlines(keepends=True), "x")
 
 
-def test_a_port_or_a_count_beyond_all_bounds_is_refused() -> None:
+def test_lines_cut_off_are_left_out_and_numbers_beyond_all_bounds_refused() -> None:
     for place, value in ((2, 70000), (5, -1), (7, [0] * 24), (7, [2**63] * 25)):
         row = connection()
         row[place] = value
         with pytest.raises(ParseError, match="is no line of the agent"):
             decode_output(printed(sample(1, row)))
-
-
-def test_a_line_that_was_cut_off_is_left_out() -> None:
     lines = printed(sample(1, BEFORE), sample(2, AFTER))
     assert len(decode_output([*lines[:-1], lines[-1][:-9]]).looks) == 1
 
@@ -139,3 +126,73 @@ def test_a_line_that_was_cut_off_is_left_out() -> None:
 def test_no_order_of_counts_and_no_window_breaks_it(counts: list[int], start: float, end: float) -> None:
     rows = [connection(segs_out=n, data_segs_out=n // 2, bytes_sent=n, rtt=n, cwnd=n) for n in counts]
     named(watched(*(sample(at, row) for at, row in enumerate(rows)), start=start, end=end).totals)
+
+
+def followed(*lines: dict[str, object]) -> Follower:
+    seen = Follower()
+    for line in printed(*lines):
+        seen.add(decode(line))
+    return seen
+
+
+def test_followed_counts_begin_at_0_and_what_closed_stays_in_the_sums() -> None:
+    seen = followed(sample(1, connection(bytes_sent=100)), sample(3, connection(bytes_sent=700)))
+    (one,) = seen.connections()
+    assert (one.totals.bytes_sent, seen.totals().bytes_sent, seen.elapsed) == (600, 600, 2.0)
+    assert (seen.opened, seen.ended) == (0, 0)
+    seen = followed(sample(1), sample(2, connection(1, bytes_sent=5), connection(2, bytes_received=50)))
+    assert [each.connection.cookie for each in seen.connections()] == [2, 1]
+    assert (seen.totals().bytes_moved, seen.opened) == (55, 2)
+    seen = followed(
+        sample(1, connection(1, bytes_sent=100, busy_time=7)),
+        closed(1.5, connection(1, bytes_sent=400)),
+        closed(1.6, connection(2, bytes_sent=30)),
+        sample(2, gone=[1]),
+    )
+    assert seen.connections() == []
+    assert (seen.totals().bytes_sent, seen.opened, seen.ended) == (330, 1, 2)
+    seen = followed(
+        sample(1, connection(1, bytes_sent=100)), sample(2, connection(1, bytes_sent=200)), sample(3, gone=[1])
+    )
+    assert (seen.totals().bytes_sent, seen.ended) == (100, 1)
+    row = connection(1, bytes_sent=100)
+    for first in (sample(1), sample(1, row)):
+        seen = followed(closed(1.01, row), first, sample(2, gone=[1]))
+        assert (seen.totals().bytes_sent, seen.opened, seen.ended, seen.connections()) == (0, 0, 0, [])
+    seen = Follower()
+    for line in printed(sample(1, acks=[BYTES]), sample(2, acks=[BYTES]), sample(3, acks=[BYTES])):
+        seen.add(decode(line))
+    assert seen.totals().acks == {("sent.bytes", 2816, 2944): 20}
+
+
+BYTES = ["sent.bytes", 2816, 2944, 10]
+GAP = ["received.gap", 1000, 1064, 3]
+
+
+def test_those_of_the_window_are_added_up() -> None:
+    lines = printed(
+        sample(0.5, acks=[BYTES]), sample(1, acks=[BYTES]), sample(1.5, acks=[BYTES, GAP]), sample(2, acks=[BYTES])
+    )
+    acks = within(decode_output(lines), 1.0, 2.0).totals.acks
+    assert acks == {("sent.bytes", 2816, 2944): 20, ("received.gap", 1000, 1064): 3}
+
+
+def test_they_are_histograms_and_percentiles_in_base_units() -> None:
+    acks = Acks({("sent.bytes", 2816, 2944): 99, ("sent.bytes", 0, 1): 1, ("received.gap", 1000, 1064): 3})
+    named = {each.metric: each.value for each in ack_values(acks)}
+    assert named["acks.sent.advance.p50"] == 2880
+    assert named["acks.received.gap.p99"] == pytest.approx(1032e-9)
+    assert "acks.sent.gap.p50" not in named, "there are none"
+    assert ack_histograms(acks).rows() == [
+        (None, "acks.sent.advance", 0.0, 1.0, 1),
+        (None, "acks.sent.advance", 2816.0, 2944.0, 99),
+        (None, "acks.received.gap", pytest.approx(1000e-9), pytest.approx(1064e-9), 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    "row", [["sent.bytes", 5, 5, 1], ["sent.bytes", 5, 6, 0], ["x", 5, 6, 1], ["sent.gap", -1, 6, 1]]
+)
+def test_a_bin_that_is_none_is_refused(row: list[object]) -> None:
+    with pytest.raises(ParseError):
+        decode_output(printed(sample(1, acks=[row])))

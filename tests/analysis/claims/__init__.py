@@ -1,1 +1,0 @@
-"""Tests of ``storlab.analysis.claims``."""

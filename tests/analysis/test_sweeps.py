@@ -1,0 +1,206 @@
+"""Sweeps: their lines, knees and objectives, what these never say, and how often they err."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.analysis.design import Design, ObjectiveSpec
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Summary, from_json, to_json
+from storlab.analysis.sweeps.knee import locate, power
+from storlab.analysis.sweeps.objective import Observed, bracket
+from storlab.formats.fio.declared import declared
+from storlab.metrics import Declarations
+
+DEPTHS = ("1", "2", "4", "8", "16", "32")
+
+
+def sweep(
+    most: float = 8,
+    rounds: int = 8,
+    limit: str = "5ms",
+    jobs: tuple[str, ...] = ("1", "2", "4"),
+    silent: Container[tuple[str, int]] = (),
+) -> Summary:
+    """fio in a closed loop: iops, mean latency and p99 of every depth and number of jobs."""
+    draw = np.random.default_rng(4)
+    cells = [(at, {"jobs": j, "iodepth": d}) for at, (j, d) in enumerate(product(jobs, DEPTHS), start=1)]
+    places = [(number, *cell) for number, cell in enumerate(product(range(1, rounds + 1), cells), start=1)]
+    trials = pl.DataFrame(
+        [(trial, n, cell, "done", None) for trial, n, (cell, _) in places],
+        schema={"trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "status": pl.String, "reason": pl.String},
+        orient="row",
+    )
+    rows = []
+    for trial, n, (cell, levels) in places:
+        depth = float(levels["iodepth"]) * float(levels["jobs"])
+        iops = 1000 * min(depth, most) * float(np.exp(0.03 * draw.normal()))
+        values = (("iops", iops, "1/s", "higher"), ("latency.mean", depth / iops, "s", "lower"))
+        tail = () if (levels["iodepth"], n) in silent else (("latency.p99", 3 * depth / iops, "s", "lower"),)
+        for metric, value, unit, better in (*values, *tail):
+            rows.append((trial, n, cell, None, "load", None, metric, value, unit, better))
+    names = ("trial", "round", "cell", "node", "source", "job", "metric", "value", "unit", "better")
+    texts = dict.fromkeys(("node", "source", "job", "metric", "unit", "better"), pl.String())
+    kinds = {name: texts.get(name, pl.Int64()) for name in names} | {"value": pl.Float64()}
+    design = Design(
+        "A sweep",
+        "iops",
+        {"jobs": jobs, "iodepth": DEPTHS},
+        tuple(cells),
+        comparisons=(),
+        declared=Declarations.union([("load", declared())]),
+        sweeps=("iodepth", "jobs") if len(jobs) > 2 else ("iodepth",),
+        objectives=(ObjectiveSpec("latency.p99", "iodepth", limit),),
+    )
+    return summarise(trials, pl.DataFrame(rows, schema=kinds, orient="row"), design, ended=True)
+
+
+def test_every_combination_of_other_factors_has_a_line_and_every_line_its_knee() -> None:
+    found = sweep()
+    (depths, jobs) = found.sweeps
+    assert [line.levels for line in depths.lines] == [{"jobs": "1"}, {"jobs": "2"}, {"jobs": "4"}]
+    assert [step.number for step in depths.lines[0].steps] == [1, 2, 4, 8, 16, 32]
+    assert (jobs.factor, len(jobs.lines)) == ("jobs", 6)
+    assert from_json(to_json(found)) == found
+    knees = sweep().knees
+    assert [(knee.levels["jobs"], knee.level) for knee in knees] == [("1", "8"), ("2", "4"), ("4", "2")]
+    assert knees[0].rate == pytest.approx(8000, rel=0.05) and knees[0].time == pytest.approx(0.001, rel=0.05)
+    assert (knees[0].throughput, knees[0].latency) == ("iops", "latency.mean")
+
+
+@pytest.mark.parametrize(("most", "said"), [(1000, "still grows at 32"), (0.5, "falls from 1 on")])
+def test_no_knee_within_the_range_is_an_answer(most: float, said: str) -> None:
+    (knee,) = sweep(most, jobs=("1",)).knees
+    assert knee.level is None and knee.reason.startswith("No knee within the range") and said in knee.reason
+
+
+def test_an_objective_is_answered_on_every_line_with_the_confidence_of_all_together() -> None:
+    found = sweep(rounds=10).objectives
+    assert [(each.holds_to, each.fails_from) for each in found] == [("8", "16"), ("4", "8"), ("2", "4")]
+    assert all(each.settled for each in found)
+    assert found[0].confidence == pytest.approx(1 - 0.05 / 3)
+    assert found[0].crossing is not None and 8 < found[0].crossing < 16
+    (found,) = sweep(rounds=3, jobs=("1",)).objectives
+    assert (found.holds_to, found.fails_from, found.settled) == (None, None, False)
+    assert found.reason == "Too few rounds: a confidence of 95 % takes at least 6."
+
+
+def test_rounds_without_a_value_may_have_been_beyond_the_limit() -> None:
+    """Nothing completed in half of the rounds at a depth of 8: that it holds there can't be known."""
+    (found,) = sweep(rounds=16, jobs=("1",)).objectives
+    assert (found.holds_to, found.settled) == ("8", True)
+    (found,) = sweep(rounds=16, jobs=("1",), silent=[("8", n) for n in range(1, 9)]).objectives
+    assert found.holds_to != "8" and not found.settled
+
+
+AT = np.array([1, 2, 4, 8, 16, 32], dtype=np.float64)
+
+
+def closed_loop(most: float, seed: int = 1, rounds: int = 8, sd: float = 0.03) -> tuple[np.ndarray, np.ndarray]:
+    """A device that serves ``most`` times what one request in flight gets, and latencies by Little's law."""
+    draw = np.random.default_rng(seed)
+    rates = 1000 * np.minimum(AT, most) * np.exp(sd * draw.normal(size=(rounds, len(AT))))
+    return rates, AT / rates
+
+
+@pytest.mark.parametrize(("most", "index"), [(4, 2), (8, 3), (16, 4)])
+def test_the_knee_is_where_a_device_is_busy_and_nobody_waits(most: float, index: int) -> None:
+    found = locate(power(*closed_loop(most)), 0.95)
+    assert found.index == index
+    assert found.low <= index <= found.high <= found.low + 2
+
+
+def test_units_do_not_move_a_knee_noise_blurs_it_and_one_round_says_nothing() -> None:
+    rates, times = closed_loop(8)
+    assert locate(power(rates * 7, times * 1e6), 0.95) == locate(power(rates, times), 0.95)
+    quiet, noisy = (locate(power(*closed_loop(8, sd=sd)), 0.95) for sd in (0.02, 0.5))
+    assert noisy.high - noisy.low > quiet.high - quiet.low
+    found = locate(power(*closed_loop(8, rounds=1)), 0.95)
+    assert (found.low, found.high) == (0, len(AT) - 1)
+    assert locate(power(*closed_loop(1000)), 0.95).index == len(AT) - 1
+
+
+def test_the_levels_around_the_knee_hold_it_in_most_studies() -> None:
+    """Between two depths, 5.6 of 4 and 8: either may be nearest, and the band has to have the truly best."""
+    best = int((np.minimum(AT, 5.5) ** 2 / AT).argmax())
+    found = [locate(power(*closed_loop(5.5, seed, rounds=12, sd=0.1)), 0.95) for seed in range(150)]
+    assert np.mean([each.low <= best <= each.high for each in found]) >= 0.9
+
+
+LIMIT = 0.005
+Draw = np.random.Generator
+
+
+def steps(means: list[float], rounds: int, seed: int, noise: str = "normal", sd: float = 0.15) -> list[Observed]:
+    draw = np.random.default_rng(seed)
+    shapes = {
+        "normal": lambda: draw.normal(size=rounds),
+        "heavy": lambda: draw.standard_t(2, size=rounds),
+        "bursts": lambda: draw.normal(size=rounds) * np.where(draw.random(rounds) < 0.2, 6.0, 1.0),
+    }
+    return [Observed(2.0**at, mean * np.exp(sd * shapes[noise]())) for at, mean in enumerate(means)]
+
+
+def test_clear_steps_are_bracketed_and_a_limit_beyond_the_range_has_no_crossing() -> None:
+    found = bracket(steps([0.001, 0.002, 0.003, 0.02, 0.05], 10, 1), LIMIT, True, 0.05)
+    assert (found.holds, found.fails) == (3, 2)
+    assert found.crossing is not None and 4 < found.crossing < 8
+    every = bracket(steps([0.001, 0.002, 0.003], 10, 1), LIMIT, True, 0.05)
+    none = bracket(steps([0.01, 0.02, 0.03], 10, 1), LIMIT, True, 0.05)
+    assert (every.holds, every.fails, every.crossing) == (3, 0, None)
+    assert (none.holds, none.fails, none.crossing) == (0, 3, None)
+    found = bracket(steps([20.0, 15.0, 10.0, 2.0, 1.0], 10, 1), 5.0, False, 0.05)
+    assert (found.holds, found.fails) == (3, 2)
+
+
+def test_what_few_rounds_failures_or_no_values_leave_open_is_not_established_nor_what_is_behind() -> None:
+    found = bracket(steps([0.0001, 0.5], 5, 1, sd=0.001), LIMIT, True, 0.05)
+    assert (found.holds, found.fails) == (0, 0)
+    found = bracket(steps([0.001, LIMIT, 0.001, 0.05], 10, 1), LIMIT, True, 0.05)
+    assert (found.holds, found.fails) == (1, 1)
+    good = steps([0.001, 0.002], 10, 1)
+    failing = [good[0], Observed(2.0, good[1].values[:6], failed=4)]
+    assert bracket(good, LIMIT, True, 0.05).holds == 2
+    assert bracket(failing, LIMIT, True, 0.05).holds == 1
+    made = [*steps([0.001], 10, 1), Observed(2.0, np.empty(0)), Observed(4.0, np.full(10, 0.1))]
+    found = bracket(made, LIMIT, True, 0.05)
+    assert (found.holds, found.fails) == (1, 1)
+
+
+VALUES = st.lists(st.floats(0, 1e6), min_size=0, max_size=12).map(lambda each: np.array(each, dtype=np.float64))
+
+
+@given(st.lists(VALUES, min_size=1, max_size=6), st.floats(1e-6, 1e6), st.booleans())
+def test_no_step_both_holds_and_fails(values: list[np.ndarray], limit: float, below: bool) -> None:
+    made = [Observed(float(at), each) for at, each in enumerate(values)]
+    found = bracket(made, limit, below, 0.05)
+    assert found.holds + found.fails <= len(made)
+    assert found.crossing is None or 0 <= found.crossing <= len(made) - 1
+
+
+@given(st.floats(1e-3, 1e3), st.integers(0, 50))
+def test_the_unit_does_not_matter(factor: float, seed: int) -> None:
+    made = steps([0.001, 0.004, 0.006, 0.02], 12, seed)
+    scaled = [Observed(step.number, step.values * factor) for step in made]
+    one, other = bracket(made, LIMIT, True, 0.05), bracket(scaled, LIMIT * factor, True, 0.05)
+    assert (one.holds, one.fails) == (other.holds, other.fails)
+
+
+@pytest.mark.parametrize("noise", ["normal", "heavy", "bursts"])
+def test_its_two_ends_are_true_at_least_as_often_as_it_says(noise: str) -> None:
+    """At worst two steps lie on the limit itself, of which neither side may be established. Looked at every round."""
+    means, alpha, studies = [0.004, LIMIT, LIMIT, 0.0063], 0.10, 300
+    wrong = 0
+    for seed in range(studies):
+        every = steps(means, 16, seed, noise, sd=0.3)
+        looks = ([Observed(step.number, step.values[:n]) for step in every] for n in range(5, 17))
+        found = [bracket(look, LIMIT, True, alpha) for look in looks]
+        wrong += any(each.holds > 1 or each.fails > 1 for each in found)
+    assert wrong / studies <= alpha
