@@ -116,9 +116,8 @@ class AoeLayer(InitiatorLayer):
         return name
 
     async def _is_up(self, node: Node, name: str) -> bool:
-        # The kernel adds a disk's queue to sysfs after the driver's own files.
-        state, largest = await node.texts(f"{sysfs(name)}/state", f"{sysfs(name)}/queue/max_hw_sectors_kb")
-        return (state or "").startswith("up") and largest is not None
+        (state,) = await node.texts(f"{sysfs(name)}/state")
+        return (state or "").startswith("up")
 
     async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
         """``payload``: bytes of a frame, which follow from the MTU at both ends."""

@@ -97,7 +97,7 @@ class InitiatorLayer(Crossing):
 
     @abstractmethod
     async def connect(self, below: Export, context: LayerContext) -> str:
-        """Connect, and give the name of the kernel's disk, ``sda``, which is there by then."""
+        """Connect, and give the name of the kernel's disk, ``sda``, which may not be ``complete`` yet."""
 
     async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
         """What the protocol's own settings came to."""
@@ -106,6 +106,9 @@ class InitiatorLayer(Crossing):
     def timeouts(self) -> dict[str, str]:
         """Files below the disk's folder in sysfs, and what makes a request give up in time."""
         return {}
+
+    async def remember_cache(self, name: str, cache: str, context: LayerContext) -> None:
+        """Journal what ``write_cache`` of a device was before it is changed, if the device outlives its connection."""
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
         assert isinstance(below, Export)
@@ -117,8 +120,8 @@ class InitiatorLayer(Crossing):
             raise TrialError(f"the export {below.export} of {below.node} listens on no network")
         await Reachable(give_up=max(self.give_up / 2, _LEAST)).set_up(below, context)  # before requests fail of it
         name = await self.connect(below, context)
+        size = await complete(node, name)
         await self._tune(name, below, context)
-        size = await _size(node, name)
         await self._prove_alive(node, name, below)
         return Disk(node.name, f"/dev/{name}", size, ours=True)
 
@@ -137,13 +140,16 @@ class InitiatorLayer(Crossing):
         node, queue = context.node, f"{sysfs(name)}/queue"
         # What counts as rotating has another limit for writing back, which -1 resets.
         first = {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none"}
-        (largest,) = await put(node, queue, first, read=("max_hw_sectors_kb",))
+        largest, cache = await put(node, queue, first, read=("max_hw_sectors_kb", "write_cache"))
         most = {
             "queue_depth": await _deepest(node, queue, self.queue_depth),
             "max_sectors": int(largest) * 1024,
         }
         # Before the read-ahead: changing these limits resets it.
-        limits = {} if below.write_cache else {"write_cache": "write through"}
+        wanted, limits = "write back" if below.write_cache else "write through", {}
+        if cache != wanted:
+            await self.remember_cache(name, cache, context)
+            limits["write_cache"] = wanted
         settings = self._settings(most)
         limits |= {each.file: each.value for each in settings}
         read = (*(each.file for each in settings), "write_cache")
@@ -151,7 +157,7 @@ class InitiatorLayer(Crossing):
         for each, there in zip(settings, map(chosen, got), strict=True):
             if there != each.value:
                 raise Unsupported(await self._refused(node, queue, name, each, there, most))
-        if cache != ("write back" if below.write_cache else "write through"):
+        if cache != wanted:
             has = "has a write cache, which nothing flushes" if below.write_cache else "has none"
             differs = f"node {node.name}: {name} says that its cache is {cache!r}, but what {below.node} serves {has}"
             if self.flushes:
@@ -242,9 +248,19 @@ async def appears(node: Node, path: str, patience: float = UNTIL_THERE) -> bool:
     return True
 
 
-async def _size(node: Node, name: str) -> int:
-    """Bytes of a disk. Raises ``TrialError`` for one without any: a device that is not connected has none."""
-    size = int(await node.read_text(f"{sysfs(name)}/size")) * _SECTOR
-    if not size:
-        raise TrialError(f"node {node.name}: {name} has no size: it is not connected any more")
-    return size
+async def complete(node: Node, name: str, patience: float = UNTIL_THERE) -> int:
+    """Bytes of a disk, once the kernel has added all of it: its queue comes to sysfs after its folder (device_add_disk
+    in block/genhd.c). Raises ``TrialError``, also for one that has no size: it is not connected any more.
+    """
+    deadline = asyncio.get_running_loop().time() + patience
+    file = steps.look(f"/dev/{name}")
+    while True:
+        size, largest = await node.texts(f"{sysfs(name)}/size", f"{sysfs(name)}/queue/max_hw_sectors_kb")
+        (device,) = await node.carry_out(file, go_on=True)
+        there = {"size": int(size or 0), "queue in sysfs": largest is not None, f"file /dev/{name}": device.there}
+        if all(there.values()):
+            return there["size"] * _SECTOR
+        if asyncio.get_running_loop().time() > deadline:
+            lacks = " and ".join(f"no {what}" for what, is_there in there.items() if not is_there)
+            raise TrialError(f"node {node.name}: the disk {name} is connected, but {patience:g} s later it has {lacks}")
+        await asyncio.sleep(LOOK)

@@ -17,7 +17,7 @@ from storlab.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
 from storlab.layers.net import multipath
-from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, host_word, put
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, complete, host_word, put
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.server.configfs import attributes
 from storlab.layers.server.log import ServerLog
@@ -167,6 +167,7 @@ class IscsiLayer(InitiatorLayer):
     async def _joined(self, disks: Sequence[str], context: LayerContext) -> str:
         """One disk of all. What holds for it, holds for each: none passes on what is larger than its own requests."""
         for disk in disks:
+            await complete(context.node, disk)
             most = int(await context.node.read_text(f"{sysfs(disk)}/queue/max_hw_sectors_kb"))
             own = {"queue/max_sectors_kb": str(min(self.max_sectors // 1024, most)), **self.timeouts()}
             await put(context.node, sysfs(disk), own)

@@ -12,7 +12,8 @@ from msgspec import Meta, Struct
 
 from storlab.errors import TrialError
 from storlab.layers.base import LayerContext
-from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
+from storlab.layers.block.queue import sysfs
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, put
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
@@ -48,6 +49,22 @@ async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
     raise TrialError(f"node {node.name}: nbd-client does not let go of {device}")
 
 
+class _Cached(Struct, frozen=True, forbid_unknown_fields=True):
+    device: Annotated[str, Meta(pattern=r"^/dev/nbd[0-9]{1,4}$")]
+    cache: Literal["write back", "write through"]
+    run: RunId
+
+
+@undo("nbd.write-cache", arguments=_Cached)
+async def _restore_cache(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    device, cache = arguments["device"], arguments["cache"]
+    if await _client_of(node, device) is not None and not await _is_ours(node, device, arguments["run"]):
+        return None  # it is somebody else's by now
+    queue = f"{sysfs(device.removeprefix('/dev/'))}/queue"
+    await put(node, queue, {"write_cache": cache})
+    return f"set the cache of {device} to {cache}, as it was"
+
+
 async def _is_ours(node: Node, device: str, run: str) -> bool:
     if (pid := await _client_of(node, device)) is None:
         return False
@@ -81,7 +98,7 @@ class NbdLayer(InitiatorLayer):
     layer: Literal["nbd"] = "nbd"
 
     protocol: ClassVar = "nbd"
-    undoes: ClassVar = (_disconnect, *Reachable.undoes)
+    undoes: ClassVar = (_disconnect, _restore_cache, *Reachable.undoes)
 
     def needs(self) -> Needs:
         return super().needs() | Needs(programs=("nbd-client", "flock"), modules=("nbd",))
@@ -138,6 +155,10 @@ class NbdLayer(InitiatorLayer):
         chosen = min(free, key=lambda name: _chosen.get((kernel, name), 0))
         _chosen[kernel, chosen] = next(_turns)
         return f"/dev/{chosen}"
+
+    async def remember_cache(self, name: str, cache: str, context: LayerContext) -> None:
+        """Since Linux 6.11 the device keeps what was written there, and whoever has it next would have it, too."""
+        await context.register_undo("nbd.write-cache", device=f"/dev/{name}", cache=cache, run=context.run)
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         assert isinstance(resource, Disk)
