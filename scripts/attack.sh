@@ -20,10 +20,13 @@ until=$((SECONDS + ${ATTACK:-3600}))
 seed=${STORLAB_TEST_SEED:-$(date +%s)}
 begin=$SECONDS
 rounds=0
-export STORLAB_ATTACKS=${STORLAB_ATTACKS:-100} STORLAB_KILLS=${STORLAB_KILLS:-100} STORLAB_SUITE_KILLS=${STORLAB_SUITE_KILLS:-30}
+export STORLAB_ATTACKS=${STORLAB_ATTACKS:-100} STORLAB_KILLS=${STORLAB_KILLS:-100}
+export STORLAB_SUITE_KILLS=${STORLAB_SUITE_KILLS:-30}
 while ((SECONDS < until)); do
-    STORLAB_TEST_SEED=$seed .venv/bin/pytest --quiet --maxfail 1 --timeout 3600 --numprocesses "${WORKERS:-$(nproc)}" tests/attacks ||
-        fail "found something after $((SECONDS - begin)) s: STORLAB_TEST_SEED=$seed STORLAB_ATTACKS=$STORLAB_ATTACKS STORLAB_KILLS=$STORLAB_KILLS .venv/bin/pytest tests/attacks"
+    STORLAB_TEST_SEED=$seed .venv/bin/pytest --quiet --maxfail 1 --timeout 3600 --numprocesses "${WORKERS:-$(nproc)}" \
+        tests/attacks ||
+        fail "found something after $((SECONDS - begin)) s: STORLAB_TEST_SEED=$seed STORLAB_ATTACKS=$STORLAB_ATTACKS" \
+            "STORLAB_KILLS=$STORLAB_KILLS STORLAB_SUITE_KILLS=$STORLAB_SUITE_KILLS .venv/bin/pytest tests/attacks"
     rounds=$((rounds + 1))
     seed=$((seed + 1))
 done

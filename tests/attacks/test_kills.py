@@ -1,8 +1,9 @@
-"""Whatever of a run is killed, at any moment, again and again: no finished trial is lost, and nothing is left.
+"""Whatever is killed, at any moment, again and again: no finished trial or test is lost, and nothing is left.
 
-Who is killed, when, and what is started next come from ``STORLAB_TEST_SEED``; a failing test prints its chain.
-``STORLAB_ATTACKS`` is the number of chains, ``STORLAB_KILLS`` that of runs over a network; 210 of these have every
-victim of every protocol once.
+Who is killed, when, and what is started next come from the seed; a failing test prints its chain. `make test` has four
+chains: of a run on this machine, of one with guests, of one over a network, and of a suite. ``STORLAB_ATTACKS`` is the
+number of chains of runs, ``STORLAB_KILLS`` of those over a network (210 have every victim of every protocol once), and
+``STORLAB_SUITE_KILLS`` says how often a suite's controller is killed.
 """
 
 from __future__ import annotations
@@ -14,63 +15,56 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from laboratory import Ended, Laboratory, ended, needs_root, wait_until
-from laboratory.guests import guests, needs_guests, qemus
+from attacks import ATTACKS, SEED
+from laboratory import Ended, Laboratory, ended, kill, wait_until
+from laboratory.guests import guests, qemus
 from laboratory.studies import LOOPS
+from storlab.records.suite import RESULTS, read_suite_run
 
-SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
-CHAINS = int(os.environ.get("STORLAB_ATTACKS", "20"))
-KILLS = int(os.environ.get("STORLAB_KILLS", "2"))
+KILLS = int(os.environ.get("STORLAB_KILLS", "1"))
+SUITE_KILLS = int(os.environ.get("STORLAB_SUITE_KILLS", "1"))
 WITH_GUESTS = 5  # every so many-th chain: they take longest
-NETWORKED = max(KILLS // WITH_GUESTS, 1)  # of those over a network
-MOST_KILLS = 3
+MOST_KILLS = 3 if ATTACKS else 2
 _PROGRAMS = {"load": ("fio", "mkfs.ext4", "mkfs.xfs", "losetup", "qemu-img"), "server": ("qemu-nbd", "virtiofsd")}
 NO_VERDICT_OF_OURS = {0, 1, 3, -signal.SIGKILL}
 """What may come of a command beside which things are killed: never 2, which blames its user."""
 
-GUESTS = guests(
-    "dd if=/dev/zero of=$target/x bs=64k count=16 conv=fsync status=none",
-    rounds=2,
-    stack='[{ layer = "file", size = "32M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, '
-    '{ layer = "mount" }]',
-)
+_WRITES = "dd if=/dev/zero of=$target/x bs=64k count=16 conv=fsync status=none"
+_DISK = '{ layer = "file", size = "32M" }, { layer = "virtio-blk" }'
+_MOUNTED = ', { layer = "mkfs", type = "ext4"%s }, { layer = "mount"%s }'
+_KEPT = ', keep = "trial"'
+GUESTS = guests(_WRITES, rounds=2, stack=f"[{_DISK}{_MOUNTED % ('', '')}]")
 FOLDERS = guests(
-    "dd if=/dev/zero of=$target/x bs=64k count=16 conv=fsync status=none",
-    rounds=2,
-    memory='"256M"',
+    _WRITES, rounds=2, memory='"256M"',
     stack='[{ layer = "directory" }, { layer = "virtiofsd" }, { layer = "virtiofs" }]',
-)
-_NETWORK = """
+)  # fmt: skip
+_TWO = """
 primary = "elapsed"
-repeat = {{ until = "max", min = 2, max = 2 }}
-trial = {{ settle = {{ sync = false, drop_caches = false }} }}
+repeat = { until = "max", min = 2, max = 2 }
 [probes]
+"""
+NETWORK = f"""{_TWO}
+[trial]
+settle = {{ sync = false, drop_caches = false }}
 [network]
 mtu = 4000
 bandwidth = "1Gbit"
 [nodes.server]
-kind = "{kind}"
-stack = [{{ layer = "file", size = "64M" }}, {above}{{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }},
+kind = "netns"
+stack = [{{ layer = "file", size = "64M" }}, {{ layer = "loop" }}{_MOUNTED % ("", "")},
          {{ layer = "file", size = "16M" }}]
 [nodes.client]
-kind = "{kind}"
+kind = "netns"
 from = "server"
-stack = [{crossing}]
+stack = [{{ layer = "nbd-export" }}, {{ layer = "connect" }}]
 [workload.load]
-command = {{ argv = {load} }}
+command = {{ argv = ["sh", "-c", "timeout 3 qemu-img bench -f raw -w -c 10000000 -t none {{target}}; true"] }}
 """
-NETWORK = _NETWORK.format(
-    kind="netns",
-    above='{ layer = "loop" }, ',
-    crossing='{ layer = "nbd-export" }, { layer = "connect" }',
-    load='["sh", "-c", "timeout 3 qemu-img bench -f raw -w -c 10000000 -t none {target}; true"]',
-)
 
 
 @dataclass(frozen=True)
@@ -99,7 +93,6 @@ PROTOCOLS = {
 WITHIN = ("serving", "mounting")
 """Victims that only their own guest can end, in the first trial; the second finds the same server's guest."""
 VICTIMS = ("controller", "server", "client", "serving", "agent", "mounting", "all")
-_MOUNTED = ', { layer = "mkfs", type = "ext4", keep = "trial" }, { layer = "mount", keep = "trial" }'
 
 
 def networked_guests(protocol: Protocol, script: str = "", on: str = "server") -> str:
@@ -111,16 +104,15 @@ def networked_guests(protocol: Protocol, script: str = "", on: str = "server") -
 on = ["{on}"]
 command = {{ argv = ["sh", "-c", "if [ {{trial}} = 1 ]; then {script}; fi"] }}
 """
-    return f"""
-primary = "elapsed"
-repeat = {{ until = "max", min = 2, max = 2 }}
-trial = {{ timeout = "90s", settle = {{ sync = false, drop_caches = false }} }}
-[probes]
+    return f"""{_TWO}
+[trial]
+timeout = "90s"
+settle = {{ sync = false, drop_caches = false }}
 [nodes.server]
 kind = "vm"
 memory = "256M"
 keep = "run"
-stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}{_MOUNTED if protocol.share else ""}]
+stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}{_MOUNTED % (_KEPT, _KEPT) * protocol.share}]
 [nodes.client]
 kind = "vm"
 memory = "256M"
@@ -152,9 +144,9 @@ class Chain:
         killed = 0 if victim is None else self._kill(process, victim)
         result = ended(process, 300)
         self.told.append(f"{what}, killed: {victim} ({killed}): status {result.status}")
-        assert result.status in NO_VERDICT_OF_OURS, self._say(result)
+        assert result.status in NO_VERDICT_OF_OURS, self.say(result)
         for word in ("Traceback", "Internal error", "internal error", "panicked"):
-            assert word not in result.stderr, self._say(result)
+            assert word not in result.stderr, self.say(result)
         self._check_finished(result)
         return result
 
@@ -204,18 +196,11 @@ class Chain:
             for path in self.lab.out.glob("trials/*/trial.json")
         }
         lost = {name for name, content in self.finished.items() if found.get(name) != content}
-        assert not lost, f"{sorted(lost)} lost or changed: {self._say(result)}"
+        assert not lost, f"{sorted(lost)} lost or changed: {self.say(result)}"
         self.finished = found
 
-    def _say(self, result: Ended) -> str:
+    def say(self, result: Ended) -> str:
         return "\n".join([f"STORLAB_TEST_SEED={SEED}", *self.told, str(result)])
-
-
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with contextlib.closing(Laboratory(tmp_path)) as made:
-        yield made
 
 
 def kill_again_and_again(lab: Laboratory, study: str, number: int, victims: tuple[str, ...]) -> None:
@@ -224,62 +209,60 @@ def kill_again_and_again(lab: Laboratory, study: str, number: int, victims: tupl
         chain.step(chain.chance.choice(victims))
     result = chain.step(None)
     print(f"STORLAB_TEST_SEED={SEED}, chain {number}:", *chain.told, sep="\n  ")
-    assert result.status in (0, 3), chain._say(result)
+    assert result.status in (0, 3), chain.say(result)
     records = lab.records()
-    assert [record.trial for record in records] == list(range(1, len(records) + 1)), chain._say(result)
-    assert lab.run_folder.manifest.finished is not None, chain._say(result)
+    assert [record.trial for record in records] == list(range(1, len(records) + 1)), chain.say(result)
+    assert lab.run_folder.manifest.finished is not None, chain.say(result)
     lab.storlab("clean", "--yes")  # what was killed before it had a run folder
-    assert lab.leftovers() == [], chain._say(result)
+    assert lab.leftovers() == [], chain.say(result)
 
 
-@needs_root
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [number for number in range(CHAINS) if number % WITH_GUESTS])
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("number", [number for number in range(ATTACKS or 2) if number % WITH_GUESTS])
 def test_a_run_of_which_anything_is_killed_loses_no_finished_trial_and_leaves_nothing(
     lab: Laboratory, number: int
 ) -> None:
     kill_again_and_again(lab, LOOPS, number, ("controller", "controller", "agent", "load", "all"))
 
 
-@needs_guests
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [number for number in range(CHAINS) if number % WITH_GUESTS == 0])
+@pytest.mark.needs("guests")
+@pytest.mark.parametrize("number", range(0, ATTACKS or 1, WITH_GUESTS))
 def test_a_run_with_guests_of_which_anything_is_killed_loses_no_finished_trial_and_leaves_nothing(
     lab: Laboratory, number: int
 ) -> None:
-    of_shares = number % 2 == 1
+    of_shares = (SEED + number) % 2 == 1
     victims = ("controller", "agent", "qemu", "all", *(("server",) if of_shares else ()))
     kill_again_and_again(lab, FOLDERS if of_shares else GUESTS, number, victims)
 
 
+@pytest.mark.needs("guests")
+@pytest.mark.parametrize("number", range(KILLS))
+def test_a_run_over_a_network_of_which_anything_is_killed_is_cleaned(lab: Laboratory, number: int) -> None:
+    """As whoever gives up on a run does: nothing is resumed. Between namespaces most times, and between guests."""
+    turn = SEED + number
+    if turn % WITH_GUESTS:
+        chance = random.Random(f"{SEED}/network/{number}")
+        victim = chance.choice(("controller", "controller", "agent", "server", "load", "all"))
+        clean_after(Chain(lab, NETWORK, chance), victim)
+    else:
+        kill_between_guests(lab, turn // WITH_GUESTS, random.Random(f"{SEED}/guests/{number}"))
+
+
 def clean_after(chain: Chain, victim: str | None) -> None:
-    """As whoever gives up on a run does: nothing is resumed."""
     result = chain.step(victim)
     print(f"STORLAB_TEST_SEED={SEED}:", *chain.told)
     cleaned = chain.lab.storlab("clean", "--yes")
-    assert cleaned.status == 0, f"{chain._say(result)}\n{cleaned}"
-    assert chain.lab.leftovers() == [], f"{chain._say(result)}\n{cleaned}"
+    assert cleaned.status == 0, f"{chain.say(result)}\n{cleaned}"
+    assert chain.lab.leftovers() == [], f"{chain.say(result)}\n{cleaned}"
 
 
-@needs_root
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(KILLS - NETWORKED))
-def test_a_run_over_a_network_of_which_anything_is_killed_is_cleaned(lab: Laboratory, number: int) -> None:
-    chain = Chain(lab, NETWORK, random.Random(f"{SEED}/network/{number}"))
-    clean_after(chain, chain.chance.choice(("controller", "controller", "agent", "server", "load", "all")))
-
-
-@needs_guests
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(NETWORKED))
-def test_a_run_over_a_network_of_guests_of_which_anything_is_killed_is_cleaned(lab: Laboratory, number: int) -> None:
+def kill_between_guests(lab: Laboratory, number: int, chance: random.Random) -> None:
     turn, at = divmod(number, len(PROTOCOLS))
     name, protocol = list(PROTOCOLS.items())[at]
     victim = VICTIMS[turn % len(VICTIMS)]
     print(f"network {number}: {name}, {victim}")
     if victim == "mounting" and not protocol.unmount:
         victim = "client"
-    chance = random.Random(f"{SEED}/guests/{number}")
     if victim not in WITHIN:
         clean_after(Chain(lab, networked_guests(protocol), chance, span=25.0, from_guests=True), victim)
         return
@@ -289,3 +272,80 @@ def test_a_run_over_a_network_of_guests_of_which_anything_is_killed_is_cleaned(l
     outcomes = [(record.status, record.reason) for record in lab.records()]
     print(outcomes)
     assert [status for status, _ in outcomes] == ["failed", "done"], outcomes
+
+
+_GROUPS, _TESTS = 4, 3
+_FURTHEST = 12.0  # s from the start; on a machine that does nothing else it is through by then
+_FURTHEST_ON = 2.0  # s from a test's result; those of one guest take that long
+_AT_REST = 60.0
+_NAMES = [f"{group}/{test}" for group in range(_GROUPS) for test in range(_TESTS)]
+_SUITE = "[guests]\ndisks = 0\n" + "".join(
+    f"[groups.{group}]\ntests = [\n"
+    + "".join(f'    {{ name = "{test}", run = "echo begins; sleep 0.3; echo ends" }},\n' for test in range(_TESTS))
+    + "]\n"
+    for group in range(_GROUPS)
+)
+
+
+@pytest.mark.needs("guests")
+def test_a_suite_whose_controller_is_killed_at_any_moment_has_each_test_once(lab: Laboratory) -> None:
+    draw = random.Random(f"{SEED}/suite")
+    suite = lab.folder / "suite.toml"
+    suite.write_text(_SUITE)
+    killed, began = 0, False
+    while killed < SUITE_KILLS:
+        words = ("resume", lab.out) if began else ("run", suite, "--out", lab.out, "--guests", "2")
+        running = lab.start("suite", *words)
+        moment = wait_for_moment(lab, running, draw)
+        if running.poll() is not None:  # it was through before: another run takes the rest of the kills
+            assert ended(running, 10).status == 0
+            check_suite(lab)
+            lab.storlab("clean", lab.out)
+            lab.out.rename(lab.folder / f"done-{killed}")
+            began = False
+            continue
+        kill(running)
+        ended(running, 60)
+        killed += 1
+        print(f"STORLAB_TEST_SEED={SEED}, kill {killed}: {words[0]}, {moment}; {results(lab)} results")
+        assert wait_until(lambda: not qemus(lab), _AT_REST), f"killed {moment}, and guests are still there"
+        began = (lab.out / "suite.json").exists()
+        if began and draw.random() < 0.5:
+            assert lab.storlab("clean", lab.out).status == 0
+        if not began and lab.out.exists():  # killed before any test was known: resume says so, and clean tears it down
+            refused = lab.storlab("suite", "resume", lab.out)
+            assert refused.status in (1, 2) and "Traceback" not in refused.stderr, refused
+            assert lab.storlab("clean", lab.out).status == 0
+            assert lab.leftovers() == [], moment
+            lab.out.rename(lab.folder / f"unknown-{killed}")
+    if began:
+        said = lab.storlab("suite", "resume", lab.out, timeout=300)
+        assert said.status == 0, said
+        check_suite(lab)
+
+
+def wait_for_moment(lab: Laboratory, running: subprocess.Popen[bytes], draw: random.Random) -> str:
+    """Until a random moment: from the start on, or, however long guests took until then, from a test's result on."""
+    before, moment = results(lab), draw.uniform(0.0, _FURTHEST)
+    among_tests = draw.random() < 0.5
+    if among_tests:
+        moment = draw.uniform(0.0, _FURTHEST_ON)
+        wait_until(lambda: running.poll() is not None or results(lab) > before, _AT_REST * 5)
+    until = time.monotonic() + moment
+    wait_until(lambda: running.poll() is not None or time.monotonic() >= until)
+    return f"{moment:.2f} s after {'its first result' if among_tests else 'its start'}"
+
+
+def results(lab: Laboratory) -> int:
+    path = lab.out / RESULTS
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def check_suite(lab: Laboratory) -> None:
+    """Each test has one result and what it printed whole; nothing else is there."""
+    run = read_suite_run(lab.out)
+    tests = ["/".join(each.path.split("/")[-2:]) for each in run.attempts if each.role == "test"]
+    assert sorted(tests) == _NAMES and run.without_result == [] and run.finished is not None
+    for each in run.attempts:
+        assert (lab.out / each.folder / "stdout").read_text() == "begins\nends\n", each
+    assert lab.leftovers() == [] and not [*Path("/var/tmp").glob(f"storlab-{lab.identity}*")]

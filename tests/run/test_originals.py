@@ -1,7 +1,12 @@
-"""``storlab suite test-runner`` and ``zfs-tests`` beside the originals, which run in a guest of the same image."""
+"""``storlab suite test-runner`` and ``zfs-tests`` beside the originals, which run in a guest of the same image.
+
+The ZFS Test Suite itself runs unmodified by both runners: its group ``exec`` or, in `make zts-subset`, those that
+``STORLAB_ZTS_GROUPS`` names with commas, or all of ``ALL``, by their tags.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import tarfile
 from collections.abc import Iterator
@@ -11,11 +16,17 @@ from pathlib import Path
 import pytest
 
 from laboratory import Ended, Laboratory
-from laboratory.guests import needs_guests
 from run.test_suites import laboratory, planted
-from storlab.records.suite import read_suite_run
+from storlab.records.suite import SuiteRun, read_suite_run
+from storlab.suite.model import Outcome
+from storlab.suite.zts_text import ResultLine, read_results, report_name
 
-pytestmark = pytest.mark.slow
+ALL = "devices,zvol_cli,btree,acl,delegate,events,zfs_snapshot,zfs_share,alloc_class,zpool_create,fault"  # cheap first
+_ASKED = os.environ.get("STORLAB_ZTS_GROUPS", "")
+GROUPS = (ALL if _ASKED == "all" else _ASKED or "exec").split(",")  # not wherever "all" stands: there is alloc_class
+HOUR = 3600
+LIMIT = len(GROUPS) * HOUR + 600 if _ASKED else 900  # s, for each of the two
+pytestmark = [pytest.mark.needs("zfs"), pytest.mark.timeout(2 * LIMIT)]
 
 RUNFILE = """\
 [DEFAULT]
@@ -45,12 +56,6 @@ tests = ['whoever']
 pre =
 post =
 user =
-
-[/usr/share/zfs/zfs-tests/tests/functional/hkdf]
-tests = ['hkdf_test']
-pre =
-post =
-timeout = 600
 """
 SCRIPTS = {
     "callbacks/failsafe": "echo made safe",
@@ -80,12 +85,17 @@ tar cf - --exclude current console status original
     "tests/original/zfs_tests": """
 cd "$TMPDIR"
 env -i PATH="$PATH" HOME="$HOME" USER="$USER" DISKS="$DISKS" \
-    /usr/share/zfs/zfs-tests.sh -v -r sanity -T hkdf > console
+    /usr/share/zfs/zfs-tests.sh -v -r sanity -T exec > console
 echo $? > status
 cp "$(sed -n 's/^Log directory:[[:space:]]*//p' console)/results" .
 tar cf - console status results
 """,
 }
+# The original's runner with its own runfiles, as a test of its own for each tag.
+BY_TAG = """
+cd "$TMPDIR"
+env -i PATH="$PATH" HOME="$HOME" USER="$USER" DISKS="$DISKS" /usr/share/zfs/zfs-tests.sh -T {tag}
+"""
 _TIMES = (
     (re.compile(rb"(?m)^\d\d:\d\d:\d\d\.\d\d "), b"TIME "),
     (re.compile(rb"\[\d\d:\d\d\]"), b"[TIME]"),
@@ -114,7 +124,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
             timeout=300,
         )  # fmt: skip
         zfs_tests = lab.storlab(
-            "suite", "zfs-tests", "-v", "-r", "sanity", "-T", "hkdf", "--outputdir", out / "zts", "--out",
+            "suite", "zfs-tests", "-v", "-r", "sanity", "-T", "exec", "--outputdir", out / "zts", "--out",
             lab.folder / "two", timeout=300,
         )  # fmt: skip
         scripts = {name: script.format(own=own) for name, script in ORIGINALS.items()}
@@ -142,22 +152,19 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-@needs_guests
 def test_the_console_and_status_of_test_runner_are_the_originals_but_for_times(both: Both) -> None:
     original = both.original / "runner"
     assert without_times(both.runner.stdout.encode()) == without_times((original / "console").read_bytes())
     assert both.runner.status == int((original / "status").read_text()) == 1
 
 
-@needs_guests
 def test_its_folders_and_files_are_the_originals_but_for_times(both: Both) -> None:
     (theirs,) = (both.original / "runner" / "original").glob("2*")
     ours = both.lab.folder / "results" / "runner" / "current"
     assert files(ours.resolve()) == files(theirs)
-    assert len(files(theirs)) == 30 and "planted:Linux/hangs/failsafe/stdout" in files(theirs)
+    assert len(files(theirs)) > 20 and "planted:Linux/hangs/failsafe/stdout" in files(theirs)
 
 
-@needs_guests
 def test_what_zfs_tests_prints_and_writes_are_the_originals_but_for_times(both: Both) -> None:
     original = both.original / "zfs_tests"
     theirs, ours = without_times((original / "console").read_bytes()), without_times(both.zfs_tests.stdout.encode())
@@ -167,7 +174,6 @@ def test_what_zfs_tests_prints_and_writes_are_the_originals_but_for_times(both: 
     assert without_times(results.read_bytes()) == without_times((original / "results").read_bytes())
 
 
-@needs_guests
 def test_a_dry_run_and_a_template_run_nothing(both: Both) -> None:
     lab, own = both.lab, both.lab.folder / "own"
     written = lab.folder / "template.run"
@@ -175,7 +181,6 @@ def test_a_dry_run_and_a_template_run_nothing(both: Both) -> None:
     assert ended.status == 0 and f"[{own}/tests/odd]\ntests = ['prints.sh']\n" in written.read_text(), ended
 
 
-@needs_guests
 def test_tests_by_their_paths_run_so_many_times_with_their_names_in_the_kernel_s_log(both: Both) -> None:
     lab = both.lab
     scripts = {
@@ -192,3 +197,77 @@ def test_tests_by_their_paths_run_so_many_times_with_their_names_in_the_kernel_s
     assert (ended.status, outcomes) == (1, ["PASS", "PASS", "FAIL", "PASS"]), ended
     assert [line for line in ended.stderr.splitlines() if line[-1:].isdecimal()] == ["run 0", "1", "run 1", "2"]
     assert (out / "current" / "log.sh" / "stdout").read_text() == "2\n"
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """What both runners said of each script of the groups, by identifier and path; the last of several."""
+
+    run: SuiteRun
+    ours: dict[tuple[str, str], ResultLine]
+    theirs: dict[tuple[str, str], ResultLine]
+
+
+def by_script(text: str) -> dict[tuple[str, str], ResultLine]:
+    return {(each.identifier, each.path): each for each in read_results(text.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def scripts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
+    if not _ASKED:
+        both: Both = request.getfixturevalue("both")
+        theirs = (both.original / "zfs_tests" / "console").read_text(errors="replace")
+        yield Scripts(read_suite_run(both.lab.folder / "two"), by_script(both.zfs_tests.stdout), by_script(theirs))
+        return
+    for lab in laboratory(tmp_path_factory.mktemp("subset")):
+        yield by_both_runners(lab)
+
+
+def by_both_runners(lab: Laboratory) -> Scripts:
+    two = ("--guests", "2", "--allow-missing", "--out")
+    said = lab.storlab("suite", "run", "zts", "-T", ",".join(GROUPS), *two, lab.out, timeout=LIMIT)
+    assert said.status in (0, 3), said
+    runfile = planted(
+        lab.folder / "own",
+        {f"tests/{tag}/original": BY_TAG.format(tag=tag) for tag in GROUPS},
+        "\n".join(f"[tests/{tag}]\ntests = ['original']\ntimeout = {HOUR}\npre =\npost =\n" for tag in GROUPS),
+    )
+    original = lab.folder / "original"
+    lab.storlab("suite", "run", runfile, "--tests", runfile.parent, *two, original, timeout=LIMIT)
+    theirs: dict[tuple[str, str], ResultLine] = {}
+    for attempt in read_suite_run(original).results.values():
+        text = (original / attempt.folder / "stdout").read_text(errors="replace")
+        assert "Results Summary" in text, (attempt, text[-2000:])
+        theirs.update(by_script(text))
+    return Scripts(read_suite_run(lab.out), by_script(said.stdout), theirs)
+
+
+def test_each_script_of_the_zfs_test_suite_has_the_result_that_the_original_runner_gives(scripts: Scripts) -> None:
+    differ = {key: (scripts.ours[key], scripts.theirs[key]) for key in scripts.ours.keys() & scripts.theirs.keys()}
+    differ = {key: pair for key, pair in differ.items() if pair[0].outcome is not pair[1].outcome}
+    limits = {attempt.path: attempt.limit or 0.0 for attempt in scripts.run.attempts}
+    given_longer = {
+        key
+        for key, (_, theirs) in differ.items()
+        if theirs.outcome is Outcome.KILLED and theirs.elapsed >= limits[key[1]] > 0
+    }
+    for key, (ours, theirs) in sorted(differ.items()):
+        why = "the original gives a slow guest no longer" if key in given_longer else "differs"
+        print(
+            f"{report_name(key[1])}: {ours.outcome} in {ours.elapsed} s, with the original {theirs.outcome} "
+            f"in {theirs.elapsed} s; {why}"
+        )
+    same = len(scripts.ours) - len(differ)
+    print(f"{', '.join(GROUPS)}: {len(scripts.ours)} scripts, {same} with the same result")
+    assert scripts.ours.keys() == scripts.theirs.keys()
+    assert differ.keys() == given_longer
+
+
+def test_groups_of_the_zfs_test_suite_had_tests_and_all_of_them_a_result(
+    scripts: Scripts,
+) -> None:
+    tags = {tag for group in scripts.run.asked.groups for tag in group.tags}
+    assert set(GROUPS) <= tags and scripts.run.without_result == []
+    assert {key[1] for key in scripts.run.results} == {
+        path for _, path in scripts.theirs if path.rpartition("/")[2] not in ("setup", "cleanup")
+    }

@@ -1,103 +1,112 @@
-"""``storlab suite`` on real guests: planted tests that fail in every way, and some of the ZFS Test Suite's own."""
+"""``storlab suite`` on real guests: planted tests do whatever tests do; each has its outcome, its cause and reports."""
 
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from laboratory import Ended, Laboratory, ended, kill, wait_for, wait_until
-from laboratory.guests import needs_guests, qemus
+from laboratory import Ended, Laboratory
+from laboratory.guests import own_kernel
+from storlab.images.image import find_image
 from storlab.records.suite import SuiteRun, read_suite_run
+from storlab.run.suite.output import MOST
 from storlab.suite.model import Attempt, Outcome
-
-pytestmark = pytest.mark.slow
 
 ZTS = "/usr/share/zfs/zfs-tests/tests/functional"
 OWN = "/usr/local/share/storlab-suite/tests"
-RUNFILE = f"""\
-[DEFAULT]
-pre = setup
-post = cleanup
-pre_user = root
-user = root
-post_user = root
-timeout = 4
-failsafe = callbacks/failsafe
-failsafe_user = root
-tags = ['own']
-
-[tests/planted]
-tests = ['passes', 'fails', 'skips', 'ignores_term', 'no_newline', 'panics', 'after', 'gone']
-
-[tests/unprepared]
-tests = ['never']
-
-[tests/users]
-tests = ['nobody']
-user = nobody
-pre =
-post =
-
-[tests/whoever]
-tests = ['whoever']
-user =
-pre =
-post =
-
-[tests/leaves]
-tests = ['leaves']
-pre =
-post =
-
-[tests/exports]
-tests = ['exports']
-timeout = 120
-pre =
-post =
-
-[tests/fresh]
-tests = ['fresh']
-timeout = 120
-pre =
-post =
-
-[{ZTS}/cli_root/zfs]
-tests = ['zfs_001_neg']
-timeout = 600
-tags = ['zfs']
-
-[{ZTS}/hkdf]
-tests = ['hkdf_test']
-timeout = 600
-pre =
-post =
+_DM_STUCK = """
+disk=/dev/${DISKS%% *}
+dmsetup create stuck --table "0 $(blockdev --getsz $disk) linear $disk 0"
+dmsetup suspend --nolockfs stuck
+echo it begins
+exec dd if=/dev/mapper/stuck of=/dev/null count=1 iflag=direct
 """
-SCRIPTS = {
+_FILL = """
+for size in 8G 4G 2G 1G 512M 256M 128M 64M 32M 16M 8M 4M; do fallocate -l $size /var/tmp/$size 2> /dev/null; done
+dd if=/dev/zero of=/var/tmp/rest bs=64k
+"""
+# The kernel kills at once, and not only after it has looked for memory for long.
+_EAT = """
+echo 1000 > /sys/kernel/mm/lru_gen/min_ttl_ms
+exec python3 -c 'held = [b"x" * (200 << 20) for each in range(20)]'
+"""
+# `zpool create` refuses a disk with the label of an exported pool, unless it is forced to. Of three groups side by side
+# one guest of two has two.
+_EXPORTS = {"exports": "set -- $DISKS; zpool create exported $1 && zpool export exported"}
+_GIB = 1024**3
+_STILL = {"still": "echo still here"}
+_TESTS: dict[str, tuple[str, dict[str, str]]] = {
+    "planted": ("timeout = 6\npre = setup\npost = cleanup", {
+        "passes": "echo out; echo err >&2; id -un; hostname --fqdn",
+        "fails": "exit 1",
+        "skips": "exit 4",
+        "ignores_term": 'trap "" TERM; while :; do sleep 1000; done',
+        "no_newline": r"printf 'one\n\000\377two'",
+        "panics": "echo going down; sleep 0.3; echo c > /proc/sysrq-trigger; sleep 1000",
+        "after": "cp /bin/sleep /tmp/left-by-test; setsid /tmp/left-by-test 1000 > /dev/null 2>&1 &",
+    }),
+    "unprepared": ("pre = setup\npost = cleanup", {"never": "exit 1"}),
+    "users": ("user = nobody", {"nobody": "id -un; echo $SUDO_USER; touch $TMPDIR/by-nobody"}),
+    "whoever": ("user =", {"whoever": "id -un; sudo -n id -un; test -r /dev/zfs"}),
+    "killed": ("timeout = 3", {"killed": "echo left:x:4242: >> /etc/group; sleep 1000"}),
+    **{f"fresh_{number}": ("timeout = 120", _EXPORTS) for number in (1, 2, 3)},
+    "stuck": ("timeout = 3", {"d_state": _DM_STUCK, "kills_all": "sync; kill -9 1; kill -9 -1; sleep 1000", **_STILL}),
+    "off": ("timeout = 60", {"powers_off": "echo o > /proc/sysrq-trigger; sleep 1000", **_STILL}),
+    "loads": ("timeout = 150", {
+        "eats_memory": _EAT,
+        "prints_much": f"head -c {_GIB} /dev/zero",
+        "spoils": "touch /var/tmp/spoilt",
+        "after_another": "test ! -e /var/tmp/spoilt",
+        **_STILL,
+    }),
+    "ends": ("timeout = 3", {
+        "setsid": "setsid sh -c 'trap \"\" TERM; sleep 1000 & wait; sleep 1000' & setsid sleep 1000 & echo $$; wait",
+        "fills_disk": _FILL,
+        **_STILL,
+    }),
+    "leaves": ("timeout = 60", {
+        "calls": "perf stat true || true",
+        "pool": "truncate -s 128M /var/tmp/vdev; zpool create leftpool /var/tmp/vdev",
+        "parameter": "echo 7 > /sys/module/zfs/parameters/zfs_txg_timeout",
+        "mount": "mkdir -p /var/tmp/m; mount -t tmpfs left /var/tmp/m",
+        "user": "useradd left-user",
+        "loop": "truncate -s 1M /var/tmp/loop; losetup --find /var/tmp/loop",
+        "memory": "head -c 64M /dev/zero > /tmp/left",
+        "daemon": "cp /bin/sleep /tmp/left-by-test; setsid /tmp/left-by-test 1000 > /dev/null 2>&1 &",
+        "no_udev": "killall -9 systemd-udevd",
+        "tidy": "d=$(losetup --find --show /var/tmp/loop); losetup -d $d; useradd t; userdel t; zpool list leftpool",
+    }),
+}  # fmt: skip
+_SCRIPTS = {
+    **{f"tests/{group}/{name}": text for group, (_, tests) in _TESTS.items() for name, text in tests.items()},
     "callbacks/failsafe": "echo made safe",
     "tests/planted/setup": "echo set up",
     "tests/planted/cleanup": "echo cleaned up; cat /proc/*/comm 2> /dev/null | grep -cx left-by-test",
-    "tests/planted/passes": "echo out; echo err >&2; id -un; hostname --fqdn",
-    "tests/planted/fails": "exit 1",
-    "tests/planted/skips": "exit 4",
-    "tests/planted/ignores_term": 'trap "" TERM; while :; do sleep 1000; done',
-    "tests/planted/no_newline": r"printf 'one\n\000\377two'",
-    "tests/planted/panics": "echo going down; sleep 1; echo c > /proc/sysrq-trigger; sleep 1000",
-    "tests/planted/after": "cp /bin/sleep /tmp/left-by-test; setsid /tmp/left-by-test 1000 > /dev/null 2>&1 &",
     "tests/unprepared/setup": "exit 1",
     "tests/unprepared/cleanup": "echo cleaned up all the same",
-    "tests/unprepared/never": "exit 1",
-    "tests/users/nobody": "id -un; echo $SUDO_USER; touch $TMPDIR/by-nobody",
-    "tests/leaves/leaves": "echo left:x:4242: >> /etc/group; sleep 1000",
-    # `zpool create` refuses a disk with the label of an exported pool, unless it is forced to.
-    "tests/exports/exports": "set -- $DISKS; zpool create exported $1 && zpool export exported",
-    "tests/fresh/fresh": "set -- $DISKS; zpool create created $1 && zpool destroy created",
-    "tests/whoever/whoever": "id -un; sudo -n id -un; test -r /dev/zfs",
 }
+_DEFAULTS = """\
+[DEFAULT]
+pre =
+post =
+pre_user = root
+user = root
+post_user = root
+failsafe = callbacks/failsafe
+failsafe_user = root
+tags = ['own']
+"""
+_RUNFILE = _DEFAULTS + "".join(
+    f"\n[tests/{group}]\ntests = {[*tests, *(['gone'] if group == 'planted' else [])]}\n{options}\n"
+    for group, (options, tests) in _TESTS.items()
+)
+_OF_ZFS = (
+    f"\n[{ZTS}/cli_root/zfs]\ntests = ['zfs_001_neg']\npre = setup\npost = cleanup\ntimeout = 600\ntags = ['zfs']\n"
+)
 
 
 def planted(folder: Path, scripts: dict[str, str], runfile: str) -> Path:
@@ -123,142 +132,180 @@ def laboratory(folder: Path) -> Iterator[Laboratory]:
         assert not [*Path("/var/tmp").glob(f"storlab-{lab.identity}*")]
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Laboratory, Ended, SuiteRun]]:
-    for lab in laboratory(tmp_path_factory.mktemp("suite")):
-        runfile = planted(lab.folder / "own", SCRIPTS, RUNFILE)
-        said = lab.storlab("suite", "run", runfile, "--tests", runfile.parent, "--out", lab.out, timeout=550)
-        yield lab, said, read_suite_run(lab.out)
-
-
 def result(run: SuiteRun, path: str, role: str = "test") -> Attempt:
     return [each for each in run.attempts if each.path.endswith(path) and each.role == role][-1]
 
 
-def failsafe_of(run: SuiteRun, killed: Attempt) -> Attempt:
-    (found,) = (each for each in run.attempts if each.role == "failsafe" and each.folder.startswith(killed.folder))
-    return found
+class Whole:
+    """The planted suite, refused for want of a program, and then run."""
+
+    def __init__(self, lab: Laboratory) -> None:
+        runfile = planted(lab.folder / "own", _SCRIPTS, _RUNFILE + _OF_ZFS)
+        words = ("suite", "run", runfile, "--tests", runfile.parent, "--out", lab.out)
+        self.lab = lab
+        self.refused = lab.storlab(*words, timeout=300)
+        assert not lab.out.exists(), self.refused
+        options = ("--allow-missing", "--guests", "2", "--timeout-scale", "1")
+        self.said: Ended = lab.storlab(*words, *options, timeout=1100)
+        self.run = read_suite_run(lab.out)
+
+    def result(self, path: str, role: str = "test") -> Attempt:
+        return result(self.run, path, role)
+
+    def kept(self, path: str, name: str = "stdout", role: str = "test") -> str:
+        """A file that was kept of a script."""
+        return (self.lab.out / self.result(path, role).folder / name).read_text(errors="replace")
+
+    def failsafe_of(self, killed: Attempt) -> Attempt:
+        (found,) = (
+            each for each in self.run.attempts if each.role == "failsafe" and each.folder.startswith(killed.folder)
+        )
+        return found
 
 
-@needs_guests
-def test_every_test_has_its_outcome_and_the_rest_runs_on(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
-    _, said, run = whole
-    assert {key[1].rpartition("/")[2]: each.outcome for key, each in run.results.items()} == {
-        "zfs_001_neg": Outcome.PASS,
-        "hkdf_test": Outcome.PASS,
-        "passes": Outcome.PASS,
-        "fails": Outcome.FAIL,
-        "skips": Outcome.SKIP,
-        "ignores_term": Outcome.KILLED,
-        "no_newline": Outcome.PASS,
-        "panics": Outcome.CRASHED,
-        "after": Outcome.PASS,
-        "never": Outcome.SKIP,
-        "nobody": Outcome.PASS,
-        "whoever": Outcome.PASS,
-        "leaves": Outcome.KILLED,
-        "exports": Outcome.PASS,
-        "fresh": Outcome.PASS,  # on a disk that is empty for each group
-    }, said
-    assert said.status == 4 and "own.run:13: test gone is left out" in said.stderr
-    assert "not expected" in said.stdout and run.without_result == []
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    for lab in laboratory(tmp_path_factory.mktemp("suite")):
+        yield Whole(lab)
 
 
-@needs_guests
-def test_the_environment_of_the_guests_is_recorded(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
-    environment = whole[2].asked.environment
-    assert environment is not None and environment.kernel and environment.image and environment.accelerator
-    assert environment.cpus == 2 and environment.modules["zfs"] and environment.storlab
+@pytest.mark.timeout(1800)  # whichever of them is the first waits for the run
+@pytest.mark.needs("zfs")
+class TestOfTheWholeSuite:
+    """Its results, and what is kept and reported of them."""
 
+    def test_every_test_has_its_outcome_and_the_rest_runs_on(self, whole: Whole) -> None:
+        outcomes = {key[1].removeprefix(f"{OWN}/"): each.outcome for key, each in whole.run.results.items()}
+        unusual = {
+            "planted/fails": Outcome.FAIL,
+            "planted/skips": Outcome.SKIP,
+            "planted/ignores_term": Outcome.KILLED,
+            "planted/panics": Outcome.CRASHED,
+            "unprepared/never": Outcome.SKIP,
+            "killed/killed": Outcome.KILLED,
+            "stuck/d_state": Outcome.HUNG,
+            "stuck/kills_all": Outcome.CRASHED,
+            "off/powers_off": Outcome.CRASHED,
+            "loads/eats_memory": Outcome.FAIL,
+            "loads/after_another": Outcome.FAIL,
+            "ends/setsid": Outcome.KILLED,
+            "ends/fills_disk": Outcome.FAIL,
+        }
+        everything = {f"{group}/{name}": Outcome.PASS for group, (_, tests) in _TESTS.items() for name in tests}
+        assert outcomes == everything | unusual | {f"{ZTS}/cli_root/zfs/zfs_001_neg": Outcome.PASS}, whole.said
+        assert whole.said.status == 4 and "own.run:12: test gone is left out" in whole.said.stderr
+        assert "not expected" in whole.said.stdout and whole.run.without_result == []
+        assert whole.run.finished is not None
 
-def test_what_is_killed_says_why_and_is_made_safe(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
-    lab, said, run = whole
-    killed = result(run, "/ignores_term")
-    assert "neither printed nor computed, and no disk worked, and did not end for TERM" in killed.reason
-    assert "hrtimer_nanosleep" in (lab.out / killed.folder / "killed.txt").read_text()
-    assert failsafe_of(run, killed).outcome is Outcome.PASS
-    assert "failsafe" not in said.stdout and b"made safe" in (lab.out / "log").read_bytes()
+    def test_programs_that_the_image_lacks_are_named_and_may_be_done_without(self, whole: Whole) -> None:
+        assert whole.refused.status == 2
+        assert "lacks programs that tests seem to call (perf: leaves/calls)" in whole.refused.stderr
+        assert "the guest image lacks perf" in whole.said.stderr
 
+    def test_the_environment_of_the_guests_is_recorded(self, whole: Whole) -> None:
+        environment = whole.run.asked.environment
+        assert environment is not None and environment.kernel and environment.image and environment.accelerator
+        assert environment.cpus == 2 and environment.modules["zfs"] and environment.storlab
 
-@needs_guests
-def test_a_guest_that_is_lost_is_the_result_of_the_test_that_ran(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
-    lab, _, run = whole
-    lost = result(run, "/panics")
-    assert lost.reason == "the guest's kernel panicked: sysrq triggered crash"
-    assert "going down" in (lab.out / lost.folder / "stdout").read_text()
-    assert "sysrq triggered crash" in (lab.out / "guests/001-guest-1/console.log").read_text(errors="replace")
-    setups = [each for each in run.attempts if each.path == f"{OWN}/planted/setup"]
-    assert [each.outcome for each in setups] == [Outcome.PASS] * 2  # once more in the fresh guest
-    assert len({each.key for each in run.attempts if each.role == "test"}) == len(run.results)
+    def test_each_has_its_cause_and_what_is_killed_is_made_safe(self, whole: Whole) -> None:
+        causes = {path: whole.result(path).reason for path in ("/kills_all", "/panics", "/powers_off", "/eats_memory")}
+        assert causes == {
+            "/kills_all": "the guest powered off: the agent was killed by SIGKILL",
+            "/panics": "the guest's kernel panicked: sysrq triggered crash",
+            "/powers_off": "the guest powered off",
+            "/eats_memory": "it was ended by SIGKILL; memory ran out, and the kernel killed 1 process",
+        }
+        assert "not even KILL ended it, so its guest was given up" in whole.result("/d_state").reason
+        assert "D (disk sleep)" in whole.kept("/d_state", "killed.txt")
+        assert "No space left on device" in whole.kept("/fills_disk", "stderr")
+        killed = whole.result("/ignores_term")
+        assert "neither printed nor computed, and no disk worked, and did not end for TERM" in killed.reason
+        assert "hrtimer_nanosleep" in whole.kept("/ignores_term", "killed.txt")
+        assert whole.failsafe_of(killed).outcome is Outcome.PASS
+        assert "failsafe" not in whole.said.stdout and b"made safe" in (whole.lab.out / "log").read_bytes()
 
+    def test_a_guest_that_is_lost_is_the_result_of_the_test_that_ran(self, whole: Whole) -> None:
+        assert whole.kept("/panics") == "going down\n"
+        console = whole.lab.out / "guests" / whole.result("/panics").console / "console.log"
+        assert "sysrq triggered crash" in console.read_text(errors="replace")
+        attempts = whole.run.attempts
+        setups = [each.outcome for each in attempts if each.path == f"{OWN}/planted/setup"]
+        assert setups == [Outcome.PASS] * 2  # once more in the fresh guest
+        assert len({each.key for each in attempts if each.role == "test"}) == len(whole.run.results)
 
-@needs_guests
-def test_survivors_of_a_test_live_until_its_group_is_cleaned_up_and_are_named(
-    whole: tuple[Laboratory, Ended, SuiteRun],
-) -> None:
-    lab, _, run = whole
-    cleanup = result(run, "/planted/cleanup", "post")
-    assert (lab.out / cleanup.folder / "stdout").read_text() == "cleaned up\n1\n"
-    assert [(leak.kind, leak.what, leak.by) for leak in cleanup.leaks] == [
-        ("process", "left-by-test", f"{OWN}/planted/after")
-    ]
+    def test_once_a_guest_was_lost_a_spare_one_takes_the_place_of_the_next(self, whole: Whole) -> None:
+        spare = [attempt for attempt in whole.run.attempts if attempt.console.endswith("-spare-1")]
+        served = {attempt.guest for attempt in spare}
+        assert len(served) == 1 and served <= {"guest-1", "guest-2"}
+        first, lost = min(attempt.started for attempt in spare), (Outcome.CRASHED, Outcome.HUNG)
+        assert sum(each.outcome in lost and each.started < first for each in whole.run.attempts) >= 2
 
+    def test_all_processes_of_a_killed_test_end_with_it_and_others_live_until_their_group_is_cleaned_up(
+        self, whole: Whole
+    ) -> None:
+        assert whole.result("/setsid").reason.endswith("did not end for TERM within 10 s")
+        assert not [leak for leak in whole.result("/ends/still").leaks if leak.kind == "process"]
+        assert whole.kept("/planted/cleanup", role="post") == "cleaned up\n1\n"
+        leaks = whole.result("/planted/cleanup", "post").leaks
+        assert [(leak.kind, leak.what, leak.by) for leak in leaks] == [
+            ("process", "left-by-test", f"{OWN}/planted/after")
+        ]
 
-@needs_guests
-def test_what_a_killed_test_left_is_named_once_it_was_made_safe(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
-    _, _, run = whole
-    killed = result(run, "/leaves")
-    assert killed.outcome is Outcome.KILLED and not killed.leaks
-    assert [(leak.kind, leak.what, leak.by) for leak in failsafe_of(run, killed).leaks] == [
-        ("group", "left", f"{OWN}/leaves/leaves")
-    ]
+    def test_output_is_kept_as_it_was_printed_and_of_much_the_begin(self, whole: Whole) -> None:
+        odd = whole.lab.out / whole.result("/no_newline").folder
+        assert (odd / "stdout").read_bytes() == b"one\n\0\xfftwo"
+        assert [line[12:] for line in (odd / "log").read_bytes().split(b"\n")] == [b"one", b"\0\xfftwo", b""]
+        assert sorted(whole.kept("/passes", "merged").split()) == ["err", whole.result("/passes").guest, "out", "root"]
+        assert whole.kept("/nobody") == "nobody\ntester\n" and whole.kept("/whoever") == "tester\nroot\n"
+        much = whole.result("/prints_much")
+        assert (much.outcome, much.dropped) == (Outcome.PASS, _GIB - MOST)
+        assert (whole.lab.out / much.folder / "stdout").stat().st_size == MOST
 
+    def test_tests_whose_set_up_fails_are_skipped_and_cleaned_up(self, whole: Whole) -> None:
+        assert whole.result("/unprepared/setup", "pre").outcome is Outcome.FAIL
+        assert whole.result("/never").reason == "the set-up of its group did not pass"
+        assert whole.result("/unprepared/cleanup", "post").outcome is Outcome.PASS
 
-@needs_guests
-def test_output_is_kept_as_it_was_printed(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
-    lab, _, run = whole
-    odd = lab.out / result(run, "/no_newline").folder
-    assert (odd / "stdout").read_bytes() == b"one\n\0\xfftwo"
-    assert [line[12:] for line in (odd / "log").read_bytes().split(b"\n")] == [b"one", b"\0\xfftwo", b""]
-    passes = lab.out / result(run, "/passes").folder
-    assert sorted((passes / "merged").read_text().split()) == ["err", "guest-1", "out", "root"]
-    assert (lab.out / result(run, "/nobody").folder / "stdout").read_text() == "nobody\ntester\n"
-    assert (lab.out / result(run, "/whoever").folder / "stdout").read_text() == "tester\nroot\n"
+    def test_what_is_left_behind_is_named_with_who_left_it(self, whole: Whole) -> None:
+        leaks = {(leak.by.rpartition("/")[2], leak.kind, leak.what) for leak in whole.result("/tidy").leaks}
+        assert leaks == {
+            ("pool", "pool", "leftpool"),
+            ("pool", "mount", "/leftpool = rw"),
+            ("parameter", "parameter", "zfs_txg_timeout = 7, was 5"),
+            ("mount", "mount", "/var/tmp/m = rw"),
+            ("user", "user", "left-user"),
+            ("user", "group", "left-user"),
+            ("loop", "device", "loop0"),
+            ("memory", "memory", "64 MiB more of files in memory"),
+            ("daemon", "process", "left-by-test"),
+            ("no_udev", "service", "systemd-udevd was ended"),
+        }
+        assert "  tests/leaves/pool: pool leftpool\n" in whole.said.stdout
+        assert "tests/leaves/user: user left-user" in (whole.lab.out / "report.html").read_text()
+        killed = whole.result("/killed/killed")  # of one that was killed: once it was made safe
+        assert killed.outcome is Outcome.KILLED and not killed.leaks
+        assert [(leak.kind, leak.what, leak.by) for leak in whole.failsafe_of(killed).leaks] == [
+            ("group", "left", f"{OWN}/killed/killed")
+        ]
 
+    def test_the_run_is_reported_in_every_format(self, whole: Whole) -> None:
+        lab = whole.lab
 
-@needs_guests
-def test_tests_whose_set_up_fails_are_skipped_and_cleaned_up(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
-    _, _, run = whole
-    assert result(run, "/unprepared/setup", "pre").outcome is Outcome.FAIL
-    assert result(run, "/never").reason == "the set-up of its group did not pass"
-    assert result(run, "/unprepared/cleanup", "post").outcome is Outcome.PASS
+        def report(form: str) -> str:
+            return lab.storlab("suite", "report", lab.out, "--format", form).stdout
 
-
-@needs_guests
-def test_the_run_is_reported_in_every_format(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
-    lab, said, _ = whole
-    console = lab.storlab("suite", "report", lab.out, "--format", "zts").stdout
-    lines = [line for line in console.splitlines() if line.startswith("Test: ")]
-    assert [line for line in said.stdout.splitlines() if line.startswith("Test: ")] == lines
-    assert f"    KILLED {OWN}/planted/panics (expected PASS)" in console
-    assert all(line.endswith("]") and len(line) >= 79 for line in lines)
-    junit = ElementTree.fromstring(lab.storlab("suite", "report", lab.out, "--format", "junit").stdout)
-    assert sum(int(suite.attrib["errors"]) for suite in junit) == 4
-    document = json.loads(lab.storlab("suite", "report", lab.out, "--format", "json").stdout)
-    assert document["counts"] == {"PASS": 9, "FAIL": 1, "SKIP": 2, "KILLED": 2, "CRASHED": 1}
-    assert "| CRASHED | tests/planted/panics |" in lab.storlab("suite", "report", lab.out, "-f", "md").stdout
-    page = (lab.out / "report.html").read_text()
-    assert "the guest&#39;s kernel panicked" in page and "src=" not in page
-    assert "not a study" in lab.storlab("report", lab.out).stderr or lab.storlab("report", lab.out).status == 2
-
-
-SLOW = "[tests]\ntests = ['first', 'second', 'third']\npre = setup\n"
-WAITS = {
-    "tests/setup": "echo set up",
-    "tests/first": "echo first",
-    "tests/second": "test -e /tmp/again || sleep 1000; echo second",
-    "tests/third": "echo third",
-}
+        console = report("zts")
+        lines = [line for line in console.splitlines() if line.startswith("Test: ")]
+        assert [line for line in whole.said.stdout.splitlines() if line.startswith("Test: ")] == lines
+        assert f"    KILLED {OWN}/planted/panics (expected PASS)" in console
+        assert all(line.endswith("]") and len(line) >= 79 for line in lines)
+        counts = json.loads(report("json"))["counts"]
+        assert counts == {"PASS": 25, "FAIL": 4, "SKIP": 2, "KILLED": 3, "CRASHED": 3, "HUNG": 1}
+        assert sum(int(suite.attrib["errors"]) for suite in ElementTree.fromstring(report("junit"))) == 8
+        assert "| CRASHED | tests/planted/panics |" in report("md")
+        page = (lab.out / "report.html").read_text()
+        assert "the guest&#39;s kernel panicked" in page and "src=" not in page
+        assert "not a study" in lab.storlab("report", lab.out).stderr or lab.storlab("report", lab.out).status == 2
 
 
 @pytest.fixture
@@ -266,32 +313,106 @@ def lab(tmp_path: Path) -> Iterator[Laboratory]:
     yield from laboratory(tmp_path)
 
 
-@needs_guests
-def test_a_run_that_is_killed_leaves_nothing_and_is_resumed(lab: Laboratory) -> None:
-    runfile = planted(lab.folder / "own", WAITS, SLOW)
-    results = lab.out / "results.jsonl"
+_OWN_KERNEL = """
+[guests]
+disks = 0
+kernel = "bzImage"
+kernel_modules = "{modules}"
+[groups.own]
+tests = [
+    {{ name = "first", run = "uname -r; modprobe loop" }},
+    {{ name = "crashes", run = "echo c > /proc/sysrq-trigger; sleep 100" }},
+    {{ name = "last", run = "true" }},
+]
+"""
 
-    def has(test: str) -> bool:
-        return results.exists() and f'/{test}"'.encode() in results.read_bytes()
 
-    running = lab.start("suite", "run", runfile, "--tests", runfile.parent, "--out", lab.out)
-    wait_for(running, lambda: has("first"))
-    kill(running)
-    ended(running)
-    assert wait_until(lambda: not qemus(lab), 30)
-    cleaned = lab.storlab("clean", lab.out)
-    assert cleaned.status == 0 and "removed" in cleaned.stdout, cleaned
-    (runfile.parent / "tests/second.sh").write_text("#!/bin/sh\necho second; sleep 3\n")
-
-    resumed = lab.start("suite", "resume", lab.out)
-    wait_for(resumed, lambda: [line for line in results.read_text().splitlines() if '"pre"' in line][1:])
-    kill(resumed, signal.SIGINT)  # the second test is finished first
-    interrupted = ended(resumed, 120)
-    assert interrupted.status == 130 and "storlab suite resume" in interrupted.stderr, interrupted
-    assert has("second") and not has("third")
-
-    said = lab.storlab("suite", "resume", lab.out, timeout=300)
+@pytest.mark.needs("guests")
+def test_each_fresh_guest_boots_a_kernel_of_ones_own_and_a_replay_has_guests_as_before(lab: Laboratory) -> None:
+    release = find_image().release
+    kernel, modules = own_kernel(lab.folder)
+    (lab.folder / "bzImage").symlink_to(kernel)
+    lab.environment["XDG_CACHE_HOME"] = str(lab.folder / "cache")
+    suite = lab.folder / "suite.toml"
+    suite.write_text(_OWN_KERNEL.format(modules=modules))  # the kernel's path is seen from the file
+    guest = ("--cpus", "1", "--memory", "640M", "--timeout-scale", "2.5")
+    said = lab.storlab("suite", "run", suite, *guest, "--out", lab.out, timeout=300)
     run = read_suite_run(lab.out)
-    tests = [each.path.rpartition("/")[2] for each in run.attempts if each.role == "test"]
-    assert (said.status, tests) == (0, ["first", "second", "third"]), said
-    assert [each.role for each in run.attempts].count("pre") == 3 and run.finished is not None
+    results = {key[1].rpartition("/")[2]: each for key, each in run.results.items()}
+    outcomes = {"first": Outcome.PASS, "crashes": Outcome.CRASHED, "last": Outcome.PASS}
+    assert {name: each.outcome for name, each in results.items()} == outcomes, said
+    assert (lab.out / results["first"].folder / "stdout").read_text() == f"{release}\n"
+    environment = run.asked.environment
+    assert environment is not None and environment.image.startswith(f"own-{release}-") and run.others == ()
+    assert run.asked.kernel is not None and run.asked.kernel.image == str(lab.folder / "bzImage")
+    again = lab.folder / "again"
+    said = lab.storlab("suite", "run", "--replay", lab.out, "--test", "first", "--out", again, timeout=300)
+    asked = read_suite_run(again).asked
+    assert said.status == 0 and asked.kernel == run.asked.kernel, said
+    assert (asked.cpus, asked.memory, asked.scale) == (1, 640 << 20, 2.5)
+
+
+# As xfstests: a program that compares what tests print with what they are to print, and keeps what differs.
+CHECK = r"""#!/bin/bash
+failed=0
+for test; do
+    mkdir -p "results/${test%/*}"
+    out=results/$test.out.bad
+    rm -f "results/$test.notrun"
+    seqres=results/$test bash "tests/$test" > "$out" 2>&1
+    if [ -e "results/$test.notrun" ]; then
+        echo "$test       [not run] $(cat "results/$test.notrun")"
+    elif cmp -s "$out" "tests/$test.out"; then
+        rm "$out"
+        echo "$test        1s"
+    else
+        echo "$test       - output mismatch (see $PWD/$out)"
+        failed=1
+        names="$names $test"
+    fi
+    echo "Ran: $test"
+done
+[ -z "$names" ] || echo "Failures:$names"
+exit "$failed"
+"""
+_MOUNTS = (
+    "[ $MINE = yes ] && mount $TEST_DEV $TEST_DIR && touch $TEST_DIR/f && ls $TEST_DIR | grep f$; umount $TEST_DIR"
+)
+_BEGIN = "_begin_fstest() { :; }\n_begin_fstest"
+CHECKED = {  # with what each is to print
+    "own/001": (f"{_BEGIN} auto quick\n{_MOUNTS}\n", "f\n"),
+    "own/002": (f"{_BEGIN} auto\necho wrong; echo everything > $seqres.full\n", "right\n"),
+    "own/003": (f"{_BEGIN} auto quick\necho no such device > $seqres.notrun\n", ""),
+    "own/004": (f"{_BEGIN} dangerous\necho b > /proc/sysrq-trigger\n", ""),
+}
+CHECK_FILE = """\
+adapter = "check"
+folder = "checkout"
+environment = { MINE = "yes" }
+[check]
+groups = ["auto"]
+exclude_groups = ["dangerous"]
+[guests]
+disk_size = "256M"
+"""
+
+
+@pytest.mark.needs("guests")
+def test_a_checkout_with_a_program_check_runs_test_by_test(lab: Laboratory) -> None:
+    folder = lab.folder / "checkout"
+    (folder / "tests/own").mkdir(parents=True)
+    for name, text in {"check": CHECK, **{f"tests/{name}": test for name, (test, _) in CHECKED.items()}}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    for name, (_, printed) in CHECKED.items():
+        (folder / "tests" / f"{name}.out").write_text(printed)
+    suite = lab.folder / "suite.toml"
+    suite.write_text(CHECK_FILE)
+    said = lab.storlab("suite", "run", suite, "--retries", "1", "--out", lab.out, timeout=300)
+    results = {key[1].rpartition("tests/")[2]: each for key, each in read_suite_run(lab.out).results.items()}
+    outcomes = {"own/001": Outcome.PASS, "own/002": Outcome.FAIL, "own/003": Outcome.SKIP}
+    assert {name: each.outcome for name, each in results.items()} == outcomes, said
+    assert results["own/003"].reason == "no such device" and "output mismatch" in results["own/002"].reason
+    assert results["own/002"].number == 2 and said.status == 3
+    kept = lab.out / results["own/002"].folder
+    assert (kept / "002.out.bad").read_text() == "wrong\n" and (kept / "002.full").read_text() == "everything\n"
