@@ -54,11 +54,11 @@ from attacks.samples import (
     traced,
 )
 from crash.logs import Request, log_bytes
-from formats.pgbench.test_results import LOG, SUMMARY
+from importing.test_pgbench import LOG, SUMMARY
 from layers.net.test_watch import PINGING
 from layers.test_nbd_export import LISTING
 from layers.test_zfs_output import STATUS
-from nodes.shaping.samples import CONNECTIONS, FEATURES, LINK, PING, QUEUES
+from nodes.test_shaping import CONNECTIONS, FEATURES, LINK, PING, QUEUES
 from probes import test_server, test_share_requests
 from probes.test_backing import PATHS
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible

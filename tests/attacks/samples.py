@@ -12,8 +12,8 @@ import orjson
 
 from attacks.liar import EXIT, HELLO, OUTPUT, STARTED
 from formats.fio.test_histogram_log import line
-from formats.fio.test_packed_log import FORMS, sample
-from importing.virtiofs_sample import ran, raw_file, refused, terse
+from formats.fio.test_logs import FORMS, sample
+from importing.test_virtiofs_tests import ran, raw_file, refused, terse
 from probes import test_share_requests as requests
 from probes.test_alignment import LATENCY, LOST, OTHERS, REQUESTS
 from probes.test_alignment import STARTED as TRACING

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from formats.fio.samples import golden as fio_golden
-from formats.pgbench.test_results import LOG as PGBENCH_LOG
-from formats.pgbench.test_results import SUMMARY as PGBENCH
-from importing import virtiofs_sample
+from importing import test_virtiofs_tests as virtiofs_sample
+from importing.test_pgbench import LOG as PGBENCH_LOG
+from importing.test_pgbench import SUMMARY as PGBENCH
 from importing.test_table import TWO, WIDE
 from probes import test_alignment, test_processes, test_server, test_share_requests, test_stalls
 from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crash.logs import Request, log_bytes
+from formats.fio.samples import ANY_FOLDER
 from storlab.errors import ParseError
 from storlab.formats.log_writes import ENTRY, HEAD, Flag, read_log
 
@@ -32,7 +33,7 @@ def written(folder: Path, data: bytes) -> Path:
     return path
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@ANY_FOLDER
 @given(requests)
 def test_each_request_is_read_as_it_was_logged(tmp_path: Path, logged: list[Request]) -> None:
     data = log_bytes(logged)
@@ -47,17 +48,11 @@ def test_each_request_is_read_as_it_was_logged(tmp_path: Path, logged: list[Requ
     assert [log.before(entry.end - 1) for entry in log.entries] == [*range(len(logged))]
 
 
-def test_entries_that_the_head_does_not_count_yet_are_read_as_well(tmp_path: Path) -> None:
-    logged = [Request(number, b"x" * SECTOR) for number in range(5)]
-    assert len(read_log(written(tmp_path, log_bytes(logged, count=2))).entries) == 5
-
-
-def test_a_log_that_nothing_was_written_to_is_empty(tmp_path: Path) -> None:
+def test_an_empty_log_is_read_and_what_was_not_finished_or_not_counted_yet(tmp_path: Path) -> None:
     assert read_log(written(tmp_path, b"")).entries == ()
     assert read_log(written(tmp_path, log_bytes([]))).entries == ()
-
-
-def test_what_was_not_finished_at_the_end_is_left_out(tmp_path: Path) -> None:
+    logged = [Request(number, b"x" * SECTOR) for number in range(5)]
+    assert len(read_log(written(tmp_path, log_bytes(logged, count=2))).entries) == 5
     data = log_bytes([Request(0, b"x" * SECTOR), Request(1, b"y" * SECTOR)], count=1)
     assert len(read_log(written(tmp_path, data[:-1])).entries) == 1
     assert len(read_log(written(tmp_path, data + bytes(4 * SECTOR))).entries) == 2
@@ -89,13 +84,10 @@ def test_a_damaged_log_is_refused(tmp_path: Path, data: bytes, message: str) -> 
         read_log(written(tmp_path, data))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ParseError, match="not a regular file"):
-        read_log(tmp_path)
-
-
-def test_a_huge_log_of_holes_takes_no_time(tmp_path: Path) -> None:
+def test_a_huge_log_of_holes_takes_no_time_and_what_is_no_file_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, log_bytes([Request(0, b"x" * SECTOR)]))
     with path.open("r+b") as file:
         file.truncate(2**42)
     assert len(read_log(path).entries) == 1
+    with pytest.raises(ParseError, match="not a regular file"):
+        read_log(tmp_path)

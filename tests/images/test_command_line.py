@@ -1,19 +1,32 @@
-"""`storlab image` as users meet it: what it prints, and its exit status."""
+"""`storlab image` as users meet it, the commands that it runs, and programs that it unpacks of another Debian."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import shutil
 import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from laboratory import wait_until
 from storlab.doctor import virtual
-from storlab.images.cache import cache_folder
-from storlab.images.image import Image
+from storlab.errors import ImageError, MissingTool
+from storlab.images import commands, virtiofsd
+from storlab.images.cache import About, Cache, cache_folder
+from storlab.images.image import find_image
 from storlab.images.manifest import Listed
+from storlab.images.mysql import MYSQL
+from storlab.images.unpacked import keep
+from storlab.images.virtiofsd import UNPACKED, find_virtiofsd
+from storlab.layers.attach.virtiofsd import VirtiofsdLayer
+from storlab.nodes.needs import remedy
 from study.program import program
 
 
@@ -37,10 +50,7 @@ NAME_ONE = "storlab: name one image to remove, or say --all; `storlab image list
         (["build", "--with", "nfs"], "storlab: there is no extra 'nfs' for guest images; there is: zfs\n"),
         (["remove", "debian"], "storlab: there is no image 'debian'; there is none at all\n"),
         (["remove"], NAME_ONE),
-        (
-            ["remove", "x", "--all"],
-            "storlab: name one image to remove, or say --all; `storlab image list` shows them\n",
-        ),
+        (["remove", "x", "--all"], NAME_ONE),
     ],
 )
 def test_a_mistake_is_status_2_and_one_sentence(arguments: list[str], says: str, tmp_path: Path) -> None:
@@ -48,27 +58,28 @@ def test_a_mistake_is_status_2_and_one_sentence(arguments: list[str], says: str,
     assert (ended.returncode, ended.stderr) == (2, says)
 
 
-@pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="mmdebstrap is not installed")
-def test_a_mirror_that_cannot_be_reached_is_named_as_the_cause_with_the_log(tmp_path: Path) -> None:
-    ended = storlab("build", "--mirror", "http://127.0.0.1:9/debian", cache=tmp_path)
+@pytest.mark.needs("mmdebstrap")
+@pytest.mark.parametrize("command", ["build", "mysql", "virtiofsd"])
+def test_a_mirror_that_cannot_be_reached_is_named_as_the_cause_with_the_log(command: str, tmp_path: Path) -> None:
+    ended = storlab(command, "--mirror", "http://127.0.0.1:9/debian", cache=tmp_path)
     assert ended.returncode == 1
     assert "the Debian mirror can't be reached; check the network, or name another with --mirror" in ended.stderr
-    assert f"All output: {tmp_path}/storlab/images/logs/apt.log" in ended.stderr
+    assert f"All output: {tmp_path}/storlab/images/logs/" in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert [*(tmp_path / "storlab" / "images").glob("parts/*")] == []
 
 
-def test_building_only_if_missing_asks_no_mirror(image: Image) -> None:
-    ended = storlab("build", "--with", "zfs", "--if-missing", "--mirror", "http://127.0.0.1:9/debian")
-    assert (ended.returncode, ended.stdout) == (0, f"{image.name} is there\n")
-
-
-def test_the_list_has_every_image_with_its_parts(image: Image) -> None:
+@pytest.mark.needs("zfs")
+def test_the_list_has_every_image_with_its_parts_and_building_only_if_missing_asks_no_mirror() -> None:
+    image = find_image(frozenset({"zfs"}))
     listed = json.loads(storlab("list", "--json").stdout)
     found = next(entry for entry in listed if entry["name"] == image.name)
     assert set(found["sizes"]) == {"root", "kernel", "zfs"}
     assert found["sizes"]["root"] > 100e6 and found["current"]
     plain = storlab("list").stdout
     assert all(word in plain for word in (image.name, image.versions["kernel"], "zfs")), plain
+    ended = storlab("build", "--with", "zfs", "--if-missing", "--mirror", "http://127.0.0.1:9/debian")
+    assert (ended.returncode, ended.stdout) == (0, f"{image.name} is there\n")
 
 
 def test_doctor_tells_what_is_there() -> None:
@@ -89,3 +100,143 @@ def test_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
     assert cache_folder() == Path("/home/me/.cache/storlab/images")
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        ("E: Unable to write - write (28: No space left on device)", "there is no space left on the file system of"),
+        ("W: Failed to fetch http://x/Release  Temporary failure resolving 'x'", "the Debian mirror can't be reached"),
+        ("E: The repository 'http://x bookworm Release' is not signed.", "install the package debian-archive-keyring"),
+        ("E: newuidmap /proc/77/uid_map failed", "needs; run it as root"),
+        (
+            "I: doing\nE: setup failed: it broke\nI: removing",
+            "mmdebstrap ended with status 25 (E: setup failed: it broke)",
+        ),
+        ("make: *** [all] Error 2", "mmdebstrap ended with status 25 (make: *** [all] Error 2)"),
+        ("", "mmdebstrap ended with status 25"),
+    ],
+)
+def test_the_cause_is_read_from_the_output_of_the_command_that_failed(output: str, cause: str, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "root.log"
+    text = f"$ apt-get update\nNo space left on device\n$ mmdebstrap --mode=root\n{output}\n"
+    assert cause in commands.cause(text, "mmdebstrap", 25, log)
+
+
+def test_a_command_that_fails_names_its_log_a_signal_and_a_missing_program_its_package(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(ImageError, match=rf"ended with status 3 \(broken\)\. All output: {log}"):
+        commands.run([sys.executable, "-c", "import sys; print('broken', file=sys.stderr); sys.exit(3)"], log)
+    assert "broken" in log.read_text()
+    assert "was killed by signal 9" in commands.cause("$ zstd\n", "zstd", -9, tmp_path / "log")
+    with pytest.raises(MissingTool, match="needs no-such-thing; apt-get install no-such-thing"):
+        commands.need(["sh", "no-such-thing"])
+    text = "\n$ mmdebstrap\nE: Release file for http://x/dists/sid/InRelease is expired (invalid since 17d 16h).\n"
+    assert "lists have expired" in commands.cause(text, "mmdebstrap", 1, tmp_path / "logs" / "log")
+    seen: list[str] = []
+    asyncio.run(commands.follow(["sh", "-c", "echo one; echo two >&2"], tmp_path / "log", seen.append))
+    assert seen == ["one", "two"]
+
+
+def test_a_cancelled_command_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    async def cancel() -> int:
+        script = f"trap 'touch {tmp_path}/ended; exit' TERM; sleep 3600 & echo $!; wait"
+        started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(commands.follow(["sh", "-c", script], tmp_path / "log", started.set_result))
+        sleep = int(await started)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return sleep
+
+    sleep = asyncio.run(cancel())
+    assert (tmp_path / "ended").exists()
+    assert wait_until(lambda: not Path(f"/proc/{sleep}").exists())
+
+
+RELEASE = "Origin: Debian\nSuite: unstable\nCodename: sid\nComponents: main\nArchitectures: amd64\n{more}"
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder, and where it is served."""
+    folder = tmp_path / "mirror"
+    (folder / "dists" / "sid").mkdir(parents=True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder))) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield folder / "dists" / "sid", f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@pytest.mark.parametrize("wanted", [UNPACKED["rust"], UNPACKED["c"], MYSQL], ids=lambda wanted: wanted.name)
+def test_a_package_without_the_program_is_refused(wanted: object, tmp_path: Path) -> None:
+    assert isinstance(wanted, type(MYSQL))
+    with pytest.raises(ImageError, match=f"no {wanted.path}"):
+        keep(wanted, tmp_path, tmp_path, tmp_path / "log")
+
+
+@pytest.mark.needs("mmdebstrap")
+def test_what_debian_did_not_sign_is_refused_and_nothing_is_kept(mirror: tuple[Path, str], tmp_path: Path) -> None:
+    folder, url = mirror
+    (folder / "Release").write_text(RELEASE.format(more="Date: Sat, 01 Jan 2022 00:00:00 UTC\n"))
+    ended = storlab("mysql", "--mirror", url, cache=tmp_path)
+    assert ended.returncode == 1 and "the mirror's signature can't be checked" in ended.stderr, ended.stderr
+    assert [*(tmp_path / "storlab" / "images").glob("parts/*")] == []
+
+
+@pytest.mark.needs("mysql")
+def test_an_unpacked_mysqld_is_one(tmp_path: Path) -> None:
+    assert MYSQL.words is not None
+    said = commands.run([*MYSQL.words, "--version"], tmp_path / "log").decode()
+    assert "mysqld  Ver " in said and "MariaDB" not in said
+
+
+def test_an_unpacked_program_is_listed_and_can_be_removed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "storlab" / "images")
+    with cache.making(MYSQL.name, 1) as work:
+        cache.finish(work, About(versions={"mysqld": "9.7.4-2"}))
+    assert f"{MYSQL.name}  program  " in storlab("list", cache=tmp_path).stdout
+    assert storlab("remove", MYSQL.name, cache=tmp_path).stdout == f"removed: {MYSQL.name}\n"
+    assert cache.parts() == []
+
+
+@pytest.mark.needs("packages")
+def test_it_is_unpacked_once_and_needs_nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(virtiofsd, "INSTALLED", {"rust": (), "c": ()})
+    assert find_virtiofsd("rust") is None
+    ended = storlab("virtiofsd", cache=tmp_path)
+    assert (ended.returncode, ended.stdout.split()[::2]) == (0, ["virtiofsd", "is"]), ended.stderr
+    words = find_virtiofsd("rust")
+    assert words is not None
+    said = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ended.stdout.split()[:2]
+    (part,) = (tmp_path / "storlab" / "images" / "parts").iterdir()
+    assert {path.suffix for path in part.iterdir() if path.is_dir()} == set(), "nothing else of that Debian is kept"
+    made = part.stat().st_mtime_ns
+    assert storlab("virtiofsd", "--quiet", cache=tmp_path).stdout == ""
+    assert part.stat().st_mtime_ns == made
+
+
+def test_where_there_is_none_the_command_that_helps_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(virtiofsd, "INSTALLED", {"rust": (), "c": ()})
+    for implementation, command in {
+        "rust": "storlab image virtiofsd",
+        "c": "storlab image virtiofsd --implementation c",
+    }.items():
+        (program,) = VirtiofsdLayer.model_validate({"implementation": implementation}).needs().programs
+        assert remedy(program) == command
+
+
+def test_an_installed_one_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "virtiofsd"
+    installed.write_text("#!/bin/sh\n")
+    monkeypatch.setattr(virtiofsd, "INSTALLED", {"rust": (str(installed),), "c": ()})
+    assert find_virtiofsd("rust") != (str(installed),), "it can't be run"
+    installed.chmod(0o755)
+    assert find_virtiofsd("rust") == (str(installed),)

@@ -1,40 +1,144 @@
-"""Somebody's own kernel, modules and root file system become an image."""
+"""Somebody's own kernel, got out of its bzImage, modules and root file system become an image."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 import re
 import shutil
+import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storlab.errors import MissingImage, UserError
 from storlab.images import own
 from storlab.images.image import own_image
 from storlab.images.module_tree import is_dropped
+from storlab.images.vmlinux import NotAKernel, boots_directly, extract, payload, release
 
-from .test_modules import ALIAS, BUILTIN, BUILTIN_INFO, DEP
-from .test_vmlinux import bzimage, elf
+from .test_parts import ALIAS, BUILTIN, BUILTIN_INFO, DEP
 
-
-def needs(*programs: str) -> pytest.MarkDecorator:
-    missing = [program for program in programs if shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin") is None]
-    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+SECTORS = 3
 
 
-pytestmark = needs("mkfs.erofs", "depmod", "zstd")
+def bzimage(packed: bytes, *, protocol: int = 0x020F, text: bytes = b"6.99.1-test (me@here) #1 SMP") -> bytes:
+    """A boot sector and ``SECTORS`` of set-up, then the payload, as Documentation/arch/x86/boot.rst has it."""
+    head = bytearray((SECTORS + 1) * 512)
+    head[0x1F1] = SECTORS
+    head[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", head, 0x206, protocol)
+    struct.pack_into("<H", head, 0x20E, 0x300 - 512 + 512)
+    head[0x500 : 0x500 + len(text) + 1] = text + b"\0"
+    loader = b"\x90" * 64
+    struct.pack_into("<II", head, 0x248, len(loader), len(packed) + 4)
+    return bytes(head) + loader + packed + b"size" + b"rest of the image"
 
 
-@pytest.fixture(autouse=True)
+def elf(*notes: tuple[bytes, int]) -> bytes:
+    """A 64-bit ELF file with one program header of notes."""
+    table = b"".join(
+        struct.pack("<III", len(name), 4, kind) + name + b"\0" * (-len(name) % 4) + b"desc" for name, kind in notes
+    )
+    head = b"\x7fELF\x02\x01\x01" + b"\0" * 9
+    head += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    return head + struct.pack("<IIQQQQQQ", 4, 0, 120, 0, 0, len(table), len(table), 4) + table
+
+
+def no_zstd(data: bytes) -> bytes:
+    raise AssertionError("nothing here is packed with zstd")
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [gzip.compress, lzma.compress, lambda data: lzma.compress(data, lzma.FORMAT_ALONE), bz2.compress, bytes],
+    ids=["gzip", "xz", "lzma", "bzip2", "not packed"],
+)
+def test_a_kernel_comes_out_of_its_bzimage_as_it_went_in(pack: Callable[[bytes], bytes]) -> None:
+    kernel = elf((b"Xen\0", 18)) + bytes(range(256)) * 50
+    assert extract(bzimage(pack(kernel)), no_zstd) == kernel
+
+
+def test_zstd_is_handed_over_and_an_elf_kernel_left_as_it_is() -> None:
+    packed = b"\x28\xb5\x2f\xfd and so on"
+    assert extract(bzimage(packed), {packed: elf()}.__getitem__) == elf()
+    assert extract(elf(), no_zstd) == elf()
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (b"", "no boot header"),
+        (b"MZ" * 600, "no boot header"),
+        (bzimage(gzip.compress(elf(), mtime=0), protocol=0x0203), "older than 2.08"),
+        (bzimage(gzip.compress(elf(), mtime=0))[:2100], "it ends before the kernel"),
+        (bzimage(b"LZ4?" * 20), "unknown way (it begins with 4c 5a 34 3f"),
+        (bzimage(gzip.compress(b"no program", mtime=0)), "no ELF program"),
+        (bzimage(b"\x1f\x8b" + b"\xff" * 50), "cannot unpack"),
+    ],
+)
+def test_what_is_no_kernel_is_refused_with_the_reason(image: bytes, reason: str) -> None:
+    with pytest.raises(NotAKernel) as caught:
+        extract(image, no_zstd)
+    assert reason in str(caught.value)
+
+
+@given(st.binary(max_size=3000), st.integers(0, 2047), st.binary(min_size=1, max_size=16))
+def test_a_damaged_image_is_refused_and_nothing_worse(noise: bytes, at: int, written: bytes) -> None:
+    whole = bytearray(bzimage(gzip.compress(elf((b"Xen\0", 18)))))
+    whole[at : at + len(written)] = written
+    for image in (noise, bytes(whole)):
+        try:
+            payload(image)
+            extract(image, lambda data: data)
+        except NotAKernel:
+            pass
+        release(image)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "direct"),
+    [
+        (elf((b"Xen\0", 18)), True),
+        (elf((b"GNU\0", 3), (b"Linux\0", 257), (b"Xen\0", 18)), True),
+        (elf((b"Xen\0", 6), (b"GNU\0", 18)), False),
+        (elf(), False),
+        (b"\x7fELF\x01\x01", False),
+        (b"", False),
+    ],
+)
+def test_qemu_boots_an_elf_kernel_that_has_the_entry_note_of_pvh(kernel: bytes, direct: bool) -> None:
+    assert boots_directly(kernel) is direct
+
+
+@given(st.binary(max_size=300))
+def test_damaged_notes_are_no_fault(tail: bytes) -> None:
+    boots_directly(elf((b"GNU\0", 3))[:64] + tail)
+    boots_directly(elf((b"GNU\0", 3))[:121] + tail)
+
+
+def test_the_release_is_read_from_the_header_or_the_banner() -> None:
+    assert release(bzimage(gzip.compress(elf()))) == "6.99.1-test"
+    assert release(elf() + b"Linux version 6.1.0-x (root@b) (gcc) #1") == "6.1.0-x"
+    assert release(elf()) == "unknown"
+
+
+MAKING = ("mkfs.erofs", "depmod", "zstd")
+
+
+@pytest.fixture
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Path:
+def kernel(tmp_path: Path, _cache: None) -> Path:
     path = tmp_path / "bzImage"
     path.write_bytes(bzimage(gzip.compress(elf((b"Xen\0", 18))), text=b"6.99.1-mine (me@here) #1"))
     return path
@@ -70,7 +174,10 @@ def module_folder(folder: Path) -> Path:
     return release
 
 
-def test_a_kernel_without_modules_has_an_empty_order(kernel: Path, root: Path) -> None:
+@pytest.mark.needs(*MAKING)
+def test_a_kernel_without_modules_has_an_empty_order_and_a_changed_root_is_another_image(
+    kernel: Path, root: Path
+) -> None:
     image = own_image(kernel, rootfs=root)
     assert image.release == "6.99.1-mine" and re.fullmatch(r"own-6\.99\.1-mine-[0-9a-f]{8}", image.name)
     assert image.kernel.read_bytes().startswith(b"\x7fELF")
@@ -79,9 +186,6 @@ def test_a_kernel_without_modules_has_an_empty_order(kernel: Path, root: Path) -
     assert image.programs == {"fio", "mount", "sh"}
     assert "tmpfs" in image.filesystems
     assert own_image(kernel, rootfs=root) == image
-
-
-def test_a_changed_root_is_another_image(kernel: Path, root: Path) -> None:
     before = own_image(kernel, rootfs=root)
     (root / "usr/bin/notes").chmod(0o755)
     after = own_image(kernel, rootfs=root)
@@ -95,27 +199,23 @@ def listing(image: Path, folder: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
-def test_modules_become_a_layer_and_an_initramfs(kernel: Path, root: Path, tmp_path: Path) -> None:
+@pytest.mark.needs(*MAKING)
+def test_modules_become_a_layer_and_an_initramfs_and_go_to_lib_where_that_is_no_link(
+    kernel: Path, root: Path, tmp_path: Path
+) -> None:
     image = own_image(kernel, module_folder(tmp_path), root)
     assert image.release == "6.99.1-mine"
     assert {"virtio_blk", "erofs", "virtio_pci"} <= image.modules
     assert len(image.layers) == 2
     assert b"modules/virtio_blk.ko" in image.initramfs.read_bytes()
-    listed = subprocess.run(
-        ["dump.erofs", "--ls", "--path=/usr/lib/modules/6.99.1-mine", str(image.layers[1])],
-        capture_output=True,
-        text=True,
-    )
-    assert "modules.dep.bin" in listed.stdout, listed.stderr
-
-
-def test_modules_go_to_lib_where_that_is_no_link(kernel: Path, root: Path, tmp_path: Path) -> None:
+    assert "modules.dep.bin" in listing(image.layers[1], "/usr/lib/modules/6.99.1-mine")
     (root / "lib").unlink()
     (root / "lib").mkdir()
     image = own_image(kernel, module_folder(tmp_path), root)
     assert "6.99.1-mine" in listing(image.layers[1], "/lib/modules")
 
 
+@pytest.mark.needs(*MAKING)
 def test_the_tree_that_a_kernel_was_built_in_says_what_is_built_in(root: Path, tmp_path: Path, kernel: Path) -> None:
     boot = tmp_path / "linux/arch/x86/boot"
     boot.mkdir(parents=True)
@@ -133,7 +233,10 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=needs(argv[0])) for kind, argv in MAKERS.items()])
+@pytest.mark.needs(*MAKING)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.needs(argv[0])) for kind, argv in MAKERS.items()]
+)
 @pytest.mark.parametrize("merged", [True, False])
 def test_an_image_of_any_of_three_kinds_can_be_a_root(
     kind: str, merged: bool, kernel: Path, root: Path, tmp_path: Path
@@ -153,6 +256,7 @@ def test_an_image_of_any_of_three_kinds_can_be_a_root(
     assert own.image_has_merged_usr(path, tmp_path / "log") is merged
 
 
+@pytest.mark.needs(*MAKING)
 def test_mistakes_are_named(kernel: Path, root: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no kernel at"):
         own_image(tmp_path / "vmlinuz", rootfs=root)
@@ -169,9 +273,6 @@ def test_mistakes_are_named(kernel: Path, root: Path, tmp_path: Path) -> None:
     other = module_folder(tmp_path).rename(tmp_path / "lib/modules/6.1.0")
     with pytest.raises(UserError, match=r"is 6\.99\.1-mine, and can't load the modules of 6\.1\.0"):
         own_image(kernel, other, root)
-
-
-def test_a_vmlinux_that_qemu_cannot_boot_is_refused(root: Path, tmp_path: Path) -> None:
     (tmp_path / "vmlinux").write_bytes(elf())
     with pytest.raises(UserError, match="without CONFIG_PVH; name its bzImage"):
         own_image(tmp_path / "vmlinux", rootfs=root)

@@ -207,10 +207,7 @@ def test_a_line_that_was_cut_is_left_out_with_a_warning() -> None:
         (CSV.replace(b",2967,", b",fast,"), 'x.csv:2: putc: "fast" is not a number'),
         (CSV.replace(b"22311us", b"22311"), 'x.csv:2: putc_latency: "22311" is no time'),
         (CSV.replace(b",8192,", b","), "x.csv:2: has 49 fields; format 1.98 has 50"),
-        (
-            b"Version 2.00a       ------Sequential Output------\nName:Size etc        /sec %CP\n",
-            "x.csv: is neither",
-        ),
+        (b"Version 2.00a       ------Sequential Output------\nName:Size etc        /sec %CP\n", "x.csv: is neither"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: bytes, says: str) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from formats.fio.program import PACK
+from formats.fio.samples import PACK
 from storlab import open_run
 from study.program import call
 
-from .fio_files import later, ran
+from .test_fio import later, ran
 
 
 def test_logs_beside_become_series_and_others_are_left(folder: Path, tmp_path: Path) -> None:

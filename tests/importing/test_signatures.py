@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.odd_files import bounded
-from importing import virtiofs_sample
+from importing import test_virtiofs_tests as virtiofs
 from storlab.importing.signatures import HEAD, is_fio_log, signatures_of
 
 TESTS = Path(__file__).parent.parent
@@ -33,9 +33,9 @@ def test_a_file_is_of_its_tool_and_of_no_other(path: Path) -> None:
 
 
 def test_terse_lines_are_of_fio_unless_virtiofs_tests_ran_it() -> None:
-    terse = virtiofs_sample.terse("a", read=(4096, 1024))
+    terse = virtiofs.terse("a", read=(4096, 1024))
     assert kinds(terse.encode()) == ["fio"]
-    raw = virtiofs_sample.raw_file("none", [virtiofs_sample.ran("randread-psync", terse)])
+    raw = virtiofs.raw_file("none", [virtiofs.ran("randread-psync", terse)])
     assert kinds(raw.encode()) == ["virtiofs-tests"]
 
 

@@ -72,11 +72,7 @@ def test_rows_with_times_are_a_series_and_its_mean() -> None:
             'x.csv:3: column "IOPS": "-1e305" is too large',
         ),
         (WIDE.replace(b"900", b'"12,900.5"'), TWO, 'x.csv:3: column "IOPS": "12,900.5" is not a number: write it with'),
-        (
-            WIDE.replace(b"lat", b"lat (us)"),
-            TWO,
-            'x.csv:1: column "lat (us)" has another unit in its heading',
-        ),
+        (WIDE.replace(b"lat", b"lat (us)"), TWO, 'x.csv:1: column "lat (us)" has another unit in its heading'),
         (WIDE, {"value": ["a=IOPS", "a=lat"]}, 'x.csv:1: two of its columns would be "a"'),
         (WIDE, {"value": ["a=iops"]}, 'x.csv:1: has no column "iops"'),
         (WIDE.replace(b"lat", b"lat \xb5s"), TWO, "x.csv:1: is no text in UTF-8: convert it first"),

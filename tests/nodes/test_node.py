@@ -1,4 +1,4 @@
-"""``Node`` against the real agent."""
+"""``Node`` against the real agent, and what is said of a command that failed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from laboratory import wait_until
 from storlab.errors import CommandFailed, DiskFull, MissingTool, NodeError, NodeLost, TimedOut
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
+from storlab.nodes.process import Exit
 from storlab.nodes.processes import end_processes
 from storlab.nodes.waiting import all_of, to_its_end
 
@@ -309,3 +310,25 @@ def test_of_several_that_are_waited_for_the_first_failure_is_told_once_all_are_a
 
     asyncio.run(run())
     assert trace == ["slow is at rest", "told"]
+
+
+def failed(program: str, stderr: str) -> Exit:
+    return Exit((program,), 1, None, False, None, None, 0.0, 0.1, 0.0, 0.0, 0, 0, b"", stderr.encode())
+
+
+@pytest.mark.parametrize(
+    ("stderr", "told"),
+    [
+        ("mount: /mnt: special device /dev/x does not exist.\n", "special device /dev/x does not exist."),
+        ("warming up\nwrite failed\n", "write failed"),
+        (
+            "Filesystem must be larger than 300MB.\nUsage: mkfs.xfs\n<num> is xxx (512 byte blocks).\n",
+            "larger than 300MB.",
+        ),
+        ("", "no output"),
+    ],
+)
+def test_a_failure_names_the_line_that_says_what_was_wrong(stderr: str, told: str) -> None:
+    with pytest.raises(CommandFailed, match=r"node here: mkfs\.xfs ended with status 1: ") as error:
+        failed("mkfs.xfs", stderr).check("here")
+    assert str(error.value).endswith(told)

@@ -1,4 +1,4 @@
-"""What short runs of the installed fio write, read back."""
+"""What short runs of the installed fio write, read back; which of its jobs ran at once, and which files they share."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from formats.fio.program import PACK, run_fio
-from formats.fio.samples import counts, read_lines, values
+from formats.fio.samples import PACK, counts, read_lines, run_fio, values
 from storlab.errors import CommandFailed, DiskFull
+from storlab.formats.fio.document import NO_LATENCY
 from storlab.formats.fio.logs import find_logs, read_series
+from storlab.formats.fio.metrics import Direction
+from storlab.formats.fio.metrics import Job as Reported
 from storlab.formats.fio.operations import longest_gap, read_operations
 from storlab.formats.fio.output import parse_fio, read_report
+from storlab.formats.fio.phases import AT_ONCE, Phases
 from storlab.measurements import Measurements
 from storlab.nodes.process import ExitRecord
-from storlab.workloads.fio.options import Job, jobs_of, sections_of
+from storlab.workloads.fio.layout import files_of
+from storlab.workloads.fio.options import Job, Option, jobs_of, sections_of
+from storlab.workloads.fio.phases import phases_of
 from storlab.workloads.fio.results import UNKNOWN_STARTS, read_results
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")
@@ -82,7 +87,7 @@ def test_a_pause_is_found_as_a_gap(tmp_path: Path) -> None:
     assert gaps.count == 2
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_a_full_file_system_fails_the_trial_with_the_path(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)
     try:
@@ -179,3 +184,100 @@ def test_of_a_study_s_logs_those_of_maxima_are_left_out(tmp_path: Path) -> None:
     assert not [metric for metric in measured.series["metric"].unique() if "latency" in metric]
     (said,) = measured.warnings
     assert said.startswith("its logs of latency are left out: with log_max_value, ")
+
+
+def phases(lines: str, *reported: tuple[int, float], logged: int) -> Phases | None:
+    """``reported``: of each job its group, and for how long it ran; ``lines`` of a job file, apart by a blank."""
+    jobs = jobs_of(sections_of(lines.replace(" ", "\n")))
+    return phases_of(jobs, [_reported(group, runtime) for group, runtime in reported], logged)
+
+
+def _reported(group: int, runtime: float) -> Reported:
+    ways = {"write": Direction(4096, 1, runtime, NO_LATENCY, total=False)}
+    return Reported("x", group, ways, NO_LATENCY, 0.0, 0.0, runtime, 0, 0)
+
+
+def test_jobs_that_wait_for_none_ran_at_once() -> None:
+    assert phases("[a] [b] numjobs=2", (0, 1.0), (0, 2.0), (0, 2.0), logged=3) == AT_ONCE
+    assert phases("[global] startdelay=2 ramp_time=1 [a] [b]", (0, 1.0), (0, 1.0), logged=2) == AT_ONCE
+
+
+def test_a_single_process_may_begin_whenever_it_likes() -> None:
+    assert phases("[a] startdelay=1-5", (0, 1.0), logged=1) == AT_ONCE
+
+
+def test_a_phase_begins_with_a_job_that_waits() -> None:
+    lines = "[a] [b] numjobs=2 stonewall [c] wait-for-previous [d]"
+    found = phases(lines, (0, 1.0), (1, 2.0), (1, 2.5), (2, 4.0), (2, 3.0), logged=5)
+    assert found == Phases((0, 1, 1, 2, 2), (1.0, 2.5, 4.0))
+
+
+def test_all_but_the_first_wait_where_all_are_told_to() -> None:
+    assert phases("[global] stonewall [a] [b]", (0, 1.0), (1, 2.0), logged=2) == Phases((0, 1), (1.0, 2.0))
+
+
+def test_a_new_group_is_reported_apart_and_waits_for_none() -> None:
+    assert phases("[a] [b] new_group", (0, 1.0), (1, 2.0), logged=2) == AT_ONCE
+    found = phases("[a] [b] stonewall [c] new_group", (0, 1.0), (1, 2.0), (2, 5.0), logged=3)
+    assert found == Phases((0, 1, 1), (1.0, 5.0))
+
+
+def test_processes_that_fio_reports_as_one_still_have_a_log_each() -> None:
+    found = phases("[a] numjobs=2 group_reporting [b] stonewall", (0, 1.0), (1, 2.0), logged=3)
+    assert found == Phases((0, 0, 1), (1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    "lines", ["[a] [b] startdelay=5", "[global] startdelay=1-5 [a] [b]", "[a] [b] wait_for=a", "[a] ramp_time=5 [b]"]
+)
+def test_jobs_that_begin_apart_have_no_common_time(lines: str) -> None:
+    assert phases(lines, (0, 1.0), (0, 1.0), logged=2) is None
+
+
+def test_a_job_that_is_still_to_begin_is_not_waited_for() -> None:
+    assert phases("[a] startdelay=5 [b] stonewall startdelay=5", (0, 1.0), (1, 1.0), logged=2) is None
+
+
+def test_what_fio_reports_otherwise_than_its_options_say_is_unknown() -> None:
+    assert phases("[a] [b]", (0, 1.0), (1, 1.0), logged=2) is None
+    assert phases("[a] numjobs=${N} [b] stonewall", (0, 1.0), (0, 1.0), (1, 1.0), logged=3) is None
+
+
+BASE: dict[str, Option] = {"size": "1M", "bs": "4k", "rw": "randread", "ioengine": "psync"}
+
+
+def laid_out(**options: Option) -> str:
+    return files_of([("global", {**BASE, **options}), ("load", {})])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rw": "randwrite"}, {"ioengine": "mmap"}, {"iodepth": 16}, {"direct": 1}, {"runtime": "9s", "time_based": 1}],
+)
+def test_how_a_file_is_used_does_not_matter(options: dict[str, Option]) -> None:
+    assert laid_out(**options) == laid_out()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": "2M"}, {"numjobs": 2}, {"filename": "other"}, {"bs": "1M"}, {"unlink": 1}, {"overwrite": 1},
+        {"rw": "trim"}, {"ioengine": "null"}, {"ioengine": "filecreate"}, {"rw": "write:4k"}, {"made_up": 1},
+    ],
+)  # fmt: skip
+def test_what_files_there_are_matters_and_so_does_what_is_not_known(options: dict[str, Option]) -> None:
+    assert laid_out(**options) != laid_out()
+
+
+@pytest.mark.parametrize("first", ["psync", "mmap"])
+def test_fio_leaves_alone_what_another_of_them_has_laid_out(first: str, tmp_path: Path) -> None:
+    def lay_out(rw: str, engine: str) -> str:
+        options = [f"--{key}={value}" for key, value in {**BASE, "rw": rw, "ioengine": engine}.items()]
+        run_fio("--create_only=1", "--name=load", *options, cwd=tmp_path).check_returncode()
+        (made,) = tmp_path.glob("load.*")
+        said = subprocess.run(["filefrag", "-v", made], check=True, capture_output=True, text=True).stdout
+        return f"{said} {made.stat().st_mtime_ns}"
+
+    before = lay_out("randwrite", first)
+    assert lay_out("randread", "psync") == before
+    assert lay_out("randrw", "libaio") == before

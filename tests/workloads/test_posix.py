@@ -51,7 +51,7 @@ def made(check: Callable[[], str | None], folder: Path, limit: float = LIMIT) ->
     return checks.made(check, str(folder), limit)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root gives files away")
+@pytest.mark.needs("root")  # which alone gives files away
 def test_a_directory_of_linux_passes_all_and_nothing_is_left(tmp_path: Path) -> None:
     root = tmp_path / "checked"
     found = looked(root)
@@ -142,10 +142,7 @@ def test_a_time_that_is_kept_coarsely_is_unsupported_with_its_unit(
 ) -> None:
     utime = os.utime
     monkeypatch.setattr(os, "utime", lambda name, ns: utime(name, ns=tuple(each // 100 * 100 for each in ns)))
-    assert made(CHECKS["times-nanoseconds"], tmp_path / "folder") == (
-        "unsupported",
-        "atime is kept in units of 100 ns",
-    )
+    assert made(CHECKS["times-nanoseconds"], tmp_path / "folder") == ("unsupported", "atime is kept in units of 100 ns")
 
 
 def test_a_check_that_hangs_has_failed_and_its_process_is_gone(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""fio's histogram logs: percentiles over time, and the same bins as in fio's JSON."""
+"""fio's histograms: bins, percentiles, and its histogram logs, with the same bins as its JSON."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
@@ -16,23 +18,108 @@ from storlab.formats.fio import histogram
 from storlab.formats.fio.histogram_log import read_histogram_logs, with_histogram_logs
 from storlab.formats.fio.output import parse_fio
 from storlab.formats.fio.phases import Phases
-from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS
+from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, merge_histograms
+from storlab.metrics import PERCENTILES
+from storlab.percentiles import Ints, percentiles, ranked
 
-from .program import run_fio
-from .samples import counts, values
+from .samples import ANY_FOLDER, counts, fio_percentiles, histogram_frame, run_fio, series, values
 
-ANY_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELATIVE_ERROR = 1 / 128
+
+LATENCY = st.one_of(st.integers(0, 300), st.integers(0, 1 << 36))
+COUNTS = st.dictionaries(st.integers(0, histogram.BINS - 1), st.integers(1, 1 << 40), min_size=1, max_size=40)
+
+
+def dense(counts: dict[int, int]) -> Ints:
+    array = np.zeros(histogram.BINS, dtype=np.int64)
+    array[list(counts)] = list(counts.values())
+    return array
+
+
+def test_bins_follow_each_other_without_gap_or_overlap_and_each_edge_is_in_that_which_it_begins() -> None:
+    assert (histogram.UPPER_NS[:-1] == histogram.LOWER_NS[1:]).all()
+    assert histogram.LOWER_NS[0] == 0
+    assert histogram.UPPER_NS[-1] == 1 << 34
+    assert (histogram.bin_index(histogram.LOWER_NS) == np.arange(histogram.BINS)).all()
+    assert (histogram.bin_index(histogram.UPPER_NS[:-1] - 1) == np.arange(histogram.BINS - 1)).all()
+
+
+EDGES = {0: (0, 1), 127: (127, 128), 129: (128, 130), 19072: (18944, 19200), 84410368: (83886080, 84934656)}
+
+
+def test_a_printed_value_gives_the_edges_of_its_bin_and_one_that_fio_never_prints_none() -> None:
+    for printed, edges in EDGES.items():
+        index = histogram.BIN_OF_VALUE[str(printed)]
+        assert (histogram.LOWER_NS[index], histogram.UPPER_NS[index]) == edges
+    assert "128" not in histogram.BIN_OF_VALUE
+    assert len(histogram.BIN_OF_VALUE) == histogram.BINS
+
+
+@given(LATENCY)
+def test_a_latency_lies_within_its_bin_and_near_its_value(latency: int) -> None:
+    index = int(histogram.bin_index([latency])[0])
+    if index == histogram.BINS - 1:
+        assert latency >= histogram.LOWER_NS[-1]
+        return
+    assert histogram.LOWER_NS[index] <= latency < histogram.UPPER_NS[index]
+    assert abs(int(histogram.VALUE_NS[index]) - latency) <= latency * RELATIVE_ERROR
+
+
+@given(COUNTS)
+def test_percentiles_never_fall_and_those_of_a_frame_are_those_of_its_counts(counts: dict[int, int]) -> None:
+    found = list(percentiles(histogram_frame(dense(counts)), [1.0, 50.0, 90.0, 99.0, 99.9, 100.0]).values())
+    assert found == sorted(found)
+    array = dense(counts)
+    of_frame = percentiles(histogram_frame(array).reverse())
+    of_counts = fio_percentiles(array) / 1e9
+    assert list(of_frame.values()) == pytest.approx(of_counts.tolist(), rel=1e-9)
+
+
+@given(st.lists(LATENCY, min_size=1, max_size=200), st.floats(0.01, 100))
+def test_a_percentile_is_near_the_operation_of_that_rank(latencies: list[int], percentile: float) -> None:
+    latencies = [min(latency, int(histogram.LOWER_NS[-1]) - 1) for latency in latencies]
+    counts = np.bincount(histogram.bin_index(latencies), minlength=histogram.BINS).astype(np.int64)
+    rank = int(np.ceil(np.longdouble(percentile) / 100 * len(latencies)))
+    exact = sorted(latencies)[rank - 1]
+    found = int(fio_percentiles(counts, [percentile])[0])
+    assert abs(found - exact) <= exact * RELATIVE_ERROR
+
+
+@given(st.lists(COUNTS, min_size=1, max_size=5))
+def test_merging_is_exact_in_any_order_and_grouping(parts: list[dict[int, int]]) -> None:
+    frames = [histogram_frame(dense(part)).with_columns(metric=pl.lit("latency")) for part in parts]
+    together = merge_histograms(pl.concat(frames))
+    assert together["count"].sum() == sum(sum(part.values()) for part in parts)
+    assert merge_histograms(pl.concat(frames[::-1])).equals(together)
+    stepwise = frames[0].select("metric", "lower", "upper", "count")
+    for frame in frames[1:]:
+        stepwise = merge_histograms(pl.concat([stepwise, frame.select(stepwise.columns)]))
+    assert merge_histograms(stepwise).equals(together)
+
+
+@given(st.lists(COUNTS, max_size=5))
+def test_percentiles_of_many_histograms_are_those_of_each(parts: list[dict[int, int]]) -> None:
+    arrays = [dense(part) for part in parts]
+    numbers = np.arange(len(parts)) * 2  # rows without a count may lie between
+    rows = np.repeat(numbers, histogram.BINS)
+    found, at = ranked(rows, np.concatenate([dense({})[:0], *arrays]), PERCENTILES)
+    assert found.tolist() == numbers.tolist()
+    for row, array in enumerate(arrays):
+        assert (histogram.VALUE_NS[at[row] % histogram.BINS] == fio_percentiles(array)).all()
+
+
+def test_a_percentile_out_of_range_is_refused_and_an_empty_histogram_has_none() -> None:
+    for wanted in (0.0, -1.0, 100.1, float("nan")):
+        with pytest.raises(ValueError, match="greater than 0"):
+            percentiles(histogram_frame(dense({5: 1})), [wanted])
+    with pytest.raises(ValueError, match="no percentiles"):
+        percentiles(histogram_frame(dense({})))
 
 
 def line(time: int, direction: int, found: dict[int, int], coarseness: int = 0) -> str:
     """A line of a log; ``found``: counts by the number of their bin."""
     bins = [found.get(at, 0) for at in range(histogram.BINS >> coarseness)]
     return ", ".join(map(str, [time, direction, 4096, *bins])) + "\n"
-
-
-def series(frame: pl.DataFrame, metric: str, job: str | None = None) -> dict[float, float]:
-    mine = frame.filter(pl.col("metric") == metric, pl.col("job").eq_missing(job))
-    return {round(t, 6): value for t, value in zip(mine["t"], mine["value"], strict=True)}
 
 
 def middle(at: int) -> float:
@@ -78,14 +165,9 @@ def test_fio_s_own_bins_are_the_bounds_however_coarse_the_log(tmp_path: Path) ->
         ran = run_fio("--output-format=json+", *load, *log, cwd=folder)
         whole = parse_fio(ran.stdout, "x")
         read = read_histogram_logs({n: folder / f"h_clat_hist.{n}.log" for n in (1, 2)}, 0.05, ["x.1", "x.2"])
-        for job in (None, "x.1", "x.2"):
-            for way in ("read", "write"):
-                agrees(
-                    read.histograms.filter(pl.col("job").eq_missing(job), pl.col("metric") == f"{way}.latency"),
-                    whole.histograms.filter(pl.col("job").eq_missing(job), pl.col("metric") == f"{way}.latency"),
-                    values(whole, job),
-                    way,
-                )
+        for job, way in product((None, "x.1", "x.2"), ("read", "write")):
+            of = pl.col("job").eq_missing(job), pl.col("metric") == f"{way}.latency"
+            agrees(read.histograms.filter(*of), whole.histograms.filter(*of), values(whole, job), way)
         assert len(series(read.series, "write.latency.p99")) == pytest.approx(20, abs=6)
         assert bool(read.warnings) == (coarseness > 0)
 
@@ -143,14 +225,11 @@ def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, tex
 
 def test_a_log_whose_bins_become_others_is_refused_in_every_chunk(tmp_path: Path) -> None:
     path = tmp_path / "h_clat_hist.1.log"
-    path.write_text(line(1, 0, {5: 1}) * 100 + line(2, 0, {5: 1}, 1) * 100)
-    with pytest.raises(ParseError) as caught:
-        read_histogram_logs({1: path}, 0.5)
-    assert caught.value.line == 101
-    path.write_text(line(1, 0, {5: 1}) * 93 + line(2, 0, {5: 1}, 1) * 93)
-    with pytest.raises(ParseError) as caught:
-        read_histogram_logs({1: path}, 0.5)
-    assert caught.value.line == 94
+    for lines in (93, 100):
+        path.write_text(line(1, 0, {5: 1}) * lines + line(2, 0, {5: 1}, 1) * lines)
+        with pytest.raises(ParseError) as caught:
+            read_histogram_logs({1: path}, 0.5)
+        assert caught.value.line == lines + 1
 
 
 def test_a_log_that_is_empty_or_was_cut_off_gives_the_lines_that_are_whole(tmp_path: Path) -> None:
@@ -178,15 +257,13 @@ def test_every_count_is_in_a_bin_that_holds_its_own(
     lines: list[tuple[int, int, dict[int, int]]], coarseness: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "h_clat_hist.1.log"
-    coarse = [
-        (
-            time,
-            way,
-            {at: sum(n for b, n in found.items() if b >> coarseness == at) for at in {b >> coarseness for b in found}},
-        )
-        for time, way, found in lines
-    ]
-    path.write_text("".join(line(*each, coarseness) for each in coarse))
+    text = ""
+    for time, way, found in lines:
+        of = Counter[int]()
+        for at, n in found.items():
+            of[at >> coarseness] += n
+        text += line(time, way, of, coarseness)
+    path.write_text(text)
     read = read_histogram_logs({1: path}, 1.0)
     assert sum(counts(read, "latency").values()) == sum(sum(found.values()) for _, _, found in lines)
     bins = read.histograms.filter(pl.col("metric") == "latency")

@@ -1,23 +1,28 @@
-"""Series, histograms and gaps from fio's logs."""
+"""fio's logs, packed or not: series, histograms and gaps; single operations cut at the turns in which fio worked."""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
 from storlab.formats.fio import histogram, log_lines
+from storlab.formats.fio.log_lines import is_cut, map_chunks
 from storlab.formats.fio.logs import find_logs, read_series
 from storlab.formats.fio.operations import Gaps, added, longest_gap, read_operations
 from storlab.formats.fio.phases import Phases
+from storlab.formats.fio.slices import Cut, cut
 from storlab.measurements import SERIES_COLUMNS
 
-from .samples import counts, histogram_frame, lines_frame, read_lines
+from .samples import ANY_FOLDER, PACK, counts, histogram_frame, lines_frame, read_lines, run_fio, series
 
 
 def write(folder: Path, name: str, *lines: str) -> Path:
@@ -26,21 +31,13 @@ def write(folder: Path, name: str, *lines: str) -> Path:
     return path
 
 
-def series(frame: pl.DataFrame, metric: str, job: str | None = None) -> dict[float, float]:
-    mine = frame.filter(pl.col("metric") == metric, pl.col("job").eq_missing(job))
-    return {round(t, 6): value for t, value in zip(mine["t"], mine["value"], strict=True)}
-
-
-def test_values_are_in_base_units_on_a_common_grid(tmp_path: Path) -> None:
+def test_values_are_in_base_units_on_a_common_grid_and_an_interval_without_a_line_is_0(tmp_path: Path) -> None:
     write(tmp_path, "x_bw.1.log", "1001, 100, 0, 0, 0", "2003, 200, 0, 0, 0")
     write(tmp_path, "x_bw.2.log", "999, 10, 0, 0, 0", "1999, 20, 0, 0, 0")
     found = read_series(tmp_path, "x", 1.0, ["a", "b"])
     assert dict(found.schema) == SERIES_COLUMNS
     assert series(found, "read.bandwidth", "a") == {1: 102400, 2: 204800}
     assert series(found, "read.bandwidth") == series(found, "bandwidth") == {1: 112640, 2: 225280}
-
-
-def test_an_interval_without_a_line_is_0(tmp_path: Path) -> None:
     write(tmp_path, "x_iops.1.log", "1000, 50, 1, 0, 0", "4001, 70, 1, 0, 0")
     write(tmp_path, "x_iops.2.log", "1000, 5, 0, 0, 0", "6000, 7, 0, 0, 0")
     found = read_series(tmp_path, "x", 1.0, ["a", "b"])
@@ -80,7 +77,10 @@ def test_a_phase_ends_in_a_stall_but_not_for_a_line_that_fio_did_not_get_to_writ
     assert series(found, "iops") == {1: 100, 2: 0, 3: 0, 5: 50, 6: 50, 8: 7}
 
 
-def test_jobs_merged_by_fio_give_only_the_series_of_all(tmp_path: Path) -> None:
+def test_jobs_merged_by_fio_give_only_the_series_of_all_and_without_lines_there_is_none(tmp_path: Path) -> None:
+    assert read_series(tmp_path, "x", 1.0).is_empty()
+    write(tmp_path, "x_bw.1.log")
+    assert read_series(tmp_path, "x", 1.0, ["a"]).is_empty()
     for number in (1, 2, 10):
         write(tmp_path, f"x_bw.{number}.log", "1000, 1, 2, 0, 0")
     assert list(find_logs(tmp_path, "x", "bw")) == [1, 2, 10]
@@ -89,27 +89,11 @@ def test_jobs_merged_by_fio_give_only_the_series_of_all(tmp_path: Path) -> None:
     assert series(found, "trim.bandwidth") == {1: 3072}
 
 
-def test_no_logs_and_empty_logs_give_no_series(tmp_path: Path) -> None:
-    assert read_series(tmp_path, "x", 1.0).is_empty()
-    write(tmp_path, "x_bw.1.log")
-    assert read_series(tmp_path, "x", 1.0, ["a"]).is_empty()
+NO_LINES = ["", "{", "1, 2", "1, 2, 0", "1, x, 0, 0, 0", "1, 2, 7, 0, 0", "1, 2, 0, , 0", "1, -2, 0, 0, 0"]
+NO_LINES += ["1,, 0, 0, 0", "1,  2, 0, 0, 0", "1, 2, 0, 0x4, 0", f"1, {10**18}, 0, 0", "1 , 2, 0, 0", "1, 2, 0, :"]
 
 
-ODD = [
-    "",
-    "1, 2, 0",
-    "1,, 0, 0, 0",
-    "1,  2, 0, 0, 0",
-    "1, 2, 0, 0x4, 0",
-    f"1, {10**18}, 0, 0",
-    "1 , 2, 0, 0",
-    "1, 2, 0, :",
-]
-
-
-@pytest.mark.parametrize(
-    "line", ["1, 2", "1, x, 0, 0, 0", "1, 2, 7, 0, 0", "1, 2, 0, , 0", "{", "1, -2, 0, 0, 0", *ODD]
-)
+@pytest.mark.parametrize("line", NO_LINES)
 def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, line: str) -> None:
     path = write(tmp_path, "x_bw.1.log", "1, 2, 0, 0, 0", "2, 2, 0, 0, 0", line, "3, 3, 0, 0, 0")
     with pytest.raises(ParseError, match="not a line of a fio log") as caught:
@@ -117,38 +101,31 @@ def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, lin
     assert (caught.value.source, caught.value.line) == (str(path), 3)
 
 
-def test_a_line_number_counts_from_the_start_of_the_file_in_every_chunk(tmp_path: Path) -> None:
+def test_a_line_number_counts_from_the_start_of_the_file_and_a_last_line_cut_off_is_left_out(tmp_path: Path) -> None:
     path = write(tmp_path, "x_bw.1.log", *["1, 2, 0, 0, 0"] * 100, "1, 2, 9, 0, 0")
     with pytest.raises(ParseError) as caught:
         list(log_lines.map_chunks(path, lines_frame, 64))
     assert caught.value.line == 101
-
-
-def test_a_last_line_cut_off_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "x_bw.1.log"
     path.write_text("1000, 5, 0, 0, 0\n2000, 7, 0, 0, 0\n3000, 1")
     assert read_lines(path)["value"].to_list() == [5, 7]
-
-
-@pytest.mark.parametrize("extra", ["0", "0x0004", "4096, 0", "4096, 0x0004"])
-def test_offset_and_priority_may_follow(tmp_path: Path, extra: str) -> None:
-    path = write(tmp_path, "x_clat.1.log", f"0, 10801, 1, 4096, {extra}")
-    assert read_lines(path).row(0) == (0, 10801, 1, 4096)
 
 
 NUMBER = st.integers(0, 10**18 - 1) | st.integers(0, 99)
 TEXTS = st.binary(max_size=40).map(lambda text: text + b"\n") | st.sampled_from([b"1, 2, 0, 4\n", b"3,4,2,5,6,7\n"])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@ANY_FOLDER
 @given(rows=st.lists(st.tuples(st.integers(0, 10**9), NUMBER, st.integers(0, 2), NUMBER), min_size=1), data=st.data())
-def test_numbers_of_any_length_are_read(rows: list[tuple[int, ...]], data: st.DataObject, tmp_path: Path) -> None:
-    more = data.draw(st.sampled_from(["", ", 0", ", 4096, 0x0004"]))
+def test_numbers_of_any_length_are_read_and_offset_and_priority_may_follow(
+    rows: list[tuple[int, ...]], data: st.DataObject, tmp_path: Path
+) -> None:
+    more = data.draw(st.sampled_from(["", ", 0", ", 0x0004", ", 4096, 0", ", 4096, 0x0004"]))
     path = write(tmp_path, "x_clat.1.log", *(", ".join(map(str, row)) + more for row in rows))
     assert read_lines(path).rows() == rows
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@ANY_FOLDER
 @given(st.lists(TEXTS, max_size=5).map(b"".join))
 def test_any_bytes_are_read_or_refused_by_line(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "x_clat.1.log"
@@ -163,7 +140,7 @@ LINE = st.tuples(st.integers(0, 5000), st.integers(0, 1 << 34), st.integers(0, 2
 LINES = st.lists(LINE, min_size=1, max_size=60).map(lambda lines: sorted(lines, key=lambda line: line[0]))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@ANY_FOLDER
 @given(lines=LINES, size=st.integers(20, 4000))
 def test_operations_give_the_same_in_chunks_of_any_size(
     lines: list[tuple[int, ...]], size: int, tmp_path: Path
@@ -188,26 +165,189 @@ def test_operations_give_the_same_in_chunks_of_any_size(
     assert sum(written.values()) == sum(line[3] for line in lines if line[2] == 1)
 
 
-def test_a_gap_is_one_of_all_jobs_together(tmp_path: Path) -> None:
+def test_a_gap_is_one_of_all_jobs_never_overstated_and_those_of_phases_are_added(tmp_path: Path) -> None:
     one = write(tmp_path, "x_clat.1.log", "100, 1, 0, 4096, 0", "2000, 1, 0, 4096, 0", "2100, 1, 1, 4096, 0")
     two = write(tmp_path, "x_clat.2.log", "1500, 1, 0, 4096, 0")
     gaps = longest_gap([one, two], threshold=0.45, duration=3.0)
     assert [gaps.longest, gaps.total] == pytest.approx([1.4, 1.4 + 0.5 + 0.9])
     assert gaps.count == 3
     assert longest_gap([one], threshold=10).longest == pytest.approx(1.9)
-
-
-def test_gaps_in_averaged_logs_are_never_overstated(tmp_path: Path) -> None:
     log = write(tmp_path, "x_iops.1.log", "100, 9, 0, 0, 0", "200, 9, 0, 0, 0", "900, 9, 0, 0, 0")
     gaps = longest_gap([log], threshold=0.2, interval=0.1, duration=0.9)
     assert gaps.longest == pytest.approx(0.6)
     assert gaps.count == 1
-
-
-def test_gaps_of_phases_are_added_and_the_longest_is_one_of_them() -> None:
     assert added([Gaps(2.0, 3.5, 2), Gaps(1.5, 1.5, 1)]) == Gaps(2.0, 5.0, 3)
-
-
-def test_no_completion_at_all_is_one_gap() -> None:
     assert longest_gap([], threshold=1, duration=5).longest == 5
     assert longest_gap([], threshold=1).longest == 0
+
+
+OFFSET, ISSUE_TIME = 1 << 31, 1 << 28
+FORMS = {"fio 3.0": "<QQII", "fio 3.8": "<QQIIQ", "fio 3.38": "<QQQIIQ"}
+
+
+def sample(form: str, time: int, value: int, direction: int, size: int, flags: int = 0) -> bytes:
+    """One as it is in the memory of a fio of this version, with what its flags say that follows."""
+    values = {"<QQII": (time, value, direction | flags, size), "<QQIIQ": (time, value, direction | flags, 7, size)}
+    packed = struct.pack(form, *values.get(form, (time, value, 0, direction | flags, 7, size)))
+    return packed + b"\1\2\3\4\5\6\7\x08" * (bool(flags & OFFSET) + bool(flags & ISSUE_TIME))
+
+
+def ran(folder: Path, *options: str) -> None:
+    load = ["--name=x", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--output-format=json"]
+    run_fio(*load, *PACK, *options, cwd=folder).check_returncode()
+
+
+@pytest.mark.parametrize("options", [[], ["--log_offset=1"], ["--log_prio=1"], ["--log_avg_msec=10"]])
+def test_a_packed_log_holds_what_fio_itself_prints_of_it(options: list[str], tmp_path: Path) -> None:
+    ran(tmp_path, "--write_lat_log=x", "--write_iops_log=x", *options)
+    for kind in ("clat", "lat", "iops"):
+        path = find_logs(tmp_path, "x", kind)[1]
+        assert path.name.endswith(".log.fz")
+        inflated = run_fio(f"--inflate-log={path}", cwd=tmp_path).stdout.decode()
+        expected = [tuple(map(int, line.split(", ")[:4])) for line in inflated.splitlines()]
+        assert len(expected) > (100 if not options or "avg" not in options[0] else 0)
+        assert read_lines(path).rows() == expected
+        assert not is_cut(path)
+
+
+def test_of_a_log_that_lies_there_packed_and_unpacked_the_latter_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x_clat.1.log.fz").write_bytes(b"rubbish")
+    (tmp_path / "x_clat.1.log").write_text("100, 5000, 0, 0, 0\n")
+    assert read_series(tmp_path, "x", 0.1)["value"].to_list() == [5e-6]
+
+
+VALUES = st.tuples(
+    st.integers(0, 10**9), st.integers(0, 1 << 40), st.integers(0, 2), st.sampled_from([0, 512, 4096, 1 << 20])
+)
+
+
+@ANY_FOLDER
+@given(
+    form=st.sampled_from(sorted(FORMS.values())),
+    flags=st.sampled_from([0, OFFSET, 1 << 30, OFFSET | ISSUE_TIME]),
+    streams=st.lists(st.lists(VALUES, max_size=40), min_size=1, max_size=4),
+    chunk=st.integers(1, 5000),
+)
+def test_samples_of_every_version_are_told_apart(
+    form: str, flags: int, streams: list[list[tuple[int, ...]]], chunk: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "x_clat.1.log.fz"
+    # Times and values that are no directions: samples that are all 0 fit any layout.
+    rows = [(100 + time, 1000 + value, way, size) for stream in streams for time, value, way, size in stream]
+    packed = [
+        zlib.compress(b"".join(sample(form, 100 + t, 1000 + v, way, size, flags) for t, v, way, size in stream))
+        for stream in streams
+    ]
+    path.write_bytes(b"".join(packed))
+    assert [row for frame in map_chunks(path, lines_frame, chunk) for row in frame.rows()] == rows
+    assert not is_cut(path)
+
+
+def test_a_packed_log_that_was_cut_off_gives_the_samples_that_are_whole(tmp_path: Path) -> None:
+    ran(tmp_path, "--write_lat_log=x")
+    path = find_logs(tmp_path, "x", "clat")[1]
+    whole = read_lines(path)
+    path.write_bytes(path.read_bytes()[:-400])
+    cut = read_lines(path)
+    assert 0 < cut.height < whole.height
+    assert cut.equals(whole[: cut.height])
+    assert is_cut(path)
+
+
+@pytest.mark.parametrize(
+    ("contents", "says"),
+    [
+        (b"rubbish", "damaged, cannot be unpacked"),
+        (zlib.compress(sample("<QQIIQ", 9, 9, 1, 4096)) + b"rubbish", "damaged, cannot be unpacked"),
+        (zlib.compress(b"\xff" * 400), "in a form that isn't known: unpack it by the fio that wrote it"),
+        (zlib.compress(b"a text of some length, and no samples" * 9), "in a form that isn't known"),
+        (zlib.compress(bytes(7)), "in a form that isn't known"),
+    ],
+)
+def test_what_is_no_packed_log_is_refused_by_name(contents: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "x_clat.1.log.fz"
+    path.write_bytes(contents)
+    with pytest.raises(ParseError, match=says) as caught:
+        read_lines(path)
+    assert caught.value.source == str(path)
+    assert not is_cut(path)
+
+
+def test_a_small_file_that_unpacks_to_much_needs_little_memory_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "x_clat.1.log.fz"
+    path.write_bytes(zlib.compress(sample("<QQIIQ", 9, 9, 1, 4096) * 500_000))
+    sizes = list(map_chunks(path, lambda lines: lines.time.size))
+    assert sum(sizes) == 500_000
+    assert max(sizes) < 20_000
+
+
+WHOLE = zlib.compress(sample("<QQIIQ", 9, 9, 1, 4096) * 50) * 2
+
+
+@ANY_FOLDER
+@given(st.data())
+def test_a_damaged_one_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    at, until = sorted((data.draw(st.integers(0, len(WHOLE))), data.draw(st.integers(0, len(WHOLE)))))
+    inside = data.draw(st.binary(max_size=20))
+    path = tmp_path / "x_clat.1.log.fz"
+    path.write_bytes(data.draw(st.sampled_from([WHOLE[:at] + inside + WHOLE[until:], zlib.compress(inside)])))
+    is_cut(path)
+    try:
+        read_lines(path)
+    except ParseError as error:
+        assert error.source == str(path)
+
+
+Operation = tuple[float, float, int]  # ends at s, took s, direction
+
+
+def cut_at(operations: list[Operation], turns: list[tuple[float, float]]) -> Cut:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "operations_clat.1.log"
+        lines = [f"{int(end * 1000)}, {round(took * 1e9)}, {way}, 4096, 0\n" for end, took, way in sorted(operations)]
+        path.write_text("".join(lines))
+        return cut(path, turns)
+
+
+TURNS = [(10.0, 10.25), (10.75, 11.0)]
+
+
+def test_what_began_and_ended_within_a_turn_is_counted_in_it() -> None:
+    found = cut_at([(10.1, 0.01, 0), (10.2, 0.02, 1), (10.8, 0.001, 1)], TURNS)
+    assert found.ios.tolist() == [[1, 1, 0], [0, 1, 0]]
+    assert found.bytes.tolist() == [[4096, 4096, 0], [0, 4096, 0]]
+    assert (found.straddling, found.outside, found.lines) == (0, 0, 3)
+    assert found.latency(0).mean == 0.01e9
+    assert (found.latency(1).minimum, found.latency(1).maximum, found.latency(1).n) == (1_000_000, 20_000_000, 2)
+
+
+def test_what_was_in_flight_is_left_out_and_what_is_completed_while_it_should_stand_still_is_told() -> None:
+    found = cut_at([(10.751, 0.51, 1), (10.752, 0.0005, 1)], TURNS)
+    assert found.ios.tolist() == [[0, 0, 0], [0, 1, 0]]
+    assert found.straddling == 1
+    assert found.latency(1).maximum == 500_000
+    found = cut_at([(9.0, 0.001, 0), (11.5, 0.001, 0)], TURNS)
+    assert (int(found.ios.sum()), found.outside, found.lines) == (0, 0, 2)
+    assert cut_at([(10.5, 0.001, 0)], TURNS).outside == 1
+    years = 5 * 365 * 86_400.0
+    found = cut_at([(years + 0.1, 0.001, 0)], [(years, years + 0.25)])
+    assert found.ios.tolist() == [[1, 0, 0]]
+
+
+@given(
+    st.lists(st.tuples(st.floats(5.0, 15.0), st.floats(1e-6, 3.0), st.integers(0, 2)), max_size=60),
+    st.lists(st.floats(0.05, 1.0), min_size=2, max_size=12),
+)
+def test_every_operation_is_counted_once_or_left_out_for_a_reason(
+    operations: list[Operation], steps: list[float]
+) -> None:
+    edges = [6.0]
+    for step in steps:
+        edges.append(edges[-1] + step)
+    turns = list(zip(edges[0::2], edges[1::2], strict=False))
+    found = cut_at(operations, turns)
+    counted = int(found.ios.sum())
+    assert found.lines == len(operations)
+    assert counted + found.straddling + found.outside <= len(operations)
+    assert counted == int(found.counts.sum())
+    assert all(value >= 0 for value in (found.straddling, found.outside))

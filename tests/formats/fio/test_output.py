@@ -1,22 +1,30 @@
-"""Reading fio's JSON, on outputs that fio wrote."""
+"""Reading fio's JSON, on outputs that fio wrote; damaged, it either parses or is refused by name."""
 
 from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from storlab.errors import CommandFailed, DiskFull, ParseError
+from storlab.errors import CommandFailed, DiskFull, ParseError, TrialError
 from storlab.formats.fio.output import frames, parse_fio, read_report, unique_names
 from storlab.measurements import METRIC_COLUMNS, SERIES_COLUMNS
 from storlab.metrics import percentile_name
 
 from .samples import GOLDEN, counts, golden, values
 
-READABLE = sorted(path.name for path in GOLDEN.glob("fio-*.json") if path.name != "fio-full.json")
+NAMES = sorted(path.name for path in GOLDEN.glob("fio-*.json"))
+READABLE = [name for name in NAMES if name != "fio-full.json"]
+
+
+GROUP_TEXT = golden("fio-group.json")
+GROUP = parse_fio(GROUP_TEXT, "x")
 
 
 def document(name: str) -> dict[str, Any]:
@@ -26,33 +34,28 @@ def document(name: str) -> dict[str, Any]:
 
 
 def percentiles_of(block: dict[str, Any]) -> dict[str, float]:
-    return {percentile_name(float(key)): value / 1e9 for key, value in block["percentile"].items()}
+    return {percentile_name(float(key)): value / 1e9 for key, value in block.get("percentile", {}).items()}
 
 
 @pytest.mark.parametrize("name", READABLE)
-def test_every_golden_file_gives_frames_of_the_fixed_columns(name: str) -> None:
+def test_every_golden_file_gives_frames_of_the_fixed_columns_and_the_percentiles_that_fio_prints(name: str) -> None:
     measured = parse_fio(golden(name), name)
     assert dict(measured.metrics.schema) == METRIC_COLUMNS
     assert dict(measured.series.schema) == SERIES_COLUMNS
     assert measured.metrics.filter(pl.col("value").is_nan() | pl.col("value").is_null()).is_empty()
     assert measured.facts["version"] == "3.33"
 
-
-@pytest.mark.parametrize("name", READABLE)
-def test_percentiles_from_bins_are_those_that_fio_prints(name: str) -> None:
-    measured = parse_fio(golden(name), name)
     root = document(name)
     jobs = [job for job in root.get("jobs") or root["client_stats"] if job["jobname"] != "All clients"]
     names = [job.name for job in read_report(golden(name), name).jobs]
     for job, label in zip(jobs, names, strict=True):
         mine = values(measured, label)
-        for direction in ("read", "write", "trim", "sync"):
-            blocks = [job.get(direction, {}).get(kind, {}) for kind in ("clat_ns", "lat_ns")]
-            for block in blocks:
-                if "bins" in block:
-                    for key, value in percentiles_of(block).items():
-                        if f"{direction}.latency.{key}" in mine:
-                            assert mine[f"{direction}.latency.{key}"] == pytest.approx(value, rel=1e-12)
+        for direction, kind in product(("read", "write", "trim", "sync"), ("clat_ns", "lat_ns")):
+            block = job.get(direction, {}).get(kind, {})
+            theirs = {f"{direction}.latency.{key}": value for key, value in percentiles_of(block).items()}
+            if "bins" in block:
+                shared = theirs.keys() & mine.keys()
+                assert {key: mine[key] for key in shared} == pytest.approx({key: theirs[key] for key in shared})
 
 
 @pytest.mark.parametrize("name", READABLE)
@@ -91,30 +94,21 @@ def test_merged_jobs_are_what_fio_itself_merges() -> None:
         assert ours[f"{direction}.iops"] == pytest.approx(theirs[direction]["iops"], rel=1e-6)
 
 
-def test_jobs_of_one_name_are_numbered() -> None:
+def test_jobs_of_one_name_are_numbered_but_never_made_the_same_and_a_group_is_one() -> None:
     measured = parse_fio(golden("fio-four-jobs.json"), "x")
     assert measured.metrics["job"].unique(maintain_order=True).to_list() == [None, *(f"rand.{i}" for i in range(1, 5))]
-
-
-def test_a_number_never_makes_two_jobs_the_same() -> None:
     assert unique_names(["a", "a.1", "a", "b"]) == ["a.2", "a.1", "a.3", "b"]
+    assert [job.name for job in read_report(GROUP_TEXT, "x").jobs] == ["rand"]
 
 
-def test_a_group_is_one_job_under_its_own_name() -> None:
-    assert [job.name for job in read_report(golden("fio-group.json"), "x").jobs] == ["rand"]
-
-
-def test_totals_are_over_directions() -> None:
-    ours = values(parse_fio(golden("fio-group.json"), "x"))
+def test_totals_are_over_directions_and_one_without_io_has_no_metrics() -> None:
+    ours = values(GROUP)
     for name in ("bandwidth", "iops", "bytes", "ios"):
         assert ours[name] == ours[f"read.{name}"] + ours[f"write.{name}"]
     assert ours["latency.max"] == max(ours["read.latency.max"], ours["write.latency.max"])
     assert min(ours["read.latency.p50"], ours["write.latency.p50"]) <= ours["latency.p50"]
     assert ours["latency.p50"] <= max(ours["read.latency.p50"], ours["write.latency.p50"])
-
-
-def test_a_direction_without_io_has_no_metrics() -> None:
-    assert not any(name.startswith(("trim.", "sync.")) for name in values(parse_fio(golden("fio-group.json"), "x")))
+    assert not any(name.startswith(("trim.", "sync.")) for name in values(GROUP))
 
 
 def test_syncs_are_apart_from_the_totals_and_notes_become_warnings() -> None:
@@ -138,11 +132,14 @@ def test_plain_json_keeps_the_percentiles_of_each_job_and_merges_none() -> None:
     assert set(alone["across"]) == {"none"}
 
 
-def test_total_latency_is_read_where_fio_kept_that() -> None:
+def test_total_latency_and_mixed_reporting_are_read_where_fio_kept_that() -> None:
     measured = parse_fio(golden("fio-total-latency.json"), "x")
     assert measured.facts["latency"] == "total"
     assert "read.latency.p99" in values(measured)
     assert measured.warnings == ()
+    ours = values(parse_fio(golden("fio-mixed.json"), "x"))
+    assert ours["ios"] == ours["mixed.ios"] == 3000
+    assert "read.ios" not in ours
 
 
 @pytest.mark.parametrize(("submission", "said"), [(0.009, None), (0.5, "up to 50% of the total")])
@@ -168,12 +165,6 @@ def test_percentiles_of_the_total_are_named_so_where_old_versions_print_them_wit
         assert ours["read.latency.mean"] == pytest.approx(block["lat_ns" if total else "clat_ns"]["mean"] / 1e9)
         assert measured.facts["latency"] == ("total" if total else "completion")
     assert parse_fio(plain.replace(b"fio-3.33", b"fio-3.12"), "x").facts["latency"] == "completion"
-
-
-def test_mixed_reporting_is_a_direction_of_its_own() -> None:
-    ours = values(parse_fio(golden("fio-mixed.json"), "x"))
-    assert ours["ios"] == ours["mixed.ios"] == 3000
-    assert "read.ios" not in ours
 
 
 def test_jobs_after_a_stonewall_have_their_run_times_added() -> None:
@@ -210,53 +201,44 @@ def test_a_steady_state_not_attained_warns_and_leaves_out_what_was_never_measure
     assert any("did not reach its steady state" in warning for warning in measured.warnings)
 
 
-def test_a_full_disk_fails_the_trial_with_the_path() -> None:
+def test_a_full_disk_fails_the_trial_with_the_path_and_is_known_without_standard_error_too() -> None:
     with pytest.raises(DiskFull, match=r"full/fill\.0\.0") as caught:
         parse_fio(golden("fio-full.json"), "x", golden("fio-full.stderr"))
     assert "func=io_u error" in caught.value.detail
-
-
-def test_a_full_disk_is_known_without_standard_error_too() -> None:
     with pytest.raises(DiskFull, match="no space left on device: fill"):
         parse_fio(golden("fio-full.json"), "x")
 
 
-def test_another_error_of_a_job_is_told_in_fios_words() -> None:
-    text = golden("fio-group.json").replace(b'"error" : 0', b'"error" : 5', 1)
+def test_an_error_of_a_job_and_a_refused_option_are_told_in_fios_words() -> None:
+    text = GROUP_TEXT.replace(b'"error" : 0', b'"error" : 5', 1)
     with pytest.raises(CommandFailed, match="io_u error on file /x: Input/output error"):
         parse_fio(text, "x", b"fio: pid=1, err=5/file:io_u.c:1\nfio: io_u error on file /x: Input/output error\n")
     with pytest.raises(CommandFailed, match="EIO"):
         parse_fio(text, "x")
-
-
-def test_operations_that_fio_passed_over_are_counted_and_told() -> None:
-    text = golden("fio-group.json").replace(b'"latency_depth"', b'"total_err" : 7, "first_error" : 5, "latency_depth"')
-    measured = parse_fio(text, "x")
-    assert values(measured)["errors"] == 7
-    assert any("7 failed operations" in warning for warning in measured.warnings)
-
-
-def test_an_option_that_fio_refuses_is_told_in_fios_words() -> None:
     with pytest.raises(CommandFailed, match="unrecognized option '--bogus=3'"):
         parse_fio(b"", "x", b"fio: unrecognized option '--bogus=3'\nfio: unrecognized option '--bogus=3'\n")
 
 
-def test_messages_before_and_after_the_document_become_warnings() -> None:
-    text = b"note: before\nfio: {odd}\n" + golden("fio-group.json") + b"fio: after\n"
+def test_operations_that_fio_passed_over_and_latencies_beyond_the_last_bin_are_told() -> None:
+    text = GROUP_TEXT.replace(b'"latency_depth"', b'"total_err" : 7, "first_error" : 5, "latency_depth"')
+    measured = parse_fio(text, "x")
+    assert values(measured)["errors"] == 7
+    assert any("7 failed operations" in warning for warning in measured.warnings)
+    text = GROUP_TEXT.replace(b'"bins" : {', b'"bins" : {"17112760320" : 2,', 1)
+    assert any("17.0 s or longer" in warning for warning in parse_fio(text, "x").warnings)
+
+
+def test_messages_around_the_document_become_warnings_and_one_without_an_end_of_line_hides_none() -> None:
+    text = b"note: before\nfio: {odd}\n" + GROUP_TEXT + b"fio: after\n"
     measured = parse_fio(text, "x")
     assert measured.warnings == ("fio: note: before", "fio: {odd}", "fio: after")
-
-
-def test_a_message_that_has_no_end_of_its_own_line_hides_no_document() -> None:
-    text = b"fio: terminating on signal 2\nfio: select() call failed: Interrupted system call" + golden(
-        "fio-group.json"
-    )
+    text = b"fio: terminating on signal 2\nfio: select() call failed: Interrupted system call" + GROUP_TEXT
     measured = parse_fio(text, "x")
     assert measured.warnings == ("fio: terminating on signal 2", "fio: select() call failed: Interrupted system call")
 
 
 def test_of_several_reports_the_last_is_read() -> None:
-    measured = parse_fio(golden("fio-stonewall.json") + golden("fio-group.json"), "x")
+    measured = parse_fio(golden("fio-stonewall.json") + GROUP_TEXT, "x")
     assert values(measured, "rand")["ios"] == 12000
     assert any("only the last" in warning for warning in measured.warnings)
 
@@ -269,7 +251,7 @@ def test_half_a_million_braces_before_a_document_hold_nobody_up() -> None:
 
 
 def test_a_truncated_document_is_refused_with_its_line() -> None:
-    text = b"note: x\n" + golden("fio-group.json")
+    text = b"note: x\n" + GROUP_TEXT
     cut = text[: len(text) // 2]
     with pytest.raises(ParseError, match="damaged or truncated") as caught:
         parse_fio(cut, "run/fio.json")
@@ -277,21 +259,17 @@ def test_a_truncated_document_is_refused_with_its_line() -> None:
     assert caught.value.line == cut.count(b"\n") + 1
 
 
-def test_output_without_json_is_refused_with_the_option_it_needs() -> None:
-    with pytest.raises(ParseError, match="--output-format=json"):
-        parse_fio(b"rand: (g=0): rw=randread\n", "x")
-
-
-def test_a_wrong_value_is_named_by_its_path() -> None:
-    text = golden("fio-group.json").replace(b'"io_bytes" : ', b'"io_bytes" : -', 1)
-    with pytest.raises(ParseError, match=r"jobs\[0\]\.read\.io_bytes isn't .*: Expected `int` >= 0"):
-        parse_fio(text, "x")
-
-
-def test_a_bin_that_fio_has_not_is_refused() -> None:
-    text = golden("fio-group.json").replace(b'"bins" : {', b'"bins" : {"128" : 1,', 1)
-    with pytest.raises(ParseError, match="'128'"):
-        parse_fio(text, "x")
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (b'"io_bytes" : ', b'"io_bytes" : -', r"jobs\[0\]\.read\.io_bytes isn't .*: Expected `int` >= 0"),
+        (b'"bins" : {', b'"bins" : {"128" : 1,', "'128'"),  # a bin that fio has not
+        (b'"bins" : {', b'"bins" : {"127" : 9007199254740991,', r"read\.clat_ns\.bins should be counts"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_path(old: bytes, new: bytes, says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        parse_fio(GROUP_TEXT.replace(old, new, 1), "x")
 
 
 def test_nan_and_paths_in_other_encodings_are_read() -> None:
@@ -300,19 +278,85 @@ def test_nan_and_paths_in_other_encodings_are_read() -> None:
     assert values(parse_fio(text, "x"))["cpu.user"] == 0
 
 
-def test_latencies_beyond_the_last_bin_are_told() -> None:
-    text = golden("fio-group.json").replace(b'"bins" : {', b'"bins" : {"17112760320" : 2,', 1)
-    assert any("17.0 s or longer" in warning for warning in parse_fio(text, "x").warnings)
+def test_fio_2_is_refused_for_its_units_and_output_without_json_with_the_option_it_needs() -> None:
+    for version in ("2.1.4", "2.17-12-g3c1a"):
+        text = GROUP_TEXT.replace(b"fio-3.33", f"fio-{version}".encode()).replace(b'"total_ios"', b'"ios"')
+        with pytest.raises(ParseError, match=rf"x:\d+: is of fio {version}, with other units"):
+            parse_fio(text, "x")
+    with pytest.raises(ParseError, match="--output-format=json"):
+        parse_fio(b"rand: (g=0): rw=randread\n", "x")
 
 
-def test_counts_that_could_not_be_added_are_refused() -> None:
-    text = golden("fio-group.json").replace(b'"bins" : {', b'"bins" : {"127" : 9007199254740991,', 1)
-    with pytest.raises(ParseError, match=r"read\.clat_ns\.bins should be counts"):
-        parse_fio(text, "x")
+MANY = settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
+ODD = st.one_of(
+    st.none(), st.booleans(), st.floats(allow_nan=False), st.text(max_size=5), st.builds(list), st.builds(dict),
+    st.integers(-(1 << 70), 1 << 70), st.lists(st.integers(), max_size=2), st.builds(dict, x=st.integers()),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("version", ["2.1.4", "2.17-12-g3c1a"])
-def test_fio_2_is_refused_for_its_units(version: str) -> None:
-    text = golden("fio-group.json").replace(b"fio-3.33", f"fio-{version}".encode()).replace(b'"total_ios"', b'"ios"')
-    with pytest.raises(ParseError, match=rf"x:\d+: is of fio {version}, with other units"):
-        parse_fio(text, "x")
+def survives(text: bytes) -> None:
+    try:
+        parse_fio(text, "some.json")
+    except ParseError as error:
+        assert error.source == "some.json"
+        assert str(error).startswith("some.json")
+        assert error.line is None or 1 <= error.line <= text.count(b"\n") + 1
+    except TrialError as error:
+        assert str(error)
+
+
+@MANY
+@given(st.sampled_from(NAMES), st.floats(0, 1), st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=4)), max_size=6))
+def test_a_piece_of_an_output_and_bytes_overwritten(
+    name: str, start: float, changes: list[tuple[float, bytes]]
+) -> None:
+    text = bytearray(golden(name))
+    survives(bytes(text[: int(start * len(text))]))
+    for where, new in changes:
+        at = int(where * len(text))
+        survives(bytes(text[int(start * len(text)) : at]))
+        text[at : at + len(new)] = new
+    survives(bytes(text))
+
+
+@MANY
+@given(st.sampled_from(NAMES), st.data())
+def test_a_value_replaced_or_gone(name: str, data: st.DataObject) -> None:
+    text = golden(name)
+    root = json.loads(text[text.index(b"{") :])
+    for _ in range(data.draw(st.integers(1, 3))):
+        _mutate(root, data)
+    survives(json.dumps(root, indent=2).encode())
+
+
+def _mutate(root: Any, data: st.DataObject) -> None:
+    place = root
+    # Down to depth 6, more often through the jobs than past them.
+    for _ in range(data.draw(st.integers(0, 6))):
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        inner = [key for key in keys if isinstance(place[key], dict | list) and place[key]]
+        if not inner:
+            break
+        place = place[data.draw(st.sampled_from(inner))]
+    keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+    if not keys:
+        return
+    key = data.draw(st.sampled_from(keys))
+    if data.draw(st.booleans()):
+        place[key] = data.draw(ODD)
+    else:
+        del place[key]
+
+
+@MANY
+@given(st.binary(max_size=200))
+def test_any_bytes(text: bytes) -> None:
+    survives(text)
+    survives(b"{\n" + text + b"\n}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_line_removed_in_turn(name: str) -> None:
+    lines = golden(name).splitlines(keepends=True)
+    for at in range(0, len(lines), max(len(lines) // 150, 1)):
+        survives(b"".join(lines[:at] + lines[at + 1 :]))

@@ -1,10 +1,12 @@
-"""blkalgn's JSON in its four dialects: told apart by content, never guessed, and written so that it reads back."""
+"""blkalgn's JSON in four dialects, told apart by content; of several documents of one trace the last is read."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import add
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from storlab.blockio.requests import DiskHistograms, joint_alignment
 from storlab.errors import ParseError
+from storlab.formats.blkalgn.documents import read_counted
 from storlab.formats.blkalgn.file import DIALECTS, Dialect, blkalgn_json, read_blkalgn
 
 Request = tuple[int, int]  # offset, length
@@ -96,26 +99,20 @@ def test_what_is_written_reads_back(issued: list[Request]) -> None:
     assert not read.warnings
 
 
-def test_a_flush_is_not_taken_for_a_write_aligned_to_512_bytes() -> None:
+def test_a_flush_is_no_write_aligned_to_512_bytes_and_the_seeds_4608_is_4096() -> None:
     read = read_blkalgn(b'{"disks": {"vda": {"granularity": {"0": 2, "8": 27}, "alignment": {"9": 2, "12": 27}}}}')
     assert read.dialect == 2
     assert read.disks["vda"] == DiskHistograms({4096: 27}, {4096: 27}, without_data=2)
-
-
-def test_the_seeds_4608_is_4096() -> None:
     read = read_blkalgn(b'{"disks": {"vda": {"granularity": {"4608": 27}, "alignment": {"4096": 27}}}}')
     assert read.dialect == 4
     assert read.disks["vda"].granularity == {4096: 27}
 
 
-def test_requests_longer_than_the_tool_knows_do_not_mislead() -> None:
+def test_neither_requests_longer_than_the_tool_knows_nor_one_stray_one_mislead() -> None:
     text = b'{"disks": {"vda": {"granularity": {"8388096": 5, "512": 1}, "alignment": {"16777216": 5, "512": 1}}}}'
     read = read_blkalgn(text)
     assert read.dialect == 3
     assert any("8 MiB" in warning for warning in read.warnings)
-
-
-def test_one_stray_request_does_not_hide_what_a_thousand_show() -> None:
     disk = {"granularity": {"4096": 1000}, "alignment": {"4096": 1000, "512": 1}}
     read = read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode())
     assert read.dialect == 3
@@ -162,18 +159,10 @@ def test_a_dialect_that_was_said_must_fit() -> None:
             read_blkalgn(text, dialect=wrong)
 
 
+KEYS = ["disks", "vda", "granularity", "alignment", "Block size", "Algn size", "4096", "12", "x", ""]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["disks", "vda", "granularity", "alignment", "Block size", "Algn size", "4096", "12", "x", ""]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
     max_leaves=12,
 )
 
@@ -186,14 +175,67 @@ def test_rubbish_is_refused_or_read_and_nothing_else(text: bytes, dialect: Diale
         assert str(error).startswith("rubbish:")
 
 
-@pytest.mark.parametrize(
-    ("lengths", "says"),
-    [
+def test_counts_whose_sums_no_table_holds_are_refused() -> None:
+    for lengths, says in (
         ({"4096": 1 << 62, "8192": 1 << 62}, f"granularity.4096: {1 << 62} is not a number of requests"),
         ({str(1 << 40): 1 << 40}, "its requests have more than an exbibyte"),
-    ],
+    ):
+        disk = {"granularity": lengths, "alignment": {"512": 1}}
+        with pytest.raises(ParseError, match=says):
+            read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode(), dialect=3)
+
+
+def document(counts: Mapping[int, int]) -> dict[str, Any]:
+    keyed = {str(length): count for length, count in counts.items()}
+    return {"disks": {"vda": {"granularity": keyed, "alignment": keyed}} if keyed else {}}
+
+
+def file(*counts: Mapping[int, int]) -> bytes:
+    return b"\n".join(json.dumps(document(each), indent=2).encode() + b"\n" for each in counts)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.sampled_from((None, 2)))
+def test_of_counts_that_go_on_growing_the_last_are_read(more: list[int], indent: int | None) -> None:
+    sums = list(accumulate([1, *more], add))
+    text = "\n".join(json.dumps(document({4096: count}), indent=indent) for count in sums).encode()
+    read = read_blkalgn(text)
+    assert (read.documents, read.warnings) == (len(sums), ())
+    assert read.disks["vda"].granularity == {4096: sums[-1]}
+
+
+def test_a_trace_may_begin_before_any_request_and_what_is_requeued_just_then_makes_no_other_of_it() -> None:
+    assert read_blkalgn(file({}, {}, {4096: 3})).disks["vda"].total == 3
+    assert read_blkalgn(file({4096: 1000, 8192: 2}, {4096: 1000, 8192: 1})).disks["vda"].total == 1001
+
+
+@pytest.mark.parametrize(
+    "counts", [({4096: 3}, {8192: 9}), ({4096: 3}, {4096: 2}), ({4096: 900}, {4096: 3}), ({4096: 3}, {})]
 )
-def test_counts_whose_sums_no_table_holds_are_refused(lengths: dict[str, int], says: str) -> None:
-    disk = {"granularity": lengths, "alignment": {"512": 1}}
-    with pytest.raises(ParseError, match=says):
-        read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode(), dialect=3)
+def test_documents_of_several_traces_are_refused(counts: tuple[dict[int, int], ...]) -> None:
+    with pytest.raises(ParseError, match=r"f: (its document 2 does not continue|holds not one)"):
+        read_blkalgn(file(*counts), "f")
+
+
+@given(st.integers(1, 90))
+def test_a_last_document_that_was_cut_off_is_left_out_and_that_is_said(left: int) -> None:
+    whole, last = file({4096: 3}), file({4096: 9})
+    read = read_blkalgn(whole + last[:left])
+    assert read.disks["vda"].total == 3
+    assert read.warnings == ("its last document is cut off, and left out",)
+    with pytest.raises(ParseError, match="f:1: is no JSON"):
+        read_blkalgn(last[:left].replace(b"\n", b""), "f")
+
+
+@pytest.mark.parametrize("other", [b"x", b"]", b"20+0 records in", "ä".encode()])
+def test_what_else_stands_beside_a_document_makes_it_no_such_file(other: bytes) -> None:
+    for text in (file({4096: 3}) + other, other + file({4096: 3})):
+        with pytest.raises(ParseError, match=r"f:\d+: is no JSON"):
+            read_blkalgn(text, "f")
+
+
+@given(st.lists(st.sampled_from((file({4096: 3}), b'{"disks":{', b"[", b"{}", b"[" * 10**5, b"\xff", b"9" * 5000))))
+def test_pieces_of_documents_are_read_or_refused(pieces: list[bytes]) -> None:
+    try:
+        read_counted(b"".join(pieces), "pieces")
+    except (ParseError, ValueError) as error:
+        assert str(error)

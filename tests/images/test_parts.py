@@ -1,0 +1,211 @@
+"""Parts of an image: its packages' versions as dpkg orders them, modules after what they need, and an initramfs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storlab.images import recipe
+from storlab.images.apt import compare_versions, newest, parse_stanzas, taken_over
+from storlab.images.cpio import BLOCK, archive
+from storlab.images.module_tree import (
+    Modules,
+    module_name,
+    parse_aliases,
+    parse_builtin,
+    parse_filesystems,
+    parse_needs,
+    parse_soft,
+    read_modules,
+)
+
+SHOWN = """Package: linux-image-6.12.43+deb12-amd64
+Source: linux-signed-amd64 (6.12.43+1~bpo12+1)
+Version: 6.12.43-1~bpo12+1
+Description: Linux 6.12 for 64-bit PCs (signed)
+ The Linux kernel 6.12: and modules
+ for use on PCs.
+Depends: kmod, linux-base (>= 4.3~)
+
+Package: linux-image-6.12.117+deb12-amd64
+Version: 6.12.117-1~deb12u1
+
+Package: linux-image-6.12.117+deb12-rt-amd64
+Version: 6.12.117-2
+
+Package: broken
+"""
+
+
+def test_stanzas_have_their_fields_and_what_follows_on() -> None:
+    first, second, third, broken = parse_stanzas(SHOWN)
+    assert first["Depends"] == "kmod, linux-base (>= 4.3~)"
+    assert first["Description"].splitlines()[1] == "The Linux kernel 6.12: and modules"
+    assert second["Version"] == "6.12.117-1~deb12u1"
+    assert (third["Package"], broken) == ("linux-image-6.12.117+deb12-rt-amd64", {"Package": "broken"})
+
+
+@pytest.mark.needs("dpkg")
+def test_the_newest_kernel_is_a_generic_one_of_the_series_and_not_the_last_by_name() -> None:
+    found = newest(parse_stanzas(SHOWN), re.compile(r"linux-image-6\.12\.[\d.]+\+deb12-amd64"))
+    assert found is not None and found["Package"] == "linux-image-6.12.117+deb12-amd64"
+    assert newest([], recipe.KERNEL) is None
+    names = ["linux-image-6.12.90+deb12.1-amd64", "linux-image-6.12.43+deb12-amd64"]
+    assert all(recipe.KERNEL.fullmatch(name) for name in names)
+    others = ["linux-image-6.12-amd64", "linux-image-6.12.43+deb12-cloud-amd64", "linux-image-6.12.43+deb12-rt-amd64"]
+    assert not any(recipe.KERNEL.fullmatch(name) for name in others)
+
+
+@pytest.mark.needs("dpkg")
+def test_versions_are_ordered_as_deb_version_says() -> None:
+    for ascending in (
+        ("1.0~~", "1.0~", "1.0~rc1", "1.0", "1.0a", "1.0+", "1.1"),
+        ("1.9", "1.10", "9", "1:1"),
+        ("6.12.57-1~bpo12+1", "6.12.57-1"),
+        ("2.3.2-2~bpo12+2", "2.3.2-2"),
+    ):
+        for older, newer in pairwise(ascending):
+            assert compare_versions(older, newer) < 0 < compare_versions(newer, older)
+
+
+def test_only_what_concerns_reaching_a_mirror_is_taken_over_from_the_host() -> None:
+    dump = """Acquire "";
+Acquire::http::Proxy "http://proxy:3128";
+Acquire::https::CaInfo "/etc/ca.pem";
+Acquire::Check-Date "false";
+Acquire::IndexTargets::deb::DEP-11::MetaKey "x";
+Acquire::Languages:: "none";"""
+    kept = taken_over(dump)
+    assert "proxy:3128" in kept and "CaInfo" in kept and "Check-Date" in kept
+    assert "DEP-11" not in kept and "Languages" not in kept
+
+
+DEP = """kernel/fs/erofs/erofs.ko: kernel/lib/libcrc32c.ko
+kernel/fs/ext4/ext4.ko.xz: kernel/fs/mbcache.ko.xz kernel/fs/jbd2/jbd2.ko.xz
+kernel/fs/jbd2/jbd2.ko.xz:
+kernel/fs/mbcache.ko.xz:
+kernel/lib/libcrc32c.ko:
+kernel/crypto/crc32c_generic.ko:
+kernel/arch/x86/crypto/crc32c-intel.ko:
+kernel/drivers/block/virtio_blk.ko:
+"""
+SOFT = """# Soft dependencies extracted from modules themselves.
+softdep libcrc32c pre: crc32c
+softdep ext4 pre: crypto-crc32c post: something
+softdep broken
+"""
+ALIAS = """# Aliases extracted from modules themselves.
+alias crc32c crc32c_intel
+alias cpu:type:x86,ven*fam*mod*:feature:*0094* crc32c_intel
+alias crc32c crc32c_generic
+alias crypto-crc32c crc32c_generic
+alias fs-erofs erofs
+alias fs-ext3 ext4
+alias fs-ext4 ext4
+"""
+BUILTIN = "kernel/drivers/virtio/virtio_pci.ko\nkernel/fs/fuse/virtiofs.ko\n\n"
+BUILTIN_INFO = b"virtiofs.alias=fs-virtiofs\0virtiofs.author=Stefan\0virtio_pci.alias=pci:v1AF4\0broken\0"
+
+
+def modules() -> Modules:
+    return Modules(
+        parse_needs(DEP),
+        parse_builtin(BUILTIN),
+        parse_soft(SOFT),
+        parse_aliases(ALIAS),
+        parse_filesystems(ALIAS, BUILTIN_INFO),
+    )
+
+
+def test_names_are_those_of_lsmod_and_modprobe_and_file_systems_also_those_built_in(tmp_path: Path) -> None:
+    assert module_name("kernel/drivers/block/virtio-blk.ko.xz") == "virtio_blk"
+    assert {"virtio_pci", "virtiofs", "crc32c_intel", "erofs"} <= modules().names
+    assert "crc32c" not in modules().names
+    assert modules().filesystems >= {"erofs", "ext3", "ext4", "virtiofs", "tmpfs"}
+    assert "pci:v1AF4" not in modules().filesystems
+    assert read_modules(tmp_path).names == frozenset()
+
+
+def test_the_order_has_what_is_needed_first_and_aliases_by_all_their_modules() -> None:
+    names = [module_name(path) for path in modules().load_order(["virtio_pci", "virtio-blk", "erofs", "ext4"])]
+    assert names == ["virtio_blk", "crc32c_intel", "crc32c_generic", "libcrc32c", "erofs", "jbd2", "mbcache", "ext4"]
+    assert modules().load_order(["virtio_mmio", "virtio_pci"]) == []
+    circle = Modules({"a.ko": (), "b.ko": ()}, soft={"a": ("b",), "b": ("a",)})
+    assert sorted(circle.load_order(["a"])) == ["a.ko", "b.ko"]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[str, tuple[str, ...]]:
+    """Modules by number, each with all that it needs, transitively, as depmod writes it: what is needed first, last."""
+    size = draw(st.integers(1, 12))
+    direct = [draw(st.sets(st.integers(0, number - 1))) if number else set() for number in range(size)]
+    needs: list[set[int]] = []
+    for own in direct:
+        needs.append(own.union(*(needs[number] for number in own)))
+    return {f"k/m{i}.ko": tuple(f"k/m{j}.ko" for j in sorted(needs[i], reverse=True)) for i in range(size)}
+
+
+@given(graphs(), st.lists(st.integers(0, 14), max_size=6))
+def test_every_module_comes_once_and_after_all_that_it_needs(
+    needs: dict[str, tuple[str, ...]], wanted: list[int]
+) -> None:
+    found = Modules(needs)
+    order = found.load_order(f"m{number}" for number in wanted)
+    assert len(order) == len(set(order))
+    for place, path in enumerate(order):
+        assert set(needs[path]) <= set(order[:place])
+    asked = [f"k/m{number}.ko" for number in wanted if f"k/m{number}.ko" in needs]
+    assert set(order) == found.closure(asked)
+
+
+@given(st.text(), st.binary())
+def test_any_text_is_read_without_a_fault(text: str, info: bytes) -> None:
+    parse_needs(text), parse_builtin(text), parse_soft(text), parse_aliases(text), parse_filesystems(text, info)
+    parse_stanzas(text)
+
+
+NAMES = st.text("abcXYZ._-é", min_size=1, max_size=12).filter(lambda name: name not in (".", ".."))
+FILES = st.dictionaries(st.lists(NAMES, min_size=1, max_size=1).map("/".join), st.binary(max_size=700), max_size=6)
+
+
+def unpacked(data: bytes, folder: Path) -> dict[str, bytes]:
+    subprocess.run(
+        ["cpio", "--extract", "--make-directories", "--quiet"], input=data, cwd=folder, check=True, capture_output=True
+    )
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.needs("cpio")
+@settings(max_examples=25)
+@given(FILES)
+def test_cpio_unpacks_what_was_packed(files: dict[str, bytes]) -> None:
+    in_folder = {f"modules/{name}": data for name, data in files.items()} | {"top": b""}
+    with tempfile.TemporaryDirectory() as folder:
+        assert unpacked(archive(in_folder), Path(folder)) == in_folder
+
+
+@pytest.mark.needs("cpio")
+def test_folders_and_modes_are_those_of_an_initramfs(tmp_path: Path) -> None:
+    data = archive({"bin/tools/init": b"#!", "order": b"a"}, frozenset({"bin/tools/init"}))
+    listing = subprocess.run(["cpio", "--list", "--verbose", "--quiet"], input=data, capture_output=True, check=True)
+    rows = [line.split() for line in listing.stdout.decode().splitlines()]
+    assert [(row[0], row[-1]) for row in rows] == [
+        ("drwxr-xr-x", "bin"),
+        ("drwxr-xr-x", "bin/tools"),
+        ("-rwxr-xr-x", "bin/tools/init"),
+        ("-rw-r--r--", "order"),
+    ]
+
+
+@given(FILES)
+def test_an_archive_is_the_same_whatever_the_order_of_its_files(files: dict[str, bytes]) -> None:
+    data = archive(files)
+    assert data == archive(dict(reversed(list(files.items()))))
+    assert len(data) % BLOCK == 0

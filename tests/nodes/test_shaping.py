@@ -1,0 +1,304 @@
+"""What a study may ask of its network and of TCP, the queues that this takes, and what a node says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from storlab.nodes.network import RunNetwork
+from storlab.nodes.shaping.keys import Network, Tcp, parse_bandwidth, parse_loss
+from storlab.nodes.shaping.queues import burst, packets_held, queue_commands
+from storlab.nodes.shaping.read_back import (
+    differences,
+    parse_connections,
+    parse_features,
+    parse_link,
+    parse_ping,
+    parse_queues,
+)
+
+QUEUES = (
+    '[{"kind":"netem","handle":"1:","root":true,"refcnt":2,"options":{"limit":3000,"delay":{"delay":0.01,"jitter":0.002,'
+    '"correlation":0},"loss-random":{"loss":0.005,"correlation":0},"ecn":false,"gap":0}},{"kind":"tbf","handle":"10:",'
+    '"parent":"1:1","options":{"rate":12500000,"burst":65525,"lat":74758}}]\n'
+)
+OWN_QUEUES = '[{"kind":"fq_codel","handle":"0:","root":true,"refcnt":2,"options":{"limit":10240,"flows":1024}}]'
+LINK = (
+    '[{"ifindex":2,"ifname":"storlab0","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],"mtu":9000,"qdisc":"fq_codel",'
+    '"operstate":"UP","linkmode":"DEFAULT","group":"default","txqlen":1000,"link_type":"ether",'
+    '"address":"52:54:00:5b:00:02","broadcast":"ff:ff:ff:ff:ff:ff"}]\n'
+)
+FEATURES = """Features for storlab0:
+rx-checksumming: on [fixed]
+tx-checksumming: on
+\ttx-checksum-ipv4: off [fixed]
+tcp-segmentation-offload: on
+\ttx-tcp-segmentation: on
+generic-segmentation-offload: off [requested on]
+generic-receive-offload: on
+large-receive-offload: off [fixed]
+"""
+PING = """PING 10.213.0.2 (10.213.0.2) 56(84) bytes of data.
+64 bytes from 10.213.0.2: icmp_seq=1 ttl=64 time=75.5 ms
+64 bytes from 10.213.0.2: icmp_seq=2 ttl=64 time=27.6 ms
+64 bytes from 10.213.0.2: icmp_seq=4 ttl=64 time=21.2 ms
+
+--- 10.213.0.2 ping statistics ---
+4 packets transmitted, 3 received, 25% packet loss, time 112ms
+rtt min/avg/max/mdev = 21.163/41.400/75.473/21.836 ms, pipe 2
+"""
+CONNECTIONS = """0      0         10.213.0.3:47832      10.213.0.2:10809
+\t cubic wscale:7,7 rto:204 rtt:0.551/0.413 ato:40 mss:1448 pmtu:1500 rcvmss:536 advmss:1448 cwnd:10 bytes_sent:208
+0      0         10.213.0.3:47834      10.213.0.2:10810
+\t reno rto:204 rtt:0.551/0.413 mss:8948 pmtu:9000 rcvmss:536 advmss:8948 cwnd:10
+0      0    [::ffff:10.213.0.3]:80   [::ffff:10.213.0.9]:999
+\t cubic wscale:7,7 rto:204 mss:536 pmtu:576 rcvmss:536
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"),
+    [("100Mbit", 10**8), ("1Gbit/s", 10**9), ("64 kbps", 64_000), (9600, 9600), ("2.5gbit", 2_500_000_000)],
+)
+def test_bandwidths_are_in_bits_and_powers_of_1000(text: object, bits: int) -> None:
+    assert parse_bandwidth(text) == bits
+
+
+def test_unlimited_is_a_level_like_others() -> None:
+    assert parse_bandwidth("unlimited") is None
+
+
+@pytest.mark.parametrize("text", ["fast", "1kbit", "2000Gbit", True, -1, "100MB/s", "", [], 1.5])
+def test_what_is_no_bandwidth_is_refused_with_an_example(text: object) -> None:
+    with pytest.raises(ValueError, match="bit"):
+        parse_bandwidth(text)
+
+
+@given(st.text() | st.integers() | st.floats() | st.booleans() | st.none())
+def test_any_bandwidth_and_loss_is_understood_or_refused(value: object) -> None:
+    for parse in (parse_bandwidth, parse_loss):
+        try:
+            found = parse(value)
+        except ValueError as error:
+            assert str(error)
+        else:
+            assert found is None or 0 <= found <= 10**12
+
+
+@pytest.mark.parametrize(("text", "share"), [("0.1%", 0.001), (0, 0.0), ("0%", 0.0), ("0.00 %", 0.0), (0.02, 0.02)])
+def test_losses_are_shares_and_may_be_none(text: object, share: float) -> None:
+    assert parse_loss(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("asked", "offload"),
+    [({}, None), ({"loss": 0}, False), ({"loss": "1%"}, False), ({"loss": "1%", "offload": True}, True)],
+)
+def test_where_packets_get_lost_cards_send_packets(asked: dict[str, Any], offload: bool | None) -> None:
+    assert Network.model_validate(asked).segmentation is offload
+
+
+def test_losing_64_kb_at_once_is_said() -> None:
+    assert "64 KB" in "".join(Network.model_validate({"loss": "1%", "offload": True}).cautions())
+    assert not [*Network.model_validate({"loss": 0, "offload": True}).cautions()]
+
+
+@pytest.mark.parametrize(
+    ("asked", "queues", "programs"),
+    [
+        ({}, (), ("ip",)),
+        ({"bandwidth": "1Gbit"}, ("tbf",), ("ip", "tc")),
+        ({"delay": "1ms", "bandwidth": "1Gbit"}, ("netem", "tbf"), ("ip", "tc")),
+        ({"delay": 0, "loss": 0, "bandwidth": "unlimited"}, (), ("ip", "ethtool")),
+        ({"offload": True}, (), ("ip", "ethtool")),
+    ],
+)
+def test_what_is_not_asked_for_is_not_needed(asked: dict[str, Any], queues: tuple[str, ...], programs: object) -> None:
+    needs = Network.model_validate(asked).needs()
+    assert (needs.queues, needs.programs) == (queues, programs)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"jitter": "1ms"}, "write delay, too"),
+        ({"delay": "1ms", "jitter": "2ms"}, "no packet comes early"),
+        ({"delay": "2m"}, "no network takes longer"),
+        ({"mtu": 100}, "576"),
+        ({"mtu": "1500"}, "integer"),
+        ({"offload": 1}, "bool"),
+        ({"latency": "1ms"}, "extra"),
+    ],
+)
+def test_a_network_that_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Network.model_validate(asked)
+
+
+def test_settings_of_tcp_go_by_the_kernels_names() -> None:
+    tcp = Tcp.model_validate({"sack": False, "recovery": 0, "congestion_control": "reno", "receive_buffer": "6M"})
+    assert tcp.sysctls() == {"sack": "0", "recovery": "0", "congestion_control": "reno", "rmem": str(6 * 2**20)}
+    assert Tcp().sysctls() == {}
+
+
+def test_fack_is_said_to_be_gone_and_what_took_its_place() -> None:
+    with pytest.raises(ValidationError, match=r"no FACK since 4\.15.*recovery"):
+        Tcp.model_validate({"fack": False})
+
+
+@pytest.mark.parametrize("name", ["../x", "Cubic", "a b", "", "x" * 16])
+def test_an_algorithm_is_a_name(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Tcp.model_validate({"congestion_control": name})
+
+
+def network(**asked: Any) -> Network:
+    return Network.model_validate(asked)
+
+
+def words(**asked: Any) -> list[str]:
+    return [
+        " ".join(command).removeprefix("tc qdisc add dev storlab0 ") for command in queue_commands(network(**asked))
+    ]
+
+
+def test_a_network_as_it_is_has_no_queue() -> None:
+    assert words() == words(delay=0, loss=0, bandwidth="unlimited", mtu=9000, offload=True) == []
+
+
+def test_a_bandwidth_alone_needs_no_netem() -> None:
+    assert words(bandwidth="80Mbit") == ["root handle 10: tbf rate 80000000bit burst 50000 limit 550000"]
+
+
+def test_a_bandwidth_stands_below_a_delay() -> None:
+    outer, inner = words(bandwidth="80Mbit", delay="10ms", jitter="1ms", loss="0.25%")
+    assert outer == "root handle 1: netem limit 1000 delay 10000us 1000us loss random 0.2500000%".replace(
+        "limit 1000", f"limit {packets_held(network(bandwidth='80Mbit', delay='10ms', jitter='1ms'))}"
+    )
+    assert inner == "parent 1:1 handle 10: tbf rate 80000000bit burst 50000 limit 650000"
+
+
+def test_a_loss_without_a_delay_delays_nothing() -> None:
+    assert words(loss="1%") == ["root handle 1: netem limit 1000 loss random 1.0000000%"]
+
+
+def test_netem_holds_more_packets_than_its_own_limit_where_more_are_on_their_way() -> None:
+    assert packets_held(network(delay="1ms", bandwidth="10Mbit")) == 1000
+    assert packets_held(network(delay="50ms", bandwidth="1Gbit")) > 10**9 / 8 * 0.05 / 1500
+    assert packets_held(network(delay="50ms")) > 40_000
+
+
+@pytest.mark.parametrize("mtu", [576, 1500, 9000, 65521])
+def test_a_token_bucket_lets_any_packet_through(mtu: int) -> None:
+    assert burst(network(bandwidth="8kbit", mtu=mtu)) >= mtu + 14
+
+
+@given(st.integers(8_000, 10**12), st.floats(0, 60), st.one_of(st.none(), st.integers(576, 65521)), st.floats(0, 0.999))
+def test_a_limit_holds_what_is_on_its_way(bandwidth: int, delay: float, mtu: int | None, loss: float) -> None:
+    asked = network(bandwidth=bandwidth, delay=delay, mtu=mtu, loss=loss)
+    held = packets_held(asked)
+    assert 1000 <= held <= 10**6
+    assert held == 10**6 or held * (mtu or 1500) >= bandwidth / 8 * delay
+    assert all(word for command in queue_commands(asked) for word in command)
+
+
+GOT: dict[str, Any] = {
+    "mtu": 9000,
+    "offload": {"tso": False, "gso": False, "gro": False},
+    "queues": [{"kind": "netem", "delay": 0.01, "jitter": 0, "loss": 0.005}, {"kind": "tbf", "bandwidth": 10**8}],
+}
+
+
+def test_queues_are_read_in_seconds_shares_and_bits() -> None:
+    assert parse_queues(QUEUES) == [
+        {"kind": "netem", "limit": 3000, "delay": 0.01, "jitter": 0.002, "loss": 0.005},
+        {"kind": "tbf", "bandwidth": 100_000_000, "burst": 65525},
+    ]
+
+
+def test_a_cards_own_queue_is_none_of_ours() -> None:
+    assert parse_queues(OWN_QUEUES) == []
+
+
+def test_a_card_tells_its_mtu_and_what_it_offloads() -> None:
+    assert parse_link(LINK) == 9000
+    assert parse_features(FEATURES) == {"tso": True, "gso": False, "gro": True}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[1]", '[{"mtu": true}]', '[{"mtu": 12}]', f'[{{"mtu": {10**30}}}]'])
+def test_no_mtu_that_cannot_be_is_believed(text: str) -> None:
+    with pytest.raises(ValueError, match="ip "):
+        parse_link(text)
+
+
+def test_round_trips_are_those_that_came_back() -> None:
+    assert parse_ping(PING) == pytest.approx({"min": 0.0212, "median": 0.0276})
+    assert parse_ping("4 packets transmitted, 0 received") == {}
+
+
+def test_segments_are_told_for_each_peer() -> None:
+    assert parse_connections(CONNECTIONS) == {
+        "10.213.0.2": {"mss": [1448, 8948], "path_mtu": [1500, 9000]},
+        "10.213.0.9": {"mss": [536], "path_mtu": [576]},
+    }
+
+
+def test_what_was_asked_for_and_is_there_makes_no_difference() -> None:
+    asked = Network.model_validate(
+        {"mtu": 9000, "offload": False, "delay": "10ms", "loss": "0.5%", "bandwidth": "100Mbit"}
+    )
+    assert [*differences(asked, GOT)] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"mtu": 1500}, "mtu should be 1500, but is 9000"),
+        ({"offload": True, "bandwidth": "100Mbit", "delay": 0.01, "loss": 0.005}, "tso should be on, but is off"),
+        ({"delay": "20ms", "loss": "0.5%", "bandwidth": "100Mbit"}, "delay should be 0.02, but is 0.01"),
+        ({"delay": "10ms", "loss": 0, "bandwidth": "100Mbit"}, "loss should be 0, but is 0.005"),
+        ({"delay": "10ms", "loss": "0.5%"}, "bandwidth should be 0, but is 1e+08"),
+    ],
+)
+def test_each_difference_is_named_with_both_values(asked: dict[str, Any], said: str) -> None:
+    assert said in "; ".join(differences(Network.model_validate(asked), GOT))
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8), st.lists))
+def test_any_json_is_read_or_refused(value: object) -> None:
+    options = {"options": value, "kind": "netem", "mtu": value}
+    for text in (json.dumps(value), json.dumps([options]), json.dumps([{"kind": "tbf", "options": {"rate": value}}])):
+        for parse in (parse_queues, parse_link):
+            try:
+                parse(text)
+            except ValueError as error:
+                assert str(error)
+
+
+def test_a_network_that_was_cut_short_in_the_making_is_made_again_from_the_start() -> None:
+    commands: list[list[str]] = []
+
+    async def run(words: list[str], *, check: bool = True) -> None:
+        commands.append(words)
+        if "address" in words and len(commands) < 5:
+            raise asyncio.CancelledError
+
+    network = RunNetwork("run", lambda: mock.Mock(run=run), lambda *names, **arguments: None)
+
+    async def enter_twice() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await network.enter()
+        await network.enter()
+        await network.enter()
+
+    asyncio.run(enter_twice())
+    namespaces = [words[2] for words in commands if words[1] == "netns"]
+    assert namespaces == ["add", "delete", "add"]
+    assert sum("bridge" in words for words in commands) == 2

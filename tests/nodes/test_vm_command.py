@@ -1,0 +1,317 @@
+"""A guest's machine as a study writes it, QEMU's command line for it, and which saved guests fit."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pydantic import ValidationError
+
+from storlab.errors import Unsupported
+from storlab.images.image import Image
+from storlab.nodes.demands import NO_DEVICES, Devices
+from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
+from storlab.nodes.kinds.vm.guest import ENTROPY, MAGIC, preamble
+from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.kinds.vm.saved import _fingerprint, _forget_oldest, _forget_unfinished
+from storlab.nodes.network import Card, enter
+
+FILES = Files(Path("/run/vm.qmp"), Path("/run/vm.agent"), Path("/out/console.log"))
+
+
+def image(layers: int = 2) -> Image:
+    """An image that exists by name alone."""
+    return Image(
+        name="none",
+        kernel=Path("/image/kernel"),
+        initramfs=Path("/image/initramfs"),
+        layers=tuple(Path(f"/image/{number}.erofs") for number in range(layers)),
+        release="6.12",
+        programs=frozenset(),
+        modules=frozenset(),
+        filesystems=frozenset(),
+        versions={},
+    )
+
+
+def guest(**given: Any) -> GuestSpec:
+    """A guest; keys of ``Hardware`` or of ``GuestSpec``."""
+    hardware = {key: given.pop(key) for key in list(given) if key in Hardware.model_fields}
+    fields: dict[str, Any] = {"name": "vm", "image": image(), "initrd": Path("/cache/initrd"), "accelerator": "tcg"}
+    return GuestSpec(hardware=Hardware.model_validate(hardware), **{**fields, **given})
+
+
+def option(argv: list[str], name: str) -> list[str]:
+    """All values of an option."""
+    return [value for word, value in pairwise(argv) if word == name]
+
+
+DISK = Devices(
+    objects=({"qom-type": "iothread", "id": "thread0"},),
+    blockdevs=({"driver": "null-co", "node-name": "disk0", "size": 1024**2, "read-zeroes": True},),
+    devices=({"driver": "virtio-blk-pci", "drive": "disk0", "id": "disk0-dev", "iothread": "thread0"},),
+)
+
+
+def test_memory_cpus_model_and_arguments_are_the_studys() -> None:
+    asked = {"memory": "256M", "cpus": 3, "cpu": "Nehalem", "kernel_args": "a=b c", "qemu_args": ("-s", "-rtc", "x")}
+    argv = command(guest(**asked), FILES)
+    assert option(argv, "-m") == ["256M"]
+    assert f"size={256 * 1024**2}" in option(argv, "-object")[0]
+    assert option(argv, "-smp") == ["3"]
+    assert option(argv, "-cpu") == ["Nehalem"]
+    assert option(argv, "-append")[0].endswith(" a=b c")
+    assert argv[-3:] == ["-s", "-rtc", "x"], "last, so that they can change what comes before"
+
+
+@pytest.mark.parametrize(("accelerator", "cpu", "reliable"), [("kvm", "host", True), ("tcg", "max", False)])
+def test_what_runs_it_decides_the_cpu_and_whether_its_counter_can_be_trusted(
+    accelerator: str, cpu: str, reliable: bool
+) -> None:
+    argv = command(guest(accelerator=accelerator), FILES)
+    assert option(argv, "-accel")[0].partition(",")[0] == accelerator
+    assert option(argv, "-cpu") == [cpu]
+    assert ("tsc=reliable" in option(argv, "-append")[0]) == reliable
+
+
+def test_nothing_comes_from_configuration_or_by_default_and_a_crash_is_an_exit() -> None:
+    argv = command(guest(), FILES)
+    assert {"-no-user-config", "-nodefaults", "-no-reboot"} <= set(argv)
+    assert "panic=-1" in option(argv, "-append")[0].split()
+    assert not option(argv, "-netdev")
+    assert not any("net" in device for device in option(argv, "-device"))
+
+
+def test_a_network_card_is_there_where_the_guest_serves_others_alone() -> None:
+    argv = command(guest(card=Card(300, "tap300"), within=tuple(enter("storlab-20260101-000000-abcd"))), FILES)
+    assert argv[:4] == ["nsenter", "--net=/run/netns/storlab-20260101-000000-abcd", "--", "qemu-system-x86_64"]
+    assert [orjson.loads(each)["ifname"] for each in option(argv, "-netdev")] == ["tap300"]
+    assert any("52:54:00:5b:01:2c" in device for device in option(argv, "-device"))
+
+
+def test_binding_goes_before_qemu() -> None:
+    argv = command(guest(pin="0-1", numa="0"), FILES)
+    program = argv.index("qemu-system-x86_64")
+    assert argv[:program] == ["numactl", "--cpunodebind=0", "--membind=0", "--physcpubind=0-1", "--"]
+
+
+def test_layers_of_the_root_are_read_only_and_known_by_their_serial_numbers() -> None:
+    argv = command(guest(image=image(3)), FILES)
+    nodes = [orjson.loads(each) for each in option(argv, "-blockdev")]
+    assert [node["read-only"] for node in nodes] == [True] * 3
+    assert [node["file"]["filename"] for node in nodes] == [f"/image/{number}.erofs" for number in range(3)]
+    serials = [orjson.loads(each)["serial"] for each in option(argv, "-device") if '"serial"' in each]
+    assert serials == ["storlab-layer-0", "storlab-layer-1", "storlab-layer-2"]
+    assert "storlab.layers=3" in option(argv, "-append")[0].split()
+
+
+def test_a_cold_guest_has_its_disk_on_the_command_line_on_a_port_of_its_own() -> None:
+    argv = command(guest(devices=DISK), FILES)
+    (disk,) = (orjson.loads(each) for each in option(argv, "-device") if "disk0-dev" in each)
+    assert disk["bus"] == "port0"
+    assert [each for each in option(argv, "-device") if each.startswith("pcie-root-port,id=port0,")]
+    assert "disk0" in [orjson.loads(each)["node-name"] for each in option(argv, "-blockdev")]
+    assert "-incoming" not in argv
+
+
+def test_a_copy_of_a_saved_guest_has_free_ports_and_gets_its_disk_later() -> None:
+    saved = Memory(Path("/cache/memory"), shared=False)
+    argv = command(guest(devices=DISK), FILES, memory=saved, incoming=True)
+    assert not any("disk0" in word for word in argv)
+    ports = [each for each in option(argv, "-device") if each.startswith("pcie-root-port")]
+    assert len(ports) == 8
+    assert option(argv, "-incoming") == ["defer"]
+    assert "share=off" in option(argv, "-object")[0]
+
+
+def disks(count: int) -> Devices:
+    return Devices(devices=tuple({"driver": "nvme", "id": f"disk{number}"} for number in range(count)))
+
+
+@pytest.mark.parametrize(("count", "ports"), [(0, 8), (8, 8), (9, 16), (120, 120)])
+def test_a_guest_has_as_many_ports_as_its_devices_need_eight_at_a_time(count: int, ports: int) -> None:
+    spec = guest(devices=disks(count)).with_ports()
+    argv = command(spec, FILES, memory=Memory(Path("/m"), shared=True))
+    names = [each.split(",")[1].removeprefix("id=") for each in option(argv, "-device") if "pcie-root-port" in each]
+    assert names == [f"port{number}" for number in range(ports)]
+    addresses = [each.split("addr=")[1].split(",")[0] for each in option(argv, "-device") if "pcie-root-port" in each]
+    assert len(set(addresses)) == ports
+    assert {device["bus"] for device in spec.all_devices.on_ports(spec.port_names()).devices} == set(names[:count])
+
+
+def test_more_devices_than_a_machine_takes_are_refused_with_their_number() -> None:
+    with pytest.raises(Unsupported, match=r"^node vm: a virtual machine takes 120 devices at most, and not 121$"):
+        guest(devices=disks(121)).with_ports()
+
+
+def test_a_guest_to_be_saved_and_its_copies_differ_in_nothing_that_the_guest_can_see() -> None:
+    saved = command(guest(), FILES, memory=Memory(Path("/cache/memory"), shared=True))
+    copy = command(guest(devices=DISK), FILES, memory=Memory(Path("/cache/memory"), shared=False), incoming=True)
+    assert [word.replace("share=on", "share=off") for word in saved] == copy[:-2]
+
+
+def test_commas_in_paths_are_doubled() -> None:
+    files = replace(FILES, console=Path("/a,b/console.log"))
+    argv = command(guest(), files, memory=Memory(Path("/c,d/memory"), shared=True))
+    assert "file,id=console,path=/a,,b/console.log" in option(argv, "-chardev")
+    assert "mem-path=/c,,d/memory," in option(argv, "-object")[0]
+
+
+@pytest.mark.parametrize("machine", ["q35", "pc"])
+@pytest.mark.needs("qemu-system-x86_64")
+def test_qemu_takes_it(machine: str, tmp_path: Path) -> None:
+    """Up to the kernel, which is not there."""
+    files = replace(FILES, qmp=tmp_path / "qmp", agent=tmp_path / "agent", console=tmp_path / "console")
+    argv = command(guest(machine=machine, devices=DISK, memory="128M", image=image(0)), files)
+    ended = subprocess.run([*argv, "-S"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "/image/kernel" in ended.stderr, ended.stderr
+
+
+CARD = Card(3, "tap3")
+SCSI = Devices(
+    devices=({"driver": "virtio-scsi-pci", "id": "bus0"}, {"driver": "scsi-hd", "drive": "disk0", "bus": "bus0.0"})
+)
+NVME = Devices(devices=({"driver": "nvme", "drive": "disk0", "serial": "s"},))
+ALL = Devices(objects=({"id": "o"},), blockdevs=({"node-name": "b"},)) + SCSI + CARD.devices()
+
+
+def test_what_sits_in_a_slot_gets_a_port_and_what_sits_on_it_does_not() -> None:
+    assert (SCSI.pci, NVME.pci, CARD.devices().pci, ALL.pci, NO_DEVICES.pci) == (1, 1, 1, 2, 0)
+    buses = [device.get("bus") for device in ALL.on_ports(["port0", "port1"]).devices]
+    assert buses == ["port0", "bus0.0", "port1"]
+
+
+def test_too_few_ports_are_a_mistake() -> None:
+    with pytest.raises((StopIteration, RuntimeError)):
+        ALL.on_ports(["port0"])
+
+
+def test_objects_come_first_then_what_is_behind_then_what_the_guest_sees() -> None:
+    assert [name for name, _ in ALL.commands()] == ["object-add", "blockdev-add", *["device_add"] * 3]
+    words = ALL.command_line()
+    assert words[::2] == ["-netdev", "-object", "-blockdev", *["-device"] * 3]
+    assert [orjson.loads(word) for word in words[3::2]] == [arguments for _, arguments in ALL.commands()]
+    assert ALL.early_arguments() == words[:2]
+
+
+def test_a_card_is_connected_to_its_tap_and_runs_no_script() -> None:
+    netdev = orjson.loads(CARD.devices().early_arguments()[1])
+    ((_, device),) = CARD.devices().commands()
+    assert (netdev["type"], netdev["ifname"], netdev["script"], netdev["downscript"]) == ("tap", "tap3", "no", "no")
+    assert (device["netdev"], device["mac"]) == (netdev["id"], CARD.mac)
+
+
+def test_by_default_it_is_small_and_restored() -> None:
+    hardware = Hardware()
+    assert (hardware.memory, hardware.cpus, hardware.machine) == (512 * 1024**2, 1, "q35")
+    assert (hardware.start, hardware.accel, hardware.silence) == ("restored", "auto", 60)
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "value"),
+    [
+        ({"memory": "128M"}, "memory", 128 * 1024**2),
+        ({"pin": 1}, "pin", "1"),
+        ({"pin": "0-1,4"}, "pin", "0-1,4"),
+        ({"silence": "2s"}, "silence", 2),
+        ({"qemu_args": ["-s"]}, "qemu_args", ("-s",)),
+    ],
+)
+def test_what_can_be_asked(keys: dict[str, Any], key: str, value: object) -> None:
+    assert getattr(Hardware.model_validate(keys), key) == value
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"memory": "64M"}, "a guest needs 128M at least to boot"),
+        ({"memory": "129M"}, "a guest's memory is a multiple of 2M"),
+        ({"cpus": 0}, "greater than or equal to 1"),
+        ({"cpus": True}, "valid integer"),
+        ({"machine": "microvm"}, "'q35' or 'pc'"),
+        ({"pin": "every"}, "'every' is no list of CPUs or nodes"),
+        ({"pin": True}, "True is no list of CPUs or nodes"),
+        ({"numa": "0-"}, "'0-' is no list of CPUs or nodes"),
+        ({"silence": "1s"}, "write 2s or more"),
+        ({"modules": "/lib/modules/6.12"}, "modules goes with a kernel of your own"),
+        ({"rootfs": "/root"}, "rootfs goes with a kernel of your own"),
+        ({"memroy": "1G"}, "Extra inputs"),
+    ],
+)
+def test_what_can_not_be(keys: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        Hardware.model_validate(keys)
+
+
+def saved(folder: Path, name: str, age: float) -> Path:
+    path = folder / name
+    path.mkdir()
+    (path / "state").touch()
+    os.utime(path, (time.time() - age,) * 2)
+    return path
+
+
+def test_those_used_last_are_kept_as_far_as_there_is_space_and_eight_in_any_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = [saved(tmp_path, str(age), age) for age in range(12)]
+    for path in every:
+        (path / "memory").write_bytes(bytes(64 * 1024))
+        os.truncate(path / "memory", 1024**3)  # the rest is a hole
+        os.utime(path, (time.time() - int(path.name),) * 2)
+    (tmp_path / "3.lock").touch()
+    _forget_oldest(tmp_path)
+    assert all(path.exists() for path in every)
+    monkeypatch.setattr("storlab.nodes.kinds.vm.saved._MOST", 10 * 64 * 1024 + 8192)
+    _forget_oldest(tmp_path)
+    assert [path.exists() for path in every] == [True] * 10 + [False] * 2
+    monkeypatch.setattr("storlab.nodes.kinds.vm.saved._MOST", 1024)
+    _forget_oldest(tmp_path)
+    assert [path.exists() for path in every] == [True] * 8 + [False] * 4
+
+
+def test_what_a_maker_that_died_left_goes_and_what_is_being_made_stays(tmp_path: Path) -> None:
+    left, new = saved(tmp_path, "a.new", 3600), saved(tmp_path, "b.new", 5)
+    _forget_unfinished(tmp_path)
+    _forget_oldest(tmp_path)
+    assert not left.exists()
+    assert new.exists()
+
+
+def real_image(folder: Path) -> Image:
+    from dataclasses import replace
+
+    files = [folder / name for name in ("kernel", "layer")]
+    for file in files:
+        file.touch()
+    return replace(image(), kernel=files[0], layers=(files[1],))
+
+
+def test_a_saved_guest_fits_others_of_its_hardware_and_image_alone(tmp_path: Path) -> None:
+    spec = guest(image=real_image(tmp_path))
+    first = _fingerprint(spec)
+    devices, card = Devices(devices=({"driver": "nvme"},)), Card(2, "tap2")
+    assert first == _fingerprint(guest(image=spec.image, devices=devices, card=card))
+    assert first != _fingerprint(guest(image=spec.image, memory="1G"))
+    assert first != _fingerprint(guest(image=spec.image, kernel_args="a"))
+    os.utime(spec.image.kernel, (1, 1))
+    assert first != _fingerprint(spec), "the kernel was built again"
+
+
+def test_it_has_the_time_and_entropy_that_no_other_guest_gets() -> None:
+    before = time.time_ns()
+    first, second = preamble(), preamble()
+    assert len(first) == len(second) == len(MAGIC) + 8 + ENTROPY
+    assert first.startswith(MAGIC)
+    (told,) = struct.unpack_from(">Q", first, len(MAGIC))
+    assert before <= told <= time.time_ns()
+    assert first[-ENTROPY:] != second[-ENTROPY:]
