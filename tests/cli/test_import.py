@@ -1,16 +1,30 @@
-"""``storlab import``: files of other tools become a run that reports as any other, or nothing at all."""
+"""``storlab import``: files of other tools become a run that reports as any other, and is never judged."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storlab import open_run
-from study.program import call
+from storlab.cli.import_.options import ImportOptions
+from storlab.cli.import_.plain import KINDS, plain_options
+from study.program import Ran, call
 
+TESTS = Path(__file__).parent.parent
+GOLDEN = TESTS / "importing" / "golden"
+IMPORTS = TESTS.parent / "examples" / "imports"
+OLTP = str(GOLDEN / "sysbench-oltp.txt")
+PCAP = str(GOLDEN / "pcap-tcpdump-3.txt")
+ETHERNET = GOLDEN / "pcap-ethernet.pcap"
 THREE = {
     "disks": {
         "vda": {"granularity": {"0": 3, "4096": 27, "16384": 400}, "alignment": {"512": 3, "4096": 27, "16384": 400}}
@@ -22,175 +36,322 @@ AMBIGUOUS = {"disks": {"vda": {"granularity": {"4096": 9}, "alignment": {"512": 
 TWO_DISKS = {"disks": {**FOUR["disks"], "vdb": {"granularity": {"16896": 300}, "alignment": {"16384": 300}}}}
 
 
-def written(folder: Path, name: str, document: object) -> str:
-    path = folder / name
-    path.write_text(json.dumps(document))
-    return str(path)
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
-def value(run: Path, metric: str, **where: object) -> float:
+def imported(*words: str, out: str = "run") -> Ran:
+    ran = call("import", *words, "--out", out)
+    assert ran.status == 0, ran.message
+    return ran
+
+
+def report(run: str = "run", *words: str) -> str:
+    """What is reported of a run, without breaks of lines."""
+    ran = call("report", run, *words)
+    assert ran.status == 0, ran.message
+    return " ".join(ran.output.split())
+
+
+def written(name: str, document: object) -> str:
+    Path(name).write_text(json.dumps(document))
+    return name
+
+
+def named(name: str, file: Path) -> str:
+    """The contents of a file under a name that says nothing, or something wrong."""
+    shutil.copy(file, name)
+    return name
+
+
+def values(metric: str, run: str = "run", **where: object) -> list[float]:
     rows = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null(), metric=metric, **where)
-    (found,) = rows["value"].to_list()
-    return float(found)
+    return [float(value) for value in rows.sort("cell", "round")["value"]]
 
 
-def test_each_file_is_a_cell_of_a_run_that_reports(tmp_path: Path) -> None:
-    files = [
-        written(tmp_path, name, each) for name, each in (("xfs.json", THREE), ("ext4.json", FOUR), ("old.json", PYTHON))
-    ]
-    run = tmp_path / "run"
-    ran = call("import", "blkalgn", *files, "--out", str(run))
-    assert ran.status == 0, ran.message
-    assert "xfs.json: dialect 3" in ran.output
-    assert "ext4.json: dialect 4" in ran.output
-    assert "old.json: dialect 1" in ran.output
+def factor(name: str, run: str = "run") -> list[str]:
+    return open_run(run).trials[f"factor.{name}"].to_list()
+
+
+def test_each_file_is_a_cell_of_a_run_that_reports() -> None:
+    documents = {"xfs.json": THREE, "ext4.json": FOUR, "old.json": PYTHON}
+    ran = imported("blkalgn", *(written(name, each) for name, each in documents.items()))
+    for name, dialect in (("xfs", 3), ("ext4", 4), ("old", 1)):
+        assert f"{name}.json: dialect {dialect}" in ran.output
     assert "old.json: the Python version" in ran.message
-    assert open_run(run).trials["factor.file"].to_list() == ["xfs", "ext4", "old"]
-    assert value(run, "all.aligned.16k", cell=1) == 400 / 427
-    assert value(run, "all.bytes", cell=2) == 100 * 4096
-    assert value(run, "all.below.16k", cell=3) == 40
-    text = call("report", str(run))
-    assert text.status == 0, text.message
-    assert "no verdicts" in " ".join(text.output.split())
-    assert "not interleaved" in " ".join(text.output.split())
-    assert "no comparisons" in text.output
+    assert factor("file") == ["xfs", "ext4", "old"]
+    assert values("all.aligned.16k", cell=1) == [400 / 427]
+    assert values("all.bytes", cell=2) == [100 * 4096]
+    assert values("all.below.16k", cell=3) == [40]
+    text = report()
+    assert "no verdicts" in text and "not interleaved" in text and "no comparisons" in text
 
 
-@pytest.mark.parametrize("form", ["md", "csv", "json", "adoc"])
-def test_it_is_drawn_in_every_format(form: str, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    call("import", "blkalgn", written(tmp_path, "a.json", FOUR), "--out", str(run))
-    ran = call("report", str(run), "--format", form)
-    assert ran.status == 0, ran.message
-    assert "mported" in ran.output
+def test_two_files_of_sysbench_are_described_and_not_judged_in_every_format() -> None:
+    Path("off.txt").write_bytes(Path(OLTP).read_bytes().replace(b"(5374.40 per", b"(5298.68 per"))
+    ran = imported("sysbench", "off.txt", OLTP, "--factor", "doublewrite=off,on")
+    assert "2 trials of 2 cells" in ran.output
+    assert factor("doublewrite") == ["off", "on"]
+    assert values("tps") == [5298.68, 5374.40]
+    for form in ("text", "md", "csv", "json", "adoc"):
+        said = report("run", "--format", form)
+        assert "one run of each, not interleaved" in said
+        assert "there are no verdicts" in said
+    text = report()
+    assert "no comparisons" in text
+    assert "5.30k/s none unknown" in text
+    report("run", "--format", "html")
+    page = Path("run/report.html").read_text()
+    assert "not interleaved" in page and "Over time" in page
 
 
-@pytest.mark.slow
-def test_it_has_a_page_with_charts(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    call("import", "blkalgn", written(tmp_path, "a.json", FOUR), written(tmp_path, "b.json", THREE), "--out", str(run))
-    ran = call("report", str(run), "--format", "html")
-    assert ran.status == 0, ran.message
-    assert list((run / "charts").glob("block-*.svg"))
+def test_a_histogram_has_a_page_with_charts() -> None:
+    imported("blkalgn", written("a.json", FOUR), written("b.json", THREE))
+    report("run", "--format", "html")
+    assert list(Path("run/charts").glob("block-*.svg"))
 
 
-def test_a_report_is_derived_anew_from_the_files_that_the_run_keeps(tmp_path: Path) -> None:
-    run, file = tmp_path / "run", written(tmp_path, "a.json", FOUR)
-    call("import", "blkalgn", file, "--out", str(run))
-    Path(file).unlink()
-    (kept,) = (run / "trials").rglob("blkalgn.json")
+def test_a_report_is_derived_again_from_the_files_that_the_run_keeps() -> None:
+    imported("blkalgn", written("a.json", FOUR))
+    Path("a.json").unlink()
+    (kept,) = Path("run/trials").rglob("blkalgn.json")
     kept.write_text(json.dumps({"disks": {"vda": {"granularity": {"4608": 7}, "alignment": {"4096": 7}}}}))
-    rows = json.loads(call("report", str(run), "--format", "json").output)["estimates"]
+    rows = json.loads(report("run", "--format", "json"))["estimates"]
     assert next(row["mean"] for row in rows if row["metric"] == "all.requests") == 7
     kept.write_text("rubbish")
-    ran = call("report", str(run), "--format", "json")
-    assert ran.status == 0
-    assert "cannot read its raw records" in ran.output
+    assert "cannot read its raw records" in report("run", "--format", "json")
 
 
-def test_several_disks_are_added_up_and_told_apart(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    call("import", "blkalgn", written(tmp_path, "a.json", TWO_DISKS), "--out", str(run))
-    assert value(run, "all.requests") == 400
-    by_disk = open_run(run).metrics.filter(pl.col("job") == "vdb", metric="all.aligned.16k")
+def test_several_disks_are_added_up_and_told_apart() -> None:
+    imported("blkalgn", written("a.json", TWO_DISKS))
+    assert values("all.requests") == [400]
+    by_disk = open_run("run").metrics.filter(pl.col("job") == "vdb", metric="all.aligned.16k")
     assert by_disk["value"].to_list() == [1.0]
 
 
-def test_labels_and_factors_name_the_cells(tmp_path: Path) -> None:
-    files = [written(tmp_path, f"{n}.json", FOUR) for n in range(4)]
-    run = tmp_path / "run"
-    options = ["--factor", "fs=xfs,xfs,ext4,ext4", "--factor", "load=a,b,a,b", "--factor", "host=lab"]
-    ran = call("import", "blkalgn", *files, "--out", str(run), *options)
-    assert ran.status == 0, ran.message
-    columns = ["factor.fs", "factor.load", "factor.host"]
-    assert open_run(run).trials.select(columns).rows()[2] == ("ext4", "a", "lab")
-    labelled = tmp_path / "labelled"
-    names = [word for n in range(4) for word in ("--label", f"run {n}")]
-    assert call("import", "blkalgn", *files, "--out", str(labelled), *names).status == 0
-    assert open_run(labelled).trials["factor.file"].to_list() == ["run 0", "run 1", "run 2", "run 3"]
+def test_labels_and_factors_name_the_cells() -> None:
+    files = [written(f"{n}.json", FOUR) for n in range(4)]
+    imported(
+        "blkalgn", *files, *("--factor", "block-size=xfs,xfs,ext4,ext4", "--factor", "b=a,b,a,b", "--factor", "c=d")
+    )
+    assert open_run("run").trials.select("factor.block-size", "factor.b", "factor.c").rows()[2] == ("ext4", "a", "d")
+    assert "block-size" in report()
+    imported("blkalgn", *files, *(word for n in range(4) for word in ("--label", f"run {n}")), out="labelled")
+    assert factor("file", "labelled") == ["run 0", "run 1", "run 2", "run 3"]
 
 
-def test_a_factor_may_have_a_hyphen_in_its_name_as_in_studies(tmp_path: Path) -> None:
-    files = [written(tmp_path, f"{n}.json", FOUR) for n in range(2)]
-    run = tmp_path / "run"
-    ran = call("import", "blkalgn", *files, "--out", str(run), "--factor", "block-size=4k,8k")
-    assert ran.status == 0, ran.message
-    assert open_run(run).trials["factor.block-size"].to_list() == ["4k", "8k"]
-    assert "block-size" in call("report", str(run)).output
+def test_files_with_the_same_label_are_rounds_of_one_cell() -> None:
+    files = []
+    for number in range(4):  # runs that are no copies of each other
+        files.append(f"{number}.txt")
+        Path(files[-1]).write_bytes(Path(OLTP).read_bytes() + b"\n" * number)
+    ran = imported("sysbench", *files, *(word for name in ("off", "on") * 2 for word in ("--label", name)))
+    assert "4 trials of 2 cells" in ran.output
+    trials = open_run("run").trials.select("cell", "round", "factor.file").rows()
+    assert trials == [(1, 1, "off"), (2, 1, "on"), (1, 2, "off"), (2, 2, "on")]
+    assert "2 rounds done; 2 of 2 cells measured; no comparisons" in report()
 
 
-def test_what_a_file_does_not_show_its_reader_says(tmp_path: Path) -> None:
-    file, run = written(tmp_path, "a.json", AMBIGUOUS), tmp_path / "run"
-    ran = call("import", "blkalgn", file, "--out", str(run))
-    assert (ran.status, run.exists()) == (2, False)
+def test_what_a_file_does_not_show_its_reader_says() -> None:
+    file = written("a.json", AMBIGUOUS)
+    ran = call("import", "blkalgn", file, "--out", "run")
+    assert (ran.status, Path("run").exists()) == (2, False)
     assert "a.json: does not show which dialect it is of" in ran.message
-    assert call("import", "blkalgn", file, "--dialect", "4", "--out", str(run)).status == 0
-    assert value(run, "all.size") == 3584
-    assert call("report", str(run)).status == 0
+    imported("blkalgn", file, "--dialect", "4")
+    assert values("all.size") == [3584]
+    assert report()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nowhere.json"], "nowhere.json: No such file"),
-        (["."], ": Is a directory"),
-        (["good.json", "bad.json"], "bad.json:1: is no JSON"),
-        (["good.json", "empty.json"], "empty.json: is no histogram of blkalgn"),
-        (["good.json", "good.json"], "tell them apart by --label or --factor"),
-        (["good.json", "--out", "x" * 300], "can't be a run's folder: File name too long"),
-        (["good.json", "--label", "a", "--label", "b"], "--label: 2 labels for 1 file:"),
-        (["good.json", "--label", ""], "can't be a level"),
-        (["good.json", "--factor", "fs"], "write NAME=LEVEL"),
-        (
-            ["good.json", "--factor", "file system=a"],
-            '"file system" is not a valid name: at most 63 letters, digits, -',
-        ),
-        (["good.json", "--factor", "-a=b"], '"-a" is not a valid name'),
-        (["good.json", "--factor", "=a"], '"" is not a valid name'),
-        (["good.json", "--factor", "fs=a,b"], "2 levels for 1 file"),
-        (["good.json", "--factor", "fs=a", "--factor", "fs=b"], "fs was given before"),
-        (["good.json", "--dialect", "7"], "--dialect"),
-        (["good.json", "--dialect", "1"], "is not of dialect 1"),
-        ([], "Missing argument"),
-    ],
-)
-def test_a_mistake_has_status_2_and_leaves_nothing(
-    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path, "good.json", FOUR)
-    written(tmp_path, "empty.json", {})
-    (tmp_path / "bad.json").write_text("{")
-    before = sorted(tmp_path.iterdir())
-    ran = call("import", "blkalgn", *arguments)
-    assert ran.status == 2
-    assert says in ran.message
-    assert "Traceback" not in ran.message
-    assert sorted(tmp_path.iterdir()) == before
+def test_one_file_of_fileio_is_enough_and_a_truncated_one_has_its_warning_at_the_head() -> None:
+    imported("sysbench", str(GOLDEN / "sysbench-fileio.txt"), out="fileio")
+    assert "bandwidth: sysbench" in report("fileio")
+    Path("cut.txt").write_bytes(Path(OLTP).read_bytes()[:1500])
+    assert "it has no closing block" in imported("sysbench", "cut.txt").message
+    assert "it has no closing block" in report()
 
 
-def test_an_imported_run_is_not_run_again(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    call("import", "blkalgn", written(tmp_path, "a.json", FOUR), "--out", str(run))
-    ran = call("resume", str(run))
-    assert ran.status == 2
-    assert "was imported and has no study" in ran.message
-    assert call("clean", str(run)).status == 0
-    again = call("import", "blkalgn", written(tmp_path, "a.json", FOUR), "--out", str(run))
-    assert again.status == 2
-    assert "is not empty" in again.message
+def test_machines_of_bonnie_are_cells_and_its_repeats_rounds() -> None:
+    imported("bonnie", str(GOLDEN / "bonnie-1.03.txt"))
+    assert factor("machine") == ["local", "nfs", "aoe", "dst", "dst-nosack-nofac", "dst-2"]
+    assert values("seek.rate") == [288.8, 350.6, 201.6, 17.8, 90.7, 17.6]
+    assert len(values("random.stat.rate")) == 1  # nfs alone: the others ended in under 500 ms
+    ran = imported("bonnie", str(GOLDEN / "bonnie-2.00a.csv"), out="repeats")
+    assert "2 trials of 1 cell" in ran.output
+    assert "ended in under 500 ms" in ran.message
+    assert report("repeats")
 
 
-def test_a_manifest_that_does_not_say_how_is_refused(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    call("import", "blkalgn", written(tmp_path, "a.json", FOUR), "--out", str(run))
-    manifest = run / "manifest.json"
+def test_a_table_is_read_by_the_columns_that_are_named() -> None:
+    Path("t.csv").write_text("fs,rep,IOPS,lat\nxfs,1,1000,1.5\next4,1,900,1.7\nxfs,2,1010,1.4\next4,2,930,\n")
+    columns = ["--value", "IOPS:1/s:higher", "--value", "lat:ms:lower"]
+    imported("csv", "t.csv", *columns, "--factor-column", "fs", "--round-column", "rep")
+    assert values("IOPS") == [1000, 1010, 900, 930]
+    assert len(values("lat")) == 3
+    text = report()
+    assert "IOPS: csv" in text and "Rounds are those that the files number." in text
+    compared = " ".join(call("compare", "run", "--by", "fs").output.split())
+    assert "not judged" in compared  # the numbers don't say that the rounds were interleaved
+
+
+def test_the_head_of_a_report_says_what_the_largest_connections_did_and_what_is_missing() -> None:
+    assert "packets 40; connections 1; seconds 0.000875" in imported("pcap", PCAP).output
+    text, name = report(), "client:46340 > server:1025"
+    assert f"{name}: received 13 data segments, 27 ACKs of these, each 2796 bytes on = 2.00 MSS of 1398" in text
+    assert f"{name}: 20,970 bytes are missing from the capture" in text
+    assert "acks.sent.mss: pcap" in text
+    found = open_run("run").metrics.filter(pl.col("metric") == "missing.received")
+    assert set(found["value"].to_list()) == {20_970.0}
+
+
+def test_a_capture_is_kept_whole_and_a_run_without_tables_is_derived_from_it() -> None:
+    imported("pcap", str(ETHERNET))
+    (kept,) = Path("run").rglob("capture")
+    assert kept.read_bytes() == ETHERNET.read_bytes()
+    first = report("run", "--format", "csv")
+    for table in Path("run").rglob("*.parquet"):
+        table.unlink()
+    assert report("run", "--format", "csv") == first
+
+
+def test_several_captures_are_set_ups_and_a_packed_one_is_refused() -> None:
+    ran = imported("pcap", str(ETHERNET), str(GOLDEN / "pcap-any.pcap"), "--factor", "sack=on,off")
+    assert "2 trials of 2 cells" in ran.output
+    assert "there are no verdicts" in report()
+    Path("x.pcap.gz").write_bytes(gzip.compress(ETHERNET.read_bytes()))
+    ran = call("import", "pcap", "x.pcap.gz", "--out", "other")
+    assert (ran.status, "is packed by gzip" in ran.message, Path("other").exists()) == (2, True, False)
+
+
+def test_an_imported_run_is_not_run_again() -> None:
+    imported("blkalgn", written("a.json", FOUR))
+    ran = call("resume", "run")
+    assert (ran.status, "was imported and has no study" in ran.message) == (2, True)
+    assert call("clean", "run").status == 0
+    again = call("import", "blkalgn", "a.json", "--out", "run")
+    assert (again.status, "is not empty" in again.message) == (2, True)
+
+
+def test_a_manifest_that_does_not_say_how_is_refused() -> None:
+    imported("blkalgn", written("a.json", FOUR))
+    manifest = Path("run/manifest.json")
     whole = json.loads(manifest.read_text())
-    for imported in (
-        {"kind": "blkalgn"},
-        {"kind": "blkalgn", "files": []},
-        {"kind": "later", "files": whole["imported"]["files"]},
-    ):
-        manifest.write_text(json.dumps({**whole, "imported": imported}))
-        ran = call("report", str(run))
+    files = whole["imported"]["files"]
+    for how in ({"kind": "blkalgn"}, {"kind": "blkalgn", "files": []}, {"kind": "later", "files": files}):
+        manifest.write_text(json.dumps({**whole, "imported": how}))
+        ran = call("report", "run")
         assert (ran.status, "Traceback" in ran.message) == (2, False), ran.message
+
+
+def test_the_contents_say_which_tool_it_was_and_the_report_is_shown() -> None:
+    files = [named("a.json", IMPORTS / "sysbench-sync.txt"), named("b.csv", IMPORTS / "sysbench-mmap.txt")]
+    ran = call("import", "--out", "run", *files, "--factor", "io=sync,mmap")
+    assert ran.status == 0, ran.message
+    assert ran.output.startswith("a.json, b.csv: recognised as sysbench, by sysbench's first line\n")
+    assert "bandwidth: sysbench" in ran.output  # the report
+    assert "Run:    run, 2 trials of 2 cells\nReport: run/report.html\n" in ran.output
+    assert "storlab report" not in ran.output.partition("Imported from")[0]
+    assert Path("run/report.html").is_file()
+    assert factor("io") == ["sync", "mmap"]
+
+
+def test_a_file_that_others_could_claim_says_which_it_was_taken_for_and_how_to_force_another() -> None:
+    rates = ";".join(["20000", "4096", "1024", "20000", *"1111" * 2, *["1%=1"] * 20, *"1111", "0", "0", "9%", "1", "1"])
+    nothing = ";".join(["0"] * (121 - 5 - rates.count(";") - 1))
+    head = "TESTDIR=/mnt\nTEST_NAME=none\nMOUNTPOINT=/mnt tag virtiofs rw\nRUNTIME=20 LOOPS=3 SIZE=4G\n\n"
+    line = "a: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=psync, iodepth=16"
+    job = f"Running: fio fio-jobs/randread-psync.job\n{line}\nfio-3.21\nStarting 1 process\n"
+    Path("raw").write_text(f"{head}{job}3;fio-3.21;a;0;0;{rates};{nothing}\n\nRun status group 0:\n")
+    ran = call("import", "raw", "--out", "run")
+    assert ran.status == 0, ran.message
+    assert "raw: recognised as virtiofs-tests" in ran.output
+    assert "raw: not taken for fio, though it has terse lines of fio" in ran.message
+    assert "`storlab import fio raw` reads it as one of fio" in ran.message
+
+
+def test_the_logs_of_a_run_are_read_with_the_file_that_they_lie_beside() -> None:
+    logs = [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
+    ran = call("import", *logs, "--out", "run")
+    assert ran.status == 0, ran.message
+    assert "pgbench_log.71: recognised as pgbench, by a log of pgbench's transactions\n" in ran.output
+    assert "1 trial of 1 cell" in ran.output
+
+
+@pytest.mark.parametrize("kind", [[], ["pgbench"]])
+def test_a_log_that_is_read_with_another_one_has_no_level_of_its_own(kind: list[str]) -> None:
+    logs = [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
+    for levels in (["--label", "a", "--label", "b"], ["--factor", "fs=xfs,ext4"]):
+        refused = call("import", *kind, *logs, *levels, "--out", "run")
+        assert refused.status == 2
+        assert "pgbench_log.71.1 is read along with pgbench_log.71, as part of the same run" in refused.message
+        assert not Path("run").exists()
+    ran = call("import", *kind, *logs, "--factor", "fs=xfs", "--out", "run")
+    assert (ran.status, "1 trial of 1 cell" in ran.output) == (0, True), ran.message
+
+
+def test_a_kind_that_is_named_reads_a_run_s_logs_together_in_any_order() -> None:
+    logs = [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
+    found = []
+    for number, order in enumerate((logs[:1], logs, logs[::-1])):
+        ran = call("import", "pgbench", *order, "--out", f"{number}")
+        assert (ran.status, "1 trial of 1 cell" in ran.output) == (0, True), ran.message
+        found.append(open_run(f"{number}").metrics.filter(metric="transactions")["value"].to_list())
+    assert found[0] == found[1] == found[2] and found[0]
+
+
+def test_a_table_is_read_by_the_columns_that_are_named_with_decimal_commas_where_it_has_these() -> None:
+    Path("t").write_text("fs;IOPS;lat (ms)\nxfs;1000,5;1,5\next4;900,25;2\n")
+    ran = call("import", "t")
+    assert ran.status == 2
+    assert "storlab import t --factor-column fs --value IOPS::higher --value 'lat (ms)::lower' --decimal ," in (
+        ran.message
+    )
+    columns = ["--factor-column", "fs", "--value", "IOPS::higher"]
+    refused = call("import", "t", *columns)
+    assert (refused.status, "t:2" in refused.message) == (2, True)
+    assert "where the comma is a decimal one, say --decimal ," in refused.message
+    ran = call("import", "t", *columns, "--decimal", ",", "--separator", ";", "--out", "run")
+    assert ran.status == 0, ran.message
+    values = open_run("run").metrics.filter(metric="IOPS")["value"].unique().sort().to_list()
+    assert values == [900.25, 1000.5]
+
+
+def test_a_folder_of_fio_is_known_by_its_files() -> None:
+    Path("folder").mkdir()
+    shutil.copy(IMPORTS / "fio.json", "folder/x")
+    Path("folder/notes").write_text("Dear all,\n")
+    ran = call("import", "folder", "--out", "run")
+    assert ran.status == 0, ran.message
+    assert "folder: recognised as fio" in ran.output
+
+
+WORDS = ["a.txt", "b c", "--label", "--label=x", "--factor", "f=1,2", "--out", "run", "--interleaved", "--help", "-x"]
+CALLS = st.tuples(
+    st.sampled_from([*KINDS, "csv", "nothing"]), st.lists(st.sampled_from([*WORDS, "", "--", "-"]), max_size=7)
+)
+
+
+def by_typer(*words: str) -> tuple[Ran, ImportOptions | None]:
+    seen: list[Any] = []
+    with mock.patch("storlab.cli.import_.command._import", seen.append):
+        ran = call("import", *words)
+    return ran, seen[0] if seen else None
+
+
+@given(CALLS)
+def test_what_is_read_plainly_is_what_typer_reads(asked: tuple[str, list[str]]) -> None:
+    kind, words = asked
+    plain = plain_options([kind, *words])
+    if plain is not None:
+        assert by_typer(kind, *words) == (Ran(0, "", ""), plain)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_usual_calls_are_plain(kind: str) -> None:
+    words = ["a", "--label", "x", "b", "--label", "y", "--factor", "sack=on,off", "--interleaved", "--out", "run"]
+    assert plain_options([kind, *words]) == by_typer(kind, *words)[1] is not None
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["a", "--labels", "x"], ["a", "--out"], ["a", "--out=run"], [""]])
+def test_questions_mistakes_and_other_ways_to_write_it_are_left_to_typer(words: list[str]) -> None:
+    assert plain_options(["pcap", *words]) is None
