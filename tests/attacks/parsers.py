@@ -55,9 +55,8 @@ from attacks.samples import (
 )
 from crash.logs import Request, log_bytes
 from importing.test_pgbench import LOG, SUMMARY
-from layers.net.test_watch import PINGING
 from layers.test_nbd_export import LISTING
-from layers.test_zfs_output import STATUS
+from layers.test_parsers import PINGING, STATUS
 from nodes.test_shaping import CONNECTIONS, FEATURES, LINK, PING, QUEUES
 from probes import test_server, test_share_requests
 from probes.test_backing import PATHS

@@ -1,7 +1,9 @@
-"""Every test here has a laboratory of its own, and devices that it made itself."""
+"""Every test here makes its own devices, and one that is a coroutine runs in the loop in which its fixtures are."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,33 @@ from pathlib import Path
 import pytest
 
 from laboratory.devices import Device, new_device
+
+from .sites import Ground, entered, ground_in
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine where its guests are, else in the loop of its fixtures."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = pyfuncitem.funcargs
+    run = given["shop"].run if "shop" in given else given["runner"].run if "runner" in given else asyncio.run
+    run(pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters}))
+    return True
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """An event loop."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def ground(runner: asyncio.Runner, short_path: Path) -> Iterator[Ground]:
+    """A node of this machine, of which nothing may be left afterwards."""
+    with entered(runner, ground_in(short_path)) as ground:
+        yield ground
 
 
 @pytest.fixture

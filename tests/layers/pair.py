@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from storlab.errors import NodeLost
+from storlab.images.image import find_image
 from storlab.layers import stack
 from storlab.layers.base import Crossing, Layer, LayerContext, Shared
 from storlab.layers.resources import Resource
@@ -31,7 +32,6 @@ from storlab.nodes.node import Node
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.run.recovery.undoing import undo_table
 
-from .guests import image_with
 from .sites import RUN, parse
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ class Pair:
 @asynccontextmanager
 async def two_guests(memory: str = "512M") -> AsyncIterator[Pair]:
     """A server and a client, booted, with scratch folders on file systems of their own."""
-    image = image_with()
+    image = find_image()
     async with AsyncExitStack() as stack:
         # By its cgroup's name the run is alive: else `storlab clean`, as other tests call it, would take its network.
         cgroup = cgroup_name(Agents(RUN, Controller.this(), "host"), secrets.randbelow(1 << 31))

@@ -1,21 +1,31 @@
-"""A node of this machine and sites on it, for layers that are set up without a study around them."""
+"""A node of this machine, sites on it and a guest of it, for layers that are set up without a study around them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from storlab.images.image import find_image
 from storlab.layers import stack
 from storlab.layers.base import Layer, LayerContext, Shared
 from storlab.layers.stack import BuiltStack
+from storlab.nodes.demands import Devices
 from storlab.nodes.kinds.local import local_node
+from storlab.nodes.kinds.vm.accelerator import find_acceleration
+from storlab.nodes.kinds.vm.command import Files, GuestSpec
+from storlab.nodes.kinds.vm.guest import Guest, running_guest
+from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.node import Node
 from storlab.registry import layer_types
 from storlab.run.recovery.undoing import undo_table
+
+T = TypeVar("T")
 
 RUN = "20260102-030405-abcd"
 
@@ -72,3 +82,32 @@ async def ground_in(folder: Path) -> AsyncIterator[Ground]:
             await ground.tear_down()
         left = [path.name for path in await asyncio.to_thread(lambda: [*scratch.rglob("*")])]
         assert left == []
+
+
+@contextmanager
+def entered(runner: asyncio.Runner, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """What an asynchronous context gives, for a fixture."""
+    made = runner.run(context.__aenter__())
+    try:
+        yield made
+    finally:
+        runner.run(context.__aexit__(None, None, None))
+
+
+@asynccontextmanager
+async def guest(
+    host: Node, name: str, disks: Sequence[Devices], *extras: str, memory: str = "1G"
+) -> AsyncIterator[Guest]:
+    """A real guest with these disks, cold, whose image has these extras."""
+    image = find_image(frozenset(extras))
+    initrd = initrd_with_agent(image)
+    acceleration = await find_acceleration(image, initrd, host)
+    hardware = Hardware.model_validate({"memory": memory, "start": "cold"})
+    devices = Devices()
+    for each in disks:
+        devices += each
+    spec = GuestSpec(name, hardware, image, initrd, acceleration.accelerator, devices)
+    with tempfile.TemporaryDirectory(prefix="sl-guest-") as folder:
+        files = Files(Path(folder) / "qmp", Path(folder) / "agent", Path(folder) / "console")
+        async with running_guest(spec, host, files, None, lambda guest: None) as running:
+            yield running

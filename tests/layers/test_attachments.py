@@ -1,24 +1,87 @@
-"""Attachments: what QEMU is given is what it takes, whatever lies underneath and in every mode."""
+"""Disks and folders that guests are given: what QEMU and virtiofsd are asked for is what they take and guests find."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import json
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from laboratory import needs_root
+from laboratory import wait_until
+from storlab.errors import Unsupported, UserError
 from storlab.layers.attach.attachment import AttachmentLayer, serial_of, serial_text
-from storlab.layers.resources import Dir, Disk, File, LoggedFile, Resource
+from storlab.layers.attach.ninep import NinePLayer
+from storlab.layers.attach.virtiofs import VirtiofsLayer
+from storlab.layers.attach.virtiofsd import VirtiofsdLayer
+from storlab.layers.resources import Dir, Disk, File, LoggedFile, Resource, Share
+from storlab.layers.server.base import ServerContext
 from storlab.layers.stack import type_errors
+from storlab.nodes.binding import numactl
+from storlab.nodes.demands import Devices
+from storlab.nodes.node import Node
+from storlab.study.study import parse_study
 
-from .qemu import arguments_of, standing_qemu
-from .sites import ground_in, parse
+from .sites import Ground, guest, parse
 from .test_nbd_export import MODES
+
+_PORT = "slot0"
+
+
+@dataclass
+class Qemu:
+    """The monitor of one."""
+
+    stream: Any
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """What a command returns. Raises ``AssertionError`` with QEMU's own words."""
+        self.stream.write(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        self.stream.flush()
+        while True:
+            answer = json.loads(self.stream.readline())
+            assert "error" not in answer, f"{command} {arguments}: {answer['error']['desc']}"
+            if "return" in answer:
+                return answer["return"]
+
+    def attach(self, devices: Devices) -> None:
+        """As a launcher does."""
+        for command, arguments in devices.on_ports([_PORT]).commands():
+            self.ask(command, **arguments)
+
+
+@contextmanager
+def standing_qemu(folder: Path, *arguments: str) -> Iterator[Qemu]:
+    """With one free slot."""
+    path = folder / "qmp"
+    argv = ["qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-nodefaults", "-S", "-display", "none"]
+    argv += ["-m", "64", "-qmp", f"unix:{path},server=on,wait=off", "-device", f"pcie-root-port,id={_PORT}"]
+    with subprocess.Popen([*argv, *arguments], stderr=subprocess.PIPE) as process:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                wait_until(lambda: process.poll() is not None or not connection.connect_ex(str(path)), 20.0)
+                assert process.stderr is not None
+                assert process.poll() is None, process.stderr.read().decode()
+                with connection.makefile("rwb") as stream:
+                    qemu = Qemu(stream)
+                    stream.readline()  # the greeting
+                    qemu.ask("qmp_capabilities")
+                    yield qemu
+        finally:
+            process.kill()
+            path.unlink(missing_ok=True)
+
+
+def arguments_of(devices: Devices) -> list[str]:
+    """The same on a command line."""
+    return devices.on_ports([_PORT]).command_line()
+
 
 SLOT = "disk0"
 KINDS = ["virtio-blk", "virtio-scsi", "nvme"]
@@ -38,12 +101,11 @@ def attach_layer(kind: str, **fields: Any) -> AttachmentLayer:
     return layer
 
 
-@asynccontextmanager
-async def standing(folder: Path, stack: list[dict[str, Any]]) -> AsyncIterator[Resource]:
-    async with ground_in(folder) as ground:
-        resource = (await ground.set_up(*stack)).resource
-        assert resource is not None
-        yield resource
+async def made(ground: Ground, stack: list[dict[str, Any]], owner: str = "") -> Resource:
+    """What is to be attached."""
+    resource = (await ground.set_up(*stack, owner=owner)).resource
+    assert resource is not None
+    return resource
 
 
 def taken(folder: Path, layer: AttachmentLayer, below: Resource) -> dict[str, Any]:
@@ -60,59 +122,49 @@ def taken(folder: Path, layer: AttachmentLayer, below: Resource) -> dict[str, An
         return {**node, "all": nodes, "writeback": inserted["inserted"]["cache"]["writeback"]}
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("below", BELOW)
-def test_qemu_takes_every_cache_mode_and_kind_of_aio(short_path: Path, kind: str, below: str) -> None:
-    async def check() -> None:
-        async with standing(short_path, BELOW[below]) as resource:
-            for cache, aio in MODES:
-                node = await asyncio.to_thread(taken, short_path, attach_layer(kind, cache=cache, aio=aio), resource)
-                assert node["image"]["virtual-size"] == 16 * 1024**2
-                flags = {key: node["cache"][key] for key in ("direct", "no-flush")}
-                assert flags == {"direct": cache in ("none", "directsync"), "no-flush": cache == "unsafe"}
-                assert node["writeback"] is (cache in ("none", "writeback", "unsafe"))
-
-    asyncio.run(check())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("discard", [True, False])
-def test_qemu_takes_queues_block_sizes_threads_and_discard(short_path: Path, kind: str, discard: bool) -> None:
-    more = {} if kind == "nvme" else {"iothread": True}
-    fields = {"queues": 3, "logical_block_size": "4k", "physical_block_size": "16k", "discard": discard, **more}
-
-    async def check() -> None:
-        async with standing(short_path, [FILE]) as resource:
-            node = await asyncio.to_thread(taken, short_path, attach_layer(kind, **fields), resource)
-            assert node["detect_zeroes"] == "off"
-
-    asyncio.run(check())
+async def test_qemu_takes_every_cache_mode_and_kind_of_aio(
+    ground: Ground, short_path: Path, kind: str, below: str
+) -> None:
+    resource = await made(ground, BELOW[below])
+    for cache, aio in MODES:
+        node = await asyncio.to_thread(taken, short_path, attach_layer(kind, cache=cache, aio=aio), resource)
+        assert node["image"]["virtual-size"] == 16 * 1024**2
+        flags = {key: node["cache"][key] for key in ("direct", "no-flush")}
+        assert flags == {"direct": cache in ("none", "directsync"), "no-flush": cache == "unsafe"}
+        assert node["writeback"] is (cache in ("none", "writeback", "unsafe"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_base_of_a_clone_is_opened_in_the_same_mode_and_never_written(short_path: Path, kind: str) -> None:
-    async def check() -> None:
-        async with standing(short_path, BELOW["qcow2 clone"]) as resource:
-            assert isinstance(resource, File)
-            layer = attach_layer(kind, cache="directsync", aio="native")
-            node = await asyncio.to_thread(taken, short_path, layer, resource)
-            bases = [
-                each for each in node["all"] if resource.backing in each["file"] and each["drv"] in ("raw", "file")
-            ]
-            assert {each["drv"] for each in bases} == {"raw", "file"}
-            assert all(each["ro"] and each["cache"]["direct"] for each in bases)
+async def test_qemu_takes_queues_block_sizes_threads_and_discard(ground: Ground, short_path: Path, kind: str) -> None:
+    fields = {"queues": 3, "logical_block_size": "4k", "physical_block_size": "16k"}
+    fields |= {} if kind == "nvme" else {"iothread": True}
+    resource = await made(ground, [FILE])
+    for discard in (True, False):
+        node = await asyncio.to_thread(taken, short_path, attach_layer(kind, discard=discard, **fields), resource)
+        assert node["detect_zeroes"] == "off"
 
-    asyncio.run(check())
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_base_of_a_clone_is_opened_in_the_same_mode_and_never_written(
+    ground: Ground, short_path: Path, kind: str
+) -> None:
+    resource = await made(ground, BELOW["qcow2 clone"])
+    assert isinstance(resource, File)
+    layer = attach_layer(kind, cache="directsync", aio="native")
+    node = await asyncio.to_thread(taken, short_path, layer, resource)
+    bases = [each for each in node["all"] if resource.backing in each["file"] and each["drv"] in ("raw", "file")]
+    assert {each["drv"] for each in bases} == {"raw", "file"}
+    assert all(each["ro"] and each["cache"]["direct"] for each in bases)
 
 
 def test_requests_are_joined_but_not_above_a_log_of_writes() -> None:
-    (layer,) = parse([{"layer": "virtio-blk"}])
-    assert isinstance(layer, AttachmentLayer)
     logged = LoggedFile("host", "/image", 2**20, log="/log", start="/start")
-    (device,) = layer.demands(logged, "disk0").devices.devices
+    (device,) = attach_layer("virtio-blk").demands(logged, SLOT).devices.devices
     assert device["request-merging"] is False
-    (device,) = layer.demands(File("host", "/image", 2**20), "disk0").devices.devices
+    (device,) = attach_layer("virtio-blk").demands(File("host", "/image", 2**20), SLOT).devices.devices
     assert "request-merging" not in device
 
 
@@ -135,21 +187,6 @@ def test_only_the_first_device_sits_in_a_slot_and_the_names_come_from_the_disks(
     assert len(set(names)) == len(names)
 
 
-WRONG: list[tuple[Mapping[str, Any], str]] = [
-    ({"logical_block_size": "3k"}, "a power of two from 512 to 64k"),
-    ({"logical_block_size": "4k", "physical_block_size": "512"}, r"physical_block_size \(512\) is less than"),
-    ({"queues": 0}, "greater than or equal to 1"),
-    ({"cache": "some"}, "'none', 'writeback'"),
-]
-
-
-@pytest.mark.parametrize(("fields", "message"), WRONG)
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_can_not_be_is_refused_with_its_reason(kind: str, fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        attach_layer(kind, **fields)
-
-
 def test_a_directory_can_not_be_attached() -> None:
     ((position, message),) = type_errors(parse([{"layer": "directory"}, {"layer": "virtio-blk"}]), [Disk, Dir])
     message_wanted = "layer virtio-blk takes a File or Disk or Export, but layer directory gives a Dir"
@@ -160,3 +197,177 @@ def test_serial_numbers_are_read_from_all_three_kinds() -> None:
     assert serial_text(b"storlab-disk0") == "storlab-disk0"
     assert serial_text(b"storlab-disk0       \n") == "storlab-disk0"
     assert serial_text(b"storlab-disk0\0") == "storlab-disk0"
+
+
+IMAGE = {"layer": "image-clone", "base": {"size": "64M", "written": "4M"}}
+CASES = [
+    ("virtio-blk", [IMAGE], {"cache": "none", "aio": "native"}),
+    ("virtio-blk", [IMAGE, {"layer": "nbd-export"}], {"cache": "writethrough", "logical_block_size": "4k"}),
+    ("virtio-scsi", [IMAGE], {"cache": "directsync", "physical_block_size": "16k", "discard": False}),
+    ("nvme", [IMAGE], {"cache": "unsafe", "aio": "io_uring"}),
+]
+
+
+async def seen(ground: Ground, node: Node, kind: str, fields: Mapping[str, Any], below: Resource) -> dict[str, Any]:
+    """The facts of the attachment, once the disk was written, flushed and read back."""
+    layer = attach_layer(kind, **fields)
+    context = ground.context(node=node)
+    disk = await layer.set_up(below, context)
+    assert isinstance(disk, Disk)
+    assert (disk.node, disk.size, disk.ours) == ("vm-1", 64 * 1024**2, True)
+    head = await node.output("sh", "-c", f"head -c 4M {disk.path} | sha256sum")
+    await node.run(["dd", "if=/dev/urandom", f"of={disk.path}", "bs=1M", "seek=8", "count=1", "conv=fsync"])
+    assert await node.output("sh", "-c", f"head -c 4M {disk.path} | sha256sum") == head
+    return await layer.facts(disk, context)
+
+
+@pytest.mark.needs("guests")
+@pytest.mark.parametrize(
+    ("kind", "stack", "fields"), CASES, ids=["virtio-blk", "virtio-blk over NBD", "virtio-scsi", "nvme"]
+)
+async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
+    ground: Ground, kind: str, stack: list[dict[str, Any]], fields: dict[str, Any]
+) -> None:
+    below, small = await made(ground, stack, "vm-1"), await made(ground, [FILE], "small")
+    layer, too_large = attach_layer(kind, **fields), attach_layer("virtio-blk", logical_block_size="16k")
+    disks = [layer.demands(below, SLOT).devices, too_large.demands(small, "disk1").devices]
+    with_both = (kind, stack) == ("virtio-blk", [IMAGE])
+    async with guest(ground.node, "vm-1", disks[: 1 + with_both], memory="192M") as running:
+        facts = await seen(ground, running.node, kind, fields, below)
+        if with_both:
+            context = replace(ground.context(node=running.node), slot="disk1")
+            with pytest.raises(Unsupported, match=r"kernels before 6\.15 take no sectors of 16k"):
+                await too_large.set_up(small, context)
+    inside, larger = facts["guest"], "logical_block_size" in fields
+    assert facts["qemu"]["cache"] == fields["cache"]
+    assert inside["logical_block_size"] == (4096 if larger else 512)
+    assert inside["physical_block_size"] == (16384 if "physical_block_size" in fields else 4096 if larger else 512)
+    # NVMe's controller always says that it has one.
+    assert (inside["write_cache"] == "write back") is (kind == "nvme" or facts["qemu"]["write_cache"])
+    assert (inside["discard_granularity"] == 0) is (fields.get("discard") is False)
+
+
+SERVED = Share("host", "virtiofs", "", 0, "/srv", socket="/run/socket")
+
+
+def options(**keys: Any) -> list[str]:
+    layer = VirtiofsdLayer.model_validate(keys)
+    below = Dir("host", "/srv/x")
+    return layer._options_of_c(below.path) if layer.implementation == "c" else layer._options(below)
+
+
+def test_every_default_is_written_out_for_the_one_in_rust() -> None:
+    assert options() == [
+        "--shared-dir=/srv/x", "--cache=auto", "--sandbox=namespace", "--inode-file-handles=never",
+        "--announce-submounts",
+    ]  # fmt: skip
+
+
+def test_every_default_is_written_out_for_the_one_in_c() -> None:
+    assert options(implementation="c") == [
+        "-f", "-o", "source=/srv/x,cache=auto,sandbox=namespace,no_writeback,no_xattr,no_posix_acl,no_allow_direct_io,"
+        "readdirplus,announce_submounts",
+    ]  # fmt: skip
+
+
+def command(**keys: Any) -> Sequence[str]:
+    server = ServerContext(None, Dir("host", "/srv"), "/run/d")  # type: ignore[arg-type]
+    return VirtiofsdLayer.model_validate({"path": "/bin/d", **keys}).command(server)
+
+
+def test_the_limit_of_open_files_is_for_both_and_threads_of_the_one_in_c_do_not_ask_for_the_number_of_cpus() -> None:
+    """Its filter forbids that."""
+    for implementation in ("rust", "c"):
+        assert "--rlimit-nofile=5000" in command(implementation=implementation, open_files=5000)
+    for implementation, threads, limited in (("c", 64, True), ("c", 0, False), ("rust", 64, False)):
+        words = command(implementation=implementation, thread_pool=threads)
+        assert ("MALLOC_ARENA_MAX=64" in words) == limited, words
+
+
+def test_chroot_is_refused_to_all_but_root_with_what_to_write() -> None:
+    class Asked:
+        def __init__(self, uid: int) -> None:
+            self.uid = uid
+            self.known: dict[str, str] = {}
+
+        async def facts(self, _: object) -> dict[str, int]:
+            return {"uid": self.uid}
+
+    for uid, sandbox in ((0, "chroot"), (1000, "namespace"), (1000, "none")):
+        asyncio.run(VirtiofsdLayer.model_validate({"sandbox": sandbox}).check_node(Asked(uid)))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match='run Storlab as root, or write "namespace" or "none"') as refused:
+        asyncio.run(VirtiofsdLayer(sandbox="chroot").check_node(Asked(1000)))  # type: ignore[arg-type]
+    assert refused.value.key == ("sandbox",)
+
+
+def test_bound_to_all_is_bound_to_nothing() -> None:
+    layer = VirtiofsdLayer.model_validate({"pin": "all", "numa": "all"})
+    assert (layer.pin, layer.numa, numactl(layer.pin, layer.numa)) == (None, None, [])
+    bound = VirtiofsdLayer.model_validate({"pin": "0,2-3", "numa": 0})
+    words = ["numactl", "--cpunodebind=0", "--membind=0", "--physcpubind=0,2-3", "--"]
+    assert numactl(bound.pin, bound.numa) == words
+
+
+@pytest.mark.parametrize("name", ["none", "never"])
+@pytest.mark.parametrize(("implementation", "said"), [("rust", "--cache=never"), ("c", "cache=none")])
+def test_no_cache_has_two_names_and_each_implementation_gets_its_own(name: str, implementation: str, said: str) -> None:
+    assert said in ",".join(options(cache=name, implementation=implementation))
+
+
+def test_a_guest_with_virtiofs_shares_its_memory_and_one_with_9p_need_not() -> None:
+    demands = VirtiofsLayer(queue_size=1024, queues=2).demands(SERVED, "disk0")
+    assert demands.shared_memory and not demands.cold
+    assert demands.devices.chardevs == (("disk0-socket", "/run/socket"),)
+    (device,) = demands.devices.devices
+    assert (device["queue-size"], device["num-request-queues"], device["tag"]) == (1024, 2, "disk0")
+    assert not NinePLayer().demands(Dir("host", "/srv"), "disk0").shared_memory
+
+
+STUDY = """\
+title = "A folder"
+primary = "write.bandwidth"
+
+[nodes.vm]
+kind = "{kind}"
+stack = [{layers}]
+
+[workload.write]
+fio = {{ rw = "write", size = "1M" }}
+"""
+DIRECTORY, DAEMON, MOUNT = (f'{{ layer = "{name}" }}' for name in ("directory", "virtiofsd", "virtiofs"))
+
+
+@pytest.mark.parametrize(
+    ("layers", "kind", "said"),
+    [
+        ([DIRECTORY, MOUNT], "vm", "layer virtiofs"),
+        ([DAEMON, MOUNT], "vm", "layer virtiofsd"),
+        ([DIRECTORY, DAEMON, MOUNT], "local", 'write kind = "vm" in \\[nodes.vm\\]'),
+        ([DIRECTORY, DAEMON, '{ layer = "nfs" }'], "vm", "crosses the network from other nodes"),
+        ([DIRECTORY, '{ layer = "nfs-export" }', MOUNT], "vm", 'write { layer = "nfs" }'),
+        ([DIRECTORY, '{ layer = "9p", dax = "always" }'], "vm", "dax"),
+        ([DIRECTORY, '{ layer = "9p", msize = "1k" }'], "vm", "msize"),
+        ([DIRECTORY, '{ layer = "9p", msize = "1M" }'], "vm", "msize"),
+        ([DIRECTORY, '{ layer = "9p", cache = "always" }'], "vm", "cache"),
+        ([DIRECTORY, '{ layer = "virtiofsd", cache = "loose" }', MOUNT], "vm", "cache"),
+        ([DIRECTORY, '{ layer = "virtiofsd", once = true }', MOUNT], "vm", "serves one node alone"),
+        ([DIRECTORY, '{ layer = "virtiofsd", path = "virtiofsd" }', MOUNT], "vm", "path"),
+    ],
+)
+def test_a_share_that_can_not_be_is_refused_when_the_study_is_loaded(layers: list[str], kind: str, said: str) -> None:
+    text = STUDY.format(kind=kind, layers=", ".join(layers))
+    with pytest.raises(UserError, match=said) as refused:
+        parse_study(text.encode(), "study.toml", lambda name: "")
+    assert str(refused.value).startswith("study.toml: line 6: "), refused.value
+
+
+def test_each_guest_has_a_daemon_of_its_own_on_one_directory() -> None:
+    text = STUDY.format(kind="vm", layers=", ".join([DIRECTORY, DAEMON, MOUNT])).replace('"vm"\n', '"vm"\ncount = 3\n')
+    (cell,) = parse_study(text.encode(), "study.toml", lambda name: "").cells
+    (chain,) = cell.chains
+    assert chain.shared == 1, "the directory alone stands once"
+
+
+def test_a_daemon_of_ones_own_that_is_missing_is_no_package_to_install() -> None:
+    needs = VirtiofsdLayer(path="/opt/virtiofsd").needs()
+    assert (needs.programs, needs.paths) == ((), ("/opt/virtiofsd",))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
+from laboratory import Laboratory, ended, kill, wait_for, wait_until
 from laboratory.devices import Device, new_device, sh
 from storlab.errors import StorlabError, StudyError
 from storlab.layers.block.identity import identify
@@ -66,10 +66,9 @@ def refused(lab: Laboratory, device: Device, text: str) -> str:
     return str(error.value)
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
-    ("kind", "args"),
-    [("btrfs", '["{}"]'), ("xfs", '["-l", "logdev={},size=64m"]'), ("ext4", '["-J", "device={}"]')],
+    ("kind", "args"), [("btrfs", '["{}"]'), ("xfs", '["-l", "logdev={},size=64m"]'), ("ext4", '["-J", "device={}"]')]
 )
 def test_arguments_of_mkfs_reach_no_device_that_the_study_does_not_name(
     lab: Laboratory, device: Device, kind: str, args: str
@@ -83,7 +82,7 @@ def test_arguments_of_mkfs_reach_no_device_that_the_study_does_not_name(
     assert [record.status for record in lab.records()] == ["failed"], [record.reason for record in lab.records()]
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_mounted_device_is_refused_even_with_wipe(lab: Laboratory, device: Device) -> None:
     sh("mkfs.ext4", "-q", device.path)
     with mounted(device.path, lab.folder / "mnt"):
@@ -91,7 +90,7 @@ def test_a_mounted_device_is_refused_even_with_wipe(lab: Laboratory, device: Dev
     assert f"is mounted on {lab.folder}/mnt: Storlab does not touch it" in message
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_refusal_is_the_users_mistake_exit_status_2(lab: Laboratory, device: Device) -> None:
     sh("mkfs.ext4", "-q", device.path)
     before = device.checksum()
@@ -102,7 +101,7 @@ def test_a_refusal_is_the_users_mistake_exit_status_2(lab: Laboratory, device: D
     assert device.checksum() == before
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_device_mounted_in_another_mount_namespace_is_refused(lab: Laboratory, device: Device) -> None:
     sh("mkfs.ext4", "-q", device.path)
     (lab.folder / "mnt").mkdir()
@@ -117,7 +116,7 @@ def test_a_device_mounted_in_another_mount_namespace_is_refused(lab: Laboratory,
     assert "is mounted on" in message
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_device_mounted_where_no_process_shows_it_is_refused(lab: Laboratory, device: Device) -> None:
     """A detached mount has no path in any namespace; Btrfs shows no device number there at all."""
     sh("mkfs.ext4", "-q", device.path)
@@ -132,7 +131,7 @@ def test_a_device_mounted_where_no_process_shows_it_is_refused(lab: Laboratory, 
     assert "something holds it" in message
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_device_that_is_swap_is_refused(lab: Laboratory, device: Device) -> None:
     sh("mkswap", device.path)
     if subprocess.run(["swapon", device.path], capture_output=True).returncode != 0:
@@ -148,7 +147,7 @@ def test_a_device_that_is_swap_is_refused(lab: Laboratory, device: Device) -> No
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_device_underneath_another_loop_device_is_refused(lab: Laboratory, device: Device) -> None:
     above = sh("losetup", "--find", "--show", device.path).strip()
     try:
@@ -158,7 +157,7 @@ def test_a_device_underneath_another_loop_device_is_refused(lab: Laboratory, dev
     assert f"is in use by {above}" in message
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_device_that_a_process_has_open_is_refused_with_its_name(lab: Laboratory, device: Device) -> None:
     with subprocess.Popen(["sh", "-c", f"exec 3<>{device.path}; exec sleep 3600"], env=PLAIN) as holder:
         try:
@@ -169,7 +168,7 @@ def test_a_device_that_a_process_has_open_is_refused_with_its_name(lab: Laborato
     assert f"is open in process {holder.pid} (sleep)" in message
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_device_that_something_holds_exclusively_is_refused(lab: Laboratory, device: Device) -> None:
     held = os.open(device.path, os.O_RDWR | os.O_EXCL)
     try:
@@ -179,7 +178,7 @@ def test_a_device_that_something_holds_exclusively_is_refused(lab: Laboratory, d
     assert "does not touch it" in message
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("kind", WRITE)
 def test_a_device_with_a_signature_is_refused_unless_it_is_named_twice(
     lab: Laboratory, device: Device, kind: str
@@ -195,7 +194,7 @@ def test_a_device_with_a_signature_is_refused_unless_it_is_named_twice(
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_xfs_and_btrfs_are_refused_too(lab: Laboratory, tmp_path: Path) -> None:
     for kind in ("xfs", "btrfs"):
         image = tmp_path / f"{kind}.img"
@@ -212,17 +211,17 @@ def test_xfs_and_btrfs_are_refused_too(lab: Laboratory, tmp_path: Path) -> None:
             sh("losetup", "--detach", path)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_wipe_must_name_the_same_device(lab: Laboratory, device: Device) -> None:
     assert "write the same path twice" in refused(lab, device, study(device.path, more=', wipe = "/dev/sda"'))
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_what_is_no_block_device_is_refused(lab: Laboratory, device: Device) -> None:
     assert f"there is no block device {device.image}" in refused(lab, device, study(str(device.image)))
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_blank_device_works_over_several_rounds_and_is_blank_again(lab: Laboratory, device: Device) -> None:
     lab.execute(study(device.path, rounds=3, argv='["touch", "{target}/a"]'))
     assert [record.status for record in lab.records()] == ["done"] * 3, [record.reason for record in lab.records()]
@@ -230,7 +229,7 @@ def test_a_blank_device_works_over_several_rounds_and_is_blank_again(lab: Labora
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_link_to_a_device_is_that_device(lab: Laboratory, device: Device) -> None:
     link = lab.folder / "by-id"
     link.symlink_to(device.path)
@@ -242,7 +241,7 @@ def test_a_link_to_a_device_is_that_device(lab: Laboratory, device: Device) -> N
         Laboratory(lab.folder / "again").execute(study(str(link), more=f', wipe = "{link}"'))
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_disk_whose_partition_is_mounted_is_refused_and_so_is_a_partition_of_a_mounted_disk(
     lab: Laboratory, device: Device
 ) -> None:
@@ -278,7 +277,7 @@ def remove_nodes(disk: str) -> None:
         path.unlink()
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_signature_that_the_user_makes_after_a_kill_is_never_wiped(lab: Laboratory, device: Device) -> None:
     killed_on(lab, device)
     assert "ext4" in device.signatures()
@@ -291,7 +290,7 @@ def test_a_signature_that_the_user_makes_after_a_kill_is_never_wiped(lab: Labora
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_clean_after_a_kill_wipes_storlabs_own_signature_and_no_other(lab: Laboratory, device: Device) -> None:
     killed_on(lab, device)
     result = lab.storlab("clean", "--yes")
@@ -324,7 +323,7 @@ def fingerprint(device: Device) -> str:
     return asyncio.run(identified())
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("noted", [True, False], ids=["now", "by an older journal"])
 @pytest.mark.parametrize("name", ["another's", "nobody's"])
 def test_storlabs_own_signature_is_wiped_wherever_its_device_is_by_now(
@@ -339,7 +338,7 @@ def test_storlabs_own_signature_is_wiped_wherever_its_device_is_by_now(
     assert (device.signatures(), other.checksum()) == ("", before)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_copy_of_a_file_system_of_storlabs_is_not_taken_for_it(device: Device, other: Device) -> None:
     sh("mkfs.ext4", "-q", "-U", UUID, device.path)
     before = device.checksum()
@@ -348,7 +347,7 @@ def test_a_copy_of_a_file_system_of_storlabs_is_not_taken_for_it(device: Device,
     assert device.checksum() == before
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("name", ["another's", "nobody's"])
 def test_a_signature_whose_device_is_gone_is_told_and_stays_to_be_wiped(
     tmp_path: Path, other: Device, name: str
@@ -360,7 +359,7 @@ def test_a_signature_whose_device_is_gone_is_told_and_stays_to_be_wiped(
         forgotten(before_boot, was)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_where_nothing_was_made_there_is_nothing_to_wipe(device: Device) -> None:
     assert forgotten(device.path, fingerprint(device)) is None
     assert forgotten(device.path, "") is None
@@ -375,7 +374,7 @@ def killed_on(lab: Laboratory, device: Device) -> None:
     assert ended(process).status == -9
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_one_device_in_two_stacks_at_the_same_time_is_refused_before_anything_runs(
     lab: Laboratory, device: Device
 ) -> None:

@@ -1,22 +1,25 @@
-"""Layers that work in somebody else's directory, and the undoing of what they did there."""
+"""Directories and mounts: work in somebody else's folder, what its undoing leaves alone, and mounts that fail."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from laboratory import Laboratory, needs_root
+from laboratory import Laboratory
 from laboratory.devices import sh
 from laboratory.studies import directory
-from storlab.errors import StorlabError
+from storlab.errors import CommandFailed, StorlabError, Unsupported
+from storlab.layers.fs.mount import is_refusal
+from storlab.layers.resources import Disk
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.undo import refuse_foreign
 from storlab.run.executor import new_run_id
 from storlab.run.recovery.undoing import undo_table
 
-RUN = "20260102-030405-abcd"
+from .sites import RUN, Ground, parse
+
 LOOP = '[{ layer = "file", size = "16M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]'
 
 
@@ -56,32 +59,30 @@ def test_a_load_that_links_out_of_its_folder_does_not_lead_the_removal_astray(la
     assert [path.name for path in theirs.iterdir()] == ["file"]
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_directory_behind_a_link_and_with_blanks_in_its_name_is_torn_down_too(lab: Laboratory) -> None:
     """The kernel names mounts and loop devices by real paths."""
     real = lab.folder / "a real\tfolder"
     real.mkdir()
     link = lab.folder / "link"
     link.symlink_to(real)
-    stack = LOOP.replace("[", f'[{{ layer = "directory", path = "{link}" }}, ')
+    is_torn_down(lab, LOOP.replace("[", f'[{{ layer = "directory", path = "{link}" }}, '), real)
+
+
+@pytest.mark.needs("root")
+def test_a_scratch_folder_behind_a_link_is_torn_down_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "real one").mkdir()
+    (tmp_path / "scratch").symlink_to(tmp_path / "real one")
+    is_torn_down(Laboratory(tmp_path), LOOP, tmp_path / "real one")
+
+
+def is_torn_down(lab: Laboratory, stack: str, real: Path) -> None:
     study = directory('command = { argv = ["touch", "{target}/a"] }').replace('[{ layer = "directory" }]', stack)
     lab.execute(study)
     assert [record.status for record in lab.records()] == ["done"], [record.reason for record in lab.records()]
     assert lab.leftovers() == []
     assert list(real.iterdir()) == []
-
-
-@needs_root
-def test_a_scratch_folder_behind_a_link_is_torn_down_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "real one").mkdir()
-    (tmp_path / "scratch").symlink_to(tmp_path / "real one")
-    lab = Laboratory(tmp_path)
-    study = directory('command = { argv = ["touch", "{target}/a"] }').replace('[{ layer = "directory" }]', LOOP)
-    lab.execute(study)
-    assert [record.status for record in lab.records()] == ["done"], [record.reason for record in lab.records()]
-    assert lab.leftovers() == []
-    assert list((tmp_path / "real one").iterdir()) == []
 
 
 FOREIGN = [
@@ -97,21 +98,26 @@ FOREIGN = [
     ("mount.unmount", {"path": "/"}),
     ("mount.unmount", {"path": "{tmp}/precious"}),
     ("loop.detach", {"file": "{tmp}/precious/file"}),
+    ("zpool.destroy", {"pool": "tank"}),
+    ("zpool.destroy", {"pool": "storlab-precious"}),
+    ("zpool.forget", {"pool": "tank", "device": "/dev/vda"}),
+    ("zpool.node", {"path": "/dev/vda"}),
+    ("zfs.destroy", {"dataset": "tank/home", "path": None}),
+    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a", "path": None}),
+    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b@c", "path": None}),
+    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b", "path": "/home"}),
+    ("zfs.parameter", {"parameter": "../../../../etc/passwd", "value": "1", "run": RUN}),
 ]
 
 
 @pytest.mark.parametrize(("name", "arguments"), FOREIGN)
-def test_no_undoing_touches_a_path_that_is_not_storlabs(tmp_path: Path, name: str, arguments: dict[str, str]) -> None:
+async def test_no_undoing_touches_what_is_not_storlabs(tmp_path: Path, name: str, arguments: dict[str, Any]) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("mine")
-    filled = {key: value.replace("{tmp}", str(tmp_path)) for key, value in arguments.items()}
-
-    async def undo() -> None:
-        async with local_node("host") as node:
+    filled = {key: value and value.replace("{tmp}", str(tmp_path)) for key, value in arguments.items()}
+    async with local_node("host") as node:
+        with pytest.raises(StorlabError, match="left alone"):
             await undo_table()[name].function(node, filled)
-
-    with pytest.raises(StorlabError, match="left alone"):
-        asyncio.run(undo())
     assert contents(tmp_path) == {"precious/file": "mine"}
 
 
@@ -122,20 +128,80 @@ def test_every_run_has_a_name_that_its_undoing_knows() -> None:
     refuse_foreign(f"/var/tmp/storlab-{run}/host-0123456789ab/0-file.img")
 
 
-@needs_root
-def test_the_removal_of_a_scratch_folder_stops_at_file_systems_mounted_in_it(lab: Laboratory) -> None:
+@pytest.mark.needs("root")
+async def test_the_removal_of_a_scratch_folder_stops_at_file_systems_mounted_in_it(lab: Laboratory) -> None:
     inside = lab.scratch / f"storlab-{RUN}" / "mnt"
     inside.mkdir(parents=True)
     sh("mount", "-t", "tmpfs", "none", str(inside))
     try:
         (inside / "file").write_text("mine")
-
-        async def undo() -> None:
-            async with local_node("host") as node:
+        async with local_node("host") as node:
+            with pytest.raises(StorlabError):
                 await undo_table()["scratch.remove"].function(node, {"path": str(inside.parent)})
-
-        with pytest.raises(StorlabError):
-            asyncio.run(undo())
         assert (inside / "file").read_text() == "mine"
     finally:
         sh("umount", str(inside))
+
+
+MADE = ({"layer": "file", "size": "32M"}, {"layer": "loop"}, {"layer": "mkfs", "type": "ext4"})
+
+
+async def mount(ground: Ground, *spoil: str, **keys: Any) -> None:
+    """Mount an ext4 file system, after it was spoilt by these arguments of dd."""
+    disk = (await ground.set_up(*MADE)).resource
+    assert isinstance(disk, Disk)
+    if spoil:
+        sh("dd", "if=/dev/zero", f"of={disk.path}", "bs=1k", "conv=notrunc,fsync", *spoil)
+    (layer,) = parse([{"layer": "mount", **keys}])
+    await layer.set_up(disk, ground.context(3))
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("spoil", [("count=64",), ("seek=2", "count=1"), ("seek=1", "count=1")])
+async def test_a_file_system_that_is_damaged_is_no_limit_of_the_kernels(ground: Ground, spoil: tuple[str, ...]) -> None:
+    with pytest.raises(CommandFailed, match="mount"):
+        await mount(ground, *spoil)
+
+
+@pytest.mark.needs("root")
+async def test_an_option_that_the_kernel_does_not_know_is_unsupported(ground: Ground) -> None:
+    with pytest.raises(Unsupported, match="wrong fs type, bad option"):
+        await mount(ground, options="nosuchoption")
+
+
+@pytest.mark.parametrize(
+    ("said", "kernel"),
+    [
+        ("mount: /m: unknown filesystem type 'xfs'.", ""),
+        ("mount: /m: wrong fs type, bad option, bad superblock on /dev/loop0, missing codepage or helper program, or "
+         "other error.", ""),
+        ("mount: /m: wrong fs type, bad option, bad superblock on /dev/loop0", "EXT4-fs: bad block size 16384"),
+        ("mount: /m: wrong fs type, bad option, bad superblock on /dev/loop0", "BTRFS: unsupported checksum: 9"),
+        ("mount: /m: mount(2) system call failed: Function not implemented.", "XFS: File system with blocksize 65536"),
+        ("mount: /m: mount(2) system call failed: Operation not supported.", ""),
+        ("mount: /m: fsconfig() failed: xfs: Unknown parameter 'x'.", ""),
+        ("mount: /m: permission denied.", ""),
+    ],
+)  # fmt: skip
+def test_what_the_kernel_refuses_it_will_refuse_again(said: str, kernel: str) -> None:
+    assert is_refusal(CommandFailed("mount failed", f"$ mount -t x /dev/loop0 /m\n{said}"), kernel)
+
+
+@pytest.mark.parametrize(
+    ("said", "kernel"),
+    [
+        ("mount: /m: mount(2) system call failed: Structure needs cleaning.", ""),
+        ("mount: /m: can't read superblock on /dev/loop0.", ""),
+        ("mount: /m: cannot mount; probably corrupted filesystem on /dev/loop0.", ""),
+        ("mount: /m: special device disk0 does not exist.", ""),
+        ("mount: /m: /dev/loop0 already mounted or mount point busy.", ""),
+        ("mount: /m: mount(2) system call failed: Transport endpoint is not connected.", ""),
+        ("mount: /m: mount(2) system call failed: No such device or address.", ""),
+        ("mount: /m: mount(2) system call failed: Cannot allocate memory.", ""),
+        ("mount: /m: wrong fs type, bad option, bad superblock on /dev/loop0", "XFS: Invalid superblock magic number"),
+        ("mount: /m: wrong fs type, bad option, bad superblock on /dev/loop0", "EXT4-fs: error loading journal"),
+        ("mount: /m: wrong fs type, bad option, bad superblock on disk0", "virtio-fs: tag <disk0> not found"),
+    ],
+)
+def test_what_went_wrong_once_is_not_unsupported(said: str, kernel: str) -> None:
+    assert not is_refusal(CommandFailed("mount failed", f"$ mount -o nosuch,unsupported /m\n{said}"), kernel)

@@ -1,4 +1,4 @@
-"""Exports of qemu-nbd: what lies below, read and written through a socket, and the end of the server."""
+"""Programs that serve NBD, read and written through a socket, and network disks that the kernel has added whole."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from laboratory import needs_root
 from laboratory.devices import sh
-from storlab.errors import CommandFailed
-from storlab.layers.resources import Disk, Export
-from storlab.layers.server.nbd_export import parse_nbd_list
+from storlab.errors import CommandFailed, TrialError
+from storlab.layers.base import LayerContext
+from storlab.layers.net import initiator, nbd
+from storlab.layers.resources import Disk, Export, File, Server
+from storlab.layers.server.nbd_export import NbdExportLayer, parse_nbd_list
+from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, Offer, is_listening
 from storlab.layers.stack import type_errors
+from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Ports
 
-from .sites import Ground, ground_in, parse
+from .sites import RUN, Ground, ground_in, parse
 
 FILE = {"layer": "file", "size": "16M"}
 EXPORT = {"layer": "nbd-export"}
@@ -80,121 +85,91 @@ MODES = [
 
 @pytest.mark.parametrize("below", [FILE, CLONE], ids=lambda layer: layer["layer"])
 @pytest.mark.parametrize(("cache", "aio"), MODES)
-def test_what_is_written_through_a_socket_is_read_back(
-    short_path: Path, below: dict[str, object], cache: str, aio: str
+async def test_what_is_written_through_a_socket_is_read_back(
+    ground: Ground, below: dict[str, object], cache: str, aio: str
 ) -> None:
-    async def check() -> None:
-        async with ground_in(short_path) as ground:
-            standing = await ground.set_up(below, {**EXPORT, "cache": cache, "aio": aio}, owner="vm-1")
-            export, facts = export_of(standing.resource), standing.facts[-1]
-            assert (export.export, export.size) == ("vm-1", 16 * 1024**2)
-            assert facts["transport"] == "unix"
-            assert facts["advertised"]["size"] == export.size
-            assert {"flush", "fua"} <= set(facts["advertised"]["flags"])
-            assert (facts["cache"], facts["aio"], facts["no_flush"]) == (cache, aio, cache == "unsafe")
-            await asyncio.to_thread(round_trip, export)
-            (pid,) = servers(ground)
-            assert f"stopped qemu-nbd (process {pid})" in await ground.tear_down()
-            assert servers(ground) == []
-
-    asyncio.run(check())
+    standing = await ground.set_up(below, {**EXPORT, "cache": cache, "aio": aio}, owner="vm-1")
+    export, facts = export_of(standing.resource), standing.facts[-1]
+    assert (export.export, export.size) == ("vm-1", 16 * 1024**2)
+    assert facts["transport"] == "unix"
+    assert facts["advertised"]["size"] == export.size
+    assert {"flush", "fua"} <= set(facts["advertised"]["flags"])
+    assert (facts["cache"], facts["aio"], facts["no_flush"]) == (cache, aio, cache == "unsafe")
+    await asyncio.to_thread(round_trip, export)
+    (pid,) = servers(ground)
+    assert f"stopped qemu-nbd (process {pid})" in await ground.tear_down()
+    assert servers(ground) == []
 
 
-@needs_root
-def test_a_disk_is_exported_too(short_path: Path) -> None:
-    async def check() -> None:
-        async with ground_in(short_path) as ground:
-            standing = await ground.set_up(FILE, {"layer": "loop"}, EXPORT)
-            await asyncio.to_thread(round_trip, export_of(standing.resource))
-
-    asyncio.run(check())
+@pytest.mark.needs("root")
+async def test_a_disk_is_exported_too(ground: Ground) -> None:
+    standing = await ground.set_up(FILE, {"layer": "loop"}, EXPORT)
+    await asyncio.to_thread(round_trip, export_of(standing.resource))
 
 
-def test_nodes_with_an_address_export_over_tcp_at_ports_that_are_free(short_path: Path) -> None:
-    async def check() -> None:
-        async with ground_in(short_path) as ground:
-            ground.node = replace(ground.node, address="127.0.0.1")
-            stacks = await asyncio.gather(*(ground.set_up(FILE, EXPORT, owner=f"vm-{n}") for n in range(1, 5)))
-            exports = [export_of(standing.resource) for standing in stacks]
-            assert {export.server["type"] for export in exports} == {"inet"}
-            assert len({export.server["port"] for export in exports}) == 4
-            for export in exports:
-                await asyncio.to_thread(round_trip, export)
-
-    asyncio.run(check())
+async def test_nodes_with_an_address_export_over_tcp_at_ports_that_are_free(ground: Ground) -> None:
+    ground.node = replace(ground.node, address="127.0.0.1")
+    stacks = await asyncio.gather(*(ground.set_up(FILE, EXPORT, owner=f"vm-{n}") for n in range(1, 5)))
+    exports = [export_of(standing.resource) for standing in stacks]
+    assert {export.server["type"] for export in exports} == {"inet"}
+    assert len({export.server["port"] for export in exports}) == 4
+    for export in exports:
+        await asyncio.to_thread(round_trip, export)
 
 
-def test_a_port_that_somebody_else_has_is_passed_over(short_path: Path) -> None:
-    async def check() -> None:
-        async with ground_in(short_path) as ground:
-            with socket.create_server(("127.0.0.1", 0)) as taken:
-                port = taken.getsockname()[1]
-                ground.node = replace(ground.node, address="127.0.0.1", ports=PortsFrom(port))
-                export = export_of((await ground.set_up(FILE, EXPORT)).resource)
-            assert int(export.server["port"]) > port
-            await asyncio.to_thread(round_trip, export)
-
-    asyncio.run(check())
+async def test_a_port_that_somebody_else_has_is_passed_over(ground: Ground) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ground.node = replace(ground.node, address="127.0.0.1", ports=PortsFrom(port))
+        export = export_of((await ground.set_up(FILE, EXPORT)).resource)
+    assert int(export.server["port"]) > port
+    await asyncio.to_thread(round_trip, export)
 
 
-def test_several_clients_may_share_an_export(short_path: Path) -> None:
-    async def check() -> None:
-        async with ground_in(short_path) as ground:
-            standing = await ground.set_up(FILE, {**EXPORT, "shared": 2})
-            assert "multi" in standing.facts[-1]["advertised"]["flags"]
-
-    asyncio.run(check())
+async def test_several_clients_may_share_an_export(ground: Ground) -> None:
+    standing = await ground.set_up(FILE, {**EXPORT, "shared": 2})
+    assert "multi" in standing.facts[-1]["advertised"]["flags"]
 
 
-def test_what_the_server_says_is_the_reason_of_the_failure(short_path: Path) -> None:
-    async def check() -> None:
-        async with ground_in(short_path) as ground:
-            (image,) = parse([FILE])
-            below = await image.set_up(None, ground.context())
-            assert below is not None
-            Path(f"{ground.scratch}/0-file.img").unlink()
-            with pytest.raises(CommandFailed, match=r"qemu-nbd ended with status 1: .*No such file or directory"):
-                await parse([EXPORT])[0].set_up(below, ground.context(1))
-
-    asyncio.run(check())
+async def test_what_the_server_says_is_the_reason_of_the_failure(ground: Ground) -> None:
+    (image,) = parse([FILE])
+    below = await image.set_up(None, ground.context())
+    assert below is not None
+    Path(f"{ground.scratch}/0-file.img").unlink()
+    with pytest.raises(CommandFailed, match=r"qemu-nbd ended with status 1: .*No such file or directory"):
+        await parse([EXPORT])[0].set_up(below, ground.context(1))
 
 
-def test_where_a_socket_would_have_too_long_a_path_it_is_in_a_short_folder_of_its_own(short_path: Path) -> None:
-    async def check() -> None:
-        async with ground_in(short_path / ("x" * 100)) as ground:
-            export = (await ground.set_up(FILE, EXPORT)).resource
-            assert isinstance(export, Export)
-            socket = Path(export.server["path"])
-            assert socket.is_socket() and len(str(socket)) <= 107
-            assert socket.parent.stat().st_mode & 0o777 == 0o700
-            await ground.tear_down()
-            assert not socket.parent.exists()
-
-    asyncio.run(check())
+async def test_where_a_socket_would_have_too_long_a_path_it_is_in_a_short_folder_of_its_own(short_path: Path) -> None:
+    async with ground_in(short_path / ("x" * 100)) as ground:
+        export = (await ground.set_up(FILE, EXPORT)).resource
+        assert isinstance(export, Export)
+        socket = Path(export.server["path"])
+        assert socket.is_socket() and len(str(socket)) <= 107
+        assert socket.parent.stat().st_mode & 0o777 == 0o700
+        await ground.tear_down()
+        assert not socket.parent.exists()
 
 
-def test_a_server_that_was_killed_is_taken_down_without_a_word(short_path: Path) -> None:
-    async def check() -> None:
-        async with ground_in(short_path) as ground:
-            await ground.set_up(FILE, EXPORT)
-            (pid,) = servers(ground)
-            (process,) = ground.node.named.values()
-            os.kill(pid, signal.SIGKILL)
-            await process.rest()
-            assert [words for words in await ground.tear_down() if "qemu-nbd" in words] == []
-
-    asyncio.run(check())
-
-
-def test_linux_aio_through_the_page_cache_is_refused() -> None:
-    for layer in ("nbd-export", "virtio-blk", "virtio-scsi", "nvme"):
-        with pytest.raises(ValidationError, match='aio = "native" needs cache = "none" or "directsync"'):
-            parse([{"layer": layer, "aio": "native", "cache": "writeback"}])
+async def test_a_server_that_was_killed_is_taken_down_without_a_word(ground: Ground) -> None:
+    await ground.set_up(FILE, EXPORT)
+    (pid,) = servers(ground)
+    (process,) = ground.node.named.values()
+    os.kill(pid, signal.SIGKILL)
+    await process.rest()
+    assert [words for words in await ground.tear_down() if "qemu-nbd" in words] == []
 
 
 def test_an_export_is_nothing_to_mount() -> None:
     ((position, message),) = type_errors(parse([FILE, EXPORT, {"layer": "mkfs", "type": "ext4"}]), [Disk])
     assert (position, message) == (2, "layer mkfs takes a Disk, but layer nbd-export gives an Export")
+
+
+def test_a_relay_gives_what_it_takes_and_serves_it_elsewhere() -> None:
+    relay, connect = {"layer": "relay"}, {"layer": "connect"}
+    assert type_errors(parse([FILE, {"layer": "nbd-export"}, relay, {"layer": "nbd"}]), (Disk,)) == []
+    assert type_errors(parse([FILE, {"layer": "nbd-export"}, relay, connect]), (Export,)) == []
+    assert type_errors(parse([FILE, relay]), (Server,))[0][1].startswith("layer relay takes a Server or Export")
 
 
 LISTING = """exports available: 2
@@ -225,3 +200,163 @@ def test_a_list_of_exports_gives_what_each_advertises() -> None:
 def test_no_list_and_no_damage_is_an_exception(text: str, place: int, length: int) -> None:
     parse_nbd_list(text)
     parse_nbd_list(LISTING[:place] + text[:3] + LISTING[place + length :])
+
+
+FOLDER = "/scratch/1-nbd-export"
+TCP = {"type": "inet", "host": "10.213.0.2", "port": "10809"}
+UNIX = {"type": "unix", "path": f"{FOLDER}/socket"}
+
+
+def offer(address: dict[str, str], *, name: str = "vm-1", path: str = "/scratch/disk.img", **keys: Any) -> Offer:
+    modes: dict[str, Any] = {"cache": "writeback", "aio": "threads", "discard": True, "shared": 2, **keys}
+    return Offer(File("server", path, 2**24), name, address, FOLDER, **modes)
+
+
+def test_nbdkit_stays_in_the_foreground_and_listens_where_it_is_told() -> None:
+    begin = ["nbdkit", "--foreground", f"--pidfile={FOLDER}/pid"]
+    end = ["file", "file=/scratch/disk.img"]
+    nbdkit = SERVERS["nbdkit"]
+    assert nbdkit.command(offer(TCP)) == [*begin, "--ipaddr=10.213.0.2", "--port=10809", *end]
+    assert nbdkit.command(offer(UNIX)) == [*begin, f"--unix={FOLDER}/socket", *end]
+    assert nbdkit.configuration(offer(TCP)) == {}
+
+
+def test_nbd_server_has_a_configuration_of_its_own() -> None:
+    server = SERVERS["nbd-server"]
+    words = ["nbd-server", f"{FOLDER}/nbd-server.conf", f"{FOLDER}/pid"]
+    assert server.command(offer(TCP)) == ["bash", f"{FOLDER}/start.sh", *words, "10.213.0.2", "10809"]
+    assert server.command(offer(UNIX)) == ["bash", f"{FOLDER}/start.sh", *words, "", ""]
+    assert server.configuration(offer(TCP, name=server.name("vm-1")))["nbd-server.conf"] == (
+        "[generic]\nallowlist = true\nlistenaddr = 10.213.0.2\nport = 10809\n\n"
+        "[disk-vm-1]\nexportname = /scratch/disk.img\nflush = true\nfua = true\nsync = false\ntrim = true\n"
+    )
+    text = server.configuration(offer(UNIX, path="/a\\b", cache="writethrough", discard=False))["nbd-server.conf"]
+    assert text == (
+        f"[generic]\nallowlist = true\nunixsock = {FOLDER}/socket\n\n"
+        "[vm-1]\nexportname = /a\\\\b\nflush = false\nfua = false\nsync = true\ntrim = false\n"
+    )
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_each_program_is_what_the_layer_needs_and_has_a_default_that_it_can_do(server: NbdProgram) -> None:
+    layer = NbdExportLayer(server=server)
+    assert layer.needs().programs == (server,)
+    assert layer._cache == ("none" if server == "qemu-nbd" else "writeback")
+
+
+def test_a_file_that_only_qemu_reads_is_refused_below_the_others() -> None:
+    image = {"layer": "image-clone", "base": {"size": "16M", "written": "1M"}}
+    for server in ("nbdkit", "nbd-server"):
+        ((position, message),) = type_errors(parse([image, {"layer": "nbd-export", "server": server}]), [Export])
+        assert position == 1
+        assert 'gives a qcow2 file: write server = "qemu-nbd", or make it a raw one' in message
+    assert type_errors(parse([image, {"layer": "nbd-export"}]), [Export]) == []
+
+
+SOCKETS = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0200D50A:2A39 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
+   1: 0200D50A:2A3A 0300D50A:9C40 01 00000000:00000000 00:00000000 00000000     0        0 2 1 0 20 4 30 10 -1
+"""
+
+
+def test_a_port_is_listened_at_where_a_socket_says_so_and_no_connection() -> None:
+    assert [is_listening(SOCKETS, port) for port in (10809, 10810, 10811)] == [True, False, False]
+
+
+@given(st.text())
+def test_no_listing_of_sockets_is_an_exception(text: str) -> None:
+    assert is_listening(text, 10809) in (True, False)
+
+
+QUEUE = {
+    "max_hw_sectors_kb": "1024", "max_sectors_kb": "512", "write_cache": "write back", "scheduler": "none",
+    "nr_requests": "64", "read_ahead_kb": "4", "rotational": "1", "wbt_lat_usec": "0",
+}  # fmt: skip
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in sysfs of ``null``, which is in /dev already: without its queue, as the kernel adds it at first."""
+    folder = tmp_path / "null"
+    folder.mkdir()
+    (folder / "size").write_text("2048\n")
+    for module in (initiator, nbd):
+        monkeypatch.setattr(module, "sysfs", lambda name: str(tmp_path / name))
+        monkeypatch.setattr(module, "put", put)
+    return folder
+
+
+async def put(_: object, folder: str, values: dict[str, str], read: tuple[str, ...] = ()) -> list[str]:
+    """As sysfs takes a value: whole."""
+    for name, value in values.items():
+        Path(folder, name).write_text(f"{value}\n")
+    return [Path(folder, name).read_text().strip() for name in read]
+
+
+def add_queue(disk: Path, **values: str) -> None:
+    (disk / "queue").mkdir()
+    for name, value in {**QUEUE, **values}.items():
+        (disk / "queue" / name).write_text(f"{value}\n")
+
+
+async def test_a_disk_is_waited_for_until_its_queue_is_there(disk: Path) -> None:
+    async with local_node("client") as node:
+        waiting = asyncio.create_task(initiator.complete(node, "null"))
+        await asyncio.sleep(3 * initiator.LOOK)
+        assert not waiting.done()
+        add_queue(disk)
+        assert await waiting == 2048 * 512
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "lacks"),
+    [
+        ("null", "2048", "no queue in sysfs"),
+        ("null", "0", "no size and no queue in sysfs"),
+        ("gone", None, "no size and no queue in sysfs and no file /dev/gone"),
+    ],
+)
+async def test_a_disk_that_is_never_complete_is_named_with_what_it_lacks(
+    disk: Path, name: str, size: str | None, lacks: str
+) -> None:
+    async with local_node("client") as node:
+        if size is not None:
+            (disk.parent / name / "size").write_text(f"{size}\n")
+        said = f"node client: the disk {name} is connected, but 0.1 s later it has {lacks}$"
+        with pytest.raises(TrialError, match=said):
+            await initiator.complete(node, name, patience=0.1)
+
+
+@pytest.mark.parametrize(
+    ("served", "before", "journalled"),
+    [
+        (True, "write through", ["write through"]),  # since Linux 6.11, after a user who wrote that there
+        (True, "write back", []),
+        (False, "write through", []),
+        (False, "write back", ["write back"]),
+    ],
+)
+async def test_the_cache_of_a_device_of_nbd_is_set_for_what_is_served_and_put_back(
+    disk: Path, served: bool, before: str, journalled: list[str]
+) -> None:
+    add_queue(disk, write_cache=before)
+    (disk.parent / "nbd9999").symlink_to(disk)
+    layer = nbd.NbdLayer.model_validate({"layer": "nbd"})
+    export = cast(Export, mock.Mock(write_cache=served, node="server"))
+    cache = disk / "queue" / "write_cache"
+    entries: list[Mapping[str, Any]] = []
+
+    async def register(undo: str, arguments: Mapping[str, Any]) -> None:
+        assert (undo, cache.read_text()) == ("nbd.write-cache", f"{before}\n")
+        entries.append(arguments)
+
+    async with local_node("client") as node:
+        context = LayerContext(node, str(disk.parent), 0, RUN, register)
+        await layer._tune("nbd9999", export, context)
+        assert cache.read_text() == f"write {'back' if served else 'through'}\n"
+        for arguments in entries:
+            nbd._restore_cache.check(arguments, context.run)
+            await nbd._restore_cache.function(node, arguments)
+    assert [(each["device"], each["cache"]) for each in entries] == [("/dev/nbd9999", wanted) for wanted in journalled]
+    assert cache.read_text() == f"{before}\n"

@@ -1,10 +1,13 @@
-"""What tools and sysfs say of devices and file systems: golden output of real ones, and rubbish."""
+"""What tools, kernels and sysfs say of devices, file systems, shares and networks: real output, damage, and rubbish."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -12,13 +15,33 @@ from hypothesis import strategies as st
 
 from attacks.odd_files import bounded
 from storlab.errors import ParseError
+from storlab.layers.base import LayerContext
 from storlab.layers.block.loop import signatures
-from storlab.layers.block.queue import parse_queue
+from storlab.layers.block.queue import chosen, parse_queue, sysfs
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.image.base import parse_image_info
-from storlab.layers.zfs.pool import parse_layout
+from storlab.layers.net.initiator import host_uuid, host_word
+from storlab.layers.net.nbd import NbdLayer
+from storlab.layers.net.nvme import NvmeTcpLayer, parse_instance
+from storlab.layers.resources import Dir, Disk
+from storlab.layers.share.nfs_tables import (
+    default_block_size,
+    export_flags,
+    export_line,
+    parse_exports,
+    parse_mountstats,
+)
+from storlab.layers.share.smb import parse_debug_data
+from storlab.layers.share.watch import Answers
+from storlab.layers.stack import type_errors
+from storlab.layers.zfs.module import parse_parameters, parse_version
+from storlab.layers.zfs.pool import is_only_member, parse_layout
+from storlab.layers.zfs.properties import parse_changed, parse_properties
+from storlab.nodes.kinds.local import local_node
 from storlab.workloads.fio.options import in_job_file
+
+from .sites import parse
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -62,34 +85,22 @@ def test_mountinfo_knows_the_fields_that_some_lines_have_more_of() -> None:
 
 def test_queue_settings_are_numbers_where_they_are_numbers_and_the_scheduler_is_the_one_in_use() -> None:
     facts = parse_queue(QUEUE)
-    assert facts["logical_block_size"] == 4096
-    assert facts["scheduler"] == "none"
-    assert facts["write_cache"] == "write back"
+    assert (facts["logical_block_size"], facts["scheduler"], facts["write_cache"]) == (4096, "none", "write back")
     assert len(facts) == len(QUEUE)
+    assert parse_queue({"nr_requests": "9" * 5000}) == {"nr_requests": "9" * 5000}, "a number of many digits"
 
 
-def test_dumpe2fs_gives_every_field_of_the_superblock() -> None:
-    facts = parse_dumpe2fs(golden("dumpe2fs.txt"))
-    assert facts["Block size"] == "4096"
-    assert facts["Cluster size"] == "16384"
-    assert "bigalloc" in facts["Filesystem features"].split()
-
-
-def test_xfs_info_gives_fields_with_their_section() -> None:
-    facts = parse_xfs_info(golden("xfs_info.txt"))
-    assert facts["meta-data.sectsz"] == "4096"
-    assert facts["meta-data.reflink"] == "1"
-    assert facts["data.bsize"] == "4096"
-    assert facts["data.blocks"] == "102400"
-    assert facts["log.blocks"] == "16384"
-    assert facts["realtime.rtextents"] == "0"
-
-
-def test_dump_super_gives_every_field_of_the_superblock() -> None:
-    facts = parse_dump_super(golden("dump_super.txt"))
-    assert facts["nodesize"] == "16384"
-    assert facts["sectorsize"] == "4096"
-    assert facts["incompat_flags"] == "0x341"
+def test_file_systems_give_every_field_of_their_superblocks() -> None:
+    ext4, xfs, btrfs = (
+        parse_dumpe2fs(golden("dumpe2fs.txt")),
+        parse_xfs_info(golden("xfs_info.txt")),
+        parse_dump_super(golden("dump_super.txt")),
+    )
+    assert (ext4["Block size"], ext4["Cluster size"]) == ("4096", "16384")
+    assert "bigalloc" in ext4["Filesystem features"].split()
+    wanted = {"meta-data.sectsz": "4096", "meta-data.reflink": "1", "data.bsize": "4096", "data.blocks": "102400"}
+    assert xfs.items() >= {**wanted, "log.blocks": "16384", "realtime.rtextents": "0"}.items(), "with their section"
+    assert btrfs.items() >= {"nodesize": "16384", "sectorsize": "4096", "incompat_flags": "0x341"}.items()
 
 
 @pytest.mark.parametrize("said", [b"x", b"[]", b"5", b'{"signatures": [5], "loopdevices": [5]}', b"[" * 9999, b"\xff"])
@@ -108,10 +119,6 @@ def test_words_and_blanks_without_end_take_no_longer_than_they_must() -> None:
     assert lines == f"{blank_lines}filename = /x/a \n"
 
 
-def test_a_number_of_many_digits_stays_text() -> None:
-    assert parse_queue({"nr_requests": "9" * 5000}) == {"nr_requests": "9" * 5000}
-
-
 def test_only_signatures_that_are_all_of_storlabs_own_file_system_are_wiped() -> None:
     listing = (
         b'{"signatures": [{"type": "ext4", "uuid": "a"}, {"type": "dos", "uuid": null}, {"type": "xfs", "uuid": "b"}]}'
@@ -123,11 +130,256 @@ def test_only_signatures_that_are_all_of_storlabs_own_file_system_are_wiped() ->
     assert own_types(b"", "a") == []
 
 
+def test_mountstats_say_what_the_mount_of_a_path_really_has() -> None:
+    found = parse_mountstats(golden("mountstats.txt"), "/srv/a b")
+    assert (found["vers"], found["rsize"], found["timeo"], found["connections"]) == ("4.2", 65536, 50, 2)
+    assert (found["flags"], found["transport"]) == (["nosharecache", "softerr"], "tcp")
+    assert parse_mountstats(golden("mountstats.txt"), "/run") == {}, "no mount of NFS"
+
+
+def test_the_kernels_exports_are_paths_with_their_flags() -> None:
+    (path, flags), *more = parse_exports(golden("nfsd_exports.txt")).items()
+    assert (path, more) == ("/tmp/d", [])
+    assert {"sync", "fsid=0", "no_root_squash"} <= {*flags}
+
+
+@given(st.text(min_size=1).map(lambda name: f"/{name}"), st.booleans(), st.booleans())
+def test_the_line_of_an_export_has_one_path_and_its_flags_whatever_the_path(
+    path: str, sync: bool, wdelay: bool
+) -> None:
+    line = export_line(path, sync=sync, wdelay=wdelay)
+    assert line.count("\n") == 1
+    assert line.count("\t") == 1
+    flags = export_flags(line)
+    assert (("sync" in flags), ("wdelay" in flags)) == (sync, wdelay)
+
+
+@pytest.mark.parametrize(("mib", "kib"), [(464, 64), (512, 128), (2048, 512), (4096, 1024), (65536, 1024), (0, 8)])
+def test_the_largest_request_of_nfs_is_what_the_kernel_would_take_by_its_memory(mib: int, kib: int) -> None:
+    assert default_block_size(mib * 1024**2) == kib * 1024
+
+
+def test_a_session_of_smb_is_known_by_its_share() -> None:
+    text = golden("cifs_debug_data.txt")
+    assert parse_debug_data(text, "//10.213.0.2/share") == {"dialect": "0x311", "signed": False, "encrypted": False}
+    sealed = text.replace("Dialect 0x311", "Dialect 0x311 signed").replace(
+        "SessionId: 0x1\n", "SessionId: 0x1 encrypted\n"
+    )
+    assert parse_debug_data(sealed, "//10.213.0.2/share") == {"dialect": "0x311", "signed": True, "encrypted": True}
+    assert parse_debug_data(text, "//10.213.0.2/other") == {}
+
+
+@given(st.text(alphabet=" \n\t:,=()*\\/0129abx", max_size=200))
+def test_rubbish_is_no_error_and_no_share(text: str) -> None:
+    assert parse_mountstats(text, "/x") == {}
+    assert parse_debug_data(text, "//a/b") == {}
+    parse_exports(text)
+
+
+def test_properties_are_numbers_where_they_are_numbers() -> None:
+    volume = parse_properties(golden("zfs_get.txt"))
+    assert (volume["volsize"], volume["volblocksize"], volume["sync"]) == (67108864, 4096, "disabled")
+    assert volume["origin"].endswith("@base")
+    assert isinstance(volume["guid"], str)  # 64 bits, of which JSON's readers know 53
+    pool = parse_properties(golden("zpool_get.txt"))
+    assert (pool["ashift"], pool["cachefile"], pool["health"]) == (12, "none", "ONLINE")
+    assert "comment" not in pool
+
+
+def test_what_was_set_is_told_from_what_is_so_by_default() -> None:
+    assert parse_changed(golden("zfs_get.txt")) == ["sync", "volsize"]
+    assert parse_changed(golden("zpool_get.txt")) == ["ashift", "cachefile"]
+
+
+def test_parameters_and_versions() -> None:
+    parameters = parse_parameters(golden("zfs_parameters.txt"))
+    assert parameters["zfs_txg_timeout"] == 7
+    assert len(parameters) > 300
+    version = parse_version(golden("zfs_version.txt"))
+    assert version["programs"].startswith("2.3.2")
+    assert version["module"].startswith("2.3.2")
+
+
+def test_the_layout_of_a_pool_is_a_tree() -> None:
+    ((mirror, disks),) = parse_layout(golden("zpool_status.txt")).items()
+    assert mirror == "mirror-0"
+    assert list(disks.values()) == ["ONLINE", "ONLINE"]
+    assert all(path.startswith("/var/tmp/storlab-") for path in disks)
+
+
+STATUS = """  pool: p
+ state: DEGRADED
+config:
+
+\tNAME             STATE     READ WRITE CKSUM
+\tp                DEGRADED     0     0     0
+\t  mirror-0       DEGRADED     0     0     0
+\t    /a b/0.img   ONLINE       0     0     0
+\t    /a b/1.img   FAULTED      0     0     0  too many errors
+\t  mirror-1       ONLINE       0     0     0
+\t    spare-0      ONLINE       0     0     0
+\t      /c         ONLINE       0     0     0
+\t      /d         ONLINE       0     0     0
+\tlogs
+\t  /log           ONLINE       0     0     0
+\tspares
+\t  /e             AVAIL
+
+errors: No known data errors
+"""
+
+
+def test_logs_and_spares_are_in_the_layout_too() -> None:
+    assert parse_layout(STATUS) == {
+        "mirror-0": {"/a b/0.img": "ONLINE", "/a b/1.img": "FAULTED"},
+        "mirror-1": {"spare-0": {"/c": "ONLINE", "/d": "ONLINE"}},
+        "logs": {"/log": "ONLINE"},
+        "spares": {"/e": "AVAIL"},
+    }
+
+
+def test_a_device_is_wiped_only_where_all_labels_are_of_storlabs_own_pool() -> None:
+    ours = b'{"type": "zfs_member", "label": "p"}'
+    assert is_only_member(b'{"signatures": [%b, %b]}' % (ours, ours), "p")
+    assert not is_only_member(b'{"signatures": [%b]}' % ours, "q")
+    assert not is_only_member(b'{"signatures": [%b, {"type": "zfs_member", "label": "q"}]}' % ours, "p")
+    assert not is_only_member(b'{"signatures": [{"type": "ext4", "label": "p"}]}', "p")
+    assert not is_only_member(b"", "p")
+
+
+def test_stacks_of_zfs_are_checked_like_all_others() -> None:
+    pool = {"layer": "zpool", "size": "1G"}
+    file = {"layer": "file", "size": "1G"}
+    volume = {"layer": "zvol", "size": "512M"}
+    assert type_errors(parse([pool, volume]), [Disk]) == []
+    assert type_errors(parse([file, {"layer": "zpool"}, {"layer": "zfs"}]), [Dir]) == []
+    wrong = [
+        ([{"layer": "zpool"}, volume], "it needs the size of the files that it makes"),
+        ([file, pool, volume], "layer file gives it its one disk, so it takes no size, disks or layout"),
+        ([{"layer": "qcow2", "size": "1G"}, {"layer": "zpool"}, volume], "layer qcow2 gives a qcow2 file"),
+        ([file, volume], "layer zvol takes a Pool, but layer file gives a File"),
+        ([pool], "the stack ends as a Pool, but its workload needs a Disk"),
+    ]
+    for stack, message in wrong:
+        ((_, said),) = type_errors(parse(stack), [Disk])
+        assert message in said
+
+
+def context_of(instance: str, run: str = "20260102-030405-abcd") -> LayerContext:
+    return cast(LayerContext, SimpleNamespace(run=run, node=SimpleNamespace(instance=instance)))
+
+
+def test_the_kernel_says_which_controller_it_made() -> None:
+    assert parse_instance("instance=12,cntlid=1\n") == 12
+
+
+@given(st.text())
+def test_an_answer_without_a_controller_is_none(text: str) -> None:
+    number: Any = parse_instance(text)
+    assert number is None or 0 <= number < 100000
+
+
+def test_of_schedulers_that_in_brackets_is_in_use_and_a_disk_with_a_slash_has_another_name_in_sysfs() -> None:
+    assert (chosen("none [mq-deadline] kyber\n"), chosen("64\n")) == ("mq-deadline", "64")
+    assert sysfs("etherd/e7.0") == "/sys/class/block/etherd!e7.0"
+
+
+def test_every_node_of_every_run_has_an_identity_of_its_own_and_keeps_it() -> None:
+    other = "20260102-030405-abce"
+    contexts = [context_of("vm-1"), context_of("vm-2"), context_of("vm-1", other), context_of("vm-1~2")]
+    assert len({host_uuid(each) for each in contexts}) == 4
+    assert len({host_word(each) for each in contexts}) == 4
+    assert host_uuid(context_of("vm-1")) == host_uuid(context_of("vm-1"))
+    assert host_word(context_of("vm_1 ä")) == "storlab-20260102-030405-abcd:vm-1--"
+
+
+async def test_severing_a_disk_whose_controller_is_gone_does_nothing() -> None:
+    layer = NvmeTcpLayer.model_validate({"layer": "nvme-tcp"})
+    async with local_node("client") as node:
+        gone = Disk(node.name, "/dev/nvme98765n1", 1024**2, ours=True)
+        await layer.sever(gone, cast(LayerContext, SimpleNamespace(run="20260102-030405-abcd", node=node)))
+
+
+def test_two_clients_on_one_kernel_never_choose_the_same_device_one_after_the_other() -> None:
+    """Both look before either is connected; a device is chosen again once all others were."""
+    node = mock.Mock(machine="boot-1", texts=mock.AsyncMock(return_value=[None] * 16))
+    layer = NbdLayer.model_validate({"layer": "nbd"})
+
+    async def some(times: int) -> list[str]:
+        return await asyncio.gather(*(layer._free(mock.Mock(node=node)) for _ in range(times)))
+
+    names = asyncio.run(some(16))
+    assert len(set(names)) == 16 and asyncio.run(some(1)) == names[:1]
+
+
+PINGING = """PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.
+64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=0.045 ms
+64 bytes from 10.0.0.1: icmp_seq=2 ttl=64 time=0.041 ms
+no answer yet for icmp_seq=3
+64 bytes from 10.0.0.1: icmp_seq=4 ttl=64 time=0.041 ms
+"""
+
+
+def answered(*lines: str, limit: float = 5.0) -> list[str | None]:
+    answers = Answers("node server", "10.0.0.1", limit)
+    return [answers.take(f"{line}\n") for line in lines]
+
+
+def answer(number: int) -> str:
+    return f"64 bytes from 10.0.0.1: icmp_seq={number} ttl=64 time=0.045 ms"
+
+
+def test_a_node_that_answers_is_up_and_one_lost_request_is_no_loss() -> None:
+    answers = Answers("node server", "10.0.0.1", 5.0)
+    assert not answers.up
+    assert answers.take(PINGING) is None
+    assert answers.up
+
+
+def test_a_node_that_is_silent_for_its_limit_is_lost() -> None:
+    silent = [f"no answer yet for icmp_seq={number}" for number in range(3, 13)]
+    found = answered(answer(1), answer(2), *silent)
+    assert found[-1] == "no answer from node server (10.0.0.1) for 5.0 s"
+    assert not any(found[:-1])
+
+
+def test_answers_that_come_again_say_how_long_the_node_was_unreachable() -> None:
+    assert answered(answer(1), answer(5)) == [None, None]
+    assert answered(answer(1), answer(9)) == [None, "node server (10.0.0.1) was unreachable for 4.0 s"]
+    assert answered(answer(9)) == [None]  # before the first nothing is known
+
+
+def test_a_line_that_comes_in_pieces_is_read_once_it_is_whole() -> None:
+    answers = Answers("node server", "10.0.0.1", 1.0)
+    for piece in ("no answer yet for icmp", "_seq=2", "0 and so on"):
+        assert answers.take(piece) is None
+    assert answers.take("\n") == "no answer from node server (10.0.0.1) for 10.0 s"
+
+
+def test_the_last_line_says_why_it_can_not_be_reached() -> None:
+    answers = Answers("node server", "10.0.0.1", 5.0)
+    answers.take("ping: connect: Network is unreachable\n")
+    assert answers.unreachable() == "node server (10.0.0.1) can't be reached: ping: connect: Network is unreachable"
+
+
+@given(st.lists(st.text()))
+def test_nothing_that_is_printed_is_an_exception_or_fills_the_memory(pieces: list[str]) -> None:
+    answers = Answers("node server", "10.0.0.1", 5.0)
+    for piece in [*pieces, "x" * 100_000]:
+        answers.take(piece)
+    assert len(answers._begun) <= 4096
+
+
 PARSERS: dict[str, Callable[[str], Any]] = {
     "mountinfo.txt": parse_mountinfo,
     "dumpe2fs.txt": parse_dumpe2fs,
     "xfs_info.txt": parse_xfs_info,
     "dump_super.txt": parse_dump_super,
+    "zfs_get.txt": parse_properties,
+    "zpool_get.txt": parse_changed,
+    "zfs_parameters.txt": parse_parameters,
+    "zfs_version.txt": parse_version,
+    "zpool_status.txt": parse_layout,
 }
 
 

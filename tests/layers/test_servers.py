@@ -9,7 +9,7 @@ import pwd
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laboratory import needs_root, wait_until
+from laboratory import wait_until
 from storlab.errors import CommandFailed, Killed, StorlabError, TimedOut, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Server
@@ -29,7 +29,7 @@ from storlab.layers.server.log import ServerLog
 from storlab.nodes.kinds.local import local_node
 from storlab.run.recovery.undoing import undo_table
 
-from .sites import RUN, Ground, ground_in
+from .sites import RUN, Ground, entered, ground_in
 
 SCRIPT = r"""
 use IO::Socket::UNIX;
@@ -152,6 +152,13 @@ async def watched(folder: Path) -> AsyncIterator[Watched]:
         assert made.processes() == []
 
 
+@pytest.fixture
+def here(runner: asyncio.Runner, short_path: Path) -> Iterator[Watched]:
+    """One server at a time, in a short path."""
+    with entered(runner, watched(short_path)) as here:
+        yield here
+
+
 def say(server: Server, word: bytes) -> None:
     assert server.socket is not None
     with socket.socket(socket.AF_UNIX) as client:
@@ -159,131 +166,99 @@ def say(server: Server, word: bytes) -> None:
         client.sendall(word)
 
 
-def test_a_server_has_folders_a_log_with_times_and_a_configuration_that_is_kept(short_path: Path) -> None:
-    async def check() -> None:
-        async with watched(short_path) as here:
-            before = time.monotonic()
-            server = await here.set_up(SmallServer())
-            data = f"{here.directory}/small"
-            assert Path(data).stat().st_mode & 0o777 == 0o700
-            assert (short_path / "records" / "2-vm-1-config").read_text() == f"data = {data}\n"
-            assert server.words() == {"target": server.socket, "socket": server.socket}
-            (pid,) = here.processes()
-            assert await here.ground.tear_down() == [f"stopped perl (process {pid})"]
-            said = [text for _, text in here.log()]
-            assert said == [
-                f"as {getpass.getuser()} in {here.ground.scratch}/2-vm-1-small",
-                f"configured: data = {data}",
-                "readybye",
-            ]
-            times = [at for at, _ in here.log()]
-            assert before <= times[0] <= times[1] <= times[2] <= time.monotonic()
-            assert (here.lost, here.warnings) == ([], [])
-
-    asyncio.run(check())
+async def test_a_server_has_folders_a_log_with_times_and_a_configuration_that_is_kept(
+    here: Watched, short_path: Path
+) -> None:
+    before = time.monotonic()
+    server = await here.set_up(SmallServer())
+    data = f"{here.directory}/small"
+    assert Path(data).stat().st_mode & 0o777 == 0o700
+    assert (short_path / "records" / "2-vm-1-config").read_text() == f"data = {data}\n"
+    assert server.words() == {"target": server.socket, "socket": server.socket}
+    (pid,) = here.processes()
+    assert await here.ground.tear_down() == [f"stopped perl (process {pid})"]
+    said = [text for _, text in here.log()]
+    assert said == [
+        f"as {getpass.getuser()} in {here.ground.scratch}/2-vm-1-small",
+        f"configured: data = {data}",
+        "readybye",
+    ]
+    times = [at for at, _ in here.log()]
+    assert before <= times[0] <= times[1] <= times[2] <= time.monotonic()
+    assert (here.lost, here.warnings) == ([], [])
 
 
-def test_a_server_that_does_not_start_fails_with_its_own_last_line(short_path: Path) -> None:
-    async def check() -> None:
-        async with watched(short_path) as here:
-            said = r"node host: perl ended with status 2: error: there is no such thing as this$"
-            with pytest.raises(CommandFailed, match=said) as failed:
-                await here.set_up(SmallServer(how="dies"))
-            assert "configured: data" in failed.value.detail
-            assert here.lost == []
-
-    asyncio.run(check())
+async def test_a_server_that_does_not_start_fails_with_its_own_last_line(here: Watched) -> None:
+    said = r"node host: perl ended with status 2: error: there is no such thing as this$"
+    with pytest.raises(CommandFailed, match=said) as failed:
+        await here.set_up(SmallServer(how="dies"))
+    assert "configured: data" in failed.value.detail
+    assert here.lost == []
 
 
-def test_a_server_that_is_killed_as_it_starts_is_told_from_one_that_fails(short_path: Path) -> None:
-    async def check() -> None:
-        async with watched(short_path) as here:
-            with pytest.raises(Killed, match=r"perl was killed by SIGKILL"):
-                await here.set_up(SmallServer(how="killed"))
-
+async def test_a_server_that_is_killed_as_it_starts_is_told_from_one_that_fails(here: Watched) -> None:
     assert not issubclass(Killed, CommandFailed), "or a power cut would be blamed for it"
-    asyncio.run(check())
+    with pytest.raises(Killed, match=r"perl was killed by SIGKILL"):
+        await here.set_up(SmallServer(how="killed"))
 
 
-def test_a_server_that_never_answers_is_given_up_with_what_it_said_last(short_path: Path) -> None:
-    async def check() -> None:
-        async with watched(short_path) as here:
-            with pytest.raises(TimedOut, match=r"perl did not answer within 3 s: configured: data = "):
-                await here.set_up(Impatient(how="silent"))
-            assert here.processes() == []
-
-    asyncio.run(check())
+async def test_a_server_that_never_answers_is_given_up_with_what_it_said_last(here: Watched) -> None:
+    with pytest.raises(TimedOut, match=r"perl did not answer within 3 s: configured: data = "):
+        await here.set_up(Impatient(how="silent"))
+    assert here.processes() == []
 
 
-def test_a_server_that_ends_in_use_is_reported_at_once_with_its_last_lines(short_path: Path) -> None:
-    async def check() -> None:
-        async with watched(short_path) as here:
-            server = await here.set_up(SmallServer())
-            say(server, b"die")
-            await here.until_lost()
-            ((reason, tail),) = here.lost
-            assert reason == "node host: perl ended with status 3: out of luck"
-            assert tail.splitlines()[-2:] == ["ready", "out of luck"]
-            assert await here.ground.tear_down() == [f"removed {here.ground.scratch}/2-vm-1-small"]
-            assert len(here.lost) == 1
-
-    asyncio.run(check())
+async def test_a_server_that_ends_in_use_is_reported_at_once_with_its_last_lines(here: Watched) -> None:
+    server = await here.set_up(SmallServer())
+    say(server, b"die")
+    await here.until_lost()
+    ((reason, tail),) = here.lost
+    assert reason == "node host: perl ended with status 3: out of luck"
+    assert tail.splitlines()[-2:] == ["ready", "out of luck"]
+    assert await here.ground.tear_down() == [f"removed {here.ground.scratch}/2-vm-1-small"]
+    assert len(here.lost) == 1
 
 
-def test_a_server_that_is_killed_in_use_is_reported_by_the_signal(short_path: Path) -> None:
-    async def check() -> None:
-        async with watched(short_path) as here:
-            await here.set_up(SmallServer())
-            (pid,) = here.processes()
-            os.kill(pid, signal.SIGKILL)
-            await here.until_lost()
-            assert here.lost[0][0] == "node host: perl was killed by SIGKILL: ready"
-
-    asyncio.run(check())
+async def test_a_server_that_is_killed_in_use_is_reported_by_the_signal(here: Watched) -> None:
+    await here.set_up(SmallServer())
+    (pid,) = here.processes()
+    os.kill(pid, signal.SIGKILL)
+    await here.until_lost()
+    assert here.lost[0][0] == "node host: perl was killed by SIGKILL: ready"
 
 
-def test_a_server_that_is_deaf_to_its_signal_is_killed_and_that_is_a_warning(short_path: Path) -> None:
-    async def check() -> None:
-        async with watched(short_path) as here:
-            await here.set_up(Impatient(how="deaf"))
-            (pid,) = here.processes()
-            did = await here.ground.tear_down()
-            assert did == [f"killed perl (process {pid}), which had not ended 0.3 s after SIGINT"]
-            (warning,) = here.warnings
-            assert warning == "node host: perl had to be killed"
-            assert here.lost == []
-
-    asyncio.run(check())
+async def test_a_server_that_is_deaf_to_its_signal_is_killed_and_that_is_a_warning(here: Watched) -> None:
+    await here.set_up(Impatient(how="deaf"))
+    (pid,) = here.processes()
+    did = await here.ground.tear_down()
+    assert did == [f"killed perl (process {pid}), which had not ended 0.3 s after SIGINT"]
+    (warning,) = here.warnings
+    assert warning == "node host: perl had to be killed"
+    assert here.lost == []
 
 
-@needs_root
-def test_a_server_that_refuses_root_runs_as_the_first_system_user_that_exists(short_path: Path) -> None:
-    async def check() -> None:
-        short_path.chmod(0o711)  # what Storlab did not make, it does not open
-        Path(f"{short_path}/storlab-{RUN}").mkdir(mode=0o700)
-        async with watched(short_path) as here:
-            await here.set_up(Unprivileged())
-            (pid,) = here.processes()
-            assert Path(f"/proc/{pid}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
-            assert Path(here.directory, "small").owner() == "nobody"
-            assert here.log()[0][1] == f"as nobody in {here.ground.scratch}/2-vm-1-small"
-
-    asyncio.run(check())
+@pytest.mark.needs("root")
+async def test_a_server_that_refuses_root_runs_as_the_first_system_user_that_exists(
+    here: Watched, short_path: Path
+) -> None:
+    short_path.chmod(0o711)  # what Storlab did not make, it does not open
+    Path(f"{short_path}/storlab-{RUN}").chmod(0o700)
+    await here.set_up(Unprivileged())
+    (pid,) = here.processes()
+    assert Path(f"/proc/{pid}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+    assert Path(here.directory, "small").owner() == "nobody"
+    assert here.log()[0][1] == f"as nobody in {here.ground.scratch}/2-vm-1-small"
 
 
-@needs_root
-def test_a_user_who_can_not_reach_its_folder_is_unsupported_with_the_remedy(short_path: Path) -> None:
-    async def check() -> None:
-        async with watched(short_path) as here:
-            short_path.chmod(0o700)
-            with pytest.raises(
-                Unsupported, match=r"who can't reach .*: set scratch to a folder that everybody may pass"
-            ):
-                await here.set_up(Unprivileged())
-            with pytest.raises(Unsupported, match=r"node host has no user no-such-user-here nor nor-this-one"):
-                await here.set_up(Nobodys())
-
-    asyncio.run(check())
+@pytest.mark.needs("root")
+async def test_a_user_who_can_not_reach_its_folder_is_unsupported_with_the_remedy(
+    here: Watched, short_path: Path
+) -> None:
+    short_path.chmod(0o700)
+    with pytest.raises(Unsupported, match=r"who can't reach .*: set scratch to a folder that everybody may pass"):
+        await here.set_up(Unprivileged())
+    with pytest.raises(Unsupported, match=r"node host has no user no-such-user-here nor nor-this-one"):
+        await here.set_up(Nobodys())
 
 
 def guard_of(agent: int) -> int:
@@ -292,66 +267,53 @@ def guard_of(agent: int) -> int:
     return int(guard)
 
 
-@needs_root
-def test_what_an_agent_left_that_was_killed_is_found_by_its_cgroup_and_ended(short_path: Path) -> None:
+@pytest.mark.needs("root")
+async def test_what_an_agent_left_that_was_killed_is_found_by_its_cgroup_and_ended(here: Watched) -> None:
     """The program has shed the signal of its parent's death, as one does that changes its user."""
-
-    async def check() -> None:
-        async with watched(short_path) as here:
-            try:
-                async with local_node("other", cgroup=f"storlab-{RUN}.{os.getpid()}-other") as other:
-                    here.ground.node, mine = other, here.ground.node
-                    await here.set_up(SmallServer(how="escapes"))
-                    assert other.pid is not None
-                    for pid in (guard_of(other.pid), other.pid):
-                        os.kill(pid, signal.SIGKILL)
-                    await other.connection.gone.wait()
-            finally:
-                here.ground.node = mine
-            (pid,) = here.processes()
-            cgroup = Path(f"/proc/{pid}/cgroup").read_text()
-            assert f"storlab-{RUN}" in cgroup
-            names = {line.rsplit("/", 1)[1] for line in cgroup.splitlines() if f"storlab-{RUN}" in line}
-            assert await here.ground.tear_down() == ["killed perl, which its agent had left"]
-            wait_until(lambda: not here.processes())
-            left = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if names & {*folder.split("/")}]
-            assert left == []  # of its own: others have servers of this run's name at the same time
-            for agents in Path("/sys/fs/cgroup").rglob(f"storlab-{RUN}.{os.getpid()}-other"):
-                agents.rmdir()  # of the agent, which nobody names here
-            assert here.lost == []  # that the node is lost is known by itself
-
-    asyncio.run(check())
+    try:
+        async with local_node("other", cgroup=f"storlab-{RUN}.{os.getpid()}-other") as other:
+            here.ground.node, mine = other, here.ground.node
+            await here.set_up(SmallServer(how="escapes"))
+            assert other.pid is not None
+            for pid in (guard_of(other.pid), other.pid):
+                os.kill(pid, signal.SIGKILL)
+            await other.connection.gone.wait()
+    finally:
+        here.ground.node = mine
+    (pid,) = here.processes()
+    cgroup = Path(f"/proc/{pid}/cgroup").read_text()
+    assert f"storlab-{RUN}" in cgroup
+    names = {line.rsplit("/", 1)[1] for line in cgroup.splitlines() if f"storlab-{RUN}" in line}
+    assert await here.ground.tear_down() == ["killed perl, which its agent had left"]
+    wait_until(lambda: not here.processes())
+    left = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if names & {*folder.split("/")}]
+    assert left == []  # of its own: others have servers of this run's name at the same time
+    for agents in Path("/sys/fs/cgroup").rglob(f"storlab-{RUN}.{os.getpid()}-other"):
+        agents.rmdir()  # of the agent, which nobody names here
+    assert here.lost == []  # that the node is lost is known by itself
 
 
-def test_what_is_not_storlabs_is_not_ended_and_not_removed(short_path: Path) -> None:
-    async def check() -> None:
-        ours = short_path / f"storlab-{RUN}" / "host" / "2-small"
-        theirs = short_path / "theirs"
-        theirs.mkdir()
-        arguments: dict[str, Any] = {
-            "name": f"storlab-{RUN}-0123",
-            "program": "sleep",
-            "signal": "SIGTERM",
-            "patience": 1.0,
-            "folders": [str(ours)],
-        }
-        async with ground_in(short_path) as ground:
-            process = await ground.node.start(["sleep", "60"], name="other-0123")
-            for wrong in (
-                {"name": "other-0123"},
-                {"name": "*"},
-                {"name": f"storlab-{RUN}-0123/../x"},
-                {"folders": [str(ours), str(theirs)]},
-                {"folders": [f"{ours}/../../../theirs"]},
-            ):
-                with pytest.raises(StorlabError, match="left alone"):
-                    await undo_table()["server.stop"].function(ground.node, {**arguments, **wrong})
-            assert theirs.exists()
-            assert await undo_table()["server.stop"].function(ground.node, arguments) is None
-            assert process.ended is None
-            await process.end()
-
-    asyncio.run(check())
+async def test_what_is_not_storlabs_is_not_ended_and_not_removed(ground: Ground, short_path: Path) -> None:
+    ours, theirs = short_path / f"storlab-{RUN}" / "host" / "2-small", short_path / "theirs"
+    theirs.mkdir()
+    arguments: dict[str, Any] = {
+        "name": f"storlab-{RUN}-0123",
+        "program": "sleep",
+        "signal": "SIGTERM",
+        "patience": 1.0,
+    }
+    arguments["folders"] = [str(ours)]
+    process = await ground.node.start(["sleep", "60"], name="other-0123")
+    for wrong in (
+        *({"name": name} for name in ("other-0123", "*", f"storlab-{RUN}-0123/../x")),
+        *({"folders": folders} for folders in ([str(ours), str(theirs)], [f"{ours}/../../../theirs"])),
+    ):
+        with pytest.raises(StorlabError, match="left alone"):
+            await undo_table()["server.stop"].function(ground.node, {**arguments, **wrong})
+    assert theirs.exists()
+    assert await undo_table()["server.stop"].function(ground.node, arguments) is None
+    assert process.ended is None
+    await process.end()
 
 
 LINES = st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b" ").replace(b"\r", b" ")), max_size=9)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from storlab.errors import CommandFailed, SafetyError, StorlabError, TrialError,
 from storlab.layers.database.clients import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
 from storlab.nodes.kinds.local import local_node
+from storlab.nodes.node import Node
 from storlab.records.suite.here import Here
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.suite.places.here import HereMaker
 from storlab.run.suite.places.leftovers import remove_leftovers
 
-from .sites import RUN, Ground, parse
-from .storage import SCRATCH, Storage, standing_storage
+from .sites import RUN, Ground, entered, guest, parse
 from .test_attachments import attach_layer
 
 POOL = {"layer": "zpool", "size": "256M", "ashift": 12, "dataset": {"compression": "off"}}
@@ -28,10 +29,56 @@ BASE = {"size": "32M", "written": "8M"}
 CLONE = {"layer": "zvol", "base": BASE}
 
 
+SCRATCH = f"/var/tmp/storlab-{RUN}/storage-0123456789ab"
+PARAMETER = "/sys/module/zfs/parameters/zfs_txg_timeout"
+
+pytestmark = pytest.mark.needs("zfs")
+
+
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    with standing_storage(tmp_path_factory.mktemp("storage")) as storage:
-        yield storage
+def runner() -> Iterator[asyncio.Runner]:
+    """One event loop, as the guest is one."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def storage(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A guest with ZFS and a spare disk."""
+    spare = tmp_path_factory.mktemp("storage") / "spare.img"
+    with spare.open("wb") as file:
+        file.truncate(256 * 1024**2)
+    with entered(runner, storage_guest(File("host", str(spare), 256 * 1024**2))) as node:
+        yield node
+
+
+@asynccontextmanager
+async def storage_guest(spare: File) -> AsyncIterator[Node]:
+    disk = attach_layer("virtio-blk").demands(spare, "disk0").devices
+    async with local_node("host") as host, guest(host, "storage", [disk], "zfs") as running:
+        await running.node.run(["modprobe", "zfs"])
+        yield running.node
+
+
+@pytest.fixture
+def ground(runner: asyncio.Runner, storage: Node) -> Iterator[Ground]:
+    with entered(runner, scratch_on(storage)) as ground:
+        yield ground
+
+
+@asynccontextmanager
+async def scratch_on(node: Node) -> AsyncIterator[Ground]:
+    """A fresh scratch folder, of which nothing may be left afterwards, nor of any pool."""
+    await node.run(["mkdir", "--parents", SCRATCH])
+    ground = Ground(node, SCRATCH)
+    try:
+        yield ground
+    finally:
+        await ground.tear_down()
+    assert await node.output("zpool", "list", "-H") == ""
+    assert await node.output("find", SCRATCH, "-mindepth", "1") == ""
+    assert await node.output("find", "/dev", "-name", "storlab*", "-path", f"*{RUN}*") == ""
+    assert "zfs" not in [line.split()[2] for line in (await node.read_text("/proc/mounts")).splitlines()]
 
 
 async def pool_on(ground: Ground, **more: Any) -> Pool:
@@ -52,341 +99,233 @@ async def property_of(ground: Ground, dataset: str, name: str) -> str:
     return (await ground.node.output("zfs", "get", "-Hp", "-o", "value", name, dataset)).strip()
 
 
-def test_a_pool_is_as_asked_and_its_facts_say_so(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        layer = {**POOL, "layout": "mirror", "properties": {"autotrim": True}, "dataset": {"recordsize": "16k"}}
-        standing = await ground.set_up({**layer, "disks": 3})
-        (facts,) = standing.facts
-        assert isinstance(standing.resource, Pool)
-        assert standing.resource.name.startswith(f"storlab-{RUN}-storage-0-")
-        assert facts["layout"] == {"mirror-0": {f"{SCRATCH}/0-disk-{number}.img": "ONLINE" for number in range(3)}}
-        assert {name: facts["properties"][name] for name in ("ashift", "autotrim", "cachefile")} == {
-            "ashift": 12,
-            "autotrim": "on",
-            "cachefile": "none",
-        }
-        assert facts["set"] == ["ashift", "autotrim", "cachefile"]
-        assert facts["dataset"]["recordsize"] == 16384
-        assert facts["dataset"]["mounted"] == "no"
-        assert facts["version"].keys() == {"programs", "module"}
-        assert facts["module"]["zfs_txg_timeout"] == 5
-
-    storage.run(check)
+async def test_a_pool_is_as_asked_and_its_facts_say_so(ground: Ground) -> None:
+    layer = {**POOL, "layout": "mirror", "properties": {"autotrim": True}, "dataset": {"recordsize": "16k"}}
+    standing = await ground.set_up({**layer, "disks": 3})
+    (facts,) = standing.facts
+    assert isinstance(standing.resource, Pool)
+    assert standing.resource.name.startswith(f"storlab-{RUN}-storage-0-")
+    assert facts["layout"] == {"mirror-0": {f"{SCRATCH}/0-disk-{number}.img": "ONLINE" for number in range(3)}}
+    assert facts["properties"].items() >= {"ashift": 12, "autotrim": "on", "cachefile": "none"}.items()
+    assert facts["set"] == ["ashift", "autotrim", "cachefile"]
+    assert facts["dataset"]["recordsize"] == 16384
+    assert facts["dataset"]["mounted"] == "no"
+    assert facts["version"].keys() == {"programs", "module"}
+    assert facts["module"]["zfs_txg_timeout"] == 5
 
 
 @pytest.mark.parametrize(("layout", "disks"), [("raidz1", None), ("raidz2", 5), ("draid1:2d:4c:1s", 4)])
-def test_pools_of_several_disks(storage: Storage, layout: str, disks: int | None) -> None:
-    async def check(ground: Ground) -> None:
-        layer = {"layer": "zpool", "size": "128M", "layout": layout, **({"disks": disks} if disks else {})}
-        (facts,) = (await ground.set_up(layer)).facts
-        kind, vdevs = next(iter(facts["layout"].items()))
-        assert kind.startswith(layout.partition(":")[0])
-        assert len(vdevs) == (disks or 3)
-
-    storage.run(check)
+async def test_pools_of_several_disks(ground: Ground, layout: str, disks: int | None) -> None:
+    layer = {"layer": "zpool", "size": "128M", "layout": layout, **({"disks": disks} if disks else {})}
+    (facts,) = (await ground.set_up(layer)).facts
+    kind, vdevs = next(iter(facts["layout"].items()))
+    assert kind.startswith(layout.partition(":")[0])
+    assert len(vdevs) == (disks or 3)
 
 
-def test_parameters_of_the_module_are_set_before_the_pool_is_made_and_restored(storage: Storage) -> None:
-    path = "/sys/module/zfs/parameters/zfs_txg_timeout"
-
-    async def check(ground: Ground) -> None:
-        (facts,) = (await ground.set_up({**POOL, "module": {"zfs_txg_timeout": 7}})).facts
-        assert facts["module"]["zfs_txg_timeout"] == 7
-        assert (await ground.node.read_text(path)).strip() == "7"
-        names = [name for name, _ in ground.journal]
-        assert names.index("zfs.parameter") < names.index("zpool.destroy")
-        assert "set ZFS's zfs_txg_timeout back to 5" in await ground.tear_down()
-        assert (await ground.node.read_text(path)).strip() == "5"
-
-    storage.run(check)
+async def parameter(ground: Ground) -> str:
+    return (await ground.node.read_text(PARAMETER)).strip()
 
 
-def test_a_parameter_stays_as_pools_want_it_until_the_last_of_them_is_gone(storage: Storage) -> None:
-    path = "/sys/module/zfs/parameters/zfs_txg_timeout"
+async def test_parameters_of_the_module_are_set_before_a_pool_is_made_and_restored_once_the_last_of_them_is_gone(
+    ground: Ground,
+) -> None:
     layer = {**POOL, "module": {"zfs_txg_timeout": 7}}
-
-    async def check(ground: Ground) -> None:
-        await ground.set_up(layer, owner="first")
-        entries = len(ground.journal)
-        await ground.set_up(layer, owner="second")
-        assert [name for name, _ in ground.journal[entries:]].count("zfs.parameter") == 1
-        for name, arguments in reversed(ground.journal[:entries]):
-            await undo_table()[name].function(ground.node, arguments)
-        assert (await ground.node.read_text(path)).strip() == "7"
-        assert "set ZFS's zfs_txg_timeout back to 5" in await ground.tear_down()
-        assert (await ground.node.read_text(path)).strip() == "5"
-
-    storage.run(check)
+    (facts,) = (await ground.set_up(layer, owner="first")).facts
+    assert facts["module"]["zfs_txg_timeout"] == 7 == int(await parameter(ground))
+    names = [name for name, _ in ground.journal]
+    assert names.index("zfs.parameter") < names.index("zpool.destroy")
+    await ground.set_up(layer, owner="second")
+    assert [name for name, _ in ground.journal[len(names) :]].count("zfs.parameter") == 1
+    for name, arguments in reversed(ground.journal[: len(names)]):
+        await undo_table()[name].function(ground.node, arguments)
+    assert await parameter(ground) == "7"
+    assert "set ZFS's zfs_txg_timeout back to 5" in await ground.tear_down()
+    assert await parameter(ground) == "5"
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [({"zfs_txg_timeout": 7}, {"zfs_txg_timeout": 9}), ({"zfs_txg_timeout": 7}, {}), ({}, {"zfs_txg_timeout": 7})],
 )
-def test_pools_that_stand_together_must_want_the_same_of_the_module(
-    storage: Storage, first: dict[str, int], second: dict[str, int]
+async def test_pools_that_stand_together_must_want_the_same_of_the_module(
+    ground: Ground, first: dict[str, int], second: dict[str, int]
 ) -> None:
-    path = "/sys/module/zfs/parameters/zfs_txg_timeout"
-
-    async def check(ground: Ground) -> None:
-        await ground.set_up({**POOL, "module": first}, owner="first")
-        before = await ground.node.read_text(path)
-        with pytest.raises(TrialError, match=r'ZFS has one zfs_txg_timeout for all pools.* write keep = "trial"'):
-            await ground.set_up({**POOL, "module": second}, owner="second")
-        assert await ground.node.read_text(path) == before
-        await ground.tear_down()
-        assert (await ground.node.read_text(path)).strip() == "5"
-        ground.journal.clear()
+    await ground.set_up({**POOL, "module": first}, owner="first")
+    before = await parameter(ground)
+    with pytest.raises(TrialError, match=r'ZFS has one zfs_txg_timeout for all pools.* write keep = "trial"'):
         await ground.set_up({**POOL, "module": second}, owner="second")
-
-    storage.run(check)
+    assert await parameter(ground) == before
+    await ground.tear_down()
+    assert await parameter(ground) == "5"
+    ground.journal.clear()
+    await ground.set_up({**POOL, "module": second}, owner="second")
 
 
 @pytest.mark.parametrize(
-    ("module", "message"),
+    ("keys", "error", "message"),
     [
-        ({"nonsense": 1}, r"ZFS 2\.\S+ on node storage has no module parameter nonsense"),
-        ({"zfs_txg_timeout": "x"}, "does not take x for its module parameter zfs_txg_timeout, which stays at 5"),
+        ({"module": {"nonsense": 1}}, Unsupported, r"ZFS 2\.\S+ on node storage has no module parameter nonsense"),
+        ({"module": {"zfs_txg_timeout": "x"}}, Unsupported, "not take x for .* zfs_txg_timeout, which stays at 5"),
+        ({"properties": {"nonsense": 1}}, CommandFailed, "property 'nonsense' is not a valid pool"),
     ],
 )
-def test_a_parameter_that_the_module_does_not_take_is_unsupported(
-    storage: Storage, module: dict[str, Any], message: str
+async def test_what_zfs_or_its_module_refuses_is_told_in_their_words_and_leaves_nothing(
+    ground: Ground, keys: dict[str, Any], error: type[StorlabError], message: str
 ) -> None:
-    async def check(ground: Ground) -> None:
-        with pytest.raises(Unsupported, match=message):
-            await ground.set_up({**POOL, "module": module})
-
-    storage.run(check)
+    with pytest.raises(error, match=message):
+        await ground.set_up({**POOL, **keys})
 
 
-def test_what_zfs_refuses_is_told_in_its_words_and_leaves_nothing(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        with pytest.raises(CommandFailed, match="property 'nonsense' is not a valid pool"):
-            await ground.set_up({**POOL, "properties": {"nonsense": 1}})
+async def test_a_volume_has_its_properties_and_a_device(ground: Ground) -> None:
+    wanted = {"sync": "disabled", "logbias": "throughput", "primarycache": "metadata", "compression": "lz4"}
+    layer = {"layer": "zvol", "size": "64M", "volblocksize": "4k", "properties": {"checksum": "sha256"}, **wanted}
+    disk, facts = await layer_on(ground, await pool_on(ground), layer)
+    assert isinstance(disk, Disk)
+    assert disk.path.startswith("/dev/zd")
+    assert disk.size == 64 * 1024**2
+    more = {"checksum": "sha256", "volblocksize": 4096, "refreservation": 0}
+    assert facts["properties"].items() >= {**wanted, **more}.items()
+    assert facts["queue"]["physical_block_size"] == 4096
+    assert {"sync", "logbias"} <= set(facts["set"])
 
-    storage.run(check)
+
+async def test_a_volume_that_is_not_sparse_reserves_its_size(ground: Ground) -> None:
+    pool = await pool_on(ground, size="512M")
+    _, facts = await layer_on(ground, pool, {"layer": "zvol", "size": "64M", "sparse": False})
+    assert facts["properties"]["refreservation"] >= 64 * 1024**2
+    _, facts = await layer_on(ground, pool, {**CLONE, "sparse": False, "size": "48M"}, "vm-1")
+    assert facts["properties"]["refreservation"] == facts["properties"]["volsize"] == 48 * 1024**2
 
 
-def test_a_volume_has_its_properties_and_a_device(storage: Storage) -> None:
-    layer = {
-        "layer": "zvol",
-        "size": "64M",
-        "volblocksize": "4k",
-        "sync": "disabled",
-        "logbias": "throughput",
-        "primarycache": "metadata",
-        "compression": "lz4",
-        "properties": {"checksum": "sha256"},
-    }
-
-    async def check(ground: Ground) -> None:
-        disk, facts = await layer_on(ground, await pool_on(ground), layer)
-        assert isinstance(disk, Disk)
-        assert disk.path.startswith("/dev/zd")
+async def test_clones_share_the_blocks_of_a_base_that_is_made_once(ground: Ground) -> None:
+    pool = await pool_on(ground)
+    owners = [f"vm-{number}" for number in range(1, 4)]
+    made = await asyncio.gather(*(layer_on(ground, pool, {**CLONE, "size": "64M"}, owner) for owner in owners))
+    names = (await ground.node.output("zfs", "list", "-H", "-r", "-t", "volume", "-o", "name", pool.name)).split()
+    (base,) = [name for name in names if "/base-" in name]
+    assert len(names) == 4
+    assert int(await property_of(ground, base, "referenced")) > 8 * 1024**2
+    for disk, facts in made:
+        assert facts["properties"]["origin"] == f"{base}@base"
+        assert facts["properties"]["referenced"] > 8 * 1024**2
+        assert facts["properties"]["used"] < 1024**2
         assert disk.size == 64 * 1024**2
-        wanted = {key: layer[key] for key in ("sync", "logbias", "primarycache", "compression")}
-        assert {key: facts["properties"][key] for key in wanted} == wanted
-        assert facts["properties"]["checksum"] == "sha256"
-        assert (facts["properties"]["volblocksize"], facts["properties"]["refreservation"]) == (4096, 0)
-        assert facts["queue"]["physical_block_size"] == 4096
-        assert {"sync", "logbias"} <= set(facts["set"])
-
-    storage.run(check)
+    sums = {await ground.node.output("sh", "-c", f"head -c 32M {disk.path} | sha256sum") for disk, _ in made}
+    assert len(sums) == 1
+    await ground.node.run(["dd", "if=/dev/zero", f"of={made[0][0].path}", "bs=1M", "count=1", "conv=fsync"])
+    sums = {await ground.node.output("sh", "-c", f"head -c 32M {disk.path} | sha256sum") for disk, _ in made}
+    assert len(sums) == 2
 
 
-def test_a_volume_that_is_not_sparse_reserves_its_size(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        pool = await pool_on(ground, size="512M")
-        _, facts = await layer_on(ground, pool, {"layer": "zvol", "size": "64M", "sparse": False})
-        assert facts["properties"]["refreservation"] >= 64 * 1024**2
-        _, facts = await layer_on(ground, pool, {**CLONE, "sparse": False, "size": "48M"}, "vm-1")
-        assert facts["properties"]["refreservation"] == facts["properties"]["volsize"] == 48 * 1024**2
-
-    storage.run(check)
-
-
-def test_clones_share_the_blocks_of_a_base_that_is_made_once(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        pool = await pool_on(ground)
-        owners = [f"vm-{number}" for number in range(1, 4)]
-        made = await asyncio.gather(*(layer_on(ground, pool, {**CLONE, "size": "64M"}, owner) for owner in owners))
-        names = (await ground.node.output("zfs", "list", "-H", "-r", "-t", "volume", "-o", "name", pool.name)).split()
-        (base,) = [name for name in names if "/base-" in name]
-        assert len(names) == 4
-        assert int(await property_of(ground, base, "referenced")) > 8 * 1024**2
-        for disk, facts in made:
-            assert facts["properties"]["origin"] == f"{base}@base"
-            assert facts["properties"]["referenced"] > 8 * 1024**2
-            assert facts["properties"]["used"] < 1024**2
-            assert disk.size == 64 * 1024**2
-        sums = {await ground.node.output("sh", "-c", f"head -c 32M {disk.path} | sha256sum") for disk, _ in made}
-        assert len(sums) == 1
-        await ground.node.run(["dd", "if=/dev/zero", f"of={made[0][0].path}", "bs=1M", "count=1", "conv=fsync"])
-        sums = {await ground.node.output("sh", "-c", f"head -c 32M {disk.path} | sha256sum") for disk, _ in made}
-        assert len(sums) == 2
-
-    storage.run(check)
+async def test_an_image_of_the_users_becomes_a_base(ground: Ground) -> None:
+    image = "/var/tmp/mine.qcow2"
+    await ground.node.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "8390144"])  # 8M and 1.5k
+    await ground.node.run(["qemu-io", "-f", "qcow2", "-c", "write -P 0x5a 1M 4k", image])
+    pool = await pool_on(ground)
+    disk, _ = await layer_on(ground, pool, {"layer": "zvol", "base": {"file": image}})
+    assert disk.size == 8 * 1024**2 + 16 * 1024
+    data = await ground.node.output("sh", "-c", f"dd if={disk.path} bs=1M skip=1 count=1 | tr -dc Z | wc -c")
+    assert int(data) == 4096
+    with pytest.raises(UserError, match="is less than that of the image"):
+        await layer_on(ground, pool, {"layer": "zvol", "size": "4M", "base": {"file": image}}, "vm-2")
+    await ground.node.run(["rm", image])
 
 
-def test_an_image_of_the_users_becomes_a_base(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        image = "/var/tmp/mine.qcow2"
-        await ground.node.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "8390144"])  # 8M and 1.5k
-        await ground.node.run(["qemu-io", "-f", "qcow2", "-c", "write -P 0x5a 1M 4k", image])
-        pool = await pool_on(ground)
-        disk, _ = await layer_on(ground, pool, {"layer": "zvol", "base": {"file": image}})
-        assert disk.size == 8 * 1024**2 + 16 * 1024
-        data = await ground.node.output("sh", "-c", f"dd if={disk.path} bs=1M skip=1 count=1 | tr -dc Z | wc -c")
-        assert int(data) == 4096
-        with pytest.raises(UserError, match="is less than that of the image"):
-            await layer_on(ground, pool, {"layer": "zvol", "size": "4M", "base": {"file": image}}, "vm-2")
-        await ground.node.run(["rm", image])
-
-    storage.run(check)
-
-
-def test_a_dataset_is_a_directory_with_its_properties(storage: Storage) -> None:
+async def test_a_dataset_is_a_directory_with_its_properties(ground: Ground) -> None:
     layer = {"layer": "zfs", "recordsize": "16k", "sync": "always", "atime": False, "properties": {"xattr": "sa"}}
-
-    async def check(ground: Ground) -> None:
-        directory, facts = await layer_on(ground, await pool_on(ground), layer)
-        assert isinstance(directory, Dir)
-        await ground.node.write(f"{directory.path}/file", b"content")
-        wanted = {"recordsize": 16384, "sync": "always", "atime": "off", "mountpoint": directory.path}
-        assert {key: facts["properties"][key] for key in wanted} == wanted
-
-    storage.run(check)
+    directory, facts = await layer_on(ground, await pool_on(ground), layer)
+    assert isinstance(directory, Dir)
+    await ground.node.write(f"{directory.path}/file", b"content")
+    wanted = {"recordsize": 16384, "sync": "always", "atime": "off", "mountpoint": directory.path}
+    assert {key: facts["properties"][key] for key in wanted} == wanted
 
 
-def test_images_lie_on_a_dataset_one_for_each_owner(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        directory, _ = await layer_on(ground, await pool_on(ground), {"layer": "zfs"})
-        for kind in ({"layer": "image-copy"}, {"layer": "image-clone", "method": "reflink"}):
-            (layer,) = parse([{**kind, "base": {"size": "16M", "written": "4M"}}])
-            images = await asyncio.gather(*(layer.set_up(directory, ground.context(2, f"vm-{n}")) for n in (1, 2)))
-            assert len({image.path for image in images if isinstance(image, File)}) == 2
-            facts = await layer.facts(images[0], ground.context(2, "vm-1"))
-            assert facts["on"] == "zfs"
-
-    storage.run(check)
+async def test_images_lie_on_a_dataset_one_for_each_owner(ground: Ground) -> None:
+    directory, _ = await layer_on(ground, await pool_on(ground), {"layer": "zfs"})
+    for kind in ({"layer": "image-copy"}, {"layer": "image-clone", "method": "reflink"}):
+        (layer,) = parse([{**kind, "base": {"size": "16M", "written": "4M"}}])
+        images = await asyncio.gather(*(layer.set_up(directory, ground.context(2, f"vm-{n}")) for n in (1, 2)))
+        assert len({image.path for image in images if isinstance(image, File)}) == 2
+        facts = await layer.facts(images[0], ground.context(2, "vm-1"))
+        assert facts["on"] == "zfs"
 
 
-def test_a_database_starts_from_a_clone_of_its_data_whatever_a_trial_before_has_done_to_its_own(
-    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_database_starts_from_a_clone_of_its_data_whatever_a_trial_before_has_done_to_its_own(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {"clone": "zfs", "data": {"tables": 1, "rows": 100}, "pool": "16M", "log_size": "8M"}
     database = {"layer": "mariadb", **keys}
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-    async def check(ground: Ground) -> None:
-        pool = await pool_on(ground, dataset={"compression": "lz4"})
-        directory, _ = await layer_on(ground, pool, {"layer": "zfs", "recordsize": "16k"})
-        parent = f"{pool.name}/storage-1"
-        rows, masters = [], []
-        for _ in range(2):
-            trial = Ground(ground.node, ground.scratch)
-            try:
-                (layer,) = parse([database])
-                server = await layer.set_up(directory, trial.context(2))
-                assert isinstance(server, Server)
-                assert (await layer.facts(server, trial.context(2)))["clone"] == "zfs"
-                rows.append(await ground.node.output(*sql(server, "SELECT sum(k), count(*) FROM sbtest1")))
-                await ground.node.run(sql(server, "DELETE FROM sbtest1"))
-                own = f"{parent}/storage-2-data"
-                master = await property_of(ground, own, "origin")
-                masters.append(await property_of(ground, master, "guid"))
-                assert await property_of(ground, own, "recordsize") == "16384"
-                assert int(await property_of(ground, own, "used")) < int(
-                    await property_of(ground, master, "referenced")
-                )
-            finally:
-                did = await trial.tear_down()
-            assert f"destroyed {own}" in did
-            assert any(each.startswith("stopped mariadbd") for each in did)
-            names = await ground.node.output("zfs", "list", "-rHp", "-o", "name", parent)
-            assert names.split() == [parent, master.partition("@")[0]]
-        assert rows[0] == rows[1] and rows[0].split()[1] == "100"
-        assert masters[0] == masters[1], "it was not made again"
-
-    storage.run(check)
+    pool = await pool_on(ground, dataset={"compression": "lz4"})
+    directory, _ = await layer_on(ground, pool, {"layer": "zfs", "recordsize": "16k"})
+    parent = f"{pool.name}/storage-1"
+    rows, masters = [], []
+    for _ in range(2):
+        trial = Ground(ground.node, ground.scratch)
+        try:
+            (layer,) = parse([database])
+            server = await layer.set_up(directory, trial.context(2))
+            assert isinstance(server, Server)
+            assert (await layer.facts(server, trial.context(2)))["clone"] == "zfs"
+            rows.append(await ground.node.output(*sql(server, "SELECT sum(k), count(*) FROM sbtest1")))
+            await ground.node.run(sql(server, "DELETE FROM sbtest1"))
+            own = f"{parent}/storage-2-data"
+            master = await property_of(ground, own, "origin")
+            masters.append(await property_of(ground, master, "guid"))
+            assert await property_of(ground, own, "recordsize") == "16384"
+            assert int(await property_of(ground, own, "used")) < int(await property_of(ground, master, "referenced"))
+        finally:
+            did = await trial.tear_down()
+        assert f"destroyed {own}" in did
+        assert any(each.startswith("stopped mariadbd") for each in did)
+        names = await ground.node.output("zfs", "list", "-rHp", "-o", "name", parent)
+        assert names.split() == [parent, master.partition("@")[0]]
+    assert rows[0] == rows[1] and rows[0].split()[1] == "100"
+    assert masters[0] == masters[1], "it was not made again"
 
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1"], ids=["socket", "port"])
-def test_an_export_of_a_volume_can_be_read(storage: Storage, address: str | None) -> None:
-    async def check(ground: Ground) -> None:
-        await ground.node.run(["ip", "link", "set", "dev", "lo", "up"])
-        ground.node = replace(ground.node, address=address)
-        disk, _ = await layer_on(ground, await pool_on(ground), CLONE, "vm-1")
-        (layer,) = parse([{"layer": "nbd-export"}])
-        export = await layer.set_up(disk, ground.context(2, "vm-1"))
-        assert isinstance(export, Export)
-        where = (
-            f"nbd+unix:///vm-1?socket={export.server['path']}"
-            if address is None
-            else f"nbd://{address}:{export.server['port']}/vm-1"
-        )
-        copy = "/var/tmp/copy"
-        await ground.node.run(["qemu-img", "convert", "-f", "raw", "-O", "raw", where, copy])
-        await ground.node.run(["cmp", copy, disk.path])
-        await ground.node.run(["rm", copy])
-
-    storage.run(check)
+async def test_an_export_of_a_volume_can_be_read(ground: Ground, address: str | None) -> None:
+    await ground.node.run(["ip", "link", "set", "dev", "lo", "up"])
+    ground.node = replace(ground.node, address=address)
+    disk, _ = await layer_on(ground, await pool_on(ground), CLONE, "vm-1")
+    (layer,) = parse([{"layer": "nbd-export"}])
+    export = await layer.set_up(disk, ground.context(2, "vm-1"))
+    assert isinstance(export, Export)
+    where = (
+        f"nbd+unix:///vm-1?socket={export.server['path']}"
+        if address is None
+        else f"nbd://{address}:{export.server['port']}/vm-1"
+    )
+    copy = "/var/tmp/copy"
+    await ground.node.run(["qemu-img", "convert", "-f", "raw", "-O", "raw", where, copy])
+    await ground.node.run(["cmp", copy, disk.path])
+    await ground.node.run(["rm", copy])
 
 
-def test_a_pool_on_a_disk_of_the_users_takes_the_whole_disk_and_leaves_it_blank(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        spare = await attach_layer("virtio-blk").set_up(File("host", "/", 0), ground.context())
-        standing = await ground.set_up({"layer": "device", "path": spare.path}, {"layer": "zpool"})
-        assert isinstance(standing.resource, Pool)
-        assert list(standing.facts[1]["layout"].values()) == ["ONLINE"]
-        assert "zfs_member" in await ground.node.output("wipefs", "--no-act", spare.path)
-        did = await ground.tear_down()
-        assert f"wiped the labels of the pool {standing.resource.name} from {spare.path}" in did
-        assert await ground.node.output("wipefs", "--no-act", spare.path) == ""
-
-    storage.run(check)
+async def test_a_pool_on_a_disk_of_the_users_takes_the_whole_disk_and_leaves_it_blank(ground: Ground) -> None:
+    spare = await attach_layer("virtio-blk").set_up(File("host", "/", 0), ground.context())
+    standing = await ground.set_up({"layer": "device", "path": spare.path}, {"layer": "zpool"})
+    assert isinstance(standing.resource, Pool)
+    assert list(standing.facts[1]["layout"].values()) == ["ONLINE"]
+    assert "zfs_member" in await ground.node.output("wipefs", "--no-act", spare.path)
+    did = await ground.tear_down()
+    assert f"wiped the labels of the pool {standing.resource.name} from {spare.path}" in did
+    assert await ground.node.output("wipefs", "--no-act", spare.path) == ""
 
 
-def test_a_pool_lies_on_a_loop_device_and_on_a_file_too(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        file = {"layer": "file", "size": "128M"}
-        await ground.set_up(file, {"layer": "loop"}, {"layer": "zpool"})
-        await ground.set_up(file, {"layer": "zpool"}, owner="other")
-
-    storage.run(check)
+async def test_a_pool_lies_on_a_loop_device_and_on_a_file_too(ground: Ground) -> None:
+    file = {"layer": "file", "size": "128M"}
+    await ground.set_up(file, {"layer": "loop"}, {"layer": "zpool"})
+    await ground.set_up(file, {"layer": "zpool"}, owner="other")
 
 
-def test_a_volume_that_is_still_open_goes_once_it_is_let_go(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        disk, _ = await layer_on(ground, await pool_on(ground), {"layer": "zvol", "size": "16M"})
-        await ground.node.start(["sh", "-c", f"exec sleep 2 < {disk.path}"])
-        await asyncio.sleep(0.5)
-        assert any(words.startswith("destroyed the pool") for words in await ground.tear_down())
-
-    storage.run(check)
-
-
-FOREIGN = [
-    ("zpool.destroy", {"pool": "tank"}),
-    ("zpool.destroy", {"pool": "storlab-precious"}),
-    ("zpool.forget", {"pool": "tank", "device": "/dev/vda"}),
-    ("zpool.node", {"path": "/dev/vda"}),
-    ("zfs.destroy", {"dataset": "tank/home", "path": None}),
-    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a", "path": None}),
-    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b@c", "path": None}),
-    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b", "path": "/home"}),
-    ("zfs.parameter", {"parameter": "../../../../etc/passwd", "value": "1", "run": RUN}),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments"), FOREIGN)
-def test_no_undoing_touches_what_is_not_storlabs(name: str, arguments: dict[str, Any]) -> None:
-    async def undo() -> None:
-        async with local_node("host") as node:
-            with pytest.raises(StorlabError, match="left alone"):
-                await undo_table()[name].function(node, arguments)
-
-    asyncio.run(undo())
+async def test_a_volume_that_is_still_open_goes_once_it_is_let_go(ground: Ground) -> None:
+    disk, _ = await layer_on(ground, await pool_on(ground), {"layer": "zvol", "size": "16M"})
+    opened = await ground.node.start(["sh", "-c", f"exec 3< {disk.path}; echo open; exec sleep 2"])
+    assert await opened.first_line() == b"open"
+    assert any(words.startswith("destroyed the pool") for words in await ground.tear_down())
 
 
 LEFT = """
@@ -406,36 +345,28 @@ mount /dev/mapper/left-by-test mnt
 """
 
 
-def test_what_scripts_of_a_suite_left_on_a_runs_own_devices_is_taken_down(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        node, folder = ground.node, {"path": SCRATCH.rpartition("/")[0]}
-        await node.run(["bash", "-c", LEFT, "sh", SCRATCH])
-        here = HereMaker(None, None, Here("vm", keep=("onloop",)), Path())  # type: ignore[arg-type]
-        with pytest.raises(SafetyError, match=r"a pool is imported \(onfile\), and tests may destroy"):
-            await here._refuse_pools(node)
-        did = await remove_leftovers.function(node, folder)
-        assert did is not None and "destroyed the pool onloop" in did and "destroyed the pool onfile" in did
-        assert "removed the mapping left-by-test" in did and "unmounted" in did
-        assert await node.output("losetup", "--list", "--noheadings") == ""
-        assert await remove_leftovers.function(node, folder) is None
+async def test_what_scripts_of_a_suite_left_on_a_runs_own_devices_is_taken_down(ground: Ground) -> None:
+    node, folder = ground.node, {"path": SCRATCH.rpartition("/")[0]}
+    await node.run(["bash", "-c", LEFT, "sh", SCRATCH])
+    here = HereMaker(None, None, Here("vm", keep=("onloop",)), Path())  # type: ignore[arg-type]
+    with pytest.raises(SafetyError, match=r"a pool is imported \(onfile\), and tests may destroy"):
         await here._refuse_pools(node)
-        await node.run(["sh", "-c", f"rm -r {SCRATCH}/*"])
+    did = await remove_leftovers.function(node, folder)
+    assert did is not None and "destroyed the pool onloop" in did and "destroyed the pool onfile" in did
+    assert "removed the mapping left-by-test" in did and "unmounted" in did
+    assert await node.output("losetup", "--list", "--noheadings") == ""
+    assert await remove_leftovers.function(node, folder) is None
+    await here._refuse_pools(node)
+    await node.run(["sh", "-c", f"rm -r {SCRATCH}/*"])
 
-    storage.run(check)
 
-
-def test_a_pool_that_has_another_device_as_well_is_left_alone(storage: Storage) -> None:
-    async def check(ground: Ground) -> None:
-        node, folder = ground.node, {"path": SCRATCH.rpartition("/")[0]}
-        other = "/var/tmp/somebody-elses"
-        await node.run(["truncate", "--size", "128M", f"{SCRATCH}/mixed", other])
-        await node.run(["zpool", "create", "-f", "mixed", f"{SCRATCH}/mixed", "spare", other])
-        with pytest.raises(
-            StorlabError, match=r"the pool mixed is on .*, but not only on devices of the run: left alone"
-        ):
-            await remove_leftovers.function(node, folder)
-        assert (await node.output("zpool", "list", "-H", "-o", "name")).strip() == "mixed"
-        await node.run(["zpool", "destroy", "mixed"])
-        await node.run(["rm", other, f"{SCRATCH}/mixed"])
-
-    storage.run(check)
+async def test_a_pool_that_has_another_device_as_well_is_left_alone(ground: Ground) -> None:
+    node, folder = ground.node, {"path": SCRATCH.rpartition("/")[0]}
+    other = "/var/tmp/somebody-elses"
+    await node.run(["truncate", "--size", "128M", f"{SCRATCH}/mixed", other])
+    await node.run(["zpool", "create", "-f", "mixed", f"{SCRATCH}/mixed", "spare", other])
+    with pytest.raises(StorlabError, match=r"the pool mixed is on .*, but not only on devices of the run: left alone"):
+        await remove_leftovers.function(node, folder)
+    assert (await node.output("zpool", "list", "-H", "-o", "name")).strip() == "mixed"
+    await node.run(["zpool", "destroy", "mixed"])
+    await node.run(["rm", other, f"{SCRATCH}/mixed"])

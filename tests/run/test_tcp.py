@@ -1,4 +1,4 @@
-"""Probe ``tcp`` in a run: both ends of a chain over NBD, beside what a guest captured meanwhile."""
+"""TCP in runs: probe tcp at both ends of a chain, beside a capture in a guest, and the relay that alters replies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import polars as pl
 import pytest
 
-from laboratory import Laboratory
-from laboratory.guests import needs_guests
+from laboratory import Laboratory, opened
 from laboratory.wire import segments
+
+pytestmark = pytest.mark.needs("guests")
 
 HEAD = """
 primary = "elapsed"
@@ -60,19 +61,14 @@ def metrics(lab: Laboratory, source: str) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def between_guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """One run for the tests of both ends."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("tcp")
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        lab = Laboratory(folder)
+    with opened(tmp_path_factory.mktemp("tcp")) as lab:
         summary = lab.execute(BETWEEN_GUESTS, unconfined=True).summary
         (record,) = lab.records()
         assert (record.status, record.reason) == ("done", None)
         assert [warning for warning in summary.warnings if "tcp" in warning] == []
-        assert lab.leftovers() == []
         yield lab
 
 
-@needs_guests
 def test_counts_of_both_guests_are_those_of_a_capture_to_the_segment(between_guests: Laboratory) -> None:
     lab = between_guests
     client, store = metrics(lab, "probe:tcp"), metrics(lab, "probe:tcp@store")
@@ -88,7 +84,6 @@ def test_counts_of_both_guests_are_those_of_a_capture_to_the_segment(between_gue
     assert client["bytes.received"] >= READS * 128 * 1024
 
 
-@needs_guests
 def test_acks_are_of_requests_of_the_disk_that_came_over_the_network(between_guests: Laboratory) -> None:
     client, store = metrics(between_guests, "probe:tcp"), metrics(between_guests, "probe:tcp@store")
     assert client["requests"] >= READS + WRITES
@@ -102,7 +97,6 @@ def test_acks_are_of_requests_of_the_disk_that_came_over_the_network(between_gue
     assert client["rtt"] > 0
 
 
-@needs_guests
 def test_single_acks_of_guests_are_as_many_as_they_sent(between_guests: Laboratory) -> None:
     rows = pl.read_parquet(between_guests.out / "tables" / "histograms.parquet")
     client = metrics(between_guests, "probe:tcp")
@@ -125,6 +119,7 @@ nfs = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }, { layer = "nfs-ex
 
 [nodes.store]
 kind = "vm"
+keep = "run"
 memory = "256M"
 stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
 
@@ -140,8 +135,6 @@ fio = { rw = "read", bs = "128k", size = "2M", direct = 1, ioengine = "psync" }
 """
 
 
-@pytest.mark.slow
-@needs_guests
 def test_sockets_of_the_kernel_are_seen_at_both_ends(lab: Laboratory) -> None:
     """Initiators of iSCSI and NVMe/TCP, NFS's client and server: no process has their sockets."""
     lab.execute(OVER_EACH)
@@ -152,4 +145,50 @@ def test_sockets_of_the_kernel_are_seen_at_both_ends(lab: Laboratory) -> None:
     assert len(received) == len(sent) == 3
     assert min(received) > 2 * 1024 * 1024
     assert sent == pytest.approx(received, rel=0.05)
+    assert lab.leftovers() == []
+
+
+DELAYED = """
+before=$(nstat -asz TcpExtDelayedACKs | awk '/Delayed/ {print $2}')
+dd if=$target of=/dev/null bs=8k count=50 iflag=direct 2>/dev/null
+after=$(nstat -asz TcpExtDelayedACKs | awk '/Delayed/ {print $2}')
+echo "delayed $((after - before))"
+"""
+NAGLE = """
+primary = "delayed"
+repeat = { until = "max", min = 1, max = 1 }
+trial = { settle = { sync = false, drop_caches = false } }
+[probes]
+[factors]
+nagle = [false, true]
+[network]
+mtu = 9000
+[nodes.server]
+kind = "vm"
+keep = "run"
+memory = "256M"
+stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
+[nodes.client]
+kind = "vm"
+memory = "256M"
+from = "server"
+stack = [{ layer = "nbd-export" }, { layer = "relay", whole = true, head = 16, nagle = "{nagle}" }, { layer = "nbd" }]
+[workload.reads.command]
+argv = ["sh", "-c", '''target={target}; SCRIPT''']
+metrics = [{ name = "delayed", regex = 'delayed ([0-9]+)', unit = "1", better = "lower" }]
+""".replace("SCRIPT", DELAYED)
+
+
+def said(lab: Laboratory, trial: int) -> int:
+    (path,) = (lab.out / "trials" / f"{trial:04}").rglob("reads/stdout")
+    return int(path.read_text().removeprefix("delayed "))
+
+
+def test_nagles_algorithm_on_the_server_waits_for_acks_that_the_client_delays(lab: Laboratory) -> None:
+    """In 50 reads of 8 KiB over jumbo frames: data and header are less than a segment each."""
+    lab.execute(NAGLE)
+    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)] * 2
+    delayed = {record.levels["nagle"]: said(lab, record.trial) for record in lab.records()}
+    assert delayed["true"] >= 25, delayed
+    assert delayed["false"] <= 3, delayed
     assert lab.leftovers() == []

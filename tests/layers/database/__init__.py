@@ -12,8 +12,6 @@ from storlab.images.mysql import MYSQL
 UNPACKED = MYSQL.folder
 """As whoever runs the tests has it: each test has a cache of its own."""
 
-needs_mysql = pytest.mark.skipif(UNPACKED is None, reason="MySQL is not there: `storlab image mysql` unpacks it")
-
 
 def with_mysql(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache in ``home``, but for MySQL, where that is unpacked."""
