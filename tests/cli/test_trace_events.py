@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laboratory.block import needs_root
 from storlab.blockio.trace_output import EVENT_COLUMNS, Event
 from storlab.cli.trace.files import EventFile
 from storlab.errors import UserError
@@ -70,8 +69,7 @@ def test_a_killed_trace_leaves_parts_that_can_be_read(tmp_path: Path) -> None:
     assert pl.read_parquet(folder / "*.parquet").height == file.saved == 3976
 
 
-@needs_root[0]
-@needs_root[1]
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_full_disk_is_told_at_once_and_what_was_saved_is_named(ending: str, tmp_path: Path) -> None:
     with small_disk(tmp_path) as folder:
@@ -88,8 +86,7 @@ def test_a_full_disk_is_told_at_once_and_what_was_saved_is_named(ending: str, tm
         assert not out.exists()
 
 
-@needs_root[0]
-@needs_root[1]
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_disk_that_has_room_for_the_parts_alone_keeps_them(ending: str, tmp_path: Path) -> None:
     with small_disk(tmp_path) as folder:
@@ -102,8 +99,7 @@ def test_a_disk_that_has_room_for_the_parts_alone_keeps_them(ending: str, tmp_pa
         assert {path.suffix for path in folder.iterdir()} == {".parts", ""}
 
 
-@needs_root[0]
-@needs_root[1]
+@pytest.mark.needs("root")
 def test_a_disk_that_was_full_before_has_nothing_more_on_it_after(tmp_path: Path) -> None:
     with small_disk(tmp_path) as folder:
         (folder / "ballast").write_bytes(bytes(free(folder)))
