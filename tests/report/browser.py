@@ -1,18 +1,25 @@
-"""A page as headless Chromium sees it."""
+"""A page in Chromium, driven by its DevTools protocol: seen, measured, clicked, worked by keys and printed.
+
+https://chromedevtools.github.io/devtools-protocol/. With ``--remote-debugging-pipe`` Chromium reads commands from
+descriptor 3 and writes answers to 4, each a JSON text that ends with a zero byte. What it evaluates for us is not
+subject to the page's own policy, so the page is used as it is. One Chromium serves all tests of a module; each page is
+in a tab of its own.
+"""
 
 from __future__ import annotations
 
-import html
+import base64
 import json
-import re
+import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from .tools import tool
-
-FLAGS = (
+_FLAGS = (
     "--headless",
     "--no-sandbox",  # CI runs as root
     "--disable-gpu",
@@ -20,13 +27,15 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
+    "--remote-debugging-pipe",
 )
-DARK = "--blink-settings=preferredColorScheme=0"
+_PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1'  # the shell puts our ends where Chromium expects them
+_KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " ")}
+_SECONDS = 900
+_COMPLAINTS = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
 
-# What a frame measures of itself. Texts that lie on each other are counted within one chart at a time.
-_MEASURE = """
-<script>
-addEventListener("load", () => {
+# Texts that lie on each other are counted within one chart at a time.
+_MEASURE = """(() => {
   // Of a chart that is there for wide and for narrow pages, one is shown.
   const shown = chart => chart.checkVisibility() || chart.closest("details:not([open])");
   const charts = [...document.querySelectorAll("svg.chart")].filter(shown);
@@ -43,57 +52,132 @@ addEventListener("load", () => {
       }
     });
   }
-  const root = document.documentElement;
-  parent.postMessage({
-    width: innerWidth, scroll: root.scrollWidth, height: root.scrollHeight, charts: charts.length,
-    background: getComputedStyle(document.body).backgroundColor,
-    ink: getComputedStyle(document.body).color, overlaps, small, outside,
-    unnamed: charts.filter(c => !c.getAttribute("aria-label")).length,
-  }, "*");
-});
-</script>
-"""
+  return {
+    width: innerWidth, wider: Math.max(0, document.documentElement.scrollWidth - innerWidth), charts: charts.length,
+    overlaps, small, outside, unnamed: charts.filter(c => !c.getAttribute("aria-label")).length,
+  };
+})()"""
 
 
-@dataclass(frozen=True)
-class Browser:
-    """Runs Chromium with its own profile in ``folder``."""
+@dataclass
+class Chromium:
+    """A browser that is running."""
 
-    folder: Path
+    process: subprocess.Popen[bytes]
+    complaints: list[dict[str, Any]] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def run(self, *flags: str) -> subprocess.CompletedProcess[str]:
-        command = [tool("chromium"), *FLAGS, f"--user-data-dir={self.folder / 'profile'}", *flags]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    def call(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
+        """The answer to one command; of events that come before it, complaints are kept."""
+        assert self.process.stdin
+        number = next(self._numbers)
+        command = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
+        self.process.stdin.write(json.dumps(command).encode() + b"\0")
+        self.process.stdin.flush()
+        while True:
+            message = json.loads(self._message())
+            if message.get("method") in _COMPLAINTS:
+                self.complaints.append(message["params"])
+            if message.get("id") == number:
+                assert "error" not in message, message
+                result: dict[str, Any] = message["result"]
+                return result
 
-    def console(self, page: Path) -> list[str]:
-        """Everything that the page makes the browser complain about."""
-        done = self.run("--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri())
-        return [line for line in done.stderr.split("\n") if "CONSOLE" in line]
+    def _message(self) -> bytes:
+        assert self.process.stdout
+        text = bytearray()
+        while (byte := self.process.stdout.read(1)) != b"\0":
+            assert byte, "Chromium ended"
+            text += byte
+        return bytes(text)
 
-    def measure(self, page: str, width: int, *flags: str) -> dict[str, Any]:
-        """What ``page`` measures of itself in a frame of ``width``: Chromium's own window can't be so narrow."""
-        allowed = re.sub(r"<meta http-equiv=\"Content-Security-Policy\"[^>]*>", "", page)
-        (self.folder / "copy.html").write_text(allowed.replace("</body>", f"{_MEASURE}</body>"), "utf-8")
-        outer = self.folder / "outer.html"
-        outer.write_text(
-            "<!doctype html><pre></pre><script>onmessage = e => "
-            "document.querySelector('pre').textContent = JSON.stringify(e.data)</script>"
-            f'<iframe src="copy.html" style="width:{width}px;height:4000px;border:0"></iframe>',
-            "utf-8",
-        )
-        dom = self.run("--virtual-time-budget=5000", "--dump-dom", *flags, outer.as_uri()).stdout
-        found = re.search(r"<pre>(.*?)</pre>", dom, re.DOTALL)
-        assert found, dom[:500]
-        measured: dict[str, Any] = json.loads(html.unescape(found[1]))
+    @contextmanager
+    def opened(self, page: Path, *, scripts: bool = True, width: int = 1280) -> Iterator[Tab]:
+        """``page`` in a tab of its own, gone at the end."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        tab = Tab(self, session)
+        try:
+            for domain in ("Log", "Runtime", "Page"):
+                tab.call(f"{domain}.enable")
+            self.complaints.clear()
+            tab.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+            tab.resize(width)
+            tab.call("Page.navigate", url=page.as_uri())
+            # Navigation answers before the page is there; evaluation works with the page's scripts off, too.
+            while not tab.eval("location.protocol === 'file:' && document.readyState === 'complete'"):
+                pass
+            yield tab
+        finally:
+            self.call("Target.closeTarget", targetId=target)
+
+
+@dataclass
+class Tab:
+    """One page that is open."""
+
+    chromium: Chromium
+    session: str
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        return self.chromium.call(method, self.session, **parameters)
+
+    def eval(self, expression: str) -> Any:
+        """The value of a JavaScript expression, once its promise is kept."""
+        done = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in done, done["exceptionDetails"]
+        return done["result"].get("value")
+
+    def resize(self, width: int) -> None:
+        """A screen of this width, which may be narrower than Chromium's own window can be."""
+        screen = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
+
+    def prefer(self, scheme: str) -> None:
+        """``light`` or ``dark``."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def measure(self, width: int) -> dict[str, Any]:
+        """How the page's charts and texts lie on a screen of this width."""
+        self.resize(width)
+        measured: dict[str, Any] = self.eval(_MEASURE)
         return measured
 
-    def screenshot(self, page: Path, *flags: str) -> bytes:
-        file = self.folder / "shot.png"
-        self.run("--window-size=1280,2400", f"--screenshot={file}", *flags, page.as_uri())
-        return file.read_bytes()
+    def press(self, key: str) -> None:
+        code, text = _KEYS[key]
+        named = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **named)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
-    def printed(self, page: Path) -> str:
-        """The text of the page on paper."""
-        file = self.folder / "page.pdf"
-        self.run("--no-pdf-header-footer", f"--print-to-pdf={file}", page.as_uri())
-        return subprocess.run([tool("pdftotext"), str(file), "-"], capture_output=True, text=True, check=True).stdout
+    def click(self, element: str) -> None:
+        """Click the middle of what the JavaScript expression ``element`` names."""
+        box = self.eval(
+            f"(e => {{ e.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
+            f"return e.getBoundingClientRect().toJSON() }})({element})"
+        )
+        where = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where)
+
+    def screenshot(self) -> bytes:
+        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+        return base64.b64decode(shot["data"])
+
+    def printed(self, file: Path) -> str:
+        """The text of the page on paper, by way of the PDF ``file``."""
+        file.write_bytes(base64.b64decode(self.call("Page.printToPDF")["data"]))
+        return subprocess.run(["pdftotext", str(file), "-"], capture_output=True, text=True, check=True).stdout
+
+
+@contextmanager
+def running(profile: Path) -> Iterator[Chromium]:
+    """Chromium with a profile of its own, ended at the end."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    flags = (*_FLAGS, f"--user-data-dir={profile}", "about:blank")
+    command = ["timeout", str(_SECONDS), "sh", "-c", _PIPES, "sh", program, *flags]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        chromium = Chromium(process)
+        try:
+            yield chromium
+        finally:
+            chromium.call("Browser.close")

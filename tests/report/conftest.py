@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from .browser import Chromium, running
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -20,3 +22,9 @@ def golden() -> Callable[[str, str], None]:
         assert text == file.read_text("utf-8"), f"{file} differs; see {__file__} for how to update it"
 
     return compare
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with running(tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium

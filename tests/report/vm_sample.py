@@ -20,7 +20,7 @@ from storlab.records.derived.fairness import jain
 from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts
 from storlab.report.model.input import ReportInput
 
-from .declared import declared
+from .sample_run import declared
 
 BACKINGS = ("zvol", "zvol-async", "zfs-file", "raw", "qcow2")
 SIZES = {"4k": 4096, "512": 512}

@@ -1,7 +1,9 @@
-"""Charts: every panel of the sample, drawn and written to files."""
+"""Charts: every panel of the samples, drawn on the page and written to files of their own with a title above."""
 
 from __future__ import annotations
 
+import math
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +11,26 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from storlab.analysis.variability.samples import samples
 from storlab.report.charts import all_panels
+from storlab.report.charts.bins import histogram_chart, shares_of_bins
 from storlab.report.charts.latency import percentile_curve
-from storlab.report.charts.panel import titled, write_charts
+from storlab.report.charts.panel import Panel, titled, write_charts
 from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
 from storlab.report.charts.scales import fitting_scale
-from storlab.report.charts.theme import to_svg
+from storlab.report.charts.theme import to_png, to_svg
 from storlab.report.formats import render
+from storlab.report.formats.html import page_of
 from storlab.report.model.input import ReportInput, per_trial
+from storlab.text import plain
 
-from ..block_sample import block_sample
-from ..hostile import hostile_run
+from ..hostile import hostile_run, invisible
 from ..sample import sample
-from ..series_sample import series_sample
+from ..sample_run import declared
+from ..samples import LEVELS, block_sample, series_sample
 from ..vm_sample import vm_sample
 
 
@@ -139,3 +146,189 @@ def test_an_interval_that_ends_at_0_leaves_a_log_axis_whole(run: ReportInput) ->
     assert "log scale" in str(chart)
     assert rows
     assert all(row["low"] > 0 for row in rows)
+
+
+DRAWN = (
+    '<svg xmlns="http://www.w3.org/2000/svg" class="marks" width="360" height="100" viewBox="0 0 360 100"><g/></svg>'
+)
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def lines(svg: str) -> list[str]:
+    return [element.text or "" for element in ET.fromstring(svg).iter(f"{_SVG}text")]
+
+
+def test_the_title_stands_above_the_drawing_which_stays_as_it_is() -> None:
+    root = ET.fromstring(titled(DRAWN, "Histogram, tps"))
+    assert root.get("width") == "360"
+    assert root.get("viewBox") == f"0 0 360 {root.get('height')}"
+    below = root.find(f"{_SVG}g")
+    assert below is not None
+    assert below.get("transform") == f"translate(0,{int(root.get('height') or 0) - 100})"
+    assert [child.tag for child in below] == [f"{_SVG}g"]
+
+
+def test_a_title_that_is_too_long_for_its_chart_takes_several_lines() -> None:
+    title = "Quantiles of on against off, transactions per second under random writes of 4k"
+    assert len(lines(titled(DRAWN, title))) == 2
+    assert " ".join(lines(titled(DRAWN, title))) == title
+
+
+def test_a_chart_without_a_title_is_as_high_as_its_drawing() -> None:
+    assert 'height="100"' in titled(DRAWN, "")
+
+
+@settings(max_examples=200)
+@given(title=st.text(max_size=120) | invisible, width=st.integers(1, 2000))
+@example(title="🏻", width=360)
+@example(title="漢字", width=1)
+def test_any_title_gives_a_document_that_can_be_read(title: str, width: int) -> None:
+    drawn = DRAWN.replace("360", str(width))
+    assert "".join("".join(lines(titled(drawn, title))).split()) == "".join(plain(title).split())
+
+
+def test_titles_that_look_like_markup_or_have_rare_characters_are_drawn() -> None:
+    assert to_png(titled(DRAWN, 'a <b> & "c" 😀 \x00\x1b[1m')).startswith(b"\x89PNG")
+
+
+def test_page_and_files_share_one_drawing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[int] = []
+
+    def counted(chart: object, *, width: int = 360) -> str:
+        drawn.append(width)
+        return DRAWN.replace("360", str(width))
+
+    monkeypatch.setattr("storlab.report.charts.panel.to_svg", counted)
+    run = sample()
+    panels = all_panels(run)
+    page_of(run, panels)
+    write_charts(panels, tmp_path)
+    assert len(drawn) == sum(2 if panel.wide else 1 for panel in panels)
+
+
+def with_latency(nodes: int = 1, n: int = 100) -> ReportInput:
+    """Of reads and writes the median and the 99th percentile; those of the second node are twice those of the first."""
+    plain = series_sample(LEVELS, n)
+    factors = {"read.latency.p50": 1e-4, "read.latency.p99": 2e-3, "write.latency.p50": 1e-3, "write.latency.p99": 0.03}
+    series = pl.concat(
+        plain.series.with_columns(
+            node=pl.lit(f"vm-{node}"),
+            metric=pl.lit(metric),
+            unit=pl.lit("s"),
+            value=factor * node * (1 + pl.col("t") / pl.col("t").max()),
+        )
+        for metric, factor in factors.items()
+        for node in range(1, nodes + 1)
+    )
+    return replace(plain, series=pl.concat([plain.series, series]), declared=declared("sysbench"))  # with directions
+
+
+def percentiles(given: ReportInput) -> list[Panel]:
+    return [panel for panel in all_panels(given) if panel.title.startswith("Percentiles")]
+
+
+def test_each_direction_has_a_chart_of_its_latency_with_all_levels() -> None:
+    panels = percentiles(with_latency())
+    assert [panel.group for panel in panels] == ["read.latency: sysbench", "write.latency: sysbench"]
+    assert panels[0].title == "Percentiles of each interval: p99 and p50 (dashed)"
+    assert panels[0].alt == "p99 and p50 of read.latency over the time of a trial, of off and on."
+    for text in (">off<", ">on<", ">200 µs<", ">2 ms<", "latency (log scale)"):
+        assert text in panels[0].svg, text
+
+
+def test_of_several_nodes_the_slowest_is_shown() -> None:
+    alone, slow = (percentiles(with_latency(nodes))[1].chart.to_dict(validate=False) for nodes in (1, 3))
+
+    def highest(spec: dict[str, object]) -> float:
+        (rows, *_) = spec["datasets"].values()  # type: ignore[attr-defined]
+        return float(max(row["high"] for row in rows))
+
+    assert highest(slow) == pytest.approx(3 * highest(alone))
+
+
+def test_where_one_percentile_is_kept_there_is_one_line() -> None:
+    given = with_latency()
+    given = replace(given, series=given.series.filter(pl.col("metric") != "read.latency.p50"))
+    assert percentiles(given)[0].title == "Percentiles of each interval: p99"
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_two_instants_are_no_course(n: int) -> None:
+    assert percentiles(with_latency(n=n)) == []
+
+
+def test_latencies_of_0_are_left_out_and_not_fatal() -> None:
+    given = with_latency()
+    reads = pl.col("metric").str.starts_with("read.latency")
+    given = replace(given, series=given.series.with_columns(value=pl.when(reads).then(0.0).otherwise("value")))
+    assert [panel.group for panel in percentiles(given)] == ["write.latency: sysbench"]
+
+
+def histograms(*cells: dict[tuple[float, float], int]) -> pl.DataFrame:
+    """Of cells 1, 2 …: edges → count."""
+    rows = [
+        {"cell": cell, "trial": 1, "node": "host", "job": None, "source": "job", "metric": "latency"}
+        | {"lower": lower, "upper": upper, "count": count}
+        for cell, bins in enumerate(cells, 1)
+        for (lower, upper), count in bins.items()
+    ]
+    return pl.DataFrame(rows, schema_overrides={"job": pl.String})
+
+
+def shares(*cells: dict[tuple[float, float], int]) -> pl.DataFrame:
+    names = {f"depth={cell}": cell for cell in range(1, len(cells) + 1)}
+    return shares_of_bins(histograms(*cells), names, "job", "latency")
+
+
+def of(found: pl.DataFrame, level: str) -> dict[float, float]:
+    rows = found.filter(pl.col("level") == level, pl.col("share") > 0)
+    return {float(f"{lower:.4g}"): share for lower, share in rows.select("lower", "share").iter_rows()}
+
+
+def test_narrow_bins_are_brought_together_in_tenths_of_a_decade() -> None:
+    found = shares({(1e-4, 1.02e-4): 3, (1.02e-4, 1.04e-4): 1, (1.1e-3, 1.11e-3): 4}, {(1e-2, 1.01e-2): 7})
+    assert of(found, "depth=1") == {1e-4: 0.5, 1e-3: 0.5}
+    assert of(found, "depth=2") == {1e-2: 1.0}
+    edges = [found.filter(pl.col("level") == f"depth={number}")["lower"].to_list() for number in (1, 2)]
+    assert edges[0] == edges[1] == pytest.approx([10 ** (number / 10) for number in range(-41, -18)])
+
+
+def test_bins_that_a_tool_has_kept_wider_stay_as_they_are() -> None:
+    found = shares({(0.0, 2e-6): 1, (2e-6, 4e-6): 2, (4e-6, 1e-5): 1}, {(2.0, math.inf): 5})
+    assert of(found, "depth=1") == {1e-6: 0.25, 2e-6: 0.5, 4e-6: 0.25}
+    assert of(found, "depth=2") == {2.0: 1.0}
+    assert found.filter(pl.col("level") == "depth=1")["lower"].to_list() == [1e-6, 2e-6, 4e-6, 1e-5, 2.0, 4.0]
+
+
+def test_operations_that_took_no_time_have_no_bin() -> None:
+    found = shares({(0.0, 0.0): 5})
+    assert found.height == 0
+    assert histogram_chart(found, "latency", ["depth=1"]).to_dict()["layer"]
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.tuples(st.floats(1e-9, 1e3), st.floats(1.001, 4)).map(lambda edges: (edges[0], edges[0] * edges[1])),
+            st.integers(1, 10**9),
+            min_size=1,
+            max_size=8,
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_the_shares_of_a_cell_are_all_of_it_and_end_at_nothing(cells: list[dict[tuple[float, float], int]]) -> None:
+    found = shares(*cells)
+    for number in range(1, len(cells) + 1):
+        own = found.filter(pl.col("level") == f"depth={number}")
+        assert own["share"].sum() == pytest.approx(1.0)
+        assert own["lower"].is_sorted() and own["lower"].n_unique() == own.height
+        assert own["share"][-1] == 0.0
+
+
+def test_a_chart_has_a_line_for_each_cell() -> None:
+    found = shares({(1e-4, 1.02e-4): 3}, {(1e-2, 1.01e-2): 7})
+    chart = histogram_chart(found, "latency", ["depth=1", "depth=2"]).to_dict()
+    assert [layer["mark"]["type"] for layer in chart["layer"]] == ["area", "line"]
+    assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["depth=1", "depth=2"]

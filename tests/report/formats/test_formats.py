@@ -1,9 +1,10 @@
-"""Every format renders every run, the strange ones too."""
+"""Every format renders every run; golden files hold what a person has looked at."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,12 @@ import pytest
 from storlab.analysis.summary import Estimate, Summary
 from storlab.errors import UserError
 from storlab.report.formats import REPORTS, names, render
+from storlab.report.formats.pdf import render_pdf
+from storlab.report.formats.terminal import render_text
 from storlab.report.model.input import ReportInput
 
 from ..sample import sample
+from ..vm_sample import vm_sample
 
 NOTHING = ReportInput(Summary("", "", 0.95, 0, ""))
 
@@ -57,3 +61,56 @@ def test_the_asciidoc_report_names_the_load_of_each_metric() -> None:
     summary = Summary("", "write.iops", 0.95, 8, "", estimates=(one, replace(one, source="data")))
     text = render(ReportInput(summary), "adoc")
     assert [text.count(f"write.iops: {load}\n\nall nodes together") for load in ("log", "data")] == [1, 1]
+
+
+Golden = Callable[[str, str], None]
+
+
+def test_the_terminals_report_in_80_columns(golden: Golden) -> None:
+    text = render(sample(), "text")
+    golden("sample.txt", text)
+    assert max(map(len, text.split("\n"))) <= 80
+
+
+def test_the_terminals_report_in_120_columns(golden: Golden) -> None:
+    text = render_text(sample(), width=120)
+    golden("sample-120.txt", text)
+    assert max(map(len, text.split("\n"))) <= 120
+
+
+def test_the_markdown_report(golden: Golden) -> None:
+    golden("sample.md", render(sample(), "md"))
+
+
+def test_the_asciidoc_report(golden: Golden) -> None:
+    golden("sample.adoc", render(sample(), "adoc"))
+
+
+def test_the_csv_report(golden: Golden) -> None:
+    golden("sample.csv", render(sample(), "csv"))
+
+
+def test_the_terminals_report_on_virtual_machines_in_80_columns(golden: Golden) -> None:
+    text = render(vm_sample(), "text")
+    golden("vm.txt", text)
+    assert max(map(len, text.split("\n"))) <= 80
+
+
+def test_the_terminals_report_on_virtual_machines_in_120_columns(golden: Golden) -> None:
+    text = render_text(vm_sample(), width=120)
+    golden("vm-120.txt", text)
+    assert max(map(len, text.split("\n"))) <= 120
+
+
+def test_the_markdown_report_on_virtual_machines(golden: Golden) -> None:
+    golden("vm.md", render(vm_sample(), "md"))
+
+
+def test_the_asciidoc_report_on_virtual_machines(golden: Golden) -> None:
+    golden("vm.adoc", render(vm_sample(), "adoc"))
+
+
+def test_without_a_browser_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(UserError, match="apt-get install chromium"):
+        render_pdf(sample())

@@ -1,11 +1,16 @@
-"""The page, as a browser sees it: on a phone, on a desk, in the dark and on paper."""
+"""The page as a browser shows it, on a phone, on a desk, in the dark and on paper; and in a reader's hands.
+
+It is clicked, typed into, worked by keys alone, and looked at with scripts off.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,17 +19,36 @@ import pytest
 from storlab.report.formats import render
 from storlab.report.model.input import ReportInput
 
-from ..block_sample import block_sample
-from ..browser import DARK, Browser
+from ..browser import Chromium, Tab
 from ..hostile import hostile_run
 from ..sample import sample
-from ..series_sample import series_sample
+from ..samples import block_sample, series_sample
 from ..vm_sample import vm_sample
+
+in_browser = pytest.mark.needs("browser")
+WIDTHS = (320, 375, 768, 1280, 1920)
+_FILTER = "document.querySelector('.filter')"
+_FILTERED = f"[...{_FILTER}.parentNode.querySelector('table').tBodies[0].rows]"
+_SORT = "document.querySelector('.sort')"
+_SORTED = f"[...{_SORT}.closest('table').tBodies[0].rows].map(row => row.cells[0].textContent)"
+_FOLDS = "document.querySelector('.folds')"
+_OPEN = "[...document.querySelectorAll('main details')].map(fold => fold.open)"
+_LEVEL = "document.querySelector('.levels input')"
+_SWITCHES = """[...document.querySelectorAll(".panel .levels")].map(
+    row => ({switches: row.checkVisibility(), chart: row.nextElementSibling.checkVisibility()}))"""
+_HIDDEN = """[...document.querySelectorAll("main table, main h2")].filter(
+    e => !e.checkVisibility() && !e.closest("details")).length"""
+_OFF = "document.querySelectorAll('.off').length"
+
+# What is under the keys can be seen: on the screen, with a ring around it.
+_RINGED = """(e => { const box = e.getBoundingClientRect(), style = getComputedStyle(e);
+    return box.width > 1 && box.height > 1 && box.left < innerWidth && box.right > 0
+        && (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2) })(document.activeElement)"""
 
 
 @cache
 def page_of(make: Callable[[], ReportInput]) -> str:
-    """Drawn once, for all widths."""
+    """Drawn once, for all tests."""
     return render(make(), "html")
 
 
@@ -33,16 +57,24 @@ def page() -> str:
     return page_of(sample)
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Browser:
-    return Browser(tmp_path)
-
-
-@pytest.fixture
-def file(page: str, tmp_path: Path) -> Path:
-    path = tmp_path / "report.html"
+def written(folder: Path, page: str) -> Path:
+    path = folder / "report.html"
     path.write_text(page, "utf-8")
     return path
+
+
+@pytest.fixture
+def tab(chromium: Chromium, tmp_path: Path) -> Iterator[Tab]:
+    """A page with many tables."""
+    with chromium.opened(written(tmp_path, page_of(vm_sample))) as tab:
+        yield tab
+
+
+@pytest.fixture
+def charts(chromium: Chromium, page: str, tmp_path: Path) -> Iterator[Tab]:
+    """A page whose charts have legends, wide ones among them."""
+    with chromium.opened(written(tmp_path, page)) as tab:
+        yield tab
 
 
 def test_the_page_names_no_address_outside_itself(page: str) -> None:
@@ -63,83 +95,9 @@ def test_ids_are_unique_and_every_link_has_its_target(page: str) -> None:
     assert set(re.findall(r'aria-labelledby="([^"]+)"', page)) <= set(ids)
 
 
-def test_the_page_stays_light(page: str) -> None:
+def test_the_page_stays_light_and_its_answer_stands_before_every_table(page: str) -> None:
     assert len(page) < 500_000
-
-
-def test_the_answer_stands_before_every_table(page: str) -> None:
     assert page.index("ext4 has the highest write bandwidth (1.43× xfs, 5.21× btrfs)") < page.index("<table")
-
-
-def test_the_browser_has_nothing_to_complain_about(browser: Browser, file: Path) -> None:
-    assert browser.console(file) == []
-
-
-@pytest.mark.parametrize("width", [320, 375, 768, 1280, 1920])
-def test_nothing_sticks_out_and_no_text_lies_on_another(browser: Browser, page: str, width: int) -> None:
-    seen = browser.measure(page, width)
-    assert seen["width"] == width
-    assert seen["scroll"] <= width
-    assert seen["charts"] == 24
-    assert seen["unnamed"] == 0
-    assert seen["overlaps"] == []
-    assert seen["small"] == []
-    assert seen["outside"] == []
-
-
-@pytest.mark.parametrize("width", [320, 768, 1280])
-def test_a_page_of_virtual_machines_fits_every_screen(browser: Browser, width: int) -> None:
-    seen = browser.measure(page_of(vm_sample), width)
-    assert seen["scroll"] <= width
-    assert seen["unnamed"] == 0
-    assert seen["overlaps"] == []
-    assert seen["outside"] == []
-
-
-@pytest.mark.parametrize("width", [320, 375, 768, 1280])
-def test_a_page_of_block_io_fits_every_screen(browser: Browser, width: int) -> None:
-    seen = browser.measure(page_of(block_sample), width)
-    assert seen["scroll"] <= width
-    assert seen["unnamed"] == 0
-    assert seen["overlaps"] == []
-    assert [text for text in seen["small"] if len(text) > 2] == []  # ".1" is narrow in any size
-    assert seen["outside"] == []
-
-
-def named_like_files() -> ReportInput:
-    """As of files that are imported without labels, under a factor with a long name."""
-    levels = ["mysql-12h-doublewrite-off", "mysql-12h-doublewrite-on"]
-    return series_sample(levels, factor="innodb_flush_method_and_doublewrite")
-
-
-@pytest.mark.parametrize("make", [series_sample, named_like_files])
-@pytest.mark.parametrize("width", [320, 375, 768, 1280])
-def test_a_page_of_two_long_trials_fits_every_screen(
-    browser: Browser, make: Callable[[], ReportInput], width: int
-) -> None:
-    seen = browser.measure(page_of(make).replace("<details>", "<details open>"), width)
-    assert seen["scroll"] <= width
-    assert seen["charts"] == 16
-    assert seen["unnamed"] == 0
-    assert seen["overlaps"] == []
-    assert seen["small"] == []
-    assert seen["outside"] == []
-
-
-@pytest.mark.parametrize("text", ["very-long-" * 40, "W" * 300, "two words " * 30])
-def test_long_names_do_not_widen_a_phones_page(browser: Browser, text: str) -> None:
-    seen = browser.measure(render(hostile_run(text), "html"), 375)
-    assert seen["scroll"] <= 375
-    assert seen["overlaps"] == []
-
-
-def test_dark_and_light_differ_and_both_show_something(browser: Browser, page: str, file: Path) -> None:
-    light, dark = browser.measure(page, 1280), browser.measure(page, 1280, DARK)
-    assert (light["background"], light["ink"]) == ("rgb(255, 255, 255)", "rgb(36, 41, 47)")
-    assert (dark["background"], dark["ink"]) == ("rgb(20, 24, 29)", "rgb(230, 233, 237)")
-    shots = browser.screenshot(file), browser.screenshot(file, DARK)
-    assert all(len(shot) > 100_000 for shot in shots), "a blank page packs into a few kilobytes"
-    assert shots[0] != shots[1]
 
 
 def test_every_colour_of_the_charts_has_an_answer_in_the_dark(page: str) -> None:
@@ -149,8 +107,207 @@ def test_every_colour_of_the_charts_has_an_answer_in_the_dark(page: str) -> None
     assert used <= set(re.findall(r'\[(?:fill|stroke)="(#[0-9a-f]{3,6})"\]', style))
 
 
-def test_on_paper_the_details_are_open(browser: Browser, file: Path) -> None:
-    text = browser.printed(file)
-    assert "mkfs.ext4" in text
-    assert "[factors.filesystem]" in text
-    assert "write.latency.p99.9" in text
+@in_browser
+def test_the_browser_has_nothing_to_complain_about(chromium: Chromium, page: str, tmp_path: Path) -> None:
+    with chromium.opened(written(tmp_path, page)):
+        assert chromium.complaints == []
+    with chromium.opened(written(tmp_path, page.replace("</body>", "<script>alert(1)</script></body>"))):
+        assert "Content Security Policy" in str(chromium.complaints), "which is heard"
+
+
+def named_like_files() -> ReportInput:
+    """As of files that are imported without labels, under a factor with a long name."""
+    levels = ["mysql-12h-doublewrite-off", "mysql-12h-doublewrite-on"]
+    return series_sample(levels, factor="innodb_flush_method_and_doublewrite")
+
+
+@in_browser
+@pytest.mark.parametrize(
+    ("make", "charts", "narrow"),  # ".1" is narrow in any size
+    [(sample, 24, 1), (vm_sample, 8, 1), (block_sample, 8, 2), (series_sample, 16, 1), (named_like_files, 16, 1)],
+)
+def test_a_page_fits_every_screen_and_no_text_lies_on_another(
+    make: Callable[[], ReportInput], charts: int, narrow: int, chromium: Chromium, tmp_path: Path
+) -> None:
+    page = page_of(make).replace("<details>", "<details open>")
+    with chromium.opened(written(tmp_path, page)) as tab:
+        seen = [tab.measure(width) for width in WIDTHS]
+    for width, each in zip(WIDTHS, seen, strict=True):
+        each["small"] = [text for text in each["small"] if len(text) > narrow]
+        nothing: dict[str, object] = {"wider": 0, "unnamed": 0, "overlaps": [], "small": [], "outside": []}
+        assert each == {"width": width, "charts": charts, **nothing}
+
+
+@in_browser
+@pytest.mark.parametrize("text", ["very-long-" * 40, "W" * 300, "two words " * 30])
+def test_long_names_do_not_widen_a_phones_page(text: str, chromium: Chromium, tmp_path: Path) -> None:
+    with chromium.opened(written(tmp_path, render(hostile_run(text), "html"))) as tab:
+        seen = tab.measure(375)
+    assert (seen["wider"], seen["overlaps"]) == (0, [])
+
+
+@in_browser
+def test_dark_and_light_differ_and_both_show_something(charts: Tab) -> None:
+    shots = []
+    for scheme, colours in (
+        ("light", ["rgb(255, 255, 255)", "rgb(36, 41, 47)"]),
+        ("dark", ["rgb(20, 24, 29)", "rgb(230, 233, 237)"]),
+    ):
+        charts.prefer(scheme)
+        assert charts.eval("(s => [s.backgroundColor, s.color])(getComputedStyle(document.body))") == colours
+        shots.append(charts.screenshot())
+    assert all(len(shot) > 100_000 for shot in shots), "a blank page packs into a few kilobytes"
+    assert shots[0] != shots[1]
+
+
+@pytest.mark.needs("browser", "pdftotext")
+def test_on_paper_the_details_are_open(charts: Tab, tmp_path: Path) -> None:
+    text = charts.printed(tmp_path / "page.pdf")
+    assert all(part in text for part in ("mkfs.ext4", "[factors.filesystem]", "write.latency.p99.9"))
+
+
+@in_browser
+def test_clicks_on_a_heading_sort_up_and_down_and_back(tab: Tab) -> None:
+    studied = tab.eval(_SORTED)
+    seen = []
+    for _ in range(3):
+        tab.click(_SORT)
+        seen.append((tab.eval(f"{_SORT}.closest('th').ariaSort"), tab.eval(_SORTED)))
+    (up, ascending), (down, descending), (none, again) = seen
+    assert (up, down, none) == ("ascending", "descending", None)
+    assert descending == ascending[::-1]
+    assert descending != ascending
+    assert again == studied
+
+
+ASCENDING = (
+    ("640 µs", "4.00 ms", "0.4 s", "12 s", "59 s [1]", "1 min", "2 min 14 s", "1 h 3 min", "1 d 1 h", "10 d"),
+    ("−1 h 3 min", "−2 min 14 s", "−12 s", "0.00 s"),
+    ("1.00e−291 ns", "3.00 ms", "1.20e+20 s", "1.00e+300 s"),
+    ("16.9 s to 40.0 s [1]", "1 min ±2 s", "2 min to 3 min"),
+    ("▲ 0.98×", "▲ 1.20e+20×"),
+    ("4.78 ±0.04 MiB/s", "1.20 GiB/s"),
+)
+
+
+@in_browser
+def test_what_is_sorted_by_is_the_whole_of_a_number(tab: Tab) -> None:
+    for ascending in ASCENDING:
+        values = tab.eval(f"{json.dumps(ascending)}.map(valueOf)")
+        assert None not in values and values == sorted(values) and len(set(values)) == len(values), ascending
+
+
+@in_browser
+def test_the_filter_leaves_the_rows_that_have_all_its_words(tab: Tab) -> None:
+    rows = tab.eval(f"{_FILTERED}.map(row => row.textContent)")
+    word = tab.eval(f"{_FILTERED}.at(-1).cells[0].textContent")
+    tab.click(_FILTER)
+    tab.call("Input.insertText", text=word.upper())
+    left = tab.eval(f"{_FILTERED}.filter(row => row.checkVisibility()).map(row => row.textContent)")
+    assert left == [row for row in rows if all(part in row.lower() for part in word.lower().split())]
+    assert 0 < len(left) < len(rows)
+    tab.eval(f"{_FILTER}.select()")
+    tab.call("Input.insertText", text="no row has this")
+    assert not tab.eval(f"{_FILTERED}.some(row => row.checkVisibility())")
+
+
+def _switch(tab: Tab, key: str) -> None:
+    """Use the first switch of a level: by ``key``, or else by a click."""
+    if key:
+        tab.press(key)
+    else:
+        tab.click(_LEVEL)
+
+
+@in_browser
+@pytest.mark.parametrize("key", ["", " "])
+def test_a_level_is_switched_off_and_on_again_in_its_chart(charts: Tab, key: str) -> None:
+    charts.eval(f"{_LEVEL}.focus()")
+    _switch(charts, key)
+    off = charts.eval(_OFF)
+    assert off > 0
+    assert not charts.eval("[...document.querySelectorAll('.off')].some(mark => mark.checkVisibility())")
+    assert charts.eval(f"{_LEVEL}.closest('.panel').querySelectorAll('.off').length") == off
+    _switch(charts, key)
+    assert charts.eval(_OFF) == 0
+
+
+@in_browser
+def test_a_chart_that_is_there_twice_shows_one_row_of_switches(charts: Tab) -> None:
+    for width in (1280, 600):
+        charts.resize(width)
+        seen = charts.eval(_SWITCHES)
+        assert {row["chart"] == row["switches"] for row in seen} == {True}
+        assert {row["chart"] for row in seen} == {True, False}
+
+
+_SCALE = "document.querySelector('#time .scale')"
+_CHART = f"{_SCALE}.closest('.panel').querySelector('svg.chart')"
+_TICKS = f"""[...{_CHART}.querySelectorAll('.role-axis-label text')]
+    .filter(t => t.getAttribute('visibility') !== 'hidden')
+    .map(t => [+t.textContent, ...t.getAttribute('transform').match(/-?[\\d.]+/g).map(Number)])
+    .filter(([, x]) => x < 0).map(([value, , y]) => [value, y])"""
+_DRAWN = f"{_CHART}.outerHTML"
+
+
+@in_browser
+def test_a_chart_changes_to_a_logarithmic_scale_and_back(charts: Tab) -> None:
+    linear, drawn = charts.eval(_TICKS), charts.eval(_DRAWN)
+    (first, second, *_), last = linear, linear[-1]
+    assert (second[1] - first[1]) / (last[1] - first[1]) == pytest.approx(second[0] / last[0], abs=0.02)
+    charts.click(_SCALE)
+    assert charts.eval(f"{_SCALE}.ariaPressed") == "true"
+    ticks = sorted((value, at) for value, at in charts.eval(_TICKS) if value > 0)
+    assert len(ticks) >= 3
+    assert charts.eval(_DRAWN) != drawn
+    (low, at), (high, above) = ticks[0], ticks[-1]
+    for value, place in ticks:  # half a pixel, by which labels are placed
+        share = math.log(value / low) / math.log(high / low)
+        assert place == pytest.approx(at + share * (above - at), abs=0.6), ticks
+    charts.click(_SCALE)
+    assert charts.eval(_DRAWN) == drawn
+
+
+@in_browser
+def test_everything_opens_and_closes_at_once(tab: Tab) -> None:
+    assert not any(tab.eval(_OPEN))
+    tab.click(_FOLDS)
+    assert all(tab.eval(_OPEN))
+    tab.click(_FOLDS)
+    assert not any(tab.eval(_OPEN))
+
+
+@in_browser
+def test_keys_alone_reach_every_control_and_show_where_they_are(tab: Tab) -> None:
+    tab.eval("window.met = new Set()")
+    reachable = (
+        "[...document.querySelectorAll('a, button, input, summary, [tabindex=\"0\"]')].filter(e => e.checkVisibility())"
+    )
+    for _ in range(tab.eval(f"{reachable}.length")):
+        tab.press("Tab")
+        assert tab.eval(_RINGED), tab.eval("document.activeElement.outerHTML.slice(0, 200)")
+        tab.eval("met.add(document.activeElement), null")
+    assert tab.eval(f"{reachable}.filter(e => !met.has(e)).map(e => e.outerHTML.slice(0, 200))") == []
+
+
+@in_browser
+@pytest.mark.parametrize("key", ["Enter", " "])
+def test_keys_alone_work_the_controls(tab: Tab, key: str) -> None:
+    tab.eval(f"{_SORT}.focus()")
+    tab.press(key)
+    assert tab.eval(f"{_SORT}.closest('th').ariaSort") == "ascending"
+    tab.eval(f"{_FOLDS}.focus()")
+    tab.press(key)
+    assert all(tab.eval(_OPEN))
+    tab.eval("document.querySelector('main summary').focus()")
+    tab.press(key)
+    assert not tab.eval(_OPEN)[0]
+
+
+@in_browser
+def test_without_scripts_all_is_there_and_no_control_that_does_nothing(chromium: Chromium, tmp_path: Path) -> None:
+    with chromium.opened(written(tmp_path, page_of(vm_sample)), scripts=False) as tab:
+        assert tab.eval("document.querySelectorAll('button, input, .tip').length") == 0
+        assert tab.eval(_HIDDEN) == 0
+        tab.click("document.querySelector('main summary')")
+        assert tab.eval(_OPEN)[0]

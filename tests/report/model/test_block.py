@@ -22,7 +22,7 @@ from storlab.report.model.block import block_detail_tables, block_tables, groups
 from storlab.report.model.format import part
 from storlab.report.model.input import ReportInput
 
-from ..block_sample import REASON, block_sample, imported_sample
+from ..samples import REASON, block_sample, imported_sample
 
 Golden = Callable[[str, str], None]
 

@@ -1,24 +1,32 @@
-"""A made-up run with block requests counted: three set-ups, of which one this machine lacks, under two loads.
-
-Its numbers are simple ones, so that a reader can check the golden files by hand.
-"""
+"""Smaller made-up runs: block requests counted, two long trials imported, and a sweep of two factors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import altair as alt
+import numpy as np
 import polars as pl
 
+from analysis.test_sweeps import sweep
 from storlab.analysis.design import Design
 from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import CellState, Estimate, Summary
 from storlab.blockio.requests import UNITS
+from storlab.formats.sysbench.metrics import DECLARED
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
+from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
+from storlab.records.tables import ExaminedSeries, findings_frame
+from storlab.report.charts.theme import Chart
 from storlab.report.model.input import ReportInput
+from storlab.timeseries.findings import findings
+from storlab.timeseries.variability import Floats, variability
 
-from .declared import declared
+from .sample_run import declared
 
 KIB = 1024
 BEGAN = datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC)
@@ -116,3 +124,81 @@ def _requests() -> Any:
 def _touched(length: int, offset: int, unit: int) -> int:
     """Units that a request touches which begins ``offset`` bytes into one, as far as that is so little."""
     return ((offset % unit) + length - 1) // unit + 1 if length else 0
+
+
+LEVELS = ("off", "on")
+INTERVAL = 10.0
+
+
+def values_of(level: str, n: int = 1000) -> Floats:
+    """Transactions a second; what ends in "on" falls by 4 % at 60 % of its time, and "off" has some outliers."""
+    on = level.endswith("on")
+    drawn = np.random.default_rng(int(on))
+    values = drawn.normal(5400 if on else 5300, 40, n)
+    if on:
+        values[int(0.6 * n) :] -= 216
+    else:
+        values[::97] -= 300
+    return values
+
+
+def series_sample(levels: Sequence[str] = LEVELS, n: int = 1000, factor: str = "doublewrite") -> ReportInput:
+    """Of ``levels`` of ``factor``, with ``n`` samples of each."""
+    series, examined = [], []
+    estimates: list[Estimate] = []
+    t = INTERVAL * np.arange(1, n + 1, dtype=np.float64)
+    for cell, level in enumerate(levels, start=1):
+        values = values_of(level, n)
+        place = {"trial": cell, "round": 1, "cell": cell, "node": "host", "source": "sysbench"}
+        rows = pl.DataFrame({"t": t, "value": values})
+        fixed = {**place, "job": None, "metric": "tps", "unit": "1/s"}
+        literals = [pl.lit(value, dtype=COLUMNS["series"][name]).alias(name) for name, value in fixed.items()]
+        series.append(rows.with_columns(literals).select(list(COLUMNS["series"])))
+        found = findings(t, values)
+        if found is not None:
+            examined.append(ExaminedSeries({**place, "node": None}, "tps", "1/s", found))
+        estimates += _estimates(cell, {factor: level}, values)
+    cells = tuple(CellState(cell, {factor: level}, "measured", 1) for cell, level in enumerate(levels, start=1))
+    summary = Summary("Two long trials", "tps", 0.95, 1, "It was imported.", cells, tuple(estimates))
+    began = datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC)
+    manifest = Manifest("20260314-092653-abcd", "Two long trials", "0.1.0", (), began)
+    known = declared("sysbench", specs=DECLARED)
+    return ReportInput(
+        summary, series=pl.concat(series), findings=findings_frame(examined), manifest=manifest, declared=known
+    )
+
+
+def _estimates(cell: int, levels: dict[str, str], values: Floats) -> list[Estimate]:
+    found = variability(values, INTERVAL)
+    numbers = {
+        "tps": (found.mean, "1/s"),
+        "tps.variance": (found.variance, "1/s²"),
+        "tps.sigma": (found.sigma, "1/s"),
+        "tps.cv": (found.cv or 0.0, "1"),
+        "tps.outliers": (float(found.outliers), "1"),
+        "tps.longest_stall": (found.longest_stall, "s"),
+    }
+    return [
+        Estimate(
+            cell,
+            levels,
+            "sysbench",
+            metric,
+            unit,
+            "higher" if metric == "tps" else "lower",
+            *(1, value, value, None, None, None, None, 0.95),
+        )
+        for metric, (value, unit) in numbers.items()
+    ]
+
+
+def sweep_sample(jobs: tuple[str, ...] = ("1", "2", "4")) -> ReportInput:
+    return ReportInput(sweep(jobs=jobs, rounds=10))
+
+
+def marked(chart: Chart) -> list[str]:
+    """The levels that a chart of latency against throughput marks as knees."""
+    assert isinstance(chart, alt.LayerChart)
+    rings = chart.layer[2].data
+    assert isinstance(rings, pl.DataFrame)
+    return rings["label"].to_list()

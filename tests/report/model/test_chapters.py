@@ -1,0 +1,326 @@
+"""Chapters that some runs have: claims, conformance, what power cuts left, and effects of factors."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from storlab.analysis.claims.data import Claim
+from storlab.analysis.effects.data import Effects, LevelMean, Share
+from storlab.analysis.summary import Summary
+from storlab.report.charts.all import all_panels
+from storlab.report.charts.theme import to_svg
+from storlab.report.formats import render
+from storlab.report.formats.markdown import render_markdown
+from storlab.report.formats.terminal import render_text
+from storlab.report.model.claims import claim_lines
+from storlab.report.model.conformance import conformance_tables, worst
+from storlab.report.model.effects import effect_tables, in_words
+from storlab.report.model.input import ReportInput
+from storlab.report.model.power_cuts import PowerCuts, power_cut_tables
+from storlab.report.model.view import View
+
+from ..sample import sample
+from ..vm_sample import GUESTS, ROUNDS, vm_sample
+
+HOLDS = Claim(
+    name="A storm of ACKs: iSCSI takes more than twice as many.",
+    said_by="a blog",
+    verdict="holds",
+    reason="The evidence puts the ratio above 2.",
+    metric="acks.per-request",
+    source="probe:tcp",
+    unit="1",
+    left={"transport": "iscsi"},
+    right={"transport": "nvme"},
+    expected="more than 2×",
+    rounds=6,
+    value=11.8,
+    low=11.2,
+    high=12.4,
+    confidence=0.98,
+)
+VALUE = replace(
+    HOLDS,
+    name="Every two segments",
+    verdict="does not hold",
+    metric="acks.sent.mss",
+    right={},
+    expected="from 1.8 to 2.2",
+    value=20.0,
+    low=19.0,
+    high=21.0,
+    said_by="",
+)
+ABSENT = replace(
+    HOLDS, name="SACK", verdict="not measured", reason="This run has no sack=false.", value=None, low=None, high=None
+)
+OPEN = replace(
+    HOLDS, name="<b>open</b> | x", verdict="undecided", reason="3 rounds of at least 5.", low=None, high=None
+)
+ALL = (HOLDS, VALUE, ABSENT, OPEN)
+
+
+def claimed(*claims: Claim) -> ReportInput:
+    return ReportInput(Summary("t", "acks", 0.95, 6, "Done.", claims=claims))
+
+
+def test_a_line_has_claim_answer_figure_and_reason() -> None:
+    said = [line.sentence for line in claim_lines(claimed(*ALL).summary)]
+    assert said == [
+        "A storm of ACKs: iSCSI takes more than twice as many: holds. acks.per-request, iscsi ÷ nvme: 11.8× "
+        "(11.2× to 12.4×, 6 rounds); claimed: more than 2×. The evidence puts the ratio above 2.",
+        "Every two segments: does not hold. acks.sent.mss, transport=iscsi: 20.0 (19.0 to 21.0, 6 rounds); "
+        "claimed: from 1.8 to 2.2. The evidence puts the ratio above 2.",
+        "SACK: not measured. acks.per-request, iscsi ÷ nvme; claimed: more than 2×. This run has no sack=false.",
+        "<b>open</b> | x: undecided. acks.per-request, iscsi ÷ nvme: 11.8× (no interval yet, 6 rounds); "
+        "claimed: more than 2×. 3 rounds of at least 5.",
+    ]
+
+
+def test_levels_that_both_sides_share_stand_behind() -> None:
+    claim = replace(HOLDS, left={"t": "nbd", "sack": "true"}, right={"t": "nbd", "sack": "false"})
+    assert "sack=true ÷ sack=false with t=nbd" in claim_lines(claimed(claim).summary)[0].figure
+
+
+@pytest.mark.parametrize("name", ["text", "md", "adoc", "html"])
+def test_every_report_has_the_chapter(name: str) -> None:
+    text = render(claimed(*ALL), name)
+    flat = " ".join(text.split())
+    assert "Claims" in text
+    for word in ("holds", "does not hold", "not measured", "undecided"):
+        assert word in flat
+    assert "Source: a blog." in flat
+    assert "<b>open</b>" not in text or name in ("text", "adoc")
+    assert "Claims" not in render(claimed(), name)
+
+
+def test_json_has_every_field() -> None:
+    first = json.loads(render(claimed(*ALL), "json"))["claims"][0]
+    assert (first["verdict"], first["value"], first["confidence"]) == ("holds", 11.8, 0.98)
+
+
+def test_csv_has_a_row_for_each() -> None:
+    rows = [row for row in csv.DictReader(render(claimed(*ALL), "csv").splitlines()) if row["kind"] == "claim"]
+    storm, value, absent, _ = rows
+    assert (storm["factor"], storm["a"], storm["b"], storm["ratio"]) == ("transport", "iscsi", "nvme", "11.8")
+    assert (storm["verdict"], storm["part"], storm["confidence"]) == ("holds", "more than 2×", "0.98")
+    assert (storm["reason"], storm["warnings"]) == (HOLDS.name, HOLDS.reason)
+    assert (value["factor.transport"], value["value"], value["ratio"], value["factor"]) == ("iscsi", "20.0", "", "")
+    assert (absent["verdict"], absent["ratio"]) == ("not measured", "")
+
+
+@pytest.fixture(scope="module")
+def checked() -> ReportInput:
+    return vm_sample()
+
+
+def test_each_check_has_a_line_with_the_worst_outcome_and_how_often_it_was_so(checked: ReportInput) -> None:
+    (table,) = conformance_tables(checked)
+    assert [row[0] for row in table.rows] == ["fsync", "birth-time", "flock"]
+    flock = dict(zip(table.columns, table.rows[2], strict=True))
+    assert flock["raw, 4k"] == f"✗ fail (1 of {ROUNDS * len(GUESTS)}) [2]"
+    assert flock["raw, bs=512"] == "✓ pass"
+    assert table.notes[1].startswith("flock(LOCK_EX) beside LOCK_SH succeeds")
+
+
+def test_a_factor_that_makes_no_difference_has_no_columns_of_its_own(checked: ReportInput) -> None:
+    (table,) = conformance_tables(replace(checked, checks=checked.checks.filter(check="birth-time")))
+    assert table.columns == ("check", "zvol", "zvol-async", "zfs-file", "raw", "qcow2")
+    assert table.rows[0][1:3] == ("− unsupported [1]",) * 2
+
+
+def test_the_brief_one_has_in_one_line_what_passed_everywhere(checked: ReportInput) -> None:
+    (table,) = conformance_tables(checked, brief=True)
+    assert [row[0] for row in table.rows] == ["birth-time", "flock", "1 other check"]
+
+
+def test_of_several_outcomes_the_worst_counts_and_only_its_reasons() -> None:
+    found = worst([("pass", "a remark"), ("fail", "b"), ("unsupported", "c"), ("fail", "b")])
+    assert (found.outcome, found.count, found.times, found.reasons) == ("fail", 2, 4, ("b",))
+
+
+@pytest.mark.parametrize("name", ["text", "md", "html", "adoc"])
+def test_every_report_that_is_read_has_it(checked: ReportInput, name: str) -> None:
+    assert "Conformance" in render(checked, name)
+    assert "statx gives no birth time" in render(checked, name)
+    assert "Conformance" not in render(sample(), name)
+
+
+def test_json_and_csv_have_each_check_of_each_cell(checked: ReportInput) -> None:
+    entries = json.loads(render(checked, "json"))["facts"]["checks"]
+    rows = [row for row in csv.DictReader(io.StringIO(render(checked, "csv"))) if row["kind"] == "check"]
+    assert len(entries) == len(rows) == 3 * 10
+    (failed,) = (entry for entry in entries if entry["outcome"] == "fail")
+    assert (failed["check"], failed["count"], failed["times"]) == ("flock", 1, ROUNDS * len(GUESTS))
+    (row,) = (row for row in rows if row["verdict"] == "fail")
+    assert (row["metric"], row["factor.backing"], row["value"]) == ("flock", "raw", "1")
+
+
+CUTS = (
+    PowerCuts(1, {"fs": "xfs"}, moments=30, at_risk=21, interval=(0.0, 0.1157)),
+    PowerCuts(
+        2, {"fs": "ext4"}, moments=30, at_risk=29, broken=27, kinds={"lost": 25, "torn": 2}, interval=(0.735, 0.979),
+        notes=("first at moment 2: commit 7 is <lost>",),
+    ),
+    PowerCuts(3, {"fs": "btrfs"}, why="a control failed: cuts that lose nothing that was completed recover"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def cut() -> ReportInput:
+    return replace(sample(), power_cuts=CUTS)
+
+
+def test_each_set_up_has_a_line_with_its_interval() -> None:
+    (table,) = power_cut_tables(CUTS)
+    assert table.columns == ("fs", "moments that broke it", "95 % interval", "at risk")
+    assert table.rows == (
+        ("xfs", "0 of 30", "0.0 % to 12 %", "21"),
+        ("ext4", "27 of 30: 25 lost, 2 torn [1]", "74 % to 98 %", "29"),
+        ("btrfs", "no result [2]", "", ""),
+    )
+    assert table.notes == (
+        "first at moment 2: commit 7 is <lost>.",
+        "a control failed: cuts that lose nothing that was completed recover.",
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html", "adoc"])
+def test_every_format_for_people_has_it_and_calls_nothing_safe(cut: ReportInput, form: str) -> None:
+    said = render(cut, form)
+    assert "After a power cut" in said and "0 of 30" in said
+    assert "After a power cut" not in render(sample(), form)
+
+
+def test_programs_get_it_as_numbers(cut: ReportInput) -> None:
+    first, _, last = json.loads(render(cut, "json"))["facts"]["power_cuts"]
+    assert (first["moments"], first["broken"], first["interval"]) == (30, 0, [0.0, 0.1157])
+    assert "control" in last["reason"] and "broken" not in last
+
+
+EFFECTS = Effects(
+    *("load", "bandwidth", "B/s", "higher", {"media": "ssd"}, ("fs", "bs"), 6, 24),
+    shares=(
+        Share("factor", ("fs",), 0.7, 1),
+        Share("factor", ("bs",), 0.2, 1),
+        Share("interaction", ("fs", "bs"), 0.0, 1),
+        Share("rounds", (), 0.02, 5),
+        Share("residual", (), 0.08, 15),
+    ),
+    main=tuple(LevelMean({f: f"{f}{n}"}, 2.0**20 * (n + 1)) for f in ("fs", "bs") for n in range(2)),
+    pairs=tuple(LevelMean({"fs": f"fs{a}", "bs": f"bs{b}"}, 2.0**20 * (1 + a + b)) for a in range(2) for b in range(2)),
+    method="A model.",
+    warnings=("Only 3 rounds",),
+)
+
+
+def with_effects(found: Effects) -> ReportInput:
+    return ReportInput(Summary("t", "bandwidth", 0.95, 6, "Done.", effects=(found,)))
+
+
+def test_shares_and_means_are_tables_with_their_warnings() -> None:
+    shares, means = effect_tables(with_effects(EFFECTS).summary)
+    assert shares.title == "bandwidth: load, media=ssd"
+    assert shares.rows[0] == ("fs", "70 % [1]")
+    assert [row[0] for row in shares.rows[2:]] == ["fs × bs", "rounds", "between trials of a cell"]
+    assert shares.notes == ("Only 3 rounds.",)
+    assert means.rows[0] == ("fs", "fs0", "1024 KiB/s")
+
+
+def test_without_shares_the_means_say_why() -> None:
+    (means,) = effect_tables(with_effects(replace(EFFECTS, shares=())).summary)
+    assert means.notes == ("Only 3 rounds.",)
+
+
+def test_the_largest_share_is_said_first() -> None:
+    assert in_words(EFFECTS).startswith("fs 70 %, bs 20 %, between trials of a cell 8")
+
+
+@pytest.mark.parametrize("spread", [1.0, 1.0001, 10.0, 1e6])
+def test_main_effects_and_each_interaction_are_drawn(spread: float) -> None:
+    wide = tuple(replace(mean, mean=mean.mean * spread**n) for n, mean in enumerate(EFFECTS.main))
+    panels = [panel for panel in all_panels(with_effects(replace(EFFECTS, main=wide))) if panel.kind == "effects"]
+    assert [panel.title for panel in panels] == ["Main effects", "fs × bs"]
+    assert all(to_svg(panel.draw()).startswith("<svg") for panel in panels)
+    assert "fs 70 %" in panels[0].alt
+
+
+def test_the_asciidoc_report(golden: Callable[[str, str], None]) -> None:
+    golden("effects.adoc", render(with_effects(EFFECTS), "adoc"))
+
+
+def test_the_csv_report(golden: Callable[[str, str], None]) -> None:
+    golden("effects.csv", render(with_effects(EFFECTS), "csv"))
+
+
+def test_csv_holds_every_share_and_every_mean_unrounded() -> None:
+    rows = list(csv.DictReader(render(with_effects(EFFECTS), "csv").splitlines()))
+    shares = [(row["part"], row["factor"], float(row["value"])) for row in rows if row["kind"] == "effect"]
+    assert shares == [(share.part, " × ".join(share.factors), share.share) for share in EFFECTS.shares]
+    means = [float(row["mean"]) for row in rows if row["kind"] == "level-mean"]
+    assert means == [mean.mean for mean in (*EFFECTS.main, *EFFECTS.pairs)]
+    assert {row["factor.media"] for row in rows} == {"ssd"}
+
+
+def test_the_method_says_how_shares_were_made_once() -> None:
+    twice = replace(with_effects(EFFECTS).summary, method="How.", effects=(EFFECTS, replace(EFFECTS, metric="iops")))
+    assert View(ReportInput(twice)).method == "How. Effects of factors: a model."
+
+
+INTERACTING = replace(
+    EFFECTS,
+    factors=("fs", "bs", "load"),
+    shares=(
+        Share("interaction", ("fs", "bs"), 0.02, 1),
+        Share("interaction", ("fs", "load"), 0.2, 2),
+        Share("interaction", ("bs", "load"), 0.1, 2),
+        Share("residual", (), 0.68, 15),
+    ),
+    main=(*EFFECTS.main, *(LevelMean({"load": f"load{n}"}, 2.0**20) for n in range(3))),
+    pairs=tuple(
+        LevelMean({name: f"{name}{a}", "load": f"load{b}"}, 2.0**20 * (1 + a) * (1 + b * b))
+        for name in ("fs", "bs")
+        for a in range(2)
+        for b in range(3)
+        if (name, a, b) != ("bs", 1, 2)
+    ),
+)
+
+
+def test_the_two_strongest_interactions_are_tables_of_means_with_ratios_along_each_row() -> None:
+    *_, strongest, next_ = effect_tables(with_effects(INTERACTING).summary)
+    assert strongest.title == "bandwidth: load, media=ssd, load × fs"
+    assert strongest.columns == ("load", "fs0", "fs1")
+    assert strongest.rows[1] == ("load1", "2.00 MiB/s", "4.00 MiB/s (2.00×)")
+    assert next_.rows[2] == ("load2", "5120 KiB/s", "none")
+    assert next_.notes == ("Weaker ones (1) are in the charts of the HTML report and in CSV.",)
+    assert strongest.notes == ()
+
+
+def test_an_interaction_that_is_next_to_nothing_is_no_table() -> None:
+    assert len(effect_tables(with_effects(EFFECTS).summary)) == 2
+    weak = replace(INTERACTING, shares=(Share("interaction", ("fs", "load"), 0.004, 2),))
+    assert len(effect_tables(with_effects(weak).summary)) == 2
+
+
+@pytest.mark.parametrize("format_name", ["md", "adoc", "html"])
+def test_interactions_are_in_every_report_with_tables(format_name: str) -> None:
+    assert "load × fs" in render(with_effects(INTERACTING), format_name)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_interactions_fit_the_terminal(width: int, golden: Callable[[str, str], None]) -> None:
+    text = render_text(with_effects(INTERACTING), width=width)
+    golden(f"interactions-{width}.txt", text)
+    assert max(map(len, text.split("\n"))) <= width
+
+
+def test_text_and_markdown_have_them() -> None:
+    assert "## Effects of factors" in render_markdown(with_effects(EFFECTS))
+    assert "Effects of factors" in render_text(with_effects(EFFECTS))
