@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laboratory import Ended, Laboratory, backing_files, ended, kill, wait_for
-from laboratory.guests import needs_guests, qemus
+from laboratory.guests import qemus
 from storlab.formats.log_writes import Flag, read_log
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.needs("guests")
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FAILS = """factors.set-up.does-not-mount=[
@@ -26,6 +27,12 @@ BTRFS = """factors.set-up.btrfs=[
 ]"""
 WHOLE = "all that was logged, replayed, is the image that the guest left"
 ORDERED = "cuts that lose nothing that was completed recover"
+PROTECTED = "protected pages, torn at 512 bytes, recover"
+WHOLE_PAGES = "unprotected pages recover where only whole ones are lost"
+TORN = "unprotected pages, torn at 512 bytes, break"
+TEN = ("--moments", "10")
+NONE_OF_TEN = [0.0, 0.3085]
+"""The exact interval: its upper limit is 1 - 0.025 ** (1 / 10)."""
 
 
 class CrashLaboratory(Laboratory):
@@ -49,6 +56,7 @@ class CrashLaboratory(Laboratory):
         return {[*each["levels"].values()][-1]: each for each in result["set_ups"]}
 
 
+@contextmanager
 def laboratory(folder: Path) -> Iterator[CrashLaboratory]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
@@ -60,55 +68,46 @@ def laboratory(folder: Path) -> Iterator[CrashLaboratory]:
 
 @pytest.fixture(scope="module")
 def set_ups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CrashLaboratory, Ended]]:
-    for lab in laboratory(tmp_path_factory.mktemp("set-ups")):
-        yield lab, lab.storlab(*lab.arguments("power-cut.toml", "--keep", "--set", FAILS), timeout=500)
+    with laboratory(tmp_path_factory.mktemp("set-ups")) as lab:
+        more = ("--set", FAILS, "--set", BTRFS)
+        yield lab, lab.storlab(*lab.arguments("power-cut.toml", "--keep", *TEN, *more), timeout=550)
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[CrashLaboratory]:
-    yield from laboratory(tmp_path)
+    with laboratory(tmp_path) as lab:
+        yield lab
 
 
 def controls(found: dict[str, Any]) -> dict[str, bool]:
     return {control["name"]: control["passed"] for control in found["controls"]}
 
 
-@needs_guests
-@pytest.mark.parametrize("name", ["xfs", "ext4-scsi"])
+@pytest.mark.parametrize("name", ["xfs", "ext4-scsi", "btrfs"])
 def test_a_set_up_that_keeps_its_promise_survives_every_cut(set_ups: tuple[CrashLaboratory, Ended], name: str) -> None:
+    """Btrfs never writes in place."""
     lab, said = set_ups
     found = lab.found()[name]
     assert controls(found) == {WHOLE: True, ORDERED: True}, said
-    assert (len(found["cuts"]), found["broken"]) == (30, 0)
-    assert found["interval"] == pytest.approx([0.0, 0.1157], abs=1e-4)
-    assert found["acknowledged"] > 20
-    assert found["flushes"] > found["acknowledged"]  # of the file, and of its directory
-    assert found["at_risk"] > 0
+    assert (len(found["cuts"]), found["broken"]) == (10, 0)
+    assert found["interval"] == pytest.approx(NONE_OF_TEN, abs=1e-4)
+    assert found["acknowledged"] > (10 if name == "btrfs" else 20) and found["at_risk"] > 0
     commits = [cut["acknowledged"] for cut in found["cuts"]]
     assert commits == sorted(commits) and commits[-1] > 0
+    if name != "btrfs":
+        assert found["flushes"] > found["acknowledged"]  # of the file, and of its directory
 
 
-@needs_guests
-def test_so_does_btrfs_which_never_writes_in_place(lab: CrashLaboratory) -> None:
-    said = lab.storlab(*lab.arguments("power-cut.toml", "--set", BTRFS, "--only", "set-up=btrfs"), timeout=400)
-    found = lab.found()["btrfs"]
-    assert controls(found) == {WHOLE: True, ORDERED: True}, said
-    assert (len(found["cuts"]), found["broken"]) == (30, 0)
-    assert found["acknowledged"] > 10 and found["at_risk"] > 0
-
-
-@needs_guests
 @pytest.mark.parametrize("name", ["unsafe", "nobarrier"])
 def test_a_liar_is_caught(set_ups: tuple[CrashLaboratory, Ended], name: str) -> None:
     lab, said = set_ups
     found = lab.found()[name]
     assert controls(found) == {WHOLE: True, ORDERED: True}, said
-    assert found["broken"] >= 25
-    assert {cut["broken"]["kind"] for cut in found["cuts"] if cut["broken"]} & {"lost"}
+    assert found["broken"] >= 8
+    assert "lost" in {cut["broken"]["kind"] for cut in found["cuts"] if cut["broken"]}
     assert name in said.stdout and "acknowledged" in said.stdout
 
 
-@needs_guests
 def test_what_is_needed_to_look_again_is_kept(set_ups: tuple[CrashLaboratory, Ended]) -> None:
     lab, _ = set_ups
     number = lab.found()["unsafe"]["cell"]
@@ -121,7 +120,6 @@ def test_what_is_needed_to_look_again_is_kept(set_ups: tuple[CrashLaboratory, En
     assert rows[0] == "entries,commit" and int(rows[-1].split(",")[1]) == lab.found()["unsafe"]["acknowledged"]
 
 
-@needs_guests
 def test_a_set_up_that_fails_is_not_checked_and_the_others_are(set_ups: tuple[CrashLaboratory, Ended]) -> None:
     lab, said = set_ups
     found = lab.found()["does-not-mount"]
@@ -130,24 +128,17 @@ def test_a_set_up_that_fails_is_not_checked_and_the_others_are(set_ups: tuple[Cr
     assert said.status == 3
 
 
-@needs_guests
 def test_pages_break_just_where_they_must(lab: CrashLaboratory) -> None:
-    said = lab.storlab(*lab.arguments("torn-pages.toml", "--moments", "15", "--json"), timeout=400)
+    said = lab.storlab(*lab.arguments("torn-pages.toml", *TEN, "--json"), timeout=400)
     result = json.loads(said.stdout)
     protected, torn = result["set_ups"]
-    assert controls(protected) == {WHOLE: True, ORDERED: True, "protected pages, torn at 512 bytes, recover": True}
+    assert controls(protected) == {WHOLE: True, ORDERED: True, PROTECTED: True}
     assert protected["broken"] == 0 and protected["believed"]
-    assert controls(torn) == {
-        WHOLE: True,
-        ORDERED: True,
-        "unprotected pages recover where only whole ones are lost": True,
-        "unprotected pages, torn at 512 bytes, break": True,
-    }
+    assert controls(torn) == {WHOLE: True, ORDERED: True, WHOLE_PAGES: True, TORN: True}
     assert {cut["broken"]["kind"] for cut in torn["cuts"] if cut["broken"]} <= {"torn"}
     assert result == json.loads((lab.check / "crash.json").read_text())
 
 
-@needs_guests
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_however_it_ends(lab: CrashLaboratory, number: signal.Signals) -> None:
     """While a cut is looked at, or, where that is missed, while the guest works."""

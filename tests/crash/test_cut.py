@@ -1,21 +1,28 @@
-"""What is on the medium after a power cut, and the images that follow: properties that hold for every log."""
+"""What is on the medium after a power cut, and the images that follow: of every log, and of those that QEMU writes."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from crash.logs import SECTOR, Request, log_bytes, replayed
 from storlab.crash.check import Cutter
 from storlab.crash.cut import Loss, drawn, durable, in_flight, nothing, survivors
+from storlab.crash.interval import exact_interval
 from storlab.crash.replay import copy_image, first_difference, replaying
 from storlab.errors import ParseError
 from storlab.formats.log_writes import Flag, WriteLog, read_log
+from storlab.layers.attach.blockdev import Cache, blockdev
+from storlab.layers.resources import LoggedFile
 
 SECTORS = 24
 START = bytes(range(1, SECTORS + 1)) * 1
@@ -48,14 +55,23 @@ losses = st.builds(Loss, st.floats(0, 1), st.floats(0, 1), st.sampled_from(UNITS
 
 def cut(requests: list[Request], moment: int, loss: Loss, seed: int, begin: int = 0) -> bytes:
     """The disk after a cut, by way of files."""
+    (image,) = cuts(requests, [moment], loss, seed, begin)
+    return image
+
+
+def cuts(requests: list[Request], moments: Iterable[int], loss: Loss, seed: int, begin: int = 0) -> list[bytes]:
+    """The disk after each of several cuts, one after another."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "log").write_bytes(log_bytes(requests))
         (folder / "start").write_bytes(DISK)
         cutter = Cutter(read_log(folder / "log"), folder / "start", folder / "end", folder, begin)
         cutter.rewind()
-        cutter.cut(moment, loss, Random(seed))
-        return cutter.image.read_bytes()
+        images = []
+        for moment in moments:
+            cutter.cut(moment, loss, Random(seed))
+            images.append(cutter.image.read_bytes())
+        return images
 
 
 @given(logs, st.data(), st.sampled_from(UNITS))
@@ -138,15 +154,7 @@ def test_cuts_one_after_another_are_as_each_alone(
     requests: list[Request], moments: list[int], loss: Loss, seed: int
 ) -> None:
     moments = sorted(min(moment, len(requests)) for moment in moments)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "log").write_bytes(log_bytes(requests))
-        (folder / "start").write_bytes(DISK)
-        cutter = Cutter(read_log(folder / "log"), folder / "start", folder / "end", folder, 0)
-        cutter.rewind()
-        for moment in moments:
-            cutter.cut(moment, loss, Random(seed))
-            assert cutter.image.read_bytes() == cut(requests, moment, loss, seed)
+    assert cuts(requests, moments, loss, seed) == [cut(requests, moment, loss, seed) for moment in moments]
 
 
 def log_of(tmp_path: Path, *requests: Request) -> WriteLog:
@@ -198,3 +206,81 @@ def test_a_copy_has_the_same_holes(tmp_path: Path) -> None:
     assert first_difference(source, target) is None
     assert target.stat().st_size == 2**30
     assert target.stat().st_blocks * 512 < 2**20
+
+
+SIZE = 4 * 2**20
+BLOCK = 4096
+
+needs_qemu_io = pytest.mark.needs("qemu-io")
+
+
+def logged(folder: Path, commands: list[str], cache: Cache = "writeback") -> WriteLog:
+    """The log of these commands, see qemu-io(1)."""
+    for name in ("disk.img", "start.img", "write.log"):
+        (folder / name).touch()
+    for name in ("disk.img", "start.img"):
+        (folder / name).write_bytes(b"\xee" * SIZE)
+    file = LoggedFile("host", str(folder / "disk.img"), SIZE, log=str(folder / "write.log"), start="")
+    disk = json.dumps(blockdev(file, "disk0", cache, "threads", discard=True))
+    argv = ["qemu-io", "-d", "unmap", "-t", "unsafe" if cache == "unsafe" else "writeback", f"json:{disk}"]
+    ran = subprocess.run(argv, input="\n".join(commands), capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and "rror" not in ran.stdout + ran.stderr, ran
+    return read_log(folder / "write.log")
+
+
+def replays(folder: Path, log: WriteLog) -> bool:
+    return Cutter(log, folder / "start.img", folder / "disk.img", folder, 0).difference() is None
+
+
+@needs_qemu_io
+@pytest.mark.parametrize("seed", range(5))
+def test_requests_in_flight_at_the_same_time_replay_to_the_same_bytes(tmp_path: Path, seed: int) -> None:
+    """Those that overlap in time don't overlap on the disk, as file systems see to."""
+    random, commands = Random(seed), []
+    for _ in range(20):
+        blocks = random.sample(range(4, SIZE // BLOCK, 4), 16)
+        commands += [
+            f"aio_write -P {random.randrange(256)} {at * BLOCK} {random.randint(1, 4) * BLOCK}" for at in blocks
+        ]
+        commands += [f"aio_write -z {random.randrange(4) * BLOCK} {BLOCK}", "aio_flush"]
+        commands += [f"discard {random.randrange(SIZE // BLOCK) * BLOCK} {BLOCK}"] * random.randint(0, 1)
+    log = logged(tmp_path, commands)
+    assert len(log.entries) > 20 * 17
+    assert replays(tmp_path, log)
+
+
+@needs_qemu_io
+def test_a_write_with_fua_is_followed_by_its_flush(tmp_path: Path) -> None:
+    log = logged(tmp_path, ["write 0 4k", "write -f 4k 4k", "write 8k 4k", "flush", "write 12k 4k"])
+    kinds = [(entry.offset // BLOCK, bool(entry.flags & Flag.FLUSH)) for entry in log.entries]
+    assert kinds[:6] == [(0, False), (1, False), (0, True), (2, False), (0, True), (3, False)]
+    assert [durable(log.entries, moment) for moment in range(7)] == [0, 0, 0, 3, 3, 5, 5]
+    assert replays(tmp_path, log)
+
+
+@needs_qemu_io
+def test_a_mode_that_ignores_flushes_logs_none(tmp_path: Path) -> None:
+    log = logged(tmp_path, ["write 0 4k", "flush", "write -f 4k 4k", "flush"], "unsafe")
+    assert [entry.flags for entry in log.entries] == [0, 0]
+    assert replays(tmp_path, log)
+
+
+@needs_qemu_io
+def test_each_entry_is_counted_by_the_time_that_its_request_is_answered(tmp_path: Path) -> None:
+    log = logged(tmp_path, ["write 0 4k"] * 50)
+    assert int.from_bytes((tmp_path / "write.log").read_bytes()[16:24], "little") == len(log.entries) >= 50
+
+
+def test_none_of_thirty_is_not_safe() -> None:
+    assert exact_interval(0, 30) == pytest.approx((0.0, 0.1157), abs=1e-4)  # 1 - 0.025 ** (1 / 30)
+    assert exact_interval(0, 5) == pytest.approx((0.0, 0.5218), abs=1e-4)
+    assert exact_interval(30, 30) == pytest.approx((0.8843, 1.0), abs=1e-4)
+
+
+@given(st.integers(1, 500), st.data())
+def test_each_limit_leaves_a_tail_of_a_fortieth(moments: int, data: st.DataObject) -> None:
+    broken = data.draw(st.integers(0, moments))
+    lower, upper = exact_interval(broken, moments)
+    assert lower <= broken / moments <= upper
+    assert lower == 0 or binom.sf(broken - 1, moments, lower) == pytest.approx(0.025, rel=1e-6)
+    assert upper == 1 or binom.cdf(broken, moments, upper) == pytest.approx(0.025, rel=1e-6)
