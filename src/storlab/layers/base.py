@@ -22,6 +22,7 @@ from storlab.nodes.demands import Demands
 from storlab.nodes.kind import Transport
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.undo import Undo
 from storlab.nodes.waiting import to_its_end
 
@@ -134,7 +135,7 @@ class LayerContext:
         """A path of this layer's own among the run's raw records, where these are kept; its folder exists."""
         if self.records is None:
             return None
-        self.records.mkdir(parents=True, exist_ok=True)
+        make_raw_folder(self.records, levels=3)
         return self.records / self.path(name).rpartition("/")[2]
 
     async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:

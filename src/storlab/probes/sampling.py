@@ -18,6 +18,7 @@ import orjson
 
 from storlab.errors import NodeError, ParseError
 from storlab.nodes.node import Node, Sample
+from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.waiting import to_its_end
 from storlab.probes.base import Window
 from storlab.reading import read_file
@@ -42,7 +43,7 @@ async def sampling(node: Node, paths: Sequence[str], interval: float, raw: Path)
 @contextlib.contextmanager
 def samples_file(raw: Path, paths: Sequence[str], interval: float = 0.0) -> Iterator[BinaryIO]:
     """The file that samples go to, with its first line; ``interval`` 0: they are taken one by one."""
-    raw.mkdir(parents=True, exist_ok=True)
+    make_raw_folder(raw)
     with (raw / NAME).open("wb") as file:
         file.write(orjson.dumps({"paths": list(paths), "interval": interval}) + b"\n")
         yield file

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from storlab.errors import ParseError
 from storlab.metrics import END
 from storlab.model import Model
+from storlab.nodes.raw_folders import make_raw_folder
 from storlab.reading import RECORD, read_file
 
 NAME = "subject.json"
@@ -126,7 +127,7 @@ def of_machine(subjects: Mapping[str, Subject], group: str) -> Subject:
 
 def write_subject(raw: Path, subject: Subject) -> None:
     """Keep it in a probe's raw folder, which is made where there is none."""
-    raw.mkdir(parents=True, exist_ok=True)
+    make_raw_folder(raw)
     (raw / NAME).write_text(subject.model_dump_json(exclude_defaults=True))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storlab.errors import StorlabError
+from storlab.records.manifest import NAME
 from storlab.records.run_folder import RunFolder
 
 
@@ -24,23 +25,34 @@ class HeldFolder:
         return RunFolder(Path(f"/proc/self/fd/{self.descriptor}"))
 
     @property
-    def is_in_place(self) -> bool:
-        """Whether its path still leads to it."""
+    def is_whole(self) -> bool:
+        """Whether it can still be written to, wherever it is now: what removes it removes the manifest as well."""
+        return (self.run.path / NAME).exists()
+
+    @property
+    def _is_in_place(self) -> bool:
         try:
             return os.path.samestat(self.named.path.stat(), os.fstat(self.descriptor))
         except OSError:
             return False
 
-    def refuse_moved(self) -> None:
-        """Raise ``StorlabError`` where it was renamed, removed or replaced, or a link on the way leads elsewhere."""
-        if self.is_in_place:
+    def refuse_moved(self, *, missing: bool = False) -> None:
+        """Raise ``StorlabError`` where it was renamed, removed or replaced, or a link on the way leads elsewhere.
+
+        ``missing``: something of it was not there, so it is just being removed or moved.
+        """
+        if self._is_in_place and self.is_whole and not missing:
             return
-        now = str(self.run.path.readlink())
-        where = "it was removed" if now.endswith(" (deleted)") else f"it is {now} now"
-        rest = "" if now.endswith(" (deleted)") else f"; its trials are in there, and `storlab resume {now}` resumes it"
+        now, rest = str(self.run.path.readlink()), ""
+        if now.endswith(" (deleted)") or not self.is_whole:
+            where = "it was removed"
+        elif self._is_in_place:
+            where, rest = "some of it was removed", f"; `storlab resume {self.named.path}` runs what is missing"
+        else:
+            where, rest = f"it was moved to {now}", f"; its trials are in there, and `storlab resume {now}` resumes it"
         raise StorlabError(
-            f"{self.named.path} is not the folder of this run any more: {where}. The run was stopped, "
-            f"and what it had set up is torn down{rest}"
+            f"{self.named.path} is not the folder of this run any more: {where} while the run wrote to it. "
+            f"The run was stopped, and what it had set up is torn down{rest}"
         )
 
 

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from storlab.analysis.stopping import Stop, decide
 from storlab.analysis.summary import Summary, to_json
 from storlab.analysis.wording import plural
-from storlab.errors import StorlabError, UserError
+from storlab.errors import RecordsError, StorlabError, UserError
 from storlab.nodes.waiting import to_its_end
 from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, held
 from storlab.records.kept import write_tables
-from storlab.records.manifest import NAME, Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
+from storlab.records.manifest import Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
 from storlab.run.interrupts import Interrupts
@@ -37,7 +37,7 @@ from storlab.run.planning.schedule import Schedule
 from storlab.run.planning.times import time_left, trial_times
 from storlab.run.recovery.journal import Journal, refuse_others
 from storlab.run.recovery.orphans import refuse_living
-from storlab.run.recovery.teardown import tear_down, tear_down_rest, unrecorded
+from storlab.run.recovery.teardown import is_missing, tear_down, tear_down_rest, unrecorded
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
@@ -240,7 +240,11 @@ class _Executor:
             except asyncio.CancelledError:
                 if not self._interrupts.at_once:
                     raise
+            except RecordsError:
+                self._held.refuse_moved()  # else its own records can't be read
+                raise
             except OSError as error:
+                self._held.refuse_moved(missing=is_missing(error, self._run.path))
                 raise unrecorded(error, self._run.path, len(self._ended), self._left or ()) from None
             finally:
                 if self._left == ():
@@ -357,7 +361,7 @@ class _Executor:
             how = "was interrupted" if self._interrupts.finish else "broke off"
             self._stopped = f"The run {how}; `storlab resume` resumes it."
         journal.note("end", finished=self._finished, left_behind=result.failed)
-        if not self._held.is_in_place and not self._held.run.path.joinpath(NAME).exists():
+        if not self._held.is_whole:
             return  # it was removed: there is nothing to write into
         self._write_tables()
         self._summary = self._summarise(ended=True)

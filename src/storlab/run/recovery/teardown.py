@@ -68,9 +68,7 @@ def unrecorded(error: OSError, folder: Path, trials: int, left: Sequence[str]) -
 
     ``trials``: how many ended; ``left``: what could not be torn down. A full disk has a message of its own.
     """
-    name = os.fsdecode(error.filename or "")
-    foreign = error.filename is not None and not any(Path(name).is_relative_to(own) for own in (folder, _HELD))
-    if foreign or error.errno == errno.ENOSPC:
+    if _is_foreign(error, folder) or error.errno == errno.ENOSPC:
         return error
     state = f"could not be torn down: {'; '.join(left)}" if left else "everything is torn down"
     return StorlabError(
@@ -78,6 +76,16 @@ def unrecorded(error: OSError, folder: Path, trials: int, left: Sequence[str]) -
         f"trials after the {trials} that ended, tables and summary. Once it can be written to again, "
         f"`storlab resume {folder}` runs what is missing"
     )
+
+
+def is_missing(error: OSError, folder: Path) -> bool:
+    """Whether it says that something of a run's folder is not there."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR) and not _is_foreign(error, folder)
+
+
+def _is_foreign(error: OSError, folder: Path) -> bool:
+    name = os.fsdecode(error.filename or "")
+    return error.filename is not None and not any(Path(name).is_relative_to(own) for own in (folder, _HELD))
 
 
 async def _undo(entry: Pending, session: Session) -> str | None:

@@ -117,7 +117,8 @@ class Builder:
         machine = spec.spec().model_dump(mode="json")
         stands_on = [part for part in below if part is not None]
         apart = self._apart(spec.lasts)
-        key = key_of("node", name, machine, demands.network, demands.devices, [part.key for part in stands_on], *apart)
+        demanded = demands.network, demands.devices, for_whom(self._cell, group)
+        key = key_of("node", name, machine, *demanded, [part.key for part in stands_on], *apart)
 
         folder = (self.folder if spec.lasts == "trial" else self.kept) / name
 
@@ -159,7 +160,7 @@ class Builder:
         part, foundation = shared, shared
         if foundation is None and chain.below:  # base images need somebody to belong to
             part = foundation = await self._segment((), 0, common, None, chain.below[0].keep)
-        user = for_whom(self._cell, chain)
+        user = for_whom(self._cell, chain.group)
         own = _Spot(node, _owner(chain, name, number), name, foundation=foundation, shape=shape, user=user)
         part = await self._segments(chain.below[chain.shared :], chain.shared, own, part)
         if part is not None:

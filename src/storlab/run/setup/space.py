@@ -10,7 +10,7 @@ from storlab.layers.block.identity import DeviceIdentity
 from storlab.nodes.node import Node
 from storlab.nodes.private import refuse_replaceable
 from storlab.run.session import Session
-from storlab.run.setup.units import Unit, is_here, plugged_together, units
+from storlab.run.setup.units import Unit, is_here, kept_together, units
 from storlab.study.cells import HOST, Cell
 from storlab.study.study import Study
 from storlab.units import size_text
@@ -166,7 +166,7 @@ def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, s
     for cell in cells:
         for name, group in cell.nodes.items():
             if group.lasts == "run":
-                kept[f"{name} {plugged_together(cell, name)}"] = group.memory_needed() * group.count
+                kept[f"{name} {kept_together(cell, name)}"] = group.memory_needed() * group.count
         passing = sum(each.memory_needed() * each.count for each in cell.nodes.values() if each.lasts != "run")
         every += passing
         most = max(most, (every if side_by_side else passing) + sum(kept.values()))

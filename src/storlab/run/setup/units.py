@@ -51,7 +51,7 @@ def units(cell: Cell) -> Iterator[Unit]:
         base = _beneath(cell, chain)
         if shared:
             yield Unit(chain.source, source, chain.group, shared, base)
-        user = for_whom(cell, chain)
+        user = for_whom(cell, chain.group)
         for node in node_names(chain.group, cell.nodes[chain.group]):
             for number in range(chain.count):
                 owner = f"{node}-{chain.name}-{number + 1}" if chain.name else node
@@ -71,21 +71,24 @@ def kept_for_a_round(cell: Cell) -> str:
     return "\n".join(sorted(found))
 
 
-def for_whom(cell: Cell, chain: Chain) -> str:
-    """What a node that outlives a trial is, as far as this chain goes; empty for others.
+def for_whom(cell: Cell, group: str) -> str:
+    """What the nodes of a group that outlive a trial are; empty for others.
 
     Two such nodes are there at the same time where they differ, so neither may have what lies below the other's
-    crossing: a guest, say, that is kept for the run with ``cache = "none"``, and one with ``cache = "writeback"``.
+    crossing: a guest, say, that is kept for the run with ``cache = "none"``, and one with ``cache = "writeback"``; or
+    with ext4 on its disk, which is kept as well, and with XFS.
     """
-    group = cell.nodes[chain.group]
-    return "" if group.session or group.lasts == "trial" else plugged_together(cell, chain.group)
+    nodes = cell.nodes[group]
+    return "" if nodes.session or nodes.lasts == "trial" else kept_together(cell, group)
 
 
-def plugged_together(cell: Cell, group: str) -> str:
-    """What a group's nodes are from their start, as one text; what crosses over a network comes and goes with cells."""
-    crossings = [chain.crossing for chain in cell.chains if chain.group == group]
-    plugged = [each.model_dump_json() for each in crossings if each is not None and each.transport == "hypervisor"]
-    return "\n".join([cell.nodes[group].spec().model_dump_json(), *plugged])
+def kept_together(cell: Cell, group: str) -> str:
+    """What a group's nodes are from their start, and all that is kept with them, from the bottom up, as one text."""
+    chains = [chain for chain in cell.chains if chain.group == group]
+    crossings = [chain.crossing for chain in chains if chain.crossing is not None]
+    plugged = [each.model_dump_json() for each in crossings if each.transport == "hypervisor"]
+    kept = [_described([link for link in chain.links if link.keep != "trial"]) for chain in chains]
+    return "\n".join([cell.nodes[group].spec().model_dump_json(), str(cell.networked(group)), *plugged, *kept])
 
 
 def layers_on(cell: Cell, group: str) -> list[Layer]:

@@ -18,6 +18,7 @@ from storlab.errors import NodeError, TooMuch
 from storlab.nodes.agent import steps
 from storlab.nodes.listing import files_below
 from storlab.nodes.node import Exit, Node
+from storlab.nodes.raw_folders import make_raw_folder
 from storlab.units import size_text
 from storlab.workloads.base import NAME, exit_bytes
 
@@ -68,7 +69,7 @@ async def fetch_folder(node: Node, folder: str, into: Path, allowance: Allowance
 
     Raises ``TooMuch`` beyond the allowance, and ``NodeError`` where the node names what can be no file of a folder.
     """
-    into.mkdir(parents=True, exist_ok=True)
+    make_raw_folder(into)
     small: list[_File] = []
     for path, size in await files_below(node, folder):
         names = path.split("/")
@@ -184,7 +185,7 @@ def _write(file: int, data: bytes) -> None:
 
 def keep_exit(raw: Path, ended: Exit) -> None:
     """Write ``exit.json``, ``stdout`` and ``stderr`` beside what was fetched."""
-    raw.mkdir(parents=True, exist_ok=True)
+    make_raw_folder(raw)
     (raw / NAME).write_bytes(exit_bytes(ended))
     for name, output in (("stdout", ended.stdout), ("stderr", ended.stderr)):
         if output:

@@ -30,6 +30,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.network import remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
+from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
 from storlab.units import size_text
 
@@ -168,7 +169,7 @@ class VmLauncher(Launcher[VmKind]):
         await self._make_folder()
         instance = self.services.new_instance(name)
         host, network = self.services.host, self.services.network
-        folder.mkdir(parents=True, exist_ok=True)
+        make_raw_folder(folder)
         self._count += 1  # names of sockets are short, and those of nodes may not be
         sockets = self._folder / str(self._count)
         files = Files(sockets.with_suffix(".qmp"), sockets.with_suffix(".agent"), folder / "console.log")
