@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from functools import cache
 
 import numpy as np
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,7 +16,7 @@ from scipy.stats import binomtest, ttest_ind
 from storlab.analysis.compare import difference
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.gates import parse_gate
-from storlab.analysis.runs.across_runs import compare_runs
+from storlab.analysis.runs.across_runs import RunComparison, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.interleaving import Order, Span, pairs_in_time, same_order
 from storlab.analysis.summarise import summarise
@@ -29,15 +31,27 @@ LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 1
 HIGH = [2 * value for value in LOW]
 
 
+def sides(old: Sequence[float] = LOW, new: Sequence[float] = LOW, **of_new: Any) -> list[RunData]:
+    """Two runs of one level each."""
+    return [run("old", {"x": old}), run("new", {"x": new}, **of_new)]
+
+
+def by_fs(*runs: RunData) -> RunComparison:
+    """The one comparison of the levels of these runs."""
+    (found,) = compare_runs(runs, by="fs").comparisons
+    return found
+
+
+BOTH = run("r", {"ext4": LOW, "xfs": HIGH})
+
+
 def test_runs_one_after_the_other_are_described_and_never_judged_however_far_apart() -> None:
-    found = compare_runs([run("old", {"x": LOW}), run("new", {"x": HIGH}, starts=[500 + 10.0 * n for n in range(12)])])
+    found = compare_runs(sides(LOW, HIGH, starts=[500 + 10.0 * n for n in range(12)]))
     (one,) = found.comparisons
     assert (one.basis, one.comparison.verdict) == ("not interleaved", "undecided")
     assert one.comparison.ratio == pytest.approx(2)
-    assert one.comparison.low is not None
-    assert one.comparison.low > 1.9
-    assert "described and not judged" in one.comparison.reason
-    assert "never judged" in found.cautions[0]
+    assert one.comparison.low is not None and one.comparison.low > 1.9
+    assert "described and not judged" in one.comparison.reason and "never judged" in found.cautions[0]
 
 
 def test_the_first_run_is_what_the_others_are_compared_with() -> None:
@@ -48,85 +62,67 @@ def test_the_first_run_is_what_the_others_are_compared_with() -> None:
 
 
 def test_levels_of_runs_are_paired_by_round_and_judged_unless_they_were_imported() -> None:
-    found = compare_runs([run("r", {"ext4": LOW, "xfs": HIGH})], by="fs")
-    (one,) = found.comparisons
+    one = by_fs(BOTH)
     assert (one.basis, one.comparison.verdict, one.rounds) == ("interleaved", "better", (12, 12))
-    assert found.cautions == ()
-    (one,) = compare_runs([run("r", {"ext4": LOW, "xfs": HIGH}, compared=False)], by="fs").comparisons
-    assert one.basis == "not interleaved"
-    runs = [run("a", {"ext4": LOW[:6], "xfs": HIGH[:6]}), run("b", {"ext4": LOW[6:], "xfs": HIGH[6:]})]
-    (one,) = compare_runs(runs, by="fs").comparisons
+    assert compare_runs([BOTH], by="fs").cautions == ()
+    assert by_fs(run("r", {"ext4": LOW, "xfs": HIGH}, compared=False)).basis == "not interleaved"
+    one = by_fs(run("a", {"ext4": LOW[:6], "xfs": HIGH[:6]}), run("b", {"ext4": LOW[6:], "xfs": HIGH[6:]}))
     assert (one.basis, one.rounds, one.comparison.verdict) == ("interleaved", (12, 12), "better")
-    runs = [run("a", {"ext4": LOW, "xfs": HIGH}), run("b", {"xfs": LOW})]
-    (one,) = compare_runs(runs, by="fs").comparisons
+    one = by_fs(BOTH, run("b", {"xfs": LOW}))
     assert one.rounds == (12, 12)
     assert "Left out: 12 trials of runs that have only one of the two." in one.comparison.warnings
 
 
-def alternating(order: list[int], *, machines: tuple[str, str] = ("boot-1", "boot-1")) -> list:  # type: ignore[type-arg]
+def alternating(order: list[int], *, machines: tuple[str, str] = ("boot-1", "boot-1")) -> list[RunData]:
     """Two runs; ``order`` says for each pair of trials in time which run goes first."""
     starts: tuple[list[float], list[float]] = ([], [])
     for at, first in enumerate(order):
         starts[first].append(20.0 * at)
         starts[1 - first].append(20.0 * at + 10)
-    names = ("old", "new")
-    return [
-        run(name, {"x": values[: len(order)]}, starts=times, machine=machine)
-        for name, values, times, machine in zip(names, (LOW, HIGH), starts, machines, strict=True)
-    ]
-
-
-def test_runs_whose_trials_alternate_in_time_are_paired_and_judged() -> None:
-    (one,) = compare_runs(alternating([0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0])).comparisons
-    assert (one.basis, one.comparison.verdict) == ("interleaved", "better")
-    assert any("Paired by time" in warning for warning in one.comparison.warnings)
+    each = zip(("old", "new"), (LOW, HIGH), starts, machines, strict=True)
+    return [run(name, {"x": of[: len(order)]}, starts=times, machine=machine) for name, of, times, machine in each]
 
 
 @pytest.mark.parametrize(
     ("runs", "why"),
     [
+        (alternating([0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0]), ""),
         (alternating([0] * 12), "always in the same order"),
         (alternating([0, 1] * 6, machines=("boot-1", "boot-2")), "one boot of one machine"),
     ],
+    ids=["in turns", "one first", "other boot"],
 )
-def test_trials_that_alternate_but_prove_nothing_are_not_paired(runs: list, why: str) -> None:  # type: ignore[type-arg]
+def test_trials_that_alternate_in_time_are_paired_and_judged_unless_that_proves_nothing(
+    runs: list[RunData], why: str
+) -> None:
     (one,) = compare_runs(runs).comparisons
-    assert one.basis == "not interleaved"
-    assert why in one.comparison.reason
+    if why:
+        assert one.basis == "not interleaved" and why in one.comparison.reason
+    else:
+        assert (one.basis, one.comparison.verdict) == ("interleaved", "better")
+        assert any("Paired by time" in warning for warning in one.comparison.warnings)
 
 
 @given(st.lists(st.integers(0, 1), max_size=30), st.booleans())
 def test_pairs_in_time_are_one_of_each_side_and_neighbours(order: list[int], overlap: bool) -> None:
+    assert pairs_in_time([Span(None, None)], [Span(0, 1, "m")]) == "when their trials ran is not recorded"
     spans = [Span(10.0 * at, 10.0 * at + (15 if overlap else 5), "m") for at in range(len(order))]
     a, b = ([span for span, side in zip(spans, order, strict=True) if side == want] for want in (0, 1))
     found = pairs_in_time(a, b)
     if isinstance(found, str):
         return
     assert not overlap or len(order) < 2
-    assert [first for first, _ in found] == list(range(len(found)))
-    assert [second for _, second in found] == list(range(len(found)))
+    assert found == [(at, at) for at in range(len(found))]
     assert all(abs((a[i].start or 0) - (b[j].start or 0)) == 10 for i, j in found)
 
 
-def test_trials_without_times_are_not_paired() -> None:
-    assert pairs_in_time([Span(None, None)], [Span(0, 1, "m")]) == "when their trials ran is not recorded"
-
-
 def test_a_metric_that_one_side_lacks_is_named_and_one_round_has_no_interval() -> None:
-    (one, two) = compare_runs(
-        [run("old", {"x": LOW}), run("new", {"x": LOW}, metric="latency")], metrics=["bandwidth", "latency"]
-    ).comparisons
+    (one, two) = compare_runs(sides(metric="latency"), metrics=["bandwidth", "latency"]).comparisons
     assert "new has no bandwidth of load, which old has" in one.comparison.reason
     assert "old has no latency of load, which new has" in two.comparison.reason
-    (one,) = compare_runs([run("a", {"x": [100.0]}), run("b", {"x": [90.0]})]).comparisons
-    assert one.comparison.ratio == pytest.approx(0.9)
-    assert one.comparison.low is None
+    (one,) = compare_runs(sides([90.0], [81.0])).comparisons
+    assert (one.comparison.ratio, one.comparison.low) == (pytest.approx(0.9), None)
     assert "allow no interval" in one.comparison.reason
-
-
-def test_a_misspelt_metric_is_refused_and_passes_no_gate() -> None:
-    with pytest.raises(UserError, match="--metric 'bandwith': no trial has it; did you mean 'bandwidth'"):
-        compare_runs([run("a", {"x": LOW}), run("b", {"x": LOW})], metrics=["bandwith"], gates=[parse_gate("worse")])
 
 
 def test_cells_that_only_one_side_has_are_named_and_hit_the_gate_for_what_is_missing() -> None:
@@ -138,20 +134,24 @@ def test_cells_that_only_one_side_has_are_named_and_hit_the_gate_for_what_is_mis
 
 
 @pytest.mark.parametrize(
-    ("runs", "by", "message"),
+    ("runs", "more", "message"),
     [
-        ([run("a", {"x": LOW}), run("b", {"x": LOW}, unit="s")], None, r"different units \(B/s; s\)"),
-        ([run("a", {"x": LOW}), run("b", {"x": LOW}, better="lower")], None, "which direction"),
-        ([run("a", {"x": LOW}), run("b", {"x": LOW}, primary="latency")], None, "different primary metrics"),
-        ([run("a", {"x": LOW}), run("b", {"x": LOW}, factor="bs")], None, "different factors"),
-        ([run("a", {"x": LOW}), run("b", {"x": LOW})], "nope", "a has no factor 'nope'; it has: fs"),
-        ([run("a", {"x": LOW}), run("b", {"x": LOW})], "fs", "only the level 'x' of fs"),
-        ([run("a", {"x": LOW}, factor="run"), run("b", {"x": LOW}, factor="run")], None, "factor named 'run' itself"),
+        (sides(unit="s"), {}, r"different units \(B/s; s\)"),
+        (sides(better="lower"), {}, "which direction"),
+        (sides(primary="latency"), {}, "different primary metrics"),
+        (sides(factor="bs"), {}, "different factors"),
+        (sides(), {"by": "nope"}, "old has no factor 'nope'; it has: fs"),
+        (sides(), {"by": "fs"}, "only the level 'x' of fs"),
+        ([run(name, {"x": LOW}, factor="run") for name in "ab"], {}, "factor named 'run' itself"),
+        (sides(), {"metrics": ["bandwith"], "gates": [parse_gate("worse")]},
+            "--metric 'bandwith': no trial has it; did you mean 'bandwidth'"),
     ],
-)
-def test_runs_that_do_not_fit_together_are_refused(runs: list, by: str | None, message: str) -> None:  # type: ignore[type-arg]
+)  # fmt: skip
+def test_runs_that_do_not_fit_together_and_misspelt_metrics_are_refused(
+    runs: list[RunData], more: Mapping[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
-        compare_runs(runs, by=by)
+        compare_runs(runs, **more)
 
 
 @settings(max_examples=50)
@@ -201,17 +201,18 @@ def test_levels_are_pooled_over_all_combinations_and_judged_only_where_interleav
 
 
 def test_pooling_leaves_out_what_is_not_in_every_combination_and_says_so() -> None:
-    short = FOUR | {("ext4", "64k"): LOW[:9]}
-    pooled = compare_runs([two_factors("old", short), two_factors("new", FOUR)]).comparisons[-1]
-    assert pooled.rounds == (12, 9)
-    assert "old: left out rounds 10, 11 and 12, not done in every combination." in pooled.comparison.warnings
-    found = compare_runs([run("old", {"x": LOW, "y": LOW, "z": LOW}), run("new", {"x": LOW, "y": LOW})])
-    (pooled,) = (c for c in found.comparisons if c.comparison.pooled)
-    assert "Left out: 1 combination that only one side has." in pooled.comparison.warnings
-    zero = FOUR | {("xfs", "4k"): [0.0, *HIGH[1:]]}
-    pooled = compare_runs([two_factors("old", zero), two_factors("new", FOUR)]).comparisons[-1]
-    assert pooled.basis == "none"
-    assert pooled.comparison.reason.startswith("In fs=xfs, bs=4k: old is 0 in round 1")
+    def pooled(**changes: list[float]) -> RunComparison:
+        old = FOUR | {tuple(key.split("_")): values for key, values in changes.items()}
+        return compare_runs([two_factors("old", old), two_factors("new", FOUR)]).comparisons[-1]
+
+    found = pooled(ext4_64k=LOW[:9])
+    assert found.rounds == (12, 9)
+    assert "old: left out rounds 10, 11 and 12, not done in every combination." in found.comparison.warnings
+    zero = pooled(xfs_4k=[0.0, *HIGH[1:]])
+    assert zero.basis == "none" and zero.comparison.reason.startswith("In fs=xfs, bs=4k: old is 0 in round 1")
+    fewer = compare_runs([run("old", {"x": LOW, "y": LOW, "z": LOW}), run("new", {"x": LOW, "y": LOW})]).comparisons
+    (warned,) = (c.comparison.warnings for c in fewer if c.comparison.pooled)
+    assert "Left out: 1 combination that only one side has." in warned
 
 
 @settings(max_examples=40, deadline=None)
@@ -256,9 +257,9 @@ def test_a_variance_of_zero_has_no_factor(a: float, b: float, factor: float | No
 
 
 def test_the_method_tells_of_what_was_done() -> None:
-    judged = compare_runs([run("r", {"ext4": LOW, "xfs": HIGH})], by="fs").method
+    judged = compare_runs([BOTH], by="fs").method
     assert "paired by round" in judged and "Welch" not in judged and "Pooled" not in judged
-    described = compare_runs([run("old", {"x": LOW}), run("new", {"x": HIGH})]).method
+    described = compare_runs(sides(LOW, HIGH)).method
     assert "Welch" in described and "paired by round" not in described
     single = compare_runs(files(off=100.0, on=101.4)).method
     assert single == "One round of a side has no spread, and so no interval."
@@ -273,13 +274,13 @@ def with_failures(given: RunData, cell: int, rounds: set[int]) -> RunData:
 
 def test_trials_that_failed_are_named_and_a_level_that_fails_can_not_win_by_the_others() -> None:
     whole = run("r", {"ext4": HIGH, "xfs": LOW})
-    assert compare_runs([whole], by="fs").comparisons[0].comparison.verdict == "worse"
-    assert compare_runs([with_failures(whole, 2, {2, 3, 6})], by="fs").comparisons[0].comparison.verdict == "worse"
+    assert [by_fs(each).comparison.verdict for each in (whole, with_failures(whole, 2, {2, 3, 6}))] == ["worse"] * 2
     found = compare_runs([with_failures(whole, 1, {2, 3, 6})], by="fs", gates=[parse_gate("worse")]).comparisons[0]
     assert found.comparison.verdict == "undecided" and found.gates[0].outcome == "undecided"
     assert "3 rounds that failed on one side" in found.comparison.reason
-    found = compare_runs([run("a", {"x": LOW}), with_failures(run("b", {"x": HIGH}), 1, {2, 3})]).comparisons[0]
-    assert found.comparison.warnings[0] == "Left out: 2 trials of b that failed."
+    old, new = sides(LOW, HIGH)
+    found = compare_runs([old, with_failures(new, 1, {2, 3})]).comparisons[0]
+    assert found.comparison.warnings[0] == "Left out: 2 trials of new that failed."
 
 
 def test_the_margin_is_that_of_the_factor_that_is_compared() -> None:
@@ -296,15 +297,9 @@ def test_the_margin_is_that_of_the_factor_that_is_compared() -> None:
 @given(st.permutations(range(3)), st.integers(0, 50))
 @settings(max_examples=30, deadline=None)
 def test_verdicts_do_not_depend_on_the_order_in_which_runs_are_named(order: list[int], seed: int) -> None:
-    noise = 0.05 * np.random.default_rng(seed).normal(size=(3, 2, 6))
-    runs = [
-        run(
-            str(at),
-            {"a": list(np.exp(a)), "b": list(np.exp(b + 0.04))},
-            starts=[10.0 * n + 1000 * at for n in range(12)],
-        )
-        for at, (a, b) in enumerate(noise)
-    ]
+    noise = np.exp(0.05 * np.random.default_rng(seed).normal(size=(3, 2, 6)) + [[0], [0.04]])
+    starts = [[10.0 * n + 1000 * at for n in range(12)] for at in range(3)]
+    runs = [run(str(at), {"a": list(a), "b": list(b)}, starts=starts[at]) for at, (a, b) in enumerate(noise)]
     assert compare_runs([runs[at] for at in order], by="fs").comparisons == compare_runs(runs, by="fs").comparisons
 
 
@@ -358,30 +353,24 @@ def test_a_comparison_in_a_fixed_order_gets_no_verdict_and_counts_in_no_family()
 
 
 def test_a_pooled_comparison_leaves_out_combinations_in_a_fixed_order() -> None:
-    cells = [("ext4", "4k"), ("ext4", "64k"), ("ext4", "1m"), ("xfs", "4k"), ("xfs", "64k"), ("xfs", "1m")]
+    cells = [(fs, bs) for fs in ("ext4", "xfs") for bs in ("4k", "64k", "1m")]
     given = two_factors("r", {cell: HIGH if cell[0] == "xfs" else LOW for cell in cells})
-    order = [(1, 2, 3, 4, 5, 6), (4, 5, 3, 6, 1, 2)] * 6  # 1m: 3 before 6 in all
-    found = ordered(given, order)
+    found = ordered(given, [(1, 2, 3, 4, 5, 6), (4, 5, 3, 6, 1, 2)] * 6)  # 1m: 3 before 6 in all
     (pooled,) = (c for c in found.comparisons if c.pooled)
     assert pooled.verdict == "worse"
     assert any(warning.startswith("Not over bs=1m: ext4 always ran before xfs") for warning in pooled.warnings)
 
 
 def test_runs_in_turns_are_judged_and_those_in_a_fixed_order_are_not() -> None:
-    given = run("r", {"ext4": LOW, "xfs": HIGH})
-    turns, always = (replace(given, design=replace(given.design, order=order)) for order in (TURNS, ALWAYS))
-    (one,) = compare_runs([turns], by="fs").comparisons
+    turns, always = (replace(BOTH, design=replace(BOTH.design, order=order)) for order in (TURNS, ALWAYS))
+    one = by_fs(turns)
     assert (one.basis, one.comparison.verdict) == ("interleaved", "better")
-    (one,) = compare_runs([always], by="fs").comparisons
+    one = by_fs(always)
     assert (one.basis, one.comparison.verdict) == ("not interleaved", "undecided")
     assert "ext4 always ran before xfs, in 12 of 12 rounds" in one.comparison.reason
-    given = run("one", {"ext4": LOW, "xfs": HIGH})
-    turns = replace(given, design=replace(given.design, order=TURNS))
-    always = replace(given, name="two", design=replace(given.design, order=ALWAYS))
-    (one,) = compare_runs([turns, always], by="fs").comparisons
-    assert one.rounds == (12, 12)
+    one = by_fs(turns, replace(always, name="two"))
     left = "Left out: 24 trials of runs that have only one of the two, or both in one order."
-    assert left in one.comparison.warnings
+    assert one.rounds == (12, 12) and left in one.comparison.warnings
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.01, -0.03])

@@ -18,12 +18,8 @@ from storlab.metrics import Declarations
 from storlab.probes.alignment.probe import AlignmentProbe
 
 PLACES: dict[str, Any] = {
-    "trial": pl.Int64,
-    "round": pl.Int64,
-    "cell": pl.Int64,
-    "node": pl.String,
-    "source": pl.String,
-}
+    **dict.fromkeys(("trial", "round", "cell"), pl.Int64), **dict.fromkeys(("node", "source"), pl.String)
+}  # fmt: skip
 SOURCE = "probe:alignment"
 DESIGN = Design(
     *("t", "write.aligned.16k", {"fs": ("a", "b")}, ((1, {"fs": "a"}), (2, {"fs": "b"}))),
@@ -36,18 +32,8 @@ def requests(*rows: dict[str, Any]) -> pl.DataFrame:
     """Rows with what they have in common left out; units are those of one request at offset 0, times the count."""
     full = []
     for row in rows:
-        each = {
-            "trial": row["round"],
-            "cell": 1,
-            "node": "a",
-            "source": SOURCE,
-            "disk": "loop0",
-            "operation": "write",
-            "flags": "",
-            "offset_alignment": 0,
-            "comm": None,
-            "count": 1,
-        } | row
+        common = {"trial": row.get("round", 1), "round": 1, "cell": 1, "node": "a", "source": SOURCE, "disk": "loop0"}
+        each = {**common, "operation": "write", "flags": "", "offset_alignment": 0, "comm": None, "count": 1, **row}
         units = {f"units_{unit >> 10}k": each["count"] * max(1, -(-each["length"] // unit)) for unit in UNITS}
         full.append(units | each)
     return pl.DataFrame(full, schema=PLACES | REQUEST_COLUMNS)
@@ -65,101 +51,78 @@ def done(*rounds: int, cell: int = 1) -> pl.DataFrame:
     return pl.DataFrame({"trial": rounds, "cell": [cell] * len(rounds), "round": rounds})
 
 
-def of_requests(frame: pl.DataFrame, *rounds: int) -> BlockIO:
-    (found,) = block_io(frame, None, done(*rounds), DESIGN)
+def of_requests(*rows: dict[str, Any], rounds: tuple[int, ...] = (1,)) -> BlockIO:
+    (found,) = block_io(requests(*rows), None, done(*rounds), DESIGN)
     return found
 
 
 def test_what_became_of_requests_at_another_end_of_the_chain_is_not_added() -> None:
-    below = {"round": 1, "node": "store", "length": 4 * KIB, "count": 7, "source": f"{SOURCE}@store"}
+    below = {"node": "store", "length": 4 * KIB, "count": 7, "source": f"{SOURCE}@store"}
     host = {**below, "node": "host", "source": f"{SOURCE}@host"}
-    assert of_requests(requests(below, {"round": 1, "length": 16 * KIB, "count": 3}, host), 1).requests == 3
-    assert of_requests(requests(below, host), 1).requests == 7, "one end alone, where the load's was not watched"
+    assert of_requests(below, {"length": 16 * KIB, "count": 3}, host).requests == 3
+    assert of_requests(below, host).requests == 7, "one end alone, where the load's was not watched"
 
 
 def test_shares_are_of_sums_over_nodes_and_disks_and_not_means_of_their_shares() -> None:
     found = of_requests(
-        requests(
-            {"round": 1, "node": "a", "length": 16 * KIB, "count": 1},
-            {"round": 1, "node": "b", "length": 4 * KIB, "count": 98},
-            {"round": 1, "node": "b", "disk": "loop1", "length": 4 * KIB, "count": 1},
-        ),
-        1,
+        {"length": 16 * KIB},
+        {"node": "b", "length": 4 * KIB, "count": 98},
+        {"node": "b", "disk": "loop1", "length": 4 * KIB},
     )
     at_16k = found.units[2]
-    assert at_16k.unit == 16 * KIB
-    assert at_16k.requests == Share(0.01, 0.01, 0.01)
-    assert at_16k.bytes is not None
+    assert (at_16k.unit, at_16k.requests, found.requests) == (16 * KIB, Share(0.01, 0.01, 0.01), 100)
+    assert at_16k.bytes is not None and at_16k.amplification is not None
     assert at_16k.bytes.mean == pytest.approx(16 / (16 + 99 * 4))
-    assert at_16k.amplification is not None
     assert at_16k.amplification.mean == pytest.approx(100 * 16 / (16 + 99 * 4))
-    assert found.requests == 100
 
 
 def test_over_rounds_there_are_the_mean_the_least_and_the_most() -> None:
     found = of_requests(
-        requests(
-            {"round": 1, "length": 4 * KIB, "count": 1},
-            {"round": 1, "length": 16 * KIB, "count": 3},
-            {"round": 2, "length": 16 * KIB, "count": 10},  # none of 4 KiB: that is 0, not unknown
-        ),
-        1,
-        2,
+        {"length": 4 * KIB},
+        {"length": 16 * KIB, "count": 3},
+        {"round": 2, "length": 16 * KIB, "count": 10},  # none of 4 KiB: that is 0, not unknown
+        rounds=(1, 2),
     )
     assert [(each.size, each.requests) for each in found.lengths] == [
         (4 * KIB, Share(0.125, 0.0, 0.25)),
         (16 * KIB, Share(0.875, 0.75, 1.0)),
     ]
     assert found.below is not None
-    (kind,) = found.below
-    assert (kind.count, kind.requests) == (0.5, Share(0.125, 0.0, 0.25))
+    assert [(kind.count, kind.requests) for kind in found.below] == [(0.5, Share(0.125, 0.0, 0.25))]
 
 
 def test_a_length_belongs_to_the_power_of_two_beneath_it_and_the_largest_to_the_last() -> None:
-    lengths = [512, 20 * KIB, 1 << 20, 5 << 20]
-    found = of_requests(requests(*({"round": 1, "length": length} for length in lengths)), 1)
-    assert [(each.size, each.requests.mean) for each in found.lengths] == [
-        (512, 0.25),
-        (16 * KIB, 0.25),
-        (1 << 20, 0.5),
-    ]
+    found = of_requests(*({"length": length} for length in (512, 20 * KIB, 1 << 20, 5 << 20)))
+    sizes = [(each.size, each.requests.mean) for each in found.lengths]
+    assert sizes == [(512, 0.25), (16 * KIB, 0.25), (1 << 20, 0.5)]
 
 
 def test_what_goes_below_is_told_by_flags_by_why_and_by_its_lengths() -> None:
     found = of_requests(
-        requests(
-            {"round": 1, "flags": "sync+meta", "length": 512, "count": 6},
-            {"round": 1, "flags": "sync+meta", "length": 4 * KIB, "count": 3},
-            {"round": 1, "flags": "", "length": 20 * KIB, "count": 2},
-            {"round": 1, "flags": "", "length": 16 * KIB, "offset_alignment": 4 * KIB, "count": 1},
-            {"round": 1, "flags": "", "length": 64 * KIB, "count": 88},
-        ),
-        1,
+        {"flags": "sync+meta", "length": 512, "count": 6},
+        {"flags": "sync+meta", "length": 4 * KIB, "count": 3},
+        {"length": 20 * KIB, "count": 2},
+        {"length": 16 * KIB, "offset_alignment": 4 * KIB},
+        {"length": 64 * KIB, "count": 88},
     )
-    assert found.below is not None
+    whole = found.units[2].requests
+    assert found.below is not None and whole is not None
     told = [(kind.flags, kind.why, kind.count, kind.requests.mean) for kind in found.below]
     assert told == [("sync+meta", "shorter", 9, 0.09), ("", "uneven", 2, 0.02), ("", "across", 1, 0.01)]
-    assert [length for length, _ in found.below[0].lengths] == [512, 4 * KIB]
-    assert [share for _, share in found.below[0].lengths] == pytest.approx([2 / 3, 1 / 3])
-    whole = found.units[2].requests
-    assert whole is not None
+    assert dict(found.below[0].lengths) == {512: pytest.approx(2 / 3), 4 * KIB: pytest.approx(1 / 3)}
     assert sum(kind.requests.mean for kind in found.below) == pytest.approx(1 - whole.mean)
 
 
 def test_many_kinds_end_in_one_that_holds_all_the_rest() -> None:
-    rows = [{"round": 1, "comm": f"worker-{i}", "length": 4 * KIB, "count": i + 1} for i in range(14)]
-    found = of_requests(requests(*rows), 1)
+    found = of_requests(*({"comm": f"worker-{i}", "length": 4 * KIB, "count": i + 1} for i in range(14)))
     assert found.below is not None
     assert [kind.comm for kind in found.below] == [*(f"worker-{i}" for i in range(13, 3, -1)), None]
     assert (found.below[-1].flags, found.below[-1].why, found.below[-1].count) == (None, None, 10)
 
 
 def test_flushes_have_no_part_in_shares_and_each_operation_its_own() -> None:
-    frame = requests(
-        {"round": 1, "operation": "flush", "length": 0, "count": 50},
-        {"round": 1, "operation": "read", "length": 4 * KIB, "count": 7},
-        {"round": 1, "length": 16 * KIB, "count": 5},
-    )
+    read, flush = {"operation": "read", "length": 4 * KIB}, {"operation": "flush", "length": 0}
+    frame = requests({**flush, "count": 50}, {**read, "count": 7}, {"length": 16 * KIB, "count": 5})
     found = block_io(frame, None, done(1), DESIGN)
     assert [(row.operation, row.requests, row.units[2].requests) for row in found] == [
         ("write", 5, Share(1.0, 1.0, 1.0)),
@@ -169,30 +132,25 @@ def test_flushes_have_no_part_in_shares_and_each_operation_its_own() -> None:
 
 
 def test_rounds_without_a_request_and_trials_that_do_not_count_are_left_out() -> None:
-    found = of_requests(requests({"round": 2, "length": 4 * KIB}), 1, 2)
-    assert found.rounds == 1
-    assert found.warnings == ("No write request in 1 round of 2: left out.",)
-    frame = requests({"round": 1, "length": 4 * KIB}, {"round": 2, "length": 16 * KIB})
-    assert of_requests(frame, 2).lengths[0].size == 16 * KIB
+    found = of_requests({"round": 2, "length": 4 * KIB}, rounds=(1, 2))
+    assert (found.rounds, found.warnings) == (1, ("No write request in 1 round of 2: left out.",))
+    found = of_requests({"length": 4 * KIB}, {"round": 2, "length": 16 * KIB}, rounds=(2,))
+    assert found.lengths[0].size == 16 * KIB
 
 
 def test_units_that_are_unknown_give_no_amplification_and_no_request_no_row() -> None:
-    frame = requests({"round": 1, "length": 4 * KIB, "units_16k": None})
-    found = of_requests(frame, 1)
-    assert found.units[2].amplification is None
-    assert found.units[0].amplification == Share(1.0, 1.0, 1.0)
+    found = of_requests({"length": 4 * KIB, "units_16k": None})
+    assert [found.units[at].amplification for at in (2, 0)] == [None, Share(1.0, 1.0, 1.0)]
     assert block_io(requests(), histogram("x.alignment", {}), done(1), DESIGN) == ()
 
 
 def test_histograms_alone_give_shares_of_requests_and_of_bytes_where_lengths_are_exact() -> None:
-    bins = pl.concat(
-        [
-            histogram("all.granularity", {(4096, 4608): 3, (16384, 16896): 1}),
-            histogram("all.alignment", {(4096, 8192): 3, (16384, 32768): 1}),
-            histogram("write.latency", {(0, 1): 9}),
-        ]
-    )
-    (found,) = block_io(None, bins, done(1), DESIGN)
+    bins = [
+        histogram("all.granularity", {(4096, 4608): 3, (16384, 16896): 1}),
+        histogram("all.alignment", {(4096, 8192): 3, (16384, 32768): 1}),
+        histogram("write.latency", {(0, 1): 9}),
+    ]
+    (found,) = block_io(None, pl.concat(bins), done(1), DESIGN)
     assert (found.operation, found.requests, found.bytes, found.below) == ("all", 4, 3 * 4096 + 16384, None)
     assert found.lengths[0].bytes == Share(*[3 * 4096 / (3 * 4096 + 16384)] * 3)
     assert found.alignments[0].bytes is None
@@ -202,13 +160,9 @@ def test_histograms_alone_give_shares_of_requests_and_of_bytes_where_lengths_are
 
 
 def test_histograms_of_inexact_lengths_give_no_bytes_and_requests_go_before_them() -> None:
-    bins = histogram("write.granularity", {(4096, 8192): 3})
-    (found,) = block_io(None, bins, done(1), DESIGN)
-    assert found.bytes is None
-    assert found.lengths[0].bytes is None
-    assert found.units[0].requests is None
-    bins = histogram("write.granularity", {(512, 1024): 3})
-    (found,) = block_io(requests({"round": 1, "length": 4096}), bins, done(1), DESIGN)
+    (found,) = block_io(None, histogram("write.granularity", {(4096, 8192): 3}), done(1), DESIGN)
+    assert (found.bytes, found.lengths[0].bytes, found.units[0].requests) == (None, None, None)
+    (found,) = block_io(requests({"length": 4096}), histogram("write.granularity", {(512, 1024): 3}), done(1), DESIGN)
     assert found.lengths[0].size == 4096
 
 
@@ -228,15 +182,8 @@ def test_the_unit_is_the_one_that_the_study_asks_about(primary: str, compared: t
 
 
 def test_a_summary_with_block_io_survives_json() -> None:
-    trials = pl.DataFrame(
-        {"trial": [1], "round": [1], "cell": [1], "status": ["done"], "reason": [None]},
-        schema_overrides={"reason": pl.String},
-    )
-    frame = requests(
-        {"round": 1, "length": 4 * KIB, "flags": "meta"},
-        {"round": 1, "length": 64 * KIB},
-        {"round": 1, "operation": "read", "length": 512},
-    )
-    summary = summarise(trials, pl.DataFrame(schema=PLACES | METRIC_COLUMNS), DESIGN, requests=frame)
+    trials = done(1).with_columns(status=pl.lit("done"), reason=pl.lit(None, pl.String))
+    rows = {"length": 4 * KIB, "flags": "meta"}, {"length": 64 * KIB}, {"operation": "read", "length": 512}
+    summary = summarise(trials, pl.DataFrame(schema=PLACES | METRIC_COLUMNS), DESIGN, requests=requests(*rows))
     assert len(summary.block_io) == 2
     assert from_json(to_json(summary)) == summary

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -22,6 +24,7 @@ from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.summary import Summary, from_json, to_json
 
 LOAD = ("load", "bandwidth")
+VALUES = ["series", "round", "value"]
 
 
 def recorded(
@@ -39,25 +42,19 @@ def recorded(
     rng = np.random.default_rng(seed)
     factors = {f"f{n}": tuple(f"f{n}-{level}" for level in range(size)) for n, size in enumerate(sizes)}
     places = [at for at in itertools.product(*map(range, sizes)) if cells_left(*at)]
-    cells = tuple(
-        (number, {name: factors[name][level] for name, level in zip(factors, at, strict=True)})
-        for number, at in enumerate(places, start=1)
-    )
+    levels = [{f"f{n}": f"f{n}-{level}" for n, level in enumerate(at)} for at in places]
     shifts = of_rounds * rng.normal(size=rounds)
     missing = set(without)
     rows = [
-        (cell - 1, n, float(np.exp(tell(*places[cell - 1]) + shifts[n - 1] + noise * rng.normal())))
-        for cell, _ in cells
+        (cell, n, float(np.exp(tell(*at) + shifts[n - 1] + noise * rng.normal())))
+        for cell, at in enumerate(places)
         for n in range(1, rounds + 1)
-        if (cell, n) not in missing
+        if (cell + 1, n) not in missing
     ]
-    series = pl.DataFrame(
-        [(number - 1, number, *LOAD, "B/s", "higher") for number, _ in cells],
-        schema=["series", "cell", "source", "metric", "unit", "better"],
-        orient="row",
-    )
-    values = pl.DataFrame(rows, schema=["series", "round", "value"], orient="row")
-    return Recorded(series, values), Design("t", "bandwidth", factors, cells)
+    names = ["series", "cell", "source", "metric", "unit", "better"]
+    series = [(at, at + 1, *LOAD, "B/s", "higher") for at in range(len(places))]
+    found = (pl.DataFrame(each, schema=of, orient="row") for each, of in ((series, names), (rows, VALUES)))
+    return Recorded(*found), Design("t", "bandwidth", factors, tuple(enumerate(levels, start=1)))
 
 
 def one(study: tuple[Recorded, Design]) -> Effects:
@@ -65,22 +62,22 @@ def one(study: tuple[Recorded, Design]) -> Effects:
     return found
 
 
+def warned(found: Effects, words: str) -> bool:
+    return any(words in warning for warning in found.warnings)
+
+
 def shares(found: Effects) -> dict[tuple[str, ...] | str, float]:
     return {share.factors or share.part: share.share for share in found.shares}
 
 
 def test_the_share_of_each_part_is_the_one_that_was_simulated() -> None:
-    # Variances of these levels over the design: 0.04, 0.01 and 0.0025; of rounds 0.01, of residuals 0.0025.
     def tell(a: int, b: int) -> float:
         return float(0.2 * (-1) ** a + 0.1 * (-1) ** b + 0.05 * (-1) ** (a + b))
 
+    variances = {("f0",): 0.04, ("f1",): 0.01, ("f0", "f1"): 0.0025, "rounds": 0.01, "residual": 0.0025}
     found = shares(one(recorded((2, 2), 4000, tell, noise=0.05, of_rounds=0.1)))
-    total = 0.04 + 0.01 + 0.0025 + 0.01 + 0.0025
-    assert found[("f0",)] == pytest.approx(0.04 / total, rel=0.05)
-    assert found[("f1",)] == pytest.approx(0.01 / total, rel=0.05)
-    assert found[("f0", "f1")] == pytest.approx(0.0025 / total, rel=0.05)
-    assert found["rounds"] == pytest.approx(0.01 / total, rel=0.1)
-    assert found["residual"] == pytest.approx(0.0025 / total, rel=0.05)
+    for part, variance in variances.items():
+        assert found[part] == pytest.approx(variance / 0.065, rel=0.1 if part == "rounds" else 0.05)
 
 
 def test_a_factor_that_does_nothing_has_no_share_on_average_of_more_than_chance() -> None:
@@ -164,7 +161,7 @@ def test_where_cells_rest_or_fail_the_shares_are_those_of_statsmodels_mixed_mode
         (2, 3), 12, lambda a, b: 0.1 * a, noise=0.05, of_rounds=of_rounds, without=left_out, seed=seed
     )
     found = one(together)
-    assert any(warning.startswith("Unbalanced") for warning in found.warnings)
+    assert warned(found, "Unbalanced")
     logs = np.log(study.values["value"].to_numpy())
     cells = np.eye(6)[study.values["series"].to_numpy()]
     with warnings.catch_warnings():
@@ -177,15 +174,12 @@ def test_where_cells_rest_or_fail_the_shares_are_those_of_statsmodels_mixed_mode
 
 def test_an_unbalanced_design_is_fitted_and_said_to_be_so_unless_no_two_cells_share_a_round() -> None:
     left_out = [(1, n) for n in range(20, 61)] + [(4, n) for n in range(30, 61)]
-    study = recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=left_out)
-    found = one(study)
-    assert found.method.startswith("Mixed model")
-    assert any(warning.startswith("Unbalanced") for warning in found.warnings)
+    found = one(recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=left_out))
+    assert found.method.startswith("Mixed model") and warned(found, "Unbalanced")
     assert shares(found)[("f0",)] == pytest.approx(0.04 / 0.045, abs=0.03)
     alone = [(cell, n) for cell in range(1, 5) for n in range(1, 13) if (n - 1) // 3 != cell - 1]
     found = one(recorded((2, 2), 12, lambda a, b: 0.0, noise=0.1, without=alone))
-    assert found.shares == ()
-    assert any("no shares" in warning for warning in found.warnings)
+    assert found.shares == () and warned(found, "no shares")
 
 
 def test_a_factor_whose_levels_never_met_in_a_round_is_held_against_what_rounds_make() -> None:
@@ -195,45 +189,32 @@ def test_a_factor_whose_levels_never_met_in_a_round_is_held_against_what_rounds_
     assert found[("f0",)] < 0.01, "though means over 20 rounds differ by more than residuals could explain"
 
 
-def test_combinations_that_were_not_measured_are_counted_and_aliases_are_named() -> None:
-    found = one(recorded((3, 3), 6, lambda a, b: 0.1 * a, noise=0.02, cells_left=lambda a, b: a != b))
-    assert any("Only 6 of 9 combinations" in warning for warning in found.warnings)
-    together = one(recorded((2, 2), 6, lambda a, b: 0.1 * a, noise=0.02, cells_left=lambda a, b: a == b))
-    assert any(warning.startswith("f1 is indistinguishable") for warning in together.warnings)
+def test_combinations_that_were_not_measured_aliases_and_few_rounds_are_named() -> None:
+    def study(size: int, rounds: int = 6, left: Callable[..., bool] = lambda *at: True) -> Effects:
+        return one(recorded((size, size), rounds, lambda a, b: 0.1 * a, noise=0.02, cells_left=left))
 
-
-def test_few_rounds_are_said_to_be_few_and_one_round_gives_no_shares() -> None:
-    few = one(recorded((2, 2), 3, lambda a, b: 0.1 * a, noise=0.02))
-    assert any("Only 3 rounds" in warning for warning in few.warnings)
-    single = one(recorded((2, 2), 1, lambda a, b: 0.1 * a, noise=0.02))
-    assert single.shares == ()
-    assert any("More rounds are needed" in warning for warning in single.warnings)
-    assert len(single.main) == 4
+    assert warned(study(3, left=lambda a, b: a != b), "Only 6 of 9 combinations")
+    assert warned(study(2, left=lambda a, b: a == b), "f1 is indistinguishable")
+    assert warned(study(2, rounds=3), "Only 3 rounds")
+    single = study(2, rounds=1)
+    assert single.shares == () and len(single.main) == 4 and warned(single, "More rounds are needed")
 
 
 def test_what_is_zero_missing_or_never_varies_has_no_shares_and_says_why() -> None:
     study, design = recorded((2, 2), 5, lambda a, b: 0.1, noise=0.1)
-    study = Recorded(
-        study.series, study.values.with_columns(value=pl.when(pl.col("round") == 2).then(0.0).otherwise(1))
-    )
-    found = one((study, design))
-    assert (found.shares, found.main) == ((), ())
-    assert "0 or negative" in found.warnings[0]
-    study, design = recorded((2, 2), 5, lambda a, b: 0.1, noise=0.1)
-    found = one((Recorded(study.series, study.values.clear()), design))
-    assert (found.shares, found.main) == ((), ())
-    assert found.warnings[-1] == "It has no value in these rounds, so there are no shares."
+    zero = study.values.with_columns(value=pl.when(pl.col("round") == 2).then(0.0).otherwise(1))
+    # Values that are missing: a metric that first has some after cells rested.
+    for values, why in ((zero, "0 or negative"), (study.values.clear(), "It has no value in these rounds, so there")):
+        found = one((Recorded(study.series, values), design))
+        assert (found.shares, found.main) == ((), ()) and warned(found, why)
     assert one(recorded((2, 2), 5, lambda a, b: 0.0)).shares == ()
 
 
 def test_means_are_geometric_over_the_other_factors_and_come_back_from_json() -> None:
     found = one(recorded((2, 2), 5, lambda a, b: float(np.log([[1, 4], [9, 16]][a][b]))))
     means = {tuple(mean.levels.values()): mean.mean for mean in (*found.main, *found.pairs)}
-    assert means[("f0-0",)] == pytest.approx(2)
-    assert means[("f0-1",)] == pytest.approx(12)
-    assert means[("f1-0",)] == pytest.approx(3)
-    assert means[("f0-1", "f1-1")] == pytest.approx(16)
-    found = one(recorded((2, 3), 4, lambda a, b: 0.1 * a, noise=0.1))
+    known = {("f0-0",): 2, ("f0-1",): 12, ("f1-0",): 3, ("f0-1", "f1-1"): 16}
+    assert {levels: means[levels] for levels in known} == pytest.approx(known)
     summary = Summary("t", "bandwidth", 0.95, 4, "", effects=(found,))
     assert from_json(to_json(summary)) == summary
 
@@ -252,13 +233,11 @@ def test_rows_of_an_interaction_have_the_same_ratios_but_for_what_interacts(extr
 
 def test_a_combination_that_was_not_measured_has_neither_mean_nor_ratio() -> None:
     study = recorded((2, 3), 8, lambda a, b: float(a * b), noise=0.01, cells_left=lambda *at: at != (0, 1))
-    share = Share("interaction", ("f0", "f1"), 0.5, 1)
-    (each,) = interactions(replace(one(study), shares=(share,)), 0.01)
+    (each,) = interactions(replace(one(study), shares=(Share("interaction", ("f0", "f1"), 0.5, 1),)), 0.01)
     assert each.rows == ("f1-0", "f1-1", "f1-2"), "as the study has them, though a cell of f1-2 comes first"
-    for row, means, ratios in zip(each.rows, each.means, each.ratios, strict=True):
-        assert (means[0] is None) == (row == "f1-1")
-        assert means[1] is not None
-        assert (None in ratios) == (row == "f1-1")
+    lacks = [(means[0] is None, means[1] is None) for means in each.means]
+    assert lacks == [(False, False), (True, False), (False, False)]
+    assert [None in ratios for ratios in each.ratios] == [False, True, False]
 
 
 def test_one_factor_has_no_effects_and_those_of_cells_apart_say_what_that_means() -> None:
@@ -271,9 +250,6 @@ def test_one_factor_has_no_effects_and_those_of_cells_apart_say_what_that_means(
 
 
 def test_effects_load_no_library_for_statistics_and_no_warning_of_one_reaches_the_user() -> None:
-    import subprocess
-    import sys
-
     code = (
         "import sys; from tests.analysis.test_effects import one, recorded; "
         "one(recorded((2, 2), 5, lambda a, b: 0.1 * a, noise=0.1, without=[(1, 1)])); "

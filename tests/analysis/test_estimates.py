@@ -20,6 +20,8 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Estimate, Summary, from_json, to_json
 from storlab.timeseries.drift import average_ranks
 
+from .simulate import trial_frame
+
 CELLS = {1: {"fs": "xfs"}, 2: {"fs": "ext4"}}
 
 
@@ -85,12 +87,6 @@ def test_equal_counts_are_a_point_and_drift_is_named_without_an_outlier() -> Non
     assert found.warnings == ("The value falls over the rounds: they are not repeats of one steady state.",)
 
 
-def test_estimates_come_in_the_order_of_the_series() -> None:
-    found = estimates(recorded([1.0, 2.0], [3.0, 4.0], [5.0, 6.0]), CELLS, 0.95, 5)
-    assert [(e.metric, e.mean) for e in found] == [("m0", 1.5), ("m1", 3.5), ("m2", 5.5)]
-    assert found[0].levels == {"fs": "xfs"} and found[0].unit == "B/s"
-
-
 def test_ranks_share_ties_drift_needs_a_direction_and_outliers_are_found_among_equal_values() -> None:
     assert average_ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == [3.5, 1, 3.5, 2]
     assert checks.drift_z(np.arange(9.0)) == pytest.approx(math.sqrt(8))
@@ -110,9 +106,12 @@ def test_an_estimate_of_huge_or_tiny_numbers_is_that_of_their_multiples(values: 
     assert scaled.warnings == usual.warnings
 
 
-def test_an_interval_that_reaches_beyond_all_floats_is_none() -> None:
-    found = one([1.7e308, 0.1e308])
-    assert (found.low, found.high) == (None, None) and found.sd is not None and math.isfinite(found.sd)
+def test_estimates_come_in_the_order_of_the_series_and_none_beyond_all_floats() -> None:
+    found = estimates(recorded([1.0, 2.0], [3.0, 4.0], [5.0, 6.0]), CELLS, 0.95, 5)
+    assert [(e.metric, e.mean) for e in found] == [("m0", 1.5), ("m1", 3.5), ("m2", 5.5)]
+    assert found[0].levels == {"fs": "xfs"} and found[0].unit == "B/s"
+    wide = one([1.7e308, 0.1e308])
+    assert (wide.low, wide.high) == (None, None) and wide.sd is not None and math.isfinite(wide.sd)
     assert one([1.7e308, -1.7e308]).sd is None
 
 
@@ -123,21 +122,15 @@ COMPARED = (CompareSpec("fs", metrics=("bandwidth", "probe:host-load:cpu.user"))
 
 def rows(cell: int, number: int, nodes: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     def row(node: str | None, source: str, metric: str, value: float, unit: str = "1") -> dict[str, Any]:
-        place: dict[str, Any] = {
+        place = {
             "trial": 10 * number + cell,
             "round": number,
             "cell": cell,
             "node": node,
             "source": source,
-        }
-        return place | {
             "job": None,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": "higher",
-            "across": "sum",
         }
+        return {**place, "metric": metric, "value": value, "unit": unit, "better": "higher", "across": "sum"}
 
     for share, node in enumerate(nodes, start=1):
         yield row(node, "load", "write.bandwidth", 100.0 * share + number, "B/s")
@@ -153,11 +146,7 @@ def rows(cell: int, number: int, nodes: tuple[str, ...]) -> Iterator[dict[str, A
 def summary(nodes: tuple[str, ...], comparisons: tuple[CompareSpec, ...] = ()) -> Summary:
     cells = ((1, {"fs": "a"}), (2, {"fs": "b"}))
     places = [(cell, number) for number in range(1, ROUNDS + 1) for cell, _ in cells]
-    trials = pl.DataFrame(
-        [(10 * number + cell, number, cell, "done", None) for cell, number in places],
-        schema={"trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "status": pl.String, "reason": pl.String},
-        orient="row",
-    )
+    trials = trial_frame([(10 * number + cell, number, cell, "done", None) for cell, number in places])
     metrics = pl.DataFrame([row for cell, number in places for row in rows(cell, number, nodes)])
     return summarise(trials, metrics, Design("t", "bandwidth", {"fs": ("a", "b")}, cells, comparisons))
 
@@ -167,26 +156,19 @@ def of(found: Summary, cell: int = 1) -> dict[tuple[str | None, str], Estimate]:
 
 
 def test_nodes_are_estimated_each_in_the_order_of_their_numbers_and_add_up_to_all() -> None:
-    found = of(summary(NODES))
-    assert list(found) == [
-        *((node, metric) for node in NODES for metric in ("write.bandwidth", "stall.longest")),
-        ("host", "load.1m"),
-    ]
-    assert found["vm-10", "write.bandwidth"].mean == pytest.approx(303.0)
-    assert found["vm-10", "write.bandwidth"].rounds == ROUNDS
+    whole = summary(NODES)
+    found = of(whole)
+    each = [(node, metric) for node in NODES for metric in ("write.bandwidth", "stall.longest")]
+    assert list(found) == [*each, ("host", "load.1m")]
+    last = found["vm-10", "write.bandwidth"]
+    assert (last.mean, last.rounds) == (pytest.approx(303.0), ROUNDS)
     assert found["vm-2", "stall.longest"].mean == pytest.approx(0.2)
-    found = summary(NODES)
-    each = [e.mean for (_, metric), e in of(found).items() if metric == "write.bandwidth"]
-    assert sum(each) == pytest.approx(609.0)
-    found = summary(NODES)
-    assert from_json(to_json(found)) == found
+    assert sum(e.mean for (_, metric), e in found.items() if metric == "write.bandwidth") == pytest.approx(609.0)
+    assert from_json(to_json(whole)) == whole
 
 
-def test_the_hosts_load_is_its_own_and_a_lone_node_is_not_shown_beside_itself() -> None:
-    assert of(summary(NODES))["host", "load.1m"].mean == pytest.approx(7.0)
+def test_the_hosts_load_is_its_own_a_lone_node_is_not_shown_and_compared_metrics_are_on_each_machine() -> None:
+    assert of(summary(NODES))["host", "load.1m"].mean == pytest.approx(7.0), "and not that of the busiest guest"
     assert list(of(summary(("vm-1",)))) == [("host", "load.1m")]
-
-
-def test_a_probes_metric_that_is_compared_is_seen_on_each_of_several_machines() -> None:
-    """Of one end of the chain: the host has numbers of its own."""
-    assert {node for node, metric in of(summary(NODES, COMPARED)) if metric == "cpu.user"} == {"vm-1", "vm-2"}
+    found = of(summary(NODES, COMPARED))  # of one end of the chain: the host has numbers of its own
+    assert {node for node, metric in found if metric == "cpu.user"} == {"vm-1", "vm-2"}

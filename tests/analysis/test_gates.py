@@ -25,21 +25,19 @@ def test_what_a_gate_says_is_read_back_as_the_same_gate(word: str, percent: str 
 @given(st.text(max_size=40))
 def test_any_other_text_is_refused_in_one_sentence_that_says_what_to_write(text: str) -> None:
     try:
-        gate = parse_gate(text)
+        assert parse_gate(text).word in WORDS
     except UserError as error:
         assert "worse" in str(error)
         assert "\n" not in str(error).replace(repr(text), "")
-    else:
-        assert gate.word in WORDS
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "worse>", "worse>3", "worse<3%", "worse>-3%", "worse>3%%", "worst", "missing>3%", "worse>1e3%", "worse>٣%"],
-)
-def test_near_misses_are_refused(text: str) -> None:
+def test_near_misses_are_refused_and_a_gate_says_itself() -> None:
+    for near in ("worse>", "worse>3", "worse<3%", "worse>-3%", "worse>3%%", "worse>1e3%", "worse>٣%", "worst", ""):
+        with pytest.raises(UserError, match="cannot read"):
+            parse_gate(near)
     with pytest.raises(UserError, match="cannot read"):
-        parse_gate(text)
+        parse_gate("missing>3%")
+    assert (str(Gate("worse", 0.03)), str(Gate("missing"))) == ("worse>3%", "missing")
 
 
 def paired(ratio: float, gate: str, *, better: str = "higher", rounds: int = 30) -> RunComparison:
@@ -97,21 +95,20 @@ def test_a_difference_of_runs_that_were_not_interleaved_is_told_with_its_interva
     assert "with this interval, runs not interleaved" in result.sentence
 
 
+def test_a_difference_near_the_limit_is_undecided_and_few_rounds_show_what_is_not_worse() -> None:
+    found = paired(1 / 1.03, "worse>3%")
+    assert found.comparison.high is not None and found.comparison.high < 1
+    assert found.gates[0].outcome == "undecided", "the verdict is sure, but not by how much"
+    (result,) = paired(1.02, "worse>3%", rounds=7).gates
+    assert result.outcome == "passed"
+    assert result.sentence.startswith("new is not worse than old by more than 3 %: 1.0")
+
+
 def test_too_few_rounds_are_neither_hit_nor_passed() -> None:
     for ratio in (0.5, 1.0):
         (result,) = paired(ratio, "worse>3%", rounds=3).gates
         assert result.outcome == "undecided" and result.sentence.startswith("It is undecided whether new is worse")
     assert apart(0.5, "worse>3%", rounds=1).gates[0].outcome == "undecided"
-
-
-def test_a_difference_near_the_limit_is_undecided_and_not_being_worse_takes_fewer_rounds_than_equivalence() -> None:
-    found = paired(1 / 1.03, "worse>3%")
-    assert found.comparison.low is not None and found.comparison.high is not None and found.comparison.high < 1
-    assert found.gates[0].outcome == "undecided", "the verdict is sure, but not by how much"
-    found = paired(1.02, "worse>3%", rounds=7)
-    assert (found.comparison.verdict, found.gates[0].outcome) != ("equivalent", "undecided")
-    assert found.gates[0].outcome == "passed"
-    assert found.gates[0].sentence.startswith("new is not worse than old by more than 3 %: 1.0")
 
 
 @pytest.mark.parametrize("gate", ["worse>10%", "worse", "differs>10%"])
@@ -141,8 +138,6 @@ def test_a_gate_that_is_undecided_does_not_pass_unless_it_is_let() -> None:
     for allowed in (False, True):
         found = compare_runs([given], by="fs", gates=[parse_gate("worse>3%")], allow_undecided=allowed)
         assert found.failed == (not allowed)
-    assert str(Gate("worse", 0.03)) == "worse>3%"
-    assert str(Gate("missing")) == "missing"
 
 
 def test_effects_that_cancel_out_are_neither_a_difference_nor_decided() -> None:

@@ -21,6 +21,7 @@ FACTORS: Factors = {"fs": ("a", "b"), "load": ("seq", "rand")}
 SEQ, RAND = (1, 3), (2, 4)
 DECIDED = Rule("decided", min_rounds=5, max_rounds=30)
 WITHIN = (CompareSpec("fs", pooled=False, margin=0.05),)
+Tables = tuple[pl.DataFrame, pl.DataFrame, Design]
 
 
 def noisy(mean: float, rounds: int, seed: int, sd: float = 0.03) -> list[float | None]:
@@ -28,20 +29,24 @@ def noisy(mean: float, rounds: int, seed: int, sd: float = 0.03) -> list[float |
     return [float(value) for value in mean * np.exp(sd * noise)]
 
 
-def study(rounds: int = 12, rests: tuple[Rest, ...] = (), **changes: Any) -> tuple[pl.DataFrame, pl.DataFrame, Design]:
+def study(rounds: int = 12, rests: tuple[Rest, ...] = (), **changes: Any) -> Tables:
     """With load seq a is twice as fast as b; with rand they differ by about the margin. What rests has no trials."""
     values: Values = {
-        ("a", "seq"): noisy(200, rounds, 1),
-        ("a", "rand"): noisy(105, rounds, 2, 0.05),
-        ("b", "seq"): noisy(100, rounds, 3),
-        ("b", "rand"): noisy(100, rounds, 4, 0.05),
-    }
+        ("a", "seq"): noisy(200, rounds, 1), ("a", "rand"): noisy(105, rounds, 2, 0.05),
+        ("b", "seq"): noisy(100, rounds, 3), ("b", "rand"): noisy(100, rounds, 4, 0.05),
+    }  # fmt: skip
     trials, metrics, cells = tables(values, FACTORS)
-    for rest in rests:
-        due = (pl.col("cell") != rest.cell) | (pl.col("round") <= rest.after)
-        trials, metrics = trials.filter(due), metrics.filter(due)
     asked = design(FACTORS, cells, changes.pop("comparisons", WITHIN))
-    return trials, metrics, replace(asked, rests=rests, **changes)
+    return until(rounds, (trials, metrics, replace(asked, **changes)), rests)
+
+
+def until(last: int, given: Tables, rests: tuple[Rest, ...] = ()) -> Tables:
+    """A study of so many rounds: what rests is not run again."""
+    known = pl.col("round") <= last
+    for rest in rests:
+        known &= (pl.col("cell") != rest.cell) | (pl.col("round") <= rest.after)
+    trials, metrics, asked = given
+    return trials.filter(known), metrics.filter(known), replace(asked, rests=rests)
 
 
 def resting(after: int, *cells: int) -> tuple[Rest, ...]:
@@ -128,31 +133,17 @@ def test_what_goes_on_alone_or_fails_after_the_other_rests_counts_for_nobody() -
 
 def test_what_was_decided_stays_decided_though_later_rounds_take_evidence_from_the_others() -> None:
     """Six rounds decide a comparison only where the others are as clear, and these turn round afterwards."""
-    _, _, asked = study()
-    rounds = 16
-    ups: list[float | None] = [200.0] * rounds
-    turning: list[float | None] = [*ups[:6], *([20.0] * (rounds - 6))]
-    values: Values = {
-        ("a", "seq"): ups,
-        ("a", "rand"): turning,
-        ("b", "seq"): [100.0] * rounds,
-        ("b", "rand"): [100.0] * rounds,
-    }
-    trials, metrics, _ = tables(values, FACTORS)
-
-    def until(last: int, rests: tuple[Rest, ...] = ()) -> tuple[Comparison, ...]:
-        known = pl.col("round") <= last
-        for rest in rests:
-            known &= (pl.col("cell") != rest.cell) | (pl.col("round") <= rest.after)
-        return summarise(trials.filter(known), metrics.filter(known), replace(asked, rests=rests)).comparisons
-
-    then = until(6)
-    assert [c.verdict for c in then] == ["better", "better"]
-    later = until(rounds, resting(6, *SEQ))
-    assert later[1].verdict == "undecided", "it has lost its evidence"
-    assert later[0] == replace(then[0], rests_after=6)
+    same: list[float | None] = [100.0] * 16
+    turning: list[float | None] = [*([200.0] * 6), *([20.0] * 10)]
+    values: Values = {("a", "seq"): [200.0] * 16, ("a", "rand"): turning, ("b", "seq"): same, ("b", "rand"): same}
+    trials, metrics, cells = tables(values, FACTORS)
+    given = trials, metrics, design(FACTORS, cells, WITHIN)
+    then, later = summarise(*until(6, given)), summarise(*until(16, given, resting(6, *SEQ)))
+    assert [c.verdict for c in then.comparisons] == ["better", "better"]
+    assert later.comparisons[1].verdict == "undecided", "it has lost its evidence"
+    assert later.comparisons[0] == replace(then.comparisons[0], rests_after=6)
     known = pl.col("cell").is_in(SEQ) & (pl.col("round") <= 6)
-    alone = summarise(trials.filter(known), metrics.filter(known), asked)
+    alone = summarise(trials.filter(known), metrics.filter(known), given[2])
     assert alone.comparisons[0].verdict == "undecided", "by itself it would never have been decided"
 
 
@@ -168,14 +159,10 @@ def test_comparisons_come_to_rest_one_after_the_other_each_as_it_was() -> None:
     values: Values = {("a", load): noisy(100 * by, 20, at, sd) for at, (load, (by, sd)) in enumerate(means.items())}
     values |= {("b", load): noisy(100, 20, 9 + at, sd) for at, (load, (_, sd)) in enumerate(means.items())}
     trials, metrics, cells = tables(values, factors)
-    asked = design(factors, cells, WITHIN)
     rests: tuple[Rest, ...] = ()
     found: dict[str, Comparison] = {}
     for last in range(5, 21):
-        known = pl.col("round") <= last
-        for rest in rests:
-            known &= (pl.col("cell") != rest.cell) | (pl.col("round") <= rest.after)
-        summary: Summary = summarise(trials.filter(known), metrics.filter(known), replace(asked, rests=rests))
+        summary: Summary = summarise(*until(last, (trials, metrics, design(factors, cells, WITHIN)), rests))
         for c in summary.comparisons:
             if c.rests_after is not None:
                 assert c == replace(found[c.within["load"]], rests_after=c.rests_after)
@@ -187,9 +174,7 @@ def test_comparisons_come_to_rest_one_after_the_other_each_as_it_was() -> None:
 
 
 def test_no_warning_of_effects_is_of_what_was_not_due() -> None:
-    trials, metrics, asked = study(rests=resting(8, *SEQ))
-    (found,) = summarise(trials, metrics, asked, ended=True).effects
-    known = pl.col("round") <= 8
-    (then,) = summarise(trials.filter(known), metrics.filter(known), replace(asked, rests=()), ended=True).effects
+    (found,) = summarise(*study(rests=resting(8, *SEQ)), ended=True).effects
+    (then,) = summarise(*until(8, study()), ended=True).effects
     assert (found.rounds, found.trials, found.shares) == (8, 32, then.shares)
     assert found.warnings == ("From the first 8 rounds only: in later ones some cells rested.",)

@@ -51,38 +51,22 @@ def test_over_all_signs_the_capital_is_one_on_average(sizes: list[float]) -> Non
     assert np.mean(capital, axis=0) == pytest.approx([1, 1])
 
 
-@given(ratios, st.floats(-1000, 1000))
-def test_one_round_at_most_doubles_the_evidence_however_far_out_it_is(values: np.ndarray, outlier: float) -> None:
-    assert log_evidence(np.append(values, outlier)) <= log_evidence(values) + math.log(2) + 1e-9
-
-
-@given(ratios)
-def test_the_evidence_knows_neither_side_nor_scale(values: np.ndarray) -> None:
-    assert log_evidence(-values, side=-1) == pytest.approx(log_evidence(values))
-
-
-@given(ratios, st.floats(0.5, 50))
-def test_the_evidence_does_not_depend_on_the_scale(values: np.ndarray, scale: float) -> None:
-    coarse = np.round(values, 3)
-    assert log_evidence(scale * coarse) == pytest.approx(log_evidence(coarse))
-
-
-@given(ratios, st.integers(0, 5))
-def test_a_lost_round_counts_as_the_worst_that_a_round_can_be(values: np.ndarray, lost: int) -> None:
-    worst = np.append(values, -10.0 - np.arange(lost))
-    assert log_evidence(values, lost=lost) == pytest.approx(log_evidence(worst))
-
-
-@pytest.mark.parametrize(("comparisons", "rounds"), [(1, 6), (10, 10), (100, 13), (1000, 16)])
-def test_the_least_rounds_for_a_verdict_grow_with_the_logarithm_of_the_comparisons(
-    comparisons: int, rounds: int
+@given(ratios, st.floats(-1000, 1000), st.floats(0.5, 50), st.integers(0, 5))
+def test_the_evidence_knows_neither_side_nor_scale_and_a_round_doubles_it_at_most_however_far_out(
+    values: np.ndarray, outlier: float, scale: float, lost: int
 ) -> None:
-    assert fewest_rounds(0.05 / comparisons) == rounds
+    coarse, worst = np.round(values, 3), np.append(values, -10.0 - np.arange(lost))
+    assert log_evidence(np.append(values, outlier)) <= log_evidence(values) + math.log(2) + 1e-9
+    assert log_evidence(-values, side=-1) == pytest.approx(log_evidence(values))
+    assert log_evidence(scale * coarse) == pytest.approx(log_evidence(coarse))
+    assert log_evidence(values, lost=lost) == pytest.approx(log_evidence(worst)), "lost is the worst that can be"
 
 
-def test_a_forecast_needs_evidence_that_grows() -> None:
-    steady = np.array([0.1, 0.2, 0.15, 0.12])
-    assert 4 < rounds_for_evidence(steady, math.log(40)) < 12
+def test_the_fewest_rounds_grow_with_the_logarithm_of_the_comparisons_and_a_forecast_needs_evidence_that_grows() -> (
+    None
+):
+    assert [fewest_rounds(0.05 / comparisons) for comparisons in (1, 10, 100, 1000)] == [6, 10, 13, 16]
+    assert 4 < rounds_for_evidence(np.array([0.1, 0.2, 0.15, 0.12]), math.log(40)) < 12
     assert rounds_for_evidence(np.array([0.1, -0.1, -0.1, 0.1]), math.log(40)) == math.inf
     assert rounds_for_evidence(np.array([]), math.log(40)) == math.inf
     assert rounds_for_evidence(np.ones(40), math.log(40)) == 40
@@ -154,21 +138,15 @@ def test_the_ends_of_the_interval_have_an_e_value_of_one_over_alpha_and_inside_l
         return
     for end in (found.low, found.high):
         assert log_e_value(values, end) == pytest.approx(-math.log(alpha), rel=1e-6)
-    found = mean_interval(values, alpha)
-    if not found.bounded or found.sd < 1e-3:
-        return
-    width = found.high - found.low
-    assert log_e_value(values, found.low + 0.1 * width) < -math.log(alpha)
-    assert log_e_value(values, found.low - 0.1 * width) > -math.log(alpha)
+    inside, outside = (found.low + share * (found.high - found.low) for share in (0.1, -0.1))
+    assert log_e_value(values, inside) < -math.log(alpha) < log_e_value(values, outside)
 
 
-@pytest.mark.parametrize(
-    ("g", "rounds", "factor"),
-    [(1, 5, 3.78), (1, 10, 1.22), (1, 30, 0.61), (10, 5, 2.42), (10, 10, 1.32), (10, 30, 0.68)],
-)
-def test_the_cost_table_of_the_documentation_holds(g: float, rounds: int, factor: float) -> None:
-    assert round(float(width_factors(np.array([rounds]), 0.05, g)[0]), 2) == factor
-    assert f"{factor:.2f}" in Path(anytime.__file__).read_text()
+def test_the_cost_table_of_the_documentation_holds() -> None:
+    table = {(1, 5): 3.78, (1, 10): 1.22, (1, 30): 0.61, (10, 5): 2.42, (10, 10): 1.32, (10, 30): 0.68}
+    for (g, rounds), factor in table.items():
+        assert round(float(width_factors(np.array([rounds]), 0.05, g)[0]), 2) == factor
+        assert f"{factor:.2f}" in Path(anytime.__file__).read_text()
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.05, 0.005, 0.0001])
@@ -179,50 +157,38 @@ def test_intervals_shrink_with_every_round(alpha: float) -> None:
     assert np.isinf(factors[: len(factors) - len(finite)]).all(), "once there is an found, there always is"
 
 
-def test_one_round_has_no_interval_and_two_only_at_a_low_confidence() -> None:
-    found = mean_interval(np.array([3.0]), 0.05)
-    assert not found.bounded
-    assert math.isnan(found.sd)
-    assert math.isinf(width_factor(2, 0.05))
-    assert math.isfinite(width_factor(4, 0.05))
-
-
-def test_equal_values_but_for_rounding_give_a_point_unless_they_are_too_few() -> None:
-    for values in (np.full(6, 7.0), 7.0 + np.array([0, 1e-15, -1e-15, 0, 1e-15, 0])):
-        found = mean_interval(values, 0.05)
-        assert found.sd == 0
-        assert found.low == found.high == pytest.approx(7.0)
+def test_one_round_has_no_interval_and_equal_values_are_a_point_unless_they_are_too_few() -> None:
+    alone = mean_interval(np.array([3.0]), 0.05)
+    assert not alone.bounded and math.isnan(alone.sd)
+    assert math.isinf(width_factor(2, 0.05)) and math.isfinite(width_factor(4, 0.05))
     assert not mean_interval(np.full(2, 7.0), 0.05).bounded
+    for values in (np.full(6, 7.0), 7.0 + np.array([0, 1e-15, -1e-15, 0, 1e-15, 0])):  # equal but for rounding
+        found = mean_interval(values, 0.05)
+        assert found.sd == 0 and found.low == found.high == pytest.approx(7.0)
 
 
-@given(samples, st.floats(0.01, 100), st.floats(-100, 100))
-def test_intervals_follow_a_change_of_unit(values: np.ndarray, scale: float, shift: float) -> None:
-    found, other = mean_interval(values, 0.05), mean_interval(scale * values + shift, 0.05)
+@given(samples, st.floats(0.01, 100), st.floats(-100, 100), st.integers(2, 5))
+def test_intervals_follow_a_change_of_unit_and_the_same_data_seen_more_often_never_widen_them(
+    values: np.ndarray, scale: float, shift: float, times: int
+) -> None:
+    found, other, often = (mean_interval(x, 0.05) for x in (values, scale * values + shift, np.tile(values, times)))
+    if found.bounded:
+        assert often.high - often.low <= (found.high - found.low) * (1 + 1e-9)
     if found.bounded and found.sd > 1e-3:
         assert other.low == pytest.approx(scale * found.low + shift, rel=1e-6, abs=1e-6)
         assert other.high == pytest.approx(scale * found.high + shift, rel=1e-6, abs=1e-6)
 
 
-@given(samples, st.integers(2, 5))
-def test_the_same_data_seen_more_often_never_widen_the_interval(values: np.ndarray, times: int) -> None:
-    once, often = mean_interval(values, 0.05), mean_interval(np.tile(values, times), 0.05)
-    if once.bounded:
-        assert often.high - often.low <= (once.high - once.low) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, math.nan])
-def test_an_alpha_that_is_no_probability_is_refused(alpha: float) -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        width_factors(np.array([5]), alpha)
-
-
-@pytest.mark.parametrize("g", [0.0, -1.0, math.inf, math.nan])
-def test_a_prior_without_a_proper_variance_is_refused(g: float) -> None:
-    with pytest.raises(ValueError, match="positive and finite"):
-        width_factors(np.array([5]), 0.05, g)
-
-
-def test_no_values_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        *(({"alpha": alpha}, "between 0 and 1") for alpha in (0.0, 1.0, -0.1, math.nan)),
+        *(({"g": g}, "positive and finite") for g in (0.0, -1.0, math.inf, math.nan)),
+    ],
+)
+def test_what_is_no_probability_no_proper_variance_or_no_value_is_refused(wrong: dict[str, float], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        width_factors(np.array([5]), **{"alpha": 0.05, **wrong})
     with pytest.raises(ValueError, match="at least one"):
         mean_interval(np.array([]), 0.05)
 
@@ -291,12 +257,10 @@ def test_what_is_asked_is_what_testing_every_possible_set_asks(
     four: list[float], three: list[float], two: float
 ) -> None:
     asked = hypotheses(four, three, [two])
-    claimed = [h.log_evidence >= math.log(need) for h, need in zip(asked, thresholds(asked, 0.05), strict=True)]
-    close = [
-        abs(math.exp(h.log_evidence) / need - 1) < 1e-9 for h, need in zip(asked, thresholds(asked, 0.05), strict=True)
-    ]
-    if not any(close):
-        assert claimed == rejected_by_closure(asked, 0.05)
+    needed = thresholds(asked, 0.05)
+    found = np.exp([h.log_evidence for h in asked])
+    if not (abs(found / needed - 1) < 1e-9).any():
+        assert [*(found >= needed)] == rejected_by_closure(asked, 0.05)
 
 
 def test_each_needs_what_one_needs_or_what_bonferroni_asks_where_others_show_nothing() -> None:

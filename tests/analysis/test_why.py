@@ -19,6 +19,8 @@ from storlab.registry import probe_types
 from storlab.report.model.why import sentence
 from storlab.tcp.metrics import METRICS
 
+from .simulate import metric_frame, trial_frame
+
 LOAD = (
     MetricSpec("iops", "1/s", "higher", quantity="throughput"),
     MetricSpec("ios", "1", quantity="operations"),
@@ -49,33 +51,26 @@ def steady(value: float, rounds: int = 8, by: float = 0.01, start: int = 0) -> l
 def made(a: Numbers, b: Numbers, **asked: object) -> tuple[pl.DataFrame, pl.DataFrame, Design]:
     """``a`` and ``b``: metric → values, round by round; ``ios`` 1000 where it is not given."""
     rows, trials = [], []
-    levels = {1: "one", 2: "other"}
     units = {spec.name: spec.unit for spec in (*LOAD, *PROBE)}
     rounds = len(a["iops"])
     for cell, given in ((1, a), (2, b)):
         numbers = {"ios": [1000.0] * rounds, **given}
         for n in range(rounds):
             trial = 2 * n + cell
-            trials.append((trial, n + 1, cell, "done", None, SECONDS))
+            trials.append((trial, n + 1, cell, "done", None))
             for name, values in numbers.items():
                 source = "load" if name in ("iops", "ios", "write.ios") else SOURCE
                 unit = units.get(name) or next(s.unit for s in PROBE if s.member(name))
-                rows.append((trial, n + 1, cell, None, None, source, name, values[n], unit, "neither"))
-    names = ("trial", "round", "cell", "node", "job", "source", "metric", "value", "unit", "better")
-    types = (pl.Int64, pl.Int64, pl.Int64, pl.String, pl.String, pl.String, pl.String, pl.Float64, pl.String, pl.String)
-    metrics = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row").with_columns(
-        better=pl.when(pl.col("metric") == "iops").then(pl.lit("higher")).otherwise("better")
-    )
-    columns = {"trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "status": pl.String, "reason": pl.String}
-    frame = pl.DataFrame(trials, schema={**columns, "measured": pl.Float64}, orient="row")
-    cells = tuple((cell, {"kind": level}) for cell, level in levels.items())
-    design = Design("t", "iops", {"kind": ("one", "other")}, cells)
+                better = "higher" if name == "iops" else "neither"
+                rows.append((trial, n + 1, cell, None, source, None, name, values[n], unit, better, "sum"))
+    design = Design("t", "iops", {"kind": ("one", "other")}, ((1, {"kind": "one"}), (2, {"kind": "other"})))
     declared = Declarations.union([("load", LOAD), (SOURCE, PROBE)])
-    return frame, metrics, replace(design, declared=declared, **asked)  # type: ignore[arg-type]
+    frame = trial_frame(trials).with_columns(measured=pl.lit(SECONDS))
+    return frame, metric_frame(rows), replace(design, declared=declared, **asked)  # type: ignore[arg-type]
 
 
 def compared(a: Numbers, b: Numbers, **asked: object) -> Comparison:
-    """The one comparison of such a made, once it has ended."""
+    """The one comparison of such a run, once it has ended."""
     (found,) = summarise(*made(a, b, **asked), ended=True).comparisons
     return found
 
@@ -93,45 +88,30 @@ SLOW = {"iops": steady(400, start=2)}
 
 
 def test_a_flush_for_each_write_is_named_with_both_values_or_without_a_ratio() -> None:
-    found = why({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: steady(1000, start=1)})
-    (flushes,) = found.differences
-    assert (flushes.source, flushes.metric, flushes.per, flushes.noun) == (
-        SOURCE,
-        FLUSHES,
-        "operation",
-        "flushes of the disk",
-    )
-    assert flushes.a == pytest.approx(0.01)
-    assert flushes.b == pytest.approx(1.0, rel=0.03)
+    (flushes,) = why({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: steady(1000, start=1)}).differences
+    assert (flushes.source, flushes.metric, flushes.per) == (SOURCE, FLUSHES, "operation")
+    assert (flushes.noun, flushes.agreeing) == ("flushes of the disk", 8)
+    assert (flushes.a, flushes.b) == (pytest.approx(0.01), pytest.approx(1.0, rel=0.03))
     assert flushes.ratio == pytest.approx(0.01, rel=0.03)
     assert flushes.ratio is not None and flushes.low is not None and flushes.high is not None
     assert flushes.low < flushes.ratio < flushes.high < 1
-    assert flushes.agreeing == 8
     (flushes,) = why({**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(1000)}).differences
     assert (flushes.a, flushes.ratio, flushes.low, flushes.high) == (0.0, None, None, None)
 
 
 def test_operations_divide_by_the_total_and_what_only_goes_along_is_not_named() -> None:
-    a = {**FAST, "ios": [2000.0] * 8, FLUSHES: [2000.0] * 8}
-    b = {**SLOW, "ios": [800.0] * 8, FLUSHES: [800.0] * 8}
-    found = why(a, b)
-    assert found.differences == ()
-    assert found.watched == 0  # equal in every round, so that it says nothing
-    (flushes,) = why(
-        {**FAST, "write.ios": [1000.0] * 8, FLUSHES: [500.0] * 8},
-        {**SLOW, "write.ios": [1000.0] * 8, FLUSHES: [1000.0] * 8},
-    ).differences
+    found = why(*({**of, "ios": [ios] * 8, FLUSHES: [ios] * 8} for of, ios in ((FAST, 2000.0), (SLOW, 800.0))))
+    assert (found.differences, found.watched) == ((), 0), "equal in every round, so that it says nothing"
+    writes = {"write.ios": [1000.0] * 8}
+    (flushes,) = why({**FAST, **writes, FLUSHES: [500.0] * 8}, {**SLOW, **writes, FLUSHES: [1000.0] * 8}).differences
     assert (flushes.a, flushes.b) == (0.5, 1.0)
 
 
-def test_a_size_is_taken_as_it_is_and_what_says_the_same_is_told_once() -> None:
+def test_a_size_is_taken_as_it_is_what_says_the_same_told_once_and_the_surest_and_largest_first() -> None:
     a = {**FAST, SIZE: [131072.0] * 8, FLUSHES: steady(100)}
     b = {**SLOW, SIZE: [65536.0] * 8, FLUSHES: [value * 2 for value in steady(100)]}
     (first,) = why(a, b).differences
     assert {first.metric, *(name.rpartition(":")[2] for name in first.alike)} == {FLUSHES, SIZE}
-
-
-def test_the_surest_and_largest_comes_first() -> None:
     a = {**FAST, SIZE: steady(8192), FLUSHES: steady(10), "pressure": steady(0.5, by=0.02)}
     b = {**SLOW, SIZE: steady(4096, start=3), FLUSHES: steady(1000, start=1), "pressure": steady(0.7, by=0.03, start=1)}
     assert [d.metric for d in why(a, b).differences] == [FLUSHES, SIZE, "pressure"]
@@ -144,18 +124,19 @@ def test_few_reads_beside_many_writes_explain_nothing_and_a_few_flushes_do() -> 
     a = {**FAST, READS: steady(10), WRITES: steady(1000, start=1)}
     b = {**SLOW, READS: [0.0] * 8, WRITES: steady(3000, start=2)}
     found = why(a, b)
-    assert [d.metric for d in found.differences] == [WRITES]
-    assert found.watched == 2
-    many = {**a, READS: steady(300)}
-    assert [d.metric for d in why(many, b).differences] == [WRITES, READS]
+    assert ([d.metric for d in found.differences], found.watched) == ([WRITES], 2)
+    assert [d.metric for d in why({**a, READS: steady(300)}, b).differences] == [WRITES, READS]
     a = {**FAST, WRITES: steady(1000), READS: [0.0] * 8, FLUSHES: [0.0] * 8}
     b = {**SLOW, WRITES: steady(1000, start=3), READS: steady(10, start=1), FLUSHES: steady(10, start=2)}
     assert [d.metric for d in why(a, b).differences] == [FLUSHES]
 
 
-def test_cpus_that_were_busy_are_cpu_time_for_one_operation() -> None:
+def test_busy_cpus_are_cpu_time_for_one_operation_and_with_a_warm_up_operations_are_those_of_the_mean_rate() -> None:
     (cpu,) = why({**FAST, "servers.cpu": [0.5] * 8}, {**SLOW, "servers.cpu": [1.0] * 8}).differences
-    assert (cpu.unit, cpu.a, cpu.b) == ("s", 0.5 * 2.0 / 1000, 1.0 * 2.0 / 1000)
+    assert (cpu.unit, cpu.a, cpu.b) == ("s", 0.5 * SECONDS / 1000, 1.0 * SECONDS / 1000)
+    a, b = {"iops": [1000.0] * 8, FLUSHES: [200.0] * 8}, {"iops": [500.0] * 8, FLUSHES: [2000.0] * 8}
+    (flushes,) = why(a, b, partial=frozenset({1, 2})).differences
+    assert (flushes.a, flushes.b) == (200 / (1000 * SECONDS), 2000 / (500 * SECONDS))
 
 
 def test_what_the_machine_does_anyway_is_marked_where_it_is_as_much_a_second() -> None:
@@ -173,17 +154,10 @@ def test_past_loads_rates_and_other_disks_are_no_evidence(name: str) -> None:
 
 
 def test_the_verdicts_own_ratio_and_what_lies_within_a_margin_are_not_named() -> None:
-    size = {"a": [4096 * value for value in FAST["iops"]], "b": [4096 * value for value in SLOW["iops"]]}
-    assert why({**FAST, SIZE: size["a"]}, {**SLOW, SIZE: size["b"]}).differences == ()
-    assert why({**FAST, FLUSHES: [1000.0] * 8}, {**SLOW, FLUSHES: [1005.0] * 8}).differences == ()
-    assert why({**FAST, FLUSHES: [1000.0] * 8}, {**SLOW, FLUSHES: [1015.0] * 8}).differences != ()
-
-
-def test_what_lacks_a_value_in_some_round_is_left_out_and_said() -> None:
-    holes = [*steady(1000)[:7], float("nan")]
-    found = why({**FAST, FLUSHES: steady(10), SIZE: steady(1)}, {**SLOW, FLUSHES: holes, SIZE: steady(2)})
-    assert [d.metric for d in found.differences] == [SIZE]
-    assert found.left_out == (f"Not examined, because a value is missing in some round: {FLUSHES} of {SOURCE}.",)
+    assert why(*({**of, SIZE: [4096 * value for value in of["iops"]]} for of in (FAST, SLOW))).differences == ()
+    for flushes, named in ((1005.0, False), (1015.0, True)):
+        found = why({**FAST, FLUSHES: [1000.0] * 8}, {**SLOW, FLUSHES: [flushes] * 8}).differences
+        assert bool(found) == named
 
 
 def test_what_moves_with_the_metric_from_round_to_round_is_told() -> None:
@@ -196,32 +170,25 @@ def test_what_moves_with_the_metric_from_round_to_round_is_told() -> None:
     assert [d.moves for d in why(a, still).differences] == ["unclear"]
 
 
-def test_settings_that_differ_and_rounds_that_are_missing_are_said() -> None:
-    settings = {
-        1: {"scheduler of loop": "none", "read_ahead_kb of loop": "128"},
-        2: {"scheduler of loop": "mq-deadline", "read_ahead_kb of loop": "128"},
-    }
+def test_settings_that_differ_and_rounds_and_values_that_are_missing_are_said() -> None:
+    same = {"read_ahead_kb of loop": "128"}
+    settings = {1: {"scheduler of loop": "none", **same}, 2: {"scheduler of loop": "mq-deadline", **same}}
     assert why(FAST, SLOW, settings=settings).facts == (FactDifference("scheduler of loop", "none", "mq-deadline"),)
     a, b = ({name: values[:5] for name, values in each.items()} for each in (FAST, SLOW))
     found = why({**a, FLUSHES: [1.0] * 5}, {**b, FLUSHES: [1000.0] * 5})
     assert (found.rounds, found.differences, found.needed) == (5, (), 6)
+    holes = [*steady(1000)[:7], float("nan")]
+    found = why({**FAST, FLUSHES: steady(10), SIZE: steady(1)}, {**SLOW, FLUSHES: holes, SIZE: steady(2)})
+    assert [d.metric for d in found.differences] == [SIZE]
+    assert found.left_out == (f"Not examined, because a value is missing in some round: {FLUSHES} of {SOURCE}.",)
 
 
 def test_no_verdict_changes_by_what_differs_and_a_run_that_goes_on_is_not_looked_underneath() -> None:
-    a, b = {**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: [1000.0] * 8}
-    with_why, without = compared(a, b), compared(FAST, SLOW)
-    assert replace(with_why, why=None) == without
-    frames = made({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: [1000.0] * 8})
-    assert [c.why for c in summarise(*frames).comparisons] == [None]
-    summary = summarise(*made({**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(9)}), ended=True)
-    assert from_json(to_json(summary)) == summary
-    assert summary.comparisons[0].why is not None
-
-
-def test_with_a_warm_up_operations_are_those_of_the_mean_rate_over_the_whole_time() -> None:
-    a, b = {"iops": [1000.0] * 8, FLUSHES: [200.0] * 8}, {"iops": [500.0] * 8, FLUSHES: [2000.0] * 8}
-    (flushes,) = why(a, b, partial=frozenset({1, 2})).differences
-    assert (flushes.a, flushes.b) == (200 / (1000 * 2), 2000 / (500 * 2))
+    given = {**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(1000)}
+    assert replace(compared(*given), why=None) == compared(FAST, SLOW)
+    assert [c.why for c in summarise(*made(*given)).comparisons] == [None]
+    summary = summarise(*made(*given), ended=True)
+    assert summary.comparisons[0].why is not None and from_json(to_json(summary)) == summary
 
 
 @pytest.mark.parametrize("probe", probe_types().values(), ids=probe_types())

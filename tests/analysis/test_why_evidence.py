@@ -62,8 +62,13 @@ def test_one_that_differs_fourfold_is_named_in_eight_rounds_and_no_other(kind: s
     assert sum(rows(each) == [0] for each in found) >= 19
 
 
-def test_no_single_round_names_anything() -> None:
+def test_no_single_round_names_anything_and_what_is_no_amount_or_of_neither_side_is_not_compared() -> None:
     assert named(one_row([1e6, *[1.0] * 9], [1.0] * 10), [0.0], 0.05) == []
+    for bad in (math.nan, math.inf, -1.0):
+        pair = one_row([1.0, bad], [1.0, 2.0])
+        assert not (pair.usable[0] or pair.varies[0] or pair.x.any())
+    pair = one_row([0.0, 0.0], [0.0, 0.0])
+    assert pair.usable[0] and not pair.varies[0]
 
 
 @given(SHARES, st.data())
@@ -72,18 +77,6 @@ def test_exchanging_the_sides_turns_the_sign_and_nothing_else(values: list[float
     one, other = one_row(values, others), one_row(others, values)
     assert one.x == pytest.approx(-other.x)
     assert log_evidence_of_means(one.x) == pytest.approx(log_evidence_of_means(other.x))
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
-def test_what_is_no_amount_is_not_compared(bad: float) -> None:
-    pair = one_row([1.0, bad], [1.0, 2.0])
-    assert not pair.usable[0] and not pair.varies[0]
-    assert not pair.x.any()
-
-
-def test_what_neither_side_has_is_equal() -> None:
-    pair = one_row([0.0, 0.0], [0.0, 0.0])
-    assert pair.usable[0] and not pair.varies[0]
 
 
 def test_the_evidence_against_0_is_what_the_interval_leaves_out_and_equal_values_give_the_most() -> None:
@@ -122,18 +115,14 @@ def test_the_rank_correlation_is_that_of_scipy(points: list[tuple[int, int]]) ->
         assert correlation(x, y) == 0.0
 
 
-def test_values_that_rise_together_move_together_and_too_few_say_nothing() -> None:
+def test_values_that_rise_together_move_together_and_an_inverse_says_the_same() -> None:
     x = np.arange(8.0)
-    assert moves_together(x, x**3) == 1
-    assert moves_together(x, -x) == -1
-    assert moves_together(x, np.array([3.0, 1, 4, 1, 5, 2, 6, 0])) == 0
-    assert moves_together(x[:5], x[:5]) == 0
-
-
-def test_an_inverse_says_the_same_and_another_ratio_does_not() -> None:
+    others = [x**3, -x, np.array([3.0, 1, 4, 1, 5, 2, 6, 0])]
+    assert [moves_together(x, y) for y in others] == [1, -1, 0]
+    assert moves_together(x[:5], x[:5]) == 0, "too few say nothing"
     twice = np.full(6, math.log(2))
-    others = np.array([twice, -twice, np.full(6, math.log(2.2)), [*twice[:5], 0.0]])
-    assert says_the_same(twice, others).tolist() == [True, True, False, False]
+    ratios = np.array([twice, -twice, np.full(6, math.log(2.2)), [*twice[:5], 0.0]])
+    assert says_the_same(twice, ratios).tolist() == [True, True, False, False]
 
 
 def test_pooled_is_the_mean_over_combinations_and_infinite_ratios_stay_bounded() -> None:
