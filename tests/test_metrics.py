@@ -20,14 +20,10 @@ from storlab.study.study import parse_study
 DISK = MetricSpec("disk.{disk}.writes", "1", across="sum", of="disk.{disk}", statistic="count")
 names = st.from_regex(r"[a-z][a-z.]{0,12}", fullmatch=True)
 specs = st.builds(
-    MetricSpec,
-    names,
-    st.sampled_from(["1", "s", "B/s"]),
-    st.sampled_from(["higher", "lower", "neither"]),
-    st.sampled_from(["sum", "max", "min", "mean", "merge", "none"]),
-    series=st.booleans(),
+    MetricSpec, names, st.sampled_from(["1", "s", "B/s"]), st.sampled_from(["higher", "lower", "neither"]),
+    st.sampled_from(["sum", "max", "min", "mean", "merge", "none"]), series=st.booleans(),
     percentile=st.none() | st.floats(0, 100),
-)
+)  # fmt: skip
 
 
 def test_a_member_of_a_family_has_its_unit_and_knows_what_it_is_of() -> None:
@@ -56,13 +52,9 @@ def test_a_histogram_is_no_number_of_a_trial() -> None:
 
 
 KEYS = [
-    ("log", "write.iops"),
-    ("log", "read.iops"),
-    ("db", "iops"),
-    ("probe:stalls", "stall.longest"),
-    ("probe:stalls@store", "stall.longest"),
-    ("probe:backing@store", "backing.writes"),
-]
+    ("log", "write.iops"), ("log", "read.iops"), ("db", "iops"), ("probe:stalls", "stall.longest"),
+    ("probe:stalls@store", "stall.longest"), ("probe:backing@store", "backing.writes"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

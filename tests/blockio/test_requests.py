@@ -152,10 +152,7 @@ def some_requests() -> pl.DataFrame:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("tables.txt", tables(some_requests())),
-        ("blkalgn.json", blkalgn_json(by_disk(some_requests())).decode()),
-    ],
+    [("tables.txt", tables(some_requests())), ("blkalgn.json", blkalgn_json(by_disk(some_requests())).decode())],
 )
 def test_output_is_as_the_golden_file_has_it(name: str, text: str) -> None:
     assert text == (GOLDEN / name).read_text()

@@ -26,29 +26,19 @@ from storlab.errors import ParseError
 from storlab.measurements import REQUEST_COLUMNS
 
 STARTED = {
-    "event": "started",
-    "hook": "btf",
-    "reason": None,
-    "monotonic_ns": 1_000_000_000,
-    "realtime_ns": 7,
-    "disks": ["loop0"],
-    "latency": True,
-}
+    "event": "started", "hook": "btf", "reason": None, "monotonic_ns": 1_000_000_000, "realtime_ns": 7,
+    "disks": ["loop0"], "latency": True,
+}  # fmt: skip
 ROW = ["loop0", "write", "sync+meta", 4096, 512, None, 17, [17, 17, 17, 17, 17]]
 
 
 def counts(**changed: Any) -> dict[str, Any]:
     return {
-        "event": "counts",
-        "final": True,
-        "monotonic_ns": 3_500_000_000,
-        "realtime_ns": 9,
-        "requests": [ROW, ROW],
+        "event": "counts", "final": True, "monotonic_ns": 3_500_000_000, "realtime_ns": 9, "requests": [ROW, ROW],
         "latency": [["loop0", "write", "service", 1024, 1088, 3], ["loop0", "write", "service", 1024, 1088, 4]],
-        "others": [["loop0", "write", "back_merge", 5]],
-        "lost": {"full": 0, "missed": 0, "untimed": 0, "events": 0},
+        "others": [["loop0", "write", "back_merge", 5]], "lost": {"full": 0, "missed": 0, "untimed": 0, "events": 0},
         **changed,
-    }
+    }  # fmt: skip
 
 
 EVENT = ["loop0", "write", "sync", 4096, 2048, 1234, "fio", 2_000_000_000]
@@ -169,10 +159,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_many_lines_at_once_are_the_same_lines() -> None:
     assert [type(line).__name__ for line in decode_lines(lines(STARTED, EVENT, counts()))] == [
-        "Started",
-        "tuple",
-        "Counts",
-    ]
+        "Started", "tuple", "Counts",
+    ]  # fmt: skip
 
 
 json_values = st.recursive(

@@ -8,18 +8,20 @@ import signal
 import struct
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from laboratory.block import LoopDisk, loop_disk, needs_root, traced
+from laboratory.block import LoopDisk, loop_disk, traced
 from storlab.blockio.requests import by_disk
 from storlab.blockio.trace_output import Output, decode_lines, decode_output
 from storlab.nodes.agent.binary import agent_path
 
-pytestmark = needs_root
+pytestmark = pytest.mark.needs("root")
 
 HOOKS = ("btf", "tracepoint")
 BTF = Path("/sys/kernel/btf/vmlinux")
@@ -40,20 +42,29 @@ def serial() -> Path:
     pytest.skip("no disk of virtio here")
 
 
+def own(program: str, folder: Path) -> str:
+    """A copy under a name that no other worker's has: by it the tracer tells commands apart, also on a shared disk."""
+    name = f"{program}-{os.getpid()}"  # of which the kernel keeps 15 letters
+    shutil.copy(shutil.which(program) or program, folder / name)
+    return name
+
+
 def counted(output: bytes) -> Output:
     return decode_output(BytesIO(output))
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_command_that_only_the_driver_understands_lies_nowhere_and_spoils_nothing(hook: str, serial: Path) -> None:
-    name = serial.parent.name
+def test_a_command_that_only_the_driver_understands_lies_nowhere_and_spoils_nothing(
+    hook: str, serial: Path, tmp_path: Path
+) -> None:
+    name, cat = serial.parent.name, own("cat", tmp_path)
     operation = {"btf": "drv_in", "tracepoint": "other"}[hook]
     with traced("--disk", name, "--op", operation, "--events", "--by-comm", "--hook", hook) as tracing:
-        subprocess.run(["cat", str(serial)], check=True, capture_output=True)
+        subprocess.run([tmp_path / cat, serial], check=True, capture_output=True)
     found = counted(tracing.output)
-    row = (name, operation, "", 20, 0, "cat", 1, (0,) * 5)
-    assert [each for each in found.counts.requests if each[5] == "cat"] == [row]
-    events = [line for line in decode_lines(tracing.output) if isinstance(line, tuple) and line[6] == "cat"]
+    row = (name, operation, "", 20, 0, cat, 1, (0,) * 5)
+    assert [each for each in found.counts.requests if each[5] == cat] == [row]
+    events = [line for line in decode_lines(tracing.output) if isinstance(line, tuple) and line[6] == cat]
     assert [event[:5] for event in events] == [(name, operation, "", 20, 0)]
     assert sum(each[5] for each in found.counts.latency if each[2] == "service") >= 1
     assert found.counts.in_flight == 0
@@ -61,12 +72,12 @@ def test_a_command_that_only_the_driver_understands_lies_nowhere_and_spoils_noth
     assert (histograms.total, histograms.alignment) == (0, {})
 
 
+@pytest.mark.needs("fio")
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_request_that_is_sent_back_counts_once_for_the_command_that_issued_it_first(
     hook: str, tmp_path: Path
 ) -> None:
-    load, file = tmp_path / "requeued-fio", tmp_path / "file"
-    shutil.copy(shutil.which("fio") or "fio", load)
+    load, file = tmp_path / own("fio", tmp_path), tmp_path / "file"
     file.write_bytes(os.urandom(64 * 1024**2))
     os.sync()
     number = file.stat().st_dev
@@ -80,7 +91,7 @@ def test_a_request_that_is_sent_back_counts_once_for_the_command_that_issued_it_
     before = disk.statistics()
     with (
         traced(*arguments, "--by-comm") as apart,
-        traced(*arguments, "--comm", load.name) as own,
+        traced(*arguments, "--comm", load.name) as alone,
         traced(*arguments, "--comm", load.name, "--no-latency") as untimed,
     ):
         subprocess.run([*argv, "--ioengine=libaio", "--iodepth=128", "--size=64M"], check=True, capture_output=True)
@@ -89,16 +100,18 @@ def test_a_request_that_is_sent_back_counts_once_for_the_command_that_issued_it_
     if not any(what == "requeue" for _, _, what, _ in counts.others):
         pytest.skip("this disk sends no request back")
     assert sum(row[6] for row in counts.requests) <= kernel.reads + counts.in_flight
-    issued = Counter[tuple[int, int]]()
-    for _, _, _, length, alignment, comm, count, _ in counts.requests:
-        if comm == load.name:
-            issued[length, alignment] += count
+    issued = by_place(row for row in counts.requests if row[5] == load.name)
     assert issued
-    for filtered in map(counted, (own.output, untimed.output)):
-        seen = Counter[tuple[int, int]]()
-        for _, _, _, length, alignment, _, count, _ in filtered.counts.requests:
-            seen[length, alignment] += count
-        assert seen == issued
+    assert by_place(counted(alone.output).counts.requests) == issued
+    assert by_place(counted(untimed.output).counts.requests) == issued
+
+
+def by_place(rows: Iterable[tuple[Any, ...]]) -> Counter[tuple[int, int]]:
+    """Length, alignment of the offset → requests."""
+    found = Counter[tuple[int, int]]()
+    for _, _, _, length, alignment, _, count, _ in rows:
+        found[length, alignment] += count
+    return found
 
 
 def test_times_in_the_queue_are_not_told_where_the_kernel_does_not_keep_them(disk: LoopDisk) -> None:
@@ -136,20 +149,17 @@ def with_types(types: Path | None, *arguments: str) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", f'{hide} && exec "$@"', "sh", str(agent_path()), "trace", *arguments]
 
 
-def run(argv: list[str], disk: LoopDisk | None = None, read: Path | None = None) -> Output:
+def run(argv: list[str], load: Callable[[], object]) -> Output:
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
-        if disk:
-            write_back(disk)
-        if read:
-            subprocess.run(["cat", str(read)], check=True, capture_output=True)
+        load()
         process.send_signal(signal.SIGTERM)
         return counted(first + process.stdout.read())
 
 
 def test_without_the_kernels_types_no_thread_is_taken_for_its_own_and_it_says_so(disk: LoopDisk) -> None:
-    found = run(with_types(None, "--disk", disk.name, "--op", "write", "--cgroup", NOBODY), disk)
+    found = run(with_types(None, "--disk", disk.name, "--op", "write", "--cgroup", NOBODY), partial(write_back, disk))
     assert found.started.hook == "tracepoint"
     assert "this kernel has no BTF" in str(found.started.reason)
     assert "its own threads are not told from other processes" in str(found.started.reason)
@@ -186,5 +196,7 @@ def test_operations_on_zones_are_known_by_the_name_that_their_type_had_before_li
 ) -> None:
     types = tmp_path / "vmlinux"
     types.write_bytes(renamed_operations(BTF.read_bytes()))
-    found = run(with_types(types, "--disk", serial.parent.name, "--by-comm", "--hook", "btf"), read=serial)
-    assert [row[1] for row in found.counts.requests if row[5] == "cat" and row[3] == 20] == ["zone_append"]
+    cat = own("cat", tmp_path)
+    reading = partial(subprocess.run, [tmp_path / cat, serial], check=True, capture_output=True)
+    found = run(with_types(types, "--disk", serial.parent.name, "--by-comm", "--hook", "btf"), reading)
+    assert [row[1] for row in found.counts.requests if row[5] == cat and row[3] == 20] == ["zone_append"]

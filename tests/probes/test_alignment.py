@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import orjson
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from laboratory.block import issue, loop_disk, needs_root
-from storlab.errors import ParseError
+from laboratory.block import issue, loop_disk
+from storlab.errors import ParseError, StorlabError
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.node import Node
 from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import End, Subject
@@ -22,15 +26,7 @@ from storlab.probes.subject import End, Subject
 WINDOW = Window(0.0, 1.0)
 VDA = Subject(group="vm", disks=("vda",))
 LOST = {"full": 0, "missed": 0, "untimed": 0, "events": 0}
-STARTED = {
-    "event": "started",
-    "hook": "btf",
-    "reason": None,
-    "monotonic_ns": 1,
-    "realtime_ns": 1,
-    "disks": ["vda"],
-    "latency": True,
-}
+STARTED = {"event": "started", "hook": "btf", "monotonic_ns": 1, "realtime_ns": 1, "disks": ["vda"], "latency": True}
 REQUESTS = [
     ["vda", "write", "sync", 16384, 16384, None, 6, [24, 12, 6, 6, 6]],
     ["vda", "write", "fua+sync+meta", 4096, 0, None, 1, [1, 1, 1, 1, 1]],
@@ -45,22 +41,13 @@ LATENCY = [
     ["vda", "write", "queued", 100, 104, 8],
 ]
 OTHERS = [["vda", "write", "back_merge", 5], ["vda", "discard", "error", 1]]
+COUNTED = {"event": "counts", "final": True, "monotonic_ns": 2, "realtime_ns": 2, "lost": LOST}
 
 
 def saw(
     folder: Path, *, notes: list[str] | None = None, started: dict[str, object] | None = None, **changed: object
 ) -> Measurements:
-    counts = {
-        "event": "counts",
-        "final": True,
-        "monotonic_ns": 2,
-        "realtime_ns": 2,
-        "requests": REQUESTS,
-        "latency": LATENCY,
-        "others": OTHERS,
-        "lost": LOST,
-        **changed,
-    }
+    counts = {**COUNTED, "requests": REQUESTS, "latency": LATENCY, "others": OTHERS, **changed}
     (folder / TRACE).write_bytes(orjson.dumps(STARTED | (started or {})) + b"\n" + orjson.dumps(counts) + b"\n")
     (folder / NOTES).write_bytes(orjson.dumps(notes or []))
     return AlignmentProbe().parse(ProbeRecord(folder, WINDOW, VDA))
@@ -163,15 +150,11 @@ def test_damaged_notes_are_named(tmp_path: Path, text: bytes) -> None:
 @pytest.mark.parametrize(
     ("options", "own", "disks"),
     [
-        ({}, ("vda",), ("vda",)),
-        ({}, ("vda", "vdb"), ("vda", "vdb")),
-        ({}, (), None),
-        ({}, None, None),
-        ({"disks": ["vdb", "vdc1"]}, ("vda",), ("vdb", "vdc1")),
-        ({"disks": "all"}, ("vda",), ()),
+        ({}, ("vda",), ("vda",)), ({}, ("vda", "vdb"), ("vda", "vdb")), ({}, (), None), ({}, None, None),
+        ({"disks": ["vdb", "vdc1"]}, ("vda",), ("vdb", "vdc1")), ({"disks": "all"}, ("vda",), ()),
         ({"disks": "all"}, None, ()),
     ],
-)
+)  # fmt: skip
 def test_the_disks_are_those_named_or_else_the_subjects(
     options: dict[str, object], own: tuple[str, ...] | None, disks: tuple[str, ...] | None
 ) -> None:
@@ -198,32 +181,23 @@ def test_an_unknown_end_is_refused() -> None:
         AlignmentProbe.model_validate({"at": "moon"})
 
 
-async def _watched(probe: AlignmentProbe, raw: Path, disk: str | None, load: object = None) -> Measurements:
-    async with local_node("here") as node:
-        return await _on(node, probe, raw, disk, load)
-
-
-async def _on(node: Node, probe: AlignmentProbe, raw: Path, disk: str | None, load: object) -> Measurements:
+async def _watched(
+    probe: AlignmentProbe, raw: Path, disk: str | None, load: Callable[[], None] = lambda: None
+) -> Measurements:
     subject = Subject(group="here", disks=() if disk is None else (disk,))
-    async with probe.watch(ProbeContext(node, raw, subject)):
-        if callable(load):
-            await asyncio.to_thread(load)
+    async with local_node("here") as node, probe.watch(ProbeContext(node, raw, subject)):
+        await asyncio.to_thread(load)
     return probe.parse(ProbeRecord(raw, WINDOW, subject))
 
 
 class TestOnThisMachine:
-    pytestmark = needs_root
+    pytestmark = pytest.mark.needs("root", "fio")
 
     def test_all_of_a_load_is_seen_and_nothing_else(self, tmp_path: Path) -> None:
-        raw = tmp_path / "raw"
-        raw.mkdir()
+        requests = [("write", n * 16384, 16384) for n in range(50)] + [("read", 512, 1024)]
         with loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk:
-            requests = [("write", n * 16384, 16384) for n in range(50)] + [("read", 512, 1024)]
-
-            def load() -> None:
-                issue(disk, requests, tmp_path)
-
-            seen = asyncio.run(_watched(AlignmentProbe(by_comm=True), raw, disk.name, load))
+            load = partial(issue, disk, requests, tmp_path)
+            seen = asyncio.run(_watched(AlignmentProbe(by_comm=True), tmp_path, disk.name, load))
         found = values(seen)
         assert (found["write.requests"], found["write.aligned.16k"], found["read.requests"]) == (50, 1, 1)
         assert "fio" in seen.requests["comm"].to_list()
@@ -235,15 +209,10 @@ class TestOnThisMachine:
         assert not (tmp_path / TRACE).exists()
 
     def test_events_are_kept_one_by_one(self, tmp_path: Path) -> None:
-        raw = tmp_path / "raw"
-        raw.mkdir()
         with loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk:
-
-            def load() -> None:
-                issue(disk, [("write", 0, 4096)] * 7, tmp_path, depth=1)
-
-            asyncio.run(_watched(AlignmentProbe(events=True), raw, disk.name, load))
-        events = [line for line in (raw / TRACE).read_bytes().splitlines() if line.startswith(b"[")]
+            load = partial(issue, disk, [("write", 0, 4096)] * 7, tmp_path, depth=1)
+            asyncio.run(_watched(AlignmentProbe(events=True), tmp_path, disk.name, load))
+        events = [line for line in (tmp_path / TRACE).read_bytes().splitlines() if line.startswith(b"[")]
         assert len(events) == 7
 
     def test_a_disk_that_makes_no_requests_is_named(self, tmp_path: Path) -> None:
@@ -260,12 +229,10 @@ class TestOnThisMachine:
 
     def test_a_partition_off_the_boundary_is_warned_of_and_one_on_it_is_not(self, tmp_path: Path) -> None:
         with loop_disk(tmp_path / "disk.img", 64 * 1024**2, (2048, 8192), (16385, 8192)) as disk:
-            first, second = f"{disk.path}p1", f"{disk.path}p2"
-            raw = tmp_path / "raw"
-            raw.mkdir()
-            assert asyncio.run(_watched(AlignmentProbe(), raw, Path(first).name)).warnings == ()
-            (warning,) = asyncio.run(_watched(AlignmentProbe(), raw, Path(second).name)).warnings
-        assert warning.startswith(f"{Path(second).name} begins at a multiple of 512, which is on no boundary of 4k")
+            first, second = (asyncio.run(_watched(AlignmentProbe(), tmp_path, f"{disk.name}p{n}")) for n in (1, 2))
+        assert first.warnings == ()
+        (warning,) = second.warnings
+        assert warning.startswith(f"{disk.name}p2 begins at a multiple of 512, which is on no boundary of 4k")
 
     def test_no_tracer_outlives_the_watch(self, tmp_path: Path) -> None:
         class Broken(Exception):
@@ -282,3 +249,57 @@ class TestOnThisMachine:
 
         assert asyncio.run(check()) == []
         assert (tmp_path / TRACE).exists()
+
+
+EVENT = ["vda", "write", "", 4096, 8, 1, "fio", 3]
+
+disks = st.sampled_from(["vda", "loop0"])
+operations = st.sampled_from(["read", "write", "discard", "flush"])
+numbers = st.integers(0, 1000)
+requests = st.tuples(
+    *(disks, operations, st.sampled_from(["", "sync", "fua+meta"]), st.sampled_from([0, 512, 4096, 24576])),
+    *(st.sampled_from([0, 512, 16384, 1 << 40]), st.sampled_from([None, "fio"]), numbers),
+    st.lists(numbers, min_size=5, max_size=5),
+)
+edges = st.integers(0, 40).map(lambda at: (1000 + 64 * at, 1064 + 64 * at))
+latency = st.tuples(disks, operations, st.sampled_from(["service", "queued"]), edges, numbers).map(
+    lambda row: (*row[:3], *row[3], row[4])
+)
+others = st.tuples(disks, operations, st.sampled_from(["back_merge", "split", "error"]), numbers)
+counts = st.fixed_dictionaries(
+    {**{name: st.just(value) for name, value in COUNTED.items()}, "final": st.booleans()}
+    | {"requests": st.lists(requests, max_size=8), "latency": st.lists(latency, max_size=8)}
+    | {"others": st.lists(others, max_size=4)}
+)
+texts = st.tuples(st.booleans(), st.none() | counts).map(lambda drawn: text(*drawn))
+traces: st.SearchStrategy[bytes | None] = texts | st.just(b"rubbish\n") | st.none()
+
+
+def text(event: bool, counted: dict[str, object] | None) -> bytes:
+    after = [EVENT] * event + [counted] * (counted is not None)
+    return b"".join(orjson.dumps(line) + b"\n" for line in [STARTED, *after])
+
+
+def left(folder: Path, trace: bytes | None) -> ProbeRecord:
+    folder.mkdir()
+    (folder / NOTES).write_bytes(orjson.dumps([f"a note of {folder.name}"]))
+    if trace is not None:
+        (folder / TRACE).write_bytes(trace)
+    return ProbeRecord(folder, Window(0.0, 1.0), Subject(group="vm", disks=("vda",)))
+
+
+def told(found: Measurements | StorlabError) -> object:
+    if isinstance(found, StorlabError):
+        return str(found)
+    frames = (found.metrics, found.histograms, found.requests)
+    return [(frame.schema, repr(frame.rows())) for frame in frames], found.warnings, found.facts  # NaN is itself here
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(traces, max_size=4))
+def test_traces_of_many_trials_at_once_are_what_each_is_by_itself(each: list[bytes | None]) -> None:
+    probe = AlignmentProbe()
+    with tempfile.TemporaryDirectory() as made:
+        trials = [left(Path(made) / str(number), trace) for number, trace in enumerate(each)]
+        at_once = [told(found) for found in probe.parse_many(trials)]
+        assert at_once == [told(found) for trial in trials for found in probe.parse_many([trial])]

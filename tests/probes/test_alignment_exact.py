@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -21,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from laboratory.block import TRACEFS, LoopDisk, Request, issue, loop_disk, needs_root, traced, with_tracefs
+from laboratory.block import TRACEFS, LoopDisk, Request, issue, loop_disk, traced, with_tracefs
 from storlab.blockio.requests import UNITS, joint_alignment, shares
 from storlab.blockio.trace_output import decode_output
 from storlab.measurements import Measurements
@@ -29,11 +28,11 @@ from storlab.probes.alignment.probe import TRACE, AlignmentProbe
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.subject import Subject
 
-pytestmark = needs_root
+pytestmark = pytest.mark.needs("root", "fio")
 
 SIZE = 256 * 1024**2
 LONGEST = 256 * 1024  # B: a request of pages that lie apart has one segment each, and the loop device takes 128
-MIXTURES = 20
+MIXTURES = 12
 BPFTRACE_TRIES = 5
 
 SECTOR = 512
@@ -120,7 +119,7 @@ def test_what_a_file_system_writes_sums_up_to_the_kernels_own_counts(
 ) -> None:
     (disk.queue / "nomerges").write_text("0")
     # Else the kernel writes zeroes into inode tables once it is mounted for some seconds, as on a busy machine.
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", disk.path], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-N", "512", "-E", "lazy_itable_init=0", disk.path], check=True)
     os.sync()
     before = disk.statistics()
     with traced("--disk", disk.name, "--hook", hook, tracefs=tracefs) as tracing, mounted(disk, tmp_path) as folder:
@@ -171,8 +170,7 @@ tracepoint:block:block_rq_issue /args->dev == {number} && args->bytes > 0/ {{
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bpftrace") is None, reason="needs bpftrace: apt install bpftrace")
+@pytest.mark.needs("bpftrace")
 def test_bpftrace_counts_the_same_at_the_same_time(disk: LoopDisk, tmp_path: Path) -> None:
     """The kernel leaves out a program on a classic tracepoint, as bpftrace's is, where another of that kind is running
     on the same CPU, and bpftrace 0.17 does not say so. So where others trace at the same time, it may take two tries.

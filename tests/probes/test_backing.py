@@ -35,13 +35,9 @@ def test_what_several_disks_did_meanwhile_is_added_up_and_the_drain_begins_where
     after = {"sda": STAT.format(sectors=168, flushes=5), "sdb": STAT.format(sectors=162, flushes=3)}
     left = record(tmp_path, ("sda", "sdb"), (9.0, dict.fromkeys(PATHS, BEFORE)), (21.5, after))
     assert BACKING.parse(left).totals() == {
-        "backing.write.bytes": 4096 + 1024,
-        "backing.writes": 0,
-        "backing.flushes": 2,
-        "backing.read.bytes": 0,
-        "backing.reads": 0,
-        "backing.drain": 1.5,
-    }
+        "backing.write.bytes": 4096 + 1024, "backing.writes": 0, "backing.flushes": 2, "backing.read.bytes": 0,
+        "backing.reads": 0, "backing.drain": 1.5,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("after", ["", "rubbish", STAT.format(sectors=1, flushes=0), None])

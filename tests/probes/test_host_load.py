@@ -1,4 +1,4 @@
-"""Probe ``host-load``, and the kernel counters that it reads: golden files of a real machine and a real trial, and rubbish."""
+"""Probe ``host-load`` and the kernel counters that it reads: golden files of a real machine and trial, and rubbish."""
 
 from __future__ import annotations
 
@@ -181,20 +181,10 @@ def test_pressure_is_in_seconds() -> None:
 def test_disk_counters_are_bytes_operations_and_seconds() -> None:
     disks = parse_diskstats(DISKSTATS)
     assert disks["loop0"] == DiskCounters(
-        reads=2765246,
-        bytes_read=233826835 * 512,
-        writes=1208702,
-        bytes_written=145762895 * 512,
-        in_flight=1,
-        busy=494.604,
-        discards=833,
-        flushes=609848,
-        reads_merged=209,
-        writes_merged=332378,
-        read_time=295.806,
-        write_time=1227.033,
-        flush_time=178.686,
-    )
+        reads=2765246, bytes_read=233826835 * 512, writes=1208702, bytes_written=145762895 * 512, in_flight=1,
+        busy=494.604, discards=833, flushes=609848, reads_merged=209, writes_merged=332378, read_time=295.806,
+        write_time=1227.033, flush_time=178.686,
+    )  # fmt: skip
     assert disks["loop0"].completed == 2765246 + 1208702 + 833 + 609848
 
 
@@ -212,13 +202,9 @@ def test_numbers_that_no_kernel_counts_up_to_are_none(many: str) -> None:
 
 
 PARSERS: list[tuple[Callable[[str], Any], str]] = [
-    (parse_loadavg, LOADAVG),
-    (parse_cpu, STAT),
-    (parse_activity, STAT),
-    (parse_pressure, PRESSURE),
-    (parse_disk_stat, DISKSTATS.split("loop0")[1].split("\n")[0]),
-    (parse_diskstats, DISKSTATS),
-]
+    (parse_loadavg, LOADAVG), (parse_cpu, STAT), (parse_activity, STAT), (parse_pressure, PRESSURE),
+    (parse_disk_stat, DISKSTATS.split("loop0")[1].split("\n")[0]), (parse_diskstats, DISKSTATS),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("parse", "text"), PARSERS)

@@ -68,12 +68,9 @@ def test_cpus_are_those_kept_busy_and_memory_is_that_at_the_end(tmp_path: Path) 
     ]
     measured = ProcessesProbe().parse(write(tmp_path, {"vm-1": 71, "vm-2": 72}, samples))
     assert values(measured) == {
-        "guest.vm-1.cpu": pytest.approx(1.0),
-        "guest.vm-1.memory": 400 * MIB,
-        "guest.vm-2.cpu": pytest.approx(0.25),
-        "guest.vm-2.memory": 211 * MIB,
-        "guests.cpu": pytest.approx(1.25),
-    }
+        "guest.vm-1.cpu": pytest.approx(1.0), "guest.vm-1.memory": 400 * MIB, "guest.vm-2.cpu": pytest.approx(0.25),
+        "guest.vm-2.memory": 211 * MIB, "guests.cpu": pytest.approx(1.25),
+    }  # fmt: skip
     series = measured.series.filter(pl.col("metric") == "guest.vm-1.cpu")
     assert series["t"].to_list() == pytest.approx([0.5 + second for second in range(11)])
     assert series["value"].to_list() == pytest.approx([1.0] * 11)
@@ -118,10 +115,8 @@ def test_a_server_counts_with_all_its_processes_where_the_kernel_does(
     subject = Subject(group="store", end="below", processes={"mariadb": SERVER})
     measured = ProcessesProbe().parse(ProbeRecord(tmp_path, WINDOW, subject))
     assert values(measured) == {
-        "server.mariadb.cpu": pytest.approx(1.5),
-        "server.mariadb.memory": resident,
-        "servers.cpu": pytest.approx(1.5),
-    }
+        "server.mariadb.cpu": pytest.approx(1.5), "server.mariadb.memory": resident, "servers.cpu": pytest.approx(1.5),
+    }  # fmt: skip
 
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=15)

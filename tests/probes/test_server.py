@@ -1,4 +1,4 @@
-"""Probe ``server``: what MariaDB and PostgreSQL answered, as differences over the measured phase, and their checkpoints."""
+"""Probe ``server``: what MariaDB and PostgreSQL answered, as differences over the measured phase; and checkpoints."""
 
 from __future__ import annotations
 

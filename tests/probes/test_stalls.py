@@ -77,13 +77,10 @@ def test_waits_over_the_threshold_are_summed_and_idleness_is_told_apart(tmp_path
     measured = StallsProbe().parse(ProbeRecord(tmp_path, Window(100.0, 200.0), VDB))
     assert dict(measured.metrics.select("metric", "value").iter_rows()) == pytest.approx(
         {
-            "stall.longest": 1.5,
-            "stall.total": 1.5,
-            "stall.count": 1.0,
-            "idle.longest": 4.0,
+            "stall.longest": 1.5, "stall.total": 1.5, "stall.count": 1.0, "idle.longest": 4.0,
             "machine.stall.longest": 0.001,
         }
-    )
+    )  # fmt: skip
 
 
 def test_only_the_measured_phase_counts(tmp_path: Path) -> None:

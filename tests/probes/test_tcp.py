@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from laboratory import needs_root
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
@@ -81,7 +80,7 @@ def _loaded(server: socket.socket) -> None:
         assert len(peer.recv(1 << 20)) == 100_000
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_both_ends_of_a_connection_are_seen_to_the_byte(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         host, port = server.getsockname()
@@ -93,7 +92,7 @@ def test_both_ends_of_a_connection_are_seen_to_the_byte(tmp_path: Path) -> None:
     assert [each for each in seen.warnings if "sample" not in each] == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_distributions_are_there_where_they_were_asked_for(tmp_path: Path) -> None:
     probe = TcpProbe(distributions=True)
     with socket.create_server(("127.0.0.1", 0)) as server:

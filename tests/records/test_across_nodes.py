@@ -87,14 +87,9 @@ def found(nodes: list[Measurements]) -> dict[str, float]:
 def test_several_nodes_have_the_fairness_of_whatever_all_of_them_share() -> None:
     nodes = [rated(bandwidth=3.0, write_bandwidth=3.0, iops=1.0), rated(bandwidth=1.0, iops=1.0)]
     assert found(nodes) == {
-        "bandwidth": 4.0,
-        "write.bandwidth": 3.0,
-        "iops": 2.0,
-        "bandwidth.fairness": pytest.approx(0.8),
-        "bandwidth.imbalance": 3.0,
-        "iops.fairness": pytest.approx(1.0),
-        "iops.imbalance": 1.0,
-    }
+        "bandwidth": 4.0, "write.bandwidth": 3.0, "iops": 2.0, "bandwidth.fairness": pytest.approx(0.8),
+        "bandwidth.imbalance": 3.0, "iops.fairness": pytest.approx(1.0), "iops.imbalance": 1.0,
+    }  # fmt: skip
 
 
 def test_one_node_shares_with_nobody() -> None:
@@ -120,10 +115,8 @@ def test_fairness_is_a_ratio_of_which_more_is_better_and_an_imbalance_one_of_whi
 
 def test_jobs_of_all_nodes_share_what_the_nodes_share() -> None:
     assert found([of_jobs(a=1.0, b=3.0)]) == {
-        "bandwidth": 4.0,
-        "bandwidth.jobs.fairness": pytest.approx(0.8),
-        "bandwidth.jobs.imbalance": 3.0,
-    }
+        "bandwidth": 4.0, "bandwidth.jobs.fairness": pytest.approx(0.8), "bandwidth.jobs.imbalance": 3.0,
+    }  # fmt: skip
     both = found([of_jobs(a=1.0, b=3.0), of_jobs(a=2.0, b=2.0)])
     assert both["bandwidth.fairness"] == 1.0
     assert both["bandwidth.jobs.fairness"] == pytest.approx(64 / (4 * 18))

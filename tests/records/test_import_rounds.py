@@ -18,12 +18,7 @@ START = datetime(2026, 3, 14, 9, tzinfo=UTC)
 
 
 def trial(
-    level: str,
-    *,
-    name: str = "f.json",
-    at: float | None = None,
-    lasted: float | None = None,
-    number: int | None = None,
+    level: str, *, name: str = "f.json", at: float | None = None, lasted: float | None = None, number: int | None = None
 ) -> Measured:
     started = None if at is None else START + timedelta(seconds=at)
     part = Part(Measurements(), round=number, started=started, lasted=lasted)
@@ -78,10 +73,7 @@ def test_one_after_the_other_took_no_turns_in_whatever_order_files_are_given(ord
 @pytest.mark.parametrize(
     ("trials", "says"),
     [
-        (
-            given_in("aaabbb"),
-            "in the order given, fs = a comes again (2.json, after 1.json) before fs = b had its",
-        ),
+        (given_in("aaabbb"), "in the order given, fs = a comes again (2.json, after 1.json) before fs = b had its"),
         (given_in("abbaba" + "aab"), "fs = a comes again (8.json, after 7.json)"),
         (given_in("aaa"), "there is one set-up only (fs = a), which can't take turns"),
         (given_in("abc"), "each of the 3 set-ups has one trial only, fs = a that of 1.json"),

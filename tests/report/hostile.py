@@ -81,31 +81,19 @@ def hostile_run(text: str) -> ReportInput:
 
     assert given.manifest
     manifest = change(
-        given.manifest,
-        description=text,
-        study_text=f"{text}\n----\n```\n|===\n</pre>{text}",
-        study_file=text,
-        run=text,
-        storlab=text,
-        argv=("storlab", "run", text),
+        given.manifest, description=text, study_text=f"{text}\n----\n```\n|===\n</pre>{text}", study_file=text,
+        run=text, storlab=text, argv=("storlab", "run", text),
         nodes={text: NodeFacts(text, Kernel(text, text, text), modules=[text], tools={text: Tool(text, text)})},
-        platform_notes=(text,),
-        cautions=(text,),
-    )
+        platform_notes=(text,), cautions=(text,),
+    )  # fmt: skip
     return replace(
         given,
         summary=replace(
-            summary,
-            title=text,
-            stopped=text,
-            method=text,
-            warnings=(text,),
-            cells=tuple(map(state, summary.cells)),
-            estimates=tuple(map(estimate, summary.estimates)),
-            comparisons=tuple(map(comparison, summary.comparisons)),
+            summary, title=text, stopped=text, method=text, warnings=(text,), cells=tuple(map(state, summary.cells)),
+            estimates=tuple(map(estimate, summary.estimates)), comparisons=tuple(map(comparison, summary.comparisons)),
             by_node=tuple(replace(estimate(e), node=text) for e in summary.by_node),
         ),
         manifest=manifest,
         facts={1: {text: {text: {text: text, "on": text, "sync": text, "cache": "unsafe"}}}},
         guests={1: {text: {text: text, "cpu": text, "pinning": {text: [text]}, "memory": text, "boot_seconds": text}}},
-    )
+    )  # fmt: skip

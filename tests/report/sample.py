@@ -45,62 +45,22 @@ from .sample_run import (
 
 _HOST, _TRACE = "probe:host-load", "probe:alignment"
 _FLUSHES = Difference(
-    source=_HOST,
-    metric="disk.target.flushes",
-    unit="1",
-    per="operation",
-    noun="flushes of the disk",
-    a=0.251,
-    b=1.004,
-    ratio=0.2512,
-    low=0.2466,
-    high=0.2559,
-    evidence=6.1,
-    agreeing=8,
-    moves="against",
+    source=_HOST, metric="disk.target.flushes", unit="1", per="operation", noun="flushes of the disk", a=0.251,
+    b=1.004, ratio=0.2512, low=0.2466, high=0.2559, evidence=6.1, agreeing=8, moves="against",
     alike=(f"{_TRACE}:flush.requests",),
-)
+)  # fmt: skip
 _SIZE = replace(
-    _FLUSHES,
-    metric="disk.target.write_size",
-    unit="B",
-    per="",
-    noun="a write at the disk",
-    a=16384.0,
-    b=8192.0,
-    ratio=2.0,
-    low=1.97,
-    high=2.03,
-    moves="with",
-    alike=(),
-)
+    _FLUSHES, metric="disk.target.write_size", unit="B", per="", noun="a write at the disk", a=16384.0, b=8192.0,
+    ratio=2.0, low=1.97, high=2.03, moves="with", alike=(),
+)  # fmt: skip
 _SWITCHES = replace(
-    _FLUSHES,
-    metric="context_switches",
-    noun="context switches",
-    a=3.04,
-    b=4.41,
-    ratio=0.69,
-    low=0.61,
-    high=0.78,
-    moves="unclear",
-    same_rate=True,
-    alike=(),
-)
+    _FLUSHES, metric="context_switches", noun="context switches", a=3.04, b=4.41, ratio=0.69, low=0.61, high=0.78,
+    moves="unclear", same_rate=True, alike=(),
+)  # fmt: skip
 _PRESSURE = replace(
-    _FLUSHES,
-    metric="pressure.io.some",
-    per="",
-    noun="of the time some task waited for io",
-    a=0.61,
-    b=0.83,
-    ratio=0.74,
-    low=0.64,
-    high=0.85,
-    agreeing=7,
-    moves="unclear",
-    alike=(),
-)
+    _FLUSHES, metric="pressure.io.some", per="", noun="of the time some task waited for io", a=0.61, b=0.83,
+    ratio=0.74, low=0.64, high=0.85, agreeing=7, moves="unclear", alike=(),
+)  # fmt: skip
 _NONE = replace(
     _FLUSHES, source=f"{_HOST}@store", a=0.0, b=2.5, ratio=None, low=None, high=None, moves="unclear", alike=()
 )
@@ -108,17 +68,12 @@ _SERVICE = replace(_PRESSURE, source=_TRACE, metric="write.service.p50", unit="s
 WHY = {
     ("ext4", "xfs", "write.bandwidth"): Underneath(8, 24, 6, 0.95, (_FLUSHES, _SIZE, _SWITCHES, _PRESSURE)),
     ("ext4", "btrfs", "write.bandwidth"): Underneath(
-        7,
-        23,
-        6,
-        0.95,
-        (_NONE, _SERVICE),
-        (FactDifference("scheduler of loop", "none", "mq-deadline"),),
+        7, 23, 6, 0.95, (_NONE, _SERVICE), (FactDifference("scheduler of loop", "none", "mq-deadline"),),
         ("Not examined, because a value is missing in some round: idle.longest of probe:stalls.",),
     ),
     ("xfs", "btrfs", "write.bandwidth"): Underneath(7, 24, 6, 0.95),
     ("ext4", "xfs", "read.bandwidth"): Underneath(8, 24, 6, 0.95, (_SIZE,)),
-}
+}  # fmt: skip
 """What differs underneath: with and without a ratio, a noun, settings; of a decided comparison nothing at all."""
 
 
@@ -199,22 +154,10 @@ def _estimate(cell: Cell, source: str, metric: str, unit: str, better: str, valu
     sd = statistics.stdev(values)
     few = f"only {len(values)} of {ROUNDS} rounds: one trial failed"
     return Estimate(
-        cell=cell.number,
-        levels=cell.levels,
-        source=source,
-        metric=metric,
-        unit=unit,
-        better=better,
-        rounds=len(values),
-        median=statistics.median(values),
-        mean=mean,
-        sd=sd,
-        cv=sd / mean,
-        low=low,
-        high=high,
-        confidence=0.95,
-        warnings=(few,) if len(values) < ROUNDS else (),
-    )
+        cell=cell.number, levels=cell.levels, source=source, metric=metric, unit=unit, better=better,
+        rounds=len(values), median=statistics.median(values), mean=mean, sd=sd, cv=sd / mean, low=low, high=high,
+        confidence=0.95, warnings=(few,) if len(values) < ROUNDS else (),
+    )  # fmt: skip
 
 
 def _comparisons(metrics: pl.DataFrame) -> list[Comparison]:
@@ -252,26 +195,11 @@ def _comparison(a: str, b: str, load: str, metric: str, unit: str, better: str, 
     else:
         verdict, reason = "undecided", f"{a} against {b}: the interval includes 1 and reaches beyond ±5 %"
     return Comparison(
-        factor="filesystem",
-        a=a,
-        b=b,
-        within={"load": load},
-        pooled=False,
-        source=load,
-        metric=metric,
-        unit=unit,
-        better=better,
-        rounds=len(logs),
-        ratio=ratio,
-        low=low,
-        high=high,
-        confidence=1 - 0.05 / 6,
-        margin=margin,
-        verdict=verdict,
-        reason=reason,
-        rounds_to_decide=6 if verdict == "undecided" else None,
+        factor="filesystem", a=a, b=b, within={"load": load}, pooled=False, source=load, metric=metric, unit=unit,
+        better=better, rounds=len(logs), ratio=ratio, low=low, high=high, confidence=1 - 0.05 / 6, margin=margin,
+        verdict=verdict, reason=reason, rounds_to_decide=6 if verdict == "undecided" else None,
         undecided=_undecided(logs) if verdict == "undecided" else None,
-    )
+    )  # fmt: skip
 
 
 def sample(seed: int = 7) -> ReportInput:
@@ -279,15 +207,9 @@ def sample(seed: int = 7) -> ReportInput:
     rng = random.Random(seed)
     trials, metrics, series, histograms = tables(rng)
     return ReportInput(
-        summary=summary(metrics),
-        trials=trials,
-        metrics=metrics,
-        series=series,
-        histograms=histograms,
-        declared=declared(*{cell.load for cell in CELLS}),
-        manifest=manifest(seed),
-        facts=facts(),
-    )
+        summary=summary(metrics), trials=trials, metrics=metrics, series=series, histograms=histograms,
+        declared=declared(*{cell.load for cell in CELLS}), manifest=manifest(seed), facts=facts(),
+    )  # fmt: skip
 
 
 def with_one_load(run: ReportInput) -> ReportInput:

@@ -98,11 +98,8 @@ def manifest(seed: int) -> Manifest:
 
 def _planned(number: int, levels: dict[str, str], system: str, load: str) -> PlannedCell:
     layers: list[dict[str, Any]] = [
-        {"layer": "file", "size": 2**30},
-        {"layer": "loop"},
-        {"layer": "mkfs", "type": system},
-        {"layer": "mount"},
-    ]
+        {"layer": "file", "size": 2**30}, {"layer": "loop"}, {"layer": "mkfs", "type": system}, {"layer": "mount"},
+    ]  # fmt: skip
     return PlannedCell(number, levels, [PlannedChain("host", "", layers)], [load], [])
 
 
@@ -157,25 +154,19 @@ def tables(rng: random.Random) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame
             trials.append(
                 place
                 | {
-                    "status": status,
-                    "reason": {"unsupported": NO_ZFS, "failed": DISK_FULL, "done": None}[status],
+                    "status": status, "reason": {"unsupported": NO_ZFS, "failed": DISK_FULL, "done": None}[status],
                     "started": None if status == "unsupported" else start + timedelta(seconds=2.6 * len(trials)),
-                    "duration": 2.4,
-                    "measured": 2.0,
-                    "start_skew": 0.0003,
-                    "factor.filesystem": cell.system,
+                    "duration": 2.4, "measured": 2.0, "start_skew": 0.0003, "factor.filesystem": cell.system,
                     "factor.load": cell.load,
                 }
-            )
+            )  # fmt: skip
             if status == "done":
                 _trial(rng, cell, number, place, metrics, series, histograms)
     frame = pl.DataFrame(trials, schema_overrides={"started": pl.Datetime("us", "UTC")}, infer_schema_length=None)
     return (
-        frame,
-        pl.DataFrame(metrics, infer_schema_length=None),
-        pl.DataFrame(series, infer_schema_length=None),
+        frame, pl.DataFrame(metrics, infer_schema_length=None), pl.DataFrame(series, infer_schema_length=None),
         pl.DataFrame(histograms, infer_schema_length=None),
-    )
+    )  # fmt: skip
 
 
 def _trial(

@@ -38,20 +38,12 @@ CELLS = tuple(
     for number, (load, system) in enumerate(((load, system) for load in LOADS for system in SYSTEMS), start=1)
 )
 DESIGN = Design(
-    title="Who goes below 16k?",
-    primary="write.aligned.16k",
-    factors={"fs": SYSTEMS, "load": LOADS},
-    cells=CELLS,
-    stopped="Both rounds are done.",
-    declared=declared(),
-)
+    title="Who goes below 16k?", primary="write.aligned.16k", factors={"fs": SYSTEMS, "load": LOADS}, cells=CELLS,
+    stopped="Both rounds are done.", declared=declared(),
+)  # fmt: skip
 PLACES: dict[str, Any] = {
-    "trial": pl.Int64,
-    "round": pl.Int64,
-    "cell": pl.Int64,
-    "node": pl.String,
-    "source": pl.String,
-}
+    "trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "node": pl.String, "source": pl.String,
+}  # fmt: skip
 
 # operation, flags, length, alignment of the offset, requests in round 1 and in round 2
 Kind = tuple[str, str, int, int, int, int]
@@ -171,25 +163,17 @@ def series_sample(levels: Sequence[str] = LEVELS, n: int = 1000, factor: str = "
 def _estimates(cell: int, levels: dict[str, str], values: Floats) -> list[Estimate]:
     found = variability(values, INTERVAL)
     numbers = {
-        "tps": (found.mean, "1/s"),
-        "tps.variance": (found.variance, "1/s²"),
-        "tps.sigma": (found.sigma, "1/s"),
-        "tps.cv": (found.cv or 0.0, "1"),
-        "tps.outliers": (float(found.outliers), "1"),
+        "tps": (found.mean, "1/s"), "tps.variance": (found.variance, "1/s²"), "tps.sigma": (found.sigma, "1/s"),
+        "tps.cv": (found.cv or 0.0, "1"), "tps.outliers": (float(found.outliers), "1"),
         "tps.longest_stall": (found.longest_stall, "s"),
-    }
+    }  # fmt: skip
     return [
         Estimate(
-            cell,
-            levels,
-            "sysbench",
-            metric,
-            unit,
-            "higher" if metric == "tps" else "lower",
+            cell, levels, "sysbench", metric, unit, "higher" if metric == "tps" else "lower",
             *(1, value, value, None, None, None, None, 0.95),
         )
         for metric, (value, unit) in numbers.items()
-    ]
+    ]  # fmt: skip
 
 
 def sweep_sample(jobs: tuple[str, ...] = ("1", "2", "4")) -> ReportInput:

@@ -73,15 +73,10 @@ def vm_sample(seed: int = 11, rounds: int = ROUNDS) -> ReportInput:
     frame = pl.DataFrame(metrics, infer_schema_length=None)
     done = pl.DataFrame(trials, schema_overrides={"started": pl.Datetime("us", "UTC")}, infer_schema_length=None)
     return ReportInput(
-        summary=summarise(done, frame, _design()),
-        trials=done,
-        metrics=frame,
-        checks=_checks(trials),
-        declared=declared("load"),
-        manifest=_manifest(seed),
-        facts=_facts(),
+        summary=summarise(done, frame, _design()), trials=done, metrics=frame, checks=_checks(trials),
+        declared=declared("load"), manifest=_manifest(seed), facts=_facts(),
         guests={cell: {name: _guest(name, rng) for name in (*GUESTS, "storage")} for cell, _ in CELLS},
-    )
+    )  # fmt: skip
 
 
 def _checks(trials: list[dict[str, Any]]) -> pl.DataFrame:
@@ -158,14 +153,9 @@ def _trial(rng: random.Random, backing: str, bs: str, skew: float) -> list[dict[
         add(node, "backing@storage", "backing.write.bytes", asked * ratio, "B", "neither", "sum")
         add(node, "backing@storage", "backing.writes", asked * ratio / 24000, "1", "neither", "sum")
         add(
-            node,
-            "backing@storage",
-            "backing.flushes",
-            0.0 if backing == "zvol-async" else asked / 4e5,
-            "1",
-            "neither",
-            "sum",
-        )
+            node, "backing@storage", "backing.flushes", 0.0 if backing == "zvol-async" else asked / 4e5, "1",
+            "neither", "sum",
+        )  # fmt: skip
         add(node, "backing@storage", "backing.drain", drain * math.exp(rng.gauss(0, 0.1)), "s", "lower", "max")
         add(node, "backing@storage", "write.amplification.backing", ratio, "1", "lower", "none")
         add(node, "backing@storage", "write.amplification.guest-disk", ratio / 1.01, "1", "lower", "none")
@@ -174,19 +164,11 @@ def _trial(rng: random.Random, backing: str, bs: str, skew: float) -> list[dict[
 
 def _guest(name: str, rng: random.Random) -> dict[str, Any]:
     return {
-        "accelerator": "tcg",
-        "machine": "q35",
-        "cpu": "max",
-        "cpus": 2 if name == "storage" else 1,
-        "memory": (1024 if name == "storage" else 384) * 2**20,
-        "qemu": "7.2.15",
-        "kernel": "6.12.38+deb13-amd64",
-        "image": "debian-13 8f1c2ab4",
-        "boot": "cold",
-        "boot_seconds": 2.3 * math.exp(rng.gauss(0, 0.1)),
-        "pinning": "none",
-        "disk": {"layer": "virtio-blk", "cache": "none"},
-    }
+        "accelerator": "tcg", "machine": "q35", "cpu": "max", "cpus": 2 if name == "storage" else 1,
+        "memory": (1024 if name == "storage" else 384) * 2**20, "qemu": "7.2.15", "kernel": "6.12.38+deb13-amd64",
+        "image": "debian-13 8f1c2ab4", "boot": "cold", "boot_seconds": 2.3 * math.exp(rng.gauss(0, 0.1)),
+        "pinning": "none", "disk": {"layer": "virtio-blk", "cache": "none"},
+    }  # fmt: skip
 
 
 def _facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
@@ -205,12 +187,8 @@ def _facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
         "qcow2": [{"layer": "image-clone", "on": "storage", "format": "qcow2", "lazy_refcounts": False}],
     }
     export: dict[str, object] = {
-        "layer": "nbd-export",
-        "on": "storage",
-        "cache": "none",
-        "aio": "native",
-        "write_cache": True,
-    }
+        "layer": "nbd-export", "on": "storage", "cache": "none", "aio": "native", "write_cache": True,
+    }  # fmt: skip
     facts: dict[int, dict[str, dict[str, dict[str, object]]]] = {}
     for cell, levels in CELLS:
         layers = [*underlying[levels["backing"]], export, attached]

@@ -212,14 +212,12 @@ def with_latency(nodes: int = 1, n: int = 100) -> ReportInput:
     factors = {"read.latency.p50": 1e-4, "read.latency.p99": 2e-3, "write.latency.p50": 1e-3, "write.latency.p99": 0.03}
     series = pl.concat(
         plain.series.with_columns(
-            node=pl.lit(f"vm-{node}"),
-            metric=pl.lit(metric),
-            unit=pl.lit("s"),
+            node=pl.lit(f"vm-{node}"), metric=pl.lit(metric), unit=pl.lit("s"),
             value=factor * node * (1 + pl.col("t") / pl.col("t").max()),
         )
         for metric, factor in factors.items()
         for node in range(1, nodes + 1)
-    )
+    )  # fmt: skip
     return replace(plain, series=pl.concat([plain.series, series]), declared=declared("sysbench"))  # with directions
 
 
@@ -310,14 +308,12 @@ def test_operations_that_took_no_time_have_no_bin() -> None:
     st.lists(
         st.dictionaries(
             st.tuples(st.floats(1e-9, 1e3), st.floats(1.001, 4)).map(lambda edges: (edges[0], edges[0] * edges[1])),
-            st.integers(1, 10**9),
-            min_size=1,
-            max_size=8,
+            st.integers(1, 10**9), min_size=1, max_size=8,
         ),
         min_size=1,
         max_size=3,
     )
-)
+)  # fmt: skip
 def test_the_shares_of_a_cell_are_all_of_it_and_end_at_nothing(cells: list[dict[tuple[float, float], int]]) -> None:
     found = shares(*cells)
     for number in range(1, len(cells) + 1):

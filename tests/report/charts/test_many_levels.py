@@ -142,10 +142,7 @@ NAMES = st.lists(st.text("ab-_.", max_size=40) | st.text(max_size=30) | invisibl
         (["xfs", "ext4"], {}),
         (
             ["mysql-12h-doublewrite-off", "mysql-12h-doublewrite-on"],
-            {
-                "mysql-12h-doublewrite-off": "…doublewrite-off",
-                "mysql-12h-doublewrite-on": "…doublewrite-on",
-            },
+            {"mysql-12h-doublewrite-off": "…doublewrite-off", "mysql-12h-doublewrite-on": "…doublewrite-on"},
         ),
         (
             ["/var/tmp/results/off-1.txt", "/var/tmp/results/on-2.txt"],

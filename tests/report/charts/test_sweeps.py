@@ -85,11 +85,9 @@ def plot(tmp_path: Path) -> Plots:
 
 def test_every_plot_of_a_sweep_is_a_chart_that_can_be_changed_and_saved(plot: Plots, tmp_path: Path) -> None:
     charts = [
-        plot.curve("iops"),
-        plot.curve("latency.p99", "jobs", where={"iodepth": "8"}),
-        plot.heat_map("iops", "iodepth", "jobs"),
-        plot.hockey_stick("latency.p99"),
-    ]
+        plot.curve("iops"), plot.curve("latency.p99", "jobs", where={"iodepth": "8"}),
+        plot.heat_map("iops", "iodepth", "jobs"), plot.hockey_stick("latency.p99"),
+    ]  # fmt: skip
     for number, chart in enumerate(charts):
         chart.properties(title="mine").save(str(tmp_path / f"{number}.svg"))
         assert "mine" in (tmp_path / f"{number}.svg").read_text()

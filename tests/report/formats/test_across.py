@@ -26,11 +26,9 @@ from storlab.report.model.across import outcome
 GOLDEN = Path(__file__).parent.parent / "golden"
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
 FORMATS = {
-    "compare.txt": render_text,
-    "compare.md": render_markdown,
-    "compare.json": render_json,
+    "compare.txt": render_text, "compare.md": render_markdown, "compare.json": render_json,
     "compare.xml": render_junit,
-}
+}  # fmt: skip
 
 
 def sample(old: str = "old") -> RunsCompared:
@@ -49,13 +47,10 @@ def single_trials() -> RunsCompared:
 def judged() -> RunsCompared:
     """Levels of one run, in two combinations, with every verdict but "worse"."""
     values = {
-        ("ext4", "4k"): LOW,
-        ("ext4", "64k"): LOW[::-1],
-        ("xfs", "4k"): [2 * v for v in LOW],
+        ("ext4", "4k"): LOW, ("ext4", "64k"): LOW[::-1], ("xfs", "4k"): [2 * v for v in LOW],
         ("xfs", "64k"): [1.001 * v for v in LOW[::-1]],
-        ("btrfs", "4k"): [v * (0.5 if n % 2 else 2) for n, v in enumerate(LOW)],
-        ("btrfs", "64k"): LOW,
-    }
+        ("btrfs", "4k"): [v * (0.5 if n % 2 else 2) for n, v in enumerate(LOW)], ("btrfs", "64k"): LOW,
+    }  # fmt: skip
     return compare_runs([two_factors("run", values)], by="fs", gates=[parse_gate("better>50%")])
 
 

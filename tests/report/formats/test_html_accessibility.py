@@ -120,12 +120,9 @@ def suite_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "run").mkdir()
     lost = of(suite, 0, Outcome.CRASHED, reason="the guest's kernel panicked: oops", folder="output/x", guest="g1")
     run = written(
-        folder / "run",
-        suite,
-        lost,
-        of(suite, 1, leaks=[Leak("process", "sleep", suite.groups[0].tests[0].path)]),
+        folder / "run", suite, lost, of(suite, 1, leaks=[Leak("process", "sleep", suite.groups[0].tests[0].path)]),
         of(suite, 2, Outcome.SKIP),
-    )
+    )  # fmt: skip
     (folder / "report.html").write_text(render_suite(run, "html"))
     return folder
 

@@ -99,11 +99,8 @@ def test_what_never_goes_below_says_so_in_the_table(run: ReportInput) -> None:
     below = next(table for table in block_tables(run.summary) if "below" in table.title)
     assert below.rows[0] == ("xfs-16k", "nothing", "", "0", "0", "0")
     assert [row[1:3] for row in below.rows[1:]] == [
-        ("none", "4k"),
-        ("sync meta", "uneven, 20k"),
-        ("fua sync meta", "4k"),
-        ("sync", "off the boundary, 64k"),
-    ]
+        ("none", "4k"), ("sync meta", "uneven, 20k"), ("fua sync meta", "4k"), ("sync", "off the boundary, 64k"),
+    ]  # fmt: skip
 
 
 def test_commands_have_a_column_where_they_were_told_apart(run: ReportInput) -> None:
@@ -161,18 +158,11 @@ def test_every_kind_of_chart_is_on_the_page(run: ReportInput) -> None:
 @pytest.mark.parametrize(
     ("value", "half", "text"),
     [
-        (0.0, 0.0, "0 %"),
-        (1.0, 0.0, "100 %"),
-        (0.99983, 0.0, "99.98 %"),
-        (0.00012, 0.0, "0.012 %"),
-        (0.48, 0.02, "48 ±2 %"),
-        (0.482, 0.0001, "48 %"),
-        (0.956, 0.0, "95.6 %"),
-        (0.9999999, 0.0, ">99.9999 %"),
-        (1e-9, 0.0, "<0.0001 %"),
-        (0.999, 0.002, "99.9 ±0.2 %"),
+        (0.0, 0.0, "0 %"), (1.0, 0.0, "100 %"), (0.99983, 0.0, "99.98 %"), (0.00012, 0.0, "0.012 %"),
+        (0.48, 0.02, "48 ±2 %"), (0.482, 0.0001, "48 %"), (0.956, 0.0, "95.6 %"), (0.9999999, 0.0, ">99.9999 %"),
+        (1e-9, 0.0, "<0.0001 %"), (0.999, 0.002, "99.9 ±0.2 %"),
     ],
-)
+)  # fmt: skip
 def test_a_part_is_never_rounded_to_all_or_to_nothing(value: float, half: float, text: str) -> None:
     assert part(value, half) == text
 

@@ -29,34 +29,15 @@ from ..sample import sample
 from ..vm_sample import GUESTS, ROUNDS, vm_sample
 
 HOLDS = Claim(
-    name="A storm of ACKs: iSCSI takes more than twice as many.",
-    said_by="a blog",
-    verdict="holds",
-    reason="The evidence puts the ratio above 2.",
-    metric="acks.per-request",
-    source="probe:tcp",
-    unit="1",
-    left={"transport": "iscsi"},
-    right={"transport": "nvme"},
-    expected="more than 2×",
-    rounds=6,
-    value=11.8,
-    low=11.2,
-    high=12.4,
-    confidence=0.98,
-)
+    name="A storm of ACKs: iSCSI takes more than twice as many.", said_by="a blog", verdict="holds",
+    reason="The evidence puts the ratio above 2.", metric="acks.per-request", source="probe:tcp", unit="1",
+    left={"transport": "iscsi"}, right={"transport": "nvme"}, expected="more than 2×", rounds=6, value=11.8, low=11.2,
+    high=12.4, confidence=0.98,
+)  # fmt: skip
 VALUE = replace(
-    HOLDS,
-    name="Every two segments",
-    verdict="does not hold",
-    metric="acks.sent.mss",
-    right={},
-    expected="from 1.8 to 2.2",
-    value=20.0,
-    low=19.0,
-    high=21.0,
-    said_by="",
-)
+    HOLDS, name="Every two segments", verdict="does not hold", metric="acks.sent.mss", right={},
+    expected="from 1.8 to 2.2", value=20.0, low=19.0, high=21.0, said_by="",
+)  # fmt: skip
 ABSENT = replace(
     HOLDS, name="SACK", verdict="not measured", reason="This run has no sack=false.", value=None, low=None, high=None
 )
@@ -207,17 +188,14 @@ def test_programs_get_it_as_numbers(cut: ReportInput) -> None:
 EFFECTS = Effects(
     *("load", "bandwidth", "B/s", "higher", {"media": "ssd"}, ("fs", "bs"), 6, 24),
     shares=(
-        Share("factor", ("fs",), 0.7, 1),
-        Share("factor", ("bs",), 0.2, 1),
-        Share("interaction", ("fs", "bs"), 0.0, 1),
-        Share("rounds", (), 0.02, 5),
-        Share("residual", (), 0.08, 15),
+        Share("factor", ("fs",), 0.7, 1), Share("factor", ("bs",), 0.2, 1), Share("interaction", ("fs", "bs"), 0.0, 1),
+        Share("rounds", (), 0.02, 5), Share("residual", (), 0.08, 15),
     ),
     main=tuple(LevelMean({f: f"{f}{n}"}, 2.0**20 * (n + 1)) for f in ("fs", "bs") for n in range(2)),
     pairs=tuple(LevelMean({"fs": f"fs{a}", "bs": f"bs{b}"}, 2.0**20 * (1 + a + b)) for a in range(2) for b in range(2)),
     method="A model.",
     warnings=("Only 3 rounds",),
-)
+)  # fmt: skip
 
 
 def with_effects(found: Effects) -> ReportInput:
@@ -277,10 +255,8 @@ INTERACTING = replace(
     EFFECTS,
     factors=("fs", "bs", "load"),
     shares=(
-        Share("interaction", ("fs", "bs"), 0.02, 1),
-        Share("interaction", ("fs", "load"), 0.2, 2),
-        Share("interaction", ("bs", "load"), 0.1, 2),
-        Share("residual", (), 0.68, 15),
+        Share("interaction", ("fs", "bs"), 0.02, 1), Share("interaction", ("fs", "load"), 0.2, 2),
+        Share("interaction", ("bs", "load"), 0.1, 2), Share("residual", (), 0.68, 15),
     ),
     main=(*EFFECTS.main, *(LevelMean({"load": f"load{n}"}, 2.0**20) for n in range(3))),
     pairs=tuple(
@@ -290,7 +266,7 @@ INTERACTING = replace(
         for b in range(3)
         if (name, a, b) != ("bs", 1, 2)
     ),
-)
+)  # fmt: skip
 
 
 def test_the_two_strongest_interactions_are_tables_of_means_with_ratios_along_each_row() -> None:

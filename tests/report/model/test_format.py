@@ -20,24 +20,13 @@ units = st.sampled_from(UNITS)
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (24.7 * MIB, "B/s", "24.7 MiB/s"),
-        (4891 * 1024, "B/s", "4891 KiB/s"),
-        (655 * 1024, "B/s", "655 KiB/s"),
-        (9.999 * MIB, "B/s", "10.0 MiB/s"),
-        (13_400, "1/s", "13.4k/s"),
-        (85.3, "1/s", "85.3/s"),
-        (0.00124, "s", "1.24 ms"),
-        (85e-6, "s", "85.0 µs"),
-        (999.96e-6, "s", "1.00 ms"),
-        (2**30, "B", "1.00 GiB"),
-        (0.0, "s", "0.00 s"),
-        (12.0, "TPS", "12.0 TPS"),
-        (-3.5, "1", "−3.50"),
-        (math.nan, "s", "n/a"),
-        (math.inf, "B/s", "∞ B/s"),
-        (None, "s", "n/a"),
+        (24.7 * MIB, "B/s", "24.7 MiB/s"), (4891 * 1024, "B/s", "4891 KiB/s"), (655 * 1024, "B/s", "655 KiB/s"),
+        (9.999 * MIB, "B/s", "10.0 MiB/s"), (13_400, "1/s", "13.4k/s"), (85.3, "1/s", "85.3/s"),
+        (0.00124, "s", "1.24 ms"), (85e-6, "s", "85.0 µs"), (999.96e-6, "s", "1.00 ms"), (2**30, "B", "1.00 GiB"),
+        (0.0, "s", "0.00 s"), (12.0, "TPS", "12.0 TPS"), (-3.5, "1", "−3.50"), (math.nan, "s", "n/a"),
+        (math.inf, "B/s", "∞ B/s"), (None, "s", "n/a"),
     ],
-)
+)  # fmt: skip
 def test_a_quantity_without_an_interval_has_three_digits(value: float | None, unit: str, text: str) -> None:
     assert fmt.quantity(value, unit) == text
 
@@ -102,16 +91,11 @@ def test_a_ratios_ends_are_printed_on_their_sides_of_it(value: float, width: flo
 @pytest.mark.parametrize(
     ("value", "low", "high", "text"),
     [
-        (1.42, None, None, "1.42×"),
-        (1.0, 0.99, 1.01, "1.000×"),
-        (1.4, 1.2, 1.7, "1.40×"),
-        (0.0123, None, None, "0.0123×"),
-        (152.2, 140.0, 165.0, "152×"),
-        (1.003, 0.9, 1.1, "1.00×"),
-        (1.001, 1.001, 1.001, "1.001×"),
-        (None, None, None, "n/a"),
+        (1.42, None, None, "1.42×"), (1.0, 0.99, 1.01, "1.000×"), (1.4, 1.2, 1.7, "1.40×"),
+        (0.0123, None, None, "0.0123×"), (152.2, 140.0, 165.0, "152×"), (1.003, 0.9, 1.1, "1.00×"),
+        (1.001, 1.001, 1.001, "1.001×"), (None, None, None, "n/a"),
     ],
-)
+)  # fmt: skip
 def test_ratios(value: float | None, low: float | None, high: float | None, text: str) -> None:
     assert fmt.ratio(value, low, high) == text
 
@@ -126,17 +110,10 @@ def test_percentages_always_have_a_sign(change: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (134, "2 min 14 s"),
-        (0.4, "0.4 s"),
-        (59.7, "1 min"),
-        (3780, "1 h 3 min"),
-        (90061, "1 d 1 h"),
-        (0.004, "4.00 ms"),
-        (0, "0.00 s"),
-        (-61, "−1 min 1 s"),
-        (None, "n/a"),
+        (134, "2 min 14 s"), (0.4, "0.4 s"), (59.7, "1 min"), (3780, "1 h 3 min"), (90061, "1 d 1 h"),
+        (0.004, "4.00 ms"), (0, "0.00 s"), (-61, "−1 min 1 s"), (None, "n/a"),
     ],
-)
+)  # fmt: skip
 def test_durations_have_two_units_at_most(seconds: float | None, text: str) -> None:
     assert fmt.duration(seconds) == text
 
@@ -162,15 +139,12 @@ def test_a_wide_interval_has_no_spurious_hundredths() -> None:
 @pytest.mark.parametrize(
     ("value", "low", "high", "text"),
     [
-        (1.12, 1.0008, 1.26, "1.001× to 1.26×"),
-        (1.12, 1.00008, 1.26, "1.0001× to 1.26×"),
-        (0.88, 0.79, 0.9961, "0.79× to 0.996×"),
-        (12.0, 1.04, 140.0, "1.04× to 140×"),
-        (1.12, 1.0, 1.26, "1.00× to 1.26×"),
-        (1.12, 1 + 1e-9, 1.26, "1.00× to 1.26×"),
+        (1.12, 1.0008, 1.26, "1.001× to 1.26×"), (1.12, 1.00008, 1.26, "1.0001× to 1.26×"),
+        (0.88, 0.79, 0.9961, "0.79× to 0.996×"), (12.0, 1.04, 140.0, "1.04× to 140×"),
+        (1.12, 1.0, 1.26, "1.00× to 1.26×"), (1.12, 1 + 1e-9, 1.26, "1.00× to 1.26×"),
         (1.12, 1 + 4e-7, 1.26, "1.000000× to 1.26×"),
     ],
-)
+)  # fmt: skip
 def test_an_end_of_a_ratios_interval_reads_as_1_only_where_it_is(
     value: float, low: float, high: float, text: str
 ) -> None:
@@ -180,12 +154,9 @@ def test_an_end_of_a_ratios_interval_reads_as_1_only_where_it_is(
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (1e300, "1.00e+300 s"),
-        (1.797e308, "1.80e+308 s"),
-        (-1e300, f"{fmt.MINUS}1.00e+300 s"),
-        (1e-300, f"1.00e{fmt.MINUS}291 ns"),
-        (1e14, "1" + "0" * 14 + " s"),
+        (1e300, "1.00e+300 s"), (1.797e308, "1.80e+308 s"), (-1e300, f"{fmt.MINUS}1.00e+300 s"),
+        (1e-300, f"1.00e{fmt.MINUS}291 ns"), (1e14, "1" + "0" * 14 + " s"),
     ],
-)
+)  # fmt: skip
 def test_a_number_is_not_padded_with_more_zeros_than_a_float_has_digits(value: float, text: str) -> None:
     assert fmt.quantity(value, "s") == text

@@ -38,13 +38,9 @@ def test_there_is_a_table_for_each_block_size_with_a_row_a_node_and_a_column_a_b
         shown = table(node_tables(run.summary, run.declared), f"write.bandwidth: load, bs={bs}")
         assert shown.columns == ("node", *BACKINGS)
         assert labels(shown) == [
-            *GUESTS,
-            "all together",
-            "fairness",
-            "start skew",
-            *(f"host load, {span}" for span in ("1 min", "5 min", "15 min")),
-            "CPUs used by QEMU",
-        ]
+            *GUESTS, "all together", "fairness", "start skew",
+            *(f"host load, {span}" for span in ("1 min", "5 min", "15 min")), "CPUs used by QEMU",
+        ]  # fmt: skip
 
 
 def test_the_largest_share_by_the_smallest_and_the_jobs_fairness_stand_below_where_they_are_known(
@@ -110,11 +106,9 @@ def test_what_all_guests_share_stands_once_and_what_differs_in_a_row_for_those_t
 def test_a_guest_that_differs_in_some_cells_says_in_which(run: ReportInput) -> None:
     differing = guests_tables(_with_a_machine_for_512(run, "pc"))[-1]
     assert [row[:2] for row in differing.rows] == [
-        ("vm-1 to vm-4", "bs=4k (5 cells)"),
-        ("storage", "bs=4k (5 cells)"),
-        ("vm-1 to vm-4", "bs=512 (5 cells)"),
+        ("vm-1 to vm-4", "bs=4k (5 cells)"), ("storage", "bs=4k (5 cells)"), ("vm-1 to vm-4", "bs=512 (5 cells)"),
         ("storage", "bs=512 (5 cells)"),
-    ]
+    ]  # fmt: skip
 
 
 def test_a_fact_that_is_long_has_a_line_of_its_own(run: ReportInput) -> None:
@@ -191,15 +185,12 @@ def test_a_run_without_cautions_names_none(name: str) -> None:
 @pytest.mark.parametrize(
     ("names", "short"),
     [
-        ([], ""),
-        (["a"], "a"),
-        (["vm-1", "vm-2"], "vm-1 and vm-2"),
+        ([], ""), (["a"], "a"), (["vm-1", "vm-2"], "vm-1 and vm-2"),
         (["vm-1", "vm-2", "vm-3", "storage"], "vm-1 to vm-3 and storage"),
-        (["host", "n8", "n9", "n10", "n12"], "host, n8 to n10 and n12"),
-        (["n01", "n02", "n03"], "n01, n02 and n03"),
+        (["host", "n8", "n9", "n10", "n12"], "host, n8 to n10 and n12"), (["n01", "n02", "n03"], "n01, n02 and n03"),
         (["", "7", "8", "9"], " and 7 to 9"),
     ],
-)
+)  # fmt: skip
 def test_numbered_names_are_told_in_short(names: list[str], short: str) -> None:
     assert words.compact(names) == short
 
@@ -226,13 +217,9 @@ CELLS = tuple(
 @pytest.mark.parametrize(
     ("numbers", "name"),
     [
-        ([1, 2, 3, 4, 5, 6], "all cells"),
-        ([1, 2], "fs=a (2 cells)"),
-        ([1, 3], "fs=a or b, bs=4k (2 cells)"),
-        ([1, 2, 3, 4], "fs=a or b (4 cells)"),
-        ([1, 4], "fs=a, bs=4k; fs=b, bs=8k"),
-        ([6], "fs=c, bs=8k"),
+        ([1, 2, 3, 4, 5, 6], "all cells"), ([1, 2], "fs=a (2 cells)"), ([1, 3], "fs=a or b, bs=4k (2 cells)"),
+        ([1, 2, 3, 4], "fs=a or b (4 cells)"), ([1, 4], "fs=a, bs=4k; fs=b, bs=8k"), ([6], "fs=c, bs=8k"),
     ],
-)
+)  # fmt: skip
 def test_cells_are_called_by_what_only_they_have(numbers: list[int], name: str) -> None:
     assert together([cell for cell in CELLS if cell.cell in numbers], CELLS) == name

@@ -133,21 +133,10 @@ def cells(*missing: int) -> list[CellState]:
 
 def estimates(states: list[CellState], **more: object) -> list[Estimate]:
     fixed: dict[str, object] = {
-        "source": "load",
-        "metric": "bandwidth",
-        "unit": "B/s",
-        "better": "higher",
-        "rounds": 3,
-        "median": 2e6,
-        "mean": 2e6,
-        "sd": 1e5,
-        "cv": 0.05,
-        "low": 1.9e6,
-        "high": 2.1e6,
-        "confidence": 0.95,
-        "warnings": (FEW,),
+        "source": "load", "metric": "bandwidth", "unit": "B/s", "better": "higher", "rounds": 3, "median": 2e6,
+        "mean": 2e6, "sd": 1e5, "cv": 0.05, "low": 1.9e6, "high": 2.1e6, "confidence": 0.95, "warnings": (FEW,),
         **more,
-    }
+    }  # fmt: skip
     measured = [s for s in states if s.status == "measured"]
     return [Estimate(cell=s.cell, levels=s.levels, **fixed) for s in measured]  # type: ignore[arg-type]
 
@@ -274,12 +263,9 @@ def with_one_level(given: ReportInput) -> ReportInput:
 
     found = given.summary
     summary = replace(
-        found,
-        cells=more(found.cells),
-        estimates=more(found.estimates),
-        by_node=more(found.by_node),
+        found, cells=more(found.cells), estimates=more(found.estimates), by_node=more(found.by_node),
         comparisons=tuple(replace(c, within=c.within | ({} if c.pooled else MORE)) for c in found.comparisons),
-    )
+    )  # fmt: skip
     return replace(given, summary=summary)
 
 
@@ -292,12 +278,9 @@ def test_of_a_run_with_one_cell_its_levels_are_told() -> None:
     run = with_one_level(sample())
     first = run.summary.cells[0].cell
     found = replace(
-        run.summary,
-        cells=run.summary.cells[:1],
-        estimates=tuple(e for e in run.summary.estimates if e.cell == first),
-        comparisons=(),
-        by_node=(),
-    )
+        run.summary, cells=run.summary.cells[:1], estimates=tuple(e for e in run.summary.estimates if e.cell == first),
+        comparisons=(), by_node=(),
+    )  # fmt: skip
     assert "kyber" in render_text(replace(run, summary=found), 100)
 
 
@@ -311,26 +294,19 @@ class One(NamedTuple):
 
 
 HAVE = [
-    One("probe:alignment@store", "write.requests"),
-    One("probe:alignment", "write.requests"),
-    One("backing@store", "backing.drain"),
-    One("load", "read.bandwidth"),
-    One("load", "write.bandwidth"),
-]
+    One("probe:alignment@store", "write.requests"), One("probe:alignment", "write.requests"),
+    One("backing@store", "backing.drain"), One("load", "read.bandwidth"), One("load", "write.bandwidth"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("primary", "named"),
     [
-        ("bandwidth", HAVE[3:]),
-        ("load:write.bandwidth", HAVE[4:]),
-        ("write.requests", HAVE[1:2]),
-        ("probe:alignment:write.requests", HAVE[1:2]),
-        ("probe:alignment@store:write.requests", HAVE[:1]),
-        ("drain", HAVE[2:3]),
-        ("backing:backing.drain", HAVE[2:3]),
+        ("bandwidth", HAVE[3:]), ("load:write.bandwidth", HAVE[4:]), ("write.requests", HAVE[1:2]),
+        ("probe:alignment:write.requests", HAVE[1:2]), ("probe:alignment@store:write.requests", HAVE[:1]),
+        ("drain", HAVE[2:3]), ("backing:backing.drain", HAVE[2:3]),
     ],
-)
+)  # fmt: skip
 def test_the_loads_end_comes_first_and_another_where_only_that_has_the_metric(primary: str, named: list[One]) -> None:
     others = [one for one in HAVE if one not in named]
     assert split(primary, HAVE) == (named, others)

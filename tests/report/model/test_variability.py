@@ -40,20 +40,10 @@ def panels(pair: ReportInput) -> dict[str, Panel]:
 
 def test_every_view_that_people_know_of_a_pair_of_runs_is_there(panels: dict[str, Panel]) -> None:
     assert list(panels) == [
-        "All levels, zoomed in",
-        "All levels, from zero",
-        "Part by part, 15 min each",
-        "Histogram with density",
-        "Quantiles of on against off",
-        "Box with outliers",
-        "Variance",
-        "Variance over time",
-        "Histogram",
-        "Density",
-        "Bell curves",
-        "Histogram with bell curves",
-        "Box",
-    ]
+        "All levels, zoomed in", "All levels, from zero", "Part by part, 15 min each", "Histogram with density",
+        "Quantiles of on against off", "Box with outliers", "Variance", "Variance over time", "Histogram", "Density",
+        "Bell curves", "Histogram with bell curves", "Box",
+    ]  # fmt: skip
     for panel in panels.values():
         assert "<svg" in to_svg(panel.draw(), width=panel.width)
 
@@ -254,10 +244,8 @@ def test_csv_has_each_percentile_with_its_bounds() -> None:
         *("latency", "latency.p50", "none", "", "0.0001", "9.95e-05", "0.0001005", "10000")
     ]
     assert [(row["metric"], row["node"]) for row in rows[1:]] == [
-        ("latency.p99.99", ""),
-        ("latency.p50", "n-1"),
-        ("latency.p99.99", "n-1"),
-    ]
+        ("latency.p99.99", ""), ("latency.p50", "n-1"), ("latency.p99.99", "n-1"),
+    ]  # fmt: skip
 
 
 def test_a_load_that_only_writes_is_shown_once_and_a_run_without_histograms_not_at_all() -> None:

@@ -13,39 +13,14 @@ from storlab.report.model.input import ReportInput
 from storlab.report.model.why import best_lines, details, nothing_differs, sentence, why_chapter
 
 ACKS = Difference(
-    source="probe:tcp",
-    metric="acks",
-    unit="1",
-    per="operation",
-    noun="ACKs",
-    a=46.0,
-    b=3.9,
-    ratio=11.8,
-    low=11.2,
-    high=12.4,
-    evidence=5.0,
-    agreeing=8,
-    moves="unclear",
-)
+    source="probe:tcp", metric="acks", unit="1", per="operation", noun="ACKs", a=46.0, b=3.9, ratio=11.8, low=11.2,
+    high=12.4, evidence=5.0, agreeing=8, moves="unclear",
+)  # fmt: skip
 COMPARISON = Comparison(
-    factor="transport",
-    a="iSCSI",
-    b="NVMe/TCP",
-    within={},
-    pooled=False,
-    source="load",
-    metric="read.bandwidth",
-    unit="B/s",
-    better="higher",
-    rounds=8,
-    ratio=0.5,
-    low=0.4,
-    high=0.6,
-    confidence=0.95,
-    margin=0.1,
-    verdict="worse",
+    factor="transport", a="iSCSI", b="NVMe/TCP", within={}, pooled=False, source="load", metric="read.bandwidth",
+    unit="B/s", better="higher", rounds=8, ratio=0.5, low=0.4, high=0.6, confidence=0.95, margin=0.1, verdict="worse",
     reason="it is",
-)
+)  # fmt: skip
 
 
 def with_why(*differences: Difference, comparison: Comparison = COMPARISON, rounds: int = 8) -> Comparison:

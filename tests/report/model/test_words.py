@@ -13,24 +13,10 @@ from storlab.report.model.answer import answer
 from storlab.report.model.view import not_compared, ordered_comparisons, overview, verdict_groups
 
 BASE = Comparison(
-    factor="fs",
-    a="ext4",
-    b="xfs",
-    within={"load": "write"},
-    pooled=False,
-    source="write",
-    metric="write.bandwidth",
-    unit="B/s",
-    better="higher",
-    rounds=8,
-    ratio=1.42,
-    low=1.31,
-    high=1.54,
-    confidence=0.99,
-    margin=0.05,
-    verdict="better",
-    reason="ext4 is higher than xfs in 8 of 8 rounds",
-)
+    factor="fs", a="ext4", b="xfs", within={"load": "write"}, pooled=False, source="write", metric="write.bandwidth",
+    unit="B/s", better="higher", rounds=8, ratio=1.42, low=1.31, high=1.54, confidence=0.99, margin=0.05,
+    verdict="better", reason="ext4 is higher than xfs in 8 of 8 rounds",
+)  # fmt: skip
 
 
 def _pair(a: str, b: str, verdict: Verdict) -> Comparison:
@@ -133,15 +119,13 @@ def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> N
         ),
         (
             [
-                _pair("a", "b", "better"),
-                _pair("c", "d", "better"),
-                _pair("e", "d", "better"),
+                _pair("a", "b", "better"), _pair("c", "d", "better"), _pair("e", "d", "better"),
                 _pair("e", "f", "better"),
             ],
             "No single best: nothing beats a or c or e.",
         ),
     ],
-)
+)  # fmt: skip
 def test_the_lead_names_a_winner_only_where_there_is_one(comparisons: list[Comparison], lead: str) -> None:
     assert words.lead(comparisons) == lead
 
@@ -210,10 +194,8 @@ def test_the_certainty_of_ranges_is_told_once() -> None:
 def test_what_is_true_of_many_files_is_said_once() -> None:
     many = [f"{at:02}.txt: it was cut short" for at in range(1, 21)]
     assert words.once([*many, "b: it is odd", "Nothing else", "a: it is odd"]) == [
-        "01.txt, 02.txt, 03.txt and 17 more: it was cut short",
-        "b and a: it is odd",
-        "Nothing else",
-    ]
+        "01.txt, 02.txt, 03.txt and 17 more: it was cut short", "b and a: it is odd", "Nothing else",
+    ]  # fmt: skip
 
 
 def test_counts_of_one_thing_stand_in_one_sentence() -> None:
