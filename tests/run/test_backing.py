@@ -1,20 +1,125 @@
-"""Disks underneath nodes' disks, and guests' processes, in real trials: counted until all is down, and recorded."""
+"""Where disks are made, here or on a guest that serves them; and what lies underneath is counted until all is down."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from laboratory import Laboratory
+from laboratory import opened
+from storlab.errors import StudyError
+from storlab.nodes.kinds.local import local_node
 from storlab.probes.sampling import read_samples
 from storlab.probes.subject import ProcessGroup, Subject, read_subject
 from storlab.records.run_folder import RunFolder
+from storlab.run.setup.placement import place
+from storlab.run.setup.units import layers_on
 from storlab.run.trial import measure as measuring
+from storlab.study.cells import Cell
+from storlab.study.study import Study, load_study, parse_study, shipped_studies
+
+
+def _place(study: Study) -> Study:
+    async def look() -> Study:
+        async with local_node("host") as host:
+            return await place(study, host)
+
+    return asyncio.run(look())
+
+
+def _names(cell: Cell, group: str) -> list[str]:
+    chain = cell.chain(group)
+    assert chain is not None
+    return [link.layer.layer for link in chain.links]
+
+
+def _vm_backing(only: Sequence[str] = ()) -> Study:
+    return load_study(shipped_studies()["vm-backing"], only=only)
+
+
+@pytest.fixture
+def without_zfs() -> None:
+    with open("/proc/filesystems") as filesystems:  # noqa: PTH123
+        if "zfs" in filesystems.read():
+            pytest.skip("this machine has ZFS itself")
+
+
+@pytest.mark.usefixtures("without_zfs")
+def test_disks_that_this_machine_can_not_make_are_made_on_a_guest_and_served_over_nbd() -> None:
+    placed = _place(_vm_backing())
+    for cell in placed.cells:
+        assert cell.nodes["storage"].kind == "vm"
+        assert _names(cell, "vm")[-4:] == ["nbd-export", "virtio-blk", "mkfs", "mount"]
+        assert _names(cell, "storage") == ["file", "virtio-blk"]
+    (note,) = placed.notes
+    assert note.startswith("storage: the disks are made on a virtual machine and served over NBD, since ")
+    assert "zfs" in note
+
+
+@pytest.mark.usefixtures("without_zfs")
+def test_one_level_that_needs_the_guest_takes_all_the_others_there() -> None:
+    """A disk that was made here, beside one that was made in a guest, would tell the places apart, not the disks."""
+    placed = _place(_vm_backing(only=["backing=raw-file,zvol-clone"]))
+    assert {cell.nodes["storage"].kind for cell in placed.cells} == {"vm"}
+
+
+@pytest.mark.needs("root")
+def test_disks_that_this_machine_can_make_are_made_here_and_used_directly() -> None:
+    placed = _place(_vm_backing(only=["backing=raw-file,qcow2-clone"]))
+    for cell in placed.cells:
+        assert cell.nodes["storage"].kind == "local"
+        assert _names(cell, "storage") == ["file", "loop"], "a file becomes a disk by a loop"
+        assert _names(cell, "vm")[2] in ("image-copy", "image-clone")
+        assert _names(cell, "vm")[3:] == ["virtio-blk", "mkfs", "mount"], "and QEMU opens it here"
+    assert placed.notes == ("storage: the disks are made on this machine, which has all that they need",)
+
+
+@pytest.mark.needs("root")
+def test_what_stands_on_a_node_that_was_placed_here_is_set_up_here() -> None:
+    (cell,) = _place(_vm_backing(only=["backing=raw-file", "bs=4k"])).cells
+    names = [layer.layer for layer in layers_on(cell, "storage")]
+    assert names == ["file", "loop", "mkfs", "mount", *["image-copy"] * 4]
+    assert not cell.networked("storage")
+
+
+@pytest.mark.needs("root")
+def test_a_chain_that_this_machine_cannot_end_is_refused_where_it_was_written() -> None:
+    """This machine has all that the layers need; but an export is no disk of it without a crossing by the network."""
+    study = b"""title = "x"
+        [nodes.storage]
+        kind = "vm"
+        placement = "auto"
+        stack = [{ layer = "file", size = "64M" }, { layer = "nbd-export" }, { layer = "virtio-blk" }]
+        [workload.w]
+        on = "storage"
+        command = { argv = ["true"] }
+    """
+    found = r"line 5: nodes\.storage\.stack\[2\]: layer virtio-blk cannot be left out on this machine"
+    with pytest.raises(StudyError, match=found):
+        _place(parse_study(study, "study.toml", lambda name: ""))
+
+
+@pytest.mark.parametrize(
+    ("backing", "shared"),
+    [
+        ("zvol-clone", ["zpool"]),
+        ("file-on-zfs", ["zpool", "zfs"]),
+        ("raw-file", ["mkfs", "mount"]),
+        ("qcow2-clone", ["mkfs", "mount"]),
+    ],
+)
+def test_pools_and_directories_are_set_up_once_for_all_guests_and_disks_once_for_each(
+    backing: str, shared: list[str]
+) -> None:
+    chain = _vm_backing(only=[f"backing={backing}", "bs=4k"]).cells[0].chain("vm")
+    assert chain is not None
+    assert [link.layer.layer for link in chain.below if link.once] == shared
+
 
 STUDY = """
 primary = "bandwidth"
@@ -42,13 +147,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
         host = Subject(group="host", end="below", above=tuple(nodes), disks=disks, processes=processes)
         return await real(record, places, probes, {**subjects, "host": host}, session, *rest)
 
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("backing")
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    with pytest.MonkeyPatch.context() as patch, opened(tmp_path_factory.mktemp("backing")) as lab:
         patch.setattr("storlab.run.trial.trial.measure", measure)
-        lab = Laboratory(folder)
         lab.execute(STUDY)
-        assert lab.leftovers() == []
         yield lab.run_folder
 
 
@@ -62,14 +163,14 @@ def backing_folder(run: RunFolder) -> Path:
     return run.trial_folder(1) / "host" / "probe-backing"
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_both_ends_have_numbers_of_their_own(run: RunFolder) -> None:
     rows = run.metrics.filter(pl.col("node").is_not_null(), metric="stall.longest")
     ends = {(node, source) for node, source in rows.select("node", "source").iter_rows() if source != "load"}
     assert ends == {("n-1", "probe:stalls"), ("n-2", "probe:stalls"), ("host", "probe:stalls@host")}
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_what_waited_in_the_page_cache_is_counted_underneath(run: RunFolder) -> None:
     (record,) = run.records()
     assert record.status == "done", record.reason
@@ -81,7 +182,7 @@ def test_what_waited_in_the_page_cache_is_counted_underneath(run: RunFolder) -> 
     assert found["backing.drain"] > 0.0
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_the_counters_are_kept_as_they_were_read(run: RunFolder) -> None:
     (record,) = run.records()
     disks = [disk for name in ("n-1", "n-2") for disk in record.nodes[name].disks]
@@ -92,14 +193,14 @@ def test_the_counters_are_kept_as_they_were_read(run: RunFolder) -> None:
         assert [len(look.texts[f"/sys/class/block/{disk}/stat"].split()) >= 11 for disk in disks] == [True, True]
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_what_nodes_share_comes_with_its_fairness_and_how_far_apart_they_started(run: RunFolder) -> None:
     assert 0.5 <= values(run, "load")["write.bandwidth.fairness"] <= 1.0
     (record,) = run.records()
     assert values(run, "nodes") == {"start.skew": record.start_skew}
 
 
-@pytest.mark.root
+@pytest.mark.needs("root")
 def test_guests_processes_are_watched_on_the_host(run: RunFolder) -> None:
     (record,) = run.records()
     assert record.probes["processes"] == ["host"]

@@ -1,4 +1,4 @@
-"""What goes wrong with a database while it is measured: told with the server's own words, and nothing is left."""
+"""What goes wrong with a database while it is measured, in its own words; and what a stall and a checkpoint cost."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from laboratory import Laboratory, kill, wait_until
@@ -19,7 +20,7 @@ from storlab.layers.database.mariadb import MariadbLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.records.run_folder import TrialRecord
 
-pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it mounts disks")]
+pytestmark = pytest.mark.needs("root")
 
 PROGRAMS = {"mariadb": "mariadbd", "postgresql": "postgres"}
 STUDY = """
@@ -198,14 +199,10 @@ def test_a_disk_that_fills_up_in_mid_trial_fails_the_trial_by_that_reason(
 def test_an_error_that_is_no_conflict_fails_the_trial_in_the_databases_words(
     layer: str, said: str, lab: Laboratory
 ) -> None:
-    with meanwhile(lab, lambda: drop_table(lab, layer)):
+    with meanwhile(lab, lambda: ask(lab, layer, "DROP TABLE sbtest1")):
         lab.execute(study(layer))
     record = failed(lab)
     assert "sysbench ended with status" in str(record.reason) and said in str(record.reason), record
-
-
-def drop_table(lab: Laboratory, layer: str) -> None:
-    assert ask(lab, layer, "DROP TABLE sbtest1")
 
 
 def ask(lab: Laboratory, layer: str, sql: str) -> bool:
@@ -222,14 +219,8 @@ def ask(lab: Laboratory, layer: str, sql: str) -> bool:
 
 def test_waiting_for_a_lock_in_vain_is_an_error_and_no_conflict(lab: Laboratory) -> None:
     """sysbench would ignore that by itself."""
-
-    def hold() -> None:
-        socket = next(each for each in Path("/tmp").glob(f"storlab-{lab.identity}*/s/*") if each.is_socket())
-        sql = "BEGIN; UPDATE sbtest1 SET k = 1; SELECT SLEEP(8)"
-        client = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=storlab", "storlab", "-e", sql]
-        subprocess.run(client, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    with meanwhile(lab, hold):
+    hold = "BEGIN; UPDATE sbtest1 SET k = 1; SELECT SLEEP(8)"
+    with meanwhile(lab, lambda: ask(lab, "mariadb", hold)):
         lab.execute(study("mariadb", keys=", settings = { innodb_lock_wait_timeout = 1 }"))
     assert "Lock wait timeout exceeded" in str(failed(lab).reason)
 
@@ -238,7 +229,6 @@ def test_waiting_for_a_lock_in_vain_is_an_error_and_no_conflict(lab: Laboratory)
 def test_clean_ends_the_server_of_a_run_that_was_killed(layer: str, lab: Laboratory) -> None:
     process = lab.start_run(study(layer))
     assert wait_until(lambda: measuring(lab))
-    time.sleep(1)
     kill(process)
     process.wait()
     cleaned = lab.storlab("clean", lab.out)
@@ -246,3 +236,60 @@ def test_clean_ends_the_server_of_a_run_that_was_killed(layer: str, lab: Laborat
     assert lab.leftovers() == []
     again = lab.storlab("clean", lab.out)
     assert (again.status, again.stdout) == (0, f"{lab.out}: nothing is left to tear down\n")
+
+
+FROZEN = 6.0  # s
+# The file system below the disk under test is frozen, so that the disk's own requests wait.
+TWO_TRIALS = """
+primary = "tps"
+stack = [
+  { layer = "file", size = "900M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
+  { layer = "file", size = "600M" }, { layer = "loop", direct_io = false }, { layer = "mkfs", type = "ext4" },
+  { layer = "mount" },
+  { layer = "postgresql", pool = "64M", full_page_writes = false, data = { tables = 1, rows = 10000 } },
+]
+repeat = { until = "max", min = 2, max = 2 }
+workload.oltp.sysbench = { threads = 4, rate = 40, runtime = "16s", test = "oltp_write_only", distribution = "uniform" }
+probes = { stalls = { threshold = "3s" }, server = { interval = "500ms" } }
+"""
+
+
+def freeze_a_checkpoint(lab: Laboratory) -> None:
+    """In the midst of a trial: neither it nor any commit comes to its end before the disk answers again."""
+    time.sleep(3)  # more of the rate before it, with which it is compared
+    mounts = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    lowest = min((path for path in mounts if str(lab.folder) in path), key=len)
+    asking = threading.Thread(target=ask, args=(lab, "postgresql", "CHECKPOINT"))
+    subprocess.run(["fsfreeze", "--freeze", lowest], check=True)
+    try:
+        asking.start()
+        time.sleep(FROZEN)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", lowest], check=True)
+    asking.join()
+
+
+def test_a_disk_that_answers_no_flush_is_a_stall_and_a_checkpoint_meanwhile_is_marked_and_has_a_dip(
+    lab: Laboratory,
+) -> None:
+    """And a trial without either says so."""
+    with meanwhile(lab, lambda: freeze_a_checkpoint(lab)):
+        ran = lab.run(TWO_TRIALS)
+    assert ran.status == 0, ran
+    metrics = pl.read_parquet(lab.out / "tables" / "metrics.parquet").filter(pl.col("job").is_null())
+    frozen, free = (dict(metrics.filter(trial=trial).select("metric", "value").iter_rows()) for trial in (1, 2))
+    for metric in ("stall.longest", "tps.longest_stall"):
+        assert frozen[metric] > FROZEN - 2 > free[metric], metric
+    assert frozen["stall.count"] >= 1 and free["stall.count"] == 0
+    series = pl.read_parquet(lab.out / "tables" / "series.parquet").filter(metric="checkpoint")
+    assert series["trial"].to_list() == [1]
+    assert 2 < series["t"][0] < 10 and FROZEN - 2 < series["value"][0] < FROZEN + 5
+    dips = {name: value for name, value in frozen.items() if name.startswith("checkpoint.dip.")}
+    assert len(dips) == 4 and 0.9 < dips["checkpoint.dip.depth.max"] <= 1
+    assert dips["checkpoint.dip.length.max"] >= FROZEN - 2
+    assert not any(name.startswith("checkpoint.dip.") for name in free)
+    assert lab.storlab("report", lab.out, "--format", "html").status == 0
+    page = (lab.out / "report.html").read_text()
+    assert "triangles are checkpoints" in page and "1 checkpoint of" in page
+    assert "no checkpoint began while the load ran" in page
+    assert lab.leftovers() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from laboratory import Ended, Laboratory, needs_root
+from laboratory import Ended, Laboratory
 from laboratory.databases import laboratory_of_databases
 from layers.database import UNPACKED
 
@@ -156,7 +156,7 @@ workload.oltp = { on = ["client"], sysbench = { threads = 1, runtime = "1s" } }
 """.replace("DATA", 'pool = "16M", data = { tables = 1, rows = 1000 }')
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_clients_of_another_node_reach_them_over_the_network(lab: Laboratory) -> None:
     ran = lab.run(NETWORK)
     assert ran.status == 0, ran

@@ -1,17 +1,20 @@
-"""Trials whose disk comes over the network, and what they report when the server or the network is gone."""
+"""Disks over the network in runs: each transport measured, and what is reported if server, network or room is gone."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, needs_root
-from laboratory.guests import BEGUN, endings, kill_guest, needs_guests, once_begun
+from laboratory import Laboratory, wait_until
+from laboratory.guests import BEGUN, begun, endings, kill_guest
 from storlab.records.derive import derive
+from storlab.study.study import load_study, shipped_studies
 
 LAYERS = {"nbd": "nbd-export", "iscsi": "iscsi-target", "nvme-tcp": "nvme-target", "aoe": "aoe-target"}
 GIVE_UP = 6.0  # s
@@ -19,26 +22,29 @@ BEYOND = 20.0
 READS = "while dd if=$target of=/dev/null bs=64k count=16 iflag=direct; do :; done; exit 1"
 LOAD = f'echo "{BEGUN}" > /dev/console; {READS}'
 
-pytestmark = pytest.mark.slow
-by_protocol = pytest.mark.parametrize("protocol", LAYERS)
 
-
-def study(protocol: str, load: str = LOAD) -> str:
-    """A load on a disk that a server serves."""
+def study(protocols: Iterable[str], load: str = LOAD, probes: str = "") -> str:
+    """A load on a disk that one server serves, over one protocol after the other."""
+    levels = (f'{name} = [{{ layer = "{LAYERS[name]}" }}, {{ layer = "{name}", give_up = "{GIVE_UP:g}s" }}]\n'
+              for name in protocols)  # fmt: skip
     return f"""
 primary = "elapsed"
 repeat = {{ until = "max", min = 1, max = 1 }}
-trial = {{ settle = {{ sync = false, drop_caches = false }} }}
+trial = {{ timeout = "120s", settle = {{ sync = false, drop_caches = false }} }}
 [probes]
+{probes}
+[factors.protocol]
+{"".join(levels)}
 [nodes.server]
 kind = "vm"
+keep = "run"
 memory = "256M"
 stack = [{{ layer = "file", size = "16M" }}, {{ layer = "virtio-blk" }}]
 [nodes.client]
 kind = "vm"
 memory = "256M"
 from = "server"
-stack = [{{ layer = "{LAYERS[protocol]}" }}, {{ layer = "{protocol}", give_up = "{GIVE_UP:g}s" }}]
+stack = ["{{protocol}}"]
 [workload.load]
 on = ["client"]
 command = {{ argv = ["sh", "-c", '''target={{target}}; {load}'''] }}
@@ -53,21 +59,34 @@ def cut(lab: Laboratory) -> None:
     subprocess.run([*inside, "link", "set", cards[-1], "down"], check=True)
 
 
-def fails(lab: Laboratory, protocol: str, action: Callable[[], None]) -> str:
-    """Do this once the load works; the reason for which the trial then fails, in time, and with nothing left."""
-    with once_begun(lab, ("client",), action):
-        lab.execute(study(protocol), unconfined=True)
-    ((status, reason),) = endings(lab)
-    assert status == "failed"
-    assert reason is not None
-    (record,) = lab.records()
-    assert record.lost_after is not None
-    assert (record.reason or "").endswith(f" ({record.lost_after:.1f} s into the load)")
-    assert record.phases["measure"] < GIVE_UP + BEYOND
-    assert record.phases["tear down"] < BEYOND
-    assert [warning for warning in record.warnings if "torn down" in warning] == []
+def each_trial_fails(lab: Laboratory, action: Callable[[], None]) -> dict[str, str]:
+    """Do this whenever the load works: protocol → why its trial failed, in time, nothing being left."""
+    over = threading.Event()
+
+    def begins(trial: int) -> bool:
+        return over.is_set() or begun(lab, "client", trial=trial)
+
+    def act() -> None:
+        for trial in range(1, len(LAYERS) + 1):
+            if wait_until(partial(begins, trial), 240) and not over.is_set():
+                action()
+
+    acting = threading.Thread(target=act)
+    acting.start()
+    try:
+        lab.execute(study(LAYERS), unconfined=True)
+    finally:
+        over.set()
+        acting.join()
+    for record in lab.records():
+        assert record.status == "failed" and record.lost_after is not None, record
+        assert (record.reason or "").endswith(f" ({record.lost_after:.1f} s into the load)")
+        assert record.phases["measure"] < GIVE_UP + BEYOND
+        assert record.phases["tear down"] < BEYOND
+        assert [warning for warning in record.warnings if "torn down" in warning] == []
     assert lab.leftovers() == []
-    return reason
+    reasons = (reason or "" for _, reason in endings(lab))
+    return dict(zip((record.levels["protocol"] for record in lab.records()), reasons, strict=True))
 
 
 FULL = """
@@ -90,7 +109,7 @@ command = { argv = ["qemu-io", "-f", "raw", "-c", "write -P 90 0 32M", "{target}
 """
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_trial_whose_target_is_full_fails_and_says_whose_it_is(lab: Laboratory) -> None:
     lab.execute(FULL)
     ((status, reason),) = endings(lab)
@@ -101,27 +120,66 @@ def test_a_trial_whose_target_is_full_fails_and_says_whose_it_is(lab: Laboratory
     assert lab.leftovers() == []
 
 
-@needs_guests
-@by_protocol
-def test_a_network_that_is_cut_under_load_is_the_reason_of_the_failure(lab: Laboratory, protocol: str) -> None:
-    reason = fails(lab, protocol, lambda: cut(lab))
-    assert re.fullmatch(r"node client: no answer from node server \([\d.]+\) for \d+\.\d s", reason), reason
+@pytest.mark.needs("guests")
+def test_a_network_that_is_cut_under_load_is_the_reason_of_the_failure(lab: Laboratory) -> None:
+    reasons = each_trial_fails(lab, lambda: cut(lab))
+    no_answer = re.compile(r"node client: no answer from node server \([\d.]+\) for \d+\.\d s")
+    assert reasons.keys() == LAYERS.keys() and all(map(no_answer.fullmatch, reasons.values())), reasons
 
 
-@needs_guests
-@by_protocol
-def test_a_machine_that_serves_and_is_killed_is_the_reason_of_the_failure(lab: Laboratory, protocol: str) -> None:
-    assert fails(lab, protocol, lambda: kill_guest(lab, "server")) == "node server: QEMU was killed by SIGKILL"
+@pytest.mark.needs("guests")
+def test_a_machine_that_serves_and_is_killed_is_the_reason_of_the_failure(lab: Laboratory) -> None:
+    reasons = each_trial_fails(lab, lambda: kill_guest(lab, "server"))
+    assert reasons == dict.fromkeys(LAYERS, "node server: QEMU was killed by SIGKILL")
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_requests_to_a_disk_that_has_a_slash_in_its_name_are_counted_at_both_ends(lab: Laboratory) -> None:
     """``/dev/etherd/e0.0``, which sysfs calls ``etherd!e0.0``."""
-    writes = study("aoe", "dd if=/dev/zero of=$target bs=8k count=64 oflag=direct conv=fsync status=none")
-    lab.execute(writes.replace("[probes]\n", '[probes]\nalignment = { at = "each" }\n'), unconfined=True)
+    load = "dd if=/dev/zero of=$target bs=8k count=64 oflag=direct conv=fsync status=none"
+    lab.execute(study(["aoe"], load, 'alignment = { at = "each" }'), unconfined=True)
     assert endings(lab) == [("done", None)]
     metrics = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_not_null())
     found = {(node, name): value for node, name, value in metrics.select("node", "metric", "value").rows()}
     assert (found["client", "write.requests"], found["client", "write.bytes"]) == (64, 64 * 8192)
     assert found["server", "write.requests"] >= 512, "one for each frame of 1024 bytes, and each that was sent again"
     assert lab.leftovers() == []
+
+
+BLOCK = shipped_studies()["network-block"]
+# One server for all, and Bonnie++'s tests of data alone: most of the time is that of guests that start.
+SMALL = (
+    *("size=1M", "seeks=4", "files=0", "disk=32M", "nodes.server.keep=run", "nodes.server.memory=256M"),
+    *("nodes.client.memory=256M", 'compare.1.metrics=["seek.rate"]'),
+)
+TCP = {"nbd", "dst", "iscsi", "nvme", "nfs"}
+
+
+def test_its_profile_varies_all_that_was_asked_about() -> None:
+    assert len(load_study(BLOCK).cells) == 7
+    assert len(load_study(BLOCK, ["profile=full"]).cells) == 7 * 2 * 4 * 2 * 2 * 2
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.needs("guests")
+def test_every_transport_runs_to_the_report(lab: Laboratory) -> None:
+    settings = [word for each in SMALL for word in ("--set", each)]
+    ran = lab.storlab("run", BLOCK, "--out", lab.out, "--rounds", "1", "--quiet", *settings, timeout=1400)
+    assert ran.status == 0, ran
+    assert {record.levels["transport"]: (record.status, record.reason) for record in lab.records()} == dict.fromkeys(
+        TCP | {"local", "aoe"}, ("done", None)
+    )
+    acks = acks_per_request(lab)
+    assert acks.keys() == TCP - {"nfs"}, "NFS has no disk whose requests could be counted"
+    # 128 KiB in segments of 1448 bytes are 90.5, two or more of which are acknowledged at once.
+    assert 0 < min(acks.values()) <= acks["iscsi"] <= 60
+    assert (lab.out / "report.html").stat().st_size > 10_000
+    assert lab.leftovers() == []
+
+
+def acks_per_request(lab: Laboratory) -> dict[str, float]:
+    found = pl.read_parquet(lab.out / "tables" / "metrics.parquet").filter(
+        pl.col("source") == "probe:tcp", pl.col("metric") == "acks.per-request", pl.col("node").is_null()
+    )
+    levels = {record.trial: record.levels["transport"] for record in lab.records()}
+    return {levels[trial]: value for trial, value in found.select("trial", "value").iter_rows()}

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, needs_root, wait_until
-from laboratory.guests import needs_guests
+from laboratory import Laboratory, ended, kill, wait_until
 from storlab.nodes.demands import Demands
 from storlab.nodes.kinds.netns import NetnsKind
 from storlab.nodes.node import Node
@@ -71,7 +70,7 @@ def by_shape(lab: Laboratory) -> dict[str, TrialRecord]:
     return records
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_cards_of_namespaces_change_with_the_cell_while_their_nodes_stay(lab: Laboratory) -> None:
     shape = """
 [factors.shape]
@@ -96,7 +95,7 @@ offload = false
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_kernel_without_netem_supports_no_delay_and_says_so(lab: Laboratory) -> None:
     if _has_netem():
         pytest.skip("this machine's kernel has netem")
@@ -116,7 +115,7 @@ delay = "{shape.delay}"
     assert {record.levels["shape"]: record.status for record in lab.records()} == {"near": "done", "far": "unsupported"}
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(("end", "other"), [("client", "server"), ("server", "client")])
 def test_an_mtu_that_somebody_made_smaller_on_one_side_is_named_before_anything_hangs(
     lab: Laboratory, end: str, other: str
@@ -136,7 +135,7 @@ def test_an_mtu_that_somebody_made_smaller_on_one_side_is_named_before_anything_
     assert lab.leftovers() == []
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_factors_of_the_network_change_what_guests_say_of_it(lab: Laboratory) -> None:
     shape = """
 [factors.shape.near]
@@ -186,7 +185,7 @@ offload = "{shape.offload}"
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_shape_that_a_killed_run_left_is_undone_by_clean(lab: Laboratory) -> None:
     shape = """
 [factors.shape]
@@ -208,7 +207,7 @@ bandwidth = "100Mbit"
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_shape_is_undone_once_and_only_where_it_is(tmp_path: Path) -> None:
     """By the journal's arguments alone, and twice: the second time there is nothing to do."""
     asyncio.run(_undone_twice(tmp_path))

@@ -1,36 +1,38 @@
-"""Folders of this machine in guests: over virtiofs and 9p, with each daemon; what can't be, and what goes wrong."""
+"""Folders of this machine in guests, over virtiofs and 9p: what can't be, what goes wrong, and what is counted."""
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
+import shlex
 import shutil
 import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from laboratory import Laboratory
-from laboratory.guests import BEGUN, endings, guests, kill_guest, needs_guests, once_begun
-from storlab.images.virtiofsd import IMPLEMENTATIONS, find_virtiofsd
+from laboratory.guests import BEGUN, endings, guests, kill_guest, once_begun
+from storlab.images.virtiofsd import find_virtiofsd
+from storlab.probes.base import ProbeRecord, Window
+from storlab.probes.requests.probe import ShareRequestsProbe
+from storlab.probes.subject import ShareMount, read_subject
 from storlab.records.derive import derive
 from storlab.study.study import load_study, shipped_studies
 
 STUDY = shipped_studies()["shared-folders"]
 SMALL = ("size=2M", "runtime=0.2s", "nodes.vm.memory=384M", 'patterns=["randwrite"]')
 DAEMON = '[{ layer = "directory" }, { layer = "virtiofsd" }, { layer = "virtiofs" }]'
-READS = f"""
+READS_ON = f"""
 dd if=/dev/zero of=$target/$node bs=4k count=1 conv=fsync status=none; echo "{BEGUN}" > /dev/console
 i=0; while [ $trial = 1 ] && [ $i -lt 3000 ]; do
     i=$((i + 1)); dd if=/dev/zero of=$target/$node bs=4k count=1 conv=notrunc,fsync status=none || exit 1
 done
 """
-
-needs_virtiofsd = pytest.mark.skipif(
-    any(find_virtiofsd(each) is None for each in IMPLEMENTATIONS),
-    reason="virtiofsd is not there: `storlab image virtiofsd` unpacks it",
-)
-pytestmark = needs_virtiofsd
+in_guests = pytest.mark.needs("guests", "virtiofsd")
 
 
 def test_its_profiles_are_what_virtiofs_tests_runs() -> None:
@@ -38,8 +40,8 @@ def test_its_profiles_are_what_virtiofs_tests_runs() -> None:
     assert len(load_study(STUDY, ["profile=full"]).cells) == 9 * 30
 
 
+@in_guests
 @pytest.mark.timeout(1200)
-@needs_guests
 def test_nine_set_ups_run_and_what_can_not_be_has_its_reason(lab: Laboratory) -> None:
     found = outcomes_of(lab, "mmap")
     assert len(found) == 9
@@ -72,36 +74,20 @@ def outcomes_of(lab: Laboratory, engine: str, only: str = "") -> dict[str, tuple
     return {record.levels["setup"]: (record.status, record.reason or "") for record in lab.records()}
 
 
-@pytest.mark.timeout(600)
-@needs_guests
+@in_guests
 def test_sshfs_stands_beside_virtiofs_and_both_are_held_to_the_requests_of_an_operation(lab: Laboratory) -> None:
     study = shipped_studies()["shared-folders-network"]
-    small = [word for each in SMALL for word in ("--set", each)]
-    ran = lab.storlab(
-        "run",
-        study,
-        "--out",
-        lab.out,
-        "--rounds",
-        "1",
-        "--quiet",
-        "--only",
-        "setup=virtiofs-none,sshfs",
-        *small,
-        timeout=500,
-    )
+    options = ["--rounds", "1", "--quiet", "--only", "setup=virtiofs-none,sshfs"]
+    options += [word for each in SMALL for word in ("--set", each)]
+    ran = lab.storlab("run", study, "--out", lab.out, *options, timeout=500)
     assert ran.status == 0, ran
-    assert {(each.levels["setup"], each.status) for each in lab.records()} == {
-        ("virtiofs-none", "done"),
-        ("sshfs", "done"),
-    }
+    assert {each.levels["setup"]: each.status for each in lab.records()} == {"virtiofs-none": "done", "sshfs": "done"}
     counted = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_null(), metric="requests.per-operation")
     assert sorted(counted["trial"].unique()) == [1, 2] and (counted["value"] >= 1).all()
     assert lab.leftovers() == []
 
 
-@pytest.mark.timeout(600)
-@needs_guests
+@in_guests
 @pytest.mark.parametrize(("implementation", "version"), [("rust", "1."), ("c", "7.")])
 def test_each_guest_has_a_daemon_of_its_own_and_sees_what_the_other_writes(
     lab: Laboratory, implementation: str, version: str
@@ -110,7 +96,7 @@ def test_each_guest_has_a_daemon_of_its_own_and_sees_what_the_other_writes(
     load += " i=$((i + 1)); [ $i -lt 100 ] || exit 1; sleep 0.2; done"
     daemon = f'{{ layer = "virtiofsd", cache = "none", implementation = "{implementation}" }}'
     stack = f'[{{ layer = "directory" }}, {daemon}, {{ layer = "virtiofs" }}]'
-    lab.execute(guests(load, stack=stack, memory='"256M"'), unconfined=True)
+    lab.execute(guests(load, stack=stack), unconfined=True)
     assert endings(lab) == [("done", None)]
     (record,) = lab.records()
     facts = [each for layers in record.facts.values() for each in layers if each["layer"] == "virtiofsd"]
@@ -118,62 +104,56 @@ def test_each_guest_has_a_daemon_of_its_own_and_sees_what_the_other_writes(
     assert lab.leftovers() == []
 
 
-@pytest.mark.timeout(600)
-@needs_guests
-def test_a_daemon_that_is_killed_fails_the_trial_at_once_and_the_next_one_runs(lab: Laboratory) -> None:
-    study = guests(READS, stack=DAEMON, memory='"256M"', rounds=2)
-    with once_begun(lab, ("vm-1", "vm-2"), lambda: kill_daemon(lab)):
+def send(number: signal.Signals) -> Callable[[Laboratory], None]:
+    """To one of the daemons."""
+
+    def act(lab: Laboratory) -> None:
+        commands = lab.commands().items()
+        daemons = (pid for pid, words in commands if any(word.startswith("--socket-path=") for word in words))
+        os.kill(next(daemons), number)
+
+    return act
+
+
+@in_guests
+@pytest.mark.parametrize(
+    ("action", "trial", "reason"),
+    [
+        (send(signal.SIGKILL), "", r"node host: virtiofsd of vm-[12] was killed by SIGKILL.*"),
+        (lambda lab: kill_guest(lab, "vm-1"), "", r"(?!.*virtiofsd).*vm-1.*"),
+        (send(signal.SIGSTOP), 'timeout = "20s"', r".*stopped at its time-out of 20 s.*"),
+    ],
+    ids=["daemon killed", "guest killed", "daemon stands still"],
+)
+def test_what_goes_wrong_fails_the_trial_with_its_name_and_the_next_one_runs(
+    lab: Laboratory, action: Callable[[Laboratory], None], trial: str, reason: str
+) -> None:
+    study = guests(READS_ON, stack=DAEMON, rounds=2, trial=trial)
+    with once_begun(lab, ("vm-1", "vm-2"), lambda: action(lab)):
         lab.execute(study)
     first, second = endings(lab)
-    reason = r"node host: virtiofsd of vm-[12] was killed by SIGKILL.*"
-    assert first[0] == "failed" and re.fullmatch(reason, str(first[1])), first
+    assert first[0] == "failed" and re.fullmatch(reason, str(first[1]), re.DOTALL), first
     assert second == ("done", None)
     assert lab.leftovers() == []
 
 
-@pytest.mark.timeout(600)
-@needs_guests
-def test_a_guest_that_is_killed_is_named_and_not_its_daemon(lab: Laboratory) -> None:
-    study = guests(READS, stack=DAEMON, memory='"256M"', rounds=2)
-    with once_begun(lab, ("vm-1", "vm-2"), lambda: kill_guest(lab, "vm-1")):
-        lab.execute(study)
-    first, second = endings(lab)
-    assert first[0] == "failed" and "vm-1" in str(first[1]) and "virtiofsd" not in str(first[1]), first
-    assert second == ("done", None)
-    assert lab.leftovers() == []
-
-
-@pytest.mark.timeout(600)
-@needs_guests
-def test_a_daemon_that_stands_still_ends_with_the_trials_time_out(lab: Laboratory) -> None:
-    study = guests(READS, stack=DAEMON, memory='"256M"', rounds=2, trial='timeout = "20s"')
-    with once_begun(lab, ("vm-1", "vm-2"), lambda: kill_daemon(lab, signal.SIGSTOP)):
-        lab.execute(study)
-    first, second = endings(lab)
-    assert first[0] == "failed" and "stopped at its time-out of 20 s" in str(first[1]), first
-    assert second == ("done", None)
-    assert lab.leftovers() == []
-
-
-@pytest.mark.timeout(600)
-@needs_guests
+@in_guests
 @pytest.mark.parametrize("crossing", ['{ layer = "virtiofsd" }, { layer = "virtiofs" }', '{ layer = "9p" }'])
 def test_a_host_folder_that_is_full_is_named(lab: Laboratory, crossing: str) -> None:
     below = '{ layer = "file", size = "16M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }'
     load = "dd if=/dev/zero of=$target/x bs=64k count=512 conv=fsync"
-    lab.execute(guests(load, stack=f'[{below}, {{ layer = "mount" }}, {crossing}]', count="1", memory='"256M"'))
+    lab.execute(guests(load, stack=f'[{below}, {{ layer = "mount" }}, {crossing}]', count="1"))
     ((status, reason),) = endings(lab)
     assert status == "failed" and "No space left on device" in str(reason), reason
     assert lab.leftovers() == []
 
 
-@pytest.mark.timeout(600)
-@needs_guests
+@in_guests
 def test_a_daemon_without_a_file_descriptor_left_is_named(lab: Laboratory) -> None:
     daemon = '{ layer = "virtiofsd", open_files = 700 }'
     load = "for i in $(seq 150); do echo $i > $target/$i || exit 1; done"
     stack = f'[{{ layer = "directory" }}, {daemon}, {{ layer = "virtiofs" }}]'
-    lab.execute(guests(load, stack=stack, count="1", memory='"256M"'))
+    lab.execute(guests(load, stack=stack, count="1"))
     ((status, reason),) = endings(lab)
     assert status == "failed" and "Too many open files" in str(reason), reason
     assert re.search(
@@ -182,7 +162,141 @@ def test_a_daemon_without_a_file_descriptor_left_is_named(lab: Laboratory) -> No
     assert lab.leftovers() == []
 
 
-def kill_daemon(lab: Laboratory, number: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal to one of them."""
-    daemons = [pid for pid, words in lab.commands().items() if any(word.startswith("--socket-path=") for word in words)]
-    os.kill(daemons[0], number)
+READS, WRITES, OF_9P = 23, 31, 17
+COUNTED = """
+primary = "elapsed"
+repeat = {{ until = "max", min = 1, max = 1 }}
+trial = {{ settle = {{ sync = false, drop_caches = false }} }}
+probes.share-requests = {{}}
+[nodes.v]
+kind = "vm"
+memory = "256M"
+stack = [{{ layer = "directory" }}, {daemon}, {{ layer = "virtiofs" }}]
+extra.p.stack = [{{ layer = "directory" }}, {{ layer = "9p", cache = "none" }}]
+extra.b.stack = [{{ layer = "directory" }}, {{ layer = "virtiofsd" }}, {{ layer = "virtiofs" }}]
+[workload.fuse]
+on = "v"
+command.argv = ["sh", "-c", '''
+dd if=/dev/zero of={{target}}/x bs=8k count={writes}
+dd if={{target}}/x of=/dev/null bs=8k count={reads}
+''']
+[workload.nine]
+on = "v:p"
+command.argv = ["dd", "if=/dev/zero", "of={{target}}/x", "bs=4k", "count={nine}"]
+"""
+TRACER = '{{ layer = "virtiofsd", cache = "never", path = "{}" }}'
+# Also in its threads; its sandbox is namespaces of its own.
+TRACED = """#!/bin/sh
+case "$*" in *--version) exec {words} "$@";; esac
+exec strace -f -qq -e trace=preadv,preadv2,pwritev,pwritev2 -o {log} {words} "$@"
+"""
+# A call that was interrupted by another thread's stands on two lines, of which the last has the result.
+_CALL = re.compile(r"^\d+ +(?:<\.\.\. )?(preadv|pwritev)2?\b.*= \d+$", re.MULTILINE)
+
+
+@pytest.fixture
+def short_scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The path of a socket may have 107 characters."""
+    folder = Path("/tmp") / secrets.token_hex(2)
+    monkeypatch.setattr(Laboratory, "scratch", property(lambda self: folder))
+    yield
+    folder.rmdir()
+
+
+@in_guests
+@pytest.mark.needs("strace")
+@pytest.mark.usefixtures("short_scratch")
+def test_what_a_guests_kernel_counts_is_what_its_loads_did_and_what_a_daemon_got(lab: Laboratory) -> None:
+    words = find_virtiofsd("rust")
+    assert words is not None
+    daemon, log = lab.folder / "virtiofsd", lab.folder / "calls"
+    daemon.write_text(TRACED.format(words=shlex.join(words), log=log))
+    daemon.chmod(0o755)
+    lab.execute(COUNTED.format(daemon=TRACER.format(daemon), reads=READS, writes=WRITES, nine=OF_9P))
+    (record,) = lab.records()
+    assert record.status == "done", record.reason
+    assert lab.leftovers() == []
+
+    def of(share: ShareMount) -> dict[str, float]:
+        """As if this were the node's only mount."""
+        only = subject.model_copy(update={"shares": (share,)})
+        return dict(ShareRequestsProbe().parse(ProbeRecord(raw, Window(0.0, 1e9), only)).totals())
+
+    raw = lab.run_folder.trial_folder(1) / "v" / "probe-share-requests"
+    subject, calls = read_subject(raw), _CALL.findall(log.read_text())
+    used, unused = (each for each in subject.shares if each.protocol == "fuse")
+    found = of(used)
+    assert (found["requests.read"], found["requests.write"]) == (READS, WRITES)
+    assert (calls.count("preadv"), calls.count("pwritev")) == (READS, WRITES)
+    assert found["requests"] == READS + WRITES + found["requests.metadata"]
+    assert found["requests.metadata"] > 0
+    assert WRITES * 8192 < found["requests.bytes"] < WRITES * 8192 + 100 * found["requests"], "with headers"
+    assert found["replies.bytes"] > READS * 8192
+    assert set(of(unused).values()) == {0.0}
+    (nine,) = (each for each in subject.shares if each.protocol == "9p")
+    assert (of(nine)["requests.read"], of(nine)["requests.write"]) == (0, OF_9P)
+    totals = dict(
+        lab.run_folder.metrics.filter(node="v", source="probe:share-requests").select("metric", "value").rows()
+    )
+    assert (totals["requests.read"], totals["requests.write"]) == (READS, WRITES + OF_9P), "of all mounts together"
+    assert "requests.bytes" not in totals, "those of 9p are not known"
+
+
+PERIOD, QUOTA = 100_000, 1_000  # µs: a hundredth, in slices too short for a whole load to fit into one
+HELD = """#!/bin/sh
+[ "$1" = --version ] || echo $$ > {group}/cgroup.procs
+exec {words} "$@"
+"""
+HELD_BACK = """
+primary = "elapsed"
+repeat = {{ until = "decided", min = 5, max = 12 }}
+trial = {{ settle = {{ sync = false, drop_caches = false }} }}
+[probes]
+[factors.daemon]
+one   = {{ layer = "virtiofsd", cache = "none" }}
+other = {{ layer = "virtiofsd", cache = "none", allow_mmap = true }}   # nothing maps anything
+held  = {{ layer = "virtiofsd", cache = "none", path = "{path}" }}
+[[compare]]
+pairs = [["one", "held"], ["one", "other"]]
+[nodes.vm]
+kind = "vm"
+memory = "256M"
+stack = [{{ layer = "directory" }}, "{{daemon}}", {{ layer = "virtiofs" }}]
+[workload.write]
+command = {{ argv = ["dd", "if=/dev/zero", "of={{target}}/x", "bs=512", "count=800", "status=none"] }}
+"""
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Path]:
+    """A virtiofsd that gets a hundredth of a CPU."""
+    base = Path("/sys/fs/cgroup/cpu")
+    group = (base if base.is_dir() else Path("/sys/fs/cgroup")) / f"held-{tmp_path.name}"
+    words = find_virtiofsd("rust")
+    assert words is not None
+    group.mkdir()
+    try:
+        if (group / "cpu.max").exists():
+            (group / "cpu.max").write_text(f"{QUOTA} {PERIOD}")
+        elif (group / "cpu.cfs_quota_us").exists():
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD))
+            (group / "cpu.cfs_quota_us").write_text(str(QUOTA))
+        else:
+            pytest.skip("no cgroup of this machine limits CPU time")
+        script = tmp_path / "held"
+        script.write_text(HELD.format(group=group, words=" ".join(words)))
+        script.chmod(0o755)
+        yield script
+    finally:
+        group.rmdir()
+
+
+@in_guests
+@pytest.mark.timeout(900)
+def test_a_daemon_that_is_held_back_is_worse_and_two_alike_are_not_told_apart(lab: Laboratory, held: Path) -> None:
+    outcome = lab.execute(HELD_BACK.format(path=held))
+    assert outcome.ending == "complete", [record.reason for record in lab.records() if record.status != "done"]
+    answers = {(each.a, each.b): each for each in outcome.summary.comparisons}
+    assert answers["one", "held"].verdict == "better", answers
+    assert answers["one", "other"].verdict in ("undecided", "equivalent"), answers
+    assert lab.leftovers() == []
