@@ -87,12 +87,9 @@ def test_a_command_that_fails_says_which_where_how_and_its_last_words() -> None:
     assert "first\nsecond" in error.value.detail
 
 
-def test_a_program_that_does_not_exist_is_named() -> None:
+def test_a_program_that_does_not_exist_and_a_full_disk_in_a_commands_words_are_told_apart() -> None:
     with pytest.raises(CommandFailed, match="node n: no-such-program can't be run: no such program"):
         on_node(lambda node: node.run(["no-such-program"]))
-
-
-def test_a_full_disk_in_a_commands_words_is_told_apart() -> None:
     with pytest.raises(DiskFull, match="No space left on device"):
         on_node(lambda node: node.run(["dd", "if=/dev/zero", "of=/dev/full", "bs=1", "count=1"]))
 
@@ -114,18 +111,10 @@ def test_standard_input_environment_and_folder_reach_the_command(tmp_path: Path)
     echoed, said = on_node(work)
     assert echoed == data
     assert said.decode() == f"red xl\n{tmp_path}\n"
-
-
-def test_an_empty_standard_input_is_an_end_of_file() -> None:
     assert on_node(lambda node: node.run(["cat"], stdin=b"")).stdout == b""
 
 
-def test_large_output_comes_whole_and_in_order() -> None:
-    ended = on_node(lambda node: node.run(["seq", "1000000"]))
-    assert ended.stdout == b"".join(b"%d\n" % number for number in range(1, 1_000_001))
-
-
-def test_files_are_written_and_read_in_any_size(tmp_path: Path) -> None:
+def test_files_are_written_and_read_in_any_size_and_large_output_comes_whole_and_in_order(tmp_path: Path) -> None:
     async def work(node: Node) -> None:
         for size in (0, 1, 256 * 1024, 256 * 1024 + 1, 3_000_000):
             data = os.urandom(size)
@@ -135,6 +124,8 @@ def test_files_are_written_and_read_in_any_size(tmp_path: Path) -> None:
         assert await node.read_text(str(tmp_path / "file")) == "short"
 
     on_node(work)
+    ended = on_node(lambda node: node.run(["seq", "1000000"]))
+    assert ended.stdout == b"".join(b"%d\n" % number for number in range(1, 1_000_001))
 
 
 def test_what_can_not_be_read_or_written_is_told_with_its_path(tmp_path: Path) -> None:
@@ -169,14 +160,11 @@ def test_samples_come_at_their_times_until_the_iteration_is_closed(tmp_path: Pat
     assert times[-1] - times[0] >= 0.07
 
 
-def test_facts_name_the_machine_and_the_tools_that_it_has() -> None:
+def test_facts_name_the_machine_and_its_tools_and_clocks_agree_within_their_errors() -> None:
     facts = on_node(lambda node: node.facts({"sh": ["true"], "nothing": ["no-such-program", "--version"]}))
     assert facts["kernel"]["release"] == os.uname().release
     assert facts["uid"] == os.geteuid()
     assert facts["tools"]["nothing"] is None
-
-
-def test_clocks_of_agents_on_one_machine_agree_within_their_errors() -> None:
     clock = on_node(lambda node: node.clock())
     assert abs(clock.offset) <= clock.error + 1e-4
 

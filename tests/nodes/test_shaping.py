@@ -65,14 +65,13 @@ CONNECTIONS = """0      0         10.213.0.3:47832      10.213.0.2:10809
 
 @pytest.mark.parametrize(
     ("text", "bits"),
-    [("100Mbit", 10**8), ("1Gbit/s", 10**9), ("64 kbps", 64_000), (9600, 9600), ("2.5gbit", 2_500_000_000)],
-)
-def test_bandwidths_are_in_bits_and_powers_of_1000(text: object, bits: int) -> None:
+    [
+        ("100Mbit", 10**8), ("1Gbit/s", 10**9), ("64 kbps", 64_000), (9600, 9600), ("2.5gbit", 2_500_000_000),
+        ("unlimited", None),
+    ],
+)  # fmt: skip
+def test_bandwidths_are_in_bits_and_powers_of_1000(text: object, bits: int | None) -> None:
     assert parse_bandwidth(text) == bits
-
-
-def test_unlimited_is_a_level_like_others() -> None:
-    assert parse_bandwidth("unlimited") is None
 
 
 @pytest.mark.parametrize("text", ["fast", "1kbit", "2000Gbit", True, -1, "100MB/s", "", [], 1.5])
@@ -148,15 +147,12 @@ def test_settings_of_tcp_go_by_the_kernels_names() -> None:
     assert Tcp().sysctls() == {}
 
 
-def test_fack_is_said_to_be_gone_and_what_took_its_place() -> None:
+def test_fack_is_said_to_be_gone_and_an_algorithm_is_a_name() -> None:
     with pytest.raises(ValidationError, match=r"no FACK since 4\.15.*recovery"):
         Tcp.model_validate({"fack": False})
-
-
-@pytest.mark.parametrize("name", ["../x", "Cubic", "a b", "", "x" * 16])
-def test_an_algorithm_is_a_name(name: str) -> None:
-    with pytest.raises(ValidationError):
-        Tcp.model_validate({"congestion_control": name})
+    for name in ("../x", "Cubic", "a b", "", "x" * 16):
+        with pytest.raises(ValidationError):
+            Tcp.model_validate({"congestion_control": name})
 
 
 def network(**asked: Any) -> Network:
@@ -164,40 +160,25 @@ def network(**asked: Any) -> Network:
 
 
 def words(**asked: Any) -> list[str]:
-    return [
-        " ".join(command).removeprefix("tc qdisc add dev storlab0 ") for command in queue_commands(network(**asked))
-    ]
+    return [" ".join(each).removeprefix("tc qdisc add dev storlab0 ") for each in queue_commands(network(**asked))]
 
 
-def test_a_network_as_it_is_has_no_queue() -> None:
+def test_a_network_as_it_is_has_no_queue_a_bandwidth_alone_no_netem_and_it_stands_below_a_delay() -> None:
     assert words() == words(delay=0, loss=0, bandwidth="unlimited", mtu=9000, offload=True) == []
-
-
-def test_a_bandwidth_alone_needs_no_netem() -> None:
     assert words(bandwidth="80Mbit") == ["root handle 10: tbf rate 80000000bit burst 50000 limit 550000"]
-
-
-def test_a_bandwidth_stands_below_a_delay() -> None:
     outer, inner = words(bandwidth="80Mbit", delay="10ms", jitter="1ms", loss="0.25%")
     assert outer == "root handle 1: netem limit 1000 delay 10000us 1000us loss random 0.2500000%".replace(
         "limit 1000", f"limit {packets_held(network(bandwidth='80Mbit', delay='10ms', jitter='1ms'))}"
     )
     assert inner == "parent 1:1 handle 10: tbf rate 80000000bit burst 50000 limit 650000"
-
-
-def test_a_loss_without_a_delay_delays_nothing() -> None:
     assert words(loss="1%") == ["root handle 1: netem limit 1000 loss random 1.0000000%"]
 
 
-def test_netem_holds_more_packets_than_its_own_limit_where_more_are_on_their_way() -> None:
+def test_netem_holds_what_is_on_its_way_and_a_token_bucket_lets_any_packet_through() -> None:
     assert packets_held(network(delay="1ms", bandwidth="10Mbit")) == 1000
     assert packets_held(network(delay="50ms", bandwidth="1Gbit")) > 10**9 / 8 * 0.05 / 1500
     assert packets_held(network(delay="50ms")) > 40_000
-
-
-@pytest.mark.parametrize("mtu", [576, 1500, 9000, 65521])
-def test_a_token_bucket_lets_any_packet_through(mtu: int) -> None:
-    assert burst(network(bandwidth="8kbit", mtu=mtu)) >= mtu + 14
+    assert all(burst(network(bandwidth="8kbit", mtu=mtu)) >= mtu + 14 for mtu in (576, 1500, 9000, 65521))
 
 
 @given(st.integers(8_000, 10**12), st.floats(0, 60), st.one_of(st.none(), st.integers(576, 65521)), st.floats(0, 0.999))
@@ -216,20 +197,23 @@ GOT: dict[str, Any] = {
 }
 
 
-def test_queues_are_read_in_seconds_shares_and_bits() -> None:
+def test_queues_are_read_in_seconds_shares_and_bits_and_a_cards_own_is_none_of_ours() -> None:
     assert parse_queues(QUEUES) == [
         {"kind": "netem", "limit": 3000, "delay": 0.01, "jitter": 0.002, "loss": 0.005},
         {"kind": "tbf", "bandwidth": 100_000_000, "burst": 65525},
     ]
-
-
-def test_a_cards_own_queue_is_none_of_ours() -> None:
     assert parse_queues(OWN_QUEUES) == []
 
 
-def test_a_card_tells_its_mtu_and_what_it_offloads() -> None:
+def test_a_card_tells_its_mtu_and_what_it_offloads_and_its_connections_their_segments() -> None:
     assert parse_link(LINK) == 9000
     assert parse_features(FEATURES) == {"tso": True, "gso": False, "gro": True}
+    assert parse_connections(CONNECTIONS) == {
+        "10.213.0.2": {"mss": [1448, 8948], "path_mtu": [1500, 9000]},
+        "10.213.0.9": {"mss": [536], "path_mtu": [576]},
+    }
+    assert parse_ping(PING) == pytest.approx({"min": 0.0212, "median": 0.0276})
+    assert parse_ping("4 packets transmitted, 0 received") == {}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[1]", '[{"mtu": true}]', '[{"mtu": 12}]', f'[{{"mtu": {10**30}}}]'])
@@ -238,22 +222,8 @@ def test_no_mtu_that_cannot_be_is_believed(text: str) -> None:
         parse_link(text)
 
 
-def test_round_trips_are_those_that_came_back() -> None:
-    assert parse_ping(PING) == pytest.approx({"min": 0.0212, "median": 0.0276})
-    assert parse_ping("4 packets transmitted, 0 received") == {}
-
-
-def test_segments_are_told_for_each_peer() -> None:
-    assert parse_connections(CONNECTIONS) == {
-        "10.213.0.2": {"mss": [1448, 8948], "path_mtu": [1500, 9000]},
-        "10.213.0.9": {"mss": [536], "path_mtu": [576]},
-    }
-
-
 def test_what_was_asked_for_and_is_there_makes_no_difference() -> None:
-    asked = Network.model_validate(
-        {"mtu": 9000, "offload": False, "delay": "10ms", "loss": "0.5%", "bandwidth": "100Mbit"}
-    )
+    asked = network(mtu=9000, offload=False, delay="10ms", loss="0.5%", bandwidth="100Mbit")
     assert [*differences(asked, GOT)] == []
 
 

@@ -47,12 +47,8 @@ def test_every_step_goes_out_once_in_its_order_and_every_request_fits_into_a_fra
 
 def test_results_get_the_contents_that_are_theirs() -> None:
     request = [steps.read("/a"), steps.look("/b"), steps.names("/c"), steps.read("/d")]
-    results = [
-        StepResult(size=2),
-        StepResult(size=7, kind="file"),
-        StepResult(size=4),
-        StepResult(errno="EIO", message="no"),
-    ]
+    failed = StepResult(errno="EIO", message="no")
+    results = [StepResult(size=2), StepResult(size=7, kind="file"), StepResult(size=4), failed]
     done = match_results(request, results, b"aab\0c\0", go_on=True)
     assert [each.contents for each in done] == [b"aa", b"", b"b\0c\0", b""]
     assert done[2].entries == ["b", "c"]
@@ -121,7 +117,7 @@ def test_a_step_that_fails_is_raised_with_its_reason_and_the_rest_is_left_out(tm
     assert [each.ok for each in found] == [False, False] and found[0].missing
 
 
-def test_more_steps_than_one_request_takes_are_several_requests(tmp_path: Path) -> None:
+def test_more_steps_than_one_request_takes_and_a_listing_longer_than_one_answer_are_several(tmp_path: Path) -> None:
     many = [steps.create(f"{tmp_path}/{number}", b"%d" % number) for number in range(600)]
 
     async def work(node: Node) -> list[str | None]:
@@ -129,13 +125,10 @@ def test_more_steps_than_one_request_takes_are_several_requests(tmp_path: Path) 
         return await node.texts(*(f"{tmp_path}/{number}" for number in range(601)))
 
     assert on_node(work) == [*(str(number) for number in range(600)), None]
-
-
-def test_a_listing_longer_than_one_answer_is_found_all_the_same(tmp_path: Path) -> None:
     for number in range(6000):
         (tmp_path / f"{number:0200}").touch()
     found = on_node(lambda node: files_below(node, str(tmp_path)))
-    assert len(found) == 6000 and {size for _, size in found} == {0}
+    assert len(found) == 6600 and {size for _, size in found} == {0, 1, 2, 3}
 
 
 def test_a_cancelled_caller_stops_its_steps(tmp_path: Path) -> None:

@@ -17,6 +17,15 @@ from storlab.nodes.kinds.vm.causes import Causes, console_text, disk_error, kill
 from storlab.nodes.node import Node
 
 LOST = "node vm: the stream to its agent closed"
+OUT = "[ 9.5] Out of memory: Killed process 138 ({}) total-vm:200856kB, anon-rss:640kB\n"
+ENDS = "storlab-init: the agent was killed by SIGKILL; powering off\n"
+NO_MEMORY = "node vm: the guest ran out of memory, and its kernel killed its agent"
+PANIC = """\
+[    0.513370] storlab-init: ready
+[    9.100000] BUG: kernel NULL pointer dereference, address: 0000000000000000
+[    9.200000] Kernel panic - not syncing: Fatal exception in interrupt
+[    9.300000] CPU: 0 UID: 0 PID: 1 Comm: init
+"""
 
 
 def cause_of(script: str, console: Path, after: Callable[[Node], Awaitable[Any]] | None = None) -> str:
@@ -41,7 +50,7 @@ def cause_of(script: str, console: Path, after: Callable[[Node], Awaitable[Any]]
         ("kill -SEGV $$", "storlab-init: ready\n", "node vm: QEMU was killed by SIGSEGV"),
         ("echo first >&2; echo 'no such device' >&2; exit 1", "", "node vm: QEMU ended with status 1: no such device"),
         (
-            "printf 'no CPU 77\\n\\nusage: numactl\\n  --all\\n' >&2; exit 1",
+            "printf 'no CPU 77\\n\\nusage: x\\n  --all\\n' >&2; exit 1",
             "",
             "node vm: QEMU ended with status 1: no CPU 77",
         ),
@@ -49,25 +58,9 @@ def cause_of(script: str, console: Path, after: Callable[[Node], Awaitable[Any]]
         ("exit 0", "", "node vm: the guest powered off"),
         ("exit 0", "storlab-init: ready\n", "node vm: the guest powered off"),
         ("exit 0", "storlab-init: no root; powering off\n", "node vm: the guest powered off: no root"),
-        (
-            "exit 0",
-            "[ 9.5] Out of memory: Killed process 138 (storlab-agent) total-vm:200856kB, anon-rss:640kB\n"
-            "storlab-init: the agent was killed by SIGKILL; powering off\n",
-            "node vm: the guest ran out of memory, and its kernel killed its agent",
-        ),
-        (
-            "exit 0",
-            "[ 9.5] Out of memory: Killed process 138 (storlab-agent) total-vm:200856kB, anon-rss:640kB\n"
-            "storlab-init: the agent was killed by SIGKILL; powering off\n"
-            "[ 9.7] Out of memory: Killed process 139 (storlab-guard) total-vm:3288kB, anon-rss:0kB\n",
-            "node vm: the guest ran out of memory, and its kernel killed its agent",
-        ),
-        (
-            "exit 0",
-            "[ 9.5] Out of memory: Killed process 138 (a-test) total-vm:200856kB, anon-rss:640kB\n"
-            "storlab-init: the agent was killed by SIGKILL; powering off\n",
-            "node vm: the guest powered off: the agent was killed by SIGKILL",
-        ),
+        ("exit 0", OUT.format("storlab-agent") + ENDS, NO_MEMORY),
+        ("exit 0", OUT.format("storlab-agent") + ENDS + OUT.format("storlab-guard"), NO_MEMORY),
+        ("exit 0", OUT.format("a-test") + ENDS, "node vm: the guest powered off: the agent was killed by SIGKILL"),
         ("exit 0", "Kernel panic - not syncing: x\n", "node vm: the guest's kernel panicked: x"),
     ],
 )
@@ -77,14 +70,12 @@ def test_what_is_known_of_the_end_becomes_one_sentence(script: str, console: str
     assert cause_of(script, path) == reason
 
 
-def test_where_qemu_runs_on_and_the_console_says_nothing_the_stream_is_the_reason(
+def test_where_qemu_runs_on_the_stream_is_the_reason_or_a_host_whose_agent_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storlab.nodes.kinds.vm.causes._WAIT", 0.05)
     assert cause_of("exec sleep 60", tmp_path / "none") == LOST
 
-
-def test_a_host_whose_agent_is_gone_is_the_reason(tmp_path: Path) -> None:
     async def kill(host: Node) -> None:
         assert host.pid is not None
         os.kill(host.pid, SIGKILL)
@@ -108,10 +99,7 @@ def test_a_qemu_that_ends_before_its_monitor_opens_says_why(tmp_path: Path) -> N
     ("console", "memory"),
     [
         ("storlab-init: ready\n", ""),
-        (
-            "[ 9.5] Out of memory: Killed process 138 (zpool) total-vm:200856kB, anon-rss:640kB\n",
-            "; it had run out of memory before, and its kernel had killed zpool",
-        ),
+        (OUT.format("zpool"), "; it had run out of memory before, and its kernel had killed zpool"),
     ],
 )
 def test_a_silent_guest_that_ran_out_of_memory_says_so(console: str, memory: str, tmp_path: Path) -> None:
@@ -128,64 +116,31 @@ def test_a_silent_guest_that_ran_out_of_memory_says_so(console: str, memory: str
 
 
 @pytest.mark.parametrize(
-    ("event", "said"),
+    ("event", "what", "why"),
     [
-        (
-            {"operation": "write", "nospace": True, "reason": "No space left on device"},
-            "a write to what is behind its disk failed: no space left there; QEMU stopped the guest",
-        ),
-        (
-            {"operation": "read", "nospace": False, "reason": "Input/output error"},
-            "a read from what is behind its disk failed: Input/output error; QEMU stopped the guest",
-        ),
-        ({}, "an operation on what is behind its disk failed: I/O error; QEMU stopped the guest"),
+        ({"operation": "write", "nospace": True, "reason": "No space left"}, "a write to", "no space left there"),
+        ({"operation": "read", "nospace": False, "reason": "It broke"}, "a read from", "It broke"),
+        ({}, "an operation on", "I/O error"),
     ],
 )
-def test_an_error_of_a_disk_is_told_in_words(event: dict[str, Any], said: str) -> None:
-    assert disk_error(event) == said
+def test_an_error_of_a_disk_is_told_in_words(event: dict[str, Any], what: str, why: str) -> None:
+    assert disk_error(event) == f"{what} what is behind its disk failed: {why}; QEMU stopped the guest"
 
 
-PANIC = """\
-[    0.513370] storlab-init: ready
-[    9.100000] BUG: kernel NULL pointer dereference, address: 0000000000000000
-[    9.200000] Kernel panic - not syncing: Fatal exception in interrupt
-[    9.300000] CPU: 0 UID: 0 PID: 1 Comm: init
-"""
-OOM = (
-    "[  6.387707] Out of memory: Killed process 139 (tail) total-vm:129408kB, anon-rss:126848kB\n"
-    "[  7.001234] Out of memory: Killed process 140 (my load (2)) total-vm:129408kB, anon-rss:126848kB\n"
-)
+def test_a_panic_is_told_by_its_reason() -> None:
+    assert panic(PANIC) == "Fatal exception in interrupt"
+    for reason in ("VFS: Unable to mount root fs", "sysrq triggered crash"):
+        assert panic(f"[ 1.0] Kernel panic - not syncing: {reason}") == reason
+        assert panic(f"Kernel panic - not syncing: {reason}\n") == reason
+    assert panic("storlab-init: ready\n") is panic("") is None
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (PANIC, "Fatal exception in interrupt"),
-        ("Kernel panic - not syncing: VFS: Unable to mount root fs\n", "VFS: Unable to mount root fs"),
-        ("[ 1.0] Kernel panic - not syncing: sysrq triggered crash", "sysrq triggered crash"),
-        ("storlab-init: ready\n", None),
-        ("", None),
-    ],
-)
-def test_a_panic_is_told_by_its_reason(text: str, reason: str | None) -> None:
-    assert panic(text) == reason
-
-
-def test_the_program_that_memory_ran_out_for_is_the_last_one_that_was_killed() -> None:
-    assert killed_for_memory(OOM) == "my load (2)"
+def test_of_programs_killed_for_memory_the_last_is_told_and_of_the_first_process_its_last_word_but_one() -> None:
+    assert killed_for_memory(OUT.format("tail") + OUT.format("my load (2)")) == "my load (2)"
     assert killed_for_memory(PANIC) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("storlab-init: ready\nstorlab-init: no root; powering off\n[ 9.1] reboot: Power down\n", "no root"),
-        ("[    0.1] storlab-init: ready", "ready"),
-        ("reboot: Power down", None),
-    ],
-)
-def test_the_first_process_has_the_last_word_but_for_its_good_bye(text: str, word: str | None) -> None:
-    assert last_word(text) == word
+    ended = "storlab-init: ready\nstorlab-init: no root; powering off\n[ 9.1] reboot: Power down\n"
+    assert (last_word(ended), last_word("[    0.1] storlab-init: ready")) == ("no root", "ready")
+    assert last_word("reboot: Power down") is None
 
 
 def test_the_end_is_thirty_lines_without_times_and_without_empty_ones() -> None:

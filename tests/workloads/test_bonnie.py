@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from formats.fio.samples import ANY_FOLDER
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialError
 from storlab.importing.bonnie import BonnieImporter
 from storlab.measurements import Measurements
 from storlab.nodes.process import ExitRecord
-from storlab.workloads.base import ELAPSED, exit_bytes
+from storlab.workloads.base import ELAPSED
 from storlab.workloads.bonnie.workload import BonnieWorkload
+from workloads.ended import DONE, FAILED, LIMITED, ended, left
 
 GOLDEN = Path(__file__).parent / "golden"
 STDOUT = (GOLDEN / "bonnie.stdout").read_bytes()
-DONE = ExitRecord(("bonnie++",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0)
-FAILED = replace(DONE, code=1)
 MIB = 1024**2
 
 
@@ -29,11 +28,9 @@ def workload(**keys: Any) -> BonnieWorkload:
     return BonnieWorkload.model_validate({"size": "16M", "fast": True, "files": 1} | keys)
 
 
-def parsed(raw: Path, ended: ExitRecord = DONE, said: str = "", free: str = f"{10**9} 65536") -> Measurements:
-    files = {"stdout": STDOUT if ended.ok else b"", "stderr": said.encode(), "free": free.encode()}
-    for name, text in {**files, "exit.json": exit_bytes(ended)}.items():
-        (raw / name).write_bytes(text)
-    return workload(chunk="4k").parse(raw)
+def parsed(raw: Path, record: ExitRecord = DONE, said: str = "", free: str = f"{10**9} 65536") -> Measurements:
+    stdout = STDOUT if record.ok else b""
+    return workload(chunk="4k").parse(left(raw, record, stdout=stdout, stderr=said, free=free))
 
 
 @pytest.mark.parametrize(
@@ -73,23 +70,17 @@ def test_options_that_it_would_refuse_or_break_on_are_refused(keys: dict[str, An
         workload(**keys)
 
 
-def test_metrics_are_named_as_the_importer_names_them(tmp_path: Path) -> None:
+def test_metrics_are_named_as_the_importer_names_them_and_what_ended_too_soon_is_absent(tmp_path: Path) -> None:
     measured = parsed(tmp_path)
     (part,) = BonnieImporter().read(STDOUT, "x", {})
     imported = set(part.measured.metrics["metric"])
     assert "write.block.bandwidth" in imported
     assert set(measured.metrics["metric"]) == imported | {spec.name for spec in ELAPSED}
     assert part.measured.totals().items() <= measured.totals().items()
-
-
-def test_what_ended_too_soon_to_tell_is_absent_with_a_warning(tmp_path: Path) -> None:
     measured = parsed(tmp_path)
     assert "read.block.bandwidth" not in measured.totals()
     (warning,) = measured.warnings
     assert warning.startswith("no figure for read.block, seek, ")
-
-
-def test_the_chunk_comes_from_the_options_since_the_csv_has_none(tmp_path: Path) -> None:
     facts = parsed(tmp_path).facts
     assert (facts["io_chunk_size"], facts["file_size"], facts["bonnie_version"]) == ("4096", "160M", "2.00a")
 
@@ -111,31 +102,21 @@ def test_without_an_errno_what_was_free_before_tells(said: str, tmp_path: Path) 
     assert not isinstance(caught.value, DiskFull)
 
 
-def test_an_io_error_is_not_a_full_target(tmp_path: Path) -> None:
+def test_an_io_error_is_not_a_full_target_and_other_ends_are_named(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"Can't write block\.: Input/output error"):
         parsed(tmp_path, FAILED, "Can't write block.: Input/output error\nCan't write block 3.\n", free="1 1")
-
-
-def test_other_ends_are_named(tmp_path: Path) -> None:
     with pytest.raises(TimedOut, match="stopped at the time-out"):
-        parsed(tmp_path, replace(DONE, code=None, signal="KILL", timed_out=True))
+        parsed(tmp_path, LIMITED)
     with pytest.raises(CommandFailed, match="ended with SIGABRT: free"):
-        parsed(tmp_path, replace(DONE, code=None, signal="SIGABRT"), "free(): invalid next size (normal)\n")
+        parsed(tmp_path, ended(None, "SIGABRT"), "free(): invalid next size (normal)\n")
     parsed(tmp_path)
     (tmp_path / "stdout").write_bytes(STDOUT + STDOUT)
     with pytest.raises(ParseError, match="holds 2 results"):
         workload().parse(tmp_path)
 
 
-@given(st.binary(max_size=200), st.binary(max_size=60), st.sampled_from([DONE, FAILED]))
-@settings(max_examples=300, deadline=None)
-def test_whatever_it_prints_is_refused_by_name(said: bytes, free: bytes, ended: ExitRecord) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        raw = Path(folder)
-        files = {"stdout": said, "stderr": said, "free": free, "exit.json": exit_bytes(ended)}
-        for name, text in files.items():
-            (raw / name).write_bytes(text)
-        with pytest.raises((TrialError, ParseError)):
-            workload().parse(raw)
+@given(said=st.binary(max_size=200), free=st.binary(max_size=60), record=st.sampled_from([DONE, FAILED]))
+@settings(ANY_FOLDER, max_examples=300)
+def test_whatever_it_prints_is_refused_by_name(tmp_path: Path, said: bytes, free: bytes, record: ExitRecord) -> None:
+    with pytest.raises((TrialError, ParseError)):
+        workload().parse(left(tmp_path, record, stdout=said, stderr=said, free=free))

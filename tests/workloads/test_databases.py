@@ -16,13 +16,11 @@ from layers.sites import Ground
 from storlab.errors import CommandFailed, TrialError
 from storlab.layers.database.clients import sql
 from storlab.layers.resources import Server
-from storlab.nodes.process import ExitRecord
-from storlab.workloads.base import RunContext, exit_bytes
+from storlab.workloads.base import RunContext
 from storlab.workloads.database.pgbench import PgbenchWorkload
 from storlab.workloads.database.sysbench import SysbenchWorkload
+from workloads.ended import DONE, FAILED, left
 
-DONE = ExitRecord(("sysbench",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0)
-FAILED = ExitRecord(("sysbench",), 1, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0)
 GOLDEN = Path(__file__).parent / "golden" / "sysbench-mariadb.txt"
 
 
@@ -44,19 +42,10 @@ def test_what_they_can_not_do_is_refused(workload: Any, keys: dict[str, Any], sa
         workload.model_validate(keys)
 
 
-def test_a_script_may_not_run_commands_of_the_shell() -> None:
+def test_a_script_may_not_run_commands_of_the_shell_and_a_lua_file_is_code_that_is_loaded() -> None:
+    assert SysbenchWorkload(script="/srv/tpcc.lua").loads_code() == ("/srv/tpcc.lua",)
     with pytest.raises(ValueError, match="may not run commands of the shell"):
         PgbenchWorkload(script="x.sql").resolve(lambda name: "SELECT 1;\n  \\setshell a id\n")
-
-
-def test_a_lua_file_is_code_that_is_loaded() -> None:
-    assert SysbenchWorkload(script="/srv/tpcc.lua").loads_code() == ("/srv/tpcc.lua",)
-
-
-def left(folder: Path, ended: ExitRecord, **files: str | bytes) -> Path:
-    for name, text in {"stdout": b"", "stderr": b"", **files, "exit.json": exit_bytes(ended)}.items():
-        (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
-    return folder
 
 
 def test_percentiles_are_those_of_sysbench_s_histogram(tmp_path: Path) -> None:
@@ -66,14 +55,6 @@ def test_percentiles_are_those_of_sysbench_s_histogram(tmp_path: Path) -> None:
     assert got["latency.p50"] <= got["latency.p95"] <= got["latency.p99.9"] <= got["latency.max"] * 1.02
     assert set(got) <= {spec.name for spec in SysbenchWorkload().declares()}
     assert found.series.filter(metric="tps").height == 5
-
-
-def test_why_sysbench_ended_is_its_own_last_word(tmp_path: Path) -> None:
-    said = (
-        "sysbench 1.0.20 (using system LuaJIT)\n\nFATAL: unable to connect to MySQL server on socket 'x', aborting...\n"
-    )
-    with pytest.raises(CommandFailed, match="sysbench ended with status 1: unable to connect to MySQL server"):
-        SysbenchWorkload().parse(left(tmp_path, FAILED, stdout=said))
 
 
 def test_errors_that_sysbench_ignores_are_counted_and_many_fail_the_trial(tmp_path: Path) -> None:
@@ -90,7 +71,12 @@ def test_errors_that_sysbench_ignores_are_counted_and_many_fail_the_trial(tmp_pa
     assert SysbenchWorkload().parse(tmp_path).warnings == ()
 
 
-def test_why_pgbench_ended_is_its_own_last_word(tmp_path: Path) -> None:
+def test_why_a_load_ended_is_its_own_last_word(tmp_path: Path) -> None:
+    said = (
+        "sysbench 1.0.20 (using system LuaJIT)\n\nFATAL: unable to connect to MySQL server on socket 'x', aborting...\n"
+    )
+    with pytest.raises(CommandFailed, match="program ended with status 1: unable to connect to MySQL server"):
+        SysbenchWorkload().parse(left(tmp_path, FAILED, stdout=said))
     said = (
         "pgbench: error: connection to server on socket failed\npgbench: error: could not create connection for setup\n"
     )

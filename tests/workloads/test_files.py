@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialError
+from formats.fio.samples import ANY_FOLDER, mutate
+from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
 from storlab.formats.fio import histogram
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.process import ExitRecord
 from storlab.records.stacked import across_nodes
-from storlab.workloads.base import exit_bytes
 from storlab.workloads.files.declared import declared
 from storlab.workloads.files.options import MOST_DIRECTORIES, Directories
 from storlab.workloads.files.report import measurements, read_document
 from storlab.workloads.files.workload import FilesWorkload
+from workloads.ended import DONE, FAILED, KILLED, LIMITED, ended, left
 
 SIZES = st.one_of(
     st.integers(0, 20_000),
@@ -62,18 +63,23 @@ def files(**keys: Any) -> FilesWorkload:
     return FilesWorkload.model_validate({"files": 1000, **keys})
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def phases_of(workload: FilesWorkload, folder: Path, seed: int) -> dict[str, dict[str, Any]]:
+    """What the agent says of each phase."""
+    spec = folder / "spec.json"
+    spec.write_text(json.dumps(workload.spec(str(folder / "storm"), seed)))
+    ran = subprocess.run([agent_path(), "files", spec], capture_output=True, check=False)
+    assert ran.returncode == 0, ran.stderr.decode()
+    return {phase["phase"]: phase for phase in json.loads(ran.stdout)["phases"]}
+
+
+@settings(ANY_FOLDER, max_examples=60)
 @given(STORMS, st.integers(0, 2**63 - 1))
 def test_whatever_a_study_may_say_the_agent_does(tmp_path: Path, keys: dict[str, Any], seed: int) -> None:
     workload = files(**keys)
-    spec = tmp_path / "spec.json"
-    spec.write_text(json.dumps(workload.spec(str(tmp_path / "storm"), seed)))
-    ended = subprocess.run([agent_path(), "files", spec], capture_output=True, check=False)
-    assert ended.returncode == 0, ended.stderr.decode()
-    phases = {phase["phase"]: phase for phase in json.loads(ended.stdout)["phases"]}
+    phases = phases_of(workload, tmp_path, seed)
     assert phases["delete"]["files"] == workload.files
     assert phases["mkdir"]["files"] == workload.directories.count(workload.workers)
-    assert list(tmp_path.iterdir()) == [spec]
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.json"]
 
 
 @pytest.mark.parametrize(
@@ -117,21 +123,15 @@ def test_the_mean_of_a_lognormal_distribution_is_that_of_the_files_really_made(
     tmp_path: Path, size: dict[str, Any]
 ) -> None:
     workload = files(files=3000, size=size, phases=["create"], end_sync=False)
-    spec = tmp_path / "spec.json"
-    spec.write_text(json.dumps(workload.spec(str(tmp_path / "storm"), 1)))
-    ended = subprocess.run([agent_path(), "files", spec], capture_output=True, check=True)
-    made = {phase["phase"]: phase["bytes"] for phase in json.loads(ended.stdout)["phases"]}["create"]
-    assert workload.space() == pytest.approx(made, rel=0.1)
+    assert workload.space() == pytest.approx(phases_of(workload, tmp_path, 1)["create"]["bytes"], rel=0.1)
 
 
-def test_it_lasts_as_long_as_the_machine_takes_and_needs_root_for_the_caches_alone() -> None:
+def test_it_lasts_as_long_as_the_machine_takes_and_what_words_stand_for() -> None:
     assert files().duration(0.0) is None
     assert not files().needs().root
     assert files(drop_caches=True).needs().root
-
-
-def test_true_and_false_stand_for_the_file_and_nothing() -> None:
     assert [files(fsync=fsync).fsync for fsync in (False, True)] == ["none", "file"]
+    assert files(directories={"depth": 1, "fan_out": MOST_DIRECTORIES, "shared": True}).directories
 
 
 @given(st.integers(0, 3), st.integers(1, 20), st.booleans(), st.integers(1, 5))
@@ -141,13 +141,8 @@ def test_directories_are_counted_level_by_level(depth: int, fan_out: int, shared
     assert counted == (below if shared else (1 + below) * workers)
 
 
-def test_a_tree_of_the_most_directories_is_taken() -> None:
-    assert files(directories={"depth": 1, "fan_out": MOST_DIRECTORIES, "shared": True}).directories
-
-
 GOLDEN = Path(__file__).parent / "golden"
-DONE = ExitRecord(("agent",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0)
-MANY = settings(max_examples=400, deadline=None)
+MANY = settings(max_examples=400)
 
 
 def golden(name: str = "files.json") -> bytes:
@@ -160,10 +155,7 @@ def values(measured: Measurements, job: str | None = None) -> dict[str, float]:
 
 
 def parsed(tmp_path: Path, stdout: bytes, record: ExitRecord = DONE, stderr: bytes = b"") -> Measurements:
-    (tmp_path / "stdout").write_bytes(stdout)
-    (tmp_path / "stderr").write_bytes(stderr)
-    (tmp_path / "exit.json").write_bytes(exit_bytes(record))
-    return FilesWorkload.model_validate({"files": 1}).parse(tmp_path)
+    return files().parse(left(tmp_path, record, stdout=stdout, stderr=stderr))
 
 
 def test_metrics_are_those_of_the_golden_file(tmp_path: Path) -> None:
@@ -174,28 +166,20 @@ def test_metrics_are_those_of_the_golden_file(tmp_path: Path) -> None:
     assert lines == (GOLDEN / "files.metrics").read_text().splitlines()
 
 
-def test_frames_have_their_columns(tmp_path: Path) -> None:
+def test_frames_have_their_columns_and_bins_are_those_of_fio(tmp_path: Path) -> None:
     measured = parsed(tmp_path, golden())
     assert dict(measured.metrics.schema) == METRIC_COLUMNS
     assert dict(measured.series.schema) == SERIES_COLUMNS
     assert dict(measured.histograms.schema) == HISTOGRAM_COLUMNS
-
-
-def test_bins_are_those_of_fio() -> None:
     edges = set(zip(histogram.LOWER.tolist(), histogram.UPPER.tolist(), strict=True))
-    measured = measurements(read_document(golden(), "x"))
     assert set(measured.histograms.select("lower", "upper").iter_rows()) <= edges
 
 
-def test_a_durable_file_is_dearer_than_one_that_is_only_created() -> None:
+def test_a_durable_file_is_dearer_than_one_that_is_only_created_and_parts_of_a_creation_add_up_to_it() -> None:
     found = values(measurements(read_document(golden(), "x")))
     assert found["durable.rate"] == pytest.approx(300 / (found["create.time"] + found["create.syncfs.time"]))
     assert found["write.bandwidth"] == pytest.approx(found["write.bytes"] / found["create.time"])
     assert found["write.bytes"] == found["read.bytes"]
-
-
-def test_parts_of_a_creation_add_up_to_it() -> None:
-    found = values(measurements(read_document(golden(), "x")))
     parts = ("open", "write", "sync", "sync-directory", "close")
     total = sum(found[f"{part}.latency.mean"] * found[f"{part}.ios"] for part in parts)
     assert total == pytest.approx(found["create.latency.mean"] * found["create.files"])
@@ -219,47 +203,35 @@ def test_a_rate_is_over_the_slot_that_ends_at_its_time() -> None:
     assert found["t"].to_list() == pytest.approx([0.208224712, 0.408224712])
 
 
-def test_a_phase_that_was_ended_at_its_limit_is_a_warning(tmp_path: Path) -> None:
+def test_a_phase_that_was_ended_at_its_limit_and_notes_made_before_are_warnings(tmp_path: Path) -> None:
     document = json.loads(golden())
     document["phases"][1]["limited"] = True
     measured = parsed(tmp_path, json.dumps(document).encode())
     assert measured.warnings == ("create was ended at its limit of time, after 300 files",)
-
-
-def test_notes_made_before_are_warnings(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("it is full moon\n")
     assert parsed(tmp_path, golden()).warnings == ("it is full moon",)
 
 
-def test_a_full_file_system_is_told_with_the_path(tmp_path: Path) -> None:
+def test_a_full_file_system_and_other_errors_are_told_with_path_and_cause(tmp_path: Path) -> None:
     with pytest.raises(DiskFull, match=r"files: create: \w+ /tmp/full/storm/w\d/d\d/f\d+: no space .*ENOSPC"):
-        parsed(tmp_path, golden("files-full.json"), replace(DONE, code=1))
-
-
-def test_another_error_is_told_with_its_cause(tmp_path: Path) -> None:
+        parsed(tmp_path, golden("files-full.json"), FAILED)
     document = json.loads(golden("files-full.json"))
     document["error"]["errno"] = "EIO"
     with pytest.raises(CommandFailed, match=r"files: create: .*: EIO"):
-        parsed(tmp_path, json.dumps(document).encode(), replace(DONE, code=1))
+        parsed(tmp_path, json.dumps(document).encode(), FAILED)
     del document["error"]["errno"]
     document["error"]["mismatch"] = "byte 7 is not what was written there"
     with pytest.raises(CommandFailed, match=r"f\d+: byte 7 is not"):
-        parsed(tmp_path, json.dumps(document).encode(), replace(DONE, code=1))
+        parsed(tmp_path, json.dumps(document).encode(), FAILED)
 
 
-@pytest.mark.parametrize(
-    ("record", "stderr", "error", "told"),
-    [
-        (replace(DONE, code=None, signal="SIGTERM", timed_out=True), b"", TimedOut, "stopped at the time-out"),
-        (replace(DONE, code=None, signal="SIGKILL"), b"", CommandFailed, "ended with SIGKILL: no message"),
-        (replace(DONE, code=2), b"storlab-agent: what\n", CommandFailed, "status 2: storlab-agent: what"),
-    ],
-)
-def test_an_end_without_a_document_is_told(
-    tmp_path: Path, record: ExitRecord, stderr: bytes, error: type[TrialError], told: str
-) -> None:
-    with pytest.raises(error, match=told):
-        parsed(tmp_path, b"", record, stderr)
+def test_an_end_without_a_document_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TimedOut, match="stopped at the time-out"):
+        parsed(tmp_path, b"", LIMITED)
+    with pytest.raises(CommandFailed, match="ended with SIGKILL: no message"):
+        parsed(tmp_path, b"", KILLED)
+    with pytest.raises(CommandFailed, match="status 2: storlab-agent: what"):
+        parsed(tmp_path, b"", ended(2), b"storlab-agent: what\n")
 
 
 def survives(text: bytes) -> None:
@@ -288,39 +260,10 @@ def test_damaged_output_is_read_or_refused(end: float, changes: list[tuple[float
     survives(bytes(text))
 
 
-ODD = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.floats(),
-    st.text(max_size=5),
-    st.integers(-(1 << 70), 1 << 70),
-    st.just([]),
-    st.just({}),
-    st.lists(st.integers(), max_size=3),
-)
-
-
 @MANY
 @given(st.data())
 def test_a_value_replaced_or_gone(data: st.DataObject) -> None:
     root = json.loads(golden())
     for _ in range(data.draw(st.integers(1, 3))):
-        _mutate(root, data)
+        mutate(root, data)
     survives(json.dumps(root).encode())
-
-
-def _mutate(node: Any, data: st.DataObject) -> None:
-    """Walk down at random, and replace or remove what is there."""
-    while True:
-        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
-        if not keys:
-            return
-        key = data.draw(st.sampled_from(keys))
-        if isinstance(node[key], dict | list) and node[key] and data.draw(st.integers(0, 4)):
-            node = node[key]
-            continue
-        if data.draw(st.booleans()):
-            node[key] = data.draw(ODD)
-        else:
-            del node[key]
-        return

@@ -55,6 +55,7 @@ def test_the_job_file_as_it_is_written() -> None:
     if os.environ.get("STORLAB_UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text(), f"{file} differs; STORLAB_UPDATE_GOLDEN=1 writes it again"
+    assert fio(rw="read").job_text({}, "load") == "[global]\nrw=read\n\n[load]\n", "without jobs, one"
 
 
 @pytest.mark.parametrize(
@@ -79,10 +80,6 @@ def test_sizes_and_durations_mean_to_fio_what_they_mean_to_the_plan(options: dic
     assert f"{written}\n" in "".join(f"{line}\n" for line in fio(rw="read", **options).job_text({}, "x").splitlines())
 
 
-def test_without_jobs_there_is_one_named_as_the_workload() -> None:
-    assert fio(rw="read").job_text({}, "load") == "[global]\nrw=read\n\n[load]\n"
-
-
 SCALARS = st.booleans() | st.integers(-(10**15), 10**15) | st.floats(-1e9, 1e9) | st.from_regex(r"[\w.:%/k-]{0,8}")
 NAMES = st.from_regex(r"[a-z][a-z_]{2,6}", fullmatch=True).filter(lambda name: name not in ("jobs", "name", "output"))
 
@@ -99,42 +96,30 @@ def test_what_is_written_is_read_back_the_same(shared: dict[str, Any], own: dict
     assert not any("e" in text for text in map(fio_options.text, [1e-7, 1e9, 123456789.5]))
 
 
-@pytest.mark.parametrize(
-    ("options", "path"),
-    [
-        ({"output": "x"}, ("output",)),
-        ({"output-format": "json"}, ("output-format",)),
-        ({"write_bw_log": "x"}, ("write_bw_log",)),
-        ({"filename": "/dev/sda"}, ("filename",)),
-        ({"filename": ["a", "/dev/sda"]}, ("filename",)),
-        ({"filename": "a:b:../c"}, ("filename",)),
-        ({"filename": "{target}/../c"}, ("filename",)),
-        ({"filename_format": "/x.$jobnum"}, ("filename_format",)),
-        ({"directory": "/tmp"}, ("directory",)),
-        ({"directory": "sub"}, ("directory",)),
-        ({"opendir": "/etc"}, ("opendir",)),
-        ({"replay_redirect": "/dev/sda"}, ("replay_redirect",)),
-        ({"bs": "4k\nfilename=/dev/sda"}, ("bs",)),
-        ({"bs\nfilename": "x"}, ("bs\nfilename",)),
-        ({"bs": ["4k", "x\ny"]}, ("bs",)),
-        ({"description": "one; two"}, ("description",)),
-        ({"description": "no. #2"}, ("description",)),
-        ({"rate": float("nan")}, ("rate",)),
-        ({"jobs": {"a": {"filename": "/dev/sda"}}}, ("jobs", "a", "filename")),
-        ({"jobs": {"global": {}}}, ("jobs", "global")),
-        ({"jobs": {"a]\n[b": {}}}, ("jobs", "a]\n[b")),
-        ({"jobs": {"": {}}}, ("jobs", "")),
-        ({"jobs": {"a": {}}, "job_file": "x"}, ("job_file",)),
-        ({"job_file": "x", "bs": "4k"}, ("bs",)),
-    ],
-)
-def test_what_leads_astray_is_refused_with_its_key(options: dict[str, Any], path: tuple[str, ...]) -> None:
-    assert refusal(**options).path == path
+ASTRAY: list[dict[str, Any]] = [
+    {"output": "x"}, {"output-format": "json"}, {"write_bw_log": "x"}, {"filename_format": "/x.$jobnum"},
+    *({"filename": name} for name in ("/dev/sda", ["a", "/dev/sda"], "a:b:../c", "{target}/../c")),
+    {"directory": "/tmp"}, {"directory": "sub"}, {"opendir": "/etc"}, {"replay_redirect": "/dev/sda"},
+    {"bs": "4k\nfilename=/dev/sda"}, {"bs\nfilename": "x"}, {"bs": ["4k", "x\ny"]},
+    {"description": "one; two"}, {"description": "no. #2"}, {"rate": float("nan")}, {"bs": "4k", "job_file": "x"},
+    {"job_file": "x", "jobs": {"a": {}}}, {"jobs": {"a": {"filename": "/dev/sda"}}},
+    *({"jobs": {name: {}}} for name in ("global", "a]\n[b", "")),
+]  # fmt: skip
+"""What leads away from the target, or from what Storlab reads; the first key, and those below it, are at fault."""
 
 
-@pytest.mark.parametrize("path", ["a", "a/b", "a:b", r"a\:/b", "{target}", "{target}/a", "{target}/a:b", "..a", "a..b"])
-def test_files_of_the_stack_may_be_named(path: str) -> None:
-    assert fio(filename=path, rw="read")
+@pytest.mark.parametrize("options", ASTRAY, ids=str)
+def test_what_leads_astray_is_refused_with_its_key(options: dict[str, Any]) -> None:
+    path, below = [next(iter(options))], options
+    while isinstance(below := below[path[-1]], dict) and below:
+        path.append(next(iter(below)))
+    assert refusal(**options).path == tuple(path)
+
+
+def test_files_of_the_stack_may_be_named_and_comments_in_a_job_file_say_anything() -> None:
+    for path in ("a", "a/b", "a:b", r"a\:/b", "{target}", "{target}/a", "{target}/a:b", "..a", "a..b"):
+        assert fio(filename=path, rw="read")
+    assert job_file(x_fio="# filename=/dev/sda\n; output=x\n[a]\nrw=read # directory=/x\n")
 
 
 @pytest.mark.parametrize(
@@ -156,11 +141,7 @@ def test_a_job_file_that_leads_astray_is_refused(lines: str, says: str) -> None:
     assert raised.value.path == ("job_file",)
 
 
-def test_comments_in_a_job_file_may_say_anything() -> None:
-    assert job_file(x_fio="# filename=/dev/sda\n; output=x\n[a]\nrw=read # directory=/x\n")
-
-
-def test_what_a_job_file_includes_is_put_in() -> None:
+def test_what_a_job_file_includes_is_put_in_and_one_that_includes_itself_is_refused() -> None:
     made = job_file(
         a_fio="[global]\ninclude b.fio\n[a]\nsize=1M\n", b_fio="# b\nrw=read\ninclude  c.fio \n", c_fio="bs=4k"
     )
@@ -173,9 +154,6 @@ def test_what_a_job_file_includes_is_put_in() -> None:
 
     fio(job_file="jobs/a.fio").resolve(read)
     assert nested == ["jobs/a.fio", "jobs/c.fio"]
-
-
-def test_a_job_file_that_includes_itself_is_refused() -> None:
     with pytest.raises(OptionError, match=r"includes itself: a.fio → b.fio → a.fio"):
         job_file(a_fio="include b.fio\n", b_fio="include a.fio\n")
 
@@ -209,11 +187,6 @@ def test_its_size_and_its_length_are_known_where_they_can_be(
     assert (job_file(x_fio=lines).space(), job_file(x_fio=lines).duration(0)) == (size, seconds)
 
 
-def test_a_warm_up_adds_to_the_length_but_to_a_ramp_of_its_own() -> None:
-    assert fio(runtime=5, time_based=1).duration(2) == 7
-    assert fio(runtime=5, time_based=1, ramp_time=1).duration(2) == 6
-
-
 @pytest.mark.parametrize(
     ("options", "warm_up", "all_of_it"),
     [
@@ -229,38 +202,32 @@ def test_with_a_warm_up_fio_does_not_measure_all_that_it_does(
 ) -> None:
     assert fio(**options).measures_all(warm_up) is all_of_it
     assert job_file(x_fio=fio(**options).job_text({}, "x")).measures_all(warm_up) is all_of_it
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"iodepth": 32}, "psync has one operation in flight"),
-        ({"iodepth": "8", "ioengine": "mmap"}, "mmap has one operation in flight"),
-        ({"iodepth": 8, "ioengine": "libaio"}, "without direct = 1"),
-        ({"iodepth": 8, "ioengine": "libaio", "direct": True}, ""),
-        ({"iodepth": 8, "ioengine": "libaio", "buffered": 0}, ""),
-        ({"iodepth": 8, "ioengine": "io_uring"}, ""),
-        ({"iodepth": 1}, ""),
-        ({}, ""),
-    ],
-)
-def test_a_depth_that_has_no_effect_is_told_before_anything_runs(options: dict[str, Any], said: str) -> None:
-    told = fio(rw="read", **options).leaves_out(0.0)
-    assert said in told and bool(told) == bool(said)
+    assert fio(runtime=5, time_based=1).duration(2) == 7, "it adds to the length"
+    assert fio(runtime=5, time_based=1, ramp_time=1).duration(2) == 6, "but to a ramp of its own"
 
 
 @pytest.mark.parametrize(
     ("options", "warm_up", "said"),
     [
-        ({"runtime": "2s"}, 2.0, False),
-        ({"runtime": "2s"}, 2.5, True),
-        ({"runtime": 2, "ramp_time": "1s"}, 5.0, False),
-        ({"runtime": 2, "ramp_time": "3s"}, 0.0, True),
-        ({"size": "1M"}, 5.0, False),
+        ({"iodepth": 32}, 0.0, "psync has one operation in flight"),
+        ({"iodepth": "8", "ioengine": "mmap"}, 0.0, "mmap has one operation in flight"),
+        ({"iodepth": 8, "ioengine": "libaio"}, 0.0, "without direct = 1"),
+        ({"iodepth": 8, "ioengine": "libaio", "direct": True}, 0.0, ""),
+        ({"iodepth": 8, "ioengine": "libaio", "buffered": 0}, 0.0, ""),
+        ({"iodepth": 8, "ioengine": "io_uring"}, 0.0, ""),
+        ({"iodepth": 1}, 0.0, ""),
+        ({"runtime": "2s"}, 2.0, ""),
+        ({"runtime": "2s"}, 2.5, "warm"),
+        ({"runtime": 2, "ramp_time": "1s"}, 5.0, ""),
+        ({"runtime": 2, "ramp_time": "3s"}, 0.0, " "),
+        ({"size": "1M"}, 5.0, ""),
     ],
 )
-def test_a_warm_up_that_fio_would_pass_over_is_told(options: dict[str, Any], warm_up: float, said: bool) -> None:
-    assert bool(fio(**options).leaves_out(warm_up)) is said
+def test_a_depth_without_effect_and_a_warm_up_that_fio_would_pass_over_are_told_before_anything_runs(
+    options: dict[str, Any], warm_up: float, said: str
+) -> None:
+    told = fio(rw="read", **options).leaves_out(warm_up)
+    assert said in told and bool(told) == bool(said)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +277,7 @@ def checked(*workloads: FioWorkload) -> list[str]:
     return result
 
 
-def test_fio_itself_says_which_options_it_takes() -> None:
+def test_fio_itself_says_which_options_it_takes_in_one_sentence() -> None:
     said = checked(
         fio(rw="randwrite", bs="4k", filename="{target}/a", ioengine="null"),
         fio(rw="read", jobs={"log writer": {"directory": "{target}"}, "b": {"filename_format": "f.$jobnum"}}),
@@ -330,9 +297,6 @@ def test_fio_itself_says_which_options_it_takes() -> None:
     assert "iodepth: min value out of range" in said[7]
     assert said[8] == "fio knows no option time-based; did you mean time_based?"
     assert all("\n" not in sentence for sentence in said)
-
-
-def test_complaints_are_one_sentence() -> None:
     assert complaint("Bad option <bss=4k>\nDid you mean bs?\nfio: job global dropped\n") == (
         "fio knows no option bss; did you mean bs?"
     )

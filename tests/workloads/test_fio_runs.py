@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -20,11 +18,11 @@ from storlab.formats.fio.operations import longest_gap, read_operations
 from storlab.formats.fio.output import parse_fio, read_report
 from storlab.formats.fio.phases import AT_ONCE, Phases
 from storlab.measurements import Measurements
-from storlab.nodes.process import ExitRecord
 from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, jobs_of, sections_of
 from storlab.workloads.fio.phases import phases_of
 from storlab.workloads.fio.results import UNKNOWN_STARTS, read_results
+from workloads.ended import left
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")
 
@@ -102,17 +100,12 @@ def test_a_full_file_system_fails_the_trial_with_the_path(tmp_path: Path) -> Non
         parse_fio(laid_out.stdout, "x", laid_out.stderr)
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [("--bogus=3", "unrecognized option"), ("--ioengine=nosuch", "engine nosuch not loadable"), ("--bs=x", "bs")],
-)
-def test_what_fio_refuses_is_told_in_its_words(tmp_path: Path, option: str, said: str) -> None:
-    ran = fio(tmp_path, "--name=a", "--size=1M", option)
-    with pytest.raises(CommandFailed, match=said):
-        parse_fio(ran.stdout, "x", ran.stderr)
-
-
-def test_a_note_ahead_of_the_document_is_a_warning(tmp_path: Path) -> None:
+def test_what_fio_refuses_is_told_in_its_words_and_a_note_ahead_of_the_document_is_a_warning(tmp_path: Path) -> None:
+    refused = {"--bogus=3": "unrecognized option", "--ioengine=nosuch": "engine nosuch not loadable", "--bs=x": "bs"}
+    for option, said in refused.items():
+        ran = fio(tmp_path, "--name=a", "--size=1M", option)
+        with pytest.raises(CommandFailed, match=said):
+            parse_fio(ran.stdout, "x", ran.stderr)
     ran = fio(tmp_path, "--name=a", "--size=64k", "--ioengine=psync", "--iodepth=8", "--rw=write")
     assert ran.stdout.startswith(b"note:")
     assert any("queue depth" in warning for warning in parse_fio(ran.stdout, "x", ran.stderr).warnings)
@@ -125,9 +118,7 @@ def _ran(folder: Path, jobs: str) -> Measurements:
     text = "\n".join([*shared, "bwavgtime=100", "iopsavgtime=100", jobs])
     (folder / "job.fio").write_text(text)
     fio(folder, "--output=fio.json", "job.fio")
-    ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
-    (folder / "exit.json").write_text(json.dumps(asdict(ended)))
-    return read_results(folder, 0.1, jobs_of(sections_of(text)))
+    return read_results(left(folder), 0.1, jobs_of(sections_of(text)))
 
 
 def _at(measured: Measurements, metric: str, job: str | None = None) -> pl.DataFrame:
@@ -162,9 +153,7 @@ def test_logs_that_a_study_asks_for_beside_its_own_are_read(packed: bool, tmp_pa
     logs = [f"--write_{kind}_log=series" for kind in ("bw", "iops", "lat")] + ["--write_hist_log=mine"]
     pace = ["--rate_iops=500", "--time_based", "--runtime=1", "--log_avg_msec=100", "--log_hist_msec=100"]
     fio(tmp_path, *FOUR_JOBS[:-2], "--size=1M", *logs, *pace, *(PACK if packed else ()), "--output=fio.json")
-    ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
-    (tmp_path / "exit.json").write_text(json.dumps(asdict(ended)))
-    measured = read_results(tmp_path, 0.1, [Job("rand", {})])
+    measured = read_results(left(tmp_path), 0.1, [Job("rand", {})])
     metrics = set(measured.series["metric"])
     percentiles = {"read.latency.p50", "read.latency.p99", "write.latency.p50", "write.latency.p99"}
     assert percentiles & metrics == (set() if packed else percentiles)
@@ -177,9 +166,7 @@ def test_of_a_study_s_logs_those_of_maxima_are_left_out(tmp_path: Path) -> None:
     logs = [f"--write_{kind}_log=series" for kind in ("bw", "iops", "lat")]
     pace = ["--rate_iops=500", "--time_based", "--runtime=1", "--log_avg_msec=100", "--log_max_value=1"]
     fio(tmp_path, *FOUR_JOBS[:-2], "--size=1M", *logs, *pace, "--output=fio.json")
-    ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
-    (tmp_path / "exit.json").write_text(json.dumps(asdict(ended)))
-    measured = read_results(tmp_path, 0.1, [Job("rand", {})])
+    measured = read_results(left(tmp_path), 0.1, [Job("rand", {})])
     assert "iops" in set(measured.series["metric"])
     assert not [metric for metric in measured.series["metric"].unique() if "latency" in metric]
     (said,) = measured.warnings
@@ -197,50 +184,41 @@ def _reported(group: int, runtime: float) -> Reported:
     return Reported("x", group, ways, NO_LATENCY, 0.0, 0.0, runtime, 0, 0)
 
 
-def test_jobs_that_wait_for_none_ran_at_once() -> None:
-    assert phases("[a] [b] numjobs=2", (0, 1.0), (0, 2.0), (0, 2.0), logged=3) == AT_ONCE
-    assert phases("[global] startdelay=2 ramp_time=1 [a] [b]", (0, 1.0), (0, 1.0), logged=2) == AT_ONCE
-
-
-def test_a_single_process_may_begin_whenever_it_likes() -> None:
-    assert phases("[a] startdelay=1-5", (0, 1.0), logged=1) == AT_ONCE
-
-
-def test_a_phase_begins_with_a_job_that_waits() -> None:
-    lines = "[a] [b] numjobs=2 stonewall [c] wait-for-previous [d]"
-    found = phases(lines, (0, 1.0), (1, 2.0), (1, 2.5), (2, 4.0), (2, 3.0), logged=5)
-    assert found == Phases((0, 1, 1, 2, 2), (1.0, 2.5, 4.0))
-
-
-def test_all_but_the_first_wait_where_all_are_told_to() -> None:
-    assert phases("[global] stonewall [a] [b]", (0, 1.0), (1, 2.0), logged=2) == Phases((0, 1), (1.0, 2.0))
-
-
-def test_a_new_group_is_reported_apart_and_waits_for_none() -> None:
-    assert phases("[a] [b] new_group", (0, 1.0), (1, 2.0), logged=2) == AT_ONCE
-    found = phases("[a] [b] stonewall [c] new_group", (0, 1.0), (1, 2.0), (2, 5.0), logged=3)
-    assert found == Phases((0, 1, 1), (1.0, 5.0))
-
-
-def test_processes_that_fio_reports_as_one_still_have_a_log_each() -> None:
-    found = phases("[a] numjobs=2 group_reporting [b] stonewall", (0, 1.0), (1, 2.0), logged=3)
-    assert found == Phases((0, 0, 1), (1.0, 2.0))
+WRITTEN = (0, 1.0)  # the only group, in 1 s
 
 
 @pytest.mark.parametrize(
-    "lines", ["[a] [b] startdelay=5", "[global] startdelay=1-5 [a] [b]", "[a] [b] wait_for=a", "[a] ramp_time=5 [b]"]
+    ("lines", "reported", "logged", "found"),
+    [
+        ("[a] [b] numjobs=2", ((0, 1.0), (0, 2.0), (0, 2.0)), 3, AT_ONCE),
+        ("[global] startdelay=2 ramp_time=1 [a] [b]", (WRITTEN, WRITTEN), 2, AT_ONCE),
+        ("[a] startdelay=1-5", (WRITTEN,), 1, AT_ONCE),  # a single process may begin whenever it likes
+        (
+            "[a] [b] numjobs=2 stonewall [c] wait-for-previous [d]",
+            (WRITTEN, (1, 2.0), (1, 2.5), (2, 4.0), (2, 3.0)),
+            5,
+            Phases((0, 1, 1, 2, 2), (1.0, 2.5, 4.0)),
+        ),
+        ("[global] stonewall [a] [b]", (WRITTEN, (1, 2.0)), 2, Phases((0, 1), (1.0, 2.0))),  # all but the first wait
+        ("[a] [b] new_group", (WRITTEN, (1, 2.0)), 2, AT_ONCE),  # is reported apart, and waits for none
+        ("[a] [b] stonewall [c] new_group", (WRITTEN, (1, 2.0), (2, 5.0)), 3, Phases((0, 1, 1), (1.0, 5.0))),
+        # Processes that fio reports as one still have a log each.
+        ("[a] numjobs=2 group_reporting [b] stonewall", (WRITTEN, (1, 2.0)), 3, Phases((0, 0, 1), (1.0, 2.0))),
+    ],
 )
-def test_jobs_that_begin_apart_have_no_common_time(lines: str) -> None:
-    assert phases(lines, (0, 1.0), (0, 1.0), logged=2) is None
+def test_jobs_run_at_once_and_a_phase_begins_with_one_that_waits(
+    lines: str, reported: tuple[tuple[int, float], ...], logged: int, found: Phases
+) -> None:
+    assert phases(lines, *reported, logged=logged) == found
 
 
-def test_a_job_that_is_still_to_begin_is_not_waited_for() -> None:
-    assert phases("[a] startdelay=5 [b] stonewall startdelay=5", (0, 1.0), (1, 1.0), logged=2) is None
-
-
-def test_what_fio_reports_otherwise_than_its_options_say_is_unknown() -> None:
-    assert phases("[a] [b]", (0, 1.0), (1, 1.0), logged=2) is None
-    assert phases("[a] numjobs=${N} [b] stonewall", (0, 1.0), (0, 1.0), (1, 1.0), logged=3) is None
+def test_jobs_that_begin_apart_or_are_reported_otherwise_than_they_were_asked_for_have_no_common_time() -> None:
+    apart = ("[a] [b] startdelay=5", "[global] startdelay=1-5 [a] [b]", "[a] [b] wait_for=a", "[a] ramp_time=5 [b]")
+    for lines in apart:
+        assert phases(lines, WRITTEN, WRITTEN, logged=2) is None
+    assert phases("[a] startdelay=5 [b] stonewall startdelay=5", WRITTEN, (1, 1.0), logged=2) is None
+    assert phases("[a] [b]", WRITTEN, (1, 1.0), logged=2) is None
+    assert phases("[a] numjobs=${N} [b] stonewall", WRITTEN, WRITTEN, (1, 1.0), logged=3) is None
 
 
 BASE: dict[str, Option] = {"size": "1M", "bs": "4k", "rw": "randread", "ioengine": "psync"}
