@@ -16,37 +16,13 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 """In place of a value of a record."""
 BYTES = (
-    b"",
-    b"\x00",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"-",
-    b"9" * 400,
-    b"[" * 2000,
-    b"nan",
-    b"\n",
-    b",",
-    b'"',
-    b"\x1b[2J",
-)
+    b"", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"-", b"9" * 400, b"[" * 2000, b"nan", b"\n", b",", b'"', b"\x1b[2J",
+)  # fmt: skip
 TOKENS = (
-    *BYTES,
-    *(
-        b"0",
-        b"00",
-        b"-1",
-        b"1e400",
-        b"-inf",
-        b"9" * 19,
-        b"9" * 5000,
-        b"18446744073709551616",
-        b"0x10",
-        b"1_000",
-        b"1.5",
-    ),
-    *("٣".encode(), "²".encode(), "½".encode(), "\u2028".encode(), "\x85".encode(), b"\r", b"\x0b", b"\x00", b"\xff"),
-    *(b"true", b"null", b'{"x":' * 2000, b"(" * 2000, b"%", b":", b";", b"=", b"\t", b" ", b"../../x"),
-)
+    *BYTES, b"0", b"00", b"-1", b"1e400", b"-inf", b"9" * 19, b"9" * 5000, b"18446744073709551616", b"0x10", b"1_000",
+    b"1.5", "٣".encode(), "²".encode(), "½".encode(), "\u2028".encode(), "\x85".encode(), b"\r", b"\x0b", b"\x00",
+    b"\xff", b"true", b"null", b'{"x":' * 2000, b"(" * 2000, b"%", b":", b";", b"=", b"\t", b" ", b"../../x",
+)  # fmt: skip
 """In place of a number, a word or a sign."""
 LONG = tuple(piece * (70_000 // len(piece)) for piece in b'x~ ~\t~\n~0~9~.~+~"~(~[~{~ 1~a ~1,~1.~x:~x=1\n'.split(b"~"))
 """The same, and rarely: lines with which an expression that goes back and forth would take for ever."""
@@ -151,11 +127,8 @@ def mutated(data: bytes, choose: random.Random) -> bytes:
         elif action == 3:
             data = data[:begin] + choose.randbytes(end - begin) + data[end:]
         elif action == 4:
-            data = (
-                data[:begin]
-                + bytes(byte ^ 1 << choose.randrange(8) for byte in data[begin : begin + 1])
-                + data[begin + 1 :]
-            )
+            turned = bytes(byte ^ 1 << choose.randrange(8) for byte in data[begin : begin + 1])
+            data = data[:begin] + turned + data[begin + 1 :]
         else:
             data = data[:begin] + choose.choice(BYTES) + data[end:]
     return data

@@ -17,42 +17,8 @@ import msgspec
 from msgspec import structs
 from tools.suite_reference import EXPECTATIONS
 
-from attacks.samples import (
-    _OF_QEMU,
-    BLKALGN,
-    CSV,
-    DISK,
-    IMAGE_JSON,
-    JOBS,
-    KERNEL,
-    MODULES,
-    NOISE_JSON,
-    ONE_DISK,
-    ONE_GUEST,
-    QEMU_IMG,
-    SAID,
-    STANZAS,
-    SUBJECT_JSON,
-    TRIAL_JSON,
-    VIRTIOFS,
-    WIPEFS,
-    connections,
-    exits,
-    few,
-    files,
-    golden,
-    histogram_log,
-    host_load,
-    journal,
-    qemu,
-    sampled,
-    samples_of_fio,
-    share_requests,
-    stats,
-    stream,
-    these,
-    traced,
-)
+from attacks import samples
+from attacks.samples import few, golden, sampled, these
 from crash.logs import Request, log_bytes
 from importing.test_pgbench import LOG, SUMMARY
 from layers.test_nbd_export import LISTING
@@ -140,9 +106,8 @@ from storlab.workloads.fio.options import directions, duration, in_job_file, tot
 from storlab.workloads.fio.reach import jobs_in
 from storlab.workloads.ledger.results import read_commits
 from suite.samples import REPORT, RUNFILE, attempt, suite_of
-from suite.test_check import BLKTESTS, FSTESTS, QUICK
-from suite.test_ktap import KSELFTEST, KUNIT, NESTED
-from suite.test_suite_file import EXAMPLE, groups_of
+from suite.test_adapters import BLKTESTS, FSTESTS, KSELFTEST, KUNIT, NESTED, QUICK
+from suite.test_own_files import EXAMPLE, groups_of
 
 WINDOW = Window(100.0, 110.0)
 INTERVAL = 50.0  # s, of logs: of shorter ones there are millions until the latest time that a log may have
@@ -223,7 +188,7 @@ def said_of_captures() -> list[bytes]:
 
 def bonnie_run(data: bytes, folder: Path) -> None:
     """All that it leaves, with the same bytes as each: of a run that ended well, and of one that failed."""
-    for ended in exits():
+    for ended in samples.exits():
         failed = ended.replace(b'"code": 0', b'"code": 1')
         assert failed != ended
         end = ended if len(data) % 2 else failed
@@ -243,7 +208,7 @@ def aligned(traces: Sequence[bytes], folder: Path) -> None:
     for number, data in enumerate(traces):
         (folder / str(number)).mkdir(exist_ok=True)
         (folder / str(number) / TRACE).write_bytes(data)
-        records.append(ProbeRecord(folder / str(number), WINDOW, ONE_DISK))
+        records.append(ProbeRecord(folder / str(number), WINDOW, samples.ONE_DISK))
     for found in AlignmentProbe().parse_many(records):
         assert isinstance(found, Measurements) or str(found)
 
@@ -361,39 +326,44 @@ PARSERS: dict[str, Parser] = {
     ),
     "what the agent says of captures": Parser(of_bytes(captured), said_of_captures),
     "bonnie, live": Parser(bonnie_run, golden("workloads/golden/bonnie.*")),
-    "blkalgn": Parser(imported("blkalgn"), these(*BLKALGN)),
-    "csv": Parser(imported("csv", TABLE), these(*CSV)),
-    "csv, timed": Parser(imported("csv", TIMED), these(*CSV)),
-    "virtiofs-tests": Parser(imported("virtiofs-tests"), these(*VIRTIOFS)),
+    "blkalgn": Parser(imported("blkalgn"), these(*samples.BLKALGN)),
+    "csv": Parser(imported("csv", TABLE), these(*samples.CSV)),
+    "csv, timed": Parser(imported("csv", TIMED), these(*samples.CSV)),
+    "virtiofs-tests": Parser(imported("virtiofs-tests"), these(*samples.VIRTIOFS)),
     "logs of fio": Parser(
         fio_logs, these("50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n" * 3, "1, 2, 2, 3\n")
     ),
-    "packed logs of fio": Parser(packed_logs, lambda: [zlib.compress(each) for each in samples_of_fio()]),
-    "samples in packed logs": Parser(repacked, samples_of_fio),
+    "packed logs of fio": Parser(packed_logs, lambda: [zlib.compress(each) for each in samples.samples_of_fio()]),
+    "samples in packed logs": Parser(repacked, samples.samples_of_fio),
     "histogram logs of fio": Parser(
-        of_file("x", lambda path: read_histogram_logs({1: path}, INTERVAL, ["a"])), histogram_log
+        of_file("x", lambda path: read_histogram_logs({1: path}, INTERVAL, ["a"])), samples.histogram_log
     ),
     # What loads and probes leave
-    "files": Parser(of_bytes(files_measured), files),
+    "files": Parser(of_bytes(files_measured), samples.files),
     "rules": Parser(of_text(ruled), these("x\nrate: 1,000.5\nrate: 2e3\n", '{"runs": [{"rate": 1}, {"rate": 2.5}]}')),
     "commits of a ledger": Parser(of_bytes(read_commits), these('{"elapsed": 1.5, "latencies": [0.5, 0.25, 1e-9]}')),
     "logs of writes": Parser(of_file("write.log", read_log), write_logs),
-    "exit.json": Parser(of_file(EXIT_FILE, exit_file), exits),
-    "host-load": Parser(probed(HostLoadProbe(), Subject(group="host", disks=("vda",))), host_load),
-    "stalls": Parser(probed(StallsProbe(), ONE_DISK), these(sampled([DISK], *([stats(at // 2)] for at in range(7))))),
+    "exit.json": Parser(of_file(EXIT_FILE, exit_file), samples.exits),
+    "host-load": Parser(probed(HostLoadProbe(), Subject(group="host", disks=("vda",))), samples.host_load),
+    "stalls": Parser(
+        probed(StallsProbe(), samples.ONE_DISK),
+        these(sampled([samples.DISK], *([samples.stats(at // 2)] for at in range(7)))),
+    ),
     "backing": Parser(
-        probed(BACKING, ONE_DISK), these(sampled(list(PATHS.values()), *([stats(at)] * 2 for at in (1, 9))))
+        probed(BACKING, samples.ONE_DISK),
+        these(sampled(list(PATHS.values()), *([samples.stats(at)] * 2 for at in (1, 9)))),
     ),
     "processes": Parser(
-        probed(ProcessesProbe(), ONE_GUEST), these(sampled(_OF_QEMU, *(map(qemu, range(100, 500, 100)))))
+        probed(ProcessesProbe(), samples.ONE_GUEST),
+        these(sampled(samples.OF_QEMU, *(map(samples.qemu, range(100, 500, 100))))),
     ),
-    "alignment": Parser(probed(AlignmentProbe(), ONE_DISK, TRACE), traced, slow=True, together=aligned),
-    "trace": Parser(of_file(TRACE, shown_trace), traced),
-    "tcp": Parser(probed(TcpProbe(), ONE_DISK, TCP), connections),
-    "share-requests": Parser(probed(ShareRequestsProbe(), test_share_requests.EVERY), share_requests),
+    "alignment": Parser(probed(AlignmentProbe(), samples.ONE_DISK, TRACE), samples.traced, slow=True, together=aligned),
+    "trace": Parser(of_file(TRACE, shown_trace), samples.traced),
+    "tcp": Parser(probed(TcpProbe(), samples.ONE_DISK, TCP), samples.connections),
+    "share-requests": Parser(probed(ShareRequestsProbe(), test_share_requests.EVERY), samples.share_requests),
     "server": Parser(of_server, these(test_server.ANSWERS.encode())),
     "notes": Parser(of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
-    "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*SUBJECT_JSON)),
+    "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*samples.SUBJECT_JSON)),
     # What tools and kernels print
     "histograms of events": Parser(
         of_text(parse_histogram), golden("probes/golden/fuse_request_*.txt", "probes/golden/9p_client_req.txt")
@@ -402,9 +372,9 @@ PARSERS: dict[str, Parser] = {
     "dumpe2fs": Parser(of_text(parse_dumpe2fs), golden("layers/golden/dumpe2fs.txt")),
     "xfs_info": Parser(of_text(parse_xfs_info), golden("layers/golden/xfs_info.txt")),
     "dump-super": Parser(of_text(parse_dump_super), golden("layers/golden/dump_super.txt")),
-    "wipefs": Parser(of_bytes(lambda data: (own_types(data, "a"), is_only_member(data, "p"))), these(*WIPEFS)),
+    "wipefs": Parser(of_bytes(lambda data: (own_types(data, "a"), is_only_member(data, "p"))), these(*samples.WIPEFS)),
     "queue": Parser(of_text(lambda text: parse_queue({"scheduler": text, "nr_requests": text})), these("[none] kyber")),
-    "qemu-img": Parser(of_text(parse_image_info), these(*QEMU_IMG)),
+    "qemu-img": Parser(of_text(parse_image_info), these(*samples.QEMU_IMG)),
     "tc": Parser(of_text(parse_queues), these(QUEUES), ValueError),
     "ip link": Parser(of_text(parse_link), these(LINK), ValueError),
     "ethtool": Parser(of_text(parse_features), these(FEATURES)),
@@ -428,19 +398,20 @@ PARSERS: dict[str, Parser] = {
     ),
     "zfs parameters": Parser(of_text(parse_parameters), few("layers/golden/zfs_parameters.txt", b"/sys", 20)),
     "zfs version": Parser(of_text(parse_version), golden("layers/golden/zfs_version.txt")),
-    "fio's complaints": Parser(of_text(lambda text: (complaint(text), bad_option(text))), these(*SAID)),
+    "fio's complaints": Parser(of_text(lambda text: (complaint(text), bad_option(text))), these(*samples.SAID)),
     "console": Parser(
-        of_text(lambda text: (panic(text), killed_for_memory(text), last_word(text), tail(text))), these(*KERNEL)
+        of_text(lambda text: (panic(text), killed_for_memory(text), last_word(text), tail(text))),
+        these(*samples.KERNEL),
     ),
     "modules": Parser(
         of_text(lambda text: (parse_needs(text), parse_builtin(text), parse_soft(text), parse_aliases(text))),
-        these(*MODULES),
+        these(*samples.MODULES),
     ),
     "filesystems": Parser(
         of_bytes(lambda data: parse_filesystems(data.decode(errors="replace"), data)),
-        these(*MODULES, "ext4.alias=fs-ext4\0"),
+        these(*samples.MODULES, "ext4.alias=fs-ext4\0"),
     ),
-    "stanzas of apt": Parser(of_text(parse_stanzas), these(*STANZAS)),
+    "stanzas of apt": Parser(of_text(parse_stanzas), these(*samples.STANZAS)),
     "zts-report.py": Parser(of_text(lambda text: read_expectations(text, "report.py")), these(REPORT)),
     "console of the ZFS Test Suite": Parser(
         of_text(lambda text: [*read_results(text.splitlines())]), these(console_line(attempt("a/b"), "tester"))
@@ -461,9 +432,9 @@ PARSERS: dict[str, Parser] = {
     ),
     "suite file": Parser(of_text(lambda text: groups_of(text, "scrub/setup")), these(EXAMPLE.read_text()), StudyError),
     "tags": Parser(of_text(lambda text: parse_tags(text)(["a"])), these("a and not (b or c), d"), UserError),
-    "job file": Parser(of_text(job_file), these(*JOBS), OptionError),
-    "journal": Parser(of_file(JOURNAL, read_pending), journal, RecordsError),
-    "trial": Parser(of_record(TrialRecord), these(*TRIAL_JSON), RecordsError),
+    "job file": Parser(of_text(job_file), these(*samples.JOBS), OptionError),
+    "journal": Parser(of_file(JOURNAL, read_pending), samples.journal, RecordsError),
+    "trial": Parser(of_record(TrialRecord), these(*samples.TRIAL_JSON), RecordsError),
     "results of a suite": Parser(
         of_bytes(lambda data: parse_results(data, "results.jsonl")),
         these(msgspec.json.encode(attempt("a/b")).decode() + "\n"),
@@ -475,8 +446,8 @@ PARSERS: dict[str, Parser] = {
     "steps of a bisection": Parser(
         of_bytes(lambda data: parse_steps(data, "tests.jsonl")), these('{"number":1,"passed":true}\n'), RecordsError
     ),
-    "noise": Parser(of_file("m.json", noise), these(*NOISE_JSON), RecordsError),
-    "image": Parser(of_record(ImageManifest), these(*IMAGE_JSON), RecordsError),
+    "noise": Parser(of_file("m.json", noise), these(*samples.NOISE_JSON), RecordsError),
+    "image": Parser(of_record(ImageManifest), these(*samples.IMAGE_JSON), RecordsError),
     "acceleration": Parser(of_record(Acceleration), these('{"accelerator": "tcg", "reason": "x"}'), RecordsError),
-    "agent": Parser(of_bytes(answered), stream, ProtocolError),
+    "agent": Parser(of_bytes(answered), samples.stream, ProtocolError),
 }

@@ -80,7 +80,7 @@ DISK = "/sys/class/block/sda/stat"
 ONE_DISK = Subject(group="host", end="below", above=("vm",), disks=("sda",))
 QEMU = ProcessGroup(role="guest", pid=7, cgroup="/sys/fs/cgroup/x")
 ONE_GUEST = Subject(group="host", processes={"vm": QEMU})
-_OF_QEMU = ("/proc/7/stat", "/proc/7/status", f"{QEMU.cgroup}/cpu.stat", f"{QEMU.cgroup}/memory.current")
+OF_QEMU = ("/proc/7/stat", "/proc/7/status", f"{QEMU.cgroup}/cpu.stat", f"{QEMU.cgroup}/memory.current")
 
 
 def stats(flushes: int) -> str:

@@ -1,21 +1,34 @@
-"""Another local user, or root in a container, and a device: what is in use is found whatever it is called there."""
+"""Devices in use, signed or swapped, by another local user, root in a container, or another run: all are refused."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import random
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, needs_root, wait_for
-from laboratory.devices import Device, sh
-from storlab.errors import StudyError
+from attacks import ATTACKS, SEED
+from laboratory import Laboratory, ended, kill, wait_for, wait_until
+from laboratory.devices import Device, new_device, sh
+from layers.signatures import WRITE
+from storlab.errors import StorlabError, StudyError, UserError
+from storlab.layers.base import LayerContext
+from storlab.layers.block.claim import Claims
+from storlab.layers.block.device import DeviceLayer
+from storlab.nodes.kinds.local import local_node
+from storlab.nodes.node import Node
 
+pytestmark = pytest.mark.needs("root")
+SIZE = 8 * 1024**2
 PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a test's laboratory
+TRUE = 'command = { argv = ["true"] }'
 HEAD = """
 primary = "elapsed"
 repeat = { until = "max", min = 1, max = 1 }
@@ -23,17 +36,32 @@ trial = { settle = { sync = false, drop_caches = false } }
 [probes]
 [workload.load]
 """
+Holding = contextlib.AbstractContextManager[object]
 
 
-def study(path: str, *, more: str = "", argv: str = '["true"]') -> str:
-    """ext4 on a device."""
-    layers = (
-        f'{{ layer = "device", path = "{path}"{more} }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}'
-    )
-    return f"stack = [{layers}]\n{HEAD}command = {{ argv = {argv} }}\n"
+def raw(path: str | Path, more: str = "", load: str = TRUE, above: str = "") -> str:
+    """A load on a device."""
+    return f'stack = [{{ layer = "device", path = "{path}"{more} }}{above}]\n{HEAD}{load}\n'
 
 
-def refused(lab: Laboratory, device: Device, text: str) -> str:
+def ext4(path: str | Path, more: str = "", load: str = TRUE) -> str:
+    return raw(path, more, load, ', { layer = "mkfs", type = "ext4" }, { layer = "mount" }')
+
+
+def waits(lab: Laboratory) -> str:
+    """A load that says that it is there and waits."""
+    script = f"touch {lab.folder}/ready; until [ -e {lab.folder}/go ]; do sleep 0.05; done"
+    return f'command = {{ argv = ["sh", "-c", "{script}"] }}'
+
+
+def started(lab: Laboratory, study: str) -> subprocess.Popen[bytes]:
+    """A run whose load waits."""
+    process = lab.start_run(study, "--quiet", "--unconfined")
+    wait_for(process, lambda: (lab.folder / "ready").exists())
+    return process
+
+
+def refused_run(lab: Laboratory, device: Device, text: str) -> str:
     """The message; in the meantime no byte may change."""
     before = device.checksum()
     with pytest.raises(StudyError) as error:
@@ -42,6 +70,21 @@ def refused(lab: Laboratory, device: Device, text: str) -> str:
     assert not lab.out.exists()
     assert lab.leftovers() == []
     return str(error.value)
+
+
+def node_of(device: Device, path: Path) -> Path:
+    """Another node of a device."""
+    os.mknod(path, 0o600 | stat.S_IFBLK, Path(device.path).stat().st_rdev)
+    return path
+
+
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -63,163 +106,304 @@ def container(device: Device, folder: Path, command: str) -> Iterator[subprocess
             other.kill()
 
 
-@needs_root
-def test_a_device_that_a_container_holds_open_by_a_node_of_its_own_is_refused(lab: Laboratory, device: Device) -> None:
+def test_a_device_that_is_open_in_a_container_or_by_another_node_is_refused(lab: Laboratory, device: Device) -> None:
     with container(device, lab.folder, "exec 3<>mine") as other:
-        message = refused(lab, device, study(device.path))
+        message = refused_run(lab, device, ext4(device.path))
     assert f"is open in process {other.pid} (sleep)" in message
+    with opened(node_of(device, lab.folder / "other-node")):
+        assert "is open in process" in refused_run(lab, device, ext4(device.path))
 
 
-@needs_root
-def test_a_device_that_is_open_by_a_second_node_is_refused(lab: Laboratory, device: Device) -> None:
-    number = Path(device.path).stat().st_rdev
-    node = lab.folder / "other-node"
-    os.mknod(node, 0o600 | stat.S_IFBLK, number)
-    held = os.open(node, os.O_RDONLY)
-    try:
-        assert "is open in process" in refused(lab, device, study(device.path))
-    finally:
-        os.close(held)
-
-
-@needs_root
 def test_a_device_underneath_a_loop_device_of_a_container_is_refused(lab: Laboratory, device: Device) -> None:
-    command = "losetup --find --show $PWD/mine >../loop"
-    with container(device, lab.folder, command):
+    with container(device, lab.folder, "losetup --find --show $PWD/mine >../loop"):
         loop = (lab.folder / "loop").read_text().strip()
         try:
-            assert f"is in use by {loop}" in refused(lab, device, study(device.path))
+            assert f"is in use by {loop}" in refused_run(lab, device, ext4(device.path))
         finally:
             sh("losetup", "--detach", loop)
 
 
-@needs_root
 def test_a_partition_of_a_disk_that_is_open_and_the_disk_of_an_open_partition_are_refused(
     lab: Laboratory, device: Device
 ) -> None:
     first = device.partition()
-    for held, asked in ((device.path, first), (first, device.path)):
-        descriptor = os.open(held, os.O_RDONLY)
-        try:
-            more = f', wipe = "{asked}"'
-            assert "is open in process" in refused(lab, device, study(asked, more=more))
-        finally:
-            os.close(descriptor)
+    for held_open, asked in ((device.path, first), (first, device.path)):
+        with opened(held_open):
+            assert "is open in process" in refused_run(lab, device, ext4(asked, f', wipe = "{asked}"'))
 
 
-@needs_root
-def test_a_link_that_leads_elsewhere_by_the_time_it_is_set_up_is_refused_with_both_named(
-    lab: Laboratory, device: Device, spare: Device
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_link_that_leads_elsewhere_than_it_was_planned_for_is_refused_with_both_named(
+    lab: Laboratory, device: Device, spare: Device, resumed: bool
 ) -> None:
     link = lab.folder / "disk"
     link.symlink_to(device.path)
-    sh("mkfs.ext4", "-q", spare.path)
+    if not resumed:
+        sh("mkfs.ext4", "-q", spare.path)
     before = spare.checksum()
-    process = lab.start_run(swapping(lab, study(str(link), more=f', wipe = "{link}"')), "--quiet", "--unconfined")
-    wait_for(process, lambda: (lab.folder / "ready").exists())
+    two = ext4(link, f', wipe = "{link}"', waits(lab)).replace("min = 1, max = 1", "min = 2, max = 2")
+    process = started(lab, two)
+    if resumed:
+        kill(process)
+        assert ended(process).status == -9
     link.unlink()
     link.symlink_to(spare.path)
     (lab.folder / "go").touch()
-    result = ended(process)
-    assert result.status == 3, str(result)
-    last = lab.records()[-1]
-    assert last.status == "failed"
-    assert f"was {device.path}" in str(last.reason)
-    assert f"leads to {spare.path}" in str(last.reason)
+    result = lab.storlab("resume", lab.out) if resumed else ended(process)
+    assert result.status == (2 if resumed else 3), str(result)
+    if resumed:
+        assert device.path in result.stderr and spare.path in result.stderr
+        assert lab.storlab("clean", "--yes").status == 0
+        assert lab.leftovers() == []
+    else:
+        last = lab.records()[-1]
+        assert last.status == "failed"
+        assert f"was {device.path}" in str(last.reason) and f"leads to {spare.path}" in str(last.reason)
     assert spare.checksum() == before
 
 
-def swapping(lab: Laboratory, text: str) -> str:
-    """Two rounds, between which one may do something."""
-    wait = f"touch {lab.folder}/ready; until [ -e {lab.folder}/go ]; do sleep 0.05; done"
-    two = text.replace("min = 1, max = 1", "min = 2, max = 2")
-    return two.replace('["true"]', f'["sh", "-c", "{wait}"]')
-
-
-@needs_root
-def test_a_run_is_not_resumed_on_another_device_than_it_was_planned_for(
-    lab: Laboratory, device: Device, spare: Device
+@pytest.mark.parametrize("partition", [False, True])
+def test_a_device_or_a_disk_and_its_partition_are_used_by_one_run_at_a_time(
+    lab: Laboratory, device: Device, partition: bool
 ) -> None:
-    link = lab.folder / "disk"
-    link.symlink_to(device.path)
-    process = lab.start_run(swapping(lab, study(str(link), more=f', wipe = "{link}"')), "--quiet", "--unconfined")
-    wait_for(process, lambda: (lab.folder / "ready").exists())
-    kill(process)
-    assert ended(process).status == -9
-    link.unlink()
-    link.symlink_to(spare.path)
-    before = spare.checksum()
-    result = lab.storlab("resume", lab.out)
-    assert result.status == 2, str(result)
-    assert device.path in result.stderr
-    assert spare.path in result.stderr
-    assert spare.checksum() == before
-    assert lab.storlab("clean", "--yes").status == 0
-    assert lab.leftovers() == []
-
-
-@needs_root
-def test_a_device_is_used_by_one_run_at_a_time(lab: Laboratory, device: Device) -> None:
-    raw = f'stack = [{{ layer = "device", path = "{device.path}" }}]\n{HEAD}'
-    wait = f"touch {lab.folder}/ready; until [ -e {lab.folder}/go ]; do sleep 0.05; done"
-    first = lab.start_run(f'{raw}command = {{ argv = ["sh", "-c", "{wait}"] }}', "--quiet", "--unconfined")
-    wait_for(first, lambda: (lab.folder / "ready").exists())
-    node = lab.folder / "other-node"
-    os.mknod(node, 0o600 | stat.S_IFBLK, Path(device.path).stat().st_rdev)
+    first = started(lab, raw(device.partition() if partition else device.path, load=waits(lab)))
     other = Laboratory(lab.folder / "other")
-    result = other.run(raw.replace(device.path, str(node)) + 'command = { argv = ["true"] }')
+    path = device.path if partition else node_of(device, lab.folder / "other-node")
+    result = other.run(raw(path, f', wipe = "{path}"' if partition else ""))
     assert result.status == 2, str(result)
-    assert f"is in use by another run of Storlab ({lab.identity})" in result.stderr
+    assert f"is in use by another run of Storlab{'' if partition else f' ({lab.identity})'}" in result.stderr
     (lab.folder / "go").touch()
     assert ended(first).status == 0
-    assert other.run(raw + 'command = { argv = ["true"] }').status == 0
+    if not partition:
+        assert other.run(raw(device.path)).status == 0
     assert lab.leftovers() == []
 
 
-@needs_root
-def test_a_disk_and_its_partition_in_two_runs_are_one_device(lab: Laboratory, device: Device) -> None:
-    part = device.partition()
-    wait = f"touch {lab.folder}/ready; until [ -e {lab.folder}/go ]; do sleep 0.05; done"
-    raw = f'stack = [{{ layer = "device", path = "{part}" }}]\n{HEAD}'
-    first = lab.start_run(f'{raw}command = {{ argv = ["sh", "-c", "{wait}"] }}', "--quiet", "--unconfined")
-    wait_for(first, lambda: (lab.folder / "ready").exists())
-    whole = f'stack = [{{ layer = "device", path = "{device.path}", wipe = "{device.path}" }}]\n{HEAD}'
-    result = Laboratory(lab.folder / "other").run(whole + 'command = { argv = ["true"] }')
-    assert result.status == 2, str(result)
-    assert "is in use by another run of Storlab" in result.stderr
-    (lab.folder / "go").touch()
-    assert ended(first).status == 0
-
-
-@needs_root
 def test_two_groups_that_name_one_device_differently_are_refused_when_the_run_is_planned(
     lab: Laboratory, device: Device
 ) -> None:
     link = lab.folder / "disk"
     link.symlink_to(device.path)
-    two = "\n".join(
-        f'[nodes.{name}]\nstack = [{{ layer = "device", path = "{path}" }}]\n'
-        for name, path in (("a", device.path), ("b", link))
-    )
-    message = refused(lab, device, f'{HEAD}on = ["a", "b"]\ncommand = {{ argv = ["true"] }}\n{two}')
-    assert "is in several stacks that are set up at the same time" in message
-    whole = f'path = "{device.path}"'
-    two = two.replace(f'"{link}"', f'"{device.partition()}"').replace(whole, f'{whole}, wipe = "{device.path}"')
-    message = refused(lab, device, f'{HEAD}on = ["a", "b"]\ncommand = {{ argv = ["true"] }}\n{two}')
-    assert "is in several stacks that are set up at the same time" in message
+    part = device.partition()
+    for first, second in ((device.path, str(link)), (f'{device.path}", wipe = "{device.path}', part)):
+        groups = "".join(
+            f'[nodes.{name}]\nstack = [{{ layer = "device", path = "{path}" }}]\n'
+            for name, path in (("a", first), ("b", second))
+        )
+        message = refused_run(lab, device, f'{HEAD}on = ["a", "b"]\n{TRUE}\n{groups}')
+        assert "is in several stacks that are set up at the same time" in message
 
 
-@needs_root
 def test_a_read_only_device_and_one_without_a_size_are_refused(lab: Laboratory, tmp_path: Path) -> None:
-    image = tmp_path / "fixed.img"
-    image.write_bytes(bytes(1024**2))
-    empty = tmp_path / "empty.img"
-    empty.touch()
-    for options, file, wrong in ((["--read-only"], image, "is read-only"), ([], empty, "has no size")):
-        path = sh("losetup", "--find", "--show", *options, str(file)).strip()
-        try:
-            with pytest.raises(StudyError, match=wrong):
-                lab.execute(study(path))
-        finally:
-            sh("losetup", "--detach", path)
+    for options, size, wrong in ((["--read-only"], 1024**2, "is read-only"), ([], 0, "has no size")):
+        with new_device(tmp_path / "fixed.img", size, *options) as odd, pytest.raises(StudyError, match=wrong):
+            lab.execute(ext4(odd.path))
         assert not lab.out.exists()
+
+
+@contextlib.contextmanager
+def mounted(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """A file system of somebody's, here or in another mount namespace."""
+    sh("mkfs.ext4", "-q", "-F", device.path)
+    target = folder / "mnt"
+    target.mkdir(exist_ok=True)
+    if chance.random() < 0.5:
+        sh("mount", "--read-only", "-o", "norecovery", device.path, str(target))
+        try:
+            yield
+        finally:
+            sh("umount", str(target))
+    else:
+        script = f"mount --read-only -o norecovery {device.path} {target} && echo up && read _"
+        with _process(["unshare", "--mount", "--propagation", "private", "sh", "-c", script]):
+            yield
+
+
+@contextlib.contextmanager
+def open_elsewhere(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """Open in a process of another mount namespace, by a node of its own and under any name."""
+    device_number, name = Path(device.path).stat().st_rdev, chance.choice(["sda", "null", "mine", "x y"])
+    (folder / "dev").mkdir(exist_ok=True)
+    flags = chance.choice(["<", "<>"])
+    number = f"{os.major(device_number)} {os.minor(device_number)}"
+    script = (
+        f"mount -t tmpfs none {folder}/dev && cd {folder}/dev && mknod '{name}' b {number} "
+        f"&& exec 3{flags}'{name}' && echo up && read _"
+    )
+    with _process(["unshare", "--mount", "--propagation", "private", "bash", "-c", script]):
+        yield
+
+
+@contextlib.contextmanager
+def held(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """Open here, with O_EXCL or without, by the device's name or another."""
+    node = node_of(device, folder / "node")
+    flags = chance.choice([os.O_RDONLY, os.O_RDWR, os.O_RDONLY | os.O_EXCL])
+    descriptor = os.open(chance.choice([node, Path(device.path)]), flags)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+        node.unlink()
+
+
+@contextlib.contextmanager
+def under_a_loop(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    above = sh("losetup", "--find", "--show", device.path).strip()
+    try:
+        yield
+    finally:
+        sh("losetup", "--detach", above)
+
+
+@contextlib.contextmanager
+def partition_in_use(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """The whole disk is asked for."""
+    with opened(device.partition(length=8192)):
+        yield
+    device.forget_partition()
+
+
+@contextlib.contextmanager
+def mapped(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """Held by device mapper, where this kernel has that."""
+    name = f"storlab-attack-{os.getpid()}"
+    table = f"0 {SIZE // 512} linear {device.path} 0"
+    if subprocess.run(["dmsetup", "create", name, "--table", table], capture_output=True, check=False).returncode:
+        with held(device, folder, chance):
+            yield
+        return
+    try:
+        yield
+    finally:
+        sh("dmsetup", "remove", "--retry", name)
+
+
+@contextlib.contextmanager
+def claimed(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """Another run has it."""
+    number = "{}:{}".format(*(part(Path(device.path).stat().st_rdev) for part in (os.major, os.minor)))
+    lock = Path("/run/storlab/devices") / number
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with _process(["flock", "--nonblock", str(lock), "sh", "-c", "echo up; read _"]):
+        yield
+
+
+IN_USE: dict[str, Callable[[Device, Path, random.Random], Holding]] = {
+    each.__name__: each for each in (mounted, open_elsewhere, held, under_a_loop, partition_in_use, mapped, claimed)
+}
+ALL_WAYS = [*IN_USE, "signed", "signed", "swapped"]
+
+
+def _write_start(path: str, data: bytes) -> None:
+    with Path(path).open("r+b") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _is_free(path: str) -> bool:
+    """Whether nobody holds it: one that ended lets go a moment later, as does one that was copied meanwhile."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_EXCL))
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _process(argv: list[str]) -> Iterator[None]:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PLAIN) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"up\n"
+        try:
+            yield
+        finally:
+            other.stdin.close()
+            other.wait()
+
+
+def named(device: Device, folder: Path, chance: random.Random) -> str:
+    """One of the names of the device: its own, that of a link, of a link to a link, or of another node."""
+    name, kind = folder / f"name-{chance.getrandbits(64):x}", chance.randrange(4)
+    if kind == 0:
+        return device.path
+    if kind == 1:
+        name.symlink_to(device.path)
+    elif kind == 2:
+        (folder / f"{name.name}-2").symlink_to(device.path)
+        name.symlink_to(f"{name.name}-2")
+    else:
+        node_of(device, name)
+    return str(name)
+
+
+async def refused(node: Node, path: str, *, wipe: bool, planned: str = "") -> str:
+    """Set the layer up, which must fail; the reason."""
+    layer = DeviceLayer.model_validate({"path": path} | ({"wipe": path} if wipe else {}))
+
+    async def register(name: str, arguments: object) -> None:
+        raise AssertionError("nothing is to be set up")
+
+    known = {path: await DeviceLayer(path=planned).identify(node)} if planned else {}
+    claims = Claims("20260101-000000-abcd")
+    context = LayerContext(node, "/nowhere", 0, "20260101-000000-abcd", register, planned=known, claim=claims.claim)
+    try:
+        with pytest.raises(StorlabError) as error:
+            await layer.set_up(None, context)
+        assert isinstance(error.value, UserError), str(error.value)
+        return str(error.value)
+    finally:
+        await claims.release()
+
+
+async def attempt(what: str, node: Node, device: Device, spare: Device, folder: Path, chance: random.Random) -> str:
+    """One attempt; what it was, and why it was refused."""
+    for each in (device, spare):
+        assert wait_until(partial(_is_free, each.path), 60.0)
+        _write_start(each.path, bytes(SIZE))
+    path = named(device, folder, chance)
+    if what == "signed":
+        what = chance.choice([*WRITE])
+        WRITE[what](device.path)
+        if what not in sh("wipefs", "--no-act", device.path):
+            return f"{what}: this version of wipefs does not know it"
+        before = device.checksum()
+        reason = await refused(node, path, wipe=False)
+        assert device.checksum() == before, what
+        return f"{what}: {reason}"
+    if what == "swapped":
+        _write_start(device.path, chance.randbytes(4096))
+        before = device.checksum()
+        reason = await refused(node, path, wipe=True, planned=spare.path)
+        assert "when the run was planned" in reason
+        assert device.checksum() == before
+        return f"swapped: {reason}"
+    how = IN_USE[what]
+    with how(device, folder, chance):
+        before = device.checksum()
+        reason = await refused(node, path, wipe=True)
+        assert device.checksum() == before, what
+    return f"{what}: {reason}"
+
+
+def test_no_device_in_use_signed_or_swapped_is_ever_written_to(tmp_path: Path) -> None:
+    """Each asks the layer, on a real node, as every set-up does; after each, all contents are compared.
+
+    One attempt in each way, and ``STORLAB_ATTACKS`` at random; which follows from the seed.
+    """
+    chance = random.Random(SEED)
+    ways = chance.choices(ALL_WAYS, k=ATTACKS) if ATTACKS else ALL_WAYS
+    tried: list[str] = []
+
+    async def work(device: Device, spare: Device) -> None:
+        async with local_node("attacked") as node:
+            for what in ways:
+                tried.append(await attempt(what, node, device, spare, tmp_path, chance))
+
+    try:
+        with new_device(tmp_path / "a.img", SIZE) as device, new_device(tmp_path / "b.img", SIZE) as spare:
+            asyncio.run(work(device, spare))
+    finally:
+        print(f"STORLAB_TEST_SEED={SEED}, {len(tried)} of {len(ways)} attempts", *tried[-5:], sep="\n  ")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ import pytest
 from attacks import liar
 from attacks.liar import EXIT, OUTPUT, STARTED
 from laboratory import Laboratory
-from laboratory.guests import guests, needs_guests
+from laboratory.guests import guests
 from storlab.errors import CommandFailed, NodeError, NodeLost, TooMuch
 from storlab.nodes import node as nodes
 from storlab.nodes import process
@@ -304,18 +303,10 @@ def test_a_file_that_grows_beyond_the_largest_is_not_fetched(monkeypatch: pytest
         on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), **lies)
 
 
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
-    """Storlab in an empty folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with contextlib.closing(Laboratory(tmp_path)) as made:
-        yield made
-
-
 FALSE_FIND = "rm -f /usr/bin/find; printf '%s\\n' '#!/bin/sh' 'printf \"3 ../../../../escaped\\\\0\"' > /usr/bin/find"
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_a_real_guest_whose_root_replaced_find_is_listed_by_its_agent_all_the_same(
     lab: Laboratory,
 ) -> None:
@@ -326,7 +317,7 @@ def test_a_real_guest_whose_root_replaced_find_is_listed_by_its_agent_all_the_sa
     assert not lab.leftovers()
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_a_real_guest_that_floods_its_console_is_ended(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest, "MAX_CONSOLE", 64 * 1024)
     lab.execute(guests("yes 0123456789012345678901234567890123456789 > /dev/console", count="1"))

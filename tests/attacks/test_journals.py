@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,11 @@ from typing import Any
 import orjson
 import pytest
 
-from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
+from attacks import SEED
+from laboratory import Laboratory, ended, kill, wait_for, wait_until
 from laboratory.devices import Device, sh
+from storlab.errors import RecordsError
+from storlab.run.recovery.journal import read_pending
 
 STUDY = """
 primary = "elapsed"
@@ -28,7 +30,7 @@ repeat = { until = "max", min = 1, max = 1 }
 command = { argv = ["true"] }
 """
 PLAIN = {"PATH": os.environ["PATH"]}
-SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
+pytestmark = pytest.mark.needs("root")
 
 
 @pytest.fixture
@@ -71,7 +73,6 @@ def cgroup(name: str) -> Iterator[subprocess.Popen[bytes]]:
             folder.rmdir()
 
 
-@needs_root
 @pytest.mark.parametrize("name", ["somebodys-{pid}", "storlab-20260101-000000-abcd.1.1.1-host"])
 def test_a_journal_does_not_end_a_cgroup_of_somebody_else(finished: Laboratory, name: str) -> None:
     name = name.format(pid=os.getpid())
@@ -79,11 +80,9 @@ def test_a_journal_does_not_end_a_cgroup_of_somebody_else(finished: Laboratory, 
         craft(finished, ("processes.end", {"run": finished.identity, "node": "host", "cgroup": name}))
         result = finished.storlab("clean", finished.out)
         assert victim.poll() is None
-        assert result.status == 1, str(result)
-        assert "left alone" in result.stdout
+        assert result.status == 1 and "left alone" in result.stdout, str(result)
 
 
-@needs_root
 def test_a_journal_does_not_end_a_server_of_somebody_else(finished: Laboratory) -> None:
     name = f"storlab-{finished.identity}-0123456789ab"
     with cgroup(f"run-1-1-{name}") as victim:  # the name is right, but no agent of Storlab's made it
@@ -93,7 +92,6 @@ def test_a_journal_does_not_end_a_server_of_somebody_else(finished: Laboratory) 
         assert victim.poll() is None
 
 
-@needs_root
 def test_a_journal_does_not_wipe_a_file_system_that_no_run_made(finished: Laboratory, device: Device) -> None:
     sh("mkfs.ext4", "-q", device.path)
     identity = sh("blkid", "--probe", "--match-tag", "UUID", "--output", "value", device.path).strip()
@@ -110,7 +108,6 @@ def test_a_journal_does_not_wipe_a_file_system_that_no_run_made(finished: Labora
     assert device.checksum() == before
 
 
-@needs_root
 def test_a_journal_does_not_remove_what_another_run_has(finished: Laboratory) -> None:
     other = finished.scratch / "storlab-20260101-000000-abcd"
     (other / "data").mkdir(parents=True)
@@ -129,7 +126,6 @@ def test_a_journal_does_not_remove_what_another_run_has(finished: Laboratory) ->
     assert "Traceback" not in result.stderr
 
 
-@needs_root
 def test_a_link_in_a_folder_of_the_runs_name_leads_nowhere(finished: Laboratory) -> None:
     precious = finished.folder / "precious"
     (precious / "below").mkdir(parents=True)
@@ -153,7 +149,6 @@ def test_a_link_in_a_folder_of_the_runs_name_leads_nowhere(finished: Laboratory)
     assert (precious / "below" / "file").read_text() == "mine"
 
 
-@needs_root
 def test_a_folder_of_the_runs_name_that_another_user_made_is_left_alone(finished: Laboratory) -> None:
     own = finished.scratch / f"storlab-{finished.identity}"
     own.mkdir()
@@ -166,7 +161,6 @@ def test_a_folder_of_the_runs_name_that_another_user_made_is_left_alone(finished
     shutil.rmtree(own)
 
 
-@needs_root
 def test_a_run_that_belongs_to_another_user_is_neither_cleaned_nor_resumed_by_root(finished: Laboratory) -> None:
     craft(finished)
     changes: list[tuple[Path, Callable[[Path], None]]] = [
@@ -189,7 +183,6 @@ def test_a_run_that_belongs_to_another_user_is_neither_cleaned_nor_resumed_by_ro
     assert finished.storlab("clean", finished.out).status == 0
 
 
-@needs_root
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
 def test_a_journal_that_is_a_link_or_no_file_is_refused(finished: Laboratory, kind: str) -> None:
     journal = finished.out / "journal.jsonl"
@@ -203,21 +196,17 @@ def test_a_journal_that_is_a_link_or_no_file_is_refused(finished: Laboratory, ki
         journal.mkdir()
     for command in ("clean", "resume"):
         result = finished.storlab(command, finished.out, timeout=60)
-        assert result.status == 2, str(result)
-        assert str(journal) in result.stderr
+        assert result.status == 2 and str(journal) in result.stderr, str(result)
 
 
-@needs_root
 def test_a_copy_of_the_folder_of_a_living_run_does_not_end_it(lab: Laboratory) -> None:
     process = lab.start_run(STUDY.replace('["true"]', '["sleep", "3600"]'), "--quiet")
     try:
         wait_for(process, lab.sleeps)
         shutil.copytree(lab.out, lab.folder / "copy")
         result = lab.storlab("clean", lab.folder / "copy")
-        assert result.status == 2, str(result)
-        assert "is still running" in result.stderr
-        time.sleep(0.2)
-        assert lab.sleeps()
+        assert result.status == 2 and "is still running" in result.stderr, str(result)
+        assert not wait_until(lambda: not lab.sleeps(), 0.2)
     finally:
         kill(process)
         ended(process)
@@ -225,34 +214,13 @@ def test_a_copy_of_the_folder_of_a_living_run_does_not_end_it(lab: Laboratory) -
     assert lab.leftovers() == []
 
 
-def dumped(line: dict[str, Any]) -> bytes:
-    """As JSON, also what is beyond 64 bits or no number."""
-    return json.dumps(line).encode()
-
-
 def test_whatever_a_journal_consists_of_it_is_the_users_mistake_or_undone(finished: Laboratory) -> None:
-    from storlab.errors import RecordsError
-    from storlab.run.recovery.journal import read_pending
-
     chance = random.Random(SEED)
     journal = finished.out / "journal.jsonl"
     good = [line for line in journal.read_bytes().split(b"\n") if b"registered" in line]
     odd: list[Any] = [
-        None,
-        True,
-        -1,
-        2**70,
-        1e400,
-        "",
-        "x" * 10_000,
-        "\0",
-        [],
-        {},
-        [[[]]],
-        {"a": {"b": 1}},
-        "../..",
-        "-o",
-    ]
+        None, True, -1, 2**70, 1e400, "", "x" * 10_000, "\0", [], {}, [[[]]], {"a": {"b": 1}}, "../..", "-o",
+    ]  # fmt: skip
     refused = 0
     for _ in range(2000):
         line = orjson.loads(chance.choice(good))
@@ -262,7 +230,7 @@ def test_whatever_a_journal_consists_of_it_is_the_users_mistake_or_undone(finish
             where.pop(key, None)
         else:
             where[key] = chance.choice(odd)
-        data = bytearray(dumped(line))
+        data = bytearray(json.dumps(line).encode())  # also what is beyond 64 bits or no number
         if chance.random() < 0.2:
             data[chance.randrange(len(data))] = chance.randrange(256)
         journal.write_bytes(bytes(data) + b"\n")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, needs_root, wait_until
-from laboratory.guests import BEGUN, guests, needs_guests, once_begun
+from laboratory import Laboratory, wait_until
+from laboratory.guests import BEGUN, guests, once_begun
 from storlab.nodes.private import private_name
 
 STRANGER = 65534
@@ -81,7 +81,7 @@ def test_no_name_of_a_shared_folder_comes_twice_or_could_be_foreseen() -> None:
     assert all(len(name.removeprefix("storlab-20260102-030405-abcd-")) == 22 for name in names)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_whoever_makes_the_folder_of_a_stopped_run_first_gets_nothing_from_its_resume(
     lab: Laboratory, victim: Path
 ) -> None:
@@ -112,7 +112,7 @@ def test_whoever_makes_the_folder_of_a_stopped_run_first_gets_nothing_from_its_r
         link.unlink(missing_ok=True)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_another_user_can_neither_enter_nor_replace_the_folders_of_a_run(lab: Laboratory, victim: Path) -> None:
     process = lab.start_run(STUDY.replace('"directory"', f'"directory", path = "{lab.scratch}"'))
     assert wait_until(lambda: any(lab.scratch.glob(".storlab-*/file")) and any(lab.scratch.glob("storlab-*")))
@@ -125,7 +125,7 @@ def test_another_user_can_neither_enter_nor_replace_the_folders_of_a_run(lab: La
     assert sorted(path.name for path in victim.iterdir()) == ["precious"]
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("key", ["scratch", "directory"])
 def test_a_folder_in_which_anybody_may_replace_files_is_refused_with_the_remedy(lab: Laboratory, key: str) -> None:
     shared = lab.folder / "shared"
@@ -144,7 +144,7 @@ def test_a_folder_in_which_anybody_may_replace_files_is_refused_with_the_remedy(
         assert "Traceback" not in ended.stderr
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_whoever_makes_the_folder_of_a_runs_sockets_first_owns_none_of_them(lab: Laboratory, victim: Path) -> None:
     found = list[tuple[int, int]]()
 

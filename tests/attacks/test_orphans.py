@@ -1,25 +1,31 @@
-"""Whatever is killed, and whenever: what it left on the machine is found by its marks, without a journal."""
+"""A run that is killed, or whose machine lacks memory or loses its disk: what is left is found, and said in words."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
+import struct
 import subprocess
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
-from laboratory.studies import LOOPS
+from attacks import ATTACKS, SEED
+from laboratory import COMMAND, Laboratory, ended, kill, wait_for, wait_until
+from laboratory.devices import Device, sh
+from laboratory.studies import LOOPS, directory
 from storlab.doctor.runs import without_journal
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.processes import Agents, Controller, cgroup_name
+from storlab.nodes.undo import run_of
 from storlab.run.executor import new_run_id
 from storlab.run.recovery.orphans import Orphan, living, orphans, remove
 from storlab.run.session import open_session
+from study.program import call
 
 WAITING = """
 primary = "elapsed"
@@ -31,6 +37,12 @@ stack = [
 [workload.load]
 command = { argv = ["sleep", "3600"] }
 """
+
+
+def kill_agents(lab: Laboratory) -> None:
+    for pid, words in lab.commands().items():
+        if words[0].endswith("storlab-agent"):
+            os.kill(pid, signal.SIGKILL)
 
 
 def of(run: str, soon: float = 0.0) -> list[Orphan]:
@@ -51,42 +63,35 @@ def killed_with_its_agents(lab: Laboratory) -> str:
     process = lab.start_run(WAITING, "--quiet")
     wait_for(process, lab.sleeps)
     run = lab.identity
-    for pid, words in lab.commands().items():
-        if words[0].endswith("storlab-agent"):
-            os.kill(pid, signal.SIGKILL)
+    kill_agents(lab)
     kill(process)
     ended(process)
     assert wait_until(lambda: run not in living(), 20.0)
     return run
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_all_that_a_killed_run_left_is_found_and_undone_without_its_journal(lab: Laboratory) -> None:
     run = killed_with_its_agents(lab)
     shutil.rmtree(lab.out)
     shutil.rmtree(lab.folder / "state")
     found = of(run)
+    assert of(run, soon=3600.0) == [], "what was left a moment ago is left to who takes care of it"
     assert {"processes.end", "mount.unmount", "loop.detach", "scratch.remove"} <= {orphan.undo for orphan in found}
     (line,) = without_journal(found)
-    assert line.status == "warn"
-    assert run in line.name
-    assert line.remedy == "storlab clean"
+    assert (line.status, line.remedy) == ("warn", "storlab clean") and run in line.name
     did, failed = remove_all(run)
-    assert failed == []
-    assert any("unmounted" in each for each in did)
-    assert of(run) == []
-    assert list(lab.scratch.iterdir()) == []
+    assert failed == [] and any("unmounted" in each for each in did)
+    assert of(run) == [] and list(lab.scratch.iterdir()) == []
     assert wait_until(lambda: not lab.processes(), 10.0)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_an_agent_that_is_killed_while_a_study_is_planned_leaves_no_cgroup_for_ever(lab: Laboratory) -> None:
     process = lab.start("plan", lab.study(LOOPS))
     wait_for(process, lambda: any(words[0].endswith("storlab-agent") for words in lab.commands().values()))
     before = {path.name for path in cgroups_of(process.pid)}
-    for pid, words in lab.commands().items():
-        if words[0].endswith("storlab-agent"):
-            os.kill(pid, signal.SIGKILL)
+    kill_agents(lab)
     kill(process)
     ended(process)
     for name in before:
@@ -96,7 +101,7 @@ def test_an_agent_that_is_killed_while_a_study_is_planned_leaves_no_cgroup_for_e
     assert cgroups_of(process.pid) == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_an_empty_cgroup_of_a_controller_that_is_gone_is_an_orphan_however_new_its_times_look() -> None:
     """The kernel renews these whenever somebody drops its caches; and another process may have the number by now."""
     run = new_run_id()
@@ -113,7 +118,7 @@ def test_an_empty_cgroup_of_a_controller_that_is_gone_is_an_orphan_however_new_i
             (root / name).rmdir()
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_pool_of_which_nothing_else_is_here_may_be_another_containers_and_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: bool
@@ -149,7 +154,7 @@ exec {agent} "$@"
 """
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_the_journal_names_an_agent_and_its_cgroup_before_they_are_there(lab: Laboratory) -> None:
     wrapper, log = lab.folder / "storlab-agent", lab.folder / "named"
     wrapper.write_text(NAMED.format(journal=lab.out / "journal.jsonl", log=log, agent=agent_path()))
@@ -169,7 +174,7 @@ def cgroups_of(controller: int) -> list[Path]:
     return [path for path in found if path.name.startswith("storlab-") and f".{controller}." in path.name]
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_nothing_of_a_living_run_is_an_orphan_even_while_its_agent_is_dead(lab: Laboratory) -> None:
     process = lab.start_run(WAITING, "--quiet")
     try:
@@ -178,9 +183,7 @@ def test_nothing_of_a_living_run_is_an_orphan_even_while_its_agent_is_dead(lab: 
         shutil.rmtree(lab.folder / "state")
         assert of(run) == []
         process.send_signal(signal.SIGSTOP)
-        for pid, words in lab.commands().items():
-            if words[0].endswith("storlab-agent"):
-                os.kill(pid, signal.SIGKILL)
+        kill_agents(lab)
         assert of(run) == []
     finally:
         process.send_signal(signal.SIGCONT)
@@ -189,17 +192,7 @@ def test_nothing_of_a_living_run_is_an_orphan_even_while_its_agent_is_dead(lab: 
     assert lab.storlab("clean", lab.out).status == 0
 
 
-@needs_root
-def test_what_a_run_left_a_moment_ago_is_left_to_who_takes_care_of_it(lab: Laboratory) -> None:
-    run = killed_with_its_agents(lab)
-    assert of(run)
-    assert of(run, soon=3600.0) == []
-    assert lab.storlab("clean", lab.out).status == 0
-    lab_leftovers = [each for each in lab.leftovers() if "link" not in each]
-    assert lab_leftovers == []
-
-
-@needs_root
+@pytest.mark.needs("root")
 def test_what_belongs_to_another_user_or_only_looks_like_storlabs_is_no_orphan(lab: Laboratory) -> None:
     run = "20260101-000000-abcd"
     theirs = Path(f"/var/tmp/storlab-{run}-theirs")
@@ -224,8 +217,86 @@ def test_what_belongs_to_another_user_or_only_looks_like_storlabs_is_no_orphan(l
         other.rmdir()
 
 
-@pytest.mark.parametrize("name", ["storlab-../x", "storlab-20260101-000000-abcd/../..", "storlab--rf"])
-def test_odd_names_are_nobodys(tmp_path: Path, name: str) -> None:
-    from storlab.nodes.undo import run_of
+def test_odd_names_are_nobodys() -> None:
+    for name in ("storlab-../x", "storlab-20260101-000000-abcd/../..", "storlab--rf"):
+        assert run_of(name) is None
 
-    assert run_of(name) is None
+
+_SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
+_WITHOUT_LOG = 2
+
+
+@pytest.mark.needs("root")
+def test_a_run_whose_folder_dies_tears_everything_down_and_says_what_is_not_recorded(
+    lab: Laboratory, device: Device
+) -> None:
+    mounted = lab.folder / "records"
+    mounted.mkdir()
+    sh("mkfs.ext4", "-q", device.path)
+    sh("mount", device.path, str(mounted))
+    try:
+        wait = f"touch {lab.folder}/ready; until [ -e {lab.folder}/go ]; do sleep 0.05; done"
+        two = WAITING.replace("min = 1, max = 1", "min = 2, max = 2")
+        study = lab.study(two.replace('["sleep", "3600"]', f'["sh", "-c", "{wait}"]'))
+        process = lab.start("run", study, "--out", mounted / "out", "--seed", "1", "--quiet", "--unconfined")
+        wait_for(process, lambda: (lab.folder / "ready").exists())
+        run = next(path.name for path in lab.scratch.iterdir())
+        folder = os.open(mounted, os.O_RDONLY)
+        fcntl.ioctl(folder, _SHUTDOWN, struct.pack("I", _WITHOUT_LOG))
+        os.close(folder)
+        (lab.folder / "go").touch()
+        result = ended(process)
+        assert result.status == 1, str(result)
+        assert "Traceback" not in result.stderr and "internal error" not in result.stderr
+        assert str(mounted / "out") in result.stderr and "everything is torn down" in result.stderr
+        assert list(lab.scratch.iterdir()) == [] and not lab.processes()
+        for listed in (Path("/proc/self/mountinfo").read_text(), sh("losetup", "--list", "--output", "BACK-FILE")):
+            assert run not in listed
+    finally:
+        sh("umount", str(mounted))
+
+
+LIMITS = (60, 200, 700)  # MB
+COMMANDS = {
+    "report": ["report", "run"],
+    "page": ["report", "run", "--format", "html"],
+    "compare": ["compare", "run", "second"],
+    "plan": ["plan", "study.toml"],
+    "import": ["import", "csv", "rates.csv", "--value", "rate", "--out", "other"],
+    "run": ["run", "study.toml", "--out", "ran", "--seed", "1", "--quiet"],
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Path("rates.csv").write_text("rate\n1000\n1001\n")
+    for out in ("run", "second"):
+        assert call("import", "csv", "rates.csv", "--value", "rate", "--out", out).status == 0
+    (tmp_path / "scratch").mkdir()
+    head = f'schema = 1\ntitle = "A"\nscratch = "{tmp_path / "scratch"}"\n'
+    Path("study.toml").write_text(head + directory('command = { argv = ["true"] }'))
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("turn", range(len(LIMITS) if ATTACKS else 1))
+def test_too_little_memory_is_one_sentence(turn: int, command: str, here: Path) -> None:
+    """With one limit for each command, another one the next day; `make attack` has all."""
+    limit = LIMITS[(SEED + turn + [*COMMANDS].index(command)) % len(LIMITS)]
+    script = f'ulimit -v {limit * 1024}; exec "$@"'
+    program = [str(Path(COMMAND[0]).parent / "storlab"), *COMMANDS[command]]
+    ran = subprocess.run(
+        ["sh", "-c", script, "sh", *program], capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL
+    )
+    assert "Traceback" not in ran.stderr and "internal error" not in ran.stderr, (limit, ran.stderr[-1500:])
+    if ran.returncode == -signal.SIGABRT:  # Rust itself, in the midst of a library, says so and ends the process
+        assert "memory allocation of" in ran.stderr
+        assert call("clean", "--yes").status == 0
+        return
+    assert ran.returncode in (0, 1, 3), (limit, ran.returncode, ran.stderr[-1500:])
+    if ran.returncode == 1:
+        assert "storlab: " in ran.stderr or "OpenBLAS error: " in ran.stderr  # which ends the process itself
+        assert "emory" in ran.stderr
+    assert not list(Path("scratch").iterdir())

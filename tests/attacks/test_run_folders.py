@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from attacks import ATTACKS, SEED
 from attacks.mutations import mutated, mutated_json
 from attacks.odd_files import KINDS, bounded, lay
-from laboratory import Laboratory, ended, needs_root, wait_for
+from laboratory import Laboratory, ended, wait_for
 from laboratory.studies import FIO, directory
 from storlab.errors import StorlabError
 from storlab.records.run_folder import TABLES, RunFolder
@@ -59,7 +60,10 @@ def files_of(folder: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_file_of_a_run_that_is_no_file_neither_hangs_nor_fills_memory(kind: str, run: Path, finished: Path) -> None:
     one_of_each = {each.name: each for each in files_of(finished)}  # all trials have the same
-    for path in map(run.joinpath, (each.relative_to(finished) for each in one_of_each.values())):
+    for turn, path in enumerate(run / each.relative_to(finished) for each in one_of_each.values()):
+        # All kinds in `make attack`; else each file is a pipe, and two other kinds that change with the day.
+        if not (ATTACKS or kind == "fifo" or (SEED + turn + [*KINDS].index(kind)) % len(KINDS) < 2):
+            continue
         lay(kind, path)
         with bounded():
             answered(call("report", str(run), "--format", "json"))
@@ -114,7 +118,7 @@ def test_no_chart_is_written_through_links_in_a_run(run: Path, tmp_path: Path) -
 
 
 SEEDS = st.integers(0, 2**62)
-ONCE = settings(max_examples=25, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+ONCE = settings(max_examples=10, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
 """Making a seed smaller makes nothing simpler."""
 
 
@@ -186,54 +190,48 @@ def replace(run: Path) -> Path:
     return found
 
 
-@pytest.mark.parametrize("change", [rename, remove, replace])
-@pytest.mark.parametrize("by_link", [False, True])
+@pytest.mark.parametrize(("change", "by_link"), [(rename, False), (rename, True), (remove, False), (replace, True)])
 def test_a_run_whose_folder_is_not_in_its_place_any_more_stops_and_says_where_it_is(
-    change: Callable[[Path], Path | None], by_link: bool, tmp_path: Path
+    change: Callable[[Path], Path | None], by_link: bool, lab: Laboratory, tmp_path: Path
 ) -> None:
-    with contextlib.closing(Laboratory(tmp_path)) as lab:
-        (tmp_path / "real").mkdir()
-        (tmp_path / "link").symlink_to("real")
-        out = tmp_path / ("link" if by_link else "real") / "run"
-        study = lab.study(directory('command = { argv = ["sleep", "0.5"] }', rounds=40))
-        process = lab.start("run", study, "--out", out, "--seed", "1")
-        wait_for(process, lambda: (out / "trials" / "0002" / "trial.json").exists())
-        moved = change(out)
-        found = moved.resolve() if moved else None
-        if by_link and change is rename:
-            (tmp_path / "link").unlink()
-            (tmp_path / "other").mkdir()
-            (tmp_path / "link").symlink_to("other")
-        ran = ended(process)
-        assert ran.status == 1, str(ran)
-        assert f"{out} is not the folder of this run any more" in ran.stderr
-        assert "Traceback" not in ran.stderr
-        assert "internal error" not in ran.stderr
-        assert not any(path.name.startswith("storlab-") for path in lab.scratch.iterdir())
-        assert lab.processes() == []
-        assert lab.links == []
-        if found is not None:
-            records = list(RunFolder.open(found).records())
-            assert [record.trial for record in records] == list(range(1, len(records) + 1))
-            assert len(records) >= 2
-            assert f"storlab resume {found}" in ran.stderr
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    out = tmp_path / ("link" if by_link else "real") / "run"
+    study = lab.study(directory('command = { argv = ["sleep", "0.5"] }', rounds=40))
+    process = lab.start("run", study, "--out", out, "--seed", "1")
+    wait_for(process, lambda: (out / "trials" / "0002" / "trial.json").exists())
+    moved = change(out)
+    found = moved.resolve() if moved else None
+    if by_link and change is rename:
+        (tmp_path / "link").unlink()
+        (tmp_path / "other").mkdir()
+        (tmp_path / "link").symlink_to("other")
+    ran = ended(process)
+    assert ran.status == 1 and f"{out} is not the folder of this run any more" in ran.stderr, str(ran)
+    assert "Traceback" not in ran.stderr and "internal error" not in ran.stderr
+    assert not any(path.name.startswith("storlab-") for path in lab.scratch.iterdir())
+    assert lab.processes() == [] and lab.links == []
+    if found is not None:
+        records = list(RunFolder.open(found).records())
+        assert [record.trial for record in records] == list(range(1, len(records) + 1))
+        assert len(records) >= 2
+        assert f"storlab resume {found}" in ran.stderr
 
 
-@needs_root
-def test_nobody_else_can_look_into_a_run_whatever_the_umask(tmp_path: Path) -> None:
+@pytest.mark.needs("root")
+def test_nobody_else_can_look_into_a_run_whatever_the_umask(lab: Laboratory, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with contextlib.closing(Laboratory(tmp_path)) as lab:
-        before = os.umask(0)
-        try:
-            study = directory('command = { argv = ["true"] }')
-            assert lab.run(study).status == 0
-            (tmp_path / "rates.csv").write_text("rate\n1000\n")
-            words = ("import", "csv", tmp_path / "rates.csv", "--value", "rate", "--out", tmp_path / "imported")
-            assert lab.storlab(*words).status == 0
-        finally:
-            os.umask(before)
-        for folder in (lab.out, tmp_path / "imported"):
-            assert folder.stat().st_mode & 0o777 == 0o700
-            for path in (folder, folder / "manifest.json", folder / "trials" / "0001" / "trial.json"):
-                argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls", str(path)]
-                assert subprocess.run(argv, capture_output=True).returncode != 0, path
+    before = os.umask(0)
+    try:
+        study = directory('command = { argv = ["true"] }')
+        assert lab.run(study).status == 0
+        (tmp_path / "rates.csv").write_text("rate\n1000\n")
+        words = ("import", "csv", tmp_path / "rates.csv", "--value", "rate", "--out", tmp_path / "imported")
+        assert lab.storlab(*words).status == 0
+    finally:
+        os.umask(before)
+    for folder in (lab.out, tmp_path / "imported"):
+        assert folder.stat().st_mode & 0o777 == 0o700
+        for path in (folder, folder / "manifest.json", folder / "trials" / "0001" / "trial.json"):
+            argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls", str(path)]
+            assert subprocess.run(argv, capture_output=True).returncode != 0, path

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from storlab.records.manifest import Manifest, write_manifest
+from storlab.records.suite import Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import Installed
 from storlab.suite.model import Attempt, Outcome, Suite
 from storlab.suite.runfile import Runfile, read_suite
@@ -69,7 +75,41 @@ def suite_of(*texts: str, installed: Installed = INSTALLED) -> Suite:
     return read_suite("ours", runfiles, installed, HERE)
 
 
+SUITE = suite_of(RUNFILE)
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
 def attempt(path: str, outcome: Outcome = Outcome.PASS, **more: Any) -> Attempt:
     """What came of a test of ours."""
-    begun = {"started": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "elapsed": 1.5, "user": "root", **more}
+    begun = {"started": BEGAN, "elapsed": 1.5, "user": "root", **more}
     return Attempt("tests/pool", f"/usr/share/zfs/zfs-tests/tests/functional/{path}", "test", outcome, **begun)
+
+
+def of(suite: Suite, which: int, /, outcome: Outcome = Outcome.PASS, **more: object) -> Attempt:
+    """What came of a suite's test."""
+    group, test = [(group, test) for group in suite.groups for test in group.tests][which]
+    return replace(Attempt(group.name, test.path, "test", outcome, BEGAN, 1.5, user="root"), **more)
+
+
+def passes(suite: Suite = SUITE, first: int = 0) -> list[Attempt]:
+    """A pass of each of a suite's tests from this one on."""
+    return [of(suite, number) for number in range(first, suite.size)]
+
+
+def written(folder: Path, suite: Suite, *attempts: Attempt) -> SuiteRun:
+    """A run with these results, written and read back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_manifest(folder, Manifest("r1", "Suite ours", "0.1", ("storlab",), BEGAN, suite="ours", finished=BEGAN))
+    tables = read_expectations(REPORT, "report.py")
+    record = SuiteRecord("ours", "tester", suite.groups, (), HERE, expectations=tables, absent=suite.absent)
+    write_suite_record(folder, record)
+    with Results(folder) as results:
+        for each in attempts:
+            results.add(each)
+    return read_suite_run(folder)
+
+
+def recorded(run: SuiteRun, **fields: Any) -> SuiteRun:
+    """The same with other fields of what was asked for."""
+    write_suite_record(run.folder, replace(run.asked, **fields))
+    return read_suite_run(run.folder)

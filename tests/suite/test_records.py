@@ -1,15 +1,17 @@
-"""Runs of suites as their folders have them: what a crash leaves is read, and what is damaged is named."""
+"""Runs of suites as their folders have them: what a crash or a full disk leaves, what is damaged, and the table."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from datetime import UTC, datetime
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
-from xml.etree import ElementTree
+from unittest import mock
 
+import msgspec
+import polars as pl
 import pytest
 from msgspec.structs import replace
 
@@ -18,121 +20,79 @@ from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.finish import status_of
 from storlab.errors import RecordsError, UserError
 from storlab.record import to_json
-from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.suite import (
-    CONSOLES,
-    ENVIRONMENT,
-    Results,
-    SuiteRecord,
-    SuiteRun,
-    read_suite_record,
-    read_suite_run,
-    write_suite_record,
-)
-from storlab.records.suite.sources import read_source
+from storlab.records.suite import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
+from storlab.records.suite.sources import observed, read_source
+from storlab.records.suite.table import COLUMNS, write_tests
 from storlab.report.suite.formats import render
-from storlab.report.suite.view import view_of
 from storlab.run.suite import environment
 from storlab.run.suite.output import MOST, ScriptOutput
+from storlab.run.suite.part import Part, place_of
 from storlab.run.suite.queue import Queue, remaining
 from storlab.suite.environment import SuiteEnvironment
-from storlab.suite.expectations import read_expectations
-from storlab.suite.model import Attempt, Leak, Outcome, Suite
-from suite.samples import HERE, REPORT, RUNFILE, suite_of
-
-BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-def of(suite: Suite, which: int, /, outcome: Outcome = Outcome.PASS, **more: object) -> Attempt:
-    """What came of a suite's test."""
-    group, test = [(group, test) for group in suite.groups for test in group.tests][which]
-    attempt = Attempt(group.name, test.path, "test", outcome, BEGAN, 1.5, user="root")
-    return replace(attempt, **more)
+from storlab.suite.model import Attempt, Group, Leak, Outcome, Script, Suite
+from storlab.suite.order import repeated
+from suite.samples import BEGAN, HERE, SUITE, attempt, passes, recorded
+from suite.samples import of as of
+from suite.samples import written as written
 
 
-@pytest.fixture
-def suite() -> Suite:
-    return suite_of(RUNFILE)
-
-
-def written(folder: Path, suite: Suite, *attempts: Attempt) -> SuiteRun:
-    """A run with these results, written and read back."""
-    argv = ("storlab",)
-    write_manifest(folder, Manifest("r1", "Suite ours", "0.1", argv, BEGAN, suite="ours", finished=BEGAN))
-    tables = read_expectations(REPORT, "report.py")
-    record = SuiteRecord("ours", "tester", suite.groups, (), HERE, expectations=tables, absent=suite.absent)
-    write_suite_record(folder, record)
-    with Results(folder) as results:
-        for attempt in attempts:
-            results.add(attempt)
-    return read_suite_run(folder)
-
-
-def test_what_is_written_is_read_back(tmp_path: Path, suite: Suite) -> None:
-    attempts = (
-        of(suite, 0),
-        of(suite, 1, Outcome.HUNG, reason="why", leaks=[Leak("process", "sleep", "/t/a")], code=None, signal="SIGKILL"),
-    )
-    run = written(tmp_path, suite, *attempts)
-    assert run.attempts == attempts and run.asked.groups == suite.groups
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    leaks = [Leak("process", "sleep", "/t/a")]
+    attempts = (of(SUITE, 0), of(SUITE, 1, Outcome.HUNG, reason="why", leaks=leaks, code=None, signal="SIGKILL"))
+    run = written(tmp_path, SUITE, *attempts)
+    assert run.attempts == attempts and run.asked.groups == SUITE.groups
     assert [path for _, path in run.without_result] == [
         f"{HERE}/tests/pool/{n}" for n in ("create", "destroy", "rename")
     ]
 
 
-def test_a_line_that_a_killed_process_did_not_finish_is_dropped(tmp_path: Path, suite: Suite) -> None:
-    written(tmp_path, suite, of(suite, 0))
-    with (tmp_path / "results.jsonl").open("ab") as file:
+def test_a_line_that_a_killed_process_did_not_finish_is_dropped_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    written(tmp_path, SUITE, of(SUITE, 0))
+    with (tmp_path / RESULTS).open("ab") as file:
         file.write(b'{"group":"half')
     assert len(read_suite_run(tmp_path).attempts) == 1
     with Results(tmp_path) as results:
-        results.add(of(suite, 1))
+        results.add(of(SUITE, 1))
     assert len(read_suite_run(tmp_path).attempts) == 2
-
-
-def test_a_damaged_line_is_named(tmp_path: Path, suite: Suite) -> None:
-    written(tmp_path, suite, of(suite, 0))
-    with (tmp_path / "results.jsonl").open("ab") as file:
+    with (tmp_path / RESULTS).open("ab") as file:
         file.write(b'{"group":3}\n')
-    with pytest.raises(RecordsError, match=r"results\.jsonl:2 is damaged"):
+    with pytest.raises(RecordsError, match=r"results\.jsonl:3 is damaged"):
         read_suite_run(tmp_path)
 
 
-def test_the_status_tells_unexpected_from_missing_results(tmp_path: Path, suite: Suite) -> None:
-    whole = [of(suite, number) for number in range(suite.size)]
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file grows beyond so many bytes: as on a full disk, a write takes what fits, and the next one is refused."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("room", [0, 1, 50])
+def test_a_result_that_finds_no_room_leaves_nothing_that_a_later_one_follows(tmp_path: Path, room: int) -> None:
+    first, refused, later = attempt("pool/a"), attempt("pool/b", Outcome.FAIL), attempt("pool/c")
+    path = tmp_path / RESULTS
+    with Results(tmp_path) as results:
+        results.add(first)
+        before = path.read_bytes()
+        with room_for(len(before) + room), pytest.raises(OSError, match="File too large"):
+            results.add(refused)
+        assert path.read_bytes() == before
+        results.add(later)
+    assert read_results(tmp_path) == [first, later]
+
+
+def test_the_status_tells_unexpected_from_missing_results(tmp_path: Path) -> None:
     for outcome, status in ((Outcome.PASS, 0), (Outcome.FAIL, 3), (Outcome.SKIP, 0)):
-        folder = tmp_path / outcome
-        folder.mkdir()
-        assert status_of(written(folder, suite, *whole[1:], replace(whole[0], outcome=outcome))) == status
-    (tmp_path / "less").mkdir()
-    assert status_of(written(tmp_path / "less", suite, *whole[1:])) == 4
+        assert status_of(written(tmp_path / outcome, SUITE, *passes(first=1), of(SUITE, 0, outcome))) == status
+    assert status_of(written(tmp_path / "less", SUITE, *passes(first=1))) == 4
 
 
-def test_the_last_try_counts_and_one_that_needed_several_is_named(tmp_path: Path, suite: Suite) -> None:
-    run = written(tmp_path, suite, of(suite, 0, Outcome.FAIL), of(suite, 0, number=2))
-    view = view_of(run)
-    assert view.counts == {Outcome.PASS: 1} and [row.why for row in view.flaky] == ["try 2"]
-
-
-def test_reports_say_what_was_not_expected_and_what_has_no_result(tmp_path: Path, suite: Suite) -> None:
-    lost = of(suite, 0, Outcome.CRASHED, reason="the guest's kernel panicked: <oops>", folder="output/x")
-    run = written(tmp_path, suite, lost, of(suite, 1))
-    assert "1 result of 2 tests was not expected. 3 tests that were asked for have no result." in render(run, "text")
-    assert "CRASHED tests/acl/allow (1.5 s): the guest's kernel panicked: <oops>" in render(run, "text")
-    assert r"panicked: \<oops\>" in render(run, "md")
-    page = render(run, "html")
-    assert "panicked: &lt;oops&gt;" in page and "http" not in page.replace("http-equiv", "")
-    root = ElementTree.fromstring(render(run, "junit"))
-    assert [group.attrib["errors"] for group in root] == ["1", "0", "3"]
-    names = [case.attrib["name"] for case in root.iter("testcase")]
-    assert all(name.startswith("tests/") for name in names), "a test is called the same with and without a result"
-    document = json.loads(render(run, "json"))
-    assert document["unexpected"] == ["tests/acl/allow"] and len(document["without_result"]) == 3
-    assert "KILLED\t   1" in render(run, "zts")
-
-
-def test_what_has_a_result_is_not_run_again(suite: Suite) -> None:
-    left = remaining(suite.groups, [of(suite, 0), of(suite, 3)])
+def test_what_has_a_result_is_not_run_again() -> None:
+    left = remaining(SUITE.groups, [of(SUITE, 0), of(SUITE, 3)])
     assert [(group.name, [test.path.rpartition("/")[2] for test in group.tests]) for group in left] == [
         ("tests/disk", ["write"]),
         ("tests/pool", ["create", "rename"]),
@@ -155,49 +115,126 @@ def test_output_is_kept_in_pieces_of_any_size_up_to_a_bound(tmp_path: Path) -> N
     assert output.dropped == 8 << 20 and (tmp_path / "long/stdout").stat().st_size == MOST
 
 
+def test_the_output_of_a_try_that_was_interrupted_is_not_taken_for_that_of_the_next(tmp_path: Path) -> None:
+    with ScriptOutput(tmp_path / "test") as output:
+        output.listener("stdout")(b"[failed, exit status 1]\n", 0.0)
+    (tmp_path / "test" / "killed.txt").write_text("stacks")
+    with ScriptOutput(tmp_path / "test"):
+        pass
+    assert list((tmp_path / "test").iterdir()) == []
+
+
 def test_patterns_come_from_files_too_and_what_can_not_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "slow").write_text("a*\n\n# no\nb  # why\n")
-    chosen = {"test": None, "tags": "", "shard": "1/2"}
-    asked = asked_for(["x"], tests=None, exclude=[f"@{tmp_path}/slow", "c"], **chosen)  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {"test": None, "tags": "", "shard": "1/2"}
+    asked = asked_for(["x"], tests=None, exclude=[f"@{tmp_path}/slow", "c"], **chosen)
     assert asked.selection.excluded == ("a*", "b", "c") and asked.selection.share == (1, 2)
-    for wrong in ({"tests": tmp_path / "none", "exclude": None}, {"tests": None, "exclude": ["@/none"]}):
-        with pytest.raises(UserError):
-            asked_for(["x"], **wrong, **chosen)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="there is no file"):
-        asked_for(["no/such.run"], tests=None, exclude=None, **chosen)  # type: ignore[arg-type]
+    for name, tests, exclude in (("x", tmp_path / "none", None), ("x", None, ["@/none"]), ("no/such.run", None, None)):
+        with pytest.raises(UserError, match="there is no file" if name != "x" else "none"):
+            asked_for([name], tests=tests, exclude=exclude, **chosen)
+
+
+FIRST = SuiteEnvironment(kernel="6.12", modules={"zfs": "2.3.2"}, cpus=1)
 
 
 @pytest.mark.parametrize("format_", ["text", "md", "html", "json"])
-def test_a_guest_that_is_not_what_the_first_one_was_is_named_in_reports(
-    tmp_path: Path, suite: Suite, format_: str
-) -> None:
-    written(tmp_path, suite)
-    first = SuiteEnvironment(kernel="6.12", modules={"zfs": "2.3.2"}, cpus=1)
-    record = replace(read_suite_record(tmp_path), environment=first)
-    write_suite_record(tmp_path, record)
+def test_a_guest_that_is_not_what_the_first_one_was_is_named_in_reports(tmp_path: Path, format_: str) -> None:
+    recorded(written(tmp_path, SUITE), environment=FIRST)
     folder = tmp_path / CONSOLES / "003-guest-2"
     folder.mkdir(parents=True)
-    same, other = replace(first, memory=1), replace(first, kernel="6.13", modules={})
+    same, other = replace(FIRST, memory=1), replace(FIRST, kernel="6.13", modules={})
     place: Any = None
     with pytest.MonkeyPatch.context() as patch:
         for found in (same, other):
-            patch.setattr(environment, "environment_of", AsyncMock(return_value=found))
-            differs = asyncio.run(environment.record_difference(place, place, first, folder))
+            patch.setattr(environment, "environment_of", mock.AsyncMock(return_value=found))
+            differs = asyncio.run(environment.record_difference(place, place, FIRST, folder))
             assert (folder / ENVIRONMENT).exists() is (found is other) is bool(differs)
     run = read_suite_run(tmp_path)
     assert "guest-2: kernel 6.13 and not 6.12, ZFS none and not 2.3.2" in render(run, format_)
 
 
-def test_what_ran_in_another_environment_counts_there(tmp_path: Path, suite: Suite) -> None:
-    attempts = (of(suite, 0, console="001-guest-1"), of(suite, 1, Outcome.FAIL, console="002-guest-1"))
-    written(tmp_path, suite, *attempts)
-    first = SuiteEnvironment(kernel="6.12", cpus=1)
-    write_suite_record(tmp_path, replace(read_suite_record(tmp_path), environment=first))
+def test_what_ran_in_another_environment_counts_there(tmp_path: Path) -> None:
+    attempts = (of(SUITE, 0, console="001-guest-1"), of(SUITE, 1, Outcome.FAIL, console="002-guest-1"))
+    recorded(written(tmp_path, SUITE, *attempts), environment=FIRST)
     folder = tmp_path / CONSOLES / "002-guest-1"
     folder.mkdir(parents=True)
-    (folder / ENVIRONMENT).write_bytes(to_json(replace(first, kernel="6.13")))
+    (folder / ENVIRONMENT).write_bytes(to_json(replace(FIRST, kernel="6.13")))
     old, new = read_source(tmp_path)
     assert (old.environment.kernel, new.environment.kernel) == ("6.12", "6.13")
     assert [len(each.tests) for each in (old, new)] == [1, 1] and not old.tests.keys() & new.tests.keys()
     assert new.asked == new.tests.keys() and not old.asked & new.asked and old.asked > old.tests.keys()
     assert [each.environment.kernel for each in history_of([old, new]).tests] in (["6.12", "6.13"], ["6.13", "6.12"])
+
+
+def test_no_name_of_a_test_leads_out_of_the_runs_folder_and_each_has_its_own(tmp_path: Path) -> None:
+    """A guest says which tests there are, and root's files lie beside the run's folder."""
+    tests = [Script(f"/suite/tests/g/{name}", "root") for name in ("x/a", "y/a", "y/b")]
+    assert [place_of(test.path, tests) for test in tests] == ["x/a", "y/a", "b"]
+    assert place_of("/suite/tests/g/x/a", tests[:1]) == "a"
+    names = [f"/suite/tests/g/{name}" for name in ("cron.d", "../../../../../etc/cron.d", "..")]
+    group = Group("g", tuple(Script(name, "root") for name in names), folder="g")
+    part = Part(mock.Mock(record=mock.Mock(folder=tmp_path)), mock.Mock(), group, {})
+    places = {part._place(test, "test", 1, "") for test in group.tests}
+    assert len(places) == 3 and all(".." not in place and place.startswith(f"{OUTPUT}/g") for place in places)
+
+
+def test_a_folder_of_a_strangers_records_is_within_the_run(tmp_path: Path) -> None:
+    written(tmp_path, SUITE, of(SUITE, 0, folder="output/pool"))
+    results = tmp_path / RESULTS
+    good = results.read_bytes()
+    for folder in (b"../etc", b"/etc", b"output/../../etc", b".."):
+        results.write_bytes(good.replace(b'"output/pool"', b'"%s"' % folder))
+        with pytest.raises(RecordsError, match="folder"):
+            read_results(tmp_path)
+    results.write_bytes(good)
+    assert read_results(tmp_path)[0].folder == "output/pool"
+
+
+def test_whatever_a_guest_says_the_record_of_it_can_be_read_again(tmp_path: Path) -> None:
+    leaks = [Leak("user", "u" * 70_000, "/t/1")] + [Leak("user", f"u{number}", "/t/1") for number in range(2000)]
+    with Results(tmp_path) as results:
+        results.add(of(SUITE, 0, reason="r" * 100_000, leaks=leaks))
+    (read,) = read_results(tmp_path)
+    assert read.reason.startswith("rrr") and len(read.reason) < 3000
+    assert len(read.leaks) == 1000 and len(read.leaks[0].what) < 3000
+
+
+def test_the_table_has_what_the_records_have(tmp_path: Path) -> None:
+    leaks = [Leak("pool", "tank", "/t/a")]
+    write_tests(written(tmp_path, SUITE, of(SUITE, 0, Outcome.FAIL, code=1), of(SUITE, 0, number=2, leaks=leaks)))
+    table = pl.read_parquet(tmp_path / "tests.parquet")
+    assert list(table.columns) == list(COLUMNS)
+    assert table["test"].to_list() == ["tests/acl/allow"] * 2 and table["outcome"].to_list() == ["FAIL", "PASS"]
+    assert table["code"].to_list() == [1, None] and table["leaks"].to_list() == [[], ["/t/a: pool tank"]]
+
+
+def test_the_environment_is_recorded_and_older_runs_have_none(tmp_path: Path) -> None:
+    run = written(tmp_path, SUITE, of(SUITE, 0))
+    assert str(observed(run)[0].environment) == "environment not recorded"
+    known = replace(FIRST, cpus=2, accelerator="kvm")
+    (found,) = observed(recorded(run, environment=known))
+    assert str(found.environment) == "kernel 6.12, ZFS 2.3.2, CPUs 2, accelerator kvm"
+
+
+def test_each_iteration_counts_as_a_run(tmp_path: Path) -> None:
+    suite = repeated(SUITE, 3)
+    groups = [group for group in suite.groups if group.name.startswith("tests/pool")]
+    attempts = [
+        Attempt(group.name, group.tests[0].path, "test", outcome, BEGAN, 1.0, user="root")
+        for group, outcome in zip(groups, (Outcome.PASS, Outcome.FAIL, Outcome.PASS), strict=True)
+    ]
+    runs = observed(written(tmp_path, suite, *attempts))
+    assert [{name: [str(each.outcome) for each in tries] for name, tries in run.tests.items()} for run in runs] == [
+        {"tests/pool/create": [outcome]} for outcome in ("PASS", "FAIL", "PASS")
+    ]
+    assert len({run.identity for run in runs}) == 3 and len({run.asked for run in runs}) == 1
+
+
+def test_each_of_many_results_is_a_row(tmp_path: Path) -> None:
+    scripts = tuple(Script(f"{HERE}/tests/pool/test_{number}", "root") for number in range(3_000))
+    suite = Suite("ours", (Group("tests/pool", scripts),))
+    written(tmp_path, suite)
+    (tmp_path / RESULTS).write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in passes(suite)))
+    run = read_suite_run(tmp_path)
+    write_tests(run)
+    assert len(observed(run)[0].tests) == len(run.results) == pl.read_parquet(tmp_path / "tests.parquet").height == 3000
