@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from laboratory.preloaded import Forked, can_fork
-from storlab.errors import MissingImage
-from storlab.images.image import find_image
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -85,14 +82,6 @@ def anchors(page: Path) -> set[str]:
 
 def _tokens(page: Path) -> list[Token]:
     return MarkdownIt("commonmark").enable("table").parse(page.read_text("utf-8"))
-
-
-def need_image() -> None:
-    """Skip the test where virtual machines have nothing to boot."""
-    try:
-        find_image(frozenset({"zfs"}))
-    except MissingImage as error:
-        pytest.skip(str(error))
 
 
 def storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:

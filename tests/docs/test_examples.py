@@ -1,27 +1,36 @@
-"""Every study in examples/ can be planned here; those that take seconds are run for a round."""
+"""Every study in examples/ can be planned here, those that take seconds run; and examples/extensions works."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
-from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, need_image, storlab
+import storlab as python_interface
+from laboratory import wait_until
+from storlab.records.run_folder import RunFolder
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="loop devices need root")
+from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, nothing_is_left_of, read, start_storlab, storlab
+
+root = pytest.mark.needs("root")
 OTHERS = (EXTENSIONS, EXAMPLES / "suite")  # suite files are no studies
 STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if not any(map(path.is_relative_to, OTHERS)))
 DEVICE = EXAMPLES / "device.toml"
 GUESTS = (EXAMPLES / "vm-disks.toml", EXAMPLES / "shaped-network.toml", EXAMPLES / "shares.toml")
 
 
-@pytest.mark.parametrize("study", [s for s in STUDIES if s != DEVICE], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "study",
+    [pytest.param(s, marks=pytest.mark.needs(*["guests"] * (s in GUESTS)), id=s.stem) for s in STUDIES if s != DEVICE],
+)
 def test_a_plan_of_the_study_runs_here(study: Path, tmp_path: Path) -> None:
-    if study in GUESTS:
-        need_image()
     ended = storlab("plan", str(study), folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     notes = [line for line in ended.stdout.splitlines() if line.startswith("Note:")]
@@ -71,3 +80,204 @@ def test_the_device_study_refuses_a_disk_with_data_until_it_is_named_twice(disk:
     twice = [*chosen, "--set", f"stack.0.wipe={disk}"]
     ended = storlab("run", str(DEVICE), *twice, "--rounds", "1", "--quiet", folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_extensions_are_listed_beside_what_is_built_in(installed: tuple[Path, ...], tmp_path: Path) -> None:
+    said = storlab("list", folder=tmp_path, path=installed).stdout
+    names = {line.split()[0] for line in said.splitlines() if line.strip()}
+    assert {"overlay", "redis", "sshd", "ssh-folder", "dd", "dirty-pages"} <= names
+
+
+def test_an_extension_imports_files_and_is_named_where_it_is_missing(
+    installed: tuple[Path, ...], tmp_path: Path
+) -> None:
+    results = tmp_path / "results.txt"
+    dd = ["dd", "if=/dev/zero", f"of={tmp_path / 'data'}", "bs=4096", "count=1000"]
+    results.write_bytes(
+        b"".join(subprocess.run(dd, check=True, capture_output=True, env={"LC_ALL": "C"}).stderr for _ in range(2))
+    )
+    assert "dd" in storlab("import", "--help", folder=tmp_path, path=installed).stdout.split()
+    ended = storlab("import", "dd", str(results), "--out", "run", folder=tmp_path, path=installed)
+    assert "2 trials of 1 cell" in ended.stdout, ended.stderr
+    run = python_interface.open_run(tmp_path / "run")
+    written = run.metrics.filter(pl.col("node").is_null(), metric="write.bytes")["value"].to_list()
+    assert written == [4096000, 4096000]
+    assert "write.bandwidth" in storlab("report", "run", folder=tmp_path, path=installed).stdout
+    missing = storlab("report", "run", folder=tmp_path)
+    assert missing.returncode == 2
+    assert "no importer of dd is installed" in missing.stderr
+    refused = storlab("import", "dd", str(results), "--option", "bs", folder=tmp_path, path=installed)
+    assert (refused.returncode, "--option bs: write NAME=VALUE" in refused.stderr) == (2, True)
+
+
+Ran = Callable[..., RunFolder]
+
+
+@pytest.fixture
+def ran(installed: tuple[Path, ...], tmp_path: Path) -> Ran:
+    """Runs a round of a study of the extensions, all of whose trials are done, and which leaves nothing."""
+
+    def run(study: str, *sets: str) -> RunFolder:
+        words = [word for each in sets for word in ("--set", each)]
+        started = ["run", str(EXTENSIONS / study), "--rounds", "1", *words, "--out", "run", "--quiet"]
+        ended = storlab(*started, folder=tmp_path, path=installed)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        made = python_interface.open_run(tmp_path / "run")
+        assert set(made.trials["status"].to_list()) == {"done"}
+        nothing_is_left_of(made.manifest.run)
+        return made
+
+    return run
+
+
+def metrics(run: RunFolder) -> set[tuple[str, str]]:
+    return set(run.metrics.select("source", "metric").iter_rows())
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((folder / "run" / "trials").glob("*/trial.json"))]
+
+
+@root
+def test_a_round_of_the_extensions_study_runs_and_leaves_nothing(ran: Ran) -> None:
+    run = ran("overlay.toml")
+    assert run.trials.height == 2
+    assert {("log", "write.iops"), ("log", "write.bandwidth"), ("log", "elapsed")} <= metrics(run)
+    assert {("probe:dirty-pages", "dirty.max"), ("probe:dirty-pages", "writeback.max")} <= metrics(run)
+    assert ("storage", "write.amplification") in metrics(run)
+
+
+@root
+def test_redis_is_a_layer_that_a_command_measures_and_leaves_nothing(ran: Ran, tmp_path: Path) -> None:
+    run = ran("redis.toml", 'requests="2000"')
+    assert run.trials.height == 3
+    found = {name for source, name in metrics(run) if source == "clients"}
+    assert {"set.rate", "set.latency.p50", "set.latency.p99"} <= found
+    logs = [path.read_text() for path in (tmp_path / "run").rglob("*-redis.log")]
+    assert len(logs) == 3
+    assert all("ready to accept connections" in log and "Redis is now ready to exit" in log for log in logs)
+    kept = {path.read_text().partition("appendfsync ")[2].split()[0] for path in tmp_path.rglob("*-redis.conf")}
+    assert kept == {"always", "everysec", "no"}
+
+
+@root
+def test_a_server_that_is_killed_fails_its_trial_at_once_with_its_last_lines(
+    installed: tuple[Path, ...], tmp_path: Path
+) -> None:
+    words = ["--only", "appendfsync=no", "--rounds", "1", "--set", 'requests="2000000000"', "--out", "run", "--quiet"]
+    command = ["run", str(EXTENSIONS / "redis.toml"), *words]
+    with start_storlab(*command, folder=tmp_path, path=installed) as running:
+        try:
+            identity = _identity(tmp_path / "run")
+            assert wait_until(lambda: _processes("redis-benchmark", identity))
+            for server in _processes("redis-server", identity):
+                os.kill(server, signal.SIGKILL)
+            running.communicate(timeout=60)
+        finally:
+            running.kill()
+    run = python_interface.open_run(tmp_path / "run")
+    assert run.trials["status"].to_list() == ["failed"]
+    (record,) = records(tmp_path)
+    assert record["reason"].startswith("node host: redis-server was killed by SIGKILL: ")
+    assert "ready to accept connections" in record["detail"]
+    nothing_is_left_of(identity)
+
+
+@root
+def test_a_disk_is_loaded_from_another_network_namespace_by_fios_own_client(ran: Ran, tmp_path: Path) -> None:
+    run = ran("nbd.toml", "runtime=1s")
+    assert run.trials.height == 2
+    found = run.metrics.filter((run.metrics["source"] == "fio") & (run.metrics["node"] == "client"))
+    values = dict(found.select("metric", "value").iter_rows())
+    assert values["read.iops"] > 0 and values["write.iops"] > 0
+    assert 0 < values["write.latency.p99"] < 10
+    for record in records(tmp_path):
+        (export,) = [fact for fact in record["facts"]["server"] if fact["layer"] == "nbd-export"]
+        assert (export["transport"], export["advertised"]["size"]) == ("inet", 256 * 1024**2)
+    _both_ends_saw_the_load(run)
+
+
+def _both_ends_saw_the_load(run: RunFolder) -> None:
+    """What the client's card sent, the server's card received: all that was written. Reads of holes send no data."""
+    rows = run.metrics.filter(pl.col("node").is_not_null(), pl.col("job").is_null(), trial=1)
+    seen = {(row["source"], row["metric"]): row["value"] for row in rows.iter_rows(named=True)}
+    sent = seen["probe:card-traffic", "card.sent.bytes"]
+    assert sent == pytest.approx(seen["probe:card-traffic@server", "card.received.bytes"], rel=0.2)
+    assert sent > 0.5 * seen["fio", "write.iops"] * 1.0 * 4096, "for about one second"
+
+
+@root
+def test_a_folder_of_another_node_is_mounted_over_ssh_and_without_a_crossing_is_local(ran: Ran, tmp_path: Path) -> None:
+    assert ran("sshfs.toml", "workload.log.dd.count=50").trials.height == 3
+    for record in records(tmp_path):
+        facts = {fact["layer"]: fact for node in record["facts"].values() for fact in node}
+        assert ("ssh-folder" in facts) == (record["levels"]["folder"] != "local")
+        assert "ssh-folder" not in facts or facts["ssh-folder"]["filesystem"] == "fuse.sshfs"
+    assert "PRIVATE KEY" not in "".join(read(path) for path in (tmp_path / "run").rglob("*") if path.is_file())
+
+
+@root
+def test_a_mount_whose_server_has_fallen_silent_is_cut_off_and_nothing_hangs(
+    installed: tuple[Path, ...], tmp_path: Path
+) -> None:
+    words = ["--only", "folder=sshfs", "--rounds", "1", "--out", "run", "--quiet"]
+    limits = ["--set", "workload.log.dd.count=50000", "--set", "trial.timeout=8s"]
+    overwrite = ["--set", "workload.log.dd.overwrite=false"]
+    command = ["run", str(EXTENSIONS / "sshfs.toml"), *words, *limits, *overwrite]
+    with start_storlab(*command, folder=tmp_path, path=installed) as running:
+        try:
+            identity = _identity(tmp_path / "run")
+            assert wait_until(lambda: _processes("oflag=dsync", identity))
+            stopped = [int(pid.name) for pid in Path("/proc").glob("[0-9]*") if _is_sshd_of(pid, identity)]
+            assert len(stopped) >= 2  # the one that listens, and that of the connection
+            for number in stopped:
+                os.kill(number, signal.SIGSTOP)
+            running.communicate(timeout=60)
+        finally:
+            running.kill()
+    run = python_interface.open_run(tmp_path / "run")
+    assert run.trials["status"].to_list() == ["failed"]
+    (record,) = records(tmp_path)
+    assert "was stopped at its time-out of 8 s, in the phase 'measure'" in record["reason"]
+    assert record["warnings"] == []  # all could be torn down, and that sshfs was killed was meant
+    nothing_is_left_of(identity)
+
+
+@root
+def test_clean_takes_down_what_an_extension_put_up_before_it_was_killed(
+    installed: tuple[Path, ...], tmp_path: Path
+) -> None:
+    study = str(EXTENSIONS / "overlay.toml")
+    words = ["run", study, "--only", "on=overlayfs", "--rounds", "9", "--out", "run", "--quiet"]
+    with start_storlab(*words, folder=tmp_path, path=installed) as running:
+        try:
+            _wait_for_mount("overlay", tmp_path / "run")
+        finally:
+            running.kill()
+    ended = storlab("clean", "run", folder=tmp_path, path=installed)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "merged" in ended.stdout
+    nothing_is_left_of(python_interface.open_run(tmp_path / "run").manifest.run)
+
+
+def _wait_for_mount(filesystem: str, run: Path) -> None:
+    identity = _identity(run)
+    mounts = Path("/proc/self/mountinfo")
+    assert wait_until(
+        lambda: any(identity in line and f" - {filesystem} " in line for line in mounts.read_text().splitlines())
+    )
+
+
+def _identity(run: Path) -> str:
+    assert wait_until((run / "manifest.json").exists)
+    return python_interface.open_run(run).manifest.run
+
+
+def _processes(word: str, identity: str) -> list[int]:
+    """Those with both in their command line."""
+    found = ((pid, read(pid / "cmdline")) for pid in Path("/proc").glob("[0-9]*"))
+    return [int(pid.name) for pid, command in found if word in command and identity in command]
+
+
+def _is_sshd_of(pid: Path, identity: str) -> bool:
+    return read(pid / "comm") == "sshd\n" and identity in read(pid / "cgroup")

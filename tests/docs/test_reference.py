@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ from storlab.metrics import without_end
 from storlab.run.planning.metrics import metrics_of_study
 from storlab.study.study import load_study
 
-from .pages import EXAMPLES, ROOT, need_image, storlab
+from .pages import EXAMPLES, ROOT, storlab
+from .test_commands import ELSEWHERE, follow
 
 CLI = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
 METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
@@ -37,24 +37,10 @@ def _documented_options(text: str) -> set[str]:
     return {option for cell in cells for option in _OPTION.findall(cell)}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "new",
-        "run",
-        "shell",
-        "plan",
-        "noise",
-        "resume",
-        "report",
-        "compare",
-        "trace",
-        "list",
-        "schema",
-        "doctor",
-        "clean",
-    ],
-)
+COMMANDS = "new run shell plan noise resume report compare trace list schema doctor clean"
+
+
+@pytest.mark.parametrize("command", COMMANDS.split())
 def test_the_options_of_a_command_are_those_of_its_help(command: str) -> None:
     group = typer.main.get_command(app)
     parameters = group.commands[command].params  # type: ignore[attr-defined]
@@ -125,7 +111,7 @@ command = { argv = ["true"] }
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="loop devices need root")
+@pytest.mark.needs("root")
 def test_every_metric_of_a_real_run_is_documented_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "all.toml").write_text(STUDY)
     ended = storlab("run", "all.toml", "--rounds", "1", "--out", "run", "--quiet", folder=tmp_path)
@@ -161,14 +147,14 @@ def _undeclared(run: Path, study: Path) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="counters of this machine's disks need root")
-def test_every_metric_of_a_run_with_virtual_machines_is_documented_as_it_is(tmp_path: Path) -> None:
-    need_image()
-    chosen = ["--only", "image=raw", "--only", "cache=none", "--rounds", "1"]
-    ended = storlab("run", str(EXAMPLES / "vm-disks.toml"), *chosen, "--out", "run", "--quiet", folder=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "Probe `processes`" in _documented(tmp_path / "run")
-    assert _undeclared(tmp_path / "run", EXAMPLES / "vm-disks.toml") == []
+@pytest.mark.needs("zfs")
+def test_the_page_on_virtual_machines_does_what_it_says_and_its_metrics_are_documented(
+    tmp_path: Path,
+) -> None:
+    (page,) = ELSEWHERE
+    follow(page, tmp_path)
+    assert "Probe `processes`" in _documented(tmp_path / "vms")
+    assert _undeclared(tmp_path / "vms", EXAMPLES / "vm-disks.toml") == []
 
 
 def _documented(run: Path) -> set[str]:

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import getpass
 import os
+import random
 import shutil
-import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from laboratory import needs_root
+from laboratory import wait_until
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
-_SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
-
-needs_sshd = pytest.mark.skipif(_SSHD is None, reason="sshd is not installed: apt-get install openssh-server")
 
 
 @dataclass
@@ -35,7 +31,8 @@ class Remote:
     folder: Path
     scratch: Path
     holder: subprocess.Popen[bytes]
-    port: int
+    port: int = field(default_factory=lambda: random.randrange(10_000, 30_000))
+    """Below those that the kernel gives to connections."""
     _server: subprocess.Popen[bytes] | None = None
 
     @property
@@ -80,17 +77,23 @@ class Remote:
         return self.run("ls", "-A", str(self.scratch)).split()
 
     def start(self) -> None:
-        """Answer from now on."""
-        assert _SSHD is not None
-        words = ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "--", _SSHD, "-D", "-e", "-f"]
-        with (self.folder / "log").open("ab") as log:
-            self._server = subprocess.Popen([*words, str(self.folder / "sshd_config")], stderr=log)
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+        """Answer from now on, at the port as before if nobody has taken it."""
+        for _ in range(20):
+            if self._answers():
                 return
-            time.sleep(0.05)
+            self.port = random.randrange(10_000, 30_000)
         pytest.fail(f"sshd does not answer: {(self.folder / 'log').read_text()}")
+
+    def _answers(self) -> bool:
+        """Whether the server, once started, has this port to itself."""
+        _configure(self.folder, self.port)
+        log = self.folder / "log"
+        words = ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "--", _sshd(), "-D", "-e", "-f"]
+        with log.open("wb") as output:
+            server = subprocess.Popen([*words, str(self.folder / "sshd_config")], stderr=output)
+        self._server = server
+        wait_until(lambda: server.poll() is not None or "Server listening on" in log.read_text(), 30)
+        return server.poll() is None and "Server listening on" in log.read_text()
 
     def stop(self) -> None:
         """Answer no more, and end all connections."""
@@ -100,6 +103,11 @@ class Remote:
                     os.kill(pid, 9)
             self._server.wait()
             self._server = None
+
+
+def _sshd() -> str:
+    """What may be on the PATH of root alone. It has to be called by its whole path."""
+    return shutil.which("sshd", path="/usr/sbin:/usr/bin") or "sshd"
 
 
 def _below(pid: int) -> list[int]:
@@ -117,12 +125,14 @@ def _below(pid: int) -> list[int]:
 def remote_machine(folder: Path, scratch: Path) -> Iterator[Remote]:
     """It answers, and ends with the context."""
     folder.mkdir()
-    _configure(folder, port := _free_port())
+    for key in ("host_key", "user_key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
+    shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
     mounts = f"mount -t tmpfs run /run && mkdir /run/sshd && mount -t tmpfs scratch '{scratch}'"
     holder = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", f"{mounts} && echo ready && exec sleep infinity"], stdout=subprocess.PIPE
     )
-    remote = Remote(folder, scratch, holder, port)
+    remote = Remote(folder, scratch, holder)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == b"ready\n"
         remote.become_another()
@@ -135,15 +145,7 @@ def remote_machine(folder: Path, scratch: Path) -> Iterator[Remote]:
         holder.communicate()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def _configure(folder: Path, port: int) -> None:
-    for key in ("host_key", "user_key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
-    shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
     public = (folder / "host_key.pub").read_text()
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {public}")
     (folder / "sshd_config").write_text(
@@ -157,4 +159,4 @@ def _configure(folder: Path, port: int) -> None:
     )
 
 
-__all__ = ["Remote", "needs_root", "needs_sshd", "remote_machine"]
+__all__ = ["Remote", "remote_machine"]
