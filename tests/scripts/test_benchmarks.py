@@ -12,9 +12,6 @@ from benchmarks.net_setup import LAYERS, Seconds, medians
 from benchmarks.net_setup_bare import BARE
 from benchmarks.starts import Memory, Start, memory_of
 
-from storlab.errors import MissingImage
-from storlab.images.image import find_image
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -73,12 +70,8 @@ def test_setting_up_over_a_network_is_compared_by_medians_of_each_side() -> None
     assert found["both"] == {"storlab": 4.0, "bare": 3.0, "ratio": 4 / 3}
 
 
-@pytest.mark.slow
+@pytest.mark.needs("guests")
 def test_guests_of_all_sides_start(tmp_path: Path) -> None:
-    try:
-        find_image()
-    except MissingImage as error:
-        pytest.skip(str(error))
     figures = tmp_path / "figures.json"
     options = ["--rounds", "1", "--guests", "1", "--json", str(figures)]
     subprocess.run([sys.executable, "-m", "benchmarks.boot", *options], cwd=ROOT, check=True)
