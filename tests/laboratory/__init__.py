@@ -204,6 +204,16 @@ def opened(folder: Path) -> Iterator[Laboratory]:
         assert lab.leftovers() == []
 
 
+@contextlib.contextmanager
+def shared_laboratory(factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """One for all tests of a module, in which nothing may be left at the end."""
+    folder = factory.mktemp("shared")
+    with pytest.MonkeyPatch.context() as patch, contextlib.closing(Laboratory(folder)) as made:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        yield made
+        assert made.leftovers() == []
+
+
 def ended(process: subprocess.Popen[bytes], timeout: float = 120) -> Ended:
     """Wait for a command that was started. One that hangs is killed, and fails the test with what it said."""
     try:

@@ -14,7 +14,6 @@ import pytest
 
 from laboratory import Laboratory, wait_for
 from laboratory import ended as end_of
-from laboratory.guests import needs_guests
 from run.test_suites import laboratory
 from storlab.records.run_folder import RunFolder
 from storlab.run.suite.bisect.commits import commits_between
@@ -190,8 +189,7 @@ def test_a_check_by_storlab_is_known_as_one(command: tuple[str, ...], program: s
     assert program_of(command) == program
 
 
-@pytest.mark.slow
-@needs_guests
+@pytest.mark.needs("guests")
 def test_the_commit_is_found_by_runs_of_a_suite_in_guests(lab: Laboratory, tmp_path: Path) -> None:
     folder = tmp_path / "repository"
     (folder / "tests").mkdir(parents=True)

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, needs_root, processes_with, wait_until
+from laboratory import Laboratory, processes_with, wait_until
 from laboratory.block import small_ext4_blocks
 from laboratory.studies import LOOPS, directory
-from storlab.errors import UserError
+from storlab.errors import StorlabError, UserError
 from storlab.run.limits import Extent
+from storlab.run.observer import Observer
 
 
 @contextmanager
@@ -32,18 +33,30 @@ def tmpfs(path: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", str(path)], check=True)
 
 
-@needs_root
-def test_a_load_that_fails_in_one_cell_is_told_in_its_own_words_and_the_others_go_on(lab: Laboratory) -> None:
-    study = """
+def failed(lab: Laboratory) -> str:
+    """Why the only trial failed."""
+    (record,) = lab.records()
+    assert (record.status, lab.leftovers()) == ("failed", [])
+    return record.reason or ""
+
+
+def study(stack: str, fio: str, rest: str = "", rounds: int = 1) -> str:
+    """Of one load on this stack."""
+    return f"""
 primary = "bandwidth"
-stack = [{ layer = "file", size = "16M" }, { layer = "loop", sector_size = "{sector}" }]
-repeat = { until = "max", min = 2, max = 2 }
-[factors.sector]
-levels = ["512", "16k"]
+stack = [{stack}]
+repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
 [workload.load]
-fio = { rw = "write", bs = "4k", ioengine = "psync", direct = 1, size = "64k" }
-"""
-    outcome = lab.execute(study)
+fio = {{ rw = "write", ioengine = "psync", {fio} }}
+{rest}"""
+
+
+@pytest.mark.needs("root")
+def test_a_load_that_fails_in_one_cell_is_told_in_its_own_words_and_the_others_go_on(lab: Laboratory) -> None:
+    stack = '{ layer = "file", size = "16M" }, { layer = "loop", sector_size = "{sector}" }'
+    sectors = '[factors.sector]\nlevels = ["512", "16k"]'
+    text = study(stack, 'bs = "4k", direct = 1, size = "64k"', sectors, rounds=2)
+    outcome = lab.execute(text)
     assert outcome.ending == "failures"
     found = {(record.levels["sector"], record.status) for record in lab.records()}
     assert found == {("512", "done"), ("16k", "failed")}
@@ -55,20 +68,15 @@ fio = { rw = "write", bs = "4k", ioengine = "psync", direct = 1, size = "64k" }
 def test_exit_status_3_says_that_some_trials_failed(lab: Laboratory) -> None:
     result = lab.run(directory('command = { argv = ["sh", "-c", "echo first; echo broken >&2; exit 7"] }'))
     assert result.status == 3, str(result)
-    (record,) = lab.records()
-    assert record.status == "failed"
-    assert record.reason is not None
-    assert "status 7" in record.reason
-    assert "broken" in record.reason
+    reason = failed(lab)
+    assert "status 7" in reason and "broken" in reason
     assert (lab.out / "trials" / "0001" / "host" / "load" / "stdout").read_text() == "first\n"
-    assert lab.leftovers() == []
 
 
 def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tries_two_more(lab: Laboratory) -> None:
     may = lab.folder / "may"
     argv = f'["sh", "-c", "test -e {may}"]'
-    study = directory(f"command = {{ argv = {argv} }}", rounds=5)
-    assert lab.execute(study).ending == "failures"
+    assert lab.execute(directory(f"command = {{ argv = {argv} }}", rounds=5)).ending == "failures"
     assert [record.status for record in lab.records()] == ["failed"] * 2
     assert lab.run_folder.manifest.stopped == "Stopped after 2 rounds: no trial of the last 2 rounds succeeded."
     assert lab.go_on().ending == "failures"
@@ -82,30 +90,21 @@ def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tri
 def test_a_hung_trial_is_stopped_at_its_time_out_though_it_ignores_term(lab: Laboratory, hang: str) -> None:
     load = f'command = {{ argv = ["sh", "-c", "echo so far; {hang}"] }}'
     lab.execute(directory(load, trial='timeout = "4s"'))
-    (record,) = lab.records()
-    assert record.status == "failed"
-    assert record.reason == "the trial was stopped at its time-out of 4 s, in the phase 'measure'"
-    assert "so far" in record.detail, "what it printed until then is kept"
-    assert lab.leftovers() == []
+    assert failed(lab) == "the trial was stopped at its time-out of 4 s, in the phase 'measure'"
+    assert "so far" in lab.records()[0].detail, "what it printed until then is kept"
 
 
 def test_a_time_out_may_differ_from_cell_to_cell(lab: Laboratory) -> None:
-    study = directory(
-        'command = { argv = ["sleep", "{time}"] }',
-        trial='timeout = "60s", timeouts = [{ where = { time = "3600" }, timeout = "0.5s" }]',
-        rest='[factors.time]\nlevels = ["0.7", "3600"]',
-    )
-    lab.execute(study)
+    times = '[factors.time]\nlevels = ["0.7", "3600"]'
+    limits = 'timeout = "60s", timeouts = [{ where = { time = "3600" }, timeout = "0.5s" }]'
+    lab.execute(directory('command = { argv = ["sleep", "{time}"] }', trial=limits, rest=times))
     assert {record.levels["time"]: record.status for record in lab.records()} == {"0.7": "done", "3600": "failed"}
 
 
 def test_a_verify_command_that_fails_fails_the_trial_and_is_named(lab: Laboratory) -> None:
     trial = 'prepare = [["touch", "{target}/a"]], verify = [["test", "-f", "{target}/a"], ["ls", "{target}/b"]]'
     lab.execute(directory('command = { argv = ["true"] }', trial=trial))
-    (record,) = lab.records()
-    assert record.status == "failed"
-    assert record.reason is not None
-    assert record.reason.startswith("verify: node host: ls ended with status 2: ls: cannot access")
+    assert failed(lab).startswith("verify: node host: ls ended with status 2: ls: cannot access")
 
 
 def test_a_load_that_leaves_processes_behind_loses_them(lab: Laboratory) -> None:
@@ -144,7 +143,7 @@ def _kill_agent_of_sleeper(lab: Laboratory) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_an_agent_that_is_killed_while_a_file_system_is_mounted_leaves_nothing_for_the_next_trial(
     lab: Laboratory,
 ) -> None:
@@ -169,58 +168,32 @@ def test_an_agent_that_is_killed_while_a_file_system_is_mounted_leaves_nothing_f
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_an_agent_that_stands_still_is_given_up(lab: Laboratory) -> None:
-    study = directory('command = { argv = ["sh", "-c", "kill -STOP $PPID; exec sleep 3600"] }', trial='timeout = "4s"')
-    lab.execute(study)
-    (record,) = lab.records()
-    assert record.status == "failed"
-    assert lab.leftovers() == []
+    load = 'command = { argv = ["sh", "-c", "kill -STOP $PPID; exec sleep 3600"] }'
+    lab.execute(directory(load, trial='timeout = "4s"'))
+    assert failed(lab)
 
 
-@needs_root
-def test_a_full_file_system_under_test_is_named_as_such(lab: Laboratory) -> None:
-    study = """
-primary = "bandwidth"
-stack = [{ layer = "file", size = "32M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-repeat = { until = "max", min = 1, max = 1 }
-[workload.load]
-fio = { rw = "write", bs = "64k", ioengine = "psync", size = "31M", fallocate = "none" }
-"""
-    lab.execute(study)
-    (record,) = lab.records()
-    assert record.status == "failed"
-    assert record.reason is not None
-    assert "space" in record.reason
-    assert lab.leftovers() == []
-
-
-@needs_root
-def test_a_full_host_beneath_a_sparse_file_is_named_as_such(lab: Laboratory) -> None:
-    study = """
-primary = "bandwidth"
-stack = [{ layer = "file", size = "64M", overcommit = true }, { layer = "loop", direct_io = false }]
-repeat = { until = "max", min = 1, max = 1 }
-[workload.load]
-fio = { rw = "write", bs = "64k", ioengine = "psync", direct = 1, size = "60M" }
-"""
+@pytest.mark.needs("root")
+def test_a_full_file_system_under_test_is_named_as_such_and_a_full_host_beneath_a_sparse_file(lab: Laboratory) -> None:
+    loop, ext4 = '{ layer = "file", size = "32M" }, { layer = "loop" }', '{ layer = "mkfs", type = "ext4" }'
+    lab.execute(study(f'{loop}, {ext4}, {{ layer = "mount" }}', 'bs = "64k", size = "31M", fallocate = "none"'))
+    assert "space" in failed(lab)
+    shutil.rmtree(lab.out)
+    sparse = '{ layer = "file", size = "64M", overcommit = true }, { layer = "loop", direct_io = false }'
     with tmpfs(lab.scratch, "8M"):
-        lab.execute(study)
-        (record,) = lab.records()
-        assert record.status == "failed"
-        assert record.reason is not None
-        assert f"the file system of {lab.scratch}" in record.reason
-        assert record.reason.endswith("is full)")
-        assert lab.leftovers() == []
+        lab.execute(study(sparse, 'bs = "64k", direct = 1, size = "60M"'))
+        assert f"the file system of {lab.scratch}" in failed(lab)
+        assert failed(lab).endswith("is full)")
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_full_run_folder_stops_the_run_with_a_message_and_resume_goes_on_once_there_is_space(lab: Laboratory) -> None:
     load = 'command = { argv = ["sh", "-c", "head -c 300000 /dev/urandom | base64"] }'
     with tmpfs(lab.folder / "small", "2M") as small:
         out = small / "out"
-        study = lab.study(directory(load, rounds=8))
-        result = lab.storlab("run", study, "--out", out, "--seed", "1", "--quiet")
+        result = lab.storlab("run", lab.study(directory(load, rounds=8)), "--out", out, "--seed", "1", "--quiet")
         assert result.status == 1, str(result)
         assert "no space left on the file system of the run's folder" in result.stderr
         assert "`storlab resume`" in result.stderr
@@ -234,7 +207,7 @@ def test_a_full_run_folder_stops_the_run_with_a_message_and_resume_goes_on_once_
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 @small_ext4_blocks
 def test_what_the_kernel_can_not_mount_is_unsupported_with_the_kernels_reason(lab: Laboratory) -> None:
     study = LOOPS.replace(
@@ -248,7 +221,7 @@ def test_what_the_kernel_can_not_mount_is_unsupported_with_the_kernels_reason(la
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(
     lab: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,11 +233,11 @@ def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_run_is_not_resumed_where_what_it_has_measured_is_not_supported_any_more(
     lab: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.execute(LOOPS)
+    lab.execute(LOOPS.replace("2, max = 2", "1, max = 1"))
     before = [record.trial for record in lab.records()]
     with monkeypatch.context() as patched:
         patched.setenv("PATH", str(path_without(lab.folder / "bin", "mkfs.xfs")))
@@ -276,7 +249,7 @@ def test_a_run_is_not_resumed_where_what_it_has_measured_is_not_supported_any_mo
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_what_was_mounted_before_and_can_not_be_now_has_failed_and_is_not_unsupported(lab: Laboratory) -> None:
     break_it = "dd if=/dev/zero of=$(df --output=source {target} | tail -n 1) bs=1M count=1 conv=notrunc,fsync"
     lab.execute(
@@ -335,3 +308,29 @@ def test_a_load_that_removes_its_own_folder_fails_alone(lab: Laboratory) -> None
     lab.run(directory(f'command = {{ argv = ["sh", "-c", "{remove}; exec sleep 0.1"] }}', rounds=2), "--unconfined")
     assert [record.status for record in lab.records()] == ["failed", "failed"]
     assert lab.leftovers() == []
+
+
+class Removing(Observer):
+    """Removes some of the run's folder, and perhaps then all, once its first trial has begun."""
+
+    def __init__(self, lab: Laboratory, what: str) -> None:
+        self.lab, self.path = lab, lab.out / what
+
+    def trial_begins(self, planned: object, cell: object, left: object) -> None:
+        shutil.rmtree(self.path) if self.path.is_dir() else self.path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("what", "where"),
+    [(".", "it was removed"), ("manifest.json", "it was removed"), ("trials", "some of it was removed")],
+)
+def test_a_folder_that_is_removed_while_the_run_writes_is_the_reason_and_nothing_is_left_or_made_again(
+    lab: Laboratory, what: str, where: str
+) -> None:
+    """`rm -r` takes the manifest before the folder itself; the study and its folder are not at fault."""
+    with pytest.raises(StorlabError, match=f"{lab.out} is not .* any more: {where} while the run wrote") as raised:
+        lab.execute(directory('command = { argv = ["true"] }', rounds=3), Removing(lab, what))
+    assert not isinstance(raised.value, UserError), "whose status is 2"
+    assert lab.leftovers() == []
+    assert lab.out.exists() == (what != ".")
+    assert not (lab.out / "trials").exists() or what == "manifest.json"

@@ -1,18 +1,23 @@
-"""Storms of many small files in whole studies: measured, ended by a full file system, interrupted."""
+"""Loads that work on files, in whole studies: storms of small ones, Bonnie++, the checks of the workload posix."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, ended, kill, needs_root, wait_for
-from laboratory.guests import EXT4, guests, needs_guests
+from laboratory import Laboratory, ended, kill, wait_for
+from laboratory.guests import EXT4, guests
 from laboratory.studies import directory
 from storlab.records.derive import derive
+from storlab.report.model.conformance import OUTCOMES
+from storlab.workloads.posix.checks.table import CHECKS
 
 MOUNTED = """[
   { layer = "file", size = "SIZE" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
@@ -80,7 +85,7 @@ def test_a_warm_up_is_left_out_and_that_is_said(lab: Laboratory) -> None:
     )
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_what_reaches_the_disk_is_counted_for_each_byte_of_the_files(lab: Laboratory) -> None:
     lab.execute(mounted("files = { files = 2000 }").replace("[probes]", "[probes]\nhost-load = {}"))
     assert [record.status for record in lab.records()] == ["done"]
@@ -89,35 +94,29 @@ def test_what_reaches_the_disk_is_counted_for_each_byte_of_the_files(lab: Labora
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
     ("storm", "note"),
     [
         ('{ files = 60, size = "1M", workers = 2 }', "the files take up 60M, but only"),
+        ('{ files = 60, size = "1M", phases = ["read"] }', None),
         ("{ files = 50000, size = 0, workers = 2, directories = { depth = 0 } }", "inodes are free: they may not fit"),
     ],
 )
-def test_a_full_file_system_fails_the_trial_with_the_path(lab: Laboratory, storm: str, note: str) -> None:
+def test_a_full_file_system_fails_the_trial_with_the_path(lab: Laboratory, storm: str, note: str | None) -> None:
     outcome = lab.execute(mounted(f"files = {storm}"))
     assert outcome.ending == "failures"
     (record,) = lab.records()
     assert record.reason is not None
-    assert record.reason.startswith("node host: files: create: ")
-    assert "/storm-load/w" in record.reason
-    assert "(ENOSPC)" in record.reason
-    assert note in record.detail
+    assert "files: create: " in record.reason and "(ENOSPC)" in record.reason
+    if note is not None:  # what is written before the load is so in its preparation
+        assert record.reason.startswith("node host: files: create: ")
+        assert "/storm-load/w" in record.reason
+        assert note in record.detail
     assert lab.leftovers() == []
 
 
-@needs_root
-def test_files_that_do_not_fit_into_a_layout_fail_the_trial_too(lab: Laboratory) -> None:
-    lab.execute(mounted('files = { files = 60, size = "1M", phases = ["read"] }'))
-    (record,) = lab.records()
-    assert "files: create: " in (record.reason or "")
-    assert "(ENOSPC)" in (record.reason or "")
-
-
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_storm_that_is_interrupted_leaves_nothing(lab: Laboratory, number: signal.Signals) -> None:
     process = lab.start_run(mounted("files = { files = 100000000, size = 0, workers = 2 }", size="512M"))
@@ -148,13 +147,144 @@ def test_a_storm_needs_no_more_memory_for_more_files(lab: Laboratory) -> None:
     assert many < few + 2**20
 
 
-@needs_guests
-def test_a_storm_in_guests_is_the_agents_own_program_there_and_is_fair_or_not(lab: Laboratory) -> None:
+@pytest.mark.needs("guests")
+def test_a_storm_in_guests_is_the_agents_own_program_there_and_is_fair_or_not_and_bonnie_reports_as_here(
+    lab: Laboratory,
+) -> None:
     study = guests("", stack=EXT4)
-    load = 'files = { files = 200, workers = 2, fsync = "file", drop_caches = true }\n'
-    lab.execute(study[: study.index("command = ")] + load)
-    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)]
+    storm = 'files = { files = 200, workers = 2, fsync = "file", drop_caches = true }\n'
+    bonnie = 'on = ["vm"]\nbonnie = { size = "2M", fast = true, seeks = 64, seekers = 2, direct = true, files = 1 }\n'
+    study = study[: study.index("command = ")] + storm + "[workload.bonnie]\n" + bonnie
+    study = study.replace("trial = {", 'trial = { workloads = ["{load}"],')
+    lab.execute(f'{study}[factors]\nload = ["load", "bonnie"]\n')
+    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)] * 2
     found = metrics(lab)
     assert found["create.files"] == 400
     assert 0.5 <= found["create.rate.fairness"] <= 1
+    assert 0 < metrics(lab, "bonnie")["write.block.latency.max"] < 60
+    assert lab.leftovers() == []
+
+
+@pytest.mark.needs("root", "bonnie++")
+def test_on_ext4_it_measures_what_was_asked_for_and_leaves_nothing(lab: Laboratory) -> None:
+    load = 'bonnie = { size = "4M", per_character = "2M", files = { number = 1, max = "4k", directories = 2 } }'
+    lab.execute(mounted(load))
+    assert [record.status for record in lab.records()] == ["done"]
+    found = metrics(lab)
+    assert 1e4 < found["write.char.bandwidth"] < 1e8  # a system call for each byte: never under 500 ms
+    assert 0 < found["seek.latency.max"] < found["elapsed"]
+    assert 0 < found["random.delete.latency.max"] < found["elapsed"]
+    (warning,) = derive(lab.run_folder).warnings()
+    assert "which ended in under 500 ms" in warning
+    assert found.get("read.char.cpu", 0) > 0 or "read.char" in warning, warning
+    assert lab.leftovers() == []
+
+
+@pytest.mark.needs("root", "bonnie++")
+@pytest.mark.parametrize(
+    ("load", "lack"),
+    [
+        ('{ size = "60M", fast = true }', "bonnie++ writes 60M, and"),
+        ("{ size = 0, files = 20 }", "bonnie++ creates 20480 files, and"),
+    ],
+)
+def test_a_target_that_fills_up_is_named(load: str, lack: str, lab: Laboratory) -> None:
+    lab.execute(mounted(f"bonnie = {load}"))
+    (record,) = lab.records()
+    assert record.status == "failed"
+    assert (record.reason or "").startswith(f"node host: target full: {lack}")
+    assert lab.leftovers() == []
+
+
+SHARES = """
+primary = "posix.passed"
+repeat = { until = "max", min = 1, max = 1 }
+[factors.share-of]
+virtiofs = [{ layer = "virtiofsd", cache = "auto", xattr = true }, { layer = "virtiofs" }]
+9p       = [{ layer = "9p", cache = "none" }]
+[nodes.v]
+kind   = "vm"
+count  = 2
+memory = "192M"
+stack  = [{ layer = "directory" }, "{share-of}"]
+[workload.check]
+shared_files = "same"
+posix.checks = [
+    "rename-over-open", "rename-exchange", "mmap-shared-write", "xattr-user", "flock", "fsync",
+    "nodes-create", "nodes-write-close-open", "nodes-write-while-open", "nodes-mmap-read", "nodes-mmap-load",
+    "nodes-lock-records", "nodes-flock", "fsync-reaches-server",
+]
+"""
+
+
+def outcomes(lab: Laboratory) -> dict[tuple[int, str], tuple[str, str]]:
+    """Cell and check → the worst outcome of any node, and its reason."""
+    rows = derive(lab.run_folder).frame("checks").select("cell", "check", "outcome", "reason").rows()
+    rows.sort(key=lambda row: OUTCOMES.index(row[2]), reverse=True)
+    return {(cell, check): (outcome, reason) for cell, check, outcome, reason in rows}
+
+
+@pytest.mark.needs("root")
+def test_on_ext4_everything_is_there_for_a_confined_load_and_nothing_is_left(lab: Laboratory) -> None:
+    lab.execute(mounted("posix = {}"))
+    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)]
+    found = outcomes(lab)
+    assert {check: said for (_, check), said in found.items() if said[0] == "fail"} == {}
+    assert sorted(check for _, check in found) == sorted(CHECKS)
+    assert found[1, "rename-exchange"] == found[1, "acl-access"] == found[1, "owners"] == ("pass", "")
+    assert lab.leftovers() == []
+
+
+@pytest.fixture
+def near_lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
+    """One with a short path, as the socket of virtiofsd must have: 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as folder:
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+        monkeypatch.setattr(Laboratory, "scratch", property(lambda lab: lab.folder))
+        with contextlib.closing(Laboratory(Path(folder))) as made:
+            yield made
+
+
+@pytest.mark.needs("guests")
+def test_two_guests_say_what_virtiofs_and_9p_have_and_lack_and_no_trial_fails_for_that(near_lab: Laboratory) -> None:
+    lab = near_lab
+    lab.execute(SHARES)
+    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)] * 2
+    found = outcomes(lab)
+    own = ("rename-over-open", "rename-exchange", "mmap-shared-write", "xattr-user", "flock", "fsync")
+    assert {check: found[1, check] for check in own} == dict.fromkeys(own, ("pass", ""))
+    assert found[2, "mmap-shared-write"] == ("unsupported", "mmap: EINVAL")
+    assert found[2, "rename-exchange"] == ("unsupported", "renameat2: EINVAL")
+    assert found[2, "rename-over-open"] == ("fail", "fstat of the replaced file gives 1 links, not 0")
+    assert found[2, "flock"] == found[2, "fsync"] == ("pass", "")
+    for cell in (1, 2):  # what each sees of the other, and the host of both
+        assert found[cell, "nodes-create"] == found[cell, "nodes-write-close-open"] == ("pass", "")
+        assert found[cell, "nodes-lock-records"][0] == found[cell, "nodes-flock"][0] == "fail"
+        assert found[cell, "fsync-reaches-server"][0] == "pass"
+    late = "what another node stored and synced is in the mapping not within 3 s"
+    assert found[1, "nodes-mmap-load"] == ("fail", late)
+    assert found[2, "nodes-mmap-load"] == found[2, "nodes-mmap-read"] == ("unsupported", "mmap: EINVAL")
+    assert found[2, "nodes-write-while-open"] == ("pass", "")  # virtiofs: late, by up to a second
+    report = lab.storlab("report", lab.run_folder.path)
+    assert "Conformance" in report.stdout, str(report)
+    assert lab.leftovers() == []
+
+
+VERIFY = 'verify = { posix = { checks = ["flock", "fsync"] } }'
+
+
+def test_a_directory_is_verified_after_its_load_and_the_results_are_the_runs(lab: Laboratory) -> None:
+    load = directory('command = { argv = ["touch", "{target}/made-by-the-load"] }', trial=VERIFY)
+    lab.execute(load.replace('"elapsed"', '"verify:posix.failed"'))
+    (record,) = lab.records()
+    assert (record.status, record.loads) == ("done", {"load": ["host"], "verify": ["host"]})
+    assert outcomes(lab) == {(1, "flock"): ("pass", ""), (1, "fsync"): ("pass", "")}
+    metrics = derive(lab.run_folder).frame("metrics").filter(source="verify")
+    assert dict(metrics.select("metric", "value").iter_rows()) == {
+        "posix.passed": 2.0,
+        "posix.failed": 0.0,
+        "posix.unsupported": 0.0,
+    }
+    report = lab.storlab("report", lab.run_folder.path).stdout
+    assert "Conformance" in report and "2 other checks" in report, report
     assert lab.leftovers() == []

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laboratory import Laboratory, ended, wait_until
-from laboratory.guests import DISK, EXT4, FOREVER_AT_FIRST, endings, guests, needs_guests, once_begun, own_kernel, qemus
+from laboratory.guests import DISK, EXT4, endings, guests, own_kernel, qemus
 from storlab.errors import StudyError
 from storlab.images.image import find_image
+from storlab.records.run_folder import TrialRecord
+from storlab.run.observer import Observer
+from storlab.run.planning.order import PlannedTrial
+from storlab.study.cells import Cell
 
 LOOK = """
 echo boot_id=$(cat /proc/sys/kernel/random/boot_id)
@@ -31,15 +37,14 @@ def seen(lab: Laboratory, node: str, trial: int = 1) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_restored_guests_start_together_and_have_identities_of_their_own(lab: Laboratory) -> None:
     lab.execute(guests(LOOK, count="4", rounds=2))
     assert endings(lab) == [("done", None)] * 2
     names = [f"vm-{number}" for number in range(1, 5)]
     found = [seen(lab, name, trial) for trial in (1, 2) for name in names]
     assert [each["hostname"] for each in found] == names * 2
-    assert len({each["boot_id"] for each in found}) == 8
-    assert len({each["random"] for each in found}) == 8
+    assert len({each["boot_id"] for each in found}) == len({each["random"] for each in found}) == 8
     assert {each["network"] for each in found} == {"lo"}, "no study asked for a network"
     first, second = lab.records()  # the first may have to boot the guest that all are copies of
     for record in (first, second):
@@ -49,115 +54,95 @@ def test_restored_guests_start_together_and_have_identities_of_their_own(lab: La
     assert lab.leftovers() == []
 
 
-@needs_guests
-@pytest.mark.parametrize("start", ["cold", "restored"])
-def test_memory_cpus_binding_and_arguments_arrive(lab: Laboratory, start: str) -> None:
-    allowed: list[str] = []
+WRITTEN = """dd if=/dev/urandom of=x bs=64k count=4 && dd if=x of=$target bs=64k oflag=direct \\
+&& echo 3 > /proc/sys/vm/drop_caches && cmp -n 262144 x $target || exit
+echo target=$target
+echo disks=$(cat /sys/block/vd*/serial | grep -o 'storlab-disk[0-9]*')
+sleep 1"""
+TARGETS = {"virtio-blk": "/dev/vdc", "virtio-scsi": "/dev/sda", "nvme": "/dev/nvme0n1"}
 
-    def look() -> None:
-        status = Path(f"/proc/{qemus(lab)['vm']}/status").read_text()
-        allowed.extend(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list"))
 
+class Bound(Observer):
+    """Keeps the CPUs to which the guest's QEMU was bound, while the load runs."""
+
+    def __init__(self, lab: Laboratory) -> None:
+        self.lab, self.allowed = lab, set[str]()
+
+    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: object) -> None:
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._look)
+        self._watch.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.1):
+            for pid in qemus(self.lab).values():
+                with contextlib.suppress(OSError):
+                    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+                    self.allowed |= {line.split()[1] for line in status if line.startswith("Cpus_allowed_list")}
+
+    def trial_ends(self, record: TrialRecord) -> None:
+        self._over.set()
+        self._watch.join()
+
+
+@pytest.mark.needs("guests")
+def test_disks_of_every_kind_and_number_memory_cpus_binding_and_arguments_arrive_cold_and_restored(
+    lab: Laboratory,
+) -> None:
+    """Eighteen disks, for which one slot of eight ports, and two, are too few, hold what is written."""
     cpu = str(max(os.sched_getaffinity(0)))
     asked: dict[str, Any] = {
-        "start": f'"{start}"',
+        "start": '"{start}"',
         "memory": '"256M"',
         "cpus": "2",
         "pin": f'"{cpu}"',
         "numa": '"0"',
         "kernel_args": '"storlab_test=1"',
         "qemu_args": '["-smbios", "type=1,serial=from-the-study"]',
+        "stack": '[{ layer = "file", size = "16M" }, { layer = "{kind}" }]',
     }
-    with once_begun(lab, ("vm",), look):
-        lab.execute(guests(FOREVER_AT_FIRST.replace("exec sleep 3600", "sleep 1") + LOOK, count="1", **asked))
-    assert endings(lab) == [("done", None)]
-    found = seen(lab, "vm")
-    assert allowed == [cpu]
-    assert found["cpus"] == "2"
-    assert 0.6 * 256 < int(found["memory"]) / 1024 < 256
-    assert "storlab_test=1" in found["cmdline"].split()
-    assert found["serial"] == "from-the-study"
-    (facts,) = (record.guests["vm"] for record in lab.records())
-    assert facts["boot"] == start
-    assert facts["pinning"] == {"cpus": cpu, "numa": "0"}
-    assert "from-the-study" in facts["command"]
-    assert lab.leftovers() == []
-
-
-@needs_guests
-def test_every_kind_of_disk_is_there_and_holds_what_is_written_cold_and_restored(lab: Laboratory) -> None:
-    study = guests(
-        "dd if=/dev/urandom of=x bs=64k count=4 && dd if=x of=$target bs=64k oflag=direct "
-        "&& echo 3 > /proc/sys/vm/drop_caches && cmp -n 262144 x $target && echo target=$target",
-        count="1",
-        start='"{start}"',
-        stack='[{ layer = "file", size = "16M" }, { layer = "{kind}" }]',
-        rest='[factors.kind]\nlevels = ["virtio-blk", "virtio-scsi", "nvme"]\n'
-        '[factors.start]\nlevels = ["cold", "restored"]',
-    )
-    lab.execute(study)
+    more = '[nodes.vm.extra.d]\ncount = 17\nstack = [{ layer = "file", size = "16M" }, { layer = "virtio-blk" }]\n'
+    levels = f'[factors]\nkind = {list(TARGETS)}\nstart = ["cold", "restored"]\n'
+    bound = Bound(lab)
+    lab.execute(guests(f"{LOOK}{WRITTEN}", count="1", rest=more + levels, **asked), bound)
     assert endings(lab) == [("done", None)] * 6
-    targets = {"virtio-blk": "/dev/vdc", "virtio-scsi": "/dev/sda", "nvme": "/dev/nvme0n1"}
+    assert cpu in bound.allowed
     for record in lab.records():
-        text = (lab.out / "trials" / f"{record.trial:04}" / "vm" / "load" / "stdout").read_text()
-        assert f"target={targets[record.levels['kind']]}\n" in text
-        assert record.guests["vm"]["boot"] == record.levels["start"]
+        found, facts = seen(lab, "vm", record.trial), record.guests["vm"]
+        assert found["target"] == TARGETS[record.levels["kind"]]
+        on_virtio = range(18) if record.levels["kind"] == "virtio-blk" else range(1, 18)
+        assert sorted(found["disks"].split()) == sorted(f"storlab-disk{number}" for number in on_virtio)
+        assert found["cpus"] == "2"
+        assert 0.6 * 256 < int(found["memory"]) / 1024 < 256
+        assert "storlab_test=1" in found["cmdline"].split()
+        assert found["serial"] == "from-the-study"
+        assert facts["boot"] == record.levels["start"]
+        assert facts["pinning"] == {"cpus": cpu, "numa": "0"}
+        assert "from-the-study" in facts["command"]
     assert lab.leftovers() == []
 
 
-@needs_guests
-def test_a_guest_has_as_many_disks_as_its_chains_need_cold_and_restored(lab: Laboratory) -> None:
-    """Eighteen, for which one slot of eight ports, and two, are too few."""
-    study = guests(
-        "cat /sys/block/vd*/serial | grep -o 'storlab-disk[0-9]*'",
-        count="1",
-        start='"{start}"',
-        rest='[nodes.vm.extra.d]\ncount = 18\nstack = [{ layer = "file", size = "16M" }, { layer = "virtio-blk" }]\n'
-        '[factors.start]\nlevels = ["cold", "restored"]',
-    )
-    lab.execute(study)
-    assert endings(lab) == [("done", None)] * 2
-    for record in lab.records():
-        said = (lab.out / "trials" / f"{record.trial:04d}" / "vm" / "load" / "stdout").read_text()
-        assert sorted(said.split()) == sorted(f"storlab-disk{number}" for number in range(18))
-    assert lab.leftovers() == []
-
-
-@needs_guests
-def test_a_storage_host_is_in_a_network_and_those_that_it_serves_are_not(lab: Laboratory) -> None:
+@pytest.mark.needs("guests")
+def test_two_runs_at_once_do_not_disturb_each_other_and_only_the_storage_host_of_each_is_in_a_network(
+    lab: Laboratory,
+) -> None:
     storage = f'[nodes.storage]\nkind = "vm"\nmemory = "192M"\nstack = {DISK}\n'
     layers = f'[{{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}, {DISK[1:]}'.replace("64M", "8M")
-    process = lab.start_run(guests(LOOK, from_='"storage"', stack=layers, rest=storage), "--quiet")
-    namespaces: set[str] = set()
-
-    def look() -> bool:
-        namespaces.update(path.name for path in Path("/run/netns").glob("storlab-*"))
-        return process.poll() is not None
-
-    assert wait_until(look, 120)
-    result = ended(process)
-    assert result.status == 0, str(result)
-    assert f"storlab-{lab.identity}" in namespaces
-    assert {seen(lab, name)["network"] for name in ("vm-1", "vm-2")} == {"lo"}
-    assert lab.leftovers() == []
-
-
-@needs_guests
-def test_two_runs_with_guests_at_once_do_not_disturb_each_other(lab: Laboratory) -> None:
-    storage = f'[nodes.storage]\nkind = "vm"\nmemory = "192M"\nstack = {DISK}\n'
-    layers = f'[{{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}, {DISK[1:]}'.replace("64M", "8M")
-    text = guests("sleep 2", count="1", from_='"storage"', stack=layers, rest=storage)
+    text = guests(f"{LOOK}sleep 2", count="1", from_='"storage"', stack=layers, rest=storage)
     labs = [lab, Laboratory(lab.folder / "second")]
     processes = [each.start_run(text, "--quiet") for each in labs]
     assert wait_until(lambda: all(len(qemus(each)) == 2 for each in labs)), "both have their guests at the same time"
+    namespaces = {path.name for path in Path("/run/netns").glob("storlab-*")}
+    assert {f"storlab-{each.identity}" for each in labs} <= namespaces
     for each, process in zip(labs, processes, strict=True):
         result = ended(process)
         assert result.status == 0, str(result)
         assert endings(each) == [("done", None)]
+        assert seen(each, "vm")["network"] == "lo"
         assert each.leftovers() == []
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_a_shell_runs_what_is_piped_in_on_a_guest_and_leaves_nothing(lab: Laboratory) -> None:
     before = set(Path("/tmp").glob("storlab-shell-*"))
     script = lab.folder / "script"
@@ -170,7 +155,7 @@ def test_a_shell_runs_what_is_piped_in_on_a_guest_and_leaves_nothing(lab: Labora
     assert set(Path("/tmp").glob("storlab-shell-*")) <= before
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_what_the_image_lacks_makes_a_cell_unsupported_with_the_reason(lab: Laboratory) -> None:
     study = guests("true", count="1", stack=EXT4.replace("ext4", "{fs}"))
     study = study.replace('"sh", "-c"', '"{program}", "-c"')
@@ -183,7 +168,7 @@ def test_what_the_image_lacks_makes_a_cell_unsupported_with_the_reason(lab: Labo
     assert lab.leftovers() == []
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_guests_that_want_more_memory_than_there_is_are_refused_where_it_is_written(lab: Laboratory) -> None:
     study = lab.study(guests("true", count="200", memory='"64G"'))
     line = study.read_text().splitlines().index('memory = "64G"') + 1
@@ -197,7 +182,7 @@ def test_guests_that_want_more_memory_than_there_is_are_refused_where_it_is_writ
     assert lab.leftovers() == []
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_a_kernel_of_ones_own_boots_with_its_modules(lab: Laboratory) -> None:
     image = find_image()
     kernel, folder = own_kernel(lab.folder)
@@ -213,25 +198,18 @@ def test_a_kernel_of_ones_own_boots_with_its_modules(lab: Laboratory) -> None:
     assert lab.leftovers() == []
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "says"),
-    [
-        ("kernel", "/etc/passwd", "/etc/passwd is no kernel that a guest can boot"),
-        ("kernel", "/none/bzImage", "/none/bzImage"),
-    ],
-)
-def test_a_kernel_that_is_none_is_refused_where_it_is_written(lab: Laboratory, key: str, value: str, says: str) -> None:
-    keys: dict[str, Any] = {key: f'"{value}"'}
+@pytest.mark.parametrize("says", ["/etc/passwd is no kernel that a guest can boot", "/none/bzImage"])
+def test_a_kernel_that_is_none_is_refused_where_it_is_written(lab: Laboratory, says: str) -> None:
     with pytest.raises(StudyError) as raised:
-        lab.execute(guests("true", **keys))
+        lab.execute(guests("true", kernel=f'"{says.partition(" ")[0]}"'))
     (problem,) = raised.value.problems
-    assert problem.key == f"nodes.vm.{key}"
+    assert problem.key == "nodes.vm.kernel"
     assert problem.line is not None
     assert says in problem.message
     assert not lab.out.exists()
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_what_qemu_refuses_is_told_in_its_words(lab: Laboratory) -> None:
     asked: dict[str, Any] = {"count": "1", "start": '"{start}"', "cpu": '"nonsense"'}
     lab.execute(guests("true", rest='[factors.start]\nlevels = ["cold", "restored"]', **asked))

@@ -1,85 +1,181 @@
-"""A virtual machine that is lost fails its trial with the reason; the others are ended, and the run goes on."""
+"""Virtual machines that are lost, or whose Storlab is killed: the reason is named, all end, and the run goes on.
+
+The moments come from ``STORLAB_TEST_SEED``; a failing test prints what it was.
+"""
 
 from __future__ import annotations
 
+import os
+import random
+import re
 import socket
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGSTOP
+from signal import SIGINT, SIGKILL, SIGSTOP, SIGTERM
+from threading import Thread
 
-from laboratory import Laboratory
-from laboratory.guests import (
-    EXT4,
-    FOREVER_AT_FIRST,
-    endings,
-    guests,
-    kill_guest,
-    needs_guests,
-    once_begun,
-)
+import pytest
 
+from laboratory import Laboratory, ended, interrupt, kill, shared_laboratory, wait_for, wait_until
+from laboratory.guests import BEGUN, DISK, EXT4, FOREVER_AT_FIRST, begun, endings, guests, kill_guest, once_begun, qemus
+from storlab.images.cache import storlab_cache
+from storlab.records.run_folder import TrialRecord
+from storlab.run.observer import Observer
+from storlab.run.planning.order import PlannedTrial
+from storlab.study.cells import Cell
+
+pytestmark = pytest.mark.needs("guests")
+
+SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
+KILLS = 4
+AT_ONCE = 3.0  # s, on a machine that has other things to do
+SHORT = FOREVER_AT_FIRST.replace("sleep 3600", "sleep 3")
 BOTH = ("vm-1", "vm-2")
-STORAGE = """
-[nodes.storage]
-kind = "vm"
-memory = "256M"
-stack = [{ layer = "file", size = "SIZE", overcommit = true }, { layer = "virtio-blk" }]
-"""
-ON_STORAGE = {
-    "from": '"storage"',
-    "stack": f'[{{ layer = "mkfs", type = "xfs" }}, {{ layer = "mount" }}, {EXT4[1:]}',
+
+FULL = "a write to what is behind its disk failed: no space left there; QEMU stopped the guest"
+PANIC = "node vm-1: the guest's kernel panicked: sysrq triggered crash"
+VICTIMS: Mapping[str, str | None] = {
+    "killed": "node vm-2: QEMU was killed by SIGKILL",
+    "stopped": "node vm-2: its agent has been silent for 4 s: the guest hangs, "
+    "and so does QEMU: it does not answer either",
+    "panic": PANIC,
+    "prepare": PANIC,
+    "agent": "node vm-1: the guest powered off: the agent was killed by SIGKILL",
+    "host": "node host: the stream to its agent closed, and with the agent its virtual machines ended",
+    "beneath": f"node vm-1: {FULL}",
+    "inside": "node vm-1: sh ended with status 1: dd: error writing 'PATH/x': No space left on device",
+    "memory": "node vm-1: sh was killed by SIGKILL: no output "
+    "(the guest vm-1 ran out of memory, and its kernel killed tail)",
+    "late": "the trial was stopped at its time-out of 8 s, in the phase 'measure'",
+    "none": None,
 }
+"""What becomes of one of two guests, and what is told of its trial. All are cells of one run."""
+
+LOAD = f"""echo "{BEGUN}" > /dev/console
+case {{victim.is}}-$node in
+  none-*) exit ;;
+  panic-vm-1) echo c > /proc/sysrq-trigger ;;
+  agent-vm-1) kill -KILL $PPID ;;
+  beneath-vm-1) exec dd if=/dev/zero of=$target/x bs=1M count=80 oflag=direct ;;
+  inside-vm-1) exec dd if=/dev/zero of=$target/x bs=1M ;;
+  memory-vm-1) exec tail /dev/zero ;;
+esac
+exec sleep 3600"""
+# Without min_ttl_ms the kernel may look for memory for minutes before it gives up.
+PREPARE = """prepare = [["sh", "-c", "case {victim.is}-{node} in \
+prepare-vm-1) echo c > /proc/sysrq-trigger ;; memory-*) echo 1000 > /sys/kernel/mm/lru_gen/min_ttl_ms ;; esac"]]"""
+LATE = 'timeouts = [{ where = { victim = "late" }, timeout = "8s" }]'
+
+WRITES = "while :; do dd if=/dev/zero of=$target/x bs=4k count=64 oflag=direct conv=notrunc; done 2> /dev/null"
+ON_STORAGE = f"""echo "{BEGUN}" > /dev/console
+case {{victim.is}} in
+  killed) {WRITES} ;;
+  beneath) exec dd if=/dev/urandom of=$target/x bs=1M count=48 oflag=direct ;;
+esac"""
 
 
-@needs_guests
-def test_a_qemu_that_is_killed_is_named_the_other_guests_end_and_the_next_trial_runs(lab: Laboratory) -> None:
-    with once_begun(lab, BOTH, lambda: kill_guest(lab, "vm-2")):
-        result = lab.run(guests(FOREVER_AT_FIRST, rounds=2))
-    assert result.status == 3, str(result)
-    assert endings(lab) == [("failed", "node vm-2: QEMU was killed by SIGKILL"), ("done", None)]
-    assert lab.records()[0].detail == "The end of its console:\nthe load has begun"
-    assert "node vm-2: QEMU was killed by SIGKILL" in result.stdout
-    assert lab.leftovers() == []
+class Fates(Observer):
+    """Does to the guests of a cell what is to become of them, as soon as its load has begun in both."""
+
+    def __init__(self, lab: Laboratory, actions: Mapping[str, Callable[[], None]]) -> None:
+        self._lab, self._actions = lab, actions
+        self._thread: Thread | None = None
+        self.errors: list[BaseException] = []
+
+    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
+        if (action := self._actions.get(cell.levels["victim"])) is not None:
+            self._thread = Thread(target=self._act, args=(planned.number, action))
+            self._thread.start()
+
+    def _act(self, trial: int, action: Callable[[], None]) -> None:
+        try:
+            assert wait_until(lambda: begun(self._lab, *BOTH, trial=trial), 240)
+            action()
+        except BaseException as error:
+            self.errors.append(error)
+
+    def trial_ends(self, record: TrialRecord) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
 
 
-@needs_guests
-def test_a_kernel_panic_is_named_with_its_reason_and_its_trace_is_kept(lab: Laboratory) -> None:
-    lab.execute(
-        guests("if [ $trial$node = 1vm-1 ]; then echo c > /proc/sysrq-trigger; fi; sleep 0.5", rounds=2),
-        unconfined=True,
-    )
-    assert endings(lab) == [
-        ("failed", "node vm-1: the guest's kernel panicked: sysrq triggered crash"),
-        ("done", None),
-    ]
-    detail = lab.records()[0].detail
+USUAL, SPECIAL = ("60s", "32M"), {"stopped": ("4s", "32M"), "beneath": ("60s", "128M")}  # silence, size of disks
+
+
+def victims(
+    load: str, names: list[str], rest: str = "", trial: str = "", stack: str = EXT4, from_: str | None = None
+) -> str:
+    """A study with a cell for each."""
+    rows = ['{n} = {{ is = "{n}", silence = "{0}", size = "{1}" }}'.format(*SPECIAL.get(n, USUAL), n=n) for n in names]
+    factor = "\n".join(["[factors.victim]", *rows])
+    text = guests(load, silence='"{victim.silence}"', trial=trial, rest=rest + factor, stack=stack, from_=from_)
+    return text.replace('primary = "elapsed"', 'primary = "elapsed"\ncompare = []')
+
+
+@contextmanager
+def tmpfs(path: Path, size: str) -> Iterator[None]:
+    """A small file system of its own."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def kill_hosts_agent(lab: Laboratory) -> None:
+    """All QEMUs are its children."""
+    qemu, *_ = qemus(lab).values()
+    os.kill(int(Path(f"/proc/{qemu}/stat").read_text().rpartition(") ")[2].split()[1]), SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[TrialRecord, str | None]]]:
+    """One run of all victims but those of a storage host: of each its record, and its reason without chance."""
+    stack = EXT4.replace('"64M"', '"{victim.size}", overcommit = true').replace('-blk"', '-blk", cache = "writeback"')
+    with shared_laboratory(tmp_path_factory) as lab, tmpfs(lab.scratch, "64M"):
+        fates = Fates(
+            lab,
+            {
+                "killed": lambda: kill_guest(lab, "vm-2"),
+                "stopped": lambda: kill_guest(lab, "vm-2", SIGSTOP),
+                "host": lambda: kill_hosts_agent(lab),
+            },
+        )
+        outcome = lab.execute(
+            victims(LOAD, [*VICTIMS], trial=f"{PREPARE}, {LATE}", stack=stack), fates, unconfined=True
+        )
+        assert (outcome.ending, fates.errors) == ("failures", [])
+        assert str(VICTIMS["killed"]) in lab.storlab("report", lab.out).stdout.replace("\n", " ")
+        reasons = [reason and re.sub(r"'/.*/x'", "'PATH/x'", reason) for _, reason in endings(lab)]
+        assert lab.leftovers() == []
+        yield {record.levels["victim"]: (record, reason) for record, reason in zip(lab.records(), reasons, strict=True)}
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_what_is_lost_is_named_the_other_guest_ends_and_other_trials_run(
+    lost: Mapping[str, tuple[TrialRecord, str | None]], victim: str
+) -> None:
+    record, reason = lost[victim]
+    assert (record.status, reason) == ("failed" if VICTIMS[victim] else "done", VICTIMS[victim])
+    assert not any("torn down" in warning for warning in record.warnings)
+    assert record.phases["tear down"] < 10
+
+
+def test_the_end_of_a_console_is_kept_and_the_trace_of_a_panic(
+    lost: Mapping[str, tuple[TrialRecord, str | None]],
+) -> None:
+    assert lost["killed"][0].detail == f"The end of its console:\n{BEGUN}"
+    detail = lost["panic"][0].detail
     assert "Kernel panic - not syncing: sysrq triggered crash\n" in detail
     assert "sysrq_handle_crash" in detail
-    assert lab.leftovers() == []
+    assert lost["panic"][0].lost_after is not None
+    assert lost["prepare"][0].lost_after is None
 
 
-@needs_guests
-def test_a_panic_while_preparing_is_told_like_one_while_measuring(lab: Laboratory) -> None:
-    panic = 'prepare = [["sh", "-c", "echo c > /proc/sysrq-trigger"]]'
-    lab.execute(guests("true", count="1", trial=panic), unconfined=True)
-    assert endings(lab) == [("failed", "node vm: the guest's kernel panicked: sysrq triggered crash")]
-    assert lab.records()[0].lost_after is None
-    assert lab.leftovers() == []
-
-
-@needs_guests
-def test_a_qemu_that_stands_still_counts_as_hung_after_the_studys_silence(lab: Laboratory) -> None:
-    with once_begun(lab, BOTH, lambda: kill_guest(lab, "vm-2", SIGSTOP)):
-        lab.execute(guests(FOREVER_AT_FIRST, rounds=2, silence='"4s"'))
-    hangs = "node vm-2: its agent has been silent for 4 s: the guest hangs, and so does QEMU: it does not answer either"
-    assert endings(lab) == [("failed", hangs), ("done", None)]
-    assert lab.records()[0].phases["tear down"] < 10
-    assert lab.leftovers() == []
-
-
-@needs_guests
 def test_a_guest_that_somebody_pauses_counts_as_hung_and_qemus_word_is_told(lab: Laboratory) -> None:
     monitor = lab.folder / "mine"
 
@@ -98,88 +194,155 @@ def test_a_guest_that_somebody_pauses_counts_as_hung_and_qemus_word_is_told(lab:
     assert lab.leftovers() == []
 
 
-@needs_guests
-def test_a_guest_whose_agent_is_killed_powers_off_and_says_why(lab: Laboratory) -> None:
-    lab.execute(guests("if [ $trial$node = 1vm-1 ]; then kill -KILL $PPID; fi; sleep 0.5", rounds=2), unconfined=True)
-    assert endings(lab) == [
-        ("failed", "node vm-1: the guest powered off: the agent was killed by SIGKILL"),
-        ("done", None),
-    ]
-    assert lab.leftovers() == []
-
-
-@needs_guests
-def test_a_storage_host_that_is_killed_is_the_reason_and_not_what_follows_and_the_next_trial_has_another(
+def test_a_storage_host_that_is_lost_is_the_reason_and_not_what_follows_and_the_next_trial_has_another(
     lab: Laboratory,
 ) -> None:
-    writes = "while :; do dd if=/dev/zero of=$target/x bs=4k count=64 oflag=direct conv=notrunc; done 2> /dev/null"
-    load = FOREVER_AT_FIRST.replace("exec sleep 3600", writes)
-    study = guests(load, rounds=2, rest=STORAGE.replace("SIZE", "512M"), **ON_STORAGE)
-    with once_begun(lab, BOTH, lambda: kill_guest(lab, "storage")):
-        lab.execute(study)
-    assert endings(lab) == [("failed", "node storage: QEMU was killed by SIGKILL"), ("done", None)]
-    assert all(record.warnings == [] for record in lab.records())
-    assert lab.leftovers() == []
-
-
-@contextmanager
-def tmpfs(path: Path, size: str) -> Iterator[None]:
-    """A small file system of its own."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(path)], check=True)
-
-
-@needs_guests
-def test_a_full_disk_of_this_machine_beneath_a_guests_sparse_one_is_named(lab: Laboratory) -> None:
-    load = "if [ $trial$node = 1vm-1 ]; then exec dd if=/dev/urandom of=$target bs=1M count=60 oflag=direct; fi"
-    sparse = '[{ layer = "file", size = "64M", overcommit = true }, { layer = "virtio-blk", cache = "writeback" }]'
-    with tmpfs(lab.scratch, "24M"):
-        lab.execute(guests(load, rounds=2, stack=sparse))
-        full = "a write to what is behind its disk failed: no space left there; QEMU stopped the guest"
-        assert endings(lab) == [("failed", f"node vm-1: {full}"), ("done", None)]
-        assert lab.leftovers() == []
-
-
-@needs_guests
-def test_a_full_disk_of_this_machine_beneath_a_storage_host_is_told_of_the_storage_host(lab: Laboratory) -> None:
-    load = "if [ $trial = 1 ]; then exec dd if=/dev/urandom of=$target/x bs=1M count=48 oflag=direct; fi"
+    storage = '[nodes.storage]\nkind = "vm"\nmemory = "256M"\n'
+    storage += f"stack = {DISK}\n".replace('"64M"', '"512M", overcommit = true')
+    stack = f'[{{ layer = "mkfs", type = "xfs" }}, {{ layer = "mount" }}, {EXT4[1:]}'
+    fates = Fates(lab, {"killed": lambda: kill_guest(lab, "storage")})
     with tmpfs(lab.scratch, "80M"):
-        lab.execute(guests(load, rounds=2, rest=STORAGE.replace("SIZE", "512M"), **ON_STORAGE))
-        full = "a write to what is behind its disk failed: no space left there; QEMU stopped the guest"
-        assert endings(lab) == [("failed", f"node storage: {full}"), ("done", None)]
+        study = victims(ON_STORAGE, ["killed", "beneath", "none"], rest=storage, stack=stack, from_='"storage"')
+        lab.execute(study, fates)
+        assert fates.errors == []
+        told = dict(zip((record.levels["victim"] for record in lab.records()), endings(lab), strict=True))
+        assert told == {
+            "killed": ("failed", "node storage: QEMU was killed by SIGKILL"),
+            "beneath": ("failed", f"node storage: {FULL}"),
+            "none": ("done", None),
+        }
+        assert all(record.warnings == [] for record in lab.records())
         assert lab.leftovers() == []
 
 
-@needs_guests
-def test_a_full_file_system_in_a_guest_is_named_with_the_guest(lab: Laboratory) -> None:
-    load = "if [ $node = vm-1 ]; then exec dd if=/dev/zero of=$target/x bs=1M; fi"
-    lab.execute(guests(load, stack=EXT4))
-    ((status, reason),) = endings(lab)
-    assert status == "failed"
-    assert reason is not None
-    assert reason.startswith("node vm-1: sh ended with status 1: dd: error writing '")
-    assert reason.endswith("/x': No space left on device")
+FOUR = guests(
+    SHORT,
+    stack='[{ layer = "file", size = "16M" }, { layer = "virtio-blk" }]',
+    from_='"here"',
+    rest=f"""
+[nodes.here]
+stack = [{{ layer = "file", size = "64M" }}, {{ layer = "loop" }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
+[nodes.storage]
+kind = "vm"
+memory = "192M"
+stack = {DISK}
+[nodes.far]
+kind = "vm"
+memory = "192M"
+from = "storage"
+stack = [
+  {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}, {{ layer = "file", size = "16M" }}, {{ layer = "virtio-blk" }},
+]
+""",  # noqa: E501 - a stack is one line
+).replace('on = ["vm"]', 'on = ["vm", "far"]')
+"""Two guests whose disks lie on a loop device of this machine, one with a disk from a storage host, and that host."""
+
+
+def started(lab: Laboratory, process: subprocess.Popen[bytes], *names: str) -> subprocess.Popen[bytes]:
+    """A run, once its load has begun in these guests."""
+    wait_for(process, lambda: begun(lab, *names))
+    return process
+
+
+def kill_controller(lab: Laboratory, process: subprocess.Popen[bytes]) -> None:
+    """By SIGKILL; the guests end by themselves."""
+    kill(process)
+    assert wait_until(lambda: not qemus(lab), AT_ONCE), f"QEMU outlives the controller: {qemus(lab)}"
+    ended(process)
+    assert wait_until(lambda: not lab.processes(), AT_ONCE)
+
+
+def test_a_controller_that_is_killed_again_and_again_takes_all_guests_with_it_and_clean_and_resume_do_the_rest(
+    lab: Laboratory,
+) -> None:
+    process = started(lab, lab.start_run(FOUR, "--quiet"), *BOTH, "far")
+    assert len(qemus(lab)) == 4
+    kill_controller(lab, process)
+    cleaned = lab.storlab("clean", "--yes")
+    assert cleaned.status == 0, str(cleaned)
+    sockets, files = f"removed /tmp/storlab-{lab.identity}", f"removed {lab.scratch}/storlab-"
+    for told in ("detached /dev/loop", "unmounted", "removed the network namespace", files, sockets):
+        assert told in cleaned.stdout, str(cleaned)
+    assert lab.leftovers() == []
+    chance = random.Random(SEED)
+    process = lab.start("resume", lab.out, "--quiet")
+    for _ in range(KILLS):
+        lines, delay = len(lab.journal()) + chance.randrange(1, 30), chance.uniform(0.0, 0.3)
+        wait_until(lambda: process.poll() is not None or len(lab.journal()) >= lines)  # noqa: B023 - called at once
+        time.sleep(delay)
+        print(f"STORLAB_TEST_SEED={SEED}: killed after {lines} lines")
+        kill_controller(lab, process)
+        process = lab.start("resume", lab.out, "--quiet")
+    result = ended(process)
+    assert result.status == 0, str(result)
+    assert endings(lab) == [("done", None)]
     assert lab.leftovers() == []
 
 
-@needs_guests
-def test_a_load_that_the_guests_kernel_kills_for_want_of_memory_is_told_so(lab: Laboratory) -> None:
-    # Else the kernel may look for memory for minutes before it gives up.
-    at_once = 'prepare = [["sh", "-c", "echo 1000 > /sys/kernel/mm/lru_gen/min_ttl_ms"]]'
-    lab.execute(guests("exec tail /dev/zero", count="1", trial=at_once), unconfined=True)
-    killed = "node vm: sh was killed by SIGKILL: no output (the guest vm ran out of memory, and its kernel killed tail)"
-    assert endings(lab) == [("failed", killed)]
+def test_ctrl_c_twice_and_sigterm_end_all_guests_and_resume_goes_on(lab: Laboratory) -> None:
+    process = lab.start_run(guests(SHORT), "--quiet")
+    for signals in [(SIGINT, SIGINT), (SIGTERM,)]:
+        interrupt(started(lab, process, *BOTH), signals)
+        result = ended(process)
+        assert result.status == 130, str(result)
+        assert lab.leftovers() == []
+        process = lab.start("resume", lab.out, "--quiet")
+    assert ended(process).status == 0
+    assert endings(lab) == [("done", None)]
     assert lab.leftovers() == []
 
 
-@needs_guests
-def test_a_trial_with_guests_is_stopped_at_its_time_out_and_fails_alone(lab: Laboratory) -> None:
-    times = '[factors.time]\nlevels = ["0.1", "3600"]'
-    limit = 'timeouts = [{ where = { time = "3600" }, timeout = "8s" }]'
-    lab.execute(guests("exec sleep {time}", count="1", trial=limit, rest=times))
-    late = "the trial was stopped at its time-out of 8 s, in the phase 'measure'"
-    assert sorted(endings(lab)) == [("done", None), ("failed", late)]
+@pytest.mark.parametrize("start", ["restored", "cold"])
+def test_a_signal_while_guests_are_being_started_ends_them(lab: Laboratory, start: str) -> None:
+    process = lab.start_run(guests("true", start=f'"{start}"'), "--quiet")
+    wait_for(process, lambda: len(qemus(lab)) == 2)
+    kill(process, SIGTERM)
+    result = ended(process)
+    assert result.status == 130, str(result)
     assert lab.leftovers() == []
+    assert lab.records() == []
+
+
+@pytest.fixture
+def own_cache(lab: Laboratory) -> Path:
+    """A cache that has images and nothing else."""
+    own = lab.folder / "cache" / "storlab"
+    own.mkdir(parents=True)
+    (own / "images").symlink_to(storlab_cache() / "images")
+    lab.environment["XDG_CACHE_HOME"] = str(own.parent)
+    return own
+
+
+def test_a_saved_guest_that_was_being_made_by_a_run_that_is_killed_is_never_used(
+    lab: Laboratory, own_cache: Path
+) -> None:
+    process = lab.start_run(guests("true", count="1", accel='"tcg"'), "--quiet")
+    for file in ("console.log", "state"):  # booting, saving
+        wait_for(process, lambda: [*own_cache.glob(f"saved/*/{file}")])  # noqa: B023 - called at once
+        kill_controller(lab, process)
+        assert [path.suffix for path in own_cache.glob("saved/*/")] == [".new"]
+        process = lab.start("resume", lab.out, "--quiet")
+    resumed = ended(process)
+    assert resumed.status == 0, str(resumed)
+    assert endings(lab) == [("done", None)]
+    assert [path.suffix for path in own_cache.glob("saved/*/")] == [""]
+    assert lab.leftovers() == []
+
+
+def test_two_runs_that_need_the_same_saved_guest_make_it_once(lab: Laboratory, own_cache: Path) -> None:
+    study = lab.study(guests("true", count="1", accel='"tcg"'))
+    outs = [lab.folder / "a", lab.folder / "b"]
+    results = [ended(each) for each in [lab.start("run", study, "--out", out, "--quiet") for out in outs]]
+    assert [result.status for result in results] == [0, 0], results
+    assert sum("Booting a guest to make copies of it" in result.stderr for result in results) == 1
+    assert len(list(own_cache.glob("saved/*/"))) == 1
+
+
+@pytest.mark.needs("kvm")
+def test_the_guest_that_tries_kvm_does_not_outlive_the_controller(lab: Laboratory, own_cache: Path) -> None:
+    process = lab.start_run(guests("true", count="1"), "--quiet")
+    wait_for(process, lambda: any("storlab.try=1" in " ".join(words) for words in lab.commands().values()))
+    kill(process)
+    assert wait_until(lambda: not lab.processes(), AT_ONCE), lab.processes()
+    ended(process)
+    assert not list(own_cache.glob("kvm/*")), "a try that did not end tells nothing"

@@ -6,9 +6,11 @@ from itertools import groupby
 
 import pytest
 
-from laboratory import Laboratory, needs_root
-from laboratory.guests import endings, guests, needs_guests
+from laboratory import Laboratory
+from laboratory.guests import endings, guests
 from laboratory.studies import FIO
+from storlab.run.setup.units import for_whom, units
+from storlab.study.study import parse_study
 
 STACK = """
 primary = "bandwidth"
@@ -30,30 +32,26 @@ def study(keep: str) -> str:
     return STACK.format(keep=keep, fio=FIO.replace('"4k"', '"{bs}"'))
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(("keep", "times"), [("trial", 12), ("round", 6), ("run", 2)])
-def test_stacks_are_set_up_as_often_as_what_they_are_kept_for(lab: Laboratory, keep: str, times: int) -> None:
+def test_stacks_are_set_up_as_often_as_what_they_are_kept_for_and_rounds_have_blocks(
+    lab: Laboratory, keep: str, times: int
+) -> None:
     lab.execute(study(keep))
     records = lab.records()
     assert [record.status for record in records] == ["done"] * 12
     assert sum(line.get("undo") == "loop.detach" for line in lab.journal()) == times
     assert lab.leftovers() == []
-
-
-@needs_root
-def test_what_is_kept_for_a_round_makes_blocks_in_the_order_and_in_the_records(lab: Laboratory) -> None:
-    lab.execute(study("round"))
-    records = lab.records()
-    for number in (1, 2, 3):
+    assert len({tuple(r.cell for r in records if r.round == number) for number in (1, 2, 3)}) > 1, "drawn by lot"
+    for number in (1, 2, 3) if keep == "round" else ():
         mine = [record for record in records if record.round == number]
         blocks = [[*group] for _, group in groupby(mine, key=lambda record: record.levels["bytes"])]
         assert [len(block) for block in blocks] == [2, 2], "the trials of one file system follow each other"
         assert len({record.block for record in mine}) == 2
         assert all(len({record.block for record in block}) == 1 for block in blocks)
-    assert len({tuple(r.cell for r in records if r.round == number) for number in (1, 2, 3)}) > 1, "drawn by lot"
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_trial_that_fails_takes_along_what_was_kept_and_the_next_one_sets_it_up_again(lab: Laboratory) -> None:
     load = "command = { argv = ['sh', '-c', 'test {trial} != 2'] }"
     text = study("run").replace('[factors]\nbytes = ["1k", "4k"]\nbs    = ["4k", "8k"]\n', "")
@@ -64,20 +62,47 @@ def test_a_trial_that_fails_takes_along_what_was_kept_and_the_next_one_sets_it_u
     assert lab.leftovers() == []
 
 
-@needs_guests
-@pytest.mark.slow
-def test_guests_that_outlive_a_trial_have_the_disk_of_their_own_level_and_not_of_the_first(lab: Laboratory) -> None:
+DISK = '{ layer = "file", size = "16M" }, { layer = "virtio-blk", cache = "{level.cache}" }'
+LEVELS = """[factors.level]
+a = { cache = "none", blocks = "1k" }
+b = { cache = "writethrough", blocks = "1k" }
+c = { cache = "none", blocks = "4k" }
+"""
+
+
+def kept(made: str, load: str = "true", rounds: int = 1) -> str:
+    """Guests that are kept for the run, and with them their disk; ``made``: what stands on it."""
+    return guests(load, count="1", keep='"run"', rounds=rounds, stack=f"[{DISK}{made}]", rest=LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("made", "shared"),
+    [
+        ("", [{1, 3}, {2}]),
+        (', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}" }, { layer = "mount" }', [{1}, {2}, {3}]),
+        (
+            ', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}", keep = "trial" }'
+            ', { layer = "mount", keep = "trial" }',
+            [{1, 3}, {2}],
+        ),
+    ],
+)
+def test_a_guest_that_is_kept_is_shared_by_those_who_agree_in_all_that_is_kept(
+    made: str, shared: list[set[int]]
+) -> None:
+    cells = parse_study(f'title = "x"\n{kept(made)}'.encode(), "s.toml", lambda name: "").cells
+    guests_, disks = [for_whom(cell, "vm") for cell in cells], [next(units(cell)).identity for cell in cells]
+    for those in (guests_, disks):
+        assert [{n for n, each in enumerate(those, 1) if each == one} for one in dict.fromkeys(those)] == shared
+
+
+@pytest.mark.needs("guests")
+def test_guests_that_outlive_a_trial_have_the_disk_of_their_own_level_and_what_was_made_on_it(lab: Laboratory) -> None:
     """A guest's disk is plugged in when it starts: one that is kept is no node for a level with another disk."""
-    wanted = "case {cache} in none) want=back;; *) want=through;; esac"
-    lab.execute(
-        guests(
-            f'{wanted}; grep -qx "write $want" /sys/block/vd?/queue/write_cache',
-            count="1",
-            keep='"run"',
-            rounds=2,
-            stack='[{ layer = "file", size = "16M", keep = "run" }, { layer = "virtio-blk", cache = "{cache}" }]',
-            rest='[factors]\ncache = ["none", "writethrough"]',
-        )
-    )
-    assert [record.status for record in lab.records()] == ["done"] * 4, endings(lab)
+    made = ', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}" }, { layer = "mount" }'
+    cache = "case {level.cache} in none) want=back;; *) want=through;; esac"
+    blocks = "case {level.blocks} in 1k) size=1024;; *) size=4096;; esac"
+    look = 'grep -qx "write $want" /sys/block/vdc/queue/write_cache && test $(stat -f -c %S $target) = $size'
+    lab.execute(kept(made, f"{cache}; {blocks}; {look}", rounds=2))
+    assert [record.status for record in lab.records()] == ["done"] * 6, endings(lab)
     assert lab.leftovers() == []

@@ -263,9 +263,7 @@ def test_each_script_of_the_zfs_test_suite_has_the_result_that_the_original_runn
     assert differ.keys() == given_longer
 
 
-def test_groups_of_the_zfs_test_suite_had_tests_and_all_of_them_a_result(
-    scripts: Scripts,
-) -> None:
+def test_groups_of_the_zfs_test_suite_had_tests_and_all_of_them_a_result(scripts: Scripts) -> None:
     tags = {tag for group in scripts.run.asked.groups for tag in group.tags}
     assert set(GROUPS) <= tags and scripts.run.without_result == []
     assert {key[1] for key in scripts.run.results} == {

@@ -1,4 +1,4 @@
-"""Every preset runs: once, with sizes that take seconds."""
+"""Every preset runs: once, with sizes that take seconds; and so does a sweep."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import needs_root
+import storlab
 from laboratory.devices import sh
-from laboratory.guests import needs_guests, own_kernel
+from laboratory.guests import own_kernel
+from storlab.analysis.summary import from_json
 from storlab.cli.reporting import report_input
 from storlab.errors import StudyError
 from storlab.report.model.view import View
@@ -19,6 +20,7 @@ from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
 from storlab.run.permissions import Permissions
 from storlab.study.study import load_study, preset_studies
+from study.program import program
 
 SMALL = {
     "boot-storm": ("nodes.vm.count=2", "written=4M", "read=1M"),
@@ -102,7 +104,7 @@ def test_a_preset_runs_and_has_every_metric_that_it_asks_about(preset: str, tmp_
     assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED[preset]
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_snia_pts_purges_and_fills_a_device_that_is_named_twice_and_stops_at_steady_state(
     disk: str, tmp_path: Path
 ) -> None:
@@ -125,14 +127,14 @@ def test_snia_pts_purges_and_fills_a_device_that_is_named_twice_and_stops_at_ste
     assert table.columns[-4:] == ("mean", "range", "slope", "steady")
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_boot_storm_counts_what_the_disk_gives_for_what_guests_read(tmp_path: Path) -> None:
     outcome = run("boot-storm", tmp_path / "run")
     assert outcome.ending == "complete"
     assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED["boot-storm"]
 
 
-@needs_guests
+@pytest.mark.needs("guests")
 def test_large_folios_boots_both_kernels_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StudyError, match="there is no kernel at /srv/kernel-b/bzImage"):
         run("large-folios", tmp_path / "refused")
@@ -142,3 +144,19 @@ def test_large_folios_boots_both_kernels_that_are_named(tmp_path: Path, monkeypa
     outcome = run("large-folios", tmp_path / "run", *named)
     assert outcome.ending == "complete"
     assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED["large-folios"]
+
+
+SWEEP = ("depths=[1,2,4]", "jobs=[1]", "size=4M", "runtime=0.2s", "ioengine=psync")
+
+
+def test_a_sweep_of_queue_depths_has_points_and_no_verdicts(tmp_path: Path) -> None:
+    words = [each for setting in (*SWEEP, f"stack.0.path={tmp_path}") for each in ("--set", setting)]
+    ran = program("run", "queue-depth", *words, "--rounds", "2", "--out", str(tmp_path / "run"), timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    summary = from_json((tmp_path / "run" / "summary.json").read_bytes())
+    assert summary.comparisons == ()
+    assert [step.number for line in summary.sweeps[0].lines for step in line.steps] == [1, 2, 4]
+    (objective,) = summary.objectives
+    assert objective.reason.startswith("Too few rounds")
+    plot = storlab.open_run(tmp_path / "run").plot
+    assert plot.cdf().to_dict()["data"] and plot.histogram().to_dict()["layer"]

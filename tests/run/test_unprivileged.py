@@ -35,33 +35,24 @@ def lab() -> Iterator[Laboratory]:
         shutil.rmtree(folder)
 
 
-def test_a_study_of_a_directory_works_without_root(lab: Laboratory) -> None:
-    study = directory(f"fio = {FIO}").replace("drop_caches = false", "drop_caches = true")
-    result = lab.run(study, wrapper=NOBODY, cwd="/")
+@pytest.mark.needs("bonnie++")
+def test_loads_on_files_work_without_root_but_for_dropping_caches_between_their_phases(lab: Laboratory) -> None:
+    storm = "files = { files = 50, workers = 2, fsync = true"
+    loads = f"""
+[workload.dropping]
+{storm}, drop_caches = true }}
+[workload.bonnie]
+bonnie = {{ size = "1M", fast = true, seeks = 10, seekers = 1 }}
+[factors]
+load = ["load", "dropping", "bonnie"]
+"""
+    result = lab.run(directory(f"{storm} }}", trial='workloads = ["{load}"]', rest=loads), wrapper=NOBODY, cwd="/")
     assert result.status == 0, str(result)
-    (record,) = lab.records()
-    assert record.status == "done"
-    assert record.warnings == ["caches were not dropped before measuring: that needs root"]
-    assert lab.leftovers() == []
-
-
-@pytest.mark.skipif(shutil.which("bonnie++") is None, reason="bonnie++ is not installed")
-def test_bonnie_is_told_no_user_without_root(lab: Laboratory) -> None:
-    load = 'bonnie = { size = "1M", fast = true, seeks = 10, seekers = 1 }'
-    result = lab.run(directory(load), wrapper=NOBODY, cwd="/")
-    assert result.status == 0, str(result)
-    (record,) = lab.records()
-    assert (record.status, record.reason) == ("done", None)
-
-
-def test_a_storm_of_files_works_without_root_but_for_dropping_caches_between_its_phases(lab: Laboratory) -> None:
-    storm = "files = { files = 50, workers = 2, fsync = true, drop_caches = '{drop}' }".replace("'", '"')
-    result = lab.run(directory(storm, rest="[factors.drop]\nlevels = [true, false]"), wrapper=NOBODY, cwd="/")
-    assert result.status == 0, str(result)
-    found = {record.levels["drop"]: (record.status, record.reason) for record in lab.records()}
-    assert found["false"] == ("done", None)
-    assert found["true"][0] == "unsupported"
-    assert (found["true"][1] or "").startswith("no root privileges, needed for dropping caches between phases")
+    found = {record.levels["load"]: (record.status, record.reason) for record in lab.records()}
+    assert found["load"] == found["bonnie"] == ("done", None)
+    status, reason = found["dropping"]
+    assert status == "unsupported"
+    assert (reason or "").startswith("no root privileges, needed for dropping caches between phases")
     assert lab.leftovers() == []
 
 
@@ -74,21 +65,15 @@ def test_a_study_of_loop_devices_is_refused_without_root_in_one_clear_sentence(l
     assert not lab.out.exists()
 
 
-def test_cells_that_need_root_are_unsupported_and_the_others_run(lab: Laboratory) -> None:
-    stacks = """
-[factors.on]
-loop = [{ layer = "file", size = "16M" }, { layer = "loop" }]
-folder = [{ layer = "directory" }]
-"""
-    study = directory('command = { argv = ["true"] }', rest=stacks).replace(
-        '[{ layer = "directory" }]\nrep', '"{on}"\nrep'
-    )
-    result = lab.run(study, wrapper=NOBODY, cwd="/")
+def test_cells_that_need_root_are_unsupported_and_those_of_a_directory_run(lab: Laboratory) -> None:
+    loop, folder = '[{ layer = "file", size = "16M" }, { layer = "loop" }]', '[{ layer = "directory" }]'
+    stacks = f"[factors.on]\nloop = {loop}\nfolder = {folder}"
+    study = directory(f"fio = {FIO}", rest=stacks).replace("drop_caches = false", "drop_caches = true")
+    result = lab.run(study.replace(f"{folder}\nrep", '"{on}"\nrep'), wrapper=NOBODY, cwd="/")
     assert result.status == 0, str(result)
-    found = {record.levels["on"]: (record.status, record.reason) for record in lab.records()}
-    assert found["folder"] == ("done", None)
-    assert found["loop"] == (
-        "unsupported",
-        "no root privileges, needed for loop devices (run it as root, or with sudo)",
-    )
+    found = {record.levels["on"]: record for record in lab.records()}
+    assert (found["folder"].status, found["folder"].reason) == ("done", None)
+    assert found["folder"].warnings == ["caches were not dropped before measuring: that needs root"]
+    remedy = "no root privileges, needed for loop devices (run it as root, or with sudo)"
+    assert (found["loop"].status, found["loop"].reason) == ("unsupported", remedy)
     assert lab.leftovers() == []

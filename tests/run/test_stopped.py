@@ -1,4 +1,4 @@
-"""The controller is killed with SIGKILL at any moment: nothing is lost, nothing is left.
+"""Runs that are killed at any moment, or interrupted: nothing is lost, all is torn down, ``resume`` goes on.
 
 The moments come from ``STORLAB_TEST_SEED``; a failing test prints what it was.
 """
@@ -6,6 +6,7 @@ The moments come from ``STORLAB_TEST_SEED``; a failing test prints what it was.
 from __future__ import annotations
 
 import os
+import pty
 import random
 import shutil
 import signal
@@ -17,8 +18,8 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-from laboratory import Ended, Laboratory, ended, kill, needs_root, wait_until
-from laboratory.studies import LOOPS
+from laboratory import Ended, Laboratory, ended, interrupt, kill, wait_for, wait_until
+from laboratory.studies import LOOPS, directory
 from storlab.records.derive import derive
 from storlab.run.planning.order import round_order
 
@@ -60,8 +61,7 @@ def moments(chance: random.Random) -> Iterator[Moment]:
         yield Moment("end", 0, chance.uniform(0.0, 1.0))
 
 
-@needs_root
-@pytest.mark.slow
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("chain", range(CHAINS))
 def test_a_run_that_is_killed_again_and_again_ends_with_every_trial_once_and_nothing_left(
     lab: Laboratory, chain: int
@@ -121,28 +121,14 @@ def check_complete(lab: Laboratory) -> None:
     assert lab.leftovers() == []
 
 
-@needs_root
-def test_clean_after_a_kill_takes_everything_down_says_so_and_is_harmless_again(lab: Laboratory) -> None:
-    killed_while_measuring(lab)
-    first = lab.storlab("clean", "--yes")
-    assert first.status == 0, str(first)
-    assert "unmounted" in first.stdout
-    assert "detached /dev/loop" in first.stdout
-    assert f"removed {lab.scratch}/storlab-" in first.stdout
-    assert lab.leftovers() == []
-    assert "No run is known" in lab.storlab("clean", "--yes").stdout
-    again = lab.storlab("clean", lab.out)
-    assert (again.status, again.stdout) == (0, f"{lab.out}: nothing is left to tear down\n")
-    assert lab.storlab("resume", lab.out).status == 0
-    check_complete(lab)
-
-
-@needs_root
-def test_clean_touches_nothing_that_no_journal_names(lab: Laboratory) -> None:
+@pytest.mark.needs("root")
+def test_clean_after_a_kill_takes_everything_down_says_so_and_touches_nothing_that_no_journal_names(
+    lab: Laboratory,
+) -> None:
     killed_while_measuring(lab)
     standing = next(lab.scratch.glob("storlab-*"))
-    decoys = [lab.scratch / f"{standing.name}-2", lab.scratch / "storlab-20260101-000000-abcd", standing / "mine"]
-    for decoy in decoys[:2]:
+    decoys = [lab.scratch / f"{standing.name}-2", lab.scratch / "storlab-20260101-000000-abcd"]
+    for decoy in decoys:
         decoy.mkdir()
         (decoy / "file").write_text("mine")
     image = decoys[1] / "0-file.img"
@@ -153,7 +139,10 @@ def test_clean_touches_nothing_that_no_journal_names(lab: Laboratory) -> None:
     run("mount", loop, str(decoys[0]))
     try:
         (decoys[0] / "file").write_text("mounted")
-        assert lab.storlab("clean", "--yes").status == 0
+        first = lab.storlab("clean", "--yes")
+        assert first.status == 0, str(first)
+        for told in ("unmounted", "detached /dev/loop", f"removed {lab.scratch}/storlab-"):
+            assert told in first.stdout
         assert not standing.exists()
         assert (decoys[0] / "file").read_text() == "mounted"
         assert (decoys[1] / "file").read_text() == "mine"
@@ -162,9 +151,17 @@ def test_clean_touches_nothing_that_no_journal_names(lab: Laboratory) -> None:
         run("umount", str(decoys[0]))
         run("losetup", "--detach", loop)
     assert (decoys[0] / "file").read_text() == "mine"
+    for decoy in decoys:
+        shutil.rmtree(decoy)
+    assert lab.leftovers() == []
+    assert "No run is known" in lab.storlab("clean", "--yes").stdout
+    again = lab.storlab("clean", lab.out)
+    assert (again.status, again.stdout) == (0, f"{lab.out}: nothing is left to tear down\n")
+    assert lab.storlab("resume", lab.out).status == 0
+    check_complete(lab)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_clean_refuses_a_run_that_is_in_progress(lab: Laboratory) -> None:
     process = lab.start_run(LOOPS)
     assert wait_until(lambda: any("registered" in line for line in lab.journal()))
@@ -206,3 +203,124 @@ def killed_while_measuring(lab: Laboratory) -> None:
 def run(*argv: str) -> str:
     """A command that must succeed."""
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+SLEEP = directory('command = { argv = ["sleep", "0.5"] }', rounds=3)
+ANYHOW = ("env", "--default-signal=HUP")
+"""Though the tests themselves may have been started by ``nohup``."""
+HOUR = directory('command = { argv = ["sleep", "3600"] }', rounds=3)
+
+
+def started(lab: Laboratory, study: str) -> subprocess.Popen[bytes]:
+    """A run whose first trial is being measured."""
+    process = lab.start_run(study, "--quiet", wrapper=ANYHOW)
+    wait_for(process, lab.sleeps)
+    return process
+
+
+def test_ctrl_c_once_finishes_the_trial_and_resume_goes_on(lab: Laboratory) -> None:
+    process = started(lab, SLEEP)
+    kill(process, signal.SIGINT)
+    result = ended(process)
+    assert result.status == 130, str(result)
+    assert "the running trial is finished first" in result.stderr
+    assert f"`storlab resume {lab.out}` resumes it" in result.stderr
+    assert [record.status for record in lab.records()] == ["done"]
+    assert lab.leftovers() == []
+    assert [record.trial for record in lab.go_on().tables.records] == [1, 2, 3]
+    assert lab.leftovers() == []
+
+
+def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(lab: Laboratory) -> None:
+    flag = lab.folder / "there"
+    load = f'command = {{ argv = ["sh", "-c", "test -e {flag} || exec sleep 3600"] }}'
+    process = started(lab, directory(load, rounds=2))
+    signals = [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,), (signal.SIGHUP,)]
+    for attempt, sent in enumerate(signals, start=1):
+        interrupt(process, sent)
+        result = ended(process)
+        assert result.status == 130, str(result)
+        assert "Stopping at once" in result.stderr
+        assert lab.leftovers() == []
+        assert lab.records() == []
+        assert lab.run_folder.manifest.finished is None
+        if sent != signals[-1]:
+            process = lab.start("resume", lab.out, "--quiet", wrapper=ANYHOW)
+            wait_for(process, lab.sleeps)
+            aside = lab.out / "trials" / f"0001.interrupted-{attempt}"
+            assert aside.is_dir(), "what the attempt left is kept beside"
+    flag.touch()
+    said = [warning for warning in lab.go_on().summary.warnings if "cut short" in warning]
+    assert said == ["trial 1 was cut short and run again: what it measured at first isn't known"]
+
+
+def test_what_nohup_starts_outlives_its_terminal(lab: Laboratory) -> None:
+    process = lab.start_run(SLEEP, "--quiet", wrapper=["nohup"])
+    wait_for(process, lab.sleeps)
+    kill(process, signal.SIGHUP)
+    result = ended(process)
+    assert result.status == 0, str(result)
+    assert [record.status for record in lab.records()] == ["done"] * 3
+
+
+@pytest.mark.needs("root")
+def test_signals_during_teardown_are_answered_and_disturb_nothing(lab: Laboratory) -> None:
+    study = LOOPS.replace("max = 2", "max = 9").replace("min = 2", "min = 9") + '[nodes.host]\nkeep = "run"\n'
+    process = lab.start_run(study, "--quiet")
+    wait_for(process, lambda: sum(line.get("event") == "trial ends" for line in lab.journal()) >= 2)
+    kill(process, signal.SIGTERM)
+    wait_for(process, lambda: any("undone" in line for line in lab.journal()))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        kill(process, number)
+        time.sleep(0.02)
+    result = ended(process)
+    assert result.status == 130, str(result)
+    assert any(line.get("event") == "end" and not line["left_behind"] for line in lab.journal())
+    assert lab.leftovers() == []
+
+
+def test_a_signal_while_planning_ends_it_with_nothing_to_resume(lab: Laboratory) -> None:
+    slow = lab.folder / "bin"
+    slow.mkdir()
+    (slow / "df").write_text("#!/bin/sh\nexec sleep 3600\n")
+    (slow / "df").chmod(0o755)
+    lab.environment["PATH"] = f"{slow}:{os.environ['PATH']}"
+    process = lab.start_run(SLEEP, "--quiet")
+    wait_for(process, lab.sleeps)
+    kill(process, signal.SIGINT)
+    result = ended(process)
+    assert result.status == 130, str(result)
+    assert "interrupted before anything was set up" in result.stderr
+    assert not lab.out.exists()
+    assert lab.leftovers() == []
+
+
+def test_a_terminal_that_closes_ends_the_run_in_order(lab: Laboratory) -> None:
+    ours, theirs = pty.openpty()
+    process = lab.start_run(HOUR, stdin=theirs, stdout=theirs, stderr=theirs, wrapper=ANYHOW)
+    os.close(theirs)
+    shown = b""
+    while b"round 1 of 3" not in shown or not lab.sleeps():
+        shown += os.read(ours, 4096)  # fails, by EIO, where it ended
+    os.close(ours)
+    kill(process, signal.SIGHUP)
+    assert ended(process).status == 130
+    assert lab.leftovers() == []
+
+
+def test_files_of_a_trial_that_was_killed_are_gone_when_it_is_run_again(lab: Laboratory) -> None:
+    go = lab.folder / "go"
+    load = f'command = {{ argv = ["sh", "-c", "echo {{target}} > result; test -e {go} || sleep 3600"] }}'
+    process = lab.start_run(directory(load))
+    assert wait_until(lambda: any(lab.scratch.rglob("result")))
+    kill(process)
+    assert ended(process).status == -9
+    raw = lab.out / "trials" / "0001" / "host" / "load"
+    raw.mkdir(parents=True, exist_ok=True)
+    for name in ("result", "other"):
+        (raw / name).write_text("of the first attempt")
+    go.touch()
+    lab.go_on()
+    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)]
+    assert "first attempt" not in (raw / "result").read_text()
+    assert not (raw / "other").exists()

@@ -1,16 +1,16 @@
-"""Cells that no open comparison needs are not run again, and everybody who reads the run knows."""
+"""Rounds: cells that no open comparison needs rest, everybody who reads the run knows, and each round has its line."""
 
 from __future__ import annotations
 
-import contextlib
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, wait_until
+from laboratory import Laboratory, ended, kill, shared_laboratory, wait_until
 from storlab.analysis.summary import Summary, from_json
 from storlab.record import to_json
 from storlab.records.manifest import Rest, write_manifest
@@ -50,13 +50,10 @@ def study(rounds: int) -> str:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """A run of eight rounds."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("resting")
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        with contextlib.closing(Laboratory(folder)) as lab:
-            ran = lab.run(study(8), "--quiet")
-            assert ran.status == 0, str(ran)
-            yield lab
+    with shared_laboratory(tmp_path_factory) as lab:
+        ran = lab.run(study(8), "--quiet")
+        assert ran.status == 0, str(ran)
+        yield lab
 
 
 def copied(whole: Laboratory, lab: Laboratory) -> None:
@@ -98,16 +95,13 @@ def test_records_say_which_cells_were_due_in_each_round_and_why_others_were_not(
     assert rounds[7]["resting"] == [*HEAVY]
 
 
-@pytest.mark.parametrize("format_", ["text", "md", "adoc"])
-def test_the_report_says_since_when_cells_rest_and_why(whole: Laboratory, format_: str) -> None:
-    told = whole.storlab("report", whole.out, "--format", format_)
+def test_reports_say_since_when_cells_rest_and_why_and_effects_are_of_rounds_that_all_cells_have(
+    whole: Laboratory,
+) -> None:
+    told = whole.storlab("report", whole.out)
     assert told.status == 0, str(told)
-    said = " ".join(told.stdout.replace("**", "").split())
-    assert "(2 cells) rested from round 7 on: all their comparisons were decided." in said
-    assert "Incomplete cells" not in said
-
-
-def test_the_page_says_so_too_and_effects_are_of_rounds_that_all_cells_have(whole: Laboratory) -> None:
+    assert "Incomplete cells" not in told.stdout
+    assert "(2 cells) rested from round 7 on: all their comparisons were decided." in " ".join(told.stdout.split())
     page = " ".join((whole.out / "report.html").read_text().split())
     assert "rested from round 7 on: all their comparisons were decided." in page
     (effects,) = summary(whole).effects
@@ -234,3 +228,38 @@ def test_what_rests_is_not_run_though_a_trial_of_it_was_never_recorded(whole: La
     lab.go_on()
     plan = [(record.trial, record.cell) for record in whole.records()]
     assert [(record.trial, record.cell) for record in lab.records()] == plan
+
+
+THREE_BUILDS = """
+primary = "took"
+stack = [{ layer = "directory" }]
+repeat = { until = "max", min = 3, max = 7 }
+trial = { settle = { sync = false, drop_caches = false } }
+compare = [{ pairs = [["new", "old"]] }]
+[factors.build]
+old = { took = "10" }
+new = { took = "5" }
+broken = { took = "never" }
+[probes]
+
+[workload.load.command]
+argv = ["sh", "-c", "echo took {build.took} s; test {build.took} != never"]
+metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
+"""
+
+
+def test_there_is_a_line_for_each_round_with_what_is_new_and_no_sentence_twice(lab: Laboratory) -> None:
+    ran = lab.run(THREE_BUILDS)
+    assert ran.status == 3, str(ran)
+    lines = ran.stderr.splitlines()
+    assert any(
+        re.match(r"Verdicts after \d+ rounds at the earliest.*; expected: a difference of ", line) for line in lines
+    )
+    rounds = [line for line in lines if line.startswith("round ")]
+    assert [re.match(r"round (\d+) of 3 to 7: ", line)[1] for line in rounds] == [str(n) for n in range(1, 8)]  # type: ignore[index]
+    assert "took: load: new ÷ old 0.500× | 0 of 1 decided" in rounds[0]
+    assert "nothing new" in rounds[1]
+    assert "took: load: new better than old, 0.500× (" in "".join(rounds)
+    assert sum("as trial " in line for line in lines) == 6  # why it failed is said once
+    assert len(lines) == len(set(lines)), ran.stderr
+    assert re.search(r"left$", rounds[0]), rounds[0]

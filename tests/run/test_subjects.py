@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, needs_root
+from laboratory import Laboratory, shared_laboratory
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
@@ -46,12 +45,8 @@ def cell(text: str) -> Cell:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """One run for all tests here."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder: Path = tmp_path_factory.mktemp("subjects")
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        lab = Laboratory(folder)
+    with shared_laboratory(tmp_path_factory) as lab:
         lab.execute(SERVED)
-        assert lab.leftovers() == []
         yield lab
 
 
@@ -59,7 +54,7 @@ def subject(lab: Laboratory, node: str, probe: str) -> Subject:
     return read_subject(lab.run_folder.trial_folder(1) / node / f"probe-{probe}")
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_who_serves_and_who_is_served_have_their_own_disks_and_the_same_server(lab: Laboratory) -> None:
     (record,) = lab.records()
     assert (record.status, record.reason) == ("done", None)
@@ -78,7 +73,7 @@ def test_who_serves_and_who_is_served_have_their_own_disks_and_the_same_server(l
     assert other.peers == (card.address,)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_the_servers_program_is_watched_with_its_cgroup_where_it_runs(lab: Laboratory) -> None:
     store = subject(lab, "store", "processes")
     assert list(store.processes) == ["qemu-nbd-client-remote"]
@@ -91,7 +86,7 @@ def test_the_servers_program_is_watched_with_its_cgroup_where_it_runs(lab: Labor
     assert found["server.qemu-nbd-client-remote.memory"] > 2**20
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_machine_with_both_ends_on_it_is_watched_once_at_the_loads(lab: Laboratory) -> None:
     machine = subject(lab, "host", "host-load")
     assert (machine.end, machine.group) == ("load", "host")
@@ -100,7 +95,7 @@ def test_a_machine_with_both_ends_on_it_is_watched_once_at_the_loads(lab: Labora
     assert record.probes["host-load"] == ["host"]
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_each_end_has_a_source_of_its_own(lab: Laboratory) -> None:
     rows = lab.run_folder.metrics.filter(pl.col("node").is_not_null(), ~pl.col("source").str.starts_with("probe:host"))
     by_node = {
@@ -113,7 +108,7 @@ def test_each_end_has_a_source_of_its_own(lab: Laboratory) -> None:
     assert by_node["client"] == {"load", "probe:stalls", "probe:alignment", "storage"}
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("kind", ["stalls", "host-load", "alignment", "processes"])
 def test_a_plan_knows_where_probes_will_watch(lab: Laboratory, kind: str) -> None:
     """A whole machine is watched on ``host``, for the sake of any of the nodes on it."""

@@ -26,8 +26,6 @@ FILE = '{ layer = "file", size = "64M" }'
 EXT4 = '{ layer = "mkfs", type = "ext4" }, { layer = "mount" }'
 KEPT = FILE.replace(" }", ', keep = "run" }')
 
-pytestmark = pytest.mark.root
-
 
 def cells(stack: str, rest: str = "") -> tuple[Cell, ...]:
     load = '[workload.w]\ncommand = { argv = ["true"] }\n'

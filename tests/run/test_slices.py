@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import storlab
-from laboratory import Laboratory, needs_root, wait_until
+from laboratory import Laboratory, wait_until
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Exit
 from storlab.run.trial.slices import SlicedWork, Slices, timetable
@@ -71,7 +71,7 @@ def test_the_order_of_turns_differs_from_cycle_to_cycle() -> None:
     assert 8 <= first.count(1) <= 32
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_cells_work_in_turn_and_what_they_did_is_measured_by_the_time_for_which_they_worked(lab: Laboratory) -> None:
     outcome = lab.execute(study(more='warm_up = "0.2s"'))
     records = lab.records()
@@ -102,7 +102,7 @@ def test_cells_work_in_turn_and_what_they_did_is_measured_by_the_time_for_which_
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_cells_can_work_at_the_same_time(lab: Laboratory) -> None:
     lab.execute(study(more='warm_up = "0.2s"').replace('slices = "0.1s"', "parallel = true"))
     records = lab.records()
@@ -119,7 +119,7 @@ def test_in_turn_and_at_once_exclude_each_other(lab: Laboratory) -> None:
     assert (result.status, "write one of them" in result.stderr) == (2, True), str(result)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_cell_that_fails_does_not_hold_up_the_others(lab: Laboratory) -> None:
     text = study().replace('{ layer = "loop" }', '{ layer = "loop", sector_size = "{rate}" }')
     outcome = lab.execute(text.replace('levels = ["a", "b", "c"]', 'levels = ["512", "4k", "16k"]'))
@@ -131,7 +131,7 @@ def test_a_cell_that_fails_does_not_hold_up_the_others(lab: Laboratory) -> None:
     assert lab.leftovers() == []
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_run_that_is_killed_in_its_slices_goes_on_and_leaves_nothing(lab: Laboratory) -> None:
     process = lab.start_run(study(LOAD.replace("1s", "3s")))
     assert wait_until(lambda: process.poll() is not None or _fios(lab) >= 3, 60)
@@ -166,7 +166,7 @@ def test_a_load_that_waits_for_the_others_to_take_turns_is_ended_where_its_trial
     assert asyncio.run(cut_short()) is not None
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
     ("load", "reason"),
     [
@@ -182,7 +182,7 @@ def test_a_load_that_can_not_work_in_slices_is_refused_with_the_reason(lab: Labo
     assert (result.status, reason in result.stderr, "workload" in result.stderr) == (2, True, True), str(result)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_device_that_several_cells_would_have_at_once_is_refused(lab: Laboratory) -> None:
     image = lab.folder / "disk"
     with image.open("wb") as file:

@@ -1,0 +1,235 @@
+"""What a plan knows before anything runs: its comparisons, how long it takes, the room that it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import storlab
+from laboratory import Laboratory
+from storlab.analysis.foresight import ASSUMED
+from storlab.run.limits import Limits
+from storlab.run.noise import BUILT_IN_TITLE, MachineNoise
+from storlab.run.planning.design import design_of, rule_of
+from storlab.run.planning.estimates import ASSUMED_RATE, Speed, speed_of
+from storlab.run.planning.foresight import typical_noise
+from storlab.run.planning.times import start_time
+from storlab.study.study import Study, load_study, parse_study, shipped_studies
+from storlab.workloads.base import Work
+from study.program import call
+
+STUDY = shipped_studies()["network-block"]
+
+
+def test_claims_on_levels_that_the_parameters_lack_are_known_to_be_absent() -> None:
+    claims = {claim.name: claim for claim in design_of(load_study(STUDY)).claims}
+    absent = {claim.absent for claim in claims.values() if claim.absent}
+    assert absent == {
+        "This run has no sack=false.",
+        "This run has no elevator=mq-deadline.",
+        "This run has no request=4k.",
+    }
+    assert not any(claim.absent for claim in design_of(load_study(STUDY, ["profile=full"])).claims)
+    only = design_of(load_study(STUDY, only=["transport=nbd,dst"])).claims
+    assert "This run has no transport=iscsi and no transport=nvme." in {claim.absent for claim in only}
+
+
+def test_a_claim_adds_its_comparison_and_the_levels_that_are_fixed() -> None:
+    design = design_of(load_study(STUDY, ["profile=full"]))
+    (sack,) = (spec for spec in design.planned() if spec.factor == "sack")
+    assert (sack.pairs, sack.only, sack.within) == ((("true", "false"),), {"transport": "iscsi"}, False)
+
+
+STUDY_OF_TWO = """
+schema = 1
+title = "two"
+primary = "iops"
+{compare}
+stack = [{{ layer = "directory", path = "/tmp" }}]
+factors.bs = {{ levels = ["4k", "8k"] }}
+workload.load.fio = {{ rw = "randread", bs = "{{bs}}", size = "16M" }}
+"""
+
+
+def test_a_study_compares_its_first_factor_and_with_an_empty_list_nothing() -> None:
+    def planned(compare: str) -> int:
+        text = STUDY_OF_TWO.format(compare=compare).encode()
+        return len(design_of(parse_study(text, "two.toml", lambda name: "")).planned())
+
+    assert (planned(""), planned("compare = []")) == (1, 0)
+
+
+SWEEP = """
+schema = 1
+title = "depths"
+primary = "iops"
+{compare}
+stack = [{{ layer = "directory", path = "/tmp" }}]
+[factors]
+{factors}
+[workload.load.fio]
+rw = "{{mode}}"
+iodepth = "{{iodepth}}"
+bs = "{{bs}}"
+size = "16M"
+"""
+DEPTHS, MODES, SIZES = "iodepth = [1, 2, 4, 8]\n", 'mode = ["randread", "randwrite"]\n', 'bs = ["4k", "64k"]\n'
+
+
+def swept(factors: str = DEPTHS + MODES + SIZES, compare: str = "", only: tuple[str, ...] = ()) -> Study:
+    return parse_study(SWEEP.format(factors=factors, compare=compare).encode(), "s.toml", lambda _: "", only=only)
+
+
+def one_by_one(study: Study) -> list[tuple[str, dict[str, str], bool]]:
+    return [(spec.factor, dict(spec.only), spec.within) for spec in design_of(study).planned()]
+
+
+def test_a_factor_whose_levels_are_numbers_is_compared_only_where_compare_names_it() -> None:
+    rest = 'mode = ["randread"]\nbs = ["4k"]\n'
+    assert {factor for factor, *_ in one_by_one(swept())} == {"mode"}
+    assert {factor for factor, *_ in one_by_one(swept(compare="compare = [{ factor = 'iodepth' }]"))} == {"iodepth"}
+    assert swept().sweeps == ("iodepth",)
+    assert swept("iodepth = [1, 8]\n" + rest).sweeps == ()  # one pair is a question
+    assert swept(only=("iodepth=1,8",)).sweeps == ("iodepth",)  # what --only leaves out changes no question
+
+
+def test_what_is_compared_is_compared_over_all_points_of_a_sweep() -> None:
+    assert one_by_one(swept()) == [
+        ("mode", {"bs": "4k"}, False),
+        ("mode", {"bs": "64k"}, False),
+        ("mode", {}, False),
+    ]
+    assert one_by_one(swept(compare="compare = [{ within = true }]")) == [("mode", {}, True)]
+
+
+def test_a_study_with_nothing_but_sweeps_stops_by_the_intervals_of_its_points() -> None:
+    alone = DEPTHS + 'mode = [4096, 8192, 16384]\nbs = ["4k", "64k", "1M"]\n'
+    made = parse_study(
+        SWEEP.replace('"{{mode}}"', '"read"').format(factors=alone, compare="").encode(), "s", lambda _: ""
+    )
+    assert one_by_one(made) == []
+    rule = rule_of(made, (5, 30))
+    assert (rule.until, rule.precision) == ("points", 0.10)
+    assert rule_of(made, (5, 30), Limits(until="±3%")).precision == 0.03
+    assert rule_of(made, (5, 30), Limits(until="max")).until == "rounds"
+    assert rule_of(swept(), (5, 30)).until == "decided"
+
+
+NOISE = MachineNoise(
+    machine="m", measured="2026-11-24T05:00:00+00:00", study="", title=BUILT_IN_TITLE, metric="bandwidth", seconds=1.0,
+    overhead=0.5, values=(40_960_000.0, 4_096_000.0, 8_192_000.0),
+)  # fmt: skip
+
+
+def work_of(folder: Path, load: str) -> Work | None:
+    path = folder / "study.toml"
+    path.write_text(f'title = "A"\nstack = [{{ layer = "directory" }}]\n[workload.w]\n{load}\n')
+    return load_study(path).cells[0].loads[0].workload.work()
+
+
+@pytest.mark.parametrize(
+    ("load", "work"),
+    [
+        ('fio = { rw = "write", bs = "4k", size = "4M" }', Work(4 << 20, 0)),
+        ('fio = { rw = "write", bs = "4k", size = "4M", fsync = 1 }', Work(4 << 20, 1024)),
+        ('fio = { rw = "write", bs = "4k", size = "4M", fdatasync = 4, numjobs = 2 }', Work(8 << 20, 512)),
+        ('fio = { rw = "randread", bs = "4k", size = "1G", io_size = "4M" }', Work(4 << 20, 1024)),
+        ('fio = { rw = "write", bs = "4k", size = "4M", loops = 3, runtime = "10s" }', Work(12 << 20, 0, 10.0)),
+        ('fio = { rw = "write", bs = "4k", size = "50%" }', None),
+        ('files = { files = 1000, size = "4k", phases = ["create", "read"], fsync = "file" }', Work(8_192_000, 1000)),
+        ('files = { files = 1000, size = "4k", phase_limit = "5s" }', None),
+        ('bonnie = { size = "64M", fast = true }', Work(256 << 20, 8192)),
+        ('command = { argv = ["make"] }', None),
+    ],
+)
+def test_a_load_without_a_time_says_how_much_it_does(tmp_path: Path, load: str, work: Work | None) -> None:
+    assert work_of(tmp_path, load) == work
+
+
+def test_an_amount_takes_as_long_as_its_bytes_and_its_waits_but_no_longer_than_it_says() -> None:
+    assert Speed(100.0, 10.0).seconds(Work(200, 30)) == 5.0
+    assert Speed(100.0, 10.0).seconds(Work(200, 30, longest=4.0)) == 4.0
+
+
+def test_the_rate_is_that_of_storlab_noise_where_it_ran_its_own_study() -> None:
+    assert (speed_of(NOISE).rate, speed_of(NOISE).measured) == (2000.0, "2026-11-24")
+    other = MachineNoise("m", NOISE.measured, "", "Another study", "bandwidth", 1.0, 0.5, NOISE.values)
+    assert [speed_of(noise).rate for noise in (None, other)] == [ASSUMED_RATE] * 2
+
+
+def test_a_plan_says_what_its_time_rests_on_and_takes_it_from_the_last_run_where_there_is_one(lab: Laboratory) -> None:
+    study = lab.study(
+        'repeat = { min = 2, max = 2 }\nstack = [{ layer = "directory" }]\n[probes]\n'
+        '[trial]\nsettle = { sync = false, drop_caches = false }\n[factors]\nsize = ["1M", "2M"]\n'
+        '[workload.load]\nfio = { rw = "write", bs = "64k", size = "{size}" }\n'
+    )
+
+    def line(label: str) -> str:
+        shown = lab.storlab("plan", study, cwd=lab.folder).stdout
+        text = re.search(rf"^{label} +(.*)$", shown, re.MULTILINE)
+        assert text is not None, shown
+        return text[1]
+
+    assert (
+        "load by the amount of work at 1,000 operations/s that wait for storage and 200 MiB/s, which is assumed"
+        in line("Time")
+    )
+    assert re.fullmatch(rf"2M of \d+G free in {lab.scratch}, for files of the loads", line("Disk space"))
+    assert lab.storlab("run", study, "--quiet", cwd=lab.folder).status == 0
+    assert "if trials take as long as in its last run, runs/study-" in line("Time")
+    lab.study(study.read_text().partition("repeat")[1] + study.read_text().partition("repeat")[2] + "# another text\n")
+    assert "which is assumed" in line("Time")
+
+
+def test_servers_take_time_in_each_trial_and_guests_for_a_round_once() -> None:
+    names = ("database-variability", "shared-folders-network")
+    database, guest = (load_study(shipped_studies()[name]).cells[0] for name in names)
+    assert start_time(database, "trial") == pytest.approx(2 + 4 * 50_000 * 600 / 100e6)
+    assert (start_time(database, "round"), start_time(guest, "trial")) == (0, 0)
+    assert start_time(guest, "round") == guest.nodes["vm"].start_time() > 0
+
+
+QUICK = Path(storlab.__file__).parent / "studies" / "quick.toml"
+
+
+@pytest.mark.timeout(30)
+def test_a_summary_that_would_never_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "runs" / "quick-1").mkdir(parents=True)
+    os.mkfifo(tmp_path / "runs" / "quick-1" / "summary.json")
+    (tmp_path / "runs" / "quick-2").mkdir()
+    (tmp_path / "runs" / "quick-2" / "summary.json").symlink_to("/dev/zero")
+    assert typical_noise(load_study(QUICK)).sd == ASSUMED
+
+
+def plan(tmp_path: Path, text: str) -> tuple[int, str]:
+    file = tmp_path / "study.toml"
+    file.write_text(text)
+    done = call("plan", str(file))
+    return done.status, done.message.replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("stack", "size", "line", "told"),
+    [
+        ('[{ layer = "directory" }]', "900T", 4, "the load writes 900T, but /var/tmp has only"),
+        ('[{ layer = "file", size = "900T" }, { layer = "loop" }]', "1M", 2, "the stacks take up 900T on node host"),
+        ('[{ layer = "file", size = "900T", overcommit = true }, { layer = "loop" }]', "1M", None, ""),
+    ],
+)
+def test_a_size_beyond_the_free_space_is_refused_where_it_stands(
+    tmp_path: Path, stack: str, size: str, line: int | None, told: str
+) -> None:
+    status, said = plan(
+        tmp_path, f'title = "t"\nstack = {stack}\n\n[workload.w]\nfio = {{ rw = "read", size = "{size}" }}\n'
+    )
+    assert told in said
+    assert "Traceback" not in said
+    assert status == (0 if line is None else 2)
+    if line is not None:
+        assert said.startswith(f"/study.toml: line {line}: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]

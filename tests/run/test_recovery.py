@@ -1,0 +1,239 @@
+"""What is dead is undone on its own machine and boot, and nothing else; what can't be ended is left behind by name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from laboratory import Laboratory, ended, kill, wait_until
+from storlab.nodes.identity import Machine, NodeIdentity
+from storlab.records.run_folder import RunFolder
+from storlab.run.recovery import temporary
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.temporary import remembered, remove_dead, temporary_folder
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def left(folder: Path) -> Path:
+    """A folder as a process leaves it that was killed."""
+    folder.mkdir()
+    with RunFolder(folder).lock():
+        (folder / "trials").mkdir()
+        (folder / "trials" / "0001").write_text("something")
+        (folder / "link").symlink_to("/")
+    return folder
+
+
+def test_what_is_locked_is_alive_and_what_is_not_is_removed(tmp_path: Path) -> None:
+    folder = left(tmp_path / "x")
+    with RunFolder(folder).lock():
+        assert remove_dead(folder) == "alive"
+        assert (folder / "trials" / "0001").read_text() == "something"
+    assert remove_dead(folder) == "removed"
+    assert not folder.exists()
+    with pytest.raises(FileNotFoundError):
+        remove_dead(folder)
+
+
+def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    folder = left(tmp_path / "x")
+    (tmp_path / "link").symlink_to(folder)
+    without = tmp_path / "without a lock"
+    without.mkdir()
+    (without / "mine").touch()
+    file = tmp_path / "file"
+    file.touch()
+    locked_elsewhere = tmp_path / "lock is a link"
+    locked_elsewhere.mkdir()
+    (locked_elsewhere / "lock").symlink_to(folder / "lock")
+    for path in (tmp_path / "link", without, file):
+        assert remove_dead(path) == "foreign"
+        assert path.exists()
+    with pytest.raises(OSError, match="symbolic links"):
+        remove_dead(locked_elsewhere)
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+        assert remove_dead(folder) == "foreign"
+
+
+def test_what_is_empty_may_just_have_been_made(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    assert remove_dead(folder) == "alive"
+    os.utime(folder, (0, 0))
+    assert remove_dead(folder) == "removed"
+
+
+def test_what_may_still_stand_keeps_its_journal(tmp_path: Path) -> None:
+    folder = left(tmp_path / "x")
+    (folder / "first").mkdir()
+    with Journal(folder / "first" / "journal.jsonl") as journal:
+        host = NodeIdentity("host", "local", "", Machine("m", "b"))
+        journal.register(host, "loop.detach", {"file": "/x"})
+    assert remove_dead(folder) == "standing"
+    (folder / "first" / "journal.jsonl").write_text("rubbish\nmore\n")
+    assert remove_dead(folder) == "standing"
+    (folder / "first" / "journal.jsonl").write_text("")
+    assert remove_dead(folder) == "removed"
+
+
+def test_a_folder_is_remembered_until_it_is_gone() -> None:
+    with temporary_folder("storlab-test-") as folder:
+        (link,) = temporary.links()
+        assert link.readlink() == folder
+        assert remove_dead(folder) == "alive"
+    assert temporary.links() == [link]
+    assert remove_dead(folder) == "removed"
+    temporary.forget(link)
+    with temporary_folder("storlab-test-") as folder:
+        (folder / "lock").unlink()
+        folder.rmdir()
+    assert temporary.links() == []
+
+
+def test_without_a_writable_home_nothing_is_remembered_and_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with remembered(tmp_path):
+        assert temporary.links() == []
+
+
+STACK = """
+primary = "elapsed"
+stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+"""
+STUDY = f'{STACK}[probes]\n[workload.load]\ncommand = {{ argv = ["sleep", "3600"] }}\n'
+
+
+def killed_while_measuring(lab: Laboratory) -> None:
+    process = lab.start_run(STUDY)
+    assert wait_until(lambda: process.poll() is not None or lab.sleeps(), 60)
+    kill(process)
+    assert ended(process).status == -9
+    assert wait_until(lambda: not lab.processes(), 10.0)
+
+
+def mounts(lab: Laboratory) -> list[str]:
+    return [each.removeprefix("mount ") for each in lab._leftovers() if each.startswith("mount ")]
+
+
+def rewrite(lab: Laboratory, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the node of every entry of the journal."""
+    lines = lab.journal()
+    for line in lines:
+        if "registered" in line:
+            change(line["node"])
+    (lab.out / "journal.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+
+
+def other_machine(node: dict[str, Any]) -> None:
+    node["machine"] = {"id": uuid.UUID(int=1).hex, "boot": str(uuid.UUID(int=2))}
+
+
+def other_boot(node: dict[str, Any]) -> None:
+    node["machine"] = {**node["machine"], "boot": str(uuid.UUID(int=2))}
+
+
+@pytest.mark.needs("root")
+def test_what_another_machine_has_or_a_node_of_a_kind_unknown_here_stays_pending_and_is_reported(
+    lab: Laboratory,
+) -> None:
+    killed_while_measuring(lab)
+    before = (lab.out / "journal.jsonl").read_bytes()
+    stands = set(lab._leftovers())
+    rewrite(lab, other_machine)
+    marked = subprocess.Popen(
+        ["sleep", "3600"], env={**os.environ, "STORLAB_RUN": lab.identity, "STORLAB_NODE": "host"}
+    )
+    try:
+        cleaned = lab.storlab("clean", lab.out)
+        assert cleaned.status == 1, str(cleaned)
+        reported = cleaned.stdout.splitlines()
+        assert len(reported) == sum("registered" in line for line in lab.journal()) - sum(
+            "undone" in line for line in lab.journal()
+        )
+        assert all("node host was on another machine than this is now" in line for line in reported)
+        assert f"its machine id was {uuid.UUID(int=1).hex}" in reported[0]
+        assert marked.poll() is None, "processes are ended on their own machine alone"
+        assert set(lab._leftovers()) == stands | {f"process {marked.pid}"}
+        resumed = lab.storlab("resume", lab.out)
+        assert resumed.status != 0
+        assert "another machine" in resumed.stderr
+        (lab.out / "journal.jsonl").write_bytes(before)
+        rewrite(lab, lambda node: node.update(kind="fleet", name="f1"))
+        cleaned = lab.storlab("clean", lab.out)
+        assert cleaned.status == 1
+        assert "node f1: nothing that is installed here knows its kind, fleet" in cleaned.stdout
+        (lab.out / "journal.jsonl").write_bytes(before)
+        assert lab.storlab("clean", lab.out).status == 0
+        assert marked.wait(10) == -9
+    finally:
+        marked.kill()
+        marked.wait()
+    assert lab.leftovers() == []
+
+
+@pytest.mark.needs("root")
+def test_after_a_boot_only_what_outlives_one_is_undone(lab: Laboratory) -> None:
+    killed_while_measuring(lab)
+    (mount,) = mounts(lab)
+    device = subprocess.run(
+        ["findmnt", "-no", "SOURCE", mount], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    subprocess.run(["umount", mount], check=True)
+    rewrite(lab, other_boot)
+    try:  # somebody's loop device now, as far as the journal can tell
+        cleaned = lab.storlab("clean", lab.out)
+        assert cleaned.status == 0, str(cleaned)
+        assert "loop.detach" not in cleaned.stdout
+        assert subprocess.run(["losetup", device], capture_output=True, check=False).returncode == 0
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+    assert lab.leftovers() == []
+
+
+FREEZES = f"""{STACK}
+repeat = {{ until = "max", min = 1, max = 1 }}
+trial = {{ timeout = "10s" }}
+[workload.load]
+command = {{ argv = ["sh", "-c", "fsfreeze --freeze $0; exec touch $0/x", "{{target}}"] }}
+"""
+
+
+@pytest.mark.needs("root")
+def test_what_hangs_in_the_kernel_is_left_behind_by_name_and_clean_ends_it_once_it_can_be(
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storlab.nodes.process._REST", 1.0)
+    monkeypatch.setattr("storlab.nodes.processes._PATIENCE", 1.0)
+    monkeypatch.setattr("storlab.nodes.undo._BUSY_WAIT", 0.02)
+    try:
+        outcome = lab.execute(FREEZES)
+        (record,) = lab.records()
+        assert record.status == "failed"
+        left = "\n".join(outcome.left_behind)
+        assert re.search("mount.unmount.* target is busy", left), left
+        assert "can't be killed: they hang in the kernel" in left, left
+        assert lab.links == [outcome.folder.manifest.run], "`clean` knows of it"
+    finally:
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            if str(lab.scratch) in line:
+                subprocess.run(["fsfreeze", "--unfreeze", line.split()[4]], check=True)
+    result = lab.storlab("clean", "--yes")
+    assert result.status == 0, str(result)
+    assert lab.leftovers() == []
