@@ -18,20 +18,9 @@ from typing import Any
 PREFACE = b"storlab-agent/1\n"
 STARTED = {"event": "started", "pid": 4711, "cgroup": None}
 EXIT = {
-    "event": "exit",
-    "code": 0,
-    "signal": None,
-    "timed_out": False,
-    "stopped_by": None,
-    "late_ns": None,
-    "start_ns": 1,
-    "elapsed_ns": 1,
-    "user_ns": 0,
-    "system_ns": 0,
-    "max_rss_bytes": 1,
-    "survivors": 0,
-    "dropped": 0,
-}
+    "event": "exit", "code": 0, "signal": None, "timed_out": False, "stopped_by": None, "late_ns": None, "start_ns": 1,
+    "elapsed_ns": 1, "user_ns": 0, "system_ns": 0, "max_rss_bytes": 1, "survivors": 0, "dropped": 0,
+}  # fmt: skip
 OUTPUT = {"event": "stdout", "monotonic_ns": 1}
 HONEST: dict[str, list[dict[str, Any]]] = {
     "run": [STARTED, EXIT],

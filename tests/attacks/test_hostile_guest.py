@@ -72,20 +72,11 @@ async def everything(node: Node) -> None:
 
 
 FACTS: dict[str, Any] = {
-    "event": "facts",
-    "kernel": {"release": "6", "version": "#1", "machine": "x"},
-    "os": None,
-    "hostname": "h",
-    "cpus": {"online": 1, "model": None},
-    "memory": {"total_bytes": 1, "available_bytes": 1},
-    "modules": [],
-    "filesystems": [],
-    "clocks": {"source": None, "resolution_ns": 1},
-    "cgroup": "v2",
-    "uid": 0,
-    "virtualization": None,
-    "tools": {"sh": None},
-}
+    "event": "facts", "kernel": {"release": "6", "version": "#1", "machine": "x"}, "os": None, "hostname": "h",
+    "cpus": {"online": 1, "model": None}, "memory": {"total_bytes": 1, "available_bytes": 1}, "modules": [],
+    "filesystems": [], "clocks": {"source": None, "resolution_ns": 1}, "cgroup": "v2", "uid": 0,
+    "virtualization": None, "tools": {"sh": None},
+}  # fmt: skip
 
 LIES: dict[str, dict[str, Any]] = {
     "a header that is no JSON": {"clock": [{"header": "{"}]},
@@ -185,17 +176,13 @@ def test_a_command_that_prints_nothing_over_and_over_ends_its_node() -> None:
         on_liar(lambda node: node.run(["yes"]), run=[STARTED, {**OUTPUT, "endless": True}])
 
 
-def test_a_command_that_prints_without_end_is_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_printed_or_read_without_end_is_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "MAX_OUTPUT", 4 * 1024**2)
-    endless = {**OUTPUT, "payload": 256 * 1024, "endless": True}
+    endless = {"payload": 256 * 1024, "endless": True}
     with pytest.raises(TooMuch, match="node guest: yes was killed, as it printed more than 4M"):
-        on_liar(lambda node: node.run(["yes"]), run=[STARTED, endless])
-
-
-def test_a_read_that_never_ends_is_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = {**DATA, "payload": 256 * 1024, "endless": True}
+        on_liar(lambda node: node.run(["yes"]), run=[STARTED, {**OUTPUT, **endless}])
     with pytest.raises(TooMuch, match="node guest: /proc/stat holds more than the 4M that are read of it"):
-        on_liar(lambda node: node.read("/proc/stat", 4 * 1024**2), read=[endless])
+        on_liar(lambda node: node.read("/proc/stat", 4 * 1024**2), read=[{**DATA, **endless}])
 
 
 def test_samples_without_end_are_no_samples(tmp_path: Path) -> None:
@@ -237,6 +224,15 @@ def test_events_that_nobody_takes_do_not_fill_the_memory(monkeypatch: pytest.Mon
         on_liar(take_one_and_wait, sample=[{**SAMPLE, "endless": True}])
 
 
+def fetching(into: Path, **limits: int) -> Callable[[Node], Awaitable[None]]:
+    """What fetches a load's folder."""
+
+    async def work(node: Node) -> None:
+        await fetch_folder(node, "/load", into, Allowance(**limits))
+
+    return work
+
+
 ESCAPES = [
     "../escaped", "../../escaped", "/escaped", "a/../../escaped", "a//escaped", ".", "..", "a/.", "./escaped", "",
     "x" * 256, "/".join("abcdefghijklmnopqrstuvwxyz"), "exit.json/x", "stdout/x",
@@ -246,9 +242,10 @@ ESCAPES = [
 @pytest.mark.parametrize("name", ESCAPES)
 def test_a_name_that_leads_out_of_the_folder_is_refused_and_nothing_is_written(name: str, tmp_path: Path) -> None:
     into = tmp_path / "a" / "b" / "raw"
+    into.parent.mkdir(parents=True)
     found = {"do files": f"3 {name}\0", "do read": "abc"}
     with pytest.raises(NodeError, match=r"^node guest: it says that /load holds .*, which can be no file there$"):
-        on_liar(lambda node: fetch_folder(node, "/load", into, Allowance()), **found)
+        on_liar(fetching(into), **found)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not Path("/escaped").exists()
 
@@ -256,14 +253,13 @@ def test_a_name_that_leads_out_of_the_folder_is_refused_and_nothing_is_written(n
 @pytest.mark.parametrize("entry", ["x", "3", "-3 x", "3x x", " x", "9" * 400 + " x"])
 def test_a_listing_that_is_none_is_refused(entry: str, tmp_path: Path) -> None:
     with pytest.raises(NodeError, match=r"^node guest: it says that /load holds "):
-        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), **{"do files": f"{entry}\0"})
+        on_liar(fetching(tmp_path), **{"do files": f"{entry}\0"})
 
 
 @pytest.mark.parametrize("names", [("x", "x"), ("x", "x/y"), ("x/y", "x")])
 def test_a_name_that_comes_twice_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
-    listing = "".join(f"3 {name}\0" for name in names)
     with pytest.raises(NodeError, match=r"^node guest: it says that /load holds .* twice$"):
-        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), **{"do files": listing})
+        on_liar(fetching(tmp_path), **{"do files": "".join(f"3 {name}\0" for name in names)})
 
 
 def test_links_that_are_there_already_are_never_written_through(tmp_path: Path) -> None:
@@ -272,44 +268,35 @@ def test_links_that_are_there_already_are_never_written_through(tmp_path: Path) 
     into.mkdir()
     (into / "link").symlink_to(secret)
     (into / "folder").symlink_to(tmp_path)
-
-    async def fetch_there(node: Node) -> None:
-        await fetch_folder(node, "/load", into, Allowance())
-
     for name in ("link", "folder/secret"):
         with pytest.raises(NodeError, match="twice"):
-            on_liar(fetch_there, **{"do files": f"3 {name}\0", "do read": "abc"})
+            on_liar(fetching(into), **{"do files": f"3 {name}\0", "do read": "abc"})
     assert secret.read_text() == "kept"
 
 
-def test_files_beyond_a_trials_number_are_not_fetched(tmp_path: Path) -> None:
+GROWS = {"do files": "3 x\0", "do read": 64 * 1024 + 1, "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
+
+
+def test_more_than_a_trial_may_bring_is_not_fetched_whatever_was_claimed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     listing = "".join(f"0 {number}\0" for number in range(30))
     with pytest.raises(TooMuch, match="node guest: its loads left more than the 10000 files that a trial may bring"):
-        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance(files=20)), **{"do files": listing})
-    assert len(list(tmp_path.iterdir())) == 20
-
-
-def test_bytes_beyond_a_trials_total_are_not_fetched_whatever_size_was_claimed(tmp_path: Path) -> None:
-    lies = {"do files": "3 x\0", "do read": 64 * 1024 + 1, "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
+        on_liar(fetching(tmp_path / "files", files=20), **{"do files": listing})
+    assert len(list((tmp_path / "files").iterdir())) == 20
     with pytest.raises(TooMuch, match="node guest: its loads left more than the 8G of files"):
-        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance(size=1024**2)), **lies)
-    assert (tmp_path / "x").stat().st_size <= 1024**2
-
-
-def test_a_file_that_grows_beyond_the_largest_is_not_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        on_liar(fetching(tmp_path / "bytes", size=1024**2), **GROWS)
+    assert (tmp_path / "bytes" / "x").stat().st_size <= 1024**2
     monkeypatch.setattr(fetch, "MAX_FILE", 1024**2)
-    lies = {"do files": "3 x\0", "do read": 64 * 1024 + 1, "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
     with pytest.raises(TooMuch, match="node guest: /load/x holds more than the 1M that are read of it"):
-        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), **lies)
+        on_liar(fetching(tmp_path / "file"), **GROWS)
 
 
 FALSE_FIND = "rm -f /usr/bin/find; printf '%s\\n' '#!/bin/sh' 'printf \"3 ../../../../escaped\\\\0\"' > /usr/bin/find"
 
 
 @pytest.mark.needs("guests")
-def test_a_real_guest_whose_root_replaced_find_is_listed_by_its_agent_all_the_same(
-    lab: Laboratory,
-) -> None:
+def test_a_real_guest_whose_root_replaced_find_is_listed_by_its_agent_all_the_same(lab: Laboratory) -> None:
     ended = lab.run(guests(f"{FALSE_FIND}; chmod 755 /usr/bin/find", count="1"), "--unconfined")
     (record,) = lab.records()
     assert record.status == "done", ended

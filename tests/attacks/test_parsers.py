@@ -113,8 +113,7 @@ def test_what_repeats_without_end_holds_no_parser_up(name: str, folder: Path) ->
 
 
 STUDY = Parser(
-    lambda data, _: parse_study(data, "study.toml", lambda name: ""),
-    lambda: [path.read_bytes() for path in STUDIES],
+    lambda data, _: parse_study(data, "study.toml", lambda name: ""), lambda: [path.read_bytes() for path in STUDIES]
 )
 
 

@@ -72,86 +72,72 @@ def test_subtests_belong_to_the_next_result_above_them() -> None:
     assert judged(found, 1) == (Outcome.FAIL, "1 of 5 subtests failed: suite.deep.second")
 
 
-def test_what_kselftest_puts_behind_a_hash_is_nested() -> None:
+def test_what_kselftest_puts_behind_a_hash_is_nested_and_times_of_the_kernel_s_log_are_passed_over() -> None:
     sync, size = read_text(KSELFTEST).subtests
     assert [each.outcome for each in sync.subtests] == [Outcome.PASS, Outcome.PASS, Outcome.SKIP]
     assert sync.outcome is Outcome.PASS and (size.outcome, size.why) == (Outcome.FAIL, "timeout 45 seconds")
-
-
-def test_times_of_the_kernel_s_log_are_passed_over() -> None:
     (example,) = read_text(KUNIT).subtests
     assert example.name == "example" and [each.name for each in example.subtests] == ["example_simple_test"]
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "outcome", "why"),
-    [
-        ("1..0 # SKIP no such module\n", 4, Outcome.SKIP, "no such module"),
-        ("1..0 # SKIP no such module\n", 0, Outcome.SKIP, "no such module"),
-        ("1..3\nok 1 a\nok 2 b\n", 0, Outcome.FAIL, "1 planned results are missing"),
-        ("1..1\nok 1 a\nBail out! the disk is gone\n", 0, Outcome.FAIL, "Bail out! the disk is gone"),
-        ("1..1\nok 1 a\n", 1, Outcome.FAIL, "no subtest failed, and yet its status is 1"),
-        ("1..1\nok 1 a\n", 0, Outcome.PASS, ""),
-        ("1..1\nok 1 a # SKIP not here\n", 0, Outcome.SKIP, "not here"),
-        ("1..1\nnot ok 1 a # XFAIL known\n", 0, Outcome.PASS, ""),
-        ("TAP version 13\n", 0, Outcome.FAIL, "there are no results"),
-        ("okay\nnothing of it\n", 0, Outcome.PASS, "it printed no line of KTAP"),
-        ("", 4, Outcome.SKIP, ""),
-        ("", None, Outcome.FAIL, ""),
-        ("ok 1 a\n  not ok 1 b\n", 0, Outcome.FAIL, "1 of 2 subtests failed: (no result).b"),
-    ],
-)
-def test_results_and_status_are_judged_together(text: str, code: int | None, outcome: Outcome, why: str) -> None:
-    assert judged(read_ktap(text.splitlines()), code) == (outcome, why)
+FAIL, PASS, SKIP = Outcome.FAIL, Outcome.PASS, Outcome.SKIP
+JUDGED: dict[str, tuple[int | None, Outcome, str]] = {
+    "1..0 # SKIP no such module\n": (0, SKIP, "no such module"),
+    "1..0 # SKIP no module\n": (4, SKIP, "no module"),
+    "1..3\nok 1 a\nok 2 b\n": (0, FAIL, "1 planned results are missing"),
+    "1..1\nok 1 a\nBail out! the disk is gone\n": (0, FAIL, "Bail out! the disk is gone"),
+    "1..1\nok 1 b\n": (1, FAIL, "no subtest failed, and yet its status is 1"),
+    "1..1\nok 1 a\n": (0, PASS, ""),
+    "1..1\nok 1 a # SKIP not here\n": (0, SKIP, "not here"),
+    "1..1\nnot ok 1 a # XFAIL known\n": (0, PASS, ""),
+    "TAP version 13\n": (0, FAIL, "there are no results"),
+    "okay\nnothing of it\n": (0, PASS, "it printed no line of KTAP"),
+    "": (4, SKIP, ""),
+    "\n": (None, FAIL, ""),
+    "ok 1 a\n  not ok 1 b\n": (0, FAIL, "1 of 2 subtests failed: (no result).b"),
+}
+
+
+@pytest.mark.parametrize("text", JUDGED)
+def test_results_and_status_are_judged_together(text: str) -> None:
+    code, *judgement = JUDGED[text]
+    assert judged(read_ktap(text.splitlines()), code) == tuple(judgement)
 
 
 _FILLER = "# some diagnostics\n" * 5
+_NO_PLAN = "were read, and no plan"
+OF_MUCH = {
+    f"ok 1 a\n{_FILLER}not ok 2 b\n": (FAIL, f"{_NO_PLAN} says how many results there are"),
+    f"{_FILLER}not ok 1 a\n": (FAIL, _NO_PLAN),
+    f"ok 1 a # SKIP no device\n{_FILLER}not ok 2 b\n": (FAIL, _NO_PLAN),
+    f"  1..1\n  ok 1 a\nok 1 b\n{_FILLER}not ok 2 c\n": (FAIL, _NO_PLAN),
+    f"1..2\nok 1 a\n{_FILLER}not ok 2 b\n": (FAIL, "1 planned results are missing"),
+    f"1..1\nok 1 a\n{_FILLER}": (PASS, ""),
+    f"1..0 # SKIP no device\n{_FILLER}": (SKIP, "no device"),
+    f"\xff\xff\nok 1 a\n{_FILLER}not ok 2 b\n": (FAIL, _NO_PLAN),
+}
+CUT = {
+    "ok 1 a\nok": (PASS, ""),
+    "ok 1 a\nnot ok 2 b": (FAIL, ""),
+    "1..1\nok 1 a": (PASS, ""),
+    "ok 1 a\n1..1": (PASS, ""),
+    "ok 1 a\n": (PASS, ""),
+    "no KTAP at all": (PASS, "it printed no line of KTAP"),
+    "": (PASS, "it printed no line of KTAP"),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "outcome", "why"),
-    [
-        (
-            f"ok 1 a\n{_FILLER}not ok 2 b\n",
-            0,
-            Outcome.FAIL,
-            "were read_text, and no plan says how many results there are",
-        ),
-        (f"{_FILLER}not ok 1 a\n", 0, Outcome.FAIL, "were read_text, and no plan"),
-        (f"ok 1 a # SKIP no device\n{_FILLER}not ok 2 b\n", 0, Outcome.FAIL, "were read_text, and no plan"),
-        (f"  1..1\n  ok 1 a\nok 1 b\n{_FILLER}not ok 2 c\n", 0, Outcome.FAIL, "were read_text, and no plan"),
-        (f"1..2\nok 1 a\n{_FILLER}not ok 2 b\n", 0, Outcome.FAIL, "1 planned results are missing"),
-        (f"1..1\nok 1 a\n{_FILLER}", 0, Outcome.PASS, ""),
-        (f"1..0 # SKIP no device\n{_FILLER}", 0, Outcome.SKIP, "no device"),
-        (f"\xff\xff\nok 1 a\n{_FILLER}not ok 2 b\n", 0, Outcome.FAIL, "were read_text, and no plan"),
-    ],
-)
-def test_a_failure_may_follow_what_is_read_of_very_much_unless_a_plan_is_fulfilled(
-    text: str, code: int, outcome: Outcome, why: str
-) -> None:
-    read_first = text.encode("latin-1")[:60]
-    found = judge_text(read_first.decode(errors="replace"), code, most=60)
-    assert found[0] is outcome and why in found[1]
+def test_a_failure_may_follow_what_is_read_of_very_much_unless_a_plan_is_fulfilled() -> None:
+    for text, (outcome, why) in OF_MUCH.items():
+        found = judge_text(text.encode("latin-1")[:60].decode(errors="replace"), 0, most=60)
+        assert found[0] is outcome and why in found[1], text
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "outcome", "why"),
-    [
-        ("ok 1 a\nok", 0, Outcome.PASS, ""),
-        ("ok 1 a\nnot ok 2 b", 0, Outcome.FAIL, ""),
-        ("1..1\nok 1 a", 0, Outcome.PASS, ""),
-        ("ok 1 a\n1..1", 0, Outcome.PASS, ""),
-        ("ok 1 a\n", 0, Outcome.PASS, ""),
-        ("ok 1 a # SKIP no device", 4, Outcome.SKIP, "no device"),
-        ("no KTAP at all", 0, Outcome.PASS, "it printed no line of KTAP"),
-        ("", 0, Outcome.PASS, "it printed no line of KTAP"),
-    ],
-)
-def test_a_text_whose_last_line_has_no_end_is_judged_by_all_of_it(
-    text: str, code: int, outcome: Outcome, why: str
-) -> None:
-    found = judge_text(text, code)
-    assert found[0] is outcome and why in found[1]
+def test_a_text_whose_last_line_has_no_end_is_judged_by_all_of_it() -> None:
+    for text, (outcome, why) in CUT.items():
+        found = judge_text(text, 0)
+        assert found[0] is outcome and why in found[1], text
+    assert judge_text("ok 1 a # SKIP no device", 4) == (SKIP, "no device")
 
 
 _TREES = st.recursive(

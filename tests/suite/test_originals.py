@@ -26,7 +26,7 @@ from storlab.suite.test_runner import Around, dry_run, failed_only, output_folde
 from storlab.suite.zfs_tests import configuration, single_test, tags_of
 from storlab.suite.zts_text import console_line, failed_maybes, report, report_status
 from study.program import call
-from suite.samples import HERE, INSTALLED, RUNFILE, attempt, suite_of
+from suite.samples import HERE, INSTALLED, SUITE, attempt
 
 POOL = f"{HERE}/tests/pool"
 
@@ -54,17 +54,16 @@ def test_a_path_without_anything_to_execute_and_an_unknown_user_are_absent() -> 
 
 
 def test_what_failed_or_was_killed_by_a_log_is_run_again_and_all_of_a_group_whose_set_up_failed() -> None:
-    suite = suite_of(RUNFILE)
     lines = [
         console_line(replace_path(f"{HERE}/tests/acl/allow", Outcome.KILLED, "Linux"), "tester"),
         console_line(replace_path(f"{POOL}/setup", Outcome.FAIL), "tester"),
     ]
-    left = failed_only(suite, "".join(lines), "log")
+    left = failed_only(SUITE, "".join(lines), "log")
     assert [(group.name, len(group.tests)) for group in left.groups] == [("tests/acl:Linux", 1), ("tests/pool", 3)]
     with pytest.raises(UserError, match="log: it has no line of a test that failed"):
-        failed_only(suite, "nothing", "log")
+        failed_only(SUITE, "nothing", "log")
     with pytest.raises(UserError, match="none of the tests that failed there is in ours"):
-        failed_only(suite, console_line(replace_path("/a/b", Outcome.FAIL), "x"), "log")
+        failed_only(SUITE, console_line(replace_path("/a/b", Outcome.FAIL), "x"), "log")
 
 
 @pytest.mark.parametrize("place", ["/home/me/zfs/tests", "/usr/local/share/zfs"])
@@ -82,27 +81,26 @@ def replace_path(path: str, outcome: Outcome, identifier: str = "") -> Attempt:
 
 
 def test_iterations_repeat_all_groups_into_the_same_folders() -> None:
-    suite = repeated(suite_of(RUNFILE), 2)
+    suite = repeated(SUITE, 2)
     assert len({group.name for group in suite.groups}) == 6
     again = suite.groups[-1]
     assert again.name == "tests/pool (iteration 2)" and output_folder(again, again.tests[0]) == "pool/create"
 
 
 def test_a_template_is_a_runfile_that_is_the_same_suite() -> None:
-    suite = suite_of(RUNFILE)
-    read = read_suite("ours", [Runfile("t.run", template(suite))], INSTALLED, HERE)
+    read = read_suite("ours", [Runfile("t.run", template(SUITE))], INSTALLED, HERE)
 
     def plain(groups: object) -> list[object]:
         return [replace(group, line=None, tests=(), pre=None, post=None, failsafe=None) for group in groups]  # type: ignore[attr-defined]
 
-    assert plain(read.groups) == plain(suite.groups) and read.notes != ()
+    assert plain(read.groups) == plain(SUITE.groups) and read.notes != ()
     assert [[test.path for test in group.tests] for group in read.groups] == [
-        [test.path for test in group.tests] for group in suite.groups
+        [test.path for test in group.tests] for group in SUITE.groups
     ]
 
 
 def test_a_dry_run_describes_each_script_in_order() -> None:
-    described = dry_run(suite_of(RUNFILE), "/out/T")
+    described = dry_run(SUITE, "/out/T")
     assert described.startswith(
         f"Pathname: {HERE}/tests/acl/setup\nIdentifier: Linux\nOutputdir: /out/T/acl:Linux/setup\n"
         "Timeout: 0\nUser: root\n"
@@ -198,17 +196,13 @@ def test_a_note_says_where_debugging_information_of_time_outs_is_kept(arguments:
     assert original.timeout_debug == (arguments[0] == "zfs-tests")
 
 
-def test_the_configuration_names_the_option_for_time_outs_only_where_it_was_given() -> None:
+def test_the_configuration_is_aligned_as_by_the_original_and_names_options_that_were_given() -> None:
     record = mock.Mock(variables={}, testdir="/suite")
-    shown = dict.fromkeys(("RUNFILES", "FILES", "FILESIZE", "ITERATIONS", "STACK_TRACER"), "x")
+    shown = {"RUNFILES": "r", "FILES": "f", "FILESIZE": "4G", "ITERATIONS": "1", "TAGS": "t", "STACK_TRACER": "no"}
     with_it, without = (
         _configuration(record, Original(Path(), kmsg=True, timeout_debug=given, shown=shown)) for given in (True, False)
     )
-    assert ' -K -O -c "x"' in with_it and with_it.replace(" -O", "") == without
-
-
-def test_the_configuration_is_aligned_as_by_the_original() -> None:
-    shown = {"RUNFILES": "r", "FILES": "f", "FILESIZE": "4G", "ITERATIONS": "1", "TAGS": "t", "STACK_TRACER": "no"}
+    assert ' -K -O -c "r"' in with_it and with_it.replace(" -O", "") == without
     lines = configuration({"DISKS": "a b"}, shown, ["x", "", "-c"]).splitlines()
     assert lines[:3] == ["", "--- Configuration ---", "Runfiles:        r"]
     assert "NUM_DISKS:       2" in lines and "Missing util(s): " in lines and lines[-1] == "x  -c"
@@ -255,7 +249,7 @@ class Folder:
     def __init__(self, base: Path) -> None:
         self.records = base / "records"
         self.classic = ClassicFolder(base / "classic", datetime(2026, 1, 2, tzinfo=UTC))
-        self.classic.begin(suite_of(RUNFILE).groups)
+        self.classic.begin(SUITE.groups)
 
     def ended(self, group: str, path: str, role: Role = "test", outcome: Outcome = Outcome.PASS) -> None:
         """A script ended; it printed which group it was run for."""

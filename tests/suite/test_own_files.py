@@ -16,7 +16,7 @@ from attacks.odd_files import bounded
 from storlab.cli.suite.choose import size_of
 from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY
 from storlab.errors import StudyError
-from storlab.records.suite import SuiteRun, read_suite_run, write_suite_record
+from storlab.records.suite import SuiteRun
 from storlab.report.suite.formats import render
 from storlab.report.suite.view import view_of
 from storlab.run.suite.asked import Asked
@@ -29,7 +29,7 @@ from storlab.suite.model import Expectation, Expectations, Outcome, Suite
 from storlab.suite.own_expectations import OwnEntry, with_own
 from storlab.suite.suite_file import CPUS, MEMORY
 from study.program import call
-from suite.samples import HERE, RUNFILE, of, suite_of, written
+from suite.samples import HERE, SUITE, of, recorded, written
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "suite" / "own.toml"
@@ -42,11 +42,13 @@ def groups_of(text: str, *files: str, users: tuple[str, ...] = ("root", "nobody"
     return read_suite_file(text, "x.toml").groups("x", (), Installed(there, frozenset(), frozenset(users)))
 
 
-def test_all_commands_and_files_give_guests_the_same_memory() -> None:
+def test_the_reference_is_up_to_date_and_all_commands_and_files_give_guests_the_same_memory() -> None:
+    assert PAGE.read_text() == reference(), "again: python -m tools.suite_reference > docs/reference/suite-file.md"
     assert size_of(USUAL_MEMORY) == MEMORY == Asked(()).memory and USUAL_CPUS == CPUS == Asked(()).cpus
 
 
-def test_the_example_is_whole() -> None:
+def test_the_examples_are_whole() -> None:
+    assert len(read_own_expectations(EXPECTATIONS)) == 2
     runfile = own_runfile(str(EXAMPLE))
     assert runfile is not None
     suite = read_suite_file(runfile.text, runfile.name)
@@ -144,12 +146,6 @@ def test_scripts_of_the_adapter_zts_find_what_those_of_the_zfs_test_suite_do() -
     assert "zfs" in zts.needs().modules and zts.needs().udev
 
 
-def test_the_reference_is_up_to_date() -> None:
-    assert PAGE.read_text() == reference(), (
-        "write it again: python -m tools.suite_reference > docs/reference/suite-file.md"
-    )
-
-
 @given(st.text("[]{}=.,'\n groupstea1", max_size=60))
 def test_any_text_is_a_suite_or_is_refused(text: str) -> None:
     try:
@@ -180,7 +176,8 @@ def excused(*own: OwnEntry, tables: Expectations = Expectations(), day: dt.date 
     return with_own(tables, own, [(ACL, "acl/allow"), (POOL, "pool/create")], GUESTS, day)
 
 
-def test_an_entry_is_about_what_its_pattern_matches() -> None:
+def test_an_entry_is_about_what_its_pattern_matches_and_where_nothing_is_known_only_one_for_any_counts() -> None:
+    assert not entry(kernel="6.*").holds_in(None) and entry().holds_in(None)
     assert excused(entry()).maybe == {"acl/allow": Expectation("acl/allow", Outcome.FAIL, "issue 1", False)}
     assert excused(entry("*", always=True)).known.keys() == {"acl/allow", "pool/create"}
 
@@ -196,10 +193,6 @@ def test_an_entry_holds_until_its_day_and_where_it_says(fields: dict[str, str], 
     assert bool(excused(entry(**fields)).maybe) == counts
 
 
-def test_of_guests_that_nothing_is_known_of_only_an_entry_for_any_counts() -> None:
-    assert not entry(kernel="6.*").holds_in(None) and entry().holds_in(None)
-
-
 def test_it_counts_in_place_of_the_suites_own_table_and_the_first_entry_in_place_of_others() -> None:
     theirs = Expectations({"acl/allow": Expectation("acl/allow", Outcome.SKIP, "theirs", True)})
     merged = excused(entry(reason="first"), entry(reason="second"), tables=theirs)
@@ -208,8 +201,7 @@ def test_it_counts_in_place_of_the_suites_own_table_and_the_first_entry_in_place
 
 
 def failed_run(folder: Path) -> SuiteRun:
-    suite = suite_of(RUNFILE)
-    return written(folder, suite, of(suite, 0, Outcome.FAIL, code=1))
+    return written(folder, SUITE, of(SUITE, 0, Outcome.FAIL, code=1))
 
 
 def test_a_report_with_a_list_says_what_is_expected_and_which_entries_are_idle(tmp_path: Path) -> None:
@@ -230,12 +222,10 @@ def test_a_report_with_a_list_says_what_is_expected_and_which_entries_are_idle(t
 
 
 def test_a_pass_that_is_never_to_come_is_reported(tmp_path: Path) -> None:
-    suite = suite_of(RUNFILE)
-    run = written(tmp_path, suite, of(suite, 0))
-    write_suite_record(tmp_path, structs.replace(run.asked, own=(entry("*", always=True),)))
-    (row,) = view_of(read_suite_run(tmp_path)).unexpected
+    run = recorded(written(tmp_path, SUITE, of(SUITE, 0)), own=(entry("*", always=True),))
+    (row,) = view_of(run).unexpected
     assert row.why == "it was expected not to pass"
-    assert "not to pass" in render(read_suite_run(tmp_path), "text")
+    assert "not to pass" in render(run, "text")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +245,6 @@ def test_what_is_wrong_with_a_list_is_named_with_line_and_key(text: str, said: s
     path.write_text(text)
     with pytest.raises(StudyError, match=said):
         read_own_expectations(path)
-    (tmp_path / "run").mkdir()
     failed_run(tmp_path / "run")
     ended = call("suite", "report", str(tmp_path / "run"), "--expect", str(path))
     assert ended.status == 2 and "Traceback" not in ended.message
@@ -271,7 +260,3 @@ def test_any_text_is_a_list_or_is_refused(text: str) -> None:
         assert str(error)
     finally:
         path.unlink()
-
-
-def test_the_example_of_the_reference_is_whole(tmp_path: Path) -> None:
-    assert len(read_own_expectations(EXPECTATIONS)) == 2

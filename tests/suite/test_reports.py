@@ -140,10 +140,9 @@ def test_without_any_result_ktap_and_junit_call_tests_as_where_they_have_one(tmp
 def test_output_that_was_not_kept_is_reported_even_of_a_test_that_passed(tmp_path: Path, format_: str) -> None:
     text = render(written(tmp_path, SUITE, of(SUITE, 0, dropped=12 << 20), *passes(first=1)), format_)
     assert text.count("12.0 MiB of its output was not kept") == 1 and text.count("not kept") <= 2
-    run = written(
-        tmp_path / "x", SUITE, of(SUITE, 0, Outcome.KILLED, reason="it took longer than 60 s", dropped=3 << 30)
-    )
-    assert "it took longer than 60 s; 3.00 GiB of its output was not kept" in render(run, format_).replace("\\", "")
+    killed = of(SUITE, 0, Outcome.KILLED, reason="it took longer than 60 s", dropped=3 << 30)
+    page = render(written(tmp_path / "x", SUITE, killed), "html")
+    assert "it took longer than 60 s; 3.00 GiB of its output was not kept" in page
 
 
 @pytest.mark.parametrize("size", [1, MOST_JUDGED])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from storlab.errors import ParseError
 from storlab.suite.calls import by_program, functions_that_call, parse_calls, pattern_of
@@ -18,18 +19,13 @@ from storlab.suite.zts_text import console_line, log_line, passed, read_results,
 from suite.samples import REPORT, attempt
 
 
-def test_a_line_is_80_columns_with_its_end_or_longer() -> None:
+def test_a_line_is_80_columns_with_its_end_padded_or_longer() -> None:
     line = console_line(attempt("pool/create"), "tester")
     begin = "Test: /usr/share/zfs/zfs-tests/tests/functional/pool/create (run as root) "
     assert line == begin + "[00:01] [PASS]\n"
     short = attempt("x", Outcome.SKIP, user="", identifier="Linux", elapsed=3725.9)
     line = console_line(short, "tester")
     assert line == "Test (Linux): /usr/share/zfs/zfs-tests/tests/functional/x (run as tester) [62:05] [SKIP]\n"
-
-
-def test_a_short_line_is_padded() -> None:
-    from msgspec.structs import replace
-
     line = console_line(replace(attempt("x"), path="/t/x"), "tester")
     assert line == "Test: /t/x (run as root)" + " " * 41 + "[00:01] [PASS]\n" and len(line) == 80
 
@@ -39,16 +35,13 @@ def test_outcomes_that_runners_do_not_know_are_shown_as_killed() -> None:
     assert "KILLED\t   2" in summary([attempt("x", Outcome.CRASHED), attempt("y", Outcome.HUNG)], 1, "/l")
 
 
-def test_the_summary_is_the_runner_s() -> None:
+def test_the_summary_and_the_times_of_lines_are_the_runner_s() -> None:
     outcomes = [Outcome.PASS] * 12 + [Outcome.FAIL, Outcome.SKIP, Outcome.KILLED]
     assert summary([attempt("x", each) for each in outcomes], 3725.4, "/var/tmp/r") == (
         "\nResults Summary\nPASS\t  12\nFAIL\t   1\nSKIP\t   1\nKILLED\t   1\n"
         "\nRunning Time:\t01:02:05\nPercent passed:\t80.0%\nLog directory:\t/var/tmp/r\n"
     )
     assert summary([], 1, "/x") == ""
-
-
-def test_a_line_of_output_bears_its_time_in_hundredths() -> None:
     assert log_line(datetime(2026, 1, 2, 3, 4, 5, 678_900), b"a\xff\0b") == b"03:04:05.67 a\xff\0b\n"
 
 
@@ -163,9 +156,6 @@ def test_a_function_needs_what_it_calls_and_what_the_functions_that_it_calls_nee
         "copy": {"xsum", "jq"},
     }
     assert functions_that_call(LIBRARY, []) == {}
-
-
-def test_functions_that_call_each_other_end_the_search() -> None:
     library = "function a\n{\n\tb\n}\nfunction b\n{\n\ta\n\tjq\n}\n"
     assert functions_that_call(library, ["jq"]) == {"a": {"jq"}, "b": {"jq"}}
 
@@ -190,16 +180,9 @@ def test_programs_that_a_script_calls_are_found_by_name() -> None:
 def test_grep_finds_calls_where_a_shell_expects_a_command_only(tmp_path: Path) -> None:
     script = tmp_path / "a.ksh"
     calls = (
-        "user_run tester jq",
-        "jq .",
-        "\tjq",
-        "x | jq -r",
-        "log_must jq",
-        "y=$(jq a)",
-        "log_must eval \"jq 'b'\"",
-        "`jq`",
-        "a; jq;",
-    )
+        "user_run tester jq", "jq .", "\tjq", "x | jq -r", "log_must jq", "y=$(jq a)", "log_must eval \"jq 'b'\"",
+        "`jq`", "a; jq;",
+    )  # fmt: skip
     others = ("echo jq", "# the jq", "jqx", "xjq", "x=jq", "-exec /jq")
     script.write_text("\n".join(calls + others))
     found = subprocess.run(["grep", "-cE", pattern_of(["jq", "c++"]), script], capture_output=True, text=True)
