@@ -4,11 +4,7 @@ from . import read
 
 TOML = read(
     r"""
-[parameters]
-size = 64M  #! text must be in quotes: "64M"
-
 primary = bandwidth  #! text must be in quotes: "bandwidth"
-scratch = /var/tmp  #! text must be in quotes: "/var/tmp"
 title: "A study"  #! TOML writes key = value, not key: value
 primary =  #! invalid value
 primary  #! write key = value
@@ -18,18 +14,13 @@ primary = "bandwidth" title = "x"  #! expected newline
 // what this is about  #! a comment begins with #
 ; what this is about  #! a comment begins with #
 description = "C:\data"  #! write two, or the text in single quotes
-
-[workload.load]
-fio = { rw = randwrite, bs = "4k" }  #! text must be in quotes: "randwrite"
-fio = { rw = "write", bs = "4k", }  #! no comma before the closing brace
-
-[factors.bs]
-levels = ["4k", 64k]  #! text must be in quotes: "64k"
-levels = ["4k" "64k"]  #! is a comma or a bracket missing?
-
-[trial]
-settle.sync = True  #! write true or false
-settle.sync = yes  #! write true or false
+parameters.size = 64M  #! text must be in quotes: "64M"
+workload.load.fio = { rw = randwrite, bs = "4k" }  #! text must be in quotes: "randwrite"
+workload.load.fio = { rw = "write", bs = "4k", }  #! no comma before the closing brace
+factors.bs.levels = ["4k", 64k]  #! text must be in quotes: "64k"
+factors.bs.levels = ["4k" "64k"]  #! is a comma or a bracket missing?
+trial.settle.sync = True  #! write true or false
+repeat.min = 05  #! this is not TOML
 
 [workload.load]
 fio = { rw = "write",  #! a table in braces { … } must be on one line
@@ -55,9 +46,6 @@ trial = { warm_up = "1s" }
 [trial.settle]  #! cannot declare trial.settle twice
 sync = true
 
-[repeat]
-min = 05  #! this is not TOML
-
 [compare]  #! should be a list
 factor = "fs"
 """
@@ -68,17 +56,21 @@ TOML += read("description = \"a\rb\"  #! illegal character '\\r'")
 KEYS = read(
     r"""
 primry = "bandwidth"  #! primry: this key is unknown; did you mean 'primary'?
-zzz = 1  #! this key is unknown; there are: schema, title
 schema = 2  #! 2 should be 1
 title = 1  #! title: 1 should be text in quotes
 title = ""  #! is empty: write a text
-confidence = "95%"  #! "95%" should be a number
 confidence = 95  #! should be at most 0.9999
-confidence = nan  #! confidence: nan should be
-scratch = "tmp"  #! must be an absolute path
 scratch = "/var/../tmp"  #! must be an absolute path
 repeat = 5  #! 5 should be a table
-nodes = 4  #! 4 should be a table
+parameters.size = 2024-01-31  #! 2024-01-31 should be
+parameters.target = "x"  #! {target} is filled in when a trial runs
+probes.stalls = { treshold = "1s" }  #! did you mean 'threshold'?
+probes.stalls = { threshold = "1 fortnight" }  #! is not a duration
+nodes.vm.kind = "vmm"  #! unknown kind of node "vmm"; did you mean 'vm'?
+nodes.vm.stack = []  #! nodes.vm.stack: [] is not a stack
+nodes.far.kind = "mainframe"  #! unknown kind of node "mainframe"; there are: local, netns, vm
+nodes.many.count = 100000  #! should be at most 256
+nodes.host.count = 2  #! host means this machine, once
 
 [workloads.load]  #! did you mean 'workload'?
 fio = { rw = "write" }
@@ -87,13 +79,9 @@ fio = { rw = "write" }
 
 [repeat]
 until = "0%"  #! is neither "decided" nor "max" nor a precision
-until = { a = 1 }  #! { a = 1 } is neither "decided" nor "max" nor a precision
-until = inf  #! inf is neither
 min = "5"  #! "5" should be a whole number
-max = 2.5  #! 2.5 should be a whole number
 min = 0  #! 0 should be at least 1
 max = 9999999999999999999999999999999999999999  #! this number should be at most 10000
-maximum = 3  #! this key is unknown
 
 [repeat]  #! min = 9 is more than max = 3
 min = 9
@@ -101,11 +89,6 @@ max = 3
 
 [repeat]  #! min = 5 is more than max = 3
 max = 3
-
-[parameters]
-size = 2024-01-31  #! 2024-01-31 should be
-"a.b" = 1  #! "a.b" is not a valid name
-target = "x"  #! {target} is filled in when a trial runs
 
 [parameters]
 size = "{size}"  #! {size} contains itself: size → size
@@ -120,25 +103,16 @@ fio = { rw = "write", size = "{a}" }
 
 [trial]
 timeout = "0s"  #! longer than 0 s
-timeout = "-10s"  #! "-10s" is not a duration
 timeout = "365000d"  #! longer than a year
-timeout = inf  #! longer than a year
-warm_up = nan  #! nan is not a duration
 warmup = "1s"  #! did you mean 'warm_up'?
 settle = { drop_cache = true }  #! did you mean 'drop_caches'?
-settle = "sync"  #! "sync" should be a table
-settle = { sync = "perhaps" }  #! "perhaps" should be true or false
-verify = "true"  #! "true" should be a list
 verify = { fio = { rw = "read", size = "1M" } }  #! fio is a load, which finds nothing wrong: write commands, or posix
 verify = { posix = { checks = ["fsnyc"] } }  #! unknown check; there are rename-over-open
 prepare = [[]]  #! [] is too short
-prepare = [["sleep", 1]]  #! 1 should be text in quotes
 workloads = ["laod"]  #! unknown workload 'laod'; did you mean 'load'?
 workloads = []  #! at least one workload
 workloads = ["load", "load"]  #! is listed twice
-workloads = "load"  #! "load" should be a list
 timeouts = [{ where = { fs = "xfs" }, timeout = "1h" }]  #! unknown factor 'fs'
-timeouts = [{ where = {} }]  #! timeouts[0].timeout: this key is missing
 setup_timeout = 0  #! longer than 0 s
 
 stack = [FILE, { layer = "loop" }]  #! needs a Dir
@@ -150,30 +124,6 @@ verify = "posix"
 [workload.verify]  #! the check of [trial] verify has this name: give the load another
 fio = { rw = "write", size = "1M" }
 
-[probes]
-hostload = {}  #! did you mean 'host-load'?
-stalls = { treshold = "1s" }  #! did you mean 'threshold'?
-stalls = true  #! true should be a table
-stalls = { threshold = "1 fortnight" }  #! is not a duration
-
-[nodes.vm]
-kind = "vmm"  #! unknown kind of node "vmm"; did you mean 'vm'?
-cont = 2  #! did you mean 'count'?
-stack = []  #! nodes.vm.stack: [] is not a stack
-
-[nodes.far]
-kind = "mainframe"  #! unknown kind of node "mainframe"; there are: local, netns, vm
-
-[nodes.many]
-count = -1  #! -1 should be at least 1
-count = 100000  #! should be at most 256
-
-[nodes.host]
-count = 2  #! host means this machine, once
-
-[nodes]
-vm = 4  #! 4 should be a table
-
 [nodes."a b"]  #! "a b" is not a valid name
 count = 1
 """
@@ -181,16 +131,16 @@ count = 1
 
 FACTORS = read(
     r"""
+factors.bs = 4096  #! a factor is a table: levels = [ … ], or a name for each level
+factors.bs.levels = []  #! levels must be a list of one or more values
+factors.bs.levels = ["4k", 4096]  #! the level "4k" is listed twice
+factors.fs.levels = [{ layer = "directory" }]  #! a level that is a table or a list needs a name
+factors.options.levels = ["noatime", ""]  #! "" cannot be shown as a name in tables: give it a short name
+factors.options.levels = ["a\nb"]  #! cannot be shown as a name in tables
+workload.load.command = { argv = ["awk", "{print}"] }  #! for the text itself, write {{print}}
+
 factors = ["4k"]  #! ["4k"] should be a table
 [factors.bs]  #! a factor is a table
-
-[factors]
-bs = 4096  #! a factor is a table: levels = [ … ], or a name for each level
-
-[factors.bs]
-levels = []  #! levels must be a list of one or more values
-levels = "4k"  #! levels must be a list
-levels = ["4k", 4096]  #! the level "4k" is listed twice
 
 [factors.bs]
 levels = ["4k", "8k",
@@ -205,15 +155,7 @@ none = 0  #! the level "none" is the same as "off"
 levels = ["4k"]
 big = "1M"
 
-[factors.fs]
-levels = [{ layer = "directory" }]  #! a level that is a table or a list needs a name
-
-[factors.options]
-levels = ["noatime", ""]  #! "" cannot be shown as a name in tables: give it a short name
-levels = ["a\nb"]  #! cannot be shown as a name in tables
-
 [factors."block size"]  #! "block size" is not a valid name
-[factors."block.size"]  #! "block.size" is not a valid name
 [factors.4k]  #! "4k" is not a valid name
 levels = ["4k"]
 
@@ -230,9 +172,6 @@ levels = ["4k", "8k"]
 [workload.load]
 fio = { rw = "write", size = "1M", bs = "{bss}" }  #! {bss}; did you mean 'bs'?
 
-[workload.load]
-command = { argv = ["awk", "{print}"] }  #! for the text itself, write {{print}}
-
 [factors.bs]
 levels = ["4k", "8k"]
 [[compare]]
@@ -240,7 +179,6 @@ factor = "bss"  #! unknown factor 'bss'; did you mean 'bs'?
 pairs = [["4k", "16k"]]  #! compare[0].pairs[0][1]: bs has no level '16k'
 pairs = [["4k", "4k"]]  #! '4k' is compared with itself
 pairs = [["4k"]]  #! compare[0].pairs[0]
-pairs = ["4k", "8k"]  #! should be a list
 
 [factors.bs]
 levels = ["4k", "8k"]
@@ -262,7 +200,6 @@ pairs = [[[1], [2]]]  #! compare[0].pairs[0][0]: [1] should be text in quotes
 [[compare]]
 pairs = [["a", "b"]]  #! without factors there is nothing to compare
 metrics = []  #! [] is too short: it takes at least 1
-margin = 0  #! must lie between 0 % and 100 %
 margin = 5  #! must lie between 0 % and 100 %, such as "5%"
 margin = "small"  #! "small" is not a share: write a percentage
 metric = ["iops"]  #! did you mean 'metrics'?

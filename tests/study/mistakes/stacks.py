@@ -10,22 +10,16 @@ STACKS = read(
 stack = []  #! [] is not a stack
 stack = "directory"  #! "directory" is not a stack: write a list of one or more layers
 stack = ["directory"]  #! "directory" is not a layer: write { layer = "…" }
-stack = [[{ layer = "directory" }]]  #! is not a layer
 stack = [{ type = "ext4" }]  #! { type = "ext4" } is not a layer
 stack = [{ layer = "sshfs", options = ["ssh_command=reboot"] }]  #! ssh_command=reboot is no option without a value
-stack = [{ kind = "directory" }]  #! is not a layer: write { layer = "…" }
 stack = [{ layer = "directry" }]  #! did you mean 'directory'?
-stack = [{ layer = ["directory"] }]  #! unknown layer ["directory"]
 stack = [{ layer = "directory", size = "64M" }]  #! stack[0].size: this key is unknown
 stack = [{ layer = "loop" }]  #! layer loop takes a File and can't be the lowest
 stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]  #! layer mkfs takes a Disk
 stack = [FILE]  #! the stack ends as a File, but its workload needs a Dir or Disk
 stack = [{ layer = "file" }, { layer = "loop" }]  #! it needs a size
 stack = [{ layer = "file", size = -1 }, { layer = "loop" }]  #! -1 is not a size: it is negative
-stack = [{ layer = "file", size = "1,5G" }, { layer = "loop" }]  #! "1,5G" is not a size
-stack = [{ layer = "file", size = "0.5" }, { layer = "loop" }]  #! is not a whole number of bytes
 stack = [{ layer = "file", size = "90000P" }, { layer = "loop" }]  #! Linux knows none above 8 EiB
-stack = [{ layer = "file", size = true }, { layer = "loop" }]  #! true is not a size
 stack = [{ layer = "file", size = "64M", allocate = "spars" }, { layer = "loop" }]  #! did you mean 'sparse'?
 stack = [{ layer = "file", size = "64M", allocate = "written", overcommit = true }]  #! for sparse files only
 stack = [FILE, { layer = "loop", sector_size = 520 }]  #! 520 is no sector size
@@ -134,9 +128,6 @@ CHAINS = read(
 stack = [FILE,
   { layer = "virtio-blk" },  #! layer virtio-blk ends in a virtual machine, and the nodes host are of kind "local"
 ]
-
-[nodes.here]
-stack = [FILE, { layer = "virtio-blk" }]  #! write kind = "vm" in [nodes.here], or leave the layer out
 
 [nodes.ns]
 kind = "netns"
@@ -253,6 +244,7 @@ stack = [{ layer = "nbd-export" }, { layer = "nbd" }]  #! layer nbd-export is ke
 
 stack = [{ layer = "file", size = "64M", keep = "ever" }, { layer = "loop" }]  #! "ever" is not one of 'trial', 'round' or 'run'
 stack = [{ layer = "file", size = "64M", once = "perhaps" }, { layer = "loop" }]  #! "perhaps" should be true or false
+nodes.here.stack = [FILE, { layer = "virtio-blk" }]  #! write kind = "vm" in [nodes.here], or leave the layer out
 
 [nodes.vm]
 kind = "vm"
