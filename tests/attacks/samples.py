@@ -104,16 +104,11 @@ def connections() -> list[bytes]:
     first = [connection(7, bytes_sent=10, snd_mss=1448), connection(8)]
     last = connection(7, bytes_sent=9000, segs_out=40, data_segs_out=8, snd_mss=1448, rtt=200, cwnd=10)
     disks = [["sda", [1, 2, 4096, 8192]]]
-    return [
-        b"".join(
-            printed(
-                sample_of_tcp(99, *first, disks=disks),
-                closed(104, connection(8, bytes_received=400)),
-                sample_of_tcp(105, last, gone=[8], disks=disks),
-                sample_of_tcp(111, disks=disks, final=True),
-            )
-        )
-    ]
+    lines = (
+        sample_of_tcp(99, *first, disks=disks), closed(104, connection(8, bytes_received=400)),
+        sample_of_tcp(105, last, gone=[8], disks=disks), sample_of_tcp(111, disks=disks, final=True),
+    )  # fmt: skip
+    return [b"".join(printed(*lines))]
 
 
 def samples_of_fio() -> list[bytes]:

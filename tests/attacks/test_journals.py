@@ -175,8 +175,7 @@ def test_a_run_that_belongs_to_another_user_is_neither_cleaned_nor_resumed_by_ro
         change(path)
         for command in ("clean", "resume"):
             result = finished.storlab(command, finished.out)
-            assert result.status == 2, str(result)
-            assert str(path) in result.stderr
+            assert result.status == 2 and str(path) in result.stderr, str(result)
             assert "belongs to another user" in result.stderr or "others can write to it" in result.stderr
         os.chown(path, 0, -1)
         path.chmod(before.st_mode & 0o7777)

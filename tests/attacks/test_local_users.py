@@ -137,10 +137,9 @@ def test_a_folder_in_which_anybody_may_replace_files_is_refused_with_the_remedy(
     else:
         lab.scratch.chmod(0o777)
         shared = lab.scratch
-    for command in ("plan", "run"):
-        ended = lab.storlab(command, lab.study(study), *(["--out", str(lab.out)] if command == "run" else []))
-        assert ended.status == 2, ended
-        assert f"run `chmod +t {shared}`" in " ".join(ended.stderr.split()), ended
+    for words in (("plan", lab.study(study)), ("run", lab.study(study), "--out", lab.out)):
+        ended = lab.storlab(*words)
+        assert ended.status == 2 and f"run `chmod +t {shared}`" in " ".join(ended.stderr.split()), ended
         assert "Traceback" not in ended.stderr
 
 

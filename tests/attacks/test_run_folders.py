@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from attacks import ATTACKS, SEED
 from attacks.mutations import mutated, mutated_json
 from attacks.odd_files import KINDS, bounded, lay
+from attacks.odd_files import remove as remove_odd
 from laboratory import Laboratory, ended, wait_for
 from laboratory.studies import FIO, directory
 from storlab.errors import StorlabError
@@ -85,36 +86,27 @@ def test_a_table_that_is_no_file_is_named_to_whoever_opens_the_run(kind: str, ru
         _ = RunFolder.open(run).declared
 
 
-def test_nothing_is_written_through_links_in_a_run(run: Path, tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
+def test_nothing_is_written_through_links_in_a_run_and_no_chart(run: Path, tmp_path: Path) -> None:
+    precious, elsewhere = tmp_path / "precious", tmp_path / "elsewhere"
     precious.write_text("untouched")
+    elsewhere.mkdir()
     for name in (".report.html.new", "lock", "report.html"):
-        lay("fifo", run / name)
-        (run / name).unlink()
+        remove_odd(run / name)
         (run / name).symlink_to(precious)
+    for words in (("report", "--format", "html"), ("clean",), ("resume",)):
+        answered(call(words[0], str(run), *words[1:]))
+    (run / "report.html").unlink()
     answered(call("report", str(run), "--format", "html"))
-    answered(call("clean", str(run)))
-    answered(call("resume", str(run)))
-    assert precious.read_text() == "untouched"
-
-
-def test_no_chart_is_written_through_links_in_a_run(run: Path, tmp_path: Path) -> None:
-    assert call("report", str(run), "--format", "html").status == 0
-    precious = tmp_path / "precious"
-    precious.write_text("untouched")
     for path in list(files_of(run / "charts")):
         path.unlink()
         path.symlink_to(precious)
         with contextlib.suppress(FileExistsError):
             path.with_name(f".{path.name}.new").symlink_to(precious)
     answered(call("report", str(run), "--format", "html"))
-    assert precious.read_text() == "untouched"
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
     shutil.rmtree(run / "charts")
     (run / "charts").symlink_to(elsewhere)
     answered(call("report", str(run), "--format", "html"))
-    assert list(elsewhere.iterdir()) == []
+    assert precious.read_text() == "untouched" and list(elsewhere.iterdir()) == []
 
 
 SEEDS = st.integers(0, 2**62)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
@@ -10,14 +9,12 @@ import os
 import pty
 import re
 import select
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from laboratory import COMMAND, Laboratory
+from laboratory import Laboratory
 from laboratory.studies import directory
 
 COPY = "\x1b]52;c;Y3VybCBldmls\x07"  # puts words into the clipboard
@@ -31,23 +28,11 @@ OWN = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[[0-9]*[ABCDGK]")
 FORMATS = ("text", "md", "html", "csv", "json", "adoc")
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Laboratory]:
-    with contextlib.closing(Laboratory(tmp_path)) as made:
-        yield made
-
-
 def on_a_terminal(lab: Laboratory, *arguments: str | Path) -> str:
     """All that a command writes to its terminal, both streams."""
     ours, theirs = pty.openpty()
-    environment = {
-        **os.environ,
-        "XDG_STATE_HOME": str(lab.folder / "state"),
-        "TERM": "xterm-256color",
-        "COLUMNS": "200",
-    }
-    argv = [*COMMAND, *map(str, arguments)]
-    process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    lab.environment |= {"TERM": "xterm-256color"}
+    process = lab.start(*arguments, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     data, deadline = b"", time.monotonic() + 120
     try:
@@ -72,6 +57,10 @@ def harmless(text: str) -> str:
     return left
 
 
+def plain(text: str) -> None:
+    assert "\x1b" not in text and not OBEYED.search(text), text
+
+
 def hostile_load(lab: Laboratory, ending: int = 7) -> Path:
     orders = lab.folder / "orders"
     orders.write_text(f"{ORDERS}\n{ORDERS}last words{ORDERS}\n", "utf-8")
@@ -80,19 +69,17 @@ def hostile_load(lab: Laboratory, ending: int = 7) -> Path:
 
 
 def test_a_load_that_fails_cannot_order_the_terminal_of_a_run_or_of_its_reports(lab: Laboratory) -> None:
-    live = harmless(on_a_terminal(lab, "run", hostile_load(lab), "--out", lab.out, "--seed", "1"))
-    assert "status 7" in live
-    assert "last words" in live
-    harmless(on_a_terminal(lab, "report", lab.out))
-    harmless(on_a_terminal(lab, "resume", lab.out))
+    shown_live = on_a_terminal(lab, "run", hostile_load(lab), "--out", lab.out, "--seed", "1")
+    assert OWN.search(shown_live), "it knows that this is a terminal"
+    live = harmless(shown_live)
+    assert "status 7" in live and "last words" in live
+    for command in ("report", "resume"):
+        harmless(on_a_terminal(lab, command, lab.out))
     for name in FORMATS:
         shown = lab.storlab("report", lab.out, "--format", name)
         assert shown.status == 0, str(shown)
-        assert "\x1b" not in shown.stdout
-        assert not OBEYED.search(shown.stdout), name
-    page = (lab.out / "report.html").read_text("utf-8")
-    assert "\x1b" not in page
-    assert not OBEYED.search(page)
+        plain(shown.stdout)
+    plain((lab.out / "report.html").read_text("utf-8"))
 
 
 def test_plain_lines_of_progress_and_json_hold_no_order_either(lab: Laboratory) -> None:
@@ -100,9 +87,7 @@ def test_plain_lines_of_progress_and_json_hold_no_order_either(lab: Laboratory) 
     for number, options in enumerate(([], ["--quiet"], ["--json"]), start=1):
         ran = lab.storlab("run", study, "--out", lab.folder / f"run-{number}", "--seed", "1", *options)
         assert ran.status == 3, str(ran)
-        for text in (ran.stdout, ran.stderr):
-            assert "\x1b" not in text
-            assert not OBEYED.search(text), (options, text)
+        plain(ran.stdout + ran.stderr)
         if "--json" in options:
             json.loads(ran.stdout)
 
@@ -119,9 +104,8 @@ def test_names_in_a_study_cannot_order_the_terminal_of_plan_list_or_errors(lab: 
         study.write_text(f'schema = 1\ntitle = "A"\n{mistake}\n')
         harmless(on_a_terminal(lab, "plan", study))
     odd = lab.folder / f"{CLEAR}.toml"
-    harmless(on_a_terminal(lab, "plan", odd))
-    harmless(on_a_terminal(lab, "report", odd))
-    harmless(on_a_terminal(lab, "clean", odd))
+    for command in ("plan", "report", "clean"):
+        harmless(on_a_terminal(lab, command, odd))
     for words in (["plan", "a", CLEAR], [CLEAR], ["plan", f"--{CLEAR}"], ["run", "a", "--rounds", CLEAR]):
         harmless(on_a_terminal(lab, *words))
     harmless(on_a_terminal(lab, "import", "csv", odd, "--out", lab.folder / "imported"))

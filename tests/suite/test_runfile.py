@@ -29,16 +29,13 @@ def test_sections_are_groups_in_the_order_of_their_names_after_single_tests() ->
     assert suite.size == 6 and suite.absent == () and not suite.quiet
 
 
-def test_a_group_inherits_the_defaults_and_keeps_the_order_of_its_tests() -> None:
+def test_a_group_inherits_the_defaults_unless_a_value_is_empty_and_keeps_the_order_of_its_tests() -> None:
     group = next(group for group in suite_of(RUNFILE).groups if group.name == "tests/pool")
     assert [test.path for test in group.tests] == [f"{HERE}/tests/pool/{n}" for n in ("create", "destroy", "rename")]
     assert group.tests[0].file == f"{HERE}/tests/pool/create.ksh" and group.tests[0].user == "root"
     assert group.pre == Script(f"{HERE}/tests/pool/setup", "root", f"{HERE}/tests/pool/setup.ksh", 3)
     assert group.failsafe == Script(f"{HERE}/callbacks/failsafe", "root", f"{HERE}/callbacks/failsafe.ksh", 9)
     assert (group.timeout, group.tags, group.identifier, group.folder) == (300, ("all", "pool"), "", "pool")
-
-
-def test_an_empty_value_disables_what_was_the_default() -> None:
     acl, disk = suite_of(RUNFILE).groups[:2]
     assert (acl.identifier, acl.timeout, acl.failsafe, acl.tests[0].user) == ("Linux", None, None, "")
     assert (disk.pre, disk.post) == (None, None)
@@ -144,17 +141,8 @@ def test_the_samples_are_whole() -> None:
 _WORDS = ("acl", "pool", "scrub", "zvol_misc", "send-recv", "ünicode")
 _OPTIONS = ("tests", "pre", "post", "user", "timeout", "tags", "failsafe", "pre_user", "post_user", "quiet")
 _NO_LISTS = (
-    "['a'",
-    "('a')",
-    "a, b",
-    "'a'",
-    "[1]",
-    "['a', None]",
-    "{'a': 'b'}",
-    "[x for x in 'ab']",
-    "[''] ",
-    "['a\\0']",
-)
+    "['a'", "('a')", "a, b", "'a'", "[1]", "['a', None]", "{'a': 'b'}", "[x for x in 'ab']", "[''] ", "['a\\0']",
+)  # fmt: skip
 _NO_TIMES = ("soon", "-1", "1.5", "60s", "1e3", "99999999999", "0x10", "[60]")
 
 
@@ -216,16 +204,11 @@ def test_a_malformed_runfile_is_one_message_with_its_file_and_line_and_status_2(
         assert re.fullmatch(rf"storlab: {re.escape(str(runfile))}:\d+: .+\n", ran.message), (data, ran)
 
 
-def test_a_misspelt_option_is_told_what_was_meant(tmp_path: Path) -> None:
-    (tmp_path / "x.run").write_text("[tests/a]\ntests = ['b']\ntimeuot = 5\n")
-    ran = call("suite", "run", str(tmp_path / "x.run"))
-    assert ran.message == (
-        f"storlab: {tmp_path}/x.run:3: unknown option 'timeuot' of [tests/a]; did you mean 'timeout'?\n"
-    )
-
-
-def test_of_several_runfiles_each_is_looked_at(tmp_path: Path) -> None:
+def test_of_several_runfiles_each_is_looked_at_and_a_misspelt_option_is_told_what_was_meant(tmp_path: Path) -> None:
     (tmp_path / "a.run").write_text("[tests/a]\ntests = ['b']\n")
     (tmp_path / "b.run").write_text("[tests/a]\ntests = ['b'\n")
     ran = call("suite", "run", "zts-sanity", str(tmp_path / "a.run"), str(tmp_path / "b.run"))
     assert ran.status == 2 and f"{tmp_path}/b.run:2: [tests/a] tests: it must be a list" in ran.message
+    (tmp_path / "x.run").write_text("[tests/a]\ntests = ['b']\ntimeuot = 5\n")
+    unknown = f"{tmp_path}/x.run:3: unknown option 'timeuot' of [tests/a]; did you mean 'timeout'?"
+    assert call("suite", "run", str(tmp_path / "x.run")).message == f"storlab: {unknown}\n"
