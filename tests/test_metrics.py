@@ -26,29 +26,23 @@ specs = st.builds(
 )  # fmt: skip
 
 
-def test_a_member_of_a_family_has_its_unit_and_knows_what_it_is_of() -> None:
+def test_families_have_members_with_units_and_percentiles_are_numbers() -> None:
     found = Specs([DISK]).find("disk.nvme0n1.writes")
     assert (found.name, found.unit, found.subject, found.of) == ("disk.nvme0n1.writes", "1", "nvme0n1", "disk.nvme0n1")
     assert DISK.member("disk.writes") is None
-
-
-def test_a_family_of_percentiles_has_those_that_are_numbers() -> None:
     family = MetricSpec("latency.p{percentile}", "s", of="latency", statistic="percentile")
     found = Specs([family])
     assert found.find("latency.p99.9").percentile == 99.9
     assert found.find("latency.peak").unit == ""
     assert found.statistic("latency", "percentile", 99.9) == "latency.p99.9"
+    every = Specs([*latencies("latency", "ios", ()), *percentiles_of("latency", (99.0,))])
+    assert [spec.name for spec in every.numbers()] == ["latency.mean", "latency.min", "latency.max", "latency.p99"]
 
 
 def test_what_is_not_declared_is_never_guessed_from_its_name_and_of_two_declarations_the_first_holds() -> None:
     found = Specs([*latencies("write.latency", "write.ios")]).find("read.latency.p99")
     assert (found.unit, found.better, found.of, found.percentile) == ("", "neither", "", None)
     assert Specs([MetricSpec("iops", "1/s"), MetricSpec("iops", "B")]).find("iops").unit == "1/s"
-
-
-def test_a_histogram_is_no_number_of_a_trial() -> None:
-    every = Specs([*latencies("latency", "ios", ()), *percentiles_of("latency", (99.0,))])
-    assert [spec.name for spec in every.numbers()] == ["latency.mean", "latency.min", "latency.max", "latency.p99"]
 
 
 KEYS = [
@@ -85,13 +79,11 @@ def test_declarations_that_were_saved_are_read_as_they_were(each: dict[str, list
 
 @pytest.mark.parametrize(
     "text",
-    [
-        *(b"", b"[]", b'{"load": 5}'),
-        b'{"load": [{"name": "iops"}]}',
-        b'{"load": [{"name": "iops", "unit": "1/s", "better": "sideways"}]}',
-        b'{"load": [{"name": "iops", "unit": "1/s", "colour": "red"}]}',
-    ],
-)
+    [*(b"", b"[]", b'{"load": 5}'),
+     b'{"load": [{"name": "iops"}]}',
+     b'{"load": [{"name": "iops", "unit": "1/s", "better": "sideways"}]}',
+     b'{"load": [{"name": "iops", "unit": "1/s", "colour": "red"}]}'],
+)  # fmt: skip
 def test_damaged_declarations_are_refused_with_the_file(text: bytes) -> None:
     with pytest.raises(RecordsError, match=r"^cannot read run/declared\.json: [^\n]+$"):
         Declarations.from_json(text, "run/declared.json")
@@ -107,15 +99,13 @@ def test_anything_else_is_refused_too(text: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("source", "margin", "names"),
-    [
-        ("storage", 0.01, ["write.amplification"]),
-        ("probe:alignment", 0.01, ["write.aligned.16k", "write.unit.amplification.16k"]),
-        ("probe:host-load", 0.01, ["disk.target.bytes_written"]),
-        ("load", 0.01, ["write.bytes"]),
-        ("load", 0.10, ["write.iops", "bandwidth", "write.latency.mean", "write.latency.p95", "write.iops.cv", "odd"]),
-        ("load", 0.25, ["write.latency.p99", "write.latency.p99.9", "write.latency.max", "stall.longest"]),
-    ],
-)
+    [("storage", 0.01, ["write.amplification"]),
+     ("probe:alignment", 0.01, ["write.aligned.16k", "write.unit.amplification.16k"]),
+     ("probe:host-load", 0.01, ["disk.target.bytes_written"]),
+     ("load", 0.01, ["write.bytes"]),
+     ("load", 0.10, ["write.iops", "bandwidth", "write.latency.mean", "write.latency.p95", "write.iops.cv", "odd"]),
+     ("load", 0.25, ["write.latency.p99", "write.latency.p99.9", "write.latency.max", "stall.longest"])],
+)  # fmt: skip
 def test_what_does_not_matter_goes_by_what_kind_of_number_it_is(source: str, margin: float, names: list[str]) -> None:
     text = """
 title = "All kinds"
@@ -196,21 +186,15 @@ def test_the_order_and_the_grouping_of_nodes_do_not_matter(those: list[tuple[lis
     assert percentiles(one_by_one) == percentiles(at_once)
 
 
-def test_percentiles_are_no_means_of_percentiles() -> None:
+def test_percentiles_are_of_all_operations_within_bounds_as_wide_as_the_bins_that_overlap() -> None:
     """Of two of_nodes, the slow one with a hundredth of the operations."""
     merged = pl.concat([histogram([1000] * 990, "fio"), histogram([9_000_000] * 10, "fio")])
     found = percentiles(merged, [50, 99, 99.9])
     assert found[50] == found[99] == pytest.approx(1e-6, rel=1 / 64)
     assert found[99.9] == pytest.approx(9e-3, rel=1 / 64)
-
-
-def test_bins_of_several_widths_that_overlap_give_wider_bounds_than_each_alone() -> None:
     wide = pl.DataFrame({"lower": [0.0], "upper": [10.0], "count": [1]})
     narrow = pl.DataFrame({"lower": [4.0, 5.0], "upper": [5.0, 6.0], "count": [1, 1]})
     both = bounded(pl.concat([wide, narrow]), [50])[50]
     assert (both.low, both.high) == (4.0, 6.0), "the second of three is 4 to 5, or 5 to 6, or lies in between"
-
-
-def test_nothing_has_no_percentiles() -> None:
     with pytest.raises(ValueError, match="without any operation"):
         bounded(histogram([1], "fio").clear())

@@ -19,7 +19,7 @@ from storlab.version import __version__
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extensions").rglob("*.py"))
 
 
-def test_its_list_is_what_it_has_in_order() -> None:
+def test_its_list_is_what_it_has_in_order_with_every_check_of_conformance() -> None:
     public = {name for name in vars(api) if not name.startswith("_")} - {"annotations", "TYPE_CHECKING"}
     assert set(api.__all__) == public | set(conformance.__all__)
     constants, classes, functions = (
@@ -27,26 +27,17 @@ def test_its_list_is_what_it_has_in_order() -> None:
         for kind in (str.isupper, lambda name: name[0].isupper() and not name.isupper(), str.islower)
     )
     assert api.__all__ == [*sorted(constants), *sorted(classes), *sorted(functions)]
-
-
-def test_it_has_every_check_of_conformance() -> None:
     written = {name for name, value in vars(conformance).items() if name.startswith("check_") and callable(value)}
     assert set(conformance.__all__) == written
     for name in written:
         assert getattr(api, name) is getattr(conformance, name)
-
-
-def test_a_name_that_it_does_not_have_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'check_everything'"):
         _ = api.check_everything  # type: ignore[attr-defined]
 
 
-def test_what_loads_an_extension_loads_no_checks() -> None:
+def test_what_loads_an_extension_loads_no_checks_and_the_promise_is_the_version_policys() -> None:
     loads = "import sys, storlab.api; sys.exit('storlab.conformance' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", loads], timeout=60).returncode == 0
-
-
-def test_the_promise_is_the_version_policys() -> None:
     policy = (Path(__file__).parent.parent / "RELEASING.md").read_text("utf-8")
     assert "- the names in `storlab.api` and `storlab.conformance`." in policy
     assert "RELEASING.md" in (api.__doc__ or "")

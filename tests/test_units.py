@@ -141,14 +141,11 @@ def test_printable_text_drives_no_terminal(text: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "numbers"),
     [
-        (["1", "8", "32"], Numbers("", (1, 8, 32))),
-        (["0.5", "2"], Numbers("", (0.5, 2))),
-        (["512", "4k", "1M"], Numbers("B", (512, 4096, 2**20))),
-        (["64k", "1m"], Numbers("B", (65536, 2**20))),
-        (["0ms", "1ms", "10ms"], Numbers("s", (0, 0.001, 0.01))),
-        (["0", "30s", "1m"], Numbers("s", (0, 30, 60))),
+        (["1", "8", "32"], Numbers("", (1, 8, 32))), (["0.5", "2"], Numbers("", (0.5, 2))),
+        (["512", "4k", "1M"], Numbers("B", (512, 4096, 2**20))), (["64k", "1m"], Numbers("B", (65536, 2**20))),
+        (["0ms", "1ms", "10ms"], Numbers("s", (0, 0.001, 0.01))), (["0", "30s", "1m"], Numbers("s", (0, 30, 60))),
     ],
-)
+)  # fmt: skip
 def test_numbers_sizes_and_durations_are_read_as_such(labels: list[str], numbers: Numbers) -> None:
     assert numbers_of(labels) == numbers
 

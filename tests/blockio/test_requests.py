@@ -29,14 +29,12 @@ Request = tuple[str, int, int]  # operation, offset, length; bytes
 
 SECTOR = 512
 issued_requests = st.lists(
-    st.tuples(
-        st.sampled_from(["read", "write"]),
-        st.integers(0, 1 << 20).map(lambda n: n * SECTOR),
-        st.integers(1, 512).map(lambda n: n * SECTOR),
-    ),
+    st.tuples(st.sampled_from(["read", "write"]),
+              st.integers(0, 1 << 20).map(lambda n: n * SECTOR),
+              st.integers(1, 512).map(lambda n: n * SECTOR)),
     min_size=1,
     max_size=60,
-)
+)  # fmt: skip
 
 
 def touched(offset: int, length: int, unit: int) -> int:
@@ -51,11 +49,17 @@ def frame_of(issued: Sequence[Request]) -> pl.DataFrame:
     return request_frame(rows)
 
 
-def test_a_frame_has_each_key_once_and_the_columns_of_measurements() -> None:
+def test_each_key_is_once_in_a_frame_and_flushes_are_in_no_share() -> None:
     frame = frame_of([("write", 0, 4096), ("write", 0, 4096), ("read", 512, 512)])
     assert frame.schema == pl.Schema(REQUEST_COLUMNS)
     assert frame["count"].to_list() == [1, 2]
     assert frame["units_4k"].to_list() == [1, 2]
+    frame = request_frame([("vda", "read", "", 4096, 4096, None, 0, 1, 1, 1, 1, 1)])
+    assert frame.is_empty() and shares(frame).is_empty()
+    flush = request_frame([("vda", "flush", "preflush", 0, 0, None, 7, 0, 0, 0, 0, 0)])
+    assert with_alignment(flush)["alignment"].to_list() == [None]
+    assert shares(flush).is_empty()
+    assert by_length(flush).is_empty()
 
 
 @given(issued_requests)
@@ -87,28 +91,19 @@ def test_shares_are_those_of_plain_counting(issued: list[Request]) -> None:
             assert row["amplification"] >= 1
 
 
-def test_what_is_aligned_throughout_is_not_amplified() -> None:
+def test_only_what_is_off_a_unit_is_amplified_and_unknown_units_make_nothing_up() -> None:
     row = shares(frame_of([("write", 16384, 16384), ("write", 0, 65536)]), units=[16384]).row(0, named=True)
     assert (row["share"], row["byte_share"], row["amplification"]) == (1, 1, 1)
-
-
-def test_a_small_write_costs_a_whole_unit_and_one_across_a_boundary_two() -> None:
     row = shares(frame_of([("write", 512, 512)]), units=[16384]).row(0, named=True)
     assert row["amplification"] == 32
     row = shares(frame_of([("write", 16384 - 512, 1024)]), units=[16384]).row(0, named=True)
     assert row["amplification"] == 32
-
-
-def test_a_row_of_no_request_counts_for_nothing() -> None:
-    frame = request_frame([("vda", "read", "", 4096, 4096, None, 0, 1, 1, 1, 1, 1)])
-    assert frame.is_empty() and shares(frame).is_empty()
-
-
-def test_a_flush_has_no_alignment_and_is_in_no_share() -> None:
-    flush = request_frame([("vda", "flush", "preflush", 0, 0, None, 7, 0, 0, 0, 0, 0)])
-    assert with_alignment(flush)["alignment"].to_list() == [None]
-    assert shares(flush).is_empty()
-    assert by_length(flush).is_empty()
+    frame = request_frame(
+        [("vda", "write", "", 4096, 4096, None, 3, *[None] * 5), ("vda", "write", "", 4096, 0, None, 1, *[1] * 5)]
+    )
+    found = shares(frame, units=[4096, 1 << 20])
+    assert found["share"].to_list() == [1.0, 0.0]
+    assert found["amplification"].to_list() == [None, None]
 
 
 @pytest.mark.parametrize("operation", ["drv_in", "drv_out", "other"])
@@ -117,15 +112,6 @@ def test_a_command_that_only_the_driver_understands_has_a_length_and_no_alignmen
     assert with_alignment(command)["alignment"].to_list() == [None]
     assert shares(command).is_empty()
     assert by_disk(command)["vda"] == DiskHistograms(without_data=7)
-
-
-def test_unknown_units_make_no_amplification_up() -> None:
-    frame = request_frame(
-        [("vda", "write", "", 4096, 4096, None, 3, *[None] * 5), ("vda", "write", "", 4096, 0, None, 1, *[1] * 5)]
-    )
-    found = shares(frame, units=[4096, 1 << 20])
-    assert found["share"].to_list() == [1.0, 0.0]
-    assert found["amplification"].to_list() == [None, None]
 
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -158,10 +144,12 @@ def test_output_is_as_the_golden_file_has_it(name: str, text: str) -> None:
     assert text == (GOLDEN / name).read_text()
 
 
-def test_the_rows_are_those_of_the_tools() -> None:
+def test_the_rows_are_those_of_the_tools_and_nothing_seen_is_no_table() -> None:
     assert linear_histogram({4096: 40, 512: 1})[2] == f"        4096       : 40       |{'*' * 40}|"
     assert log2_histogram({512: 1})[-1] == f"       512 -> 1023       : 1        |{'*' * 40}|"
     assert log2_histogram({512: 1})[1] == f"         0 -> 1          : 0        |{' ' * 40}|"
+    assert tables(request_frame([])) == ""
+    assert (linear_histogram({}), log2_histogram({})) == ([], [])
 
 
 @pytest.mark.parametrize("operation", ["read", "write_zeroes", "zone_reset_all"])
@@ -169,11 +157,6 @@ def test_shares_stand_below_their_units_whatever_the_operation_is_called(operati
     row = ("vda", operation, "", 4096, 4096, None, 1, 1, 1, 1, 1, 1)
     head, *rows = share_table(request_frame([row])).splitlines()
     assert {len(row) for row in rows} == {len(head)}
-
-
-def test_nothing_seen_is_no_table() -> None:
-    assert tables(request_frame([])) == ""
-    assert (linear_histogram({}), log2_histogram({})) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -90,19 +90,24 @@ def test_whatever_event_is_read_there_is_room_for_it_in_a_frame(sector: int, num
     assert frame.row(0)[3:6] == ("sync", number, sector * 512)
 
 
-def test_counts_are_since_the_start_so_the_last_ones_count() -> None:
+def test_counts_are_since_the_start_and_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     trace = decoded(lines(STARTED, counts(final=False, requests=[ROW]), counts()))
     assert trace.counts.request_frame()["count"].to_list() == [34]
+    trace = decoded(lines(STARTED))
+    assert trace.counts.request_frame().is_empty()
+    assert not trace.counts.final
+    assert [type(line).__name__ for line in decode_lines(lines(STARTED, EVENT, counts()))] == [
+        "Started", "tuple", "Counts",
+    ]  # fmt: skip
+    with pytest.raises(ParseError, match="No such file"):
+        read_output(tmp_path / "trace.jsonl")
 
 
-def test_what_was_lost_is_said_in_words() -> None:
+def test_what_was_lost_is_said_in_words_and_what_is_not_counted_is_said_to_be_unknown() -> None:
     lost = {"full": 3, "missed": 2, "untimed": 1, "events": 4, "comms": 5}
     warnings = decoded(lines(STARTED, counts(lost=lost))).warnings()
     assert len(warnings) == 5
     assert warnings[0].startswith("3 requests did not fit")
-
-
-def test_what_the_kernel_does_not_count_is_said_to_be_unknown() -> None:
     (warning,) = decoded(lines(STARTED, counts(lost={"missed": None}))).warnings()
     assert warning.startswith("how often the kernel could not run the tracer is not known")
 
@@ -121,12 +126,6 @@ def test_a_killed_tracers_last_line_is_left_out_and_missed(kept: int) -> None:
     trace = decoded(whole + lines(counts())[:kept])
     assert trace.counts.request_frame()["count"].to_list() == [17]
     assert trace.warnings()[0].startswith("the tracer did not end cleanly")
-
-
-def test_a_tracer_that_never_counted_has_seen_nothing() -> None:
-    trace = decoded(lines(STARTED))
-    assert trace.counts.request_frame().is_empty()
-    assert not trace.counts.final
 
 
 @pytest.mark.parametrize(
@@ -150,17 +149,6 @@ def test_what_is_no_tracers_output_is_named_with_its_line(text: bytes, says: str
     with pytest.raises(ParseError) as caught:
         decoded(text, "f")
     assert str(caught.value).startswith(says)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ParseError, match="No such file"):
-        read_output(tmp_path / "trace.jsonl")
-
-
-def test_many_lines_at_once_are_the_same_lines() -> None:
-    assert [type(line).__name__ for line in decode_lines(lines(STARTED, EVENT, counts()))] == [
-        "Started", "tuple", "Counts",
-    ]  # fmt: skip
 
 
 json_values = st.recursive(
@@ -234,7 +222,4 @@ def test_rows_fit_the_terminal_and_stand_below_their_headings(width: int, event:
 def test_letters_are_explained_and_names_need_no_words() -> None:
     assert "s sync, m meta" in (event_form(80).legend or "")
     assert event_form(120).legend is None
-
-
-def test_what_is_no_terminal_gets_names_in_fixed_columns() -> None:
     assert event_form(None) == event_form(120)

@@ -58,12 +58,14 @@ def values(seen: Measurements) -> dict[str, float]:
     return dict(seen.metrics.select("metric", "value").iter_rows())
 
 
-def test_times_of_a_kind_that_is_not_known_are_refused(tmp_path: Path) -> None:
+def test_times_of_a_kind_and_ends_that_are_not_known_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ParseError, match=r"trace.jsonl:2: is no line of the tracer"):
         saw(tmp_path, latency=[["vda", "write", "other", 1, 2, 3]])
+    with pytest.raises(ValidationError):
+        AlignmentProbe.model_validate({"at": "moon"})
 
 
-def test_shares_are_of_requests_and_of_bytes(tmp_path: Path) -> None:
+def test_requests_bytes_and_latencies_are_counted_by_operation(tmp_path: Path) -> None:
     found = values(saw(tmp_path))
     written = 7 * 16384 + 4096
     assert (found["write.requests"], found["write.bytes"], found["write.size"]) == (8, written, written / 8)
@@ -74,23 +76,17 @@ def test_shares_are_of_requests_and_of_bytes(tmp_path: Path) -> None:
     assert found["write.unit.amplification.16k"] == pytest.approx(9 * 16384 / written)
     assert found["read.aligned.64k"] == 1
     assert "flush.aligned.16k" not in found
-
-
-def test_what_is_neither_read_nor_write_is_counted_too(tmp_path: Path) -> None:
-    found = values(saw(tmp_path))
     assert (found["flush.requests"], found["discard.requests"], found["discard.bytes"]) == (3, 1, 1 << 20)
     assert "flush.bytes" not in found
     assert (found["write.fua.requests"], found["write.meta.requests"], found["write.meta.bytes"]) == (1, 1, 4096)
     assert (found["write.merges.back"], found["write.merges.front"], found["discard.errors"]) == (5, 0, 1)
     assert "discard.splits" not in found
-
-
-def test_latencies_are_percentiles_of_bins(tmp_path: Path) -> None:
-    found = values(saw(tmp_path))
     assert found["write.service.p50"] == pytest.approx(1056e-9)
     assert found["write.service.p99"] == pytest.approx(67584e-9)
     assert found["write.service.max"] == pytest.approx(69632e-9)
     assert found["write.queued.p50"] == pytest.approx(102e-9)
+    found = values(saw(tmp_path, requests=[], latency=[], others=[]))
+    assert found == {"read.requests": 0, "read.bytes": 0, "write.requests": 0, "write.bytes": 0}
 
 
 def test_each_histogram_has_every_data_request_once(tmp_path: Path) -> None:
@@ -106,34 +102,21 @@ def test_each_histogram_has_every_data_request_once(tmp_path: Path) -> None:
     assert lengths.select("lower", "upper", "count").rows() == [(4096, 4608, 1), (16384, 16896, 7)]
 
 
-def test_requests_hook_and_reason_are_kept(tmp_path: Path) -> None:
+def test_requests_hook_and_reason_are_kept_and_what_is_missing_or_costly_is_a_warning(tmp_path: Path) -> None:
     seen = saw(tmp_path)
     assert seen.requests["count"].sum() == 14
     assert seen.facts == {"disks": ["vda"], "hook": "tp_btf", "why": "this kernel has BTF"}
     assert seen.warnings == ()
-
-
-def test_the_classic_tracepoints_are_named_with_the_reason_and_warned_of(tmp_path: Path) -> None:
     seen = saw(tmp_path, started={"hook": "tracepoint", "reason": "there is no /sys/kernel/btf/vmlinux"})
     assert (seen.facts["hook"], seen.facts["why"]) == ("classic tracepoint", "there is no /sys/kernel/btf/vmlinux")
     assert seen.warnings == (
         "block I/O was counted at the classic tracepoints, which costs more for each request: "
         "there is no /sys/kernel/btf/vmlinux",
     )
-
-
-def test_a_disk_that_was_left_alone_has_noughts(tmp_path: Path) -> None:
-    found = values(saw(tmp_path, requests=[], latency=[], others=[]))
-    assert found == {"read.requests": 0, "read.bytes": 0, "write.requests": 0, "write.bytes": 0}
-
-
-def test_what_is_missing_is_a_warning(tmp_path: Path) -> None:
     seen = saw(tmp_path, notes=["dm-0 has no requests of its own"], lost={**LOST, "full": 2})
     assert seen.warnings[0] == "dm-0 has no requests of its own"
     assert seen.warnings[1].startswith("2 requests did not fit")
-
-
-def test_without_a_trace_there_is_the_reason(tmp_path: Path) -> None:
+    (tmp_path / TRACE).unlink()
     (tmp_path / NOTES).write_bytes(b'["block I/O was not watched: no BPF"]')
     seen = AlignmentProbe().parse(ProbeRecord(tmp_path, WINDOW, VDA))
     assert seen.warnings == ("block I/O was not watched: no BPF",)
@@ -149,11 +132,9 @@ def test_damaged_notes_are_named(tmp_path: Path, text: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("options", "own", "disks"),
-    [
-        ({}, ("vda",), ("vda",)), ({}, ("vda", "vdb"), ("vda", "vdb")), ({}, (), None), ({}, None, None),
-        ({"disks": ["vdb", "vdc1"]}, ("vda",), ("vdb", "vdc1")), ({"disks": "all"}, ("vda",), ()),
-        ({"disks": "all"}, None, ()),
-    ],
+    [({}, ("vda",), ("vda",)), ({}, ("vda", "vdb"), ("vda", "vdb")), ({}, (), None), ({}, None, None),
+     ({"disks": ["vdb", "vdc1"]}, ("vda",), ("vdb", "vdc1")), ({"disks": "all"}, ("vda",), ()),
+     ({"disks": "all"}, None, ())],
 )  # fmt: skip
 def test_the_disks_are_those_named_or_else_the_subjects(
     options: dict[str, object], own: tuple[str, ...] | None, disks: tuple[str, ...] | None
@@ -174,11 +155,6 @@ def test_it_watches_at_the_end_that_is_asked_for_where_there_is_a_disk(
     assert [end for end in both if probe.watches_at(end, {"machine"})] == []
     named = AlignmentProbe.model_validate({**options, "disks": "sda"})
     assert [end for end in both if named.watches_at(end, {"machine"})] == ends, "a disk that is named may be anywhere"
-
-
-def test_an_unknown_end_is_refused() -> None:
-    with pytest.raises(ValidationError):
-        AlignmentProbe.model_validate({"at": "moon"})
 
 
 async def _watched(

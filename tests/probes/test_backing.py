@@ -47,18 +47,15 @@ def test_counters_that_are_missing_damaged_or_ran_backwards_are_named(tmp_path: 
         BACKING.parse(left)
 
 
-def test_a_load_that_never_ended_has_no_counts(tmp_path: Path) -> None:
+def test_it_watches_only_what_others_stand_on_and_a_load_that_never_ended_has_no_counts(tmp_path: Path) -> None:
+    assert BACKING.watches_at("below", {"machine", "disks"})
+    assert not BACKING.watches_at("below", {"machine"})
+    assert not BACKING.watches_at("load", {"machine", "disks"})
     with pytest.raises(ParseError, match="not read both before the load and after it"):
         BACKING.parse(record(tmp_path, ("sda",), (9.0, {"sda": BEFORE})))
 
 
-def test_it_watches_only_what_others_stand_on() -> None:
-    assert BACKING.watches_at("below", {"machine", "disks"})
-    assert not BACKING.watches_at("below", {"machine"})
-    assert not BACKING.watches_at("load", {"machine", "disks"})
-
-
-def test_a_disk_that_is_not_there_leaves_no_counters_and_no_harm(tmp_path: Path) -> None:
+def test_a_disk_that_is_not_there_does_no_harm_and_nothing_is_drained_where_the_load_fails(tmp_path: Path) -> None:
     subject = Subject(group="host", end="below", disks=("no-such-disk",))
 
     async def one(node: Node) -> None:
@@ -69,8 +66,6 @@ def test_a_disk_that_is_not_there_leaves_no_counters_and_no_harm(tmp_path: Path)
     with pytest.raises(ParseError, match="there are no counters of no-such-disk"):
         BACKING.parse(ProbeRecord(tmp_path, Window(0.0, 1.0), subject))
 
-
-def test_nothing_is_drained_where_the_load_fails(tmp_path: Path) -> None:
     async def one(node: Node) -> None:
         with pytest.raises(ZeroDivisionError):
             async with BACKING.watch(ProbeContext(node, tmp_path, Subject(group="host", disks=("sda",)))):

@@ -49,28 +49,14 @@ def values(measured: Measurements) -> dict[str, float]:
     return dict(measured.metrics.select("metric", "value").iter_rows())
 
 
-def test_the_golden_trial_gives_these_numbers(measured: Measurements) -> None:
+def test_the_golden_trial_gives_these_numbers_and_shares_of_cpu_time_add_up_to_one(measured: Measurements) -> None:
     expected = orjson.loads((Path(__file__).parent / "golden" / "host-load.json").read_bytes())
     assert values(measured) == pytest.approx(expected)
     assert measured.warnings == ()
-
-
-def test_shares_of_cpu_time_add_up_to_one(measured: Measurements) -> None:
     shares = [value for name, value in values(measured).items() if name.removeprefix("cpu.") in CPU_STATES]
     assert sum(shares) == pytest.approx(1.0)
     assert min(shares) >= 0.0
-
-
-def test_what_disks_did_is_the_difference_of_their_counters(raw: Path, measured: Measurements) -> None:
-    def sectors_written(line: int) -> int:
-        text = orjson.loads(TRIAL.split(b"\n")[line])["contents"][2]
-        return int(next(row for row in text.splitlines() if " loop0 " in row).split()[9])
-
-    assert values(measured)["disk.target.bytes_written"] == (sectors_written(4) - sectors_written(1)) * 512
-
-
-def test_work_of_the_cpus_is_counted_in_seconds_without_idleness_and_what_was_stolen(measured: Measurements) -> None:
-    """By hand: user 97858 − 97394, system 15550 − 15528, softirq 355 − 350, each a hundredth of a second."""
+    # By hand: user 97858 − 97394, system 15550 − 15528, softirq 355 − 350, each a hundredth of a second.
     found = values(measured)
     assert found["cpu.busy.time"] == pytest.approx(4.64 + 0.22 + 0.05)
     assert found["cpu.kernel.time"] == pytest.approx(0.22 + 0.05)
@@ -78,9 +64,19 @@ def test_work_of_the_cpus_is_counted_in_seconds_without_idleness_and_what_was_st
     assert found["interrupts"] == 1403276 - 1392714
 
 
-def test_the_size_of_a_request_is_that_of_all_requests_together(measured: Measurements) -> None:
+def test_disks_are_counted_by_the_difference_of_their_counters_under_one_name(
+    raw: Path, measured: Measurements
+) -> None:
+    def sectors_written(line: int) -> int:
+        text = orjson.loads(TRIAL.split(b"\n")[line])["contents"][2]
+        return int(next(row for row in text.splitlines() if " loop0 " in row).split()[9])
+
+    assert values(measured)["disk.target.bytes_written"] == (sectors_written(4) - sectors_written(1)) * 512
     found = values(measured)
     assert found["disk.target.write_size"] == found["disk.target.bytes_written"] / found["disk.target.writes"]
+    names = set(values(measured))
+    assert "disk.target.writes" in names
+    assert not any(name.startswith("disk.loop0.") for name in names)
 
 
 def test_a_disk_that_was_not_read_has_no_size_of_reads(tmp_path: Path) -> None:
@@ -90,15 +86,15 @@ def test_a_disk_that_was_not_read_has_no_size_of_reads(tmp_path: Path) -> None:
     assert "disk.target.read_size" not in found
 
 
-def test_a_series_has_a_point_a_second_and_begins_with_the_measured_phase(measured: Measurements) -> None:
+def test_a_series_begins_with_the_phase_and_too_few_samples_are_a_warning_not_a_number(
+    measured: Measurements, raw: Path
+) -> None:
     times = measured.series.filter(pl.col("metric") == "cpu.user")["t"].to_list()
     assert times == pytest.approx([0.969, 1.969, 2.444], abs=0.001)
-
-
-def test_the_disk_under_test_goes_by_one_name_in_all_trials(measured: Measurements) -> None:
-    names = set(values(measured))
-    assert "disk.target.writes" in names
-    assert not any(name.startswith("disk.loop0.") for name in names)
+    (raw / NAME).write_bytes(b"".join(TRIAL.splitlines(keepends=True)[:2]))
+    measured = HostLoadProbe().parse(ProbeRecord(raw, WINDOW, Subject(group="host")))
+    assert measured.metrics.is_empty()
+    assert measured.warnings == ("host-load: too few samples in the measured phase",)
 
 
 @given(st.integers(0, len(TRIAL)))
@@ -141,13 +137,6 @@ def test_a_file_without_its_head_is_named(raw: Path, head: bytes) -> None:
         read_samples(raw)
 
 
-def test_too_few_samples_are_a_warning_not_a_number(raw: Path) -> None:
-    (raw / NAME).write_bytes(b"".join(TRIAL.splitlines(keepends=True)[:2]))
-    measured = HostLoadProbe().parse(ProbeRecord(raw, WINDOW, Subject(group="host")))
-    assert measured.metrics.is_empty()
-    assert measured.warnings == ("host-load: too few samples in the measured phase",)
-
-
 GOLDEN = Path(__file__).parent / "golden"
 LOADAVG = "2.54 3.31 4.08 3/164 28163\n"
 STAT = (GOLDEN / "stat.txt").read_text()
@@ -157,28 +146,16 @@ full avg10=8.51 avg60=5.62 avg300=3.74 total=200677422
 """
 
 
-def test_load_averages() -> None:
+def test_the_kernels_counters_are_read_in_their_units_and_old_ones_lack_some() -> None:
     assert parse_loadavg(LOADAVG) == (2.54, 3.31, 4.08)
-
-
-def test_cpu_ticks_are_those_of_all_cpus_together() -> None:
     states = parse_cpu(STAT)
     assert states["user"] == 541232
     assert states["steal"] == 1441
     assert list(states) == ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"]
-
-
-def test_interrupts_and_context_switches_are_those_since_boot() -> None:
     assert parse_activity("cpu  1 2 3\nintr 1392714 0 9 0\nctxt 8363642\nbtime 1\n") == (1392714, 8363642)
     assert parse_activity("intr 5 0\n") is None
     assert parse_activity(f"intr {'9' * 30}\nctxt 1\n") is None
-
-
-def test_pressure_is_in_seconds() -> None:
     assert parse_pressure(PRESSURE) == {"some": 494.317095, "full": 200.677422}
-
-
-def test_disk_counters_are_bytes_operations_and_seconds() -> None:
     disks = parse_diskstats(DISKSTATS)
     assert disks["loop0"] == DiskCounters(
         reads=2765246, bytes_read=233826835 * 512, writes=1208702, bytes_written=145762895 * 512, in_flight=1,
@@ -186,9 +163,6 @@ def test_disk_counters_are_bytes_operations_and_seconds() -> None:
         write_time=1227.033, flush_time=178.686,
     )  # fmt: skip
     assert disks["loop0"].completed == 2765246 + 1208702 + 833 + 609848
-
-
-def test_kernels_before_4_18_have_neither_discards_nor_flushes() -> None:
     assert parse_diskstats(DISKSTATS)["vda"].discards == 0
     assert parse_diskstats(DISKSTATS)["vda"].flushes == 0
 

@@ -55,31 +55,20 @@ def test_counts_are_those_between_the_last_answer_before_and_the_first_after(tmp
     found = parsed(tmp_path)
     assert found.totals() == {"log.bytes": 7000, "doublewrite.pages": 700, "dirty.pages.max": 90}
     assert found.series.select("metric", "t", "value").rows() == [("dirty.pages", 4.0, 90.0)]
-
-
-def test_postgres_says_what_it_counts_by_the_metric_s_name(tmp_path: Path) -> None:
     text = "99 log.bytes\t10\n99 log.full_pages\t1\n99 end\t0\n110 log.bytes\t30\n110 log.full_pages\t4\n110 end\t0\n"
     assert parsed(tmp_path, text, POSTGRES).totals() == {"log.bytes": 20, "log.full_pages": 3}
-
-
-def test_servers_of_other_kinds_and_of_other_nodes_are_not_asked(tmp_path: Path) -> None:
     assert parsed(tmp_path, "", OTHERS).metrics.is_empty()
-
-
-def test_an_answer_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
     cut = ANSWERS + "113.000000 INNODB_OS_LOG_WRITTEN\t12"
     assert len(read_answers(record(tmp_path, cut).raw / "mysql.log")) == 5
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("", "no answer both before the load and after it"),
-        (answer(99, 1, 1), "no answer both before the load and after it"),
-        (answer(99, 9000, 1) + answer(111, 10, 1), "ran backwards"),
-        ("ERROR 2002 (HY000): Can't connect\n", "no answer both"),
-    ],
-)
+    [("", "no answer both before the load and after it"),
+     (answer(99, 1, 1), "no answer both before the load and after it"),
+     (answer(99, 9000, 1) + answer(111, 10, 1), "ran backwards"),
+     ("ERROR 2002 (HY000): Can't connect\n", "no answer both")],
+)  # fmt: skip
 def test_what_can_not_be_told_is_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ParseError, match=said):
         parsed(tmp_path, text)
@@ -107,19 +96,10 @@ def innodb(*reached: int) -> list[Checkpoint]:
     return checkpoints([At(float(t), {REACHED: at}) for t, at in enumerate(reached)])
 
 
-def test_one_that_is_spread_out_lasts_from_when_it_is_counted_until_the_control_file_has_it() -> None:
+def test_checkpoints_last_until_the_control_file_has_them_or_for_as_long_as_they_move() -> None:
     assert postgres((8, 0, 0), (9, 0, 0), (10, 1, 0), (11, 1, 0), (12, 1, 9), (13, 1, 9)) == [Checkpoint(9, 12)]
-
-
-def test_one_that_was_forced_began_when_the_control_file_says() -> None:
     assert postgres((2, 0, 0), (9, 0, 0), (10, 1, 6), (11, 1, 6)) == [Checkpoint(6, 10)]
-
-
-def test_one_that_does_not_end_has_no_end() -> None:
     assert postgres((9, 0, 0), (10, 1, 0), (11, 1, 0)) == [Checkpoint(9, None)]
-
-
-def test_innodb_s_lasts_for_as_long_as_it_moves() -> None:
     assert innodb(5, 5, 9, 12, 12, 13, 13, 13, 13, 20, 20, 20, 20) == [Checkpoint(1, 5), Checkpoint(8, 9)]
     assert innodb(5, 5, 5) == []
     assert innodb(5, 6) == [Checkpoint(0, None)]

@@ -48,14 +48,11 @@ def counted(raw: Path, *shares: ShareMount, before: tuple[str, str, str] = (NONE
     return {name: value for name, value in ShareRequestsProbe().parse(left).totals().items() if value}
 
 
-def test_requests_of_virtiofs_are_counted_by_kind_and_in_bytes(tmp_path: Path) -> None:
+def test_requests_are_counted_by_kind_and_those_of_virtiofs_in_bytes(tmp_path: Path) -> None:
     assert counted(tmp_path, VIRTIOFS) == {
         "requests": 222, "requests.read": 101, "requests.write": 100, "requests.metadata": 21, "requests.lookup": 2,
         "requests.getattr": 11, "requests.open": 8, "requests.bytes": 426870, "replies.bytes": 415384,
     }  # fmt: skip
-
-
-def test_requests_of_9p_are_counted_by_kind_and_have_no_bytes(tmp_path: Path) -> None:
     assert counted(tmp_path, NINE_P) == {
         "requests": 319, "requests.read": 101, "requests.write": 100, "requests.metadata": 118, "requests.lookup": 5,
         "requests.getattr": 7, "requests.open": 6, "requests.xattr": 100,
@@ -65,28 +62,20 @@ def test_requests_of_9p_are_counted_by_kind_and_have_no_bytes(tmp_path: Path) ->
     assert "requests.bytes" not in totals, "not known, which is another thing than none"
 
 
-def test_a_mount_that_nobody_uses_has_no_requests(tmp_path: Path) -> None:
+def test_mounts_of_one_node_are_added_up_and_what_was_before_the_load_is_none_of_it(tmp_path: Path) -> None:
     assert counted(tmp_path, UNUSED) == {}
-
-
-def test_mounts_of_one_node_are_added_up(tmp_path: Path) -> None:
     assert counted(tmp_path, VIRTIOFS, UNUSED, NINE_P)["requests"] == 222 + 319
-
-
-def test_what_was_counted_before_the_load_is_none_of_it(tmp_path: Path) -> None:
     assert counted(tmp_path, VIRTIOFS, NINE_P, before=(SEND, END, OF_9P)) == {}
 
 
 @pytest.mark.parametrize(
     ("looks", "said"),
-    [
-        ([[NONE, NONE, NONE]], "not counted both before the load and after it"),
-        ([[NONE] * 3, [None, END, OF_9P]], "there are no counts of fuse/fuse_request_send"),
-        ([[NONE] * 3, [SEND[:300], END, OF_9P]], "there are no counts of fuse/fuse_request_send"),
-        ([[NONE] * 3, [SEND, FULL, OF_9P]], "no room for all counts of fuse/fuse_request_end"),
-        ([[SEND, END, OF_9P], [SEND.replace("101", "100"), END, OF_9P]], "ran backwards"),
-    ],
-)
+    [([[NONE, NONE, NONE]], "not counted both before the load and after it"),
+     ([[NONE] * 3, [None, END, OF_9P]], "there are no counts of fuse/fuse_request_send"),
+     ([[NONE] * 3, [SEND[:300], END, OF_9P]], "there are no counts of fuse/fuse_request_send"),
+     ([[NONE] * 3, [SEND, FULL, OF_9P]], "no room for all counts of fuse/fuse_request_end"),
+     ([[SEND, END, OF_9P], [SEND.replace("101", "100"), END, OF_9P]], "ran backwards")],
+)  # fmt: skip
 def test_counts_that_are_missing_cut_or_wrong_are_refused(
     tmp_path: Path, looks: list[list[str | None]], said: str
 ) -> None:
@@ -94,15 +83,12 @@ def test_counts_that_are_missing_cut_or_wrong_are_refused(
         ShareRequestsProbe().parse(record(tmp_path, looks, VIRTIOFS))
 
 
-def test_a_kernel_that_can_not_count_leaves_a_warning(tmp_path: Path) -> None:
+def test_a_kernel_that_can_not_count_leaves_a_warning_and_devices_have_its_numbers(tmp_path: Path) -> None:
     left = record(tmp_path, [], VIRTIOFS)
     (tmp_path / NOTES).write_bytes(orjson.dumps(["share-requests: Linux 6.1.0 has no tracepoint"]))
     found = ShareRequestsProbe().parse(left)
     assert found.metrics.is_empty()
     assert found.warnings == ("share-requests: Linux 6.1.0 has no tracepoint",)
-
-
-def test_the_number_of_a_device_is_the_kernels_own() -> None:
     assert (VIRTIOFS.number, ShareMount(protocol="fuse", path="/", device="8:1").number) == (35, 8 << 20 | 1)
     with pytest.raises(ValidationError):
         ShareMount(protocol="fuse", path="/", device="0x23")

@@ -27,40 +27,22 @@ def looks(steps: list[tuple[float, int, int]]) -> list[Look]:
     return [Look(*each) for each in zip(times, completed, [1, *(step[2] for step in steps)], strict=True)]
 
 
-@given(STEPS)
-def test_stalls_and_times_with_completions_make_up_the_whole_time(steps: list[tuple[float, int, int]]) -> None:
-    stalled = sum(stall.length for stall in find_stalls(looks(steps)))
-    assert stalled == pytest.approx(sum(step[0] for step in steps if step[1] == 0))
-
-
-@given(STEPS)
-def test_stalls_do_not_overlap_and_each_begins_and_ends_at_a_look(steps: list[tuple[float, int, int]]) -> None:
+@given(STEPS, st.floats(-1000, 1000))
+def test_stalls_are_the_times_between_looks_without_completions(
+    steps: list[tuple[float, int, int]], shift: float
+) -> None:
     seen = looks(steps)
     stalls = find_stalls(seen)
+    assert sum(stall.length for stall in stalls) == pytest.approx(sum(step[0] for step in steps if step[1] == 0))
     for before, after in pairwise(stalls):
-        assert before.start + before.length < after.start + 1e-9
+        assert before.start + before.length < after.start + 1e-9, "they do not overlap"
     assert {stall.start for stall in stalls} <= {look.t for look in seen}
-    assert all(stall.length > 0 for stall in stalls)
-
-
-@given(STEPS)
-def test_a_wait_has_something_in_flight_at_every_look_within_it(steps: list[tuple[float, int, int]]) -> None:
-    seen = looks(steps)
-    for stall in find_stalls(seen):
+    for stall in stalls:
         within = [look for look in seen if stall.start <= look.t <= stall.start + stall.length + 1e-9]
+        assert stall.length > 0
         assert stall.waiting == all(look.in_flight > 0 for look in within)
-
-
-@given(STEPS, st.floats(-1000, 1000))
-def test_when_the_clock_began_does_not_matter(steps: list[tuple[float, int, int]], shift: float) -> None:
-    here = find_stalls(looks(steps))
-    there = find_stalls([Look(look.t + shift, look.completed, look.in_flight) for look in looks(steps)])
-    assert [stall.length for stall in there] == pytest.approx([stall.length for stall in here], abs=1e-6)
-
-
-def test_no_looks_are_no_stalls() -> None:
-    assert find_stalls([]) == []
-    assert find_stalls([Look(1.0, 5, 1)]) == []
+    shifted = find_stalls([Look(look.t + shift, look.completed, look.in_flight) for look in seen])
+    assert [stall.length for stall in shifted] == pytest.approx([stall.length for stall in stalls], abs=1e-6)
 
 
 def write(raw: Path, seen: list[Look]) -> None:
@@ -83,12 +65,11 @@ def test_waits_over_the_threshold_are_summed_and_idleness_is_told_apart(tmp_path
     )  # fmt: skip
 
 
-def test_only_the_measured_phase_counts(tmp_path: Path) -> None:
+def test_only_waits_within_the_measured_phase_count_and_without_a_disk_that_is_said(tmp_path: Path) -> None:
     write(tmp_path, looks([(1.0, 1, 1)] * 3 + [(5.0, 0, 1)] + [(1.0, 1, 1)] * 3))
     measured = StallsProbe().parse(ProbeRecord(tmp_path, Window(108.0, 112.0), VDB))
     assert dict(measured.metrics.select("metric", "value").iter_rows())["stall.longest"] == 0.0
-
-
-def test_without_a_disk_underneath_that_is_said(tmp_path: Path) -> None:
     (warning,) = StallsProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1.0), NONE)).warnings
     assert "no underlying disk" in warning
+    assert find_stalls([]) == []
+    assert find_stalls([Look(1.0, 5, 1)]) == []

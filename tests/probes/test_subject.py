@@ -52,16 +52,14 @@ def test_a_subject_is_read_back_as_it_was(tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "is not a subject"),
-        (b"[]", "is not a subject"),
-        (b"\xff", "is not a subject"),
+        (b"", "is not a subject"), (b"[]", "is not a subject"), (b"\xff", "is not a subject"),
         (b"{}", "group: Field required"),
         (b'{"group": "a", "end": "middle"}', "end: Input should be 'load' or 'below'"),
         (b'{"group": "a", "disks": "sda"}', "disks: "),
         (b'{"group": "a", "processes": {"vm": {"role": "guest", "pid": "x"}}}', "processes.vm.pid: "),
         (b'{"group": "a", "disk": "sda"}', "disk: Extra inputs"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_subject_is_named_with_what_is_wrong(tmp_path: Path, text: bytes, message: str) -> None:
     (tmp_path / NAME).write_bytes(text)
     with pytest.raises(ParseError, match=f"{NAME}:1: .*{message}"):
@@ -73,41 +71,24 @@ def test_a_folder_without_a_subject_is_named(tmp_path: Path) -> None:
         read_subject(tmp_path)
 
 
-def test_it_can_not_be_changed() -> None:
+def test_what_is_there_is_known_by_kind_and_can_not_be_changed() -> None:
+    assert Subject(group="vm").kinds == {"machine"}
+    assert Subject(group="vm", disks=()).kinds == {"machine", "disks"}, "a folder whose disk is not known"
+    everything = Subject(
+        group="db", disks=("vda",), interfaces=(Interface(name="storlab0", address="10.0.0.2"),),
+        processes={"mariadb": ProcessGroup(role="server", pid=7)},
+        servers=(Service(dialect="mysql", address="10.0.0.2:3306", here=True),),
+    )  # fmt: skip
+    assert everything.kinds == {"machine", "disks", "interfaces", "processes", "server"}
     with pytest.raises(ValidationError):
         Subject(group="vm").group = "other"  # type: ignore[misc]
 
 
-def test_what_is_there_is_known_by_kind() -> None:
-    assert Subject(group="vm").kinds == {"machine"}
-    assert Subject(group="vm", disks=()).kinds == {"machine", "disks"}, "a folder whose disk is not known"
-    everything = Subject(
-        group="db",
-        disks=("vda",),
-        interfaces=(Interface(name="storlab0", address="10.0.0.2"),),
-        processes={"mariadb": ProcessGroup(role="server", pid=7)},
-        servers=(Service(dialect="mysql", address="10.0.0.2:3306", here=True),),
-    )
-    assert everything.kinds == {"machine", "disks", "interfaces", "processes", "server"}
-
-
-def test_numbers_of_the_loads_end_keep_their_source_and_others_are_told_apart_by_the_group() -> None:
+def test_what_is_not_the_loads_end_is_told_apart_by_its_group() -> None:
     assert Subject(group="vm").source("probe:stalls") == "probe:stalls"
     below = Subject(group="store", end="below").source("probe:stalls")
     assert below == "probe:stalls@store"
     assert without_end(below) == without_end("probe:stalls") == "probe:stalls"
-
-
-QEMU = {name: ProcessGroup(role="guest", pid=7) for name in ("vm-1", "vm-2")}
-
-
-def test_a_machine_with_nodes_that_work_side_by_side_is_the_loads_end_and_has_all_their_disks() -> None:
-    both = {"n-1": Subject(group="n", disks=("loop0",)), "n-2": Subject(group="n", disks=("loop1", "loop0"))}
-    machine = of_machine({"host": Subject(group="host"), **both}, "host")
-    assert (machine.end, machine.disks) == ("load", ("loop0", "loop1"))
-
-
-def test_a_machine_that_guests_run_on_is_below_them_though_a_load_runs_on_it_too() -> None:
     host = Subject(group="host", end="below", above=("vm-1", "vm-2"), disks=("sda",), processes=QEMU)
     machine = of_machine({"host": host, "n": Subject(group="n", disks=("loop0",))}, "host")
     assert (machine.end, machine.group, machine.disks, machine.source("x")) == ("below", "host", ("sda",), "x@host")
@@ -115,13 +96,16 @@ def test_a_machine_that_guests_run_on_is_below_them_though_a_load_runs_on_it_too
     assert (diskless.end, diskless.disks) == ("below", None)
 
 
-def test_a_machine_with_both_ends_of_a_chain_on_it_is_counted_once_and_as_the_loads_end() -> None:
+QEMU = {name: ProcessGroup(role="guest", pid=7) for name in ("vm-1", "vm-2")}
+
+
+def test_a_machine_is_below_where_it_serves_others_but_the_loads_end_where_a_load_runs_on_it() -> None:
+    both = {"n-1": Subject(group="n", disks=("loop0",)), "n-2": Subject(group="n", disks=("loop1", "loop0"))}
+    machine = of_machine({"host": Subject(group="host"), **both}, "host")
+    assert (machine.end, machine.disks) == ("load", ("loop0", "loop1"))
     store = Subject(group="store", end="below", above=("client",), disks=("loop0",))
     client = Subject(group="client", disks=("nbd0",))
     machine = of_machine({"host": Subject(group="host"), "store": store, "client": client}, "host")
     assert (machine.end, machine.disks) == ("load", ("nbd0",))
-
-
-def test_a_machine_of_its_own_that_serves_others_is_below() -> None:
     store = Subject(group="store", end="below", above=("client",), disks=("vda",))
     assert of_machine({"store": store}, "store") == store

@@ -24,16 +24,13 @@ def serving(*addresses: str) -> Subject:
     return Subject(group="here", servers=tuple(Service(dialect="nbd", address=each, here=True) for each in addresses))
 
 
-def test_it_watches_what_a_node_serves_or_is_served_by() -> None:
+def test_it_watches_what_a_node_serves_or_is_served_by_at_each_end() -> None:
     subject = serving(
         "10.213.0.2:10809", "/run/nbd.sock", "[fd00::1]:3260", "0.0.0.0:2049", "store:445", "10.213.0.2:10809"
     )
     expected = ("10.213.0.2:10809", "[fd00::1]:3260", "*:2049", "*:445")
     assert TcpProbe().endpoints(subject) == expected
     assert TcpProbe.model_validate({"ports": [3260]}).endpoints(subject) == ("*:3260",)
-
-
-def test_it_watches_on_every_node_of_the_network_at_each_end() -> None:
     probe = TcpProbe()
     assert probe.watches_at("load", {"machine", "interfaces"})
     assert probe.watches_at("below", {"machine", "interfaces"})
@@ -46,11 +43,17 @@ def test_what_cannot_be_watched_is_refused(keys: dict[str, object]) -> None:
         TcpProbe.model_validate(keys)
 
 
-def test_without_a_connection_there_are_no_numbers_and_the_reader_is_told(tmp_path: Path) -> None:
+def test_without_a_connection_or_distributions_the_reader_is_told_why(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"".join(printed(sample(1), sample(2))))
     seen = TcpProbe().parse(ProbeRecord(tmp_path, Window(1.0, 2.0), HERE))
     assert seen.metrics.is_empty()
     assert seen.warnings == ("tcp: no connection was seen at the watched ports",)
+    rows = [sample(at, connection(bytes_sent=10 * at)) for at in (1, 2)]
+    lines = printed(*rows, distributions=False, no_distributions="this kernel has no BTF")
+    (tmp_path / NAME).write_bytes(b"".join(lines))
+    seen = TcpProbe(distributions=True).parse(ProbeRecord(tmp_path, Window(1.0, 2.0), HERE))
+    assert seen.warnings == ("tcp: there are no distributions of ACKs: this kernel has no BTF",)
+    assert (seen.totals()["bytes.sent"], seen.histograms.height) == (10, 0)
 
 
 def test_samples_of_the_phase_are_series(tmp_path: Path) -> None:
@@ -102,15 +105,6 @@ def test_distributions_are_there_where_they_were_asked_for(tmp_path: Path) -> No
     assert "acks.received.advance" in seen.histograms["metric"].to_list()
     assert {spec.name for spec in probe.declares()} >= set(seen.metrics["metric"])
     assert "acks.sent.advance.p50" not in {spec.name for spec in TcpProbe().declares()}
-
-
-def test_where_a_kernel_cannot_the_reader_is_told_why_and_has_the_counts(tmp_path: Path) -> None:
-    rows = [sample(at, connection(bytes_sent=10 * at)) for at in (1, 2)]
-    lines = printed(*rows, distributions=False, no_distributions="this kernel has no BTF")
-    (tmp_path / NAME).write_bytes(b"".join(lines))
-    seen = TcpProbe(distributions=True).parse(ProbeRecord(tmp_path, Window(1.0, 2.0), HERE))
-    assert seen.warnings == ("tcp: there are no distributions of ACKs: this kernel has no BTF",)
-    assert (seen.totals()["bytes.sent"], seen.histograms.height) == (10, 0)
 
 
 def test_a_node_that_serves_nothing_over_tcp_is_left_alone(tmp_path: Path) -> None:

@@ -27,25 +27,17 @@ from storlab.workloads.files import declared as files
 shares = st.lists(st.floats(0, 1e12), min_size=1, max_size=40).filter(lambda values: max(values) > 0)
 
 
-@given(shares)
-def test_jains_index_lies_between_one_nth_and_one(values: list[float]) -> None:
+@given(shares, st.floats(1e-100, 1e100), st.randoms())
+def test_jains_index_lies_between_one_nth_and_one_whatever_the_unit_and_the_order(
+    values: list[float], factor: float, random: object
+) -> None:
     index = jain(values)
     assert index is not None
     assert 1 / len(values) - 1e-12 <= index <= 1 + 1e-12
-
-
-@given(shares, st.floats(1e-100, 1e100))
-def test_jains_index_does_not_depend_on_the_unit(values: list[float], factor: float) -> None:
-    scaled = [value * factor for value in values]
-    if max(scaled) > 1e-300:  # not lost to the smallest floats
-        assert jain(scaled) == pytest.approx(jain(values), rel=1e-6)
-
-
-@given(shares, st.randoms())
-def test_jains_index_does_not_depend_on_the_order(values: list[float], random: object) -> None:
-    shuffled = list(values)
+    shuffled = [value * factor for value in values]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert jain(shuffled) == pytest.approx(jain(values))
+    if max(shuffled) > 1e-300:  # not lost to the smallest floats
+        assert jain(shuffled) == pytest.approx(index, rel=1e-6)
 
 
 @given(st.integers(1, 50), st.floats(1e-300, 1e300))
@@ -63,9 +55,15 @@ def test_taking_from_the_richest_for_the_poorest_is_fairer(values: list[float]) 
     assert after >= before - 1e-9
 
 
-def test_the_example_of_the_paper_that_a_share_of_k_among_n_is_k_over_n() -> None:
+def test_the_share_of_k_among_n_is_k_over_n_and_many_trials_have_what_each_has() -> None:
     """Section 3: "if a user discriminates such that only k of n users get anything, the index is k/n"."""
     assert jain([20.0] * 20 + [0.0] * 80) == pytest.approx(0.2)
+    trials = [of_jobs(a=1.0, b=3.0), of_jobs(a=1.0), of_jobs(a=2.0, b=2.0)]
+    rows = pl.concat(stacked([(record(at), each) for at, each in enumerate(trials)], "load", "n").metrics)
+    together = rows.filter(pl.col("node").is_null())
+    for at, each in enumerate(trials):
+        own = together.filter(trial=at).select(list(METRIC_COLUMNS))
+        assert_frame_equal(own, across_nodes([each]), check_row_order=False)
 
 
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [1.0, math.nan], [math.inf, 1.0], [2.0, -1.0]])
@@ -90,10 +88,9 @@ def test_several_nodes_have_the_fairness_of_whatever_all_of_them_share() -> None
         "bandwidth": 4.0, "write.bandwidth": 3.0, "iops": 2.0, "bandwidth.fairness": pytest.approx(0.8),
         "bandwidth.imbalance": 3.0, "iops.fairness": pytest.approx(1.0), "iops.imbalance": 1.0,
     }  # fmt: skip
-
-
-def test_one_node_shares_with_nobody() -> None:
     assert found([rated(bandwidth=3.0)]) == {"bandwidth": 3.0}
+    assert set(found([rated(bandwidth=1.0), rated(bandwidth=0.0)])) == {"bandwidth", "bandwidth.fairness"}
+    assert imbalance([]) is imbalance([0.0]) is imbalance([1e308, 1e-308]) is None
 
 
 def of_jobs(**jobs: float) -> Measurements:
@@ -103,7 +100,7 @@ def of_jobs(**jobs: float) -> Measurements:
     return Measurements(metric_frame([together, *rows]), declared=declared())
 
 
-def test_fairness_is_a_ratio_of_which_more_is_better_and_an_imbalance_one_of_which_less_is() -> None:
+def test_jobs_of_all_nodes_share_what_the_nodes_share_in_ratios_with_a_direction() -> None:
     rows = across_nodes([of_jobs(a=9.0), of_jobs(a=9.0)]).filter(pl.col("metric") != "bandwidth")
     assert rows.rows() == [
         (None, "bandwidth.fairness", 1.0, "1", "higher", "none"),
@@ -111,9 +108,6 @@ def test_fairness_is_a_ratio_of_which_more_is_better_and_an_imbalance_one_of_whi
         (None, "bandwidth.jobs.fairness", 1.0, "1", "higher", "none"),
         (None, "bandwidth.jobs.imbalance", 1.0, "1", "lower", "none"),
     ]
-
-
-def test_jobs_of_all_nodes_share_what_the_nodes_share() -> None:
     assert found([of_jobs(a=1.0, b=3.0)]) == {
         "bandwidth": 4.0, "bandwidth.jobs.fairness": pytest.approx(0.8), "bandwidth.jobs.imbalance": 3.0,
     }  # fmt: skip
@@ -121,20 +115,6 @@ def test_jobs_of_all_nodes_share_what_the_nodes_share() -> None:
     assert both["bandwidth.fairness"] == 1.0
     assert both["bandwidth.jobs.fairness"] == pytest.approx(64 / (4 * 18))
     assert "bandwidth.jobs.fairness" not in found([of_jobs(a=1.0)])
-
-
-def test_many_trials_at_once_have_the_fairness_that_each_has_alone() -> None:
-    trials = [of_jobs(a=1.0, b=3.0), of_jobs(a=1.0), of_jobs(a=2.0, b=2.0)]
-    rows = pl.concat(stacked([(record(at), each) for at, each in enumerate(trials)], "load", "n").metrics)
-    together = rows.filter(pl.col("node").is_null())
-    for at, each in enumerate(trials):
-        own = together.filter(trial=at).select(list(METRIC_COLUMNS))
-        assert_frame_equal(own, across_nodes([each]), check_row_order=False)
-
-
-def test_where_one_has_nothing_the_index_says_so_and_there_is_no_imbalance() -> None:
-    assert set(found([rated(bandwidth=1.0), rated(bandwidth=0.0)])) == {"bandwidth", "bandwidth.fairness"}
-    assert imbalance([]) is imbalance([0.0]) is imbalance([1e308, 1e-308]) is None
 
 
 @given(shares)
@@ -154,12 +134,9 @@ def slow(*latencies: float, binned: bool = True) -> Measurements:
     return Measurements(metric_frame([told]), histograms=bins if binned else bins.clear(), declared=declared())
 
 
-def test_a_percentile_of_all_nodes_is_that_of_all_their_operations() -> None:
+def test_a_percentile_of_all_nodes_is_that_of_all_their_operations_where_all_have_histograms() -> None:
     both = found([slow(*[1.0] * 99), slow(*[1.0] * 100, 9.0)])
     assert both == {"latency.p99": pytest.approx(1.005)}
-
-
-def test_where_one_node_has_no_histogram_there_is_no_percentile_of_all_of_them() -> None:
     assert found([slow(1.0, 2.0), slow(3.0, binned=False)]) == {}
     assert found([slow(1.0, 2.0), rated(bandwidth=1.0)])["latency.p99"] == pytest.approx(2.01)
 
@@ -241,7 +218,7 @@ def test_a_series_of_throughput_gets_its_variability_in_the_right_units() -> Non
     assert len(found) == 10
 
 
-def test_only_throughput_of_all_jobs_counts_and_a_total_only_where_it_adds_something() -> None:
+def test_only_throughput_of_all_jobs_in_series_that_are_long_enough_counts() -> None:
     one = sampled(iops=RISING, write__iops=RISING, write__latency=RISING, job_write__iops=RISING)
     assert {name.removesuffix(".cv") for name in metrics_of(added({"n": one}))["metric"] if name.endswith(".cv")} == {
         "write.iops"
@@ -249,9 +226,6 @@ def test_only_throughput_of_all_jobs_counts_and_a_total_only_where_it_adds_somet
     two = sampled(iops=RISING, write__iops=RISING, read__iops=RISING)
     names = {name.removesuffix(".cv") for name in metrics_of(added({"n": two}))["metric"] if name.endswith(".cv")}
     assert names == {"iops", "write.iops", "read.iops"}
-
-
-def test_probes_and_short_series_have_none() -> None:
     assert not [frame for frame in added({"n": sampled(write__iops=RISING[:9])}).metrics if frame.height]
     probed = sampled(HostLoadProbe().declares(), disk__target__write__bandwidth=RISING)
     assert not [frame for frame in added({"n": probed}, "probe:host-load").metrics if frame.height]

@@ -51,20 +51,15 @@ def test_amplification_is_what_was_moved_underneath_for_each_byte_above(
     backing = Counter(write=written, read=read)
     asked = Counter(write=asked_to_write, read=asked_to_read)
     assert by_name(backing_amplification(backing, asked, Counter(write=to_disk, read=from_disk))) == {
-        "write.amplification.backing": written / asked_to_write,
-        "write.amplification.guest-disk": written / to_disk,
-        "read.amplification.backing": read / asked_to_read,
-        "read.amplification.guest-disk": read / from_disk,
-    }
+        "write.amplification.backing": written / asked_to_write, "write.amplification.guest-disk": written / to_disk,
+        "read.amplification.backing": read / asked_to_read, "read.amplification.guest-disk": read / from_disk,
+    }  # fmt: skip
 
 
 def test_a_ratio_to_what_is_unknown_or_nothing_is_left_out() -> None:
     backing = Counter(write=4096, read=0)
     assert backing_amplification(backing, None, None) == []
     assert backing_amplification(backing, Counter(write=0), Counter()) == []
-
-
-def test_bytes_of_all_workloads_above_are_added_and_one_that_keeps_silent_makes_them_unknown() -> None:
     writer, reader, silent = load(write_bytes=100.0, bytes=100.0), load(read_bytes=7.0, bytes=7.0), load(elapsed=3.0)
     asked = asked_bytes([writer, writer, reader])
     assert asked is not None and (asked["write"], asked["read"]) == (200, 7)
@@ -92,25 +87,19 @@ def warned(way: str, cells: Mapping[int, Sequence[float]]) -> list[str]:
     ("way", "cells", "sentence"),
     [
         ("write", {1: [1.0], 2: [0.9]}, None),
-        (
-            "write",
-            {1: [1.0], 2: [0.2, 0.1, 0.9]},
-            "When the load ended, only 20 % of what was written (bs=64k) had reached the disk",
-        ),
-        (
-            "write",
-            {1: [0.0], 2: [0.499]},
-            "When the load ended, only 0 % to 50 % of what was written had reached the disk",
-        ),
+        ("write",
+         {1: [1.0], 2: [0.2, 0.1, 0.9]},
+         "When the load ended, only 20 % of what was written (bs=64k) had reached the disk"),
+        ("write",
+         {1: [0.0], 2: [0.499]},
+         "When the load ended, only 0 % to 50 % of what was written had reached the disk"),
         ("read", {1: [0.2], 2: [0.11]}, None),
         ("read", {1: [1.0], 2: [0.05], 3: [0.001]}, "read (bs=64k and bs=1M), only 0.1 % to 5 % came from the disk"),
-        (
-            "read",
-            {1: [0.0], 2: [0.0], 3: [0.0], 4: [0.0], 5: [1.0]},
-            "read in 4 of 5 cells, only 0 % came from the disk",
-        ),
+        ("read",
+         {1: [0.0], 2: [0.0], 3: [0.0], 4: [0.0], 5: [1.0]},
+         "read in 4 of 5 cells, only 0 % came from the disk"),
     ],
-)
+)  # fmt: skip
 def test_cells_are_named_whose_bytes_mostly_were_not_at_the_disk(
     way: str, cells: Mapping[int, Sequence[float]], sentence: str | None
 ) -> None:
@@ -136,29 +125,14 @@ def costs(
     return {each.metric.removesuffix(".per-transaction"): each.value for each in found}
 
 
-def test_of_disks_that_stand_on_each_other_the_nearest_count() -> None:
+def test_disks_count_once_where_they_stand_on_each_other_by_their_machines() -> None:
     below = {"host": watched(written=8_400_000, flushes=1010), "db": watched(written=8_000_000, flushes=1000)}
     found = costs([watched(cpu=2.0)], below, {"host": {"db"}})
     assert found == pytest.approx({"bytes_written": 8000, "flushes": 1.0, "cpu.time": 0.002})
-
-
-def test_a_node_without_the_disks_is_passed_over() -> None:
     assert costs([], {"db": watched(cpu=1.0), "host": watched(flushes=1010)}, {"host": {"db"}})["flushes"] == 1.01
-
-
-def test_disks_beside_each_other_are_added() -> None:
     assert costs([], {"one": watched(flushes=400), "two": watched(flushes=600)}) == {"flushes": 1.0}
-
-
-def test_disks_where_the_load_runs_are_those_under_test() -> None:
     assert costs([watched(flushes=500)], {"host": watched(flushes=1010)}) == {"flushes": 0.5}
-
-
-def test_there_is_none_where_a_load_counts_no_transactions() -> None:
     assert per_transaction([LOAD, watched(cpu=1.0)], [watched(flushes=1)], {}, {}) == []
-
-
-def test_who_stands_on_a_node_does_so_with_all_of_its_machine() -> None:
     machine = {"client": "c", "db": "d", "other": "d", "host": "h"}
     standing = {"host": ["db", "client", "gone"], "other": ["client"]}
     assert watched_above(standing, machine) == {"host": {"other"}, "other": set()}
@@ -173,32 +147,24 @@ CLIENT = seen(requests=10, segments_sent=12, bytes_sent=480, bytes_received=1_31
 STORE = seen(segments_sent=910, bytes_sent=1_320_720, bytes_retransmitted=10_000, bytes_received=480)
 
 
-def test_both_ends_have_what_they_have_sent_added_up() -> None:
+def test_segments_of_both_ends_and_of_all_clients_are_added_up() -> None:
     (found,) = segments_per_request([CLIENT], [STORE])
     assert (found.metric, found.value) == ("segments.per-request", 92.2)
-
-
-def test_of_several_clients_all_are_added_up() -> None:
     both = seen(segments_sent=1820, bytes_sent=2 * 1_310_720, bytes_received=960)
     (found,) = segments_per_request([CLIENT, CLIENT], [both])
     assert found.value == 92.2
+    assert segments_per_request([seen(segments_sent=1, bytes_sent=480, bytes_received=1_310_720)], [STORE]) == []
 
 
 @pytest.mark.parametrize(
     "below",
-    [
-        [],
-        [seen(segments_sent=910, bytes_sent=1_310_720, bytes_received=96_000)],
-        [seen(segments_sent=1820, bytes_sent=2_621_440, bytes_received=480)],
-    ],
+    [[],
+     [seen(segments_sent=910, bytes_sent=1_310_720, bytes_received=96_000)],
+     [seen(segments_sent=1820, bytes_sent=2_621_440, bytes_received=480)]],
     ids=["not watched", "serves others as well", "is served itself"],
-)
+)  # fmt: skip
 def test_where_the_other_end_is_not_known_there_is_no_number(below: list[Measurements]) -> None:
     assert segments_per_request([CLIENT], below) == []
-
-
-def test_nothing_is_divided_by_no_requests() -> None:
-    assert segments_per_request([seen(segments_sent=1, bytes_sent=480, bytes_received=1_310_720)], [STORE]) == []
 
 
 def of_nodes(trial: int, cell: int = 1, status: Any = "done", **nodes: list[dict[str, Any]]) -> TrialRecord:
@@ -209,21 +175,12 @@ def loop(**facts: object) -> dict[str, Any]:
     return {"layer": "loop", "device": "/dev/loop3", **facts}
 
 
-def test_only_settings_of_queues_are_taken_with_the_layer_that_they_are_of() -> None:
+def test_settings_are_those_that_all_trials_of_a_cell_had_on_all_nodes() -> None:
     records = [of_nodes(1, host=[{"layer": "file", "size": 5}, loop(scheduler="none", read_ahead_kb=128)])]
     assert settings_of(records) == {1: {"scheduler of loop": "none", "read_ahead_kb of loop": "128"}}
-
-
-def test_what_differs_between_trials_of_a_cell_is_no_setting_of_it() -> None:
     records = [of_nodes(n, host=[loop(scheduler="none", nr_requests=n)]) for n in (1, 2)]
     assert settings_of(records) == {1: {"scheduler of loop": "none"}}
-
-
-def test_trials_that_failed_say_nothing() -> None:
     assert settings_of([of_nodes(1, status="failed", host=[loop(scheduler="none")])]) == {}
-
-
-def test_nodes_that_differ_are_both_said() -> None:
     found = settings_of([of_nodes(1, a=[loop(scheduler="none")], b=[loop(scheduler="bfq")])])
     assert found == {1: {"scheduler of loop": "bfq, none"}}
 
@@ -237,16 +194,10 @@ def counted(*values: tuple[MetricSpec, float]) -> Measurements:
     return replace(Measurements(metric_frame([spec.value(value) for spec, value in values])), declared=specs)
 
 
-def test_requests_of_all_nodes_are_divided_by_the_operations_of_all_loads() -> None:
+def test_requests_of_all_nodes_are_divided_by_the_operations_of_all_loads_where_all_is_known() -> None:
     loads = [counted((READ, 30), (WRITE, 10)), counted((EVENTS, 10))]
     assert requests_per_operation(loads, [counted((ALL, 60)), counted((ALL, 40))]) == [PER_OPERATION.value(2.0)]
-
-
-def test_a_total_is_not_counted_beside_its_parts() -> None:
     assert requests_per_operation([counted((READ, 30), (BOTH, 40))], [counted((ALL, 40))]) == [PER_OPERATION.value(1.0)]
-
-
-def test_there_is_none_where_anything_is_unknown() -> None:
     nothing = counted((MetricSpec("elapsed", "s"), 1.0))
     assert requests_per_operation([counted((EVENTS, 1)), nothing], [counted((ALL, 40))]) == []
     assert requests_per_operation([counted((EVENTS, 1))], [counted((ALL, 40)), nothing]) == []

@@ -35,17 +35,11 @@ def refused(trials: Sequence[Measured]) -> str:
     return str(error.value)
 
 
-def test_every_set_up_has_one_trial_a_round_in_the_order_given() -> None:
+def test_every_set_up_has_one_trial_a_round_in_the_order_given_or_of_the_times_in_the_files() -> None:
     assert rounds_in_turns(given_in("abbaab")) == ([1, 1, 2, 2, 3, 3], [1, 2, 3, 4, 5, 6], "given")
     assert rounds_in_turns(given_in("abccab"))[0] == [1, 1, 1, 2, 2, 2]
-
-
-def test_times_in_the_files_say_the_order_whatever_order_they_are_given_in() -> None:
     files = [trial("a", at=0), trial("a", at=30), trial("b", at=10), trial("b", at=20)]
     assert rounds_in_turns(files) == ([1, 2, 1, 2], [1, 4, 2, 3], "times")
-
-
-def test_the_last_round_may_lack_a_trial() -> None:
     assert rounds_in_turns(given_in("abbab"))[0] == [1, 1, 2, 2, 3]
 
 
@@ -77,24 +71,16 @@ def test_one_after_the_other_took_no_turns_in_whatever_order_files_are_given(ord
         (given_in("abbaba" + "aab"), "fs = a comes again (8.json, after 7.json)"),
         (given_in("aaa"), "there is one set-up only (fs = a), which can't take turns"),
         (given_in("abc"), "each of the 3 set-ups has one trial only, fs = a that of 1.json"),
-        (
-            [trial("a", at=0), trial("b"), trial("b", at=40, name="late.json"), trial("a", at=20, name="soon.json")],
-            "soon.json is given after late.json and was measured before it (2026-03-14 09:00:20; 2026-03-14 09:00:40)",
-        ),
-        (
-            [trial("a", at=0, lasted=60), trial("b", at=30), trial("b", at=90), trial("a", at=120)],
-            "began at 2026-03-14 09:00:30, before f.json had ended, which began at 2026-03-14 09:00:00 and took 60.0 s",
-        ),
-        (
-            [trial("a", number=1), trial("b", number=2), trial("b", number=1), trial("a", number=2)],
-            "f.json (fs = b) is of round 2 by its own number",
-        ),
-        (
-            [trial("a", number=1), trial("b", number=1), trial("b", number=1), trial("a", number=1)],
-            "is of round 1 by its own number, and of another",
-        ),
+        ([trial("a", at=0), trial("b"), trial("b", at=40, name="late.json"), trial("a", at=20, name="soon.json")],
+         "soon.json is given after late.json and was measured before it (2026-03-14 09:00:20; 2026-03-14 09:00:40)"),
+        ([trial("a", at=0, lasted=60), trial("b", at=30), trial("b", at=90), trial("a", at=120)],
+         "began at 2026-03-14 09:00:30, before f.json had ended, which began at 2026-03-14 09:00:00 and took 60.0 s"),
+        ([trial("a", number=1), trial("b", number=2), trial("b", number=1), trial("a", number=2)],
+         "f.json (fs = b) is of round 2 by its own number"),
+        ([trial("a", number=1), trial("b", number=1), trial("b", number=1), trial("a", number=1)],
+         "is of round 1 by its own number, and of another"),
     ],
-)
+)  # fmt: skip
 def test_what_contradicts_turns_is_refused_by_name(trials: list[Measured], says: str) -> None:
     said = refused(trials)
     assert said.startswith("--interleaved: ")

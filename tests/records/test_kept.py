@@ -208,16 +208,14 @@ def test_a_trial_that_was_removed_is_in_no_table_any_more_and_no_other_is_parsed
     assert gone not in RunFolder.open(run.path).metrics["trial"].to_list(), "nor in the file"
 
 
-def test_a_trial_that_cannot_be_read_is_tried_again_each_time(run: RunFolder, parsed: Parsed) -> None:
+def test_a_trial_that_cannot_be_read_or_has_a_link_among_its_files_is_parsed_each_time(
+    run: RunFolder, parsed: Parsed
+) -> None:
     trial = done(run)[0]
     raw_file(run, trial).write_text("{")
     for _ in range(2):
         assert f"trial {trial}: cannot read its raw records" in "\n".join(tables_of(run).warnings())
         assert parsed.take() == [trial]
-
-
-def test_a_trial_with_a_link_among_its_raw_files_is_parsed_each_time(run: RunFolder, parsed: Parsed) -> None:
-    trial = done(run)[0]
     path = raw_file(run, trial)
     path.rename(run.path / "elsewhere")
     path.symlink_to(run.path / "elsewhere")
@@ -226,7 +224,7 @@ def test_a_trial_with_a_link_among_its_raw_files_is_parsed_each_time(run: RunFol
         assert parsed.take() == [trial], "for where it leads may change unseen"
 
 
-def test_another_version_of_the_code_derives_all_again_and_keeps_it(
+def test_another_version_of_the_code_or_another_study_derives_all_again_and_keeps_it(
     run: RunFolder, parsed: Parsed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fingerprint, "_code", lambda package: f"another {package}")
@@ -234,6 +232,11 @@ def test_another_version_of_the_code_derives_all_again_and_keeps_it(
     assert parsed.take() == done(run)
     tables_of(run)
     assert parsed.take() == []
+    manifest = json.loads((run.path / "manifest.json").read_bytes())
+    manifest["study_text"] += "\n# a comment\n"
+    (run.path / "manifest.json").write_text(json.dumps(manifest))
+    tables_of(run)
+    assert parsed.take() == done(run)
 
 
 def test_every_source_file_of_the_package_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,14 +252,6 @@ def test_every_source_file_of_the_package_counts(tmp_path: Path, monkeypatch: py
     assert before is not None
     assert code("storlab_extension") not in (None, before)
     assert code("no such package") is None
-
-
-def test_another_study_in_the_manifest_derives_all_again(run: RunFolder, parsed: Parsed) -> None:
-    manifest = json.loads((run.path / "manifest.json").read_bytes())
-    manifest["study_text"] += "\n# a comment\n"
-    (run.path / "manifest.json").write_text(json.dumps(manifest))
-    tables_of(run)
-    assert parsed.take() == done(run)
 
 
 def test_tables_that_came_with_a_copy_of_the_run_are_not_believed(

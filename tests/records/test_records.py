@@ -198,11 +198,14 @@ def test_two_processes_on_one_run_are_kept_apart(original: Path) -> None:
         pass
 
 
-def test_what_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+def test_what_is_no_run_or_of_another_format_is_said_to_be_so(tmp_path: Path, run: Path) -> None:
     with pytest.raises(RecordsError, match="does not exist"):
         storlab.open_run(tmp_path / "missing")
     with pytest.raises(RecordsError, match="is not a run: it has no manifest"):
         storlab.open_run(tmp_path)
+    damage(run, "manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 1'))
+    with pytest.raises(RecordsError, match="another version of Storlab"):
+        storlab.open_run(run)
 
 
 WRONG = [
@@ -233,18 +236,6 @@ def test_what_is_wrong_in_a_record_is_said_with_its_file_and_key(
         derive(RunFolder.open(run))
 
 
-def test_a_run_of_another_format_is_said_to_be_of_another_version(run: Path) -> None:
-    damage(run, "manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 1'))
-    with pytest.raises(RecordsError, match="another version of Storlab"):
-        storlab.open_run(run)
-
-
-def test_a_table_that_is_missing_is_named_with_the_remedy(run: Path) -> None:
-    (run / "tables" / "series.parquet").unlink()
-    with pytest.raises(RecordsError, match="storlab report"):
-        _ = storlab.open_run(run).series
-
-
 @pytest.mark.parametrize("change", [HALF, lambda data: b"", lambda data: b"PAR1"])
 def test_a_damaged_table_is_named_with_the_remedy(run: Path, change: Callable[[bytes], bytes]) -> None:
     path = damage(run, "tables/series.parquet", change)
@@ -252,7 +243,7 @@ def test_a_damaged_table_is_named_with_the_remedy(run: Path, change: Callable[[b
         _ = storlab.open_run(run).series
 
 
-def test_a_record_that_fits_neither_its_folder_nor_the_study_is_named(run: Path) -> None:
+def test_a_table_that_is_missing_and_a_record_that_does_not_fit_are_named(run: Path) -> None:
     path = run / "trials" / "0001" / "trial.json"
     record = path.read_bytes()
     damage(run, "trials/0001/trial.json", lambda data: data.replace(b'"trial": 1,', b'"trial": 2,'))
@@ -261,6 +252,9 @@ def test_a_record_that_fits_neither_its_folder_nor_the_study_is_named(run: Path)
     path.write_bytes(re.sub(rb'"cell": \d+', b'"cell": 7', record))
     with pytest.raises(RecordsError, match=f"{re.escape(str(path))} is damaged: cell: the study has no cell 7"):
         derive(RunFolder.open(run))
+    (run / "tables" / "series.parquet").unlink()
+    with pytest.raises(RecordsError, match="storlab report"):
+        _ = storlab.open_run(run).series
 
 
 def test_a_failed_trial_keeps_its_reason_and_what_its_command_said(original: Path) -> None:
@@ -279,7 +273,7 @@ def stepped() -> ExaminedSeries:
     return ExaminedSeries(place, "iops", "1/s", found)
 
 
-def test_the_table_has_all_that_is_found() -> None:
+def test_what_is_found_in_series_is_a_table_with_changes_as_rows_within_rows() -> None:
     names = [field.name for field in fields(SeriesFindings)]
     assert set(COLUMNS["findings"]) == {*PLACES, "metric", "unit", *names}
     (row,) = findings_frame([stepped()]).iter_rows(named=True)
@@ -287,24 +281,15 @@ def test_the_table_has_all_that_is_found() -> None:
         name: value for name, value in vars(stepped().found).items() if name != "changes"
     }
     assert (row["trial"], row["round"], row["node"], row["unit"]) == (3, 2, None, "1/s")
-
-
-def test_changes_of_the_level_are_rows_within_the_row() -> None:
     (change,) = findings_frame([stepped()])["changes"][0].to_list()
     assert change["t"] == 201.0
     assert change["after"] - change["before"] > 19
-
-
-def test_nothing_examined_is_a_table_without_rows() -> None:
     assert findings_frame([]).schema == COLUMNS["findings"]
-
-
-def test_what_matters_is_said() -> None:
     sentences = said_of([stepped()], {})
     assert any(sentence.startswith("load, iops:") for sentence in sentences)
 
 
-def test_alike_watches_are_one_entry_with_all_their_places_and_disks() -> None:
+def test_alike_watches_are_one_entry_and_a_node_that_watched_otherwise_is_another() -> None:
     watched = [
         Observed(cell, node, "alignment", {"disks": [disk], "hook": "tp_btf"})
         for cell, node, disk in ((2, "vm-1", "vda"), (1, "vm-1", "vdb"), (1, "vm-2", "vda"))
@@ -312,9 +297,6 @@ def test_alike_watches_are_one_entry_with_all_their_places_and_disks() -> None:
     assert probe_facts(watched) == [
         {"probe": "alignment", "nodes": ["vm-1", "vm-2"], "cells": [1, 2], "disks": ["vda", "vdb"], "hook": "tp_btf"}
     ]
-
-
-def test_a_node_that_had_to_watch_otherwise_is_an_entry_of_its_own() -> None:
     watched = [
         Observed(1, "a", "alignment", {"disks": [], "hook": "tp_btf"}),
         Observed(1, "b", "alignment", {"disks": [], "hook": "classic tracepoint"}),
@@ -342,12 +324,12 @@ def test_a_copy_is_whole_whether_the_kernel_makes_it_or_not(
     assert target.read_bytes() == source.read_bytes()
 
 
-def test_a_file_that_says_it_has_no_length_is_copied_too(tmp_path: Path) -> None:
+def test_a_copy_of_a_file_without_a_length_is_whole_and_a_full_disk_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy_durably(Path("/proc/version"), tmp_path / "target")
     assert (tmp_path / "target").read_text() == Path("/proc/version").read_text()
 
-
-def test_a_full_disk_is_no_reason_to_try_in_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
