@@ -160,11 +160,9 @@ def test_the_journal_names_an_agent_and_its_cgroup_before_they_are_there(lab: La
     wrapper.write_text(NAMED.format(journal=lab.out / "journal.jsonl", log=log, agent=agent_path()))
     wrapper.chmod(0o755)
     lab.environment["STORLAB_AGENT"] = str(wrapper)
-    stack = '[nodes.n]\nkind = "netns"\nstack = [{ layer = "directory" }]\n'
-    study = (
-        WAITING.partition("stack")[0] + '[probes]\n[workload.load]\non = "n"\ncommand = { argv = ["true"] }\n' + stack
-    )
-    result = lab.run(study)
+    load = '[probes]\n[workload.load]\non = "n"\ncommand = { argv = ["true"] }\n'
+    node = '[nodes.n]\nkind = "netns"\nstack = [{ layer = "directory" }]\n'
+    result = lab.run(WAITING.partition("stack")[0] + load + node)
     assert result.status == 0, str(result)
     assert set(log.read_text().splitlines()) == {"named"}
 

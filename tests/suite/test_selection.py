@@ -306,57 +306,35 @@ def of_log(folder: Path, *results: Attempt | str) -> list[str]:
 
 CREATE, DESTROY = "pool/create", "pool/destroy"
 SKIPPED = [result(name, SKIP) for name in POOL]
-OF_RUNS: dict[str, tuple[list[Attempt], list[str]]] = {
-    "one that did not pass": ([result("disk/write", Outcome.KILLED)], ["disk/write"]),
-    "skipped, as their set-up failed": ([result("pool/setup", FAIL), *SKIPPED], POOL),
-    "skipped, as their set-up hung": ([result("pool/setup", Outcome.HUNG), *SKIPPED], POOL),
-    "a clean-up that failed": ([result("pool/cleanup", FAIL)], POOL),
-    "a set-up that passed later does not make up": (
-        [result("pool/setup", FAIL), result(CREATE, SKIP), result("pool/setup", PASS),
-         *(result(name, PASS) for name in POOL[1:])],
-        POOL,
-    ),
-    "a retry that passed makes up": (
-        [result(CREATE, FAIL), result(CREATE, PASS, number=2), result(DESTROY, FAIL), result(DESTROY, FAIL, number=2)],
-        [DESTROY],
-    ),
-}  # fmt: skip
-OF_LOGS: dict[str, tuple[list[Attempt | str], list[str]]] = {
+PASSED = [result(name, PASS) for name in POOL[1:]]
+AGAIN: dict[str, tuple[list[Attempt], list[str]]] = {
     "one that did not pass": ([result("acl/allow", PASS), result("disk/write", Outcome.KILLED)], ["disk/write"]),
-    "the first did not pass": ([result("acl/allow", FAIL), result("disk/write", PASS)], ["acl/allow"]),
-    "skipped, as their set-up failed": (
-        [result("pool/setup", FAIL), *SKIPPED, result("disk/write", FAIL)], ["disk/write", *POOL],
-    ),
+    "skipped, as their set-up failed": ([result("pool/setup", FAIL), *SKIPPED], POOL),
     "skipped, as their set-up hung": ([result("pool/setup", Outcome.HUNG), *SKIPPED], POOL),
     "a clean-up that failed": ([result(CREATE, PASS), result("pool/cleanup", FAIL)], POOL),
     "a set-up that passed later does not make up": (
-        [result("pool/setup", FAIL), result("pool/setup", PASS), result(CREATE, SKIP),
-         *(result(name, PASS) for name in POOL[1:])],
-        POOL,
+        [result("pool/setup", FAIL), result(CREATE, SKIP), result("pool/setup", PASS), *PASSED], POOL,
     ),
     "a retry makes up, though other guests' results stand between": (
         [result(CREATE, FAIL), result("acl/allow", PASS), result(CREATE, PASS, number=2), result(DESTROY, FAIL),
          result(DESTROY, FAIL, number=2)],
         [DESTROY],
     ),
-    "what passed when zfs-tests ran it again after the summary": (
-        [result(CREATE, FAIL), result(DESTROY, FAIL), "\nResults Summary\nFAIL\t   2\n\n", result(CREATE, PASS),
-         result(DESTROY, FAIL)],
-        [DESTROY],
-    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", OF_RUNS)
-def test_what_did_not_pass_in_a_run_is_run_again(case: str, tmp_path: Path) -> None:
-    results, run_again = OF_RUNS[case]
-    assert of_run(tmp_path, *results) == run_again
-
-
-@pytest.mark.parametrize("case", OF_LOGS)
-def test_what_did_not_pass_by_a_log_is_run_again(case: str, tmp_path: Path) -> None:
-    results, run_again = OF_LOGS[case]
+@pytest.mark.parametrize("case", AGAIN)
+def test_what_did_not_pass_in_a_run_or_by_a_log_is_run_again(case: str, tmp_path: Path) -> None:
+    results, run_again = AGAIN[case]
+    assert of_run(tmp_path / "run", *results) == run_again
     assert of_log(tmp_path, *results) == run_again
+    if "disk/write" not in run_again:
+        assert of_log(tmp_path, *results, result("disk/write", FAIL)) == ["disk/write", *run_again]
+
+
+def test_what_passed_when_zfs_tests_ran_it_again_after_the_summary_is_made_up_for(tmp_path: Path) -> None:
+    first = result(CREATE, FAIL), result(DESTROY, FAIL), "\nResults Summary\nFAIL\t   2\n\n"
+    assert of_log(tmp_path, *first, result(CREATE, PASS), result(DESTROY, FAIL)) == [DESTROY]
 
 
 def test_tests_without_a_result_are_run_again_if_they_were_asked_for(tmp_path: Path) -> None:
