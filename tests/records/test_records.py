@@ -327,8 +327,8 @@ def test_a_copy_is_whole_whether_the_kernel_makes_it_or_not(
 def test_a_copy_of_a_file_without_a_length_is_whole_and_a_full_disk_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy_durably(Path("/proc/version"), tmp_path / "target")
-    assert (tmp_path / "target").read_text() == Path("/proc/version").read_text()
+    copy_durably(Path("/proc/version"), tmp_path / "version")
+    assert (tmp_path / "version").read_text() == Path("/proc/version").read_text()
 
     def full(*arguments: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
