@@ -34,32 +34,31 @@ def series(values: dict[tuple[int, str, str | None], list[float]], late: float =
 
 def samples(**levels: list[float]) -> pl.DataFrame:
     rows = [(level, 1, float(at + 1), value) for level, values in levels.items() for at, value in enumerate(values)]
-    return pl.DataFrame(
-        rows, schema={"level": pl.String, "round": pl.Int64, "t": pl.Float64, "value": pl.Float64}, orient="row"
-    )
+    schema = {"level": pl.String, "round": pl.Int64, "t": pl.Float64, "value": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def test_nodes_and_jobs_add_up_unless_a_tool_has_its_own_total() -> None:
-    rows = series({(1, "a", "x"): [1.0, 2.0, 3.0], (1, "a", "y"): [10.0, 20.0, 30.0], (1, "b", "x"): [100.0, 200.0]})
-    found = within.samples(rows, "load", "iops", "sum", {"xfs": 1})
-    assert found["value"].to_list() == [111.0, 222.0]
-    assert found["level"].to_list() == ["xfs", "xfs"]
-    rows = series({(1, "a", None): [5.0, 6.0], (1, "a", "x"): [1.0, 2.0]})
-    assert within.samples(rows, "load", "iops", "sum", {"xfs": 1})["value"].to_list() == [5.0, 6.0]
+def summed(
+    values: dict[tuple[int, str, str | None], list[float]], late: float = 0.0, across: str = "sum", metric: str = "iops"
+) -> list[float]:
+    found = within.samples(series(values, late), "load", metric, across, {"xfs": 1})
+    assert set(found["level"]) <= {"xfs"}
+    return found["value"].to_list()
 
 
-def test_samples_that_come_a_little_late_are_of_their_interval() -> None:
-    rows = series({(1, "a", None): [float(at) for at in range(50)], (1, "b", None): [1.0] * 50}, late=0.2)
-    found = within.samples(rows, "load", "iops", "sum", {"xfs": 1})
-    assert found.height == 50
-    assert found["value"].to_list() == [at + 1.0 for at in range(50)]
+def test_nodes_and_jobs_add_up_at_each_instant_that_all_have_unless_a_tool_has_its_own_total() -> None:
+    x, y = [1.0, 2.0, 3.0], [10.0, 20.0, 30.0]
+    assert summed({(1, "a", "x"): x, (1, "a", "y"): y, (1, "b", "x"): [100.0, 200.0]}) == [111.0, 222.0]
+    assert summed({(1, "a", None): [5.0, 6.0], (1, "a", "x"): [1.0, 2.0]}) == [5.0, 6.0]
+    late = summed({(1, "a", None): [float(at) for at in range(50)], (1, "b", None): [1.0] * 50}, late=0.2)
+    assert late == [at + 1.0 for at in range(50)], "of their interval, though they come a little late"
 
 
 def test_percentiles_of_several_nodes_have_their_largest_and_unknown_metrics_no_samples() -> None:
-    rows = series({(1, "a", None): [1.0, 20.0], (1, "b", None): [10.0, 2.0]})
+    nodes: dict[tuple[int, str, str | None], list[float]] = {(1, "a", None): [1.0, 20.0], (1, "b", None): [10.0, 2.0]}
     for across in ("merge", "none", "max"):
-        assert within.samples(rows, "load", "iops", across, {"xfs": 1})["value"].to_list() == [10.0, 20.0]
-    assert within.samples(series({(1, "a", None): [1.0]}), "load", "tps", "sum", {"xfs": 1}).is_empty()
+        assert summed(nodes, across=across) == [10.0, 20.0]
+    assert summed(nodes, metric="tps") == []
 
 
 def test_variances_are_of_the_population_and_the_bulk_is_not_moved_by_a_stall() -> None:
@@ -108,24 +107,20 @@ def test_nothing_gives_frames_without_rows() -> None:
 DESIGN = Design("t", "iops", {"cache": ("none", "on")}, cells=((1, {"cache": "none"}), (2, {"cache": "on"})))
 DECLARED = Declarations.union([("load", (*declared(), *AlignmentProbe().declares()))])
 DONE = pl.DataFrame({"trial": [1, 2, 3], "round": [1, 1, 2], "cell": [1, 2, 1]})
+Row = dict[str, object]
 
 
-def row(
-    trial: int, node: str, lower: float, count: int, job: str | None = None, metric: str = "latency"
-) -> dict[str, object]:
+def row(trial: int, node: str, lower: float, count: int, job: str | None = None, metric: str = "latency") -> Row:
     place = DONE.row(by_predicate=pl.col("trial") == trial, named=True)
     bins = {"job": job, "metric": metric, "lower": lower, "upper": lower + 0.5, "count": count}
     return {**place, "node": node, "source": "load", **bins}
 
 
-def found(*rows: dict[str, object], slowest: float | None = None) -> tuple[Distribution, ...]:
-    metrics = pl.DataFrame(schema=COLUMNS["metrics"])
-    if slowest is not None:
-        place = {"trial": 1, "round": 1, "cell": 1, "source": "load", "metric": "latency.max", "value": slowest}
-        metrics = pl.DataFrame([place], schema=COLUMNS["metrics"])
-    return distributions(
-        pl.DataFrame(rows, schema=COLUMNS["histograms"]), metrics, DONE, replace(DESIGN, declared=DECLARED)
-    )
+def found(*rows: Row, slowest: float | None = None) -> tuple[Distribution, ...]:
+    place = {"trial": 1, "round": 1, "cell": 1, "source": "load", "metric": "latency.max", "value": slowest}
+    metrics = pl.DataFrame([] if slowest is None else [place], schema=COLUMNS["metrics"])
+    histograms = pl.DataFrame(rows, schema=COLUMNS["histograms"])
+    return distributions(histograms, metrics, DONE, replace(DESIGN, declared=DECLARED))
 
 
 def test_operations_of_all_rounds_and_nodes_count_alike_and_each_node_is_told_too() -> None:

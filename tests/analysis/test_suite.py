@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -78,17 +79,18 @@ def test_tests_without_a_result_are_missing_or_new_and_later_tries_flaky() -> No
 
 
 def test_many_groups_that_fail_at_once_are_no_flakiness_unless_as_many_got_better() -> None:
-    names = [f"group{number}/test" for number in range(25)]
-    passing, failing = run_of(dict.fromkeys(names, "P")), run_of(dict.fromkeys(names, "F"), 1)
+    def alike(outcomes: list[str], name: str, number: int = 0) -> ObservedRun:
+        return run_of({name.format(at): outcome for at, outcome in enumerate(outcomes)}, number)
+
+    groups, one_group = "group{}/test", "group/test{}"
+    passing, failing = alike(["P"] * 25, groups), alike(["F"] * 25, groups, 1)
     assert set(said(compared([passing], [failing])).values()) == {"regressed"}
     assert set(said(compared([failing], [passing])).values()) == {"fixed"}
-    mixed = run_of({name: "PF"[number < 22] for number, name in enumerate(names)}, 1)
-    other = run_of({name: "FP"[number < 22] for number, name in enumerate(names)})
+    mixed, other = alike(["F"] * 22 + ["P"] * 3, groups, 1), alike(["P"] * 22 + ["F"] * 3, groups, 1)
     found = compared([other], [mixed])
     assert set(said(found).values()) == {"undecided"} and found.one_sided < 0.001
     assert compared([mixed], [other]).one_sided == pytest.approx(found.one_sided)
-    one_group = [f"group/test{number}" for number in range(40)]
-    found = compared([run_of(dict.fromkeys(one_group, "P"))], [run_of(dict.fromkeys(one_group, "F"), 1)])
+    found = compared([alike(["P"] * 40, one_group)], [alike(["F"] * 40, one_group, 1)])
     assert set(said(found).values()) == {"undecided"} and found.worse == 1
 
 
@@ -122,8 +124,8 @@ def slowed(ratio: dict[str, float], count: int, generator: np.random.Generator, 
     for number in range(count):
         run = run_of(dict.fromkeys([f"g/t{index}" for index in range(30)], "P"), number)
         noise = {name: busy * ratio.get(name, 1.0) * math.exp(generator.normal(0, 0.05)) for name in run.tests}
-        tests = {name: (type(tries[0])(tries[0].outcome, noise[name]),) for name, tries in run.tests.items()}
-        runs.append(ObservedRun(run.name, run.identity, run.started, run.environment, tests, run.asked))
+        tests = {name: (replace(tries[0], seconds=noise[name]),) for name, tries in run.tests.items()}
+        runs.append(replace(run, tests=tests))
     return runs
 
 
@@ -200,13 +202,12 @@ def test_a_failure_settles_it_where_the_good_never_fails_and_what_cant_be_tested
 
 
 def test_ends_that_do_not_fit_are_refused() -> None:
-    def ended(good: bool | None, bad: bool | None, flaky: bool = False) -> str:
-        with pytest.raises(UserError) as error:
-            find_culprit(5, lambda number: good if number == 0 else bad, Terms(flaky=flaky))
-        return str(error.value)
-
-    assert "the bad one passes: 59 of 59 runs" in ended(True, True)
-    assert "the good one fails: run 1" in ended(False, False)
-    assert "the good one fails as often as the bad one" in ended(False, False, flaky=True)
-    assert "the bad one can't be tested" in ended(True, None)
-    assert "the good one can't be tested" in ended(None, False)
+    for good, bad, flaky, why in (
+        (True, True, False, "the bad one passes: 59 of 59 runs"),
+        (False, False, False, "the good one fails: run 1"),
+        (False, False, True, "the good one fails as often as the bad one"),
+        (True, None, False, "the bad one can't be tested"),
+        (None, False, False, "the good one can't be tested"),
+    ):
+        with pytest.raises(UserError, match=why):
+            find_culprit(5, lambda number, ends=(good, bad): ends[number > 0], Terms(flaky=flaky))

@@ -38,12 +38,10 @@ def small() -> Summary:
 
 
 def test_a_summary_comes_back_from_json_exactly_and_is_that_of_the_golden_file() -> None:
+    """To renew it after a wanted change: ``GOLDEN.write_bytes(to_json(small()))``."""
     summary = small()
-    again = from_json(to_json(summary))
-    assert again == summary
-    assert to_json(again) == to_json(summary)
-    # To renew it after a wanted change: ``GOLDEN.write_bytes(to_json(small()))``.
-    ours, golden = from_json(to_json(small())), from_json(GOLDEN.read_bytes())
+    ours, golden = from_json(to_json(summary)), from_json(GOLDEN.read_bytes())
+    assert ours == summary and to_json(ours) == to_json(summary)
     assert [c.reason for c in ours.comparisons] == [c.reason for c in golden.comparisons]
     assert [e.warnings for e in ours.estimates] == [e.warnings for e in golden.estimates]
     assert [c.ratio for c in ours.comparisons] == pytest.approx([c.ratio for c in golden.comparisons])
@@ -59,29 +57,24 @@ def test_a_number_that_json_can_not_hold_is_refused_by_name() -> None:
         to_json(replace(summary, facts={"a": [1, math.inf]}))
 
 
+LISTS = '"comparisons": [], "warnings": []'
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "summary.json: not a summary"),
-        ("[]", "not a summary"),
-        ("{}", "not a summary"),
-        ('{"cells": [], "estimates": [{}], "comparisons": [], "warnings": []}', "not a summary"),
-        ('{"cells": [3], "estimates": [], "comparisons": [], "warnings": []}', "not a summary"),
-    ],
+    "text",
+    ["{", "[]", "{}", f'{{"cells": [], "estimates": [{{}}], {LISTS}}}', f'{{"cells": [3], "estimates": [], {LISTS}}}'],
 )
-def test_anything_else_is_refused_with_the_files_name(text: str, message: str) -> None:
-    with pytest.raises(ParseError, match=message):
+def test_anything_else_is_refused_with_the_files_name(text: str) -> None:
+    with pytest.raises(ParseError, match=r"summary\.json: not a summary"):
         from_json(text)
 
 
 def test_the_method_says_what_was_done_and_nothing_that_was_not() -> None:
-    method = summarise(*study()).method
-    assert method.startswith("Levels are compared by round")
-    assert "each of its 3 comparisons" in method
     trials, metrics, asked = study()
+    method = summarise(trials, metrics, asked).method
+    assert method.startswith("Levels are compared by round") and "each of its 3 comparisons" in method
     one_side = metrics.filter(pl.col("cell").is_in([1, 2]))
     assert summarise(trials, one_side, asked).method.startswith("Nothing was compared.")
-    trials, metrics, asked = study()
     assert summarise(trials, metrics.clear(), asked).method == ""
 
 
@@ -105,30 +98,19 @@ LEVELS, SIZES, ROUNDS, METRICS = 4, 25, 100, 100
 
 
 def test_of_ten_thousand_trials_with_a_hundred_metrics_all_is_summarised() -> None:
-    rng = np.random.default_rng(1)
+    """How fast: ``benchmarks/analyse.py``."""
     factors = {"fs": tuple(f"fs{n}" for n in range(LEVELS)), "bs": tuple(f"{n}k" for n in range(SIZES))}
-    cells = tuple(
-        (1 + a * SIZES + b, {"fs": fs, "bs": bs})
-        for a, fs in enumerate(factors["fs"])
-        for b, bs in enumerate(factors["bs"])
-    )
+    cells = tuple(enumerate(({"fs": fs, "bs": bs} for fs in factors["fs"] for bs in factors["bs"]), start=1))
     count = len(cells) * ROUNDS
     trial = np.arange(count)
-    trials = pl.DataFrame(
-        {"trial": trial + 1, "round": trial // len(cells) + 1, "cell": trial % len(cells) + 1}
-    ).with_columns(status=pl.lit("done"), reason=pl.lit(None, pl.String))
-    of_metric = np.tile(np.arange(METRICS), count)
+    known = {"status": "done", "reason": None, "node": None, "job": None}
+    known |= {"source": "load", "unit": "B/s", "better": "higher"}
+    trials = pl.DataFrame({"trial": trial + 1, "round": trial // len(cells) + 1, "cell": trial % len(cells) + 1})
+    trials = trials.with_columns(pl.lit(value, pl.String).alias(name) for name, value in known.items())
     names = np.array(["write.bandwidth", *(f"m{n}" for n in range(1, METRICS))])
-    metrics = trials.select(
-        pl.col("trial", "round", "cell").repeat_by(METRICS).explode(empty_as_null=True, keep_nulls=True)
-    ).with_columns(
-        pl.Series("metric", names[of_metric]),
-        pl.Series("value", np.exp(0.05 * rng.normal(size=count * METRICS))),
-        node=pl.lit(None, pl.String),
-        job=pl.lit(None, pl.String),
-        source=pl.lit("load"),
-        unit=pl.lit("B/s"),
-        better=pl.lit("higher"),
+    metrics = trials[np.repeat(trial, METRICS)].with_columns(
+        metric=pl.Series(np.tile(names, count)),
+        value=pl.Series(np.exp(0.05 * np.random.default_rng(1).normal(size=count * METRICS))),
     )
     summary = summarise(trials, metrics, design(factors, cells))
     assert (len(summary.estimates), len(summary.comparisons)) == (10_000, 6 * SIZES + 6)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 from itertools import product
+from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from storlab.analysis.design import Design, ObjectiveSpec
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, from_json, to_json
-from storlab.analysis.sweeps.knee import locate, power
+from storlab.analysis.sweeps.knee import Located, locate, power
 from storlab.analysis.sweeps.objective import Observed, bracket
 from storlab.formats.fio.declared import declared
 from storlab.metrics import Declarations
+
+from .simulate import metric_frame, trial_frame
 
 DEPTHS = ("1", "2", "4", "8", "16", "32")
 
@@ -33,22 +35,13 @@ def sweep(
     draw = np.random.default_rng(4)
     cells = [(at, {"jobs": j, "iodepth": d}) for at, (j, d) in enumerate(product(jobs, DEPTHS), start=1)]
     places = [(number, *cell) for number, cell in enumerate(product(range(1, rounds + 1), cells), start=1)]
-    trials = pl.DataFrame(
-        [(trial, n, cell, "done", None) for trial, n, (cell, _) in places],
-        schema={"trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "status": pl.String, "reason": pl.String},
-        orient="row",
-    )
     rows = []
     for trial, n, (cell, levels) in places:
         depth = float(levels["iodepth"]) * float(levels["jobs"])
         iops = 1000 * min(depth, most) * float(np.exp(0.03 * draw.normal()))
         values = (("iops", iops, "1/s", "higher"), ("latency.mean", depth / iops, "s", "lower"))
         tail = () if (levels["iodepth"], n) in silent else (("latency.p99", 3 * depth / iops, "s", "lower"),)
-        for metric, value, unit, better in (*values, *tail):
-            rows.append((trial, n, cell, None, "load", None, metric, value, unit, better))
-    names = ("trial", "round", "cell", "node", "source", "job", "metric", "value", "unit", "better")
-    texts = dict.fromkeys(("node", "source", "job", "metric", "unit", "better"), pl.String())
-    kinds = {name: texts.get(name, pl.Int64()) for name in names} | {"value": pl.Float64()}
+        rows += [(trial, n, cell, None, "load", None, *each, "sum") for each in (*values, *tail)]
     design = Design(
         "A sweep",
         "iops",
@@ -59,7 +52,8 @@ def sweep(
         sweeps=("iodepth", "jobs") if len(jobs) > 2 else ("iodepth",),
         objectives=(ObjectiveSpec("latency.p99", "iodepth", limit),),
     )
-    return summarise(trials, pl.DataFrame(rows, schema=kinds, orient="row"), design, ended=True)
+    trials = trial_frame([(trial, n, cell, "done", None) for trial, n, (cell, _) in places])
+    return summarise(trials, metric_frame(rows), design, ended=True)
 
 
 def test_every_combination_of_other_factors_has_a_line_and_every_line_its_knee() -> None:
@@ -118,13 +112,16 @@ def test_the_knee_is_where_a_device_is_busy_and_nobody_waits(most: float, index:
 
 
 def test_units_do_not_move_a_knee_noise_blurs_it_and_one_round_says_nothing() -> None:
+    def knee(most: float, **more: Any) -> Located:
+        return locate(power(*closed_loop(most, **more)), 0.95)
+
     rates, times = closed_loop(8)
-    assert locate(power(rates * 7, times * 1e6), 0.95) == locate(power(rates, times), 0.95)
-    quiet, noisy = (locate(power(*closed_loop(8, sd=sd)), 0.95) for sd in (0.02, 0.5))
+    assert locate(power(rates * 7, times * 1e6), 0.95) == knee(8)
+    quiet, noisy = knee(8, sd=0.02), knee(8, sd=0.5)
     assert noisy.high - noisy.low > quiet.high - quiet.low
-    found = locate(power(*closed_loop(8, rounds=1)), 0.95)
-    assert (found.low, found.high) == (0, len(AT) - 1)
-    assert locate(power(*closed_loop(1000)), 0.95).index == len(AT) - 1
+    last = len(AT) - 1
+    assert (knee(8, rounds=1).low, knee(8, rounds=1).high) == (0, last)
+    assert knee(1000).index == last, "where a device is never full"
 
 
 def test_the_levels_around_the_knee_hold_it_in_most_studies() -> None:
@@ -161,17 +158,18 @@ def test_clear_steps_are_bracketed_and_a_limit_beyond_the_range_has_no_crossing(
 
 
 def test_what_few_rounds_failures_or_no_values_leave_open_is_not_established_nor_what_is_behind() -> None:
-    found = bracket(steps([0.0001, 0.5], 5, 1, sd=0.001), LIMIT, True, 0.05)
-    assert (found.holds, found.fails) == (0, 0)
-    found = bracket(steps([0.001, LIMIT, 0.001, 0.05], 10, 1), LIMIT, True, 0.05)
-    assert (found.holds, found.fails) == (1, 1)
     good = steps([0.001, 0.002], 10, 1)
     failing = [good[0], Observed(2.0, good[1].values[:6], failed=4)]
-    assert bracket(good, LIMIT, True, 0.05).holds == 2
-    assert bracket(failing, LIMIT, True, 0.05).holds == 1
-    made = [*steps([0.001], 10, 1), Observed(2.0, np.empty(0)), Observed(4.0, np.full(10, 0.1))]
-    found = bracket(made, LIMIT, True, 0.05)
-    assert (found.holds, found.fails) == (1, 1)
+    silent = [*steps([0.001], 10, 1), Observed(2.0, np.empty(0)), Observed(4.0, np.full(10, 0.1))]
+    for made, ends in (
+        (steps([0.0001, 0.5], 5, 1, sd=0.001), (0, 0)),
+        (steps([0.001, LIMIT, 0.001, 0.05], 10, 1), (1, 1)),
+        (good, (2, 0)),
+        (failing, (1, 0)),
+        (silent, (1, 1)),
+    ):
+        found = bracket(made, LIMIT, True, 0.05)
+        assert (found.holds, found.fails) == ends
 
 
 VALUES = st.lists(st.floats(0, 1e6), min_size=0, max_size=12).map(lambda each: np.array(each, dtype=np.float64))

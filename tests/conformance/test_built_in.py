@@ -20,9 +20,8 @@ from importing.test_table import TWO, WIDE
 from probes import test_alignment, test_processes, test_server, test_share_requests, test_stalls
 from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
 from storlab.importing.registry import importers
-from storlab.layers.base import Layer
 from storlab.nodes.process import ExitRecord
-from storlab.probes.base import Probe, ProbeRecord, Window
+from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
 from storlab.probes.tcp.probe import NAME as CONNECTIONS
@@ -48,32 +47,23 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
 """The keys that one of each must have."""
 
 
-@pytest.mark.parametrize(
-    ("cls", "keys"), [(cls, LAYERS.get(name, {})) for name, cls in layer_types().items()], ids=layer_types()
-)
-def test_a_layer(cls: type[Layer], keys: Mapping[str, Any]) -> None:
-    check_layer(cls, keys)
-
-
-@pytest.mark.parametrize("cls", layer_types().values())
-def test_the_undoes_of_a_layer_are_in_the_one_table(cls: type[Layer]) -> None:
+@pytest.mark.parametrize("name", layer_types())
+def test_a_layer_conforms_and_its_undoes_are_in_the_one_table(name: str) -> None:
+    cls = layer_types()[name]
+    check_layer(cls, LAYERS.get(name, {}))
     assert all(undo_table()[undo.name] is undo for undo in cls.undoes)
 
 
-@pytest.mark.parametrize(
-    "keys", [[{"layer": "directory"}], [{"layer": "file", "size": "1M"}]], ids=lambda keys: str(keys[0]["layer"])
-)
-def test_a_stack_that_takes_no_root_is_set_up_and_torn_down_twice(keys: list[dict[str, Any]], tmp_path: Path) -> None:
-    _set_up(keys, tmp_path)
+@pytest.mark.parametrize("keys", [{"layer": "directory"}, {"layer": "file", "size": "1M"}], ids=["directory", "file"])
+def test_a_stack_that_takes_no_root_is_set_up_and_torn_down_twice(keys: dict[str, Any], tmp_path: Path) -> None:
+    _set_up([keys], tmp_path)
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it sets up loop devices and mounts")
+@pytest.mark.needs("root")
 def test_a_stack_of_loop_device_and_file_system_is_set_up_and_torn_down_twice(tmp_path: Path) -> None:
     stack = [{"layer": "file", "size": "32M"}, {"layer": "loop"}, {"layer": "mkfs", "type": "ext4"}, {"layer": "mount"}]
     (_, loop, _, mount) = _set_up(stack, tmp_path)
-    assert loop["device"].startswith("/dev/loop")
-    assert mount
+    assert loop["device"].startswith("/dev/loop") and mount
 
 
 def _set_up(stack: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
@@ -111,7 +101,7 @@ WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
 
 def test_every_workload_probe_and_importer_has_an_example_here() -> None:
     assert WORKLOADS.keys() == workload_types().keys()
-    assert set(PROBES) == set(probe_types().values())
+    assert PROBES.keys() == probe_types().keys()
     assert IMPORTERS.keys() == importers().keys()
 
 
@@ -156,24 +146,20 @@ def _tcp(raw: Path) -> ProbeRecord:
     return ProbeRecord(raw, Window(100.0, 200.0), Subject(group="client", disks=("nbd0",)))
 
 
-def _server(raw: Path) -> ProbeRecord:
-    return test_server.record(raw)
-
-
-PROBES: Mapping[type[Probe], Callable[[Path], ProbeRecord]] = {
-    probe_types()["alignment"]: _alignment,
-    probe_types()["host-load"]: _host_load,
-    probe_types()["processes"]: _processes,
-    probe_types()["server"]: _server,
-    probe_types()["share-requests"]: _share_requests,
-    probe_types()["stalls"]: _stalls,
-    probe_types()["tcp"]: _tcp,
+PROBES: Mapping[str, Callable[[Path], ProbeRecord]] = {
+    "alignment": _alignment,
+    "host-load": _host_load,
+    "processes": _processes,
+    "server": test_server.record,
+    "share-requests": _share_requests,
+    "stalls": _stalls,
+    "tcp": _tcp,
 }
 
 
-@pytest.mark.parametrize("cls", PROBES, ids=lambda cls: str(cls.kind))
-def test_a_probe(cls: type[Probe], tmp_path: Path) -> None:
-    check_probe(cls, records=[PROBES[cls](tmp_path)])
+@pytest.mark.parametrize("kind", PROBES)
+def test_a_probe(kind: str, tmp_path: Path) -> None:
+    check_probe(probe_types()[kind], records=[PROBES[kind](tmp_path)])
 
 
 @pytest.mark.parametrize("name", node_kinds())
@@ -185,6 +171,10 @@ def _examples(*names: str) -> list[bytes]:
     return [(EXAMPLES / "imports" / name).read_bytes() for name in names]
 
 
+def _golden(pattern: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((TESTS / "importing/golden").glob(pattern))]
+
+
 VIRTIOFS = virtiofs_sample.raw_file(
     "none",
     [
@@ -193,15 +183,12 @@ VIRTIOFS = virtiofs_sample.raw_file(
     ],
 )
 IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
+    **{
+        name: (_golden(f"{name}[-_]*"), {}) for name in ("bonnie", "elbencho", "pcap", "pgbench", "sysbench", "vdbench")
+    },
     "blkalgn": (_examples("blkalgn-4k.json", "blkalgn-64k.json"), {}),
-    "bonnie": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("bonnie-*"))], {}),
     "csv": ([WIDE], TWO),
-    "elbencho": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("elbencho-*"))], {}),
     "fio": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
-    "pcap": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("pcap-*"))], {}),
-    "pgbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("pgbench[-_]*"))], {}),
-    "sysbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("sysbench-*"))], {}),
-    "vdbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("vdbench-*"))], {}),
     "virtiofs-tests": ([VIRTIOFS.encode()], {}),
 }
 

@@ -46,18 +46,17 @@ def test_what_came_before_the_window_is_not_in_it() -> None:
 
 
 def test_requests_are_those_of_the_disks_at_the_same_instants() -> None:
-    def disk(reads: int, written: int) -> list[object]:
-        return [["nbd0", [reads, written, 512, 512 * written]]]
+    def last(**more: object) -> dict[str, float]:
+        return named(watched(sample(1, BEFORE, disks=disk(3)), sample(2, AFTER, **more)).totals)
 
-    first, last = sample(1, BEFORE, disks=disk(3, 4)), sample(2, AFTER, disks=disk(4, 4))
-    found = named(watched(first, last).totals)
+    def disk(reads: int) -> list[object]:
+        return [["nbd0", [reads, 4, 512, 2048]]]
+
+    found = last(disks=disk(4))
     assert (found["requests"], found["acks.per-request"], found["segments.sent.per-request"]) == (1, 55, 5)
-    gone = named(watched(first, sample(2, AFTER)).totals)
-    assert "requests" not in gone
-    assert "acks.per-request" not in gone
-    idle = named(watched(first, sample(2, AFTER, disks=disk(3, 4))).totals)
-    assert idle["requests"] == 0
-    assert "acks.per-request" not in idle, "nothing is divided by 0"
+    assert not {"requests", "acks.per-request"} & last().keys(), "the disk is gone"
+    idle = last(disks=disk(3))
+    assert idle["requests"] == 0 and "acks.per-request" not in idle, "nothing is divided by 0"
 
 
 def test_connections_opened_closed_or_never_seen_in_the_window_count() -> None:
@@ -141,27 +140,18 @@ def test_followed_counts_begin_at_0_and_what_closed_stays_in_the_sums() -> None:
     assert (one.totals.bytes_sent, seen.totals().bytes_sent, seen.elapsed) == (600, 600, 2.0)
     assert (seen.opened, seen.ended) == (0, 0)
     seen = followed(sample(1), sample(2, connection(1, bytes_sent=5), connection(2, bytes_received=50)))
-    assert [each.connection.cookie for each in seen.connections()] == [2, 1]
+    assert [each.connection.cookie for each in seen.connections()] == [2, 1], "the busiest comes first"
     assert (seen.totals().bytes_moved, seen.opened) == (55, 2)
-    seen = followed(
-        sample(1, connection(1, bytes_sent=100, busy_time=7)),
-        closed(1.5, connection(1, bytes_sent=400)),
-        closed(1.6, connection(2, bytes_sent=30)),
-        sample(2, gone=[1]),
-    )
-    assert seen.connections() == []
-    assert (seen.totals().bytes_sent, seen.opened, seen.ended) == (330, 1, 2)
-    seen = followed(
-        sample(1, connection(1, bytes_sent=100)), sample(2, connection(1, bytes_sent=200)), sample(3, gone=[1])
-    )
-    assert (seen.totals().bytes_sent, seen.ended) == (100, 1)
     row = connection(1, bytes_sent=100)
+    ends = closed(1.5, connection(1, bytes_sent=400)), closed(1.6, connection(2, bytes_sent=30))
+    seen = followed(sample(1, row), *ends, sample(2, gone=[1]))
+    assert (seen.totals().bytes_sent, seen.opened, seen.ended, seen.connections()) == (330, 1, 2, [])
+    seen = followed(sample(1, row), sample(2, connection(1, bytes_sent=200)), sample(3, gone=[1]))
+    assert (seen.totals().bytes_sent, seen.ended) == (100, 1), "what was last seen of it"
     for first in (sample(1), sample(1, row)):
         seen = followed(closed(1.01, row), first, sample(2, gone=[1]))
         assert (seen.totals().bytes_sent, seen.opened, seen.ended, seen.connections()) == (0, 0, 0, [])
-    seen = Follower()
-    for line in printed(sample(1, acks=[BYTES]), sample(2, acks=[BYTES]), sample(3, acks=[BYTES])):
-        seen.add(decode(line))
+    seen = followed(*(sample(at, acks=[BYTES]) for at in (1, 2, 3)))
     assert seen.totals().acks == {("sent.bytes", 2816, 2944): 20}
 
 
@@ -169,15 +159,10 @@ BYTES = ["sent.bytes", 2816, 2944, 10]
 GAP = ["received.gap", 1000, 1064, 3]
 
 
-def test_those_of_the_window_are_added_up() -> None:
-    lines = printed(
-        sample(0.5, acks=[BYTES]), sample(1, acks=[BYTES]), sample(1.5, acks=[BYTES, GAP]), sample(2, acks=[BYTES])
-    )
-    acks = within(decode_output(lines), 1.0, 2.0).totals.acks
+def test_acks_of_the_window_are_added_up_to_histograms_and_percentiles_in_base_units() -> None:
+    bins = {0.5: [BYTES], 1: [BYTES], 1.5: [BYTES, GAP], 2: [BYTES]}
+    acks = watched(*(sample(at, acks=each) for at, each in bins.items())).totals.acks
     assert acks == {("sent.bytes", 2816, 2944): 20, ("received.gap", 1000, 1064): 3}
-
-
-def test_they_are_histograms_and_percentiles_in_base_units() -> None:
     acks = Acks({("sent.bytes", 2816, 2944): 99, ("sent.bytes", 0, 1): 1, ("received.gap", 1000, 1064): 3})
     named = {each.metric: each.value for each in ack_values(acks)}
     assert named["acks.sent.advance.p50"] == 2880
@@ -188,11 +173,6 @@ def test_they_are_histograms_and_percentiles_in_base_units() -> None:
         (None, "acks.sent.advance", 2816.0, 2944.0, 99),
         (None, "acks.received.gap", pytest.approx(1000e-9), pytest.approx(1064e-9), 3),
     ]
-
-
-@pytest.mark.parametrize(
-    "row", [["sent.bytes", 5, 5, 1], ["sent.bytes", 5, 6, 0], ["x", 5, 6, 1], ["sent.gap", -1, 6, 1]]
-)
-def test_a_bin_that_is_none_is_refused(row: list[object]) -> None:
-    with pytest.raises(ParseError):
-        decode_output(printed(sample(1, acks=[row])))
+    for row in (["sent.bytes", 5, 5, 1], ["sent.bytes", 5, 6, 0], ["x", 5, 6, 1], ["sent.gap", -1, 6, 1]):
+        with pytest.raises(ParseError):
+            decode_output(printed(sample(1, acks=[row])))

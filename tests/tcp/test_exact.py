@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from laboratory.wire import PORT, SERVER, Segment, Watcher, Wire, needs_wire, segments, wire
+from laboratory.wire import PORT, SERVER, Segment, Watcher, Wire, segments, wire
 from storlab.tcp.acks import METRICS, ack_histograms, ack_values
 from storlab.tcp.agent_output import AckHistogram
 from storlab.tcp.totals import Totals, within
+
+pytestmark = pytest.mark.needs("root", "tcpdump", "ethtool", "ip")
 
 FOREVER = 1e12
 
@@ -116,12 +118,9 @@ def watched(
         for load in loads:
             pair.do(*load)
         time.sleep(0.3)
-        totals = []
-        for end in ends:
-            seen = within(end.end(), 0.0, FOREVER)
-            assert [each for each in seen.warnings if "sample" not in each] == []
-            totals.append(seen.totals)
-    server, client = totals
+        seen = [within(end.end(), 0.0, FOREVER) for end in ends]
+    assert [said for each in seen for said in each.warnings if "sample" not in said] == []
+    server, client = (each.totals for each in seen)
     return server, client, list(segments(capture.read_bytes()))
 
 
@@ -133,7 +132,6 @@ def of_client(every: list[Segment]) -> list[Segment]:
     return [each for each in every if each.destination_port == PORT]
 
 
-@needs_wire
 def test_counts_of_both_ends_are_those_of_the_wire_to_the_segment(cable: Wire, pair: Pair, tmp_path: Path) -> None:
     cable.offload(False)
     loads = [("r", 131072, 50, "one"), ("w", 131072, 50, "one"), ("r", 100, 20, "one")]
@@ -151,7 +149,6 @@ def test_counts_of_both_ends_are_those_of_the_wire_to_the_segment(cable: Wire, p
     assert client.mss == [1448]
 
 
-@needs_wire
 def test_with_offload_on_the_sender_still_counts_segments_of_the_wire(cable: Wire, pair: Pair, tmp_path: Path) -> None:
     """What a card would cut is captured whole: the segments are as many as its data fill."""
     cable.offload(True)
@@ -162,7 +159,6 @@ def test_with_offload_on_the_sender_still_counts_segments_of_the_wire(cable: Wir
     assert client.acks_sent == len([each for each in of_client(every) if each.is_bare])
 
 
-@needs_wire
 def test_connections_that_come_and_go_between_two_looks_are_counted_too(
     cable: Wire, pair: Pair, tmp_path: Path
 ) -> None:
@@ -208,7 +204,6 @@ def bins(totals: Totals, what: AckHistogram) -> dict[tuple[int, int], int]:
     return {(lower, upper): count for (of, lower, upper), count in totals.acks.items() if of == what}
 
 
-@needs_wire
 @pytest.mark.parametrize("offload", [False, True], ids=["offload off", "offload on"])
 def test_what_each_ack_acknowledges_is_what_the_wire_says(
     cable: Wire, pair: Pair, tmp_path: Path, offload: bool
@@ -232,7 +227,6 @@ def test_what_each_ack_acknowledges_is_what_the_wire_says(
     assert ack_histograms(client.acks)["count"].sum() == sum(client.acks.values())
 
 
-@needs_wire
 def test_connections_of_others_are_in_no_distribution(cable: Wire, pair: Pair) -> None:
     cable.offload(False)
     ends = {each: Watcher(cable, "client", "--distributions", endpoint=each) for each in (f"*:{PORT}", "*:1")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -33,11 +33,9 @@ def every(compare: str) -> Iterator[Answers]:
     subject = SUBJECTS[compare]
     guests = {int(subject.guests), 1, min(3, subject.most_guests)}
     extents = cycle(EXTENT_ANSWERS)
-    for target, path in PATHS.items():
-        for load in subject.loads:
-            for count in guests:
-                for wipe in {"", path if target == "device" else ""}:
-                    yield Answers(compare, target, path, wipe, "", load, next(extents), count)  # type: ignore[arg-type]
+    for (target, path), load, count in product(PATHS.items(), subject.loads, guests):
+        for wipe in {"", path if target == "device" else ""}:
+            yield Answers(compare, target, path, wipe, "", load, next(extents), count)  # type: ignore[arg-type]
     yield from (Answers(compare, extent=extent) for extent in EXTENT_ANSWERS)
 
 

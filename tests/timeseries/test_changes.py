@@ -30,7 +30,6 @@ def test_noise_that_lingers_is_no_change_of_the_level(n: int, phi: float) -> Non
 def test_noise_that_lingers_on_white_noise_and_heavy_tails_are_no_change() -> None:
     rng = np.random.default_rng(3)
     assert sum(bool(found_in(ar1(rng, 600, 0.9) + rng.standard_normal(600))) for _ in range(100)) <= 5
-    rng = np.random.default_rng(4)
     assert sum(bool(found_in(rng.standard_t(3, 300))) for _ in range(100)) <= 2
 
 

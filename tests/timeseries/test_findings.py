@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 import numpy as np
@@ -41,78 +41,67 @@ def test_a_steady_series_is_described_and_has_no_warning() -> None:
     assert warnings([Examined("load, iops", found, 1)]) == []
 
 
+def told(values: Floats, interval: float = 1.0, about: str = "") -> list[str]:
+    """What is said of one series, about that."""
+    return [said for said in warnings([Examined("iops", of(values, interval), 1)]) if about in said]
+
+
 def test_warm_up_drift_and_changes_are_each_said_in_one_sentence() -> None:
-    assert warnings([Examined("load, iops", of(WARMING), 1)]) == [
-        "load, iops: the first 45 s look like warm-up (MSER-5), without which the mean is 5.6 % higher"
-    ]
-    assert warnings([Examined("load, iops", of(FALLING), 1)]) == [
-        "load, iops: it falls by 22 % over the trial (Mann-Kendall), so its mean depends on how long it ran"
-    ]
-    assert warnings([Examined("load, iops", of(CHANGING, 0.1), 1)]) == ["load, iops: the level falls by 11 % at 15 s"]
+    for values, interval, said in (
+        (WARMING, 1.0, "the first 45 s look like warm-up (MSER-5), without which the mean is 5.6 % higher"),
+        (FALLING, 1.0, "it falls by 22 % over the trial (Mann-Kendall), so its mean depends on how long it ran"),
+        (CHANGING, 0.1, "the level falls by 11 % at 15 s"),
+    ):
+        assert told(values, interval) == [f"iops: {said}"]
 
 
 def test_a_finding_of_many_trials_is_said_once_and_of_a_few_levels_one_by_one() -> None:
-    many = [Examined("load, iops", of(WARMING if trial != 3 else STEADY), trial) for trial in range(1, 31)]
-    (said,) = warnings(many)
-    assert said.startswith("load, iops in 29 of 30 trials: the first 45 s look like warm-up (MSER-5)")
-    changing = [Examined("tps", of(CHANGING if trial in (2, 5) else STEADY), trial) for trial in range(1, 7)]
-    assert warnings(changing) == [
-        "tps in trials 2 and 5 of 6: the level falls by 11 % at 2 min 31 s, and falls by 11 % at 2 min 31 s"
-    ]
-    changing = [Examined("tps", of(CHANGING), trial) for trial in range(1, 7)]
-    assert warnings(changing) == ["tps in all 6 trials: the level changes within the trial, once"]
-    named = [Examined("tps", of(CHANGING if trial == 2 else STEADY), trial, "ext4") for trial in range(1, 7)]
-    assert warnings(named)[0].startswith("tps in trial 2 (ext4) of 6: the level falls")
-    falling = [Examined("tps", of(FALLING), trial) for trial in (1, 2)]
-    assert warnings(falling)[0].startswith("tps in both trials: it falls by up to 22 % over the trial")
-    told = warnings([Examined("tps", of(CHANGING), 1, "off"), Examined("tps", of(CHANGING), 2, "on")])
-    assert told == [f"tps ({level}): the level falls by 11 % at 2 min 31 s" for level in ("off", "on")]
-    group = [Examined("iops", of(CHANGING if at == 3 else STEADY), 90 + at) for at in range(5)]
-    (said,) = warnings(group)
-    assert said.startswith("iops in 1 of 5 trials (93): the level falls")
+    def said(
+        where: Container[int], trials: range, usual: Floats = STEADY, other: Floats = CHANGING, level: str = ""
+    ) -> str:
+        (found,) = warnings([Examined("tps", of(other if n in where else usual), n, level) for n in trials])
+        return found
+
+    six, fall, slow = range(1, 7), "falls by 11 % at 2 min 31 s", "the first 45 s look like warm-up (MSER-5)"
+    assert said({3}, range(1, 31), WARMING, STEADY).startswith(f"tps in 29 of 30 trials: {slow}")
+    assert said({2, 5}, six) == f"tps in trials 2 and 5 of 6: the level {fall}, and {fall}"
+    assert said(six, six) == "tps in all 6 trials: the level changes within the trial, once"
+    assert said({2}, six, level="ext4").startswith("tps in trial 2 (ext4) of 6: the level falls")
+    assert said({93}, range(90, 95)).startswith("tps in 1 of 5 trials (93): the level falls")
+    assert said((), range(1, 3), FALLING).startswith("tps in both trials: it falls by up to 22 % over the trial")
+    levels = [Examined("tps", of(CHANGING), 1, "off"), Examined("tps", of(CHANGING), 2, "on")]
+    assert warnings(levels) == [f"tps ({level}): the level {fall}" for level in ("off", "on")]
 
 
 def test_a_change_too_small_is_not_said_a_step_is_no_drift_and_a_slope_no_staircase() -> None:
     assert of(1000 + noise(3000) + np.repeat([0.0, 5.0], 1500)).changes == ()
     assert of(1000 + noise(3000) + np.linspace(0, 5, 3000)).drift_share == 0.0
-    assert of(CHANGING).drift_share == 0.0
-    assert of(FALLING).changes == ()
+    assert of(CHANGING).drift_share == 0.0 and of(FALLING).changes == ()
     values = STEADY - np.concatenate([np.full(100, 40.0), np.zeros(200)])
-    assert of(values).changes
-    (said,) = warnings([Examined("iops", of(values), 1)])
-    assert "warm-up" in said
+    (said,) = told(values)
+    assert of(values).changes and "warm-up" in said
 
 
-def test_several_changes_are_counted_and_the_largest_told() -> None:
-    values = 100 + noise(400) - np.repeat([0.0, 30.0, 20.0, 0.0], 100)
-    (said,) = warnings([Examined("iops", of(values), 1)])
-    assert said.startswith("iops: the level changes 3 times, the most by ")
-    assert said.endswith("down at 101 s")
-
-
-def test_drift_is_told_for_an_hour() -> None:
+def test_several_changes_are_counted_and_the_largest_told_and_drift_is_for_an_hour() -> None:
+    (said,) = told(100 + noise(400) - np.repeat([0.0, 30.0, 20.0, 0.0], 100))
+    assert said.startswith("iops: the level changes 3 times, the most by ") and said.endswith("down at 101 s")
     found = of(FALLING)
     assert found.drift == pytest.approx(-20 / 300 * 3600, rel=0.1)
     assert found.drift_low is not None and found.drift_high is not None
     assert found.drift_low < -20 / 300 * 3600 < found.drift_high < 0
 
 
-def test_a_fall_in_steps_is_a_drift_in_steps_and_a_dip_is_none() -> None:
-    down = of(100 + noise(400) - np.repeat([0.0, 10.0, 20.0], [150, 120, 130]))
-    assert down.drift_share == 0.0
-    assert down.drift_steps == pytest.approx(-0.22, abs=0.02)
-    (drift, changes) = warnings([Examined("iops", down, 1)])
+def test_a_fall_in_steps_is_a_drift_in_steps_and_a_dip_or_another_level_at_the_end_is_none() -> None:
+    falling = 100 + noise(400) - np.repeat([0.0, 10.0, 20.0], [150, 120, 130])
+    assert of(falling).drift_share == 0.0 and of(falling).drift_steps == pytest.approx(-0.22, abs=0.02)
+    (drift, changes) = told(falling)
     assert drift.startswith("iops: it falls by 22 % from start to end, in steps rather than gradually, so its mean ")
     assert "the level changes 2 times" in changes and "ends" not in changes
     dip = of(100 + noise(400) - np.repeat([0.0, 12.0, 0.0], [130, 130, 140]))
     assert dip.drift_steps == 0.0 and len(dip.changes) == 2
-
-
-def test_a_series_that_happens_to_end_on_another_level_is_told_so_without_a_drift() -> None:
-    found = of(100 + noise(400) - np.repeat([0.0, 9.0, -3.0], [250, 80, 70]))
-    assert found.drift_steps == found.drift_share == 0.0
-    (said,) = warnings([Examined("iops", found, 1)])
-    assert said.endswith(", and it ends 3.2 % higher than it began")
+    higher = 100 + noise(400) - np.repeat([0.0, 9.0, -3.0], [250, 80, 70])
+    assert of(higher).drift_steps == of(higher).drift_share == 0.0
+    assert [said.rpartition(", ")[2] for said in told(higher)] == ["and it ends 3.2 % higher than it began"]
 
 
 @pytest.mark.parametrize(
@@ -142,31 +131,22 @@ def test_findings_are_values_and_times_are_said_in_words() -> None:
     assert findings(np.zeros(300), CHANGING) is None
 
 
-def test_a_stall_is_said_where_it_is_longer_than_a_late_sample() -> None:
+def test_a_stall_is_said_where_it_is_longer_than_a_late_sample_and_so_is_what_is_never_steady() -> None:
     values = np.random.default_rng(3).normal(100, 1, 300)
     values[100:104] = 0.0
-    found, quick = (findings(step * np.arange(1.0, 301.0), values) for step in (2.0, 0.1))
-    assert found is not None
-    assert quick is not None
-    assert "load, iops: it stands still for 8 s: at most 1 % of its median" in warnings([Examined("load, iops", found)])
-    assert not any("stands still" in said for said in warnings([Examined("load, iops", quick)]))
-
-
-def test_a_series_that_is_never_steady_is_said_to_be_so() -> None:
+    assert told(values, 2.0, "still") == ["iops: it stands still for 8 s: at most 1 % of its median"]
+    assert not told(values, 0.1, "still")
     values = 100 + 60 * np.sin(np.arange(400) / 25)
-    (said,) = [each for each in warnings([Examined("load, iops", of(values))]) if "SNIA" in each]
-    assert said == (
-        "load, iops: it is never steady by SNIA's rule: five rounds in a row within 20 % of each other, "
+    assert told(values, about="SNIA") == [
+        "iops: it is never steady by SNIA's rule: five rounds in a row within 20 % of each other, "
         "rising or falling by at most 10 %"
-    )
-    assert not any("SNIA" in each for each in warnings([Examined("load, iops", of(values[:40]))]))
+    ]
+    assert not told(values[:40], about="SNIA")
 
 
 def test_samples_that_are_alike_for_no_other_reason_are_said_to_be_worth_few() -> None:
     drawn = np.random.default_rng(4)
-    values = 100 + 5 * np.repeat(drawn.standard_normal(40), 50)
-    (said,) = [each for each in warnings([Examined("load, iops", of(values))]) if "worth" in each]
-    assert said.startswith("load, iops: neighbours are alike, so 2000 samples are worth ")
-    assert not any("worth" in each for each in warnings([Examined("x", of(100 + drawn.standard_normal(2000)))]))
-    stepping = 100 + drawn.standard_normal(2000) + np.repeat([0.0, 20.0], 1000)
-    assert not any("worth" in each for each in warnings([Examined("x", of(stepping))]))
+    (said,) = told(100 + 5 * np.repeat(drawn.standard_normal(40), 50), about="worth")
+    assert said.startswith("iops: neighbours are alike, so 2000 samples are worth ")
+    assert not told(100 + drawn.standard_normal(2000), about="worth")
+    assert not told(100 + drawn.standard_normal(2000) + np.repeat([0.0, 20.0], 1000), about="worth")
