@@ -160,15 +160,12 @@ async def test_the_base_of_a_clone_is_opened_in_the_same_mode_and_never_written(
     assert all(each["ro"] and each["cache"]["direct"] for each in bases)
 
 
-def test_requests_are_joined_but_not_above_a_log_of_writes() -> None:
+def test_requests_are_joined_but_not_above_a_log_of_writes_and_errors_stop_the_guest() -> None:
     logged = LoggedFile("host", "/image", 2**20, log="/log", start="/start")
     (device,) = attach_layer("virtio-blk").demands(logged, SLOT).devices.devices
     assert device["request-merging"] is False
     (device,) = attach_layer("virtio-blk").demands(File("host", "/image", 2**20), SLOT).devices.devices
     assert "request-merging" not in device
-
-
-def test_errors_stop_the_guest_where_qemu_can_do_that() -> None:
     below = File("host", "/a", 4096)
     for kind in ("virtio-blk", "virtio-scsi"):
         disk = attach_layer(kind).demands(below, SLOT).devices.devices[-1]
@@ -256,14 +253,11 @@ def options(**keys: Any) -> list[str]:
     return layer._options_of_c(below.path) if layer.implementation == "c" else layer._options(below)
 
 
-def test_every_default_is_written_out_for_the_one_in_rust() -> None:
+def test_every_default_is_written_out_for_both_daemons() -> None:
     assert options() == [
         "--shared-dir=/srv/x", "--cache=auto", "--sandbox=namespace", "--inode-file-handles=never",
         "--announce-submounts",
     ]  # fmt: skip
-
-
-def test_every_default_is_written_out_for_the_one_in_c() -> None:
     assert options(implementation="c") == [
         "-f", "-o", "source=/srv/x,cache=auto,sandbox=namespace,no_writeback,no_xattr,no_posix_acl,no_allow_direct_io,"
         "readdirplus,announce_submounts",
@@ -314,13 +308,15 @@ def test_no_cache_has_two_names_and_each_implementation_gets_its_own(name: str, 
     assert said in ",".join(options(cache=name, implementation=implementation))
 
 
-def test_a_guest_with_virtiofs_shares_its_memory_and_one_with_9p_need_not() -> None:
+def test_a_guest_with_virtiofs_shares_its_memory_and_a_daemon_of_ones_own_is_no_package() -> None:
     demands = VirtiofsLayer(queue_size=1024, queues=2).demands(SERVED, "disk0")
     assert demands.shared_memory and not demands.cold
     assert demands.devices.chardevs == (("disk0-socket", "/run/socket"),)
     (device,) = demands.devices.devices
     assert (device["queue-size"], device["num-request-queues"], device["tag"]) == (1024, 2, "disk0")
     assert not NinePLayer().demands(Dir("host", "/srv"), "disk0").shared_memory
+    needs = VirtiofsdLayer(path="/opt/virtiofsd").needs()
+    assert (needs.programs, needs.paths) == ((), ("/opt/virtiofsd",))
 
 
 STUDY = """\
@@ -366,8 +362,3 @@ def test_each_guest_has_a_daemon_of_its_own_on_one_directory() -> None:
     (cell,) = parse_study(text.encode(), "study.toml", lambda name: "").cells
     (chain,) = cell.chains
     assert chain.shared == 1, "the directory alone stands once"
-
-
-def test_a_daemon_of_ones_own_that_is_missing_is_no_package_to_install() -> None:
-    needs = VirtiofsdLayer(path="/opt/virtiofsd").needs()
-    assert (needs.programs, needs.paths) == ((), ("/opt/virtiofsd",))

@@ -102,8 +102,9 @@ async def test_what_is_written_through_a_socket_is_read_back(
 
 
 @pytest.mark.needs("root")
-async def test_a_disk_is_exported_too(ground: Ground) -> None:
-    standing = await ground.set_up(FILE, {"layer": "loop"}, EXPORT)
+async def test_a_disk_is_exported_too_and_several_clients_may_share_it(ground: Ground) -> None:
+    standing = await ground.set_up(FILE, {"layer": "loop"}, {**EXPORT, "shared": 2})
+    assert "multi" in standing.facts[-1]["advertised"]["flags"]
     await asyncio.to_thread(round_trip, export_of(standing.resource))
 
 
@@ -126,11 +127,6 @@ async def test_a_port_that_somebody_else_has_is_passed_over(ground: Ground) -> N
     await asyncio.to_thread(round_trip, export)
 
 
-async def test_several_clients_may_share_an_export(ground: Ground) -> None:
-    standing = await ground.set_up(FILE, {**EXPORT, "shared": 2})
-    assert "multi" in standing.facts[-1]["advertised"]["flags"]
-
-
 async def test_what_the_server_says_is_the_reason_of_the_failure(ground: Ground) -> None:
     (image,) = parse([FILE])
     below = await image.set_up(None, ground.context())
@@ -138,6 +134,15 @@ async def test_what_the_server_says_is_the_reason_of_the_failure(ground: Ground)
     Path(f"{ground.scratch}/0-file.img").unlink()
     with pytest.raises(CommandFailed, match=r"qemu-nbd ended with status 1: .*No such file or directory"):
         await parse([EXPORT])[0].set_up(below, ground.context(1))
+
+
+async def test_a_server_that_was_killed_is_taken_down_without_a_word(ground: Ground) -> None:
+    await ground.set_up(FILE, EXPORT)
+    (pid,) = servers(ground)
+    (process,) = ground.node.named.values()
+    os.kill(pid, signal.SIGKILL)
+    await process.rest()
+    assert [words for words in await ground.tear_down() if "qemu-nbd" in words] == []
 
 
 async def test_where_a_socket_would_have_too_long_a_path_it_is_in_a_short_folder_of_its_own(short_path: Path) -> None:
@@ -151,25 +156,19 @@ async def test_where_a_socket_would_have_too_long_a_path_it_is_in_a_short_folder
         assert not socket.parent.exists()
 
 
-async def test_a_server_that_was_killed_is_taken_down_without_a_word(ground: Ground) -> None:
-    await ground.set_up(FILE, EXPORT)
-    (pid,) = servers(ground)
-    (process,) = ground.node.named.values()
-    os.kill(pid, signal.SIGKILL)
-    await process.rest()
-    assert [words for words in await ground.tear_down() if "qemu-nbd" in words] == []
-
-
-def test_an_export_is_nothing_to_mount() -> None:
+def test_what_may_stand_on_an_export_is_known_before_anything_is_made() -> None:
+    """A relay gives what it takes, and serves it elsewhere."""
+    relay, connect, nbd_disk = {"layer": "relay"}, {"layer": "connect"}, {"layer": "nbd"}
+    assert type_errors(parse([FILE, EXPORT, relay, nbd_disk]), (Disk,)) == []
+    assert type_errors(parse([FILE, EXPORT, relay, connect]), (Export,)) == []
+    assert type_errors(parse([FILE, relay]), (Server,))[0][1].startswith("layer relay takes a Server or Export")
     ((position, message),) = type_errors(parse([FILE, EXPORT, {"layer": "mkfs", "type": "ext4"}]), [Disk])
     assert (position, message) == (2, "layer mkfs takes a Disk, but layer nbd-export gives an Export")
-
-
-def test_a_relay_gives_what_it_takes_and_serves_it_elsewhere() -> None:
-    relay, connect = {"layer": "relay"}, {"layer": "connect"}
-    assert type_errors(parse([FILE, {"layer": "nbd-export"}, relay, {"layer": "nbd"}]), (Disk,)) == []
-    assert type_errors(parse([FILE, {"layer": "nbd-export"}, relay, connect]), (Export,)) == []
-    assert type_errors(parse([FILE, relay]), (Server,))[0][1].startswith("layer relay takes a Server or Export")
+    for server in ("nbdkit", "nbd-server"):
+        ((position, message),) = type_errors(parse([CLONE, {**EXPORT, "server": server}]), [Export])
+        assert position == 1
+        assert 'gives a qcow2 file: write server = "qemu-nbd", or make it a raw one' in message
+    assert type_errors(parse([CLONE, EXPORT]), [Export]) == []
 
 
 LISTING = """exports available: 2
@@ -187,19 +186,19 @@ LISTING = """exports available: 2
 """
 
 
-def test_a_list_of_exports_gives_what_each_advertises() -> None:
-    exports = parse_nbd_list(LISTING)
-    assert exports["vm-1"]["size"] == 67108864
-    assert exports["vm-1"]["flags"][:3] == ["block-status-payload", "cache", "df"]
-    assert {"flush", "fua", "trim"} <= set(exports["vm-1"]["flags"])
-    assert exports["vm-1"]["min_block"] == 1
-    assert exports["it's"] == {"size": 12}
+def test_a_list_of_exports_gives_what_each_advertises_and_one_of_sockets_who_listens() -> None:
+    first, second = (parse_nbd_list(LISTING)[name] for name in ("vm-1", "it's"))
+    assert (first["size"], first["min_block"], second) == (67108864, 1, {"size": 12})
+    assert first["flags"][:3] == ["block-status-payload", "cache", "df"]
+    assert {"flush", "fua", "trim"} <= set(first["flags"])
+    assert [is_listening(SOCKETS, port) for port in (10809, 10810, 10811)] == [True, False, False]
 
 
 @given(text=st.text(), place=st.integers(0, len(LISTING)), length=st.integers(0, 40))
 def test_no_list_and_no_damage_is_an_exception(text: str, place: int, length: int) -> None:
     parse_nbd_list(text)
     parse_nbd_list(LISTING[:place] + text[:3] + LISTING[place + length :])
+    assert is_listening(text, 10809) in (True, False)
 
 
 FOLDER = "/scratch/1-nbd-export"
@@ -212,16 +211,13 @@ def offer(address: dict[str, str], *, name: str = "vm-1", path: str = "/scratch/
     return Offer(File("server", path, 2**24), name, address, FOLDER, **modes)
 
 
-def test_nbdkit_stays_in_the_foreground_and_listens_where_it_is_told() -> None:
+def test_nbdkit_stays_in_the_foreground_and_nbd_server_has_a_configuration_of_its_own() -> None:
     begin = ["nbdkit", "--foreground", f"--pidfile={FOLDER}/pid"]
     end = ["file", "file=/scratch/disk.img"]
     nbdkit = SERVERS["nbdkit"]
     assert nbdkit.command(offer(TCP)) == [*begin, "--ipaddr=10.213.0.2", "--port=10809", *end]
     assert nbdkit.command(offer(UNIX)) == [*begin, f"--unix={FOLDER}/socket", *end]
     assert nbdkit.configuration(offer(TCP)) == {}
-
-
-def test_nbd_server_has_a_configuration_of_its_own() -> None:
     server = SERVERS["nbd-server"]
     words = ["nbd-server", f"{FOLDER}/nbd-server.conf", f"{FOLDER}/pid"]
     assert server.command(offer(TCP)) == ["bash", f"{FOLDER}/start.sh", *words, "10.213.0.2", "10809"]
@@ -244,29 +240,11 @@ def test_each_program_is_what_the_layer_needs_and_has_a_default_that_it_can_do(s
     assert layer._cache == ("none" if server == "qemu-nbd" else "writeback")
 
 
-def test_a_file_that_only_qemu_reads_is_refused_below_the_others() -> None:
-    image = {"layer": "image-clone", "base": {"size": "16M", "written": "1M"}}
-    for server in ("nbdkit", "nbd-server"):
-        ((position, message),) = type_errors(parse([image, {"layer": "nbd-export", "server": server}]), [Export])
-        assert position == 1
-        assert 'gives a qcow2 file: write server = "qemu-nbd", or make it a raw one' in message
-    assert type_errors(parse([image, {"layer": "nbd-export"}]), [Export]) == []
-
-
 SOCKETS = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0200D50A:2A39 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
    1: 0200D50A:2A3A 0300D50A:9C40 01 00000000:00000000 00:00000000 00000000     0        0 2 1 0 20 4 30 10 -1
 """
-
-
-def test_a_port_is_listened_at_where_a_socket_says_so_and_no_connection() -> None:
-    assert [is_listening(SOCKETS, port) for port in (10809, 10810, 10811)] == [True, False, False]
-
-
-@given(st.text())
-def test_no_listing_of_sockets_is_an_exception(text: str) -> None:
-    assert is_listening(text, 10809) in (True, False)
 
 
 QUEUE = {

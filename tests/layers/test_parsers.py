@@ -67,16 +67,13 @@ def golden(name: str) -> str:
     return (GOLDEN / name).read_text()
 
 
-def test_mountinfo_gives_every_mount_with_its_real_path() -> None:
+def test_mountinfo_gives_every_mount_with_its_real_path_and_knows_lines_with_more_fields() -> None:
     text = golden("mountinfo.txt")
     mounts = parse_mountinfo(text)
     assert len(mounts) == len(text.splitlines())
     last = mounts[-1]
     assert (last.device, last.path, last.filesystem, last.source) == ("7:1", "/srv/m nt", "xfs", "/dev/loop1")
     assert last.options == "rw,noatime,inode64,logbufs=8,logbsize=32k,noquota"
-
-
-def test_mountinfo_knows_the_fields_that_some_lines_have_more_of() -> None:
     line = r"36 35 98:0 /mnt1 /mnt2\040\011\012\134x rw,noatime master:1 propagate_from:2"
     (mount,) = parse_mountinfo(f"{line} - ext3 /dev/root rw,errors=continue")
     assert mount.path == "/mnt2 \t\n\\x"
@@ -119,7 +116,7 @@ def test_words_and_blanks_without_end_take_no_longer_than_they_must() -> None:
     assert lines == f"{blank_lines}filename = /x/a \n"
 
 
-def test_only_signatures_that_are_all_of_storlabs_own_file_system_are_wiped() -> None:
+def test_only_signatures_that_are_all_of_storlabs_own_file_system_or_pool_are_wiped() -> None:
     listing = (
         b'{"signatures": [{"type": "ext4", "uuid": "a"}, {"type": "dos", "uuid": null}, {"type": "xfs", "uuid": "b"}]}'
     )
@@ -128,16 +125,19 @@ def test_only_signatures_that_are_all_of_storlabs_own_file_system_are_wiped() ->
     assert own_types(listing, "c") == []
     assert own_types(b'{"signatures": [{"type": "btrfs", "uuid": "a"}, {"type": "btrfs", "uuid": "b"}]}', "a") == []
     assert own_types(b"", "a") == []
+    ours = b'{"type": "zfs_member", "label": "p"}'
+    assert is_only_member(b'{"signatures": [%b, %b]}' % (ours, ours), "p")
+    assert not is_only_member(b'{"signatures": [%b]}' % ours, "q")
+    assert not is_only_member(b'{"signatures": [%b, {"type": "zfs_member", "label": "q"}]}' % ours, "p")
+    assert not is_only_member(b'{"signatures": [{"type": "ext4", "label": "p"}]}', "p")
+    assert not is_only_member(b"", "p")
 
 
-def test_mountstats_say_what_the_mount_of_a_path_really_has() -> None:
+def test_mountstats_say_what_a_mount_of_nfs_has_and_the_kernels_exports_are_paths_with_flags() -> None:
     found = parse_mountstats(golden("mountstats.txt"), "/srv/a b")
     assert (found["vers"], found["rsize"], found["timeo"], found["connections"]) == ("4.2", 65536, 50, 2)
     assert (found["flags"], found["transport"]) == (["nosharecache", "softerr"], "tcp")
     assert parse_mountstats(golden("mountstats.txt"), "/run") == {}, "no mount of NFS"
-
-
-def test_the_kernels_exports_are_paths_with_their_flags() -> None:
     (path, flags), *more = parse_exports(golden("nfsd_exports.txt")).items()
     assert (path, more) == ("/tmp/d", [])
     assert {"sync", "fsid=0", "no_root_squash"} <= {*flags}
@@ -176,7 +176,7 @@ def test_rubbish_is_no_error_and_no_share(text: str) -> None:
     parse_exports(text)
 
 
-def test_properties_are_numbers_where_they_are_numbers() -> None:
+def test_properties_of_zfs_are_numbers_where_they_are_and_what_was_set_is_told_from_defaults() -> None:
     volume = parse_properties(golden("zfs_get.txt"))
     assert (volume["volsize"], volume["volblocksize"], volume["sync"]) == (67108864, 4096, "disabled")
     assert volume["origin"].endswith("@base")
@@ -184,9 +184,6 @@ def test_properties_are_numbers_where_they_are_numbers() -> None:
     pool = parse_properties(golden("zpool_get.txt"))
     assert (pool["ashift"], pool["cachefile"], pool["health"]) == (12, "none", "ONLINE")
     assert "comment" not in pool
-
-
-def test_what_was_set_is_told_from_what_is_so_by_default() -> None:
     assert parse_changed(golden("zfs_get.txt")) == ["sync", "volsize"]
     assert parse_changed(golden("zpool_get.txt")) == ["ashift", "cachefile"]
 
@@ -198,13 +195,6 @@ def test_parameters_and_versions() -> None:
     version = parse_version(golden("zfs_version.txt"))
     assert version["programs"].startswith("2.3.2")
     assert version["module"].startswith("2.3.2")
-
-
-def test_the_layout_of_a_pool_is_a_tree() -> None:
-    ((mirror, disks),) = parse_layout(golden("zpool_status.txt")).items()
-    assert mirror == "mirror-0"
-    assert list(disks.values()) == ["ONLINE", "ONLINE"]
-    assert all(path.startswith("/var/tmp/storlab-") for path in disks)
 
 
 STATUS = """  pool: p
@@ -229,22 +219,17 @@ errors: No known data errors
 """
 
 
-def test_logs_and_spares_are_in_the_layout_too() -> None:
+def test_the_layout_of_a_pool_is_a_tree_with_its_logs_and_spares() -> None:
+    ((mirror, disks),) = parse_layout(golden("zpool_status.txt")).items()
+    assert mirror == "mirror-0"
+    assert list(disks.values()) == ["ONLINE", "ONLINE"]
+    assert all(path.startswith("/var/tmp/storlab-") for path in disks)
     assert parse_layout(STATUS) == {
         "mirror-0": {"/a b/0.img": "ONLINE", "/a b/1.img": "FAULTED"},
         "mirror-1": {"spare-0": {"/c": "ONLINE", "/d": "ONLINE"}},
         "logs": {"/log": "ONLINE"},
         "spares": {"/e": "AVAIL"},
     }
-
-
-def test_a_device_is_wiped_only_where_all_labels_are_of_storlabs_own_pool() -> None:
-    ours = b'{"type": "zfs_member", "label": "p"}'
-    assert is_only_member(b'{"signatures": [%b, %b]}' % (ours, ours), "p")
-    assert not is_only_member(b'{"signatures": [%b]}' % ours, "q")
-    assert not is_only_member(b'{"signatures": [%b, {"type": "zfs_member", "label": "q"}]}' % ours, "p")
-    assert not is_only_member(b'{"signatures": [{"type": "ext4", "label": "p"}]}', "p")
-    assert not is_only_member(b"", "p")
 
 
 def test_stacks_of_zfs_are_checked_like_all_others() -> None:
@@ -269,19 +254,16 @@ def context_of(instance: str, run: str = "20260102-030405-abcd") -> LayerContext
     return cast(LayerContext, SimpleNamespace(run=run, node=SimpleNamespace(instance=instance)))
 
 
-def test_the_kernel_says_which_controller_it_made() -> None:
+def test_sysfs_says_which_controller_was_made_and_which_scheduler_is_in_use() -> None:
     assert parse_instance("instance=12,cntlid=1\n") == 12
+    assert (chosen("none [mq-deadline] kyber\n"), chosen("64\n")) == ("mq-deadline", "64")
+    assert sysfs("etherd/e7.0") == "/sys/class/block/etherd!e7.0"
 
 
 @given(st.text())
 def test_an_answer_without_a_controller_is_none(text: str) -> None:
     number: Any = parse_instance(text)
     assert number is None or 0 <= number < 100000
-
-
-def test_of_schedulers_that_in_brackets_is_in_use_and_a_disk_with_a_slash_has_another_name_in_sysfs() -> None:
-    assert (chosen("none [mq-deadline] kyber\n"), chosen("64\n")) == ("mq-deadline", "64")
-    assert sysfs("etherd/e7.0") == "/sys/class/block/etherd!e7.0"
 
 
 def test_every_node_of_every_run_has_an_identity_of_its_own_and_keeps_it() -> None:
@@ -329,14 +311,11 @@ def answer(number: int) -> str:
     return f"64 bytes from 10.0.0.1: icmp_seq={number} ttl=64 time=0.045 ms"
 
 
-def test_a_node_that_answers_is_up_and_one_lost_request_is_no_loss() -> None:
+def test_a_node_that_answers_is_up_and_only_one_that_is_silent_for_its_limit_is_lost() -> None:
     answers = Answers("node server", "10.0.0.1", 5.0)
     assert not answers.up
     assert answers.take(PINGING) is None
     assert answers.up
-
-
-def test_a_node_that_is_silent_for_its_limit_is_lost() -> None:
     silent = [f"no answer yet for icmp_seq={number}" for number in range(3, 13)]
     found = answered(answer(1), answer(2), *silent)
     assert found[-1] == "no answer from node server (10.0.0.1) for 5.0 s"
@@ -349,14 +328,11 @@ def test_answers_that_come_again_say_how_long_the_node_was_unreachable() -> None
     assert answered(answer(9)) == [None]  # before the first nothing is known
 
 
-def test_a_line_that_comes_in_pieces_is_read_once_it_is_whole() -> None:
+def test_a_line_in_pieces_is_read_once_it_is_whole_and_the_last_says_why_it_can_not_be_reached() -> None:
     answers = Answers("node server", "10.0.0.1", 1.0)
     for piece in ("no answer yet for icmp", "_seq=2", "0 and so on"):
         assert answers.take(piece) is None
     assert answers.take("\n") == "no answer from node server (10.0.0.1) for 10.0 s"
-
-
-def test_the_last_line_says_why_it_can_not_be_reached() -> None:
     answers = Answers("node server", "10.0.0.1", 5.0)
     answers.take("ping: connect: Network is unreachable\n")
     assert answers.unreachable() == "node server (10.0.0.1) can't be reached: ping: connect: Network is unreachable"

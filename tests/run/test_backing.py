@@ -69,7 +69,7 @@ def test_one_level_that_needs_the_guest_takes_all_the_others_there() -> None:
 
 
 @pytest.mark.needs("root")
-def test_disks_that_this_machine_can_make_are_made_here_and_used_directly() -> None:
+def test_disks_that_this_machine_can_make_are_made_here_and_used_directly_with_what_stands_on_them() -> None:
     placed = _place(_vm_backing(only=["backing=raw-file,qcow2-clone"]))
     for cell in placed.cells:
         assert cell.nodes["storage"].kind == "local"
@@ -77,10 +77,6 @@ def test_disks_that_this_machine_can_make_are_made_here_and_used_directly() -> N
         assert _names(cell, "vm")[2] in ("image-copy", "image-clone")
         assert _names(cell, "vm")[3:] == ["virtio-blk", "mkfs", "mount"], "and QEMU opens it here"
     assert placed.notes == ("storage: the disks are made on this machine, which has all that they need",)
-
-
-@pytest.mark.needs("root")
-def test_what_stands_on_a_node_that_was_placed_here_is_set_up_here() -> None:
     (cell,) = _place(_vm_backing(only=["backing=raw-file", "bs=4k"])).cells
     names = [layer.layer for layer in layers_on(cell, "storage")]
     assert names == ["file", "loop", "mkfs", "mount", *["image-copy"] * 4]
@@ -164,14 +160,17 @@ def backing_folder(run: RunFolder) -> Path:
 
 
 @pytest.mark.needs("root")
-def test_both_ends_have_numbers_of_their_own(run: RunFolder) -> None:
+def test_both_ends_have_numbers_of_their_own_and_what_nodes_share_its_fairness(run: RunFolder) -> None:
     rows = run.metrics.filter(pl.col("node").is_not_null(), metric="stall.longest")
     ends = {(node, source) for node, source in rows.select("node", "source").iter_rows() if source != "load"}
     assert ends == {("n-1", "probe:stalls"), ("n-2", "probe:stalls"), ("host", "probe:stalls@host")}
+    assert 0.5 <= values(run, "load")["write.bandwidth.fairness"] <= 1.0
+    (record,) = run.records()
+    assert values(run, "nodes") == {"start.skew": record.start_skew}
 
 
 @pytest.mark.needs("root")
-def test_what_waited_in_the_page_cache_is_counted_underneath(run: RunFolder) -> None:
+def test_what_waited_in_the_page_cache_is_counted_underneath_and_kept_as_it_was_read(run: RunFolder) -> None:
     (record,) = run.records()
     assert record.status == "done", record.reason
     found = values(run, "backing@host")
@@ -180,10 +179,6 @@ def test_what_waited_in_the_page_cache_is_counted_underneath(run: RunFolder) -> 
     looks = read_samples(backing_folder(run))
     assert found["backing.drain"] == pytest.approx(looks[-1].t - record.nodes["host"].end)
     assert found["backing.drain"] > 0.0
-
-
-@pytest.mark.needs("root")
-def test_the_counters_are_kept_as_they_were_read(run: RunFolder) -> None:
     (record,) = run.records()
     disks = [disk for name in ("n-1", "n-2") for disk in record.nodes[name].disks]
     assert len(set(disks)) == 2
@@ -191,13 +186,6 @@ def test_the_counters_are_kept_as_they_were_read(run: RunFolder) -> None:
     before, after = read_samples(backing_folder(run))
     for look in (before, after):
         assert [len(look.texts[f"/sys/class/block/{disk}/stat"].split()) >= 11 for disk in disks] == [True, True]
-
-
-@pytest.mark.needs("root")
-def test_what_nodes_share_comes_with_its_fairness_and_how_far_apart_they_started(run: RunFolder) -> None:
-    assert 0.5 <= values(run, "load")["write.bandwidth.fairness"] <= 1.0
-    (record,) = run.records()
-    assert values(run, "nodes") == {"start.skew": record.start_skew}
 
 
 @pytest.mark.needs("root")

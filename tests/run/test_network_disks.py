@@ -17,37 +17,25 @@ from storlab.records.derive import derive
 from storlab.study.study import load_study, shipped_studies
 
 LAYERS = {"nbd": "nbd-export", "iscsi": "iscsi-target", "nvme-tcp": "nvme-target", "aoe": "aoe-target"}
+DISK = '{ layer = "file", size = "16M" }, { layer = "virtio-blk" }'
 GIVE_UP = 6.0  # s
 BEYOND = 20.0
 READS = "while dd if=$target of=/dev/null bs=64k count=16 iflag=direct; do :; done; exit 1"
 LOAD = f'echo "{BEGUN}" > /dev/console; {READS}'
 
 
-def study(protocols: Iterable[str], load: str = LOAD, probes: str = "") -> str:
+def study(protocols: Iterable[str], load: str = LOAD, probes: str = "probes = {}") -> str:
     """A load on a disk that one server serves, over one protocol after the other."""
-    levels = (f'{name} = [{{ layer = "{LAYERS[name]}" }}, {{ layer = "{name}", give_up = "{GIVE_UP:g}s" }}]\n'
-              for name in protocols)  # fmt: skip
+    level = 'factors.protocol.{0} = [{{ layer = "{1}" }}, {{ layer = "{0}", give_up = "{2:g}s" }}]\n'
     return f"""
 primary = "elapsed"
 repeat = {{ until = "max", min = 1, max = 1 }}
 trial = {{ timeout = "120s", settle = {{ sync = false, drop_caches = false }} }}
-[probes]
 {probes}
-[factors.protocol]
-{"".join(levels)}
-[nodes.server]
-kind = "vm"
-keep = "run"
-memory = "256M"
-stack = [{{ layer = "file", size = "16M" }}, {{ layer = "virtio-blk" }}]
-[nodes.client]
-kind = "vm"
-memory = "256M"
-from = "server"
-stack = ["{{protocol}}"]
-[workload.load]
-on = ["client"]
-command = {{ argv = ["sh", "-c", '''target={{target}}; {load}'''] }}
+{"".join(level.format(name, LAYERS[name], GIVE_UP) for name in protocols)}
+nodes.server = {{ kind = "vm", keep = "run", memory = "256M", stack = [{DISK}] }}
+nodes.client = {{ kind = "vm", memory = "256M", from = "server", stack = ["{{protocol}}"] }}
+workload.load = {{ on = ["client"], command.argv = ["sh", "-c", '''target={{target}}; {load}'''] }}
 """
 
 
@@ -93,19 +81,14 @@ FULL = """
 primary = "elapsed"
 repeat = { until = "max", min = 1, max = 1 }
 trial = { settle = { sync = false, drop_caches = false } }
-[probes]
-[nodes.server]
-kind = "netns"
-stack = [
+probes = {}
+nodes.server.kind = "netns"
+nodes.server.stack = [
   { layer = "file", size = "16M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
   { layer = "file", size = "64M", overcommit = true },
 ]
-[nodes.client]
-kind = "netns"
-from = "server"
-stack = [{ layer = "nbd-export" }, { layer = "connect" }]
-[workload.load]
-command = { argv = ["qemu-io", "-f", "raw", "-c", "write -P 90 0 32M", "{target}"] }
+nodes.client = { kind = "netns", from = "server", stack = [{ layer = "nbd-export" }, { layer = "connect" }] }
+workload.load.command.argv = ["qemu-io", "-f", "raw", "-c", "write -P 90 0 32M", "{target}"]
 """
 
 
@@ -137,7 +120,7 @@ def test_a_machine_that_serves_and_is_killed_is_the_reason_of_the_failure(lab: L
 def test_requests_to_a_disk_that_has_a_slash_in_its_name_are_counted_at_both_ends(lab: Laboratory) -> None:
     """``/dev/etherd/e0.0``, which sysfs calls ``etherd!e0.0``."""
     load = "dd if=/dev/zero of=$target bs=8k count=64 oflag=direct conv=fsync status=none"
-    lab.execute(study(["aoe"], load, 'alignment = { at = "each" }'), unconfined=True)
+    lab.execute(study(["aoe"], load, 'probes.alignment = { at = "each" }'), unconfined=True)
     assert endings(lab) == [("done", None)]
     metrics = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_not_null())
     found = {(node, name): value for node, name, value in metrics.select("node", "metric", "value").rows()}

@@ -25,36 +25,25 @@ HEAD = """
 primary = "elapsed"
 repeat = { until = "max", min = 1, max = 1 }
 trial = { settle = { sync = false, drop_caches = false } }
-[probes]
+probes = {}
 """
-NAMESPACES = """
-[nodes.server]
-kind = "netns"
-stack = [{ layer = "file", size = "64M" }]
-[nodes.client]
-kind = "netns"
-from = "server"
-stack = [{ layer = "nbd-export" }, { layer = "connect" }]
-tcp = { congestion_control = "reno", sack = "{shape.sack}" }
-[workload.load]
-command = { argv = ["qemu-img", "bench", "-f", "raw", "-c", "8", "-t", "none", "{target}"] }
+CONNECTED = """
+nodes.server = { kind = "netns", stack = [{ layer = "file", size = "64M" }] }
+nodes.client = { kind = "netns", from = "server", stack = [{ layer = "nbd-export" }, { layer = "connect" }], TCP }
+""".replace("TCP", 'tcp = { congestion_control = "reno", sack = "{shape.sack}" }')
+READ = """
+workload.load.command.argv = ["qemu-img", "bench", "-f", "raw", "-c", "8", "-t", "none", "{target}"]
 """
-GUESTS = """
-[nodes.server]
-kind = "vm"
-keep = "run"
-memory = "256M"
-tcp = { sack = "{shape.sack}" }
-stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
-[nodes.client]
-kind = "vm"
-memory = "256M"
-from = "server"
-tcp = { sack = "{shape.sack}", recovery = "{shape.recovery}" }
-stack = [{ layer = "nbd-export" }, { layer = "nbd" }]
-[workload.load]
-command = { argv = ["dd", "if={target}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct"] }
-"""
+NAMESPACES = CONNECTED + READ
+GUESTS = (
+    """
+nodes.server = { kind = "vm", keep = "run", memory = "256M", tcp = { sack = "{shape.sack}" }, stack = [DISK] }
+nodes.client = { kind = "vm", memory = "256M", from = "server", tcp = { TCP }, stack = [NBD] }
+workload.load.command.argv = ["dd", "if={target}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct"]
+""".replace("DISK", '{ layer = "file", size = "64M" }, { layer = "virtio-blk" }')
+    .replace("NBD", '{ layer = "nbd-export" }, { layer = "nbd" }')
+    .replace("TCP", 'sack = "{shape.sack}", recovery = "{shape.recovery}"')
+)
 
 
 def facts(record: TrialRecord, node: str, layer: str) -> Mapping[str, Any]:
@@ -73,13 +62,9 @@ def by_shape(lab: Laboratory) -> dict[str, TrialRecord]:
 @pytest.mark.needs("root")
 def test_cards_of_namespaces_change_with_the_cell_while_their_nodes_stay(lab: Laboratory) -> None:
     shape = """
-[factors.shape]
-wide   = { mtu = 9000, bandwidth = "unlimited", sack = true }
-narrow = { mtu = 1500, bandwidth = "200Mbit", sack = false }
-[network]
-mtu = "{shape.mtu}"
-bandwidth = "{shape.bandwidth}"
-offload = false
+factors.shape.wide = { mtu = 9000, bandwidth = "unlimited", sack = true }
+factors.shape.narrow = { mtu = 1500, bandwidth = "200Mbit", sack = false }
+network = { mtu = "{shape.mtu}", bandwidth = "{shape.bandwidth}", offload = false }
 """
     lab.execute(HEAD + shape + NAMESPACES)
     records = by_shape(lab)
@@ -100,11 +85,9 @@ def test_a_kernel_without_netem_supports_no_delay_and_says_so(lab: Laboratory) -
     if _has_netem():
         pytest.skip("this machine's kernel has netem")
     shape = """
-[factors.shape]
-near = { delay = "0ms", sack = true }
-far  = { delay = "5ms", sack = true }
-[network]
-delay = "{shape.delay}"
+factors.shape.near = { delay = "0ms", sack = true }
+factors.shape.far = { delay = "5ms", sack = true }
+network.delay = "{shape.delay}"
 """
     lab.execute(HEAD + shape + NAMESPACES)
     plan = lab.run_folder.manifest.plan
@@ -120,11 +103,11 @@ delay = "{shape.delay}"
 def test_an_mtu_that_somebody_made_smaller_on_one_side_is_named_before_anything_hangs(
     lab: Laboratory, end: str, other: str
 ) -> None:
-    nodes = NAMESPACES[: NAMESPACES.index("[workload")].replace('"{shape.sack}"', "true")
+    nodes = CONNECTED.replace('"{shape.sack}"', "true")
     shrink = f"nsenter --net=/run/netns/storlab-$STORLAB_RUN-{end} ip link set dev storlab0 mtu 1500"
-    load = f"""[workload.load]\ncommand = {{ argv = ["sh", "-c", '{shrink}'] }}\n"""
+    load = f"""workload.load.command.argv = ["sh", "-c", '{shrink}']\n"""
     head = HEAD.replace("min = 1, max = 1", "min = 2, max = 2")
-    lab.execute(f"{head}\n[network]\nmtu = 4000\n{nodes}{load}", unconfined=True)
+    lab.execute(f"{head}\nnetwork.mtu = 4000\n{nodes}{load}", unconfined=True)
     first, second = lab.records()
     assert (first.status, first.reason) == ("done", None)
     less = "the MTU of storlab0"
@@ -138,32 +121,13 @@ def test_an_mtu_that_somebody_made_smaller_on_one_side_is_named_before_anything_
 @pytest.mark.needs("guests")
 def test_factors_of_the_network_change_what_guests_say_of_it(lab: Laboratory) -> None:
     shape = """
-[factors.shape.near]
-mtu = 1500
-delay = "0ms"
-jitter = "0ms"
-loss = 0
-bandwidth = "unlimited"
-offload = true
-sack = true
-recovery = 1
-[factors.shape.far]
-mtu = 9000
-delay = "20ms"
-jitter = "5ms"
-loss = "0.5%"
-bandwidth = "50Mbit"
-offload = false
-sack = false
-recovery = 0
-[network]
-mtu = "{shape.mtu}"
-delay = "{shape.delay}"
-jitter = "{shape.jitter}"
-loss = "{shape.loss}"
-bandwidth = "{shape.bandwidth}"
-offload = "{shape.offload}"
-"""
+factors.shape.near = { mtu = 1500, delay = "0ms", jitter = "0ms", loss = 0, bandwidth = "unlimited", NEAR }
+factors.shape.far = { mtu = 9000, delay = "20ms", jitter = "5ms", loss = "0.5%", bandwidth = "50Mbit", FAR }
+""".replace("NEAR", "offload = true, sack = true, recovery = 1").replace(
+        "FAR", "offload = false, sack = false, recovery = 0"
+    )
+    keys = ("mtu", "delay", "jitter", "loss", "bandwidth", "offload")
+    shape += "".join(f'network.{key} = "{{shape.{key}}}"\n' for key in keys)
     lab.execute(HEAD + shape + GUESTS)
     records = by_shape(lab)
     for node in ("server", "client"):
@@ -188,15 +152,11 @@ offload = "{shape.offload}"
 @pytest.mark.needs("root")
 def test_a_shape_that_a_killed_run_left_is_undone_by_clean(lab: Laboratory) -> None:
     shape = """
-[factors.shape]
-narrow = { sack = false }
-[network]
-mtu = 1400
-bandwidth = "100Mbit"
+factors.shape.narrow = { sack = false }
+network = { mtu = 1400, bandwidth = "100Mbit" }
 """
-    load = NAMESPACES[NAMESPACES.index("[workload") :]
-    forever = '[workload.load]\ncommand = { argv = ["sleep", "3600"] }\n'
-    process = lab.start_run(HEAD + shape + NAMESPACES.replace(load, forever))
+    forever = 'workload.load.command.argv = ["sleep", "3600"]\n'
+    process = lab.start_run(HEAD + shape + CONNECTED + forever)
     assert wait_until(lambda: process.poll() is not None or lab.sleeps(), 60)
     kill(process)
     assert ended(process).status == -9

@@ -25,51 +25,36 @@ PROTOCOLS = {
 }
 LIMIT = {"nfs": 5 + 20, "smb": 5 + 90}  # s; a mount of SMB waits 10 s for each few requests that it has to send
 NODES = """
-[nodes.server]
-kind   = "vm"
-memory = "256M"
-keep   = "run"
-stack  = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4", keep = "trial" },
-          { layer = "mount", keep = "trial" }]
-[nodes.client]
-kind   = "vm"
-memory = "256M"
-from   = "server"
-"""
-MEASURED = f"""
+nodes.server = { kind = "vm", memory = "256M", keep = "run", stack = [DISK, { layer = "mkfs", type = "ext4", TRIAL },
+                 { layer = "mount", TRIAL }] }
+nodes.client = { kind = "vm", memory = "256M", from = "server", stack = STACK }
+""".replace("TRIAL", 'keep = "trial"').replace("DISK", '{ layer = "file", size = "64M" }, { layer = "virtio-blk" }')
+MEASURED = """
 primary = "create.rate"
-repeat = {{ until = "max", min = 1, max = 1 }}
-[factors.protocol]
-{chr(10).join(f"{name} = {layers}" for name, layers in PROTOCOLS.items())}
-{NODES}
-stack  = ["{{protocol}}"]
-[workload.files]
-files = {{ files = 20, size = "4k", fsync = "file" }}
-[workload.log]
-fio = {{ rw = "randwrite", bs = "4k", size = "1M", ioengine = "psync", runtime = "200ms", time_based = true }}
+repeat = { until = "max", min = 1, max = 1 }
+workload.files.files = { files = 20, size = "4k", fsync = "file" }
+workload.log.fio = { rw = "randwrite", bs = "4k", size = "1M", ioengine = "psync", runtime = "0.2s", time_based = true }
 """
+MEASURED += NODES.replace("STACK", '["{protocol}"]')
+MEASURED += "".join(f"factors.protocol.{name} = {layers}\n" for name, layers in PROTOCOLS.items())
 DD = "exec dd if=/dev/zero of={target}/load bs=4k oflag=dsync"
 FOREVER = f'echo "{BEGUN}" > /dev/console; {DD}'
 LOST = """
 primary = "elapsed"
-repeat = {{ until = "max", min = 1, max = 1 }}
-trial = {{ timeout = "120s", settle = {{ sync = false, drop_caches = false }} }}
-[probes]
-{nodes}
-stack = {stack}
-[workload.load]
-on = ["client"]
-command = {{ argv = ["sh", "-c", '''{load}'''] }}
+repeat = { until = "max", min = 1, max = 1 }
+trial = { timeout = "120s", settle = { sync = false, drop_caches = false } }
+probes = {}
+workload.load = { on = ["client"], command.argv = ["sh", "-c", '''LOAD'''] }
 """
-
 SPACES = """
-[nodes.server]
-kind  = "netns"
-stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-[nodes.client]
-kind  = "netns"
-from  = "server"
-"""
+nodes.server = { kind = "netns", stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, MKFS] }
+nodes.client = { kind = "netns", from = "server", stack = STACK }
+""".replace("MKFS", '{ layer = "mkfs", type = "ext4" }, { layer = "mount" }')
+
+
+def lost(nodes: str, protocol: str, load: str) -> str:
+    """A study of a load that is to lose its share."""
+    return LOST.replace("LOAD", load) + nodes.replace("STACK", PROTOCOLS[protocol])
 
 
 @pytest.fixture
@@ -82,10 +67,8 @@ def open_lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
 @pytest.mark.needs("root", "sshfs")
 def test_two_clients_have_folders_of_their_own_on_one_share(open_lab: Laboratory) -> None:
     lab = open_lab
-    nodes = SPACES + f"count = 2\nstack = {PROTOCOLS['sshfs']}\n"
-    load = """command = { argv = ["sh", "-c", "cd {target} && pwd && echo {node} > whose && sync && cat whose"] }"""
-    study = f'primary = "elapsed"\nrepeat = {{ until = "max", min = 1, max = 1 }}\n{nodes}[workload.load]\n{load}\n'
-    lab.execute(study)
+    load = "cd {target} && pwd && echo {node} > whose && sync && cat whose"
+    lab.execute(lost(SPACES.replace("STACK", "STACK, count = 2"), "sshfs", load))
     (record,) = lab.records()
     assert (record.status, record.warnings) == ("done", []), record.reason
     said = [(lab.out / f"trials/0001/client-{n}/load/stdout").read_text().split() for n in (1, 2)]
@@ -98,7 +81,7 @@ def test_two_clients_have_folders_of_their_own_on_one_share(open_lab: Laboratory
 def test_a_cut_network_is_told_and_the_mount_of_a_node_that_stays_is_undone(open_lab: Laboratory) -> None:
     """A namespace is not ended with its trial, as a guest is: its mount must really be let go of."""
     lab = open_lab
-    study = LOST.format(nodes=SPACES, stack=PROTOCOLS["sshfs"], load="touch {target}/begun; " + DD)
+    study = lost(SPACES, "sshfs", "touch {target}/begun; " + DD)
     cut: list[float] = []
 
     def act() -> None:
@@ -137,10 +120,6 @@ def test_each_protocol_is_set_up_measured_and_torn_down_on_one_server(lab: Labor
     assert lab.leftovers() == []
 
 
-def _lost(protocol: str) -> str:
-    return LOST.format(nodes=NODES, stack=PROTOCOLS[protocol], load=FOREVER)
-
-
 def _run(lab: Laboratory, protocol: str, action: Callable[[], object]) -> tuple[TrialRecord, float]:
     """A trial to which something happens once its load has begun: its record, and its seconds from then."""
     at: list[float] = []
@@ -150,7 +129,7 @@ def _run(lab: Laboratory, protocol: str, action: Callable[[], object]) -> tuple[
         action()
 
     with once_begun(lab, ("client",), act):
-        lab.execute(_lost(protocol))
+        lab.execute(lost(NODES, protocol, FOREVER))
     took = time.monotonic() - at[0]
     (record,) = lab.records()
     assert record.status == "failed" and record.reason is not None
@@ -177,7 +156,7 @@ def test_a_server_whose_machine_dies_fails_the_trial_with_its_cause(lab: Laborat
 
 @pytest.mark.needs("guests")
 def test_a_run_that_is_killed_with_a_mount_is_cleaned_and_nothing_is_left(lab: Laboratory) -> None:
-    process = lab.start_run(_lost("nfs"))
+    process = lab.start_run(lost(NODES, "nfs", FOREVER))
     try:
         wait_until(lambda: begun(lab, "client") or process.poll() is not None, 240)
         assert begun(lab, "client")
@@ -197,31 +176,21 @@ FULL = """
 primary = "elapsed"
 repeat = { until = "max", min = 1, max = 1 }
 trial = { settle = { sync = false, drop_caches = false } }
-[probes]
-[factors.crossing]
-disk = [{ layer = "file", size = "24M", overcommit = true }, { layer = "nbd-export" }, { layer = "nbd" }]
-share = [{ layer = "nfs-export" }, { layer = "nfs" }]
-[nodes.server]
-kind = "vm"
-memory = "256M"
-keep = "run"
-stack = [{ layer = "file", size = "20M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4", keep = "trial" },
-          { layer = "mount", keep = "trial" }]
-[nodes.client]
-kind = "vm"
-memory = "256M"
-from = "server"
-stack = ["{crossing}"]
-[workload.load]
-on = ["client"]
-command = { argv = ["python3", "-c", '''
+probes = {}
+factors.crossing.disk = [
+  { layer = "file", size = "24M", overcommit = true }, { layer = "nbd-export" }, { layer = "nbd" },
+]
+factors.crossing.share = [{ layer = "nfs-export" }, { layer = "nfs" }]
+workload.load.on = ["client"]
+workload.load.command.argv = ["python3", "-c", '''
 import os, stat
 path = "{target}"
 path += "" if stat.S_ISBLK(os.stat(path).st_mode) else "/load"
 file = os.open(path, os.O_WRONLY | os.O_CREAT)
 assert os.write(file, bytes(22 << 20)) == 22 << 20
-'''] }
+''']
 """
+FULL += NODES.replace("STACK", '["{crossing}"]').replace("64M", "20M")
 
 
 @pytest.mark.needs("guests")

@@ -16,34 +16,22 @@ HEAD = """
 primary = "elapsed"
 repeat = { until = "max", min = 1, max = 1 }
 trial = { settle = { sync = false, drop_caches = false } }
-[probes.tcp]
-distributions = true
 """
 CARD = "$(ls /sys/class/net | grep -vx lo)"
 OFF = f'ethtool -K "{CARD}" tso off gso off gro off'
 READS, WRITES = 32, 16
+NODES = """
+nodes.store = { kind = "vm",KEEP memory = "256M", stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }] }
+nodes.client = { kind = "vm", memory = "256M", from = "store", stack = STACK }
+"""
 BETWEEN_GUESTS = f"""{HEAD}
-[nodes.store]
-kind = "vm"
-memory = "256M"
-stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}]
-
-[nodes.client]
-kind = "vm"
-memory = "256M"
-from = "store"
-stack = [{{ layer = "nbd-export" }}, {{ layer = "nbd" }}]
-
-[workload.serve]
-on = ["store"]
-command = {{ argv = ["sleep", "30"], prepare = ["sh", "-c", '''{OFF}'''] }}
-
-[workload.read]
-on = ["client"]
-
-[workload.read.command]
-prepare = ["sh", "-c", '''{OFF}''']
-argv = ["sh", "-c", '''
+probes.tcp.distributions = true
+{NODES.replace("KEEP", "").replace("STACK", '[{ layer = "nbd-export" }, { layer = "nbd" }]')}
+workload.serve.on = ["store"]
+workload.serve.command = {{ argv = ["sleep", "30"], prepare = ["sh", "-c", '''{OFF}'''] }}
+workload.read.on = ["client"]
+workload.read.command.prepare = ["sh", "-c", '''{OFF}''']
+workload.read.command.argv = ["sh", "-c", '''
 tcpdump --immediate-mode -Z root -i "{CARD}" -s 96 -w wire.pcap tcp port 10809 2> said &
 until grep -q "listening on" said; do sleep 0.1; done
 fio --name=x --filename={{target}} --rw=read --bs=128k --size=4M --direct=1 --ioengine=psync &&
@@ -106,32 +94,16 @@ def test_single_acks_of_guests_are_as_many_as_they_sent(between_guests: Laborato
     assert client["acks.sent.gap.p50"] > 0
 
 
-OVER_EACH = """
-primary = "read.bandwidth"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-[probes.tcp]
-
-[factors.transport]
-iscsi = [{ layer = "iscsi-target" }, { layer = "iscsi" }]
-nvme = [{ layer = "nvme-target" }, { layer = "nvme-tcp" }]
-nfs = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }, { layer = "nfs-export" }, { layer = "nfs" }]
-
-[nodes.store]
-kind = "vm"
-keep = "run"
-memory = "256M"
-stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
-
-[nodes.client]
-kind = "vm"
-memory = "256M"
-from = "store"
-stack = ["{transport}"]
-
-[workload.read]
-on = ["client"]
-fio = { rw = "read", bs = "128k", size = "2M", direct = 1, ioengine = "psync" }
+OVER_EACH = f"""{HEAD}
+probes.tcp = {{}}
+{NODES.replace("KEEP", ' keep = "run",').replace("STACK", '["{transport}"]')}
+factors.transport.iscsi = [{{ layer = "iscsi-target" }}, {{ layer = "iscsi" }}]
+factors.transport.nvme = [{{ layer = "nvme-target" }}, {{ layer = "nvme-tcp" }}]
+factors.transport.nfs = [
+  {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}, {{ layer = "nfs-export" }}, {{ layer = "nfs" }},
+]
+workload.read.on = ["client"]
+workload.read.fio = {{ rw = "read", bs = "128k", size = "2M", direct = 1, ioengine = "psync" }}
 """
 
 
@@ -154,29 +126,18 @@ dd if=$target of=/dev/null bs=8k count=50 iflag=direct 2>/dev/null
 after=$(nstat -asz TcpExtDelayedACKs | awk '/Delayed/ {print $2}')
 echo "delayed $((after - before))"
 """
-NAGLE = """
-primary = "delayed"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-[probes]
-[factors]
-nagle = [false, true]
-[network]
-mtu = 9000
-[nodes.server]
-kind = "vm"
-keep = "run"
-memory = "256M"
-stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
-[nodes.client]
-kind = "vm"
-memory = "256M"
-from = "server"
-stack = [{ layer = "nbd-export" }, { layer = "relay", whole = true, head = 16, nagle = "{nagle}" }, { layer = "nbd" }]
-[workload.reads.command]
-argv = ["sh", "-c", '''target={target}; SCRIPT''']
-metrics = [{ name = "delayed", regex = 'delayed ([0-9]+)', unit = "1", better = "lower" }]
-""".replace("SCRIPT", DELAYED)
+RELAYED = (
+    '[{ layer = "nbd-export" }, { layer = "relay", whole = true, head = 16, nagle = "{nagle}" }, { layer = "nbd" }]'
+)
+NAGLE = f"""{HEAD}
+probes = {{}}
+factors.nagle = [false, true]
+network.mtu = 9000
+{NODES.replace("KEEP", ' keep = "run",').replace("STACK", RELAYED)}
+workload.reads.on = ["client"]
+workload.reads.command.argv = ["sh", "-c", '''target={{target}}; {DELAYED}''']
+workload.reads.command.metrics = [{{ name = "delayed", regex = 'delayed ([0-9]+)', unit = "1", better = "lower" }}]
+"""
 
 
 def said(lab: Laboratory, trial: int) -> int:

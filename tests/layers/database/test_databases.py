@@ -268,12 +268,15 @@ def recipe(server: str = "mariadb 10.11", data: DataSet | None = SYSBENCH, **mad
     return Recipe(server, made_with, data)
 
 
-def test_each_tool_loads_its_own() -> None:
+def test_each_tool_loads_its_own_and_only_the_size_of_pages_is_part_of_it() -> None:
     assert (SYSBENCH.tool, DataSet(scale=1).tool) == ("sysbench", "pgbench")
     assert SYSBENCH.bytes() >= 4 * 50_000 * 200 and DataSet(scale=1).bytes() >= 15_000_000
+    assert MariadbLayer(doublewrite=False).made_with() == MariadbLayer().made_with()
+    assert MariadbLayer(page_size=4096).made_with() != MariadbLayer().made_with()
+    assert PostgresqlLayer(full_page_writes=False).made_with() == PostgresqlLayer().made_with()
 
 
-def test_data_sets_differ_by_all_that_their_bytes_depend_on() -> None:
+def test_data_sets_differ_by_all_that_their_bytes_depend_on_and_guests_have_their_own() -> None:
     every = [
         recipe(),
         recipe("mariadb 10.12"),
@@ -284,18 +287,9 @@ def test_data_sets_differ_by_all_that_their_bytes_depend_on() -> None:
     ]
     assert len({each.name(node()) for each in every}) == len(every)
     assert recipe().name(node()) == recipe().name(node())
-
-
-def test_what_a_virtual_machine_made_is_for_virtual_machines_alone() -> None:
     guest, other = node(kind="vm", volatile=True), node(kind="vm", machine="b", volatile=True)
     assert recipe().name(guest) == recipe().name(other) != recipe().name(node())
     assert recipe().name(node(machine="b")) != recipe().name(node())
-
-
-def test_what_protects_pages_shares_a_data_set_and_their_size_does_not() -> None:
-    assert MariadbLayer(doublewrite=False).made_with() == MariadbLayer().made_with()
-    assert MariadbLayer(page_size=4096).made_with() != MariadbLayer().made_with()
-    assert PostgresqlLayer(full_page_writes=False).made_with() == PostgresqlLayer().made_with()
 
 
 def test_settings_are_taken_as_toml_has_them() -> None:
