@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from laboratory.block import TRACEFS, with_tracefs
 from storlab.nodes.needs import PROGRAMS
@@ -205,9 +206,24 @@ def test_what_building_a_guest_image_needs_is_named_where_it_can_not_be_installe
 
 def test_make_alone_lists_every_target(door: FrontDoor) -> None:
     listed = door.run("make").out
-    targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([\w-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert all(f"make {target} " in listed for target in targets)
-    assert {"demo", "test", "lint", "bench", "agent", "clean", "help"} <= set(targets)
+    assert {"demo", "check", "test", "test-guests", "lint", "bench", "agent", "clean", "help"} <= set(targets)
+
+
+def test_ci_elsewhere_does_what_ci_here_does_and_says_what_that_needs() -> None:
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"].values()
+    assert job["steps"][-1] == {"run": ".ci/run"}
+    options = job["container"]["options"].split()
+    assert "--privileged" in options, "loop devices, mounts, namespaces"
+    assert {"/dev:/dev", "/lib/modules:/lib/modules:ro"} <= {*options}, (
+        "/dev/kvm, where there is one; the kernel's modules"
+    )
+    assert job["timeout-minutes"] == 90
+    installed = " ".join(step["run"] for step in job["steps"] if "run" in step).split()
+    assert {"git", "make", "python3", "clippy,rustfmt"} <= {*installed}
+    run = (ROOT / ".ci/run").read_text()
+    assert "for target in test test-guests" in run and 'make "$target"' in run
 
 
 def test_every_program_that_storlab_drives_is_installed_by_a_make_target() -> None:
