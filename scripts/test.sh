@@ -7,7 +7,7 @@
 
 prepare_tests root test vm image
 say "Prepared: $SECONDS s"
-begin_image
+begin_image plain
 
 lint=0
 [[ ${TESTS:-} ]] || scripts/lint.sh || lint=$?

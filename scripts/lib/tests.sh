@@ -32,11 +32,10 @@ prepare_tests() {
     build_agent
 }
 
-# begin_image [EXTRA…]: builds the guest image in the background, and unpacks what is used beside it.
+# begin_image plain|zfs: builds the guest image in the background, and unpacks what is used beside it.
 begin_image() {
     local -a options=()
-    local extra
-    for extra in "$@"; do options+=(--with "$extra"); done
+    [[ $1 == plain ]] || options=(--with "$1")
     if [[ $(missing_packages image) ]]; then
         return
     fi
