@@ -128,6 +128,15 @@ class Laboratory:
         permissions = Permissions(unconfined=unconfined)
         return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Observer(), permissions))
 
+    def succeed(
+        self, study: str, observer: Observer | None = None, *, trials: int = 1, unconfined: bool = False
+    ) -> Outcome:
+        """As ``execute``: so many trials are done, and nothing is left."""
+        outcome = self.execute(study, observer, unconfined=unconfined)
+        assert [(record.status, record.reason) for record in self.records()] == [("done", None)] * trials
+        assert self.leftovers() == []
+        return outcome
+
     def go_on(self, observer: Observer | None = None, extent: Extent = AS_PLANNED) -> Outcome:
         """As ``storlab resume``, in this process."""
         return asyncio.run(resume_run(self.out, observer or Observer(), extent))

@@ -59,3 +59,14 @@ def new_device(image: Path, size: int = 32 * 1024**2, *options: str) -> Iterator
         file.truncate(size)
     with contextlib.closing(Device(sh("losetup", "--find", "--show", *options, str(image)).strip(), image)) as made:
         yield made
+
+
+@contextlib.contextmanager
+def tmpfs(path: Path, size: str) -> Iterator[Path]:
+    """A small file system of its own."""
+    path.mkdir(exist_ok=True)
+    sh("mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path))
+    try:
+        yield path
+    finally:
+        sh("umount", str(path))

@@ -11,11 +11,15 @@ import pytest
 
 from laboratory import Ended, Laboratory, shared_laboratory
 from laboratory.block import small_ext4_blocks
+from laboratory.guests import DISK as GUESTS_DISK
+from laboratory.guests import EXT4, guests
 from laboratory.studies import directory
 from storlab.analysis.summary import BlockIO, Summary, from_json
 from storlab.probes.subject import read_subject
 from storlab.records.derive import derive
 from study.program import call
+
+pytestmark = pytest.mark.needs("root")
 
 SMALL = ("profile=quick", "files=1500", "synced=150", "pages=2M", "data=16M", "redo=64k", "disk=2G")
 SET_UPS = ("xfs-16k-16k", "ext4-bigalloc", "ext4-16k")
@@ -54,7 +58,6 @@ def below_16k(row: BlockIO) -> float:
     return 1 - share.mean
 
 
-@pytest.mark.needs("root")
 @pytest.mark.parametrize("load", LOADS)
 def test_xfs_on_sectors_of_16k_writes_whole_16k_and_ext4_with_such_clusters_goes_below(
     summary: Summary, load: str
@@ -65,7 +68,6 @@ def test_xfs_on_sectors_of_16k_writes_whole_16k_and_ext4_with_such_clusters_goes
     assert below_16k(xfs) == 0 < below_16k(ext4)
 
 
-@pytest.mark.needs("root")
 @small_ext4_blocks
 def test_blocks_that_this_kernel_does_not_have_are_unsupported_with_the_reason(summary: Summary) -> None:
     states = [state for state in summary.cells if state.levels["fs"] == "ext4-16k"]
@@ -73,7 +75,6 @@ def test_blocks_that_this_kernel_does_not_have_are_unsupported_with_the_reason(s
     assert all("EXT4-fs: bad block size 16384" in " ".join(state.reasons) for state in states)
 
 
-@pytest.mark.needs("root")
 @pytest.mark.parametrize("set_up", SET_UPS[:2])
 def test_every_trial_of_a_load_writes_the_same_bytes(ran: tuple[Laboratory, Ended], set_up: str) -> None:
     rows = ran[0].run_folder.metrics.filter(
@@ -85,7 +86,6 @@ def test_every_trial_of_a_load_writes_the_same_bytes(ran: tuple[Laboratory, Ende
     assert of_set_up.group_by("source").agg(pl.col("value").n_unique())["value"].to_list() == [1, 1, 1]
 
 
-@pytest.mark.needs("root")
 def test_what_is_really_written_for_each_byte_is_known_of_every_load(summary: Summary) -> None:
     found = {(e.levels["fs"], e.levels["load"]) for e in summary.estimates if e.metric == "write.amplification"}
     assert found == {(set_up, load) for set_up in SET_UPS[:2] for load in LOADS}
@@ -93,7 +93,6 @@ def test_what_is_really_written_for_each_byte_is_known_of_every_load(summary: Su
     assert min(at_least_one) > 0.99  # all is written back within the trial
 
 
-@pytest.mark.needs("root")
 def test_the_summary_says_by_which_hook_of_the_kernel_it_was_counted_and_why(summary: Summary) -> None:
     probes = summary.facts["probes"]
     assert isinstance(probes, list)
@@ -103,7 +102,6 @@ def test_the_summary_says_by_which_hook_of_the_kernel_it_was_counted_and_why(sum
     assert told["why"]
 
 
-@pytest.mark.needs("root")
 def test_the_report_has_it_in_words_and_pictures(ran: tuple[Laboratory, Ended]) -> None:
     lab, ended = ran
     assert ended.status == 0 and "More: " in ended.stdout
@@ -139,7 +137,6 @@ def counted(
     return Counter(dict(sums.select("length", "count").iter_rows())), metrics
 
 
-@pytest.mark.needs("root")
 def test_on_a_disk_every_write_of_the_load_is_counted_and_none_of_what_went_before(lab: Laboratory) -> None:
     prepare = '[["dd", "if=/dev/zero", "of={target}", "bs=64k", "count=50", "oflag=direct", "status=none"]]'
     before = '{ fio = { rw = "write", bs = "4k", size = "2M", direct = 1, ioengine = "psync" } }'
@@ -149,13 +146,11 @@ def test_on_a_disk_every_write_of_the_load_is_counted_and_none_of_what_went_befo
     assert metrics["storage", "write.amplification"] == 1.0
 
 
-@pytest.mark.needs("root")
 def test_files_that_fio_lays_out_before_are_not_counted(lab: Laboratory) -> None:
     writes, _ = counted(lab, XFS, f"{LOAD}, overwrite = 1")
     assert writes == {LENGTH: WRITES}
 
 
-@pytest.mark.needs("root")
 def test_a_warm_up_is_among_the_counts_and_no_amplification_is_made_of_it(lab: Laboratory) -> None:
     load = LOAD.replace(f"number_ios = {WRITES}", 'rate_iops = 200, runtime = "1s", time_based = true')
     _, found = counted(lab, DISK, load, 'warm_up = "500ms"')
@@ -164,42 +159,30 @@ def test_a_warm_up_is_among_the_counts_and_no_amplification_is_made_of_it(lab: L
 
 
 MIB = 1024 * 1024
-STUDY = """
-primary = "write.aligned.4k"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-
+STORE = """
 [nodes.store]
-stack = [
-  { layer = "file", size = "256M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-]
-
-[nodes.vm]
-kind = "vm"
-count = 2
-memory = "192M"
-from = "store"
-stack = [
-  { layer = "file", size = "64M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-]
-
-[probes]
-alignment = { at = "each" }
-host-load = {}
-stalls    = {}
-processes = { interval = "200ms" }
-
-[workload.write]
-on = ["vm"]
-fio = { rw = "write", bs = "16k", size = "4M", direct = 1, ioengine = "psync" }
+stack = [{ layer = "file", size = "256M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+[probes.alignment]
+at = "each"
+[probes.host-load]
+[probes.stalls]
+[probes.processes]
+interval = "200ms"
 """
+
+
+def written(stack: str, rest: str, **keys: str) -> str:
+    """A study of guests in each of which fio writes 4M in pieces of 16k."""
+    text = guests("", stack=stack, **keys).replace('"elapsed"', '"write.aligned.16k"')  # type: ignore[arg-type]
+    fio = 'fio = { rw = "write", bs = "16k", size = "4M", direct = 1, ioengine = "psync" }\n'
+    return text[: text.index("command = ")] + fio + rest
 
 
 @pytest.fixture(scope="module")
 def both_ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """Requests counted in each guest's kernel, and at the other end on the node that has their disks."""
     with shared_laboratory(tmp_path_factory) as lab:
-        lab.execute(STUDY)
+        lab.execute(written(EXT4, STORE, from_='"store"'))
         yield lab
 
 
@@ -218,7 +201,7 @@ def test_each_end_has_numbers_of_its_own(both_ends: Laboratory) -> None:
     assert one(rows, source="probe:alignment", metric="write.bytes") >= 2 * 4 * MIB
     assert one(rows, source="probe:alignment@store", metric="write.bytes") >= 2 * 4 * MIB
     nodes = rows.filter(pl.col("node").is_not_null(), metric="stall.longest").select("source", "node").rows()
-    assert {(source, node) for source, node in nodes if source != "write"} == {
+    assert {(source, node) for source, node in nodes if source != "load"} == {
         ("probe:stalls", "vm-1"),
         ("probe:stalls", "vm-2"),
         ("probe:stalls@store", "store"),
@@ -247,7 +230,7 @@ def test_what_guests_and_their_host_did_is_never_added_up(both_ends: Laboratory)
 def test_what_is_written_beneath_is_for_each_byte_above(both_ends: Laboratory) -> None:
     rows = metrics_of(both_ends)
     written = one(rows, source="backing@store", metric="backing.write.bytes")
-    asked = one(rows, source="write", metric="write.bytes")
+    asked = one(rows, source="load", metric="write.bytes")
     assert asked == 2 * 4 * MIB
     assert one(rows, source="backing@store", metric="write.amplification.backing") == written / asked
     assert one(rows, source="storage", metric="write.amplification") > 0
@@ -271,28 +254,13 @@ def test_each_guest_counts_its_own_disk_with_btf(both_ends: Laboratory) -> None:
         assert any(b'"hook":"btf"' in file.read_bytes() for file in raw.iterdir())
 
 
-SHIFTED = """
-primary = "write.aligned.16k"
-repeat = { until = "max", min = 1, max = 1 }
-
-[trial]
-settle = { sync = false, drop_caches = false }
-prepare = [["sh", "-c", "modprobe dm-mod && dmsetup create moved --table '0 65536 linear {target} 2049'"]]
-
-[nodes.vm]
-kind = "vm"
-memory = "192M"
-stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
-
-[probes.alignment]
-disks = ["dm-0", "vdc"]
-
-[workload.write]
-on = ["vm"]
-command = { argv = ["sh", "-c", '''
-fio --name=x --filename=/dev/dm-0 --rw=write --bs=16k --size=4M --direct=1 >&2 && dmsetup remove moved
-'''] }
-"""
+SHIFTED = guests(
+    "fio --name=x --filename=/dev/dm-0 --rw=write --bs=16k --size=4M --direct=1 >&2 && dmsetup remove moved",
+    count="1",
+    stack=GUESTS_DISK,
+    trial="prepare = [['sh', '-c', \"modprobe dm-mod; dmsetup create moved --table '0 65536 linear {target} 2049'\"]]",
+    rest='[probes.alignment]\ndisks = ["dm-0", "vdc"]',
+)
 
 
 @pytest.mark.needs("guests")
@@ -312,32 +280,11 @@ def test_a_device_mapper_disk_has_whole_units_and_the_disk_beneath_what_became_o
     assert lab.leftovers() == []
 
 
-VOLUME = """
-primary = "write.aligned.16k"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-
-[nodes.vm]
-kind = "vm"
-memory = "512M"
-stack = [
-  { layer = "file", size = "512M" },
-  { layer = "virtio-blk" },
-  { layer = "zpool" },
-  { layer = "zvol", size = "64M", volblocksize = "16k" },
-]
-
-[probes.alignment]
-
-[workload.write]
-on = ["vm"]
-fio = { rw = "write", bs = "16k", size = "4M", direct = 1, ioengine = "psync" }
-"""
-
-
 @pytest.mark.needs("zfs")
 def test_a_zvol_which_makes_no_requests_has_its_bios_counted(lab: Laboratory) -> None:
-    summary = lab.execute(VOLUME).summary
+    volume = '{ layer = "zpool" }, { layer = "zvol", size = "64M", volblocksize = "16k" }'
+    stack = f'[{{ layer = "file", size = "512M" }}, {{ layer = "virtio-blk" }}, {volume}]'
+    summary = lab.execute(written(stack, "[probes.alignment]\n", count="1", memory='"512M"')).summary
     (record,) = lab.records()
     assert (record.status, record.reason, record.nodes["vm"].disks) == ("done", None, ["zd0"])
     requests = pl.read_parquet(lab.out / "tables" / "requests.parquet").filter(pl.col("operation") == "write")

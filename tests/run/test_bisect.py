@@ -124,17 +124,13 @@ def _command(process: Path) -> bytes:
         return b""
 
 
-def test_a_check_that_can_not_be_run_says_nothing_of_a_candidate(tmp_path: Path) -> None:
-    ends = ("--good", "a", "--bad", "c", "--candidates", "a,b,c", "--out", str(tmp_path / "out"))
-    ended = call("suite", "bisect", *ends, "--check", "no-such-program")
+CANDIDATES = ("--good", "a", "--bad", "c", "--candidates", "a,b,c", "--out")
+
+
+def test_a_check_that_can_not_be_run_says_nothing_and_only_its_owner_works_on_it(tmp_path: Path) -> None:
+    ended = call("suite", "bisect", *CANDIDATES, str(tmp_path / "out"), "--check", "no-such-program")
     assert ended.status == 1 and "cannot run no-such-program, the check: No such file" in ended.message
-    ended = call("suite", "bisect", "--resume", str(tmp_path / "out"))
-    assert ended.status == 1
-
-
-def test_only_one_works_on_it_and_root_runs_no_commands_that_others_wrote(tmp_path: Path) -> None:
-    ends = ("--good", "a", "--bad", "c", "--candidates", "a,b,c", "--out", str(tmp_path / "out"))
-    call("suite", "bisect", *ends, "--check", "no-such-program")
+    assert call("suite", "bisect", "--resume", str(tmp_path / "out")).status == 1
     with RunFolder(tmp_path / "out").lock():
         ended = call("suite", "bisect", "--resume", str(tmp_path / "out"))
     assert ended.status == 2 and "is in use by process" in ended.message
@@ -147,8 +143,9 @@ def test_only_one_works_on_it_and_root_runs_no_commands_that_others_wrote(tmp_pa
 def test_a_signal_that_ends_it_ends_the_check_too_and_it_says_how_to_go_on(tmp_path: Path) -> None:
     """SIGTERM, as SIGHUP may be ignored where this is run, and is then left so."""
     lab = Laboratory(tmp_path)
-    ends = ("--good", "a", "--bad", "c", "--candidates", "a,b,c", "--out", tmp_path / "out")
-    process = lab.start("suite", "bisect", *ends, "--check", f"sh -c 'touch {tmp_path}/begun; sleep 61.38'")
+    process = lab.start(
+        "suite", "bisect", *CANDIDATES, tmp_path / "out", "--check", f"sh -c 'touch {tmp_path}/begun; sleep 61.38'"
+    )
     wait_for(process, (tmp_path / "begun").exists)
     process.send_signal(signal.SIGTERM)
     said = end_of(process)

@@ -6,31 +6,19 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from laboratory import Laboratory, processes_with, wait_until
 from laboratory.block import small_ext4_blocks
+from laboratory.devices import sh, tmpfs
 from laboratory.studies import LOOPS, directory
 from storlab.errors import StorlabError, UserError
 from storlab.run.limits import Extent
 from storlab.run.observer import Observer
-
-
-@contextmanager
-def tmpfs(path: Path, size: str) -> Iterator[Path]:
-    """A small file system of its own."""
-    path.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)], check=True)
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", str(path)], check=True)
 
 
 def failed(lab: Laboratory) -> str:
@@ -109,38 +97,40 @@ def test_a_verify_command_that_fails_fails_the_trial_and_is_named(lab: Laborator
 
 def test_a_load_that_leaves_processes_behind_loses_them(lab: Laboratory) -> None:
     daemon = 'setsid sh -c "while :; do sleep 0.1; done" >/dev/null 2>&1 & sleep 0.1'
-    lab.execute(directory(f"command = {{ argv = ['sh', '-c', '{daemon}'] }}"))
-    assert [record.status for record in lab.records()] == ["done"]
-    assert lab.leftovers() == []
+    lab.succeed(directory(f"command = {{ argv = ['sh', '-c', '{daemon}'] }}"))
+
+
+@contextlib.contextmanager
+def agent_killed(lab: Laboratory, then: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """While the body runs, wait for a load that sleeps, and kill the agent that started it."""
+
+    def act() -> None:
+        assert wait_until(lambda: any(words[:2] == ["sleep", "3600"] for words in lab.commands().values()))
+        for pid, words in lab.commands().items():
+            if any("storlab-agent" in word for word in words):
+                with contextlib.suppress(ProcessLookupError):  # what it was just starting is named like it
+                    os.kill(pid, signal.SIGKILL)
+        then()
+
+    killer = threading.Thread(target=act)
+    killer.start()
+    yield
+    killer.join()
 
 
 def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Laboratory) -> None:
     """Also what escaped the agent's process group is ended before the next trial begins."""
     escape = '(setsid sh -c "while :; do sleep 0.1; done" >/dev/null 2>&1 &) ; exec sleep {time}'
-    study = directory(
-        f"command = {{ argv = ['sh', '-c', '{escape}'] }}", rest='[factors.time]\nlevels = ["0.1", "3600"]'
-    )
-    killer = threading.Thread(target=_kill_agent_of_sleeper, args=(lab,))
-    killer.start()
-    lab.execute(study)
-    killer.join()
+    times = '[factors.time]\nlevels = ["0.1", "3600"]'
+    with agent_killed(lab):
+        lab.execute(directory(f"command = {{ argv = ['sh', '-c', '{escape}'] }}", rest=times))
     records = {record.levels["time"]: record for record in lab.records()}
-    assert records["0.1"].status == "done"
-    assert records["3600"].status == "failed"
-    assert records["3600"].lost_after is not None
-    into = f"({records['3600'].lost_after:.1f} s into the load)"
-    assert records["3600"].reason == f"node host: the stream to its agent closed {into}"
+    lost = records["3600"]
+    assert (records["0.1"].status, lost.status) == ("done", "failed")
+    assert lost.lost_after is not None
+    assert lost.reason == f"node host: the stream to its agent closed ({lost.lost_after:.1f} s into the load)"
     assert not any(record.warnings for record in records.values())
     assert lab.leftovers() == []
-
-
-def _kill_agent_of_sleeper(lab: Laboratory) -> None:
-    """Wait for the load, then kill the agent that started it."""
-    assert wait_until(lambda: any(words[:2] == ["sleep", "3600"] for words in lab.commands().values()))
-    for pid, words in lab.commands().items():
-        if any("storlab-agent" in word for word in words):
-            with contextlib.suppress(ProcessLookupError):  # what it was just starting is named like it
-                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.needs("root")
@@ -150,20 +140,11 @@ def test_an_agent_that_is_killed_while_a_file_system_is_mounted_leaves_nothing_f
     first = lab.scratch / "first"
     first.write_text("3600")
     load = f'command = {{ argv = ["sh", "-c", "cd $0; exec sleep $(cat {first} || echo 0.1)", "{{target}}"] }}'
-    study = LOOPS.replace(LOOPS[LOOPS.index("fio =") :], load).replace('"bandwidth"', '"elapsed"')
-
-    def kill_agent() -> None:
-        _kill_agent_of_sleeper(lab)
-        first.unlink()
-
-    killer = threading.Thread(target=kill_agent)
-    killer.start()
-    lab.execute(study)
-    killer.join()
+    with agent_killed(lab, then=first.unlink):
+        lab.execute(LOOPS.replace(LOOPS[LOOPS.index("fio =") :], load).replace('"bandwidth"', '"elapsed"'))
     statuses = [record.status for record in lab.records()]
-    assert statuses[0] == "failed"
-    assert set(statuses[1:]) <= {"done", "failed"}
-    assert statuses[-1] == "done"
+    assert (statuses[0], statuses[-1]) == ("failed", "done")
+    assert set(statuses) == {"done", "failed"}
     assert not any(record.warnings for record in lab.records())
     assert lab.leftovers() == []
 
@@ -198,7 +179,7 @@ def test_a_full_run_folder_stops_the_run_with_a_message_and_resume_goes_on_once_
         assert "no space left on the file system of the run's folder" in result.stderr
         assert "`storlab resume`" in result.stderr
         assert not any("storlab-" in path.name for path in lab.scratch.iterdir()), "all the same, all is torn down"
-        subprocess.run(["mount", "-o", "remount,size=32M", str(small)], check=True)
+        sh("mount", "-o", "remount,size=32M", str(small))
         result = lab.storlab("resume", out, "--quiet")
         assert result.status == 0, str(result)
         shutil.copytree(out, lab.out)
@@ -210,22 +191,37 @@ def test_a_full_run_folder_stops_the_run_with_a_message_and_resume_goes_on_once_
 @pytest.mark.needs("root")
 @small_ext4_blocks
 def test_what_the_kernel_can_not_mount_is_unsupported_with_the_kernels_reason(lab: Laboratory) -> None:
-    study = LOOPS.replace(
-        'xfs = { layer = "mkfs", type = "xfs" }', 'big = { layer = "mkfs", type = "ext4", block_size = "16k" }'
-    )
-    outcome = lab.execute(study)
-    assert outcome.ending == "complete"
+    big = 'big = { layer = "mkfs", type = "ext4", block_size = "16k" }'
+    assert lab.execute(LOOPS.replace('xfs = { layer = "mkfs", type = "xfs" }', big)).ending == "complete"
     records = [record for record in lab.records() if record.levels["fs"] == "big"]
     assert [record.status for record in records] == ["unsupported"], "once, in the first round that came to it"
     assert records[0].reason == "the kernel does not mount it: EXT4-fs: bad block size 16384"
     assert lab.leftovers() == []
 
 
+@pytest.fixture
+def hide(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """What makes a program missing: a folder with links to all others is the PATH."""
+
+    def without(program: str) -> None:
+        folder = lab.folder / "bin"
+        folder.mkdir()
+        for source in reversed([Path(part) for part in os.environ["PATH"].split(":") if Path(part).is_dir()]):
+            for path in source.iterdir():
+                link = folder / path.name
+                if path.name != program:
+                    link.unlink(missing_ok=True)
+                    link.symlink_to(path)
+        monkeypatch.setenv("PATH", str(folder))
+
+    return without
+
+
 @pytest.mark.needs("root")
 def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(
-    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+    lab: Laboratory, hide: Callable[[str], None]
 ) -> None:
-    monkeypatch.setenv("PATH", str(path_without(lab.folder / "bin", "mkfs.xfs")))
+    hide("mkfs.xfs")
     outcome = lab.execute(LOOPS)
     assert outcome.ending == "complete"
     reasons = {record.levels["fs"]: record.reason for record in lab.records()}
@@ -235,14 +231,15 @@ def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(
 
 @pytest.mark.needs("root")
 def test_a_run_is_not_resumed_where_what_it_has_measured_is_not_supported_any_more(
-    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+    lab: Laboratory, hide: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.execute(LOOPS.replace("2, max = 2", "1, max = 1"))
     before = [record.trial for record in lab.records()]
-    with monkeypatch.context() as patched:
-        patched.setenv("PATH", str(path_without(lab.folder / "bin", "mkfs.xfs")))
-        with pytest.raises(UserError, match=r"the run has measured what this machine no longer can: mkfs.xfs is not"):
-            lab.go_on(extent=Extent(more=1))
+    path = os.environ["PATH"]
+    hide("mkfs.xfs")
+    with pytest.raises(UserError, match=r"the run has measured what this machine no longer can: mkfs.xfs is not"):
+        lab.go_on(extent=Extent(more=1))
+    monkeypatch.setenv("PATH", path)
     assert [record.trial for record in lab.records()] == before
     lab.go_on(extent=Extent(more=1))
     assert {record.status for record in lab.records()} == {"done"} and len(lab.records()) == len(before) + 2
@@ -252,46 +249,24 @@ def test_a_run_is_not_resumed_where_what_it_has_measured_is_not_supported_any_mo
 @pytest.mark.needs("root")
 def test_what_was_mounted_before_and_can_not_be_now_has_failed_and_is_not_unsupported(lab: Laboratory) -> None:
     break_it = "dd if=/dev/zero of=$(df --output=source {target} | tail -n 1) bs=1M count=1 conv=notrunc,fsync"
-    lab.execute(
-        f"""
-primary = "elapsed"
-stack = [
-  {{ layer = "file", size = "32M", keep = "run" }}, {{ layer = "loop", keep = "run" }},
-  {{ layer = "mkfs", type = "ext4", keep = "run" }}, {{ layer = "mount", options = "ro" }},
-]
-repeat = {{ until = "max", min = 3, max = 3 }}
-trial = {{ settle = {{ sync = false, drop_caches = false }} }}
-[nodes.host]
-[workload.load]
-command = {{ argv = ["sh", "-c", "{break_it}"] }}
-""",
-        unconfined=True,
-    )
+    stack = """[
+  { layer = "file", size = "32M", keep = "run" }, { layer = "loop", keep = "run" },
+  { layer = "mkfs", type = "ext4", keep = "run" }, { layer = "mount", options = "ro" },
+]"""
+    text = directory(f'command = {{ argv = ["sh", "-c", "{break_it}"] }}', rounds=3, rest="[nodes.host]")
+    lab.execute(text.replace('[{ layer = "directory" }]', stack), unconfined=True)
     assert [record.status for record in lab.records()] == ["done", "failed", "done"], [r.reason for r in lab.records()]
     assert "mount" in (lab.records()[1].reason or "")
     assert lab.leftovers() == []
 
 
 def test_a_study_of_which_nothing_can_run_here_is_refused_with_nothing_done(
-    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+    lab: Laboratory, hide: Callable[[str], None]
 ) -> None:
-    monkeypatch.setenv("PATH", str(path_without(lab.folder / "bin", "fio")))
-    study = directory('fio = { rw = "read", size = "1M" }')
+    hide("fio")
     with pytest.raises(UserError, match=r"nothing of this study can run here: fio is not installed \(apt-get"):
-        lab.execute(study)
+        lab.execute(directory('fio = { rw = "read", size = "1M" }'))
     assert not lab.out.exists()
-
-
-def path_without(folder: Path, program: str) -> Path:
-    """A folder with links to all programs but one."""
-    folder.mkdir()
-    for source in reversed([Path(part) for part in os.environ["PATH"].split(":") if Path(part).is_dir()]):
-        for path in source.iterdir():
-            link = folder / path.name
-            if path.name != program:
-                link.unlink(missing_ok=True)
-                link.symlink_to(path)
-    return folder
 
 
 def test_a_run_into_a_folder_with_files_is_refused_and_leaves_them(lab: Laboratory) -> None:

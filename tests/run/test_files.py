@@ -57,12 +57,10 @@ def test_a_storm_in_a_directory_has_rates_and_latencies_and_leaves_nothing(lab: 
 
 
 def test_without_create_the_files_are_made_before(lab: Laboratory) -> None:
-    lab.execute(directory('files = { files = 300, workers = 3, phases = ["read"], order = "random" }'))
-    assert [record.status for record in lab.records()] == ["done"]
+    lab.succeed(directory('files = { files = 300, workers = 3, phases = ["read"], order = "random" }'))
     found = metrics(lab)
     assert found["read.files"] == 300
     assert "create.rate" not in found
-    assert lab.leftovers() == []
 
 
 def test_the_same_round_has_the_same_files_in_every_cell(lab: Laboratory) -> None:
@@ -87,11 +85,9 @@ def test_a_warm_up_is_left_out_and_that_is_said(lab: Laboratory) -> None:
 
 @pytest.mark.needs("root")
 def test_what_reaches_the_disk_is_counted_for_each_byte_of_the_files(lab: Laboratory) -> None:
-    lab.execute(mounted("files = { files = 2000 }").replace("[probes]", "[probes]\nhost-load = {}"))
-    assert [record.status for record in lab.records()] == ["done"]
+    lab.succeed(mounted("files = { files = 2000 }").replace("[probes]", "[probes]\nhost-load = {}"))
     # All that was written, since a syncfs comes after it, with inodes, directories and the journal.
     assert 1.0 < metrics(lab, "storage")["write.amplification"] < 5.0
-    assert lab.leftovers() == []
 
 
 @pytest.mark.needs("root")
@@ -156,20 +152,17 @@ def test_a_storm_in_guests_is_the_agents_own_program_there_and_is_fair_or_not_an
     bonnie = 'on = ["vm"]\nbonnie = { size = "2M", fast = true, seeks = 64, seekers = 2, direct = true, files = 1 }\n'
     study = study[: study.index("command = ")] + storm + "[workload.bonnie]\n" + bonnie
     study = study.replace("trial = {", 'trial = { workloads = ["{load}"],')
-    lab.execute(f'{study}[factors]\nload = ["load", "bonnie"]\n')
-    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)] * 2
+    lab.succeed(f'compare = []\n{study}[factors]\nload = ["load", "bonnie"]\n', trials=2)
     found = metrics(lab)
     assert found["create.files"] == 400
     assert 0.5 <= found["create.rate.fairness"] <= 1
     assert 0 < metrics(lab, "bonnie")["write.block.latency.max"] < 60
-    assert lab.leftovers() == []
 
 
 @pytest.mark.needs("root", "bonnie++")
 def test_on_ext4_it_measures_what_was_asked_for_and_leaves_nothing(lab: Laboratory) -> None:
     load = 'bonnie = { size = "4M", per_character = "2M", files = { number = 1, max = "4k", directories = 2 } }'
-    lab.execute(mounted(load))
-    assert [record.status for record in lab.records()] == ["done"]
+    lab.succeed(mounted(load))
     found = metrics(lab)
     assert 1e4 < found["write.char.bandwidth"] < 1e8  # a system call for each byte: never under 500 ms
     assert 0 < found["seek.latency.max"] < found["elapsed"]
@@ -177,7 +170,6 @@ def test_on_ext4_it_measures_what_was_asked_for_and_leaves_nothing(lab: Laborato
     (warning,) = derive(lab.run_folder).warnings()
     assert "which ended in under 500 ms" in warning
     assert found.get("read.char.cpu", 0) > 0 or "read.char" in warning, warning
-    assert lab.leftovers() == []
 
 
 @pytest.mark.needs("root", "bonnie++")
@@ -226,13 +218,11 @@ def outcomes(lab: Laboratory) -> dict[tuple[int, str], tuple[str, str]]:
 
 @pytest.mark.needs("root")
 def test_on_ext4_everything_is_there_for_a_confined_load_and_nothing_is_left(lab: Laboratory) -> None:
-    lab.execute(mounted("posix = {}"))
-    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)]
+    lab.succeed(mounted("posix = {}"))
     found = outcomes(lab)
     assert {check: said for (_, check), said in found.items() if said[0] == "fail"} == {}
     assert sorted(check for _, check in found) == sorted(CHECKS)
     assert found[1, "rename-exchange"] == found[1, "acl-access"] == found[1, "owners"] == ("pass", "")
-    assert lab.leftovers() == []
 
 
 @pytest.fixture
@@ -248,8 +238,7 @@ def near_lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
 @pytest.mark.needs("guests")
 def test_two_guests_say_what_virtiofs_and_9p_have_and_lack_and_no_trial_fails_for_that(near_lab: Laboratory) -> None:
     lab = near_lab
-    lab.execute(SHARES)
-    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)] * 2
+    lab.succeed(SHARES, trials=2)
     found = outcomes(lab)
     own = ("rename-over-open", "rename-exchange", "mmap-shared-write", "xattr-user", "flock", "fsync")
     assert {check: found[1, check] for check in own} == dict.fromkeys(own, ("pass", ""))
@@ -267,7 +256,6 @@ def test_two_guests_say_what_virtiofs_and_9p_have_and_lack_and_no_trial_fails_fo
     assert found[2, "nodes-write-while-open"] == ("pass", "")  # virtiofs: late, by up to a second
     report = lab.storlab("report", lab.run_folder.path)
     assert "Conformance" in report.stdout, str(report)
-    assert lab.leftovers() == []
 
 
 VERIFY = 'verify = { posix = { checks = ["flock", "fsync"] } }'

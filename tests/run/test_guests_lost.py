@@ -12,7 +12,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from threading import Thread
@@ -20,6 +19,7 @@ from threading import Thread
 import pytest
 
 from laboratory import Laboratory, ended, interrupt, kill, shared_laboratory, wait_for, wait_until
+from laboratory.devices import tmpfs
 from laboratory.guests import BEGUN, DISK, EXT4, FOREVER_AT_FIRST, begun, endings, guests, kill_guest, once_begun, qemus
 from storlab.images.cache import storlab_cache
 from storlab.records.run_folder import TrialRecord
@@ -114,16 +114,6 @@ def victims(
     factor = "\n".join(["[factors.victim]", *rows])
     text = guests(load, silence='"{victim.silence}"', trial=trial, rest=rest + factor, stack=stack, from_=from_)
     return text.replace('primary = "elapsed"', 'primary = "elapsed"\ncompare = []')
-
-
-@contextmanager
-def tmpfs(path: Path, size: str) -> Iterator[None]:
-    """A small file system of its own."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(path)], check=True)
 
 
 def kill_hosts_agent(lab: Laboratory) -> None:

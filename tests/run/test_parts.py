@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import orjson
 import pytest
 
+from laboratory.devices import tmpfs
 from storlab.errors import NodeLost, StorlabError
 from storlab.layers.resources import Dir
 from storlab.run.executor import new_run_id
@@ -24,6 +24,8 @@ from storlab.study.study import parse_study
 
 FILE = '{ layer = "file", size = "64M" }'
 EXT4 = '{ layer = "mkfs", type = "ext4" }, { layer = "mount" }'
+pytestmark = pytest.mark.needs("root")
+
 KEPT = FILE.replace(" }", ', keep = "run" }')
 
 
@@ -58,6 +60,11 @@ def check(folder: Path, body: Callable[[Setups], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
+def in_a_run(test: Callable[[Setups], Awaitable[None]]) -> Callable[[Path], None]:
+    """A test that is given the setups of a run."""
+    return lambda tmp_path: check(tmp_path, test)
+
+
 async def set_up(setups: Setups, cell: Cell) -> Built:
     built = setups.begin(cell)
     await setups.set_up(built, setups.folder)
@@ -79,68 +86,47 @@ def announced(folder: Path, undo: str) -> int:
     return sum(orjson.loads(line).get("undo") == undo for line in lines)
 
 
-def test_cells_share_the_parts_that_are_kept_and_each_has_its_own_of_the_rest(tmp_path: Path) -> None:
+@in_a_run
+async def test_cells_share_the_parts_that_are_kept_and_each_has_its_own_of_the_rest(setups: Setups) -> None:
     one, other = cells(
         f'{KEPT}, {{ layer = "loop", keep = "run" }}, "{{fs}}", {{ layer = "mount" }}',
         '[factors.fs]\na = { layer = "mkfs", type = "ext4" }\nb = { layer = "mkfs", type = "ext4", block_size = "1k" }',
     )
-
-    async def body(setups: Setups) -> None:
-        first = await set_up(setups, one)
-        await setups.tear_down(first, failed=False)
-        assert mounts(tmp_path) == []
-        second = await set_up(setups, other)
-        common = [part for key, part in second.parts.items() if first.parts.get(key) is part]
-        assert [part.keep for part in common] == ["run", "run"], "the node, and its file with the loop device"
-        assert directory(second) != directory(first)
-        assert announced(tmp_path, "loop.detach") == 1
-
-    check(tmp_path, body)
+    first = await set_up(setups, one)
+    await setups.tear_down(first, failed=False)
+    assert mounts(setups.folder) == []
+    second = await set_up(setups, other)
+    common = [part for key, part in second.parts.items() if first.parts.get(key) is part]
+    assert [part.keep for part in common] == ["run", "run"], "the node, and its file with the loop device"
+    assert directory(second) != directory(first)
+    assert announced(setups.folder, "loop.detach") == 1
 
 
-def test_whoever_asks_for_a_part_while_it_is_made_waits_for_the_same(tmp_path: Path) -> None:
+@in_a_run
+async def test_whoever_asks_for_a_part_while_it_is_made_waits_for_the_same(setups: Setups) -> None:
     (cell,) = cells(f'{FILE}, {{ layer = "loop" }}, {EXT4}', '[nodes.host]\nkeep = "round"')
-
-    async def body(setups: Setups) -> None:
-        both = await asyncio.gather(*(set_up(setups, cell) for _ in range(2)))
-        assert both[0].parts == both[1].parts
-        assert directory(both[0]) == directory(both[1])
-        assert announced(tmp_path, "loop.detach") == 1
-        await setups.end_of("round")
-        assert mounts(tmp_path) == []
-
-    check(tmp_path, body)
+    both = await asyncio.gather(*(set_up(setups, cell) for _ in range(2)))
+    assert both[0].parts == both[1].parts
+    assert directory(both[0]) == directory(both[1])
+    assert announced(setups.folder, "loop.detach") == 1
+    await setups.end_of("round")
+    assert mounts(setups.folder) == []
 
 
-def test_two_cells_that_are_set_up_at_the_same_time_have_nodes_of_one_name_and_nothing_in_common(
-    tmp_path: Path,
-) -> None:
+@in_a_run
+async def test_two_cells_that_are_set_up_at_once_have_nodes_of_one_name_and_nothing_in_common(setups: Setups) -> None:
     (cell,) = cells(f'{FILE}, {{ layer = "loop" }}, {EXT4}', "[nodes.n]\ncount = 2")
-
-    async def body(setups: Setups) -> None:
-        one, other = await asyncio.gather(*(set_up(setups, cell) for _ in range(2)))
-        assert [*one.nodes] == [*other.nodes] == ["n-1", "n-2"]
-        folders = {directory(built, node) for built in (one, other) for node in built.nodes}
-        assert len(folders) == 4
-        await setups.tear_down(one, failed=True)
-        for node in other.nodes:
-            (directory(other, node) / "file").write_text("still set up")
-        assert len(mounts(tmp_path)) == 2
-        await setups.tear_down(other, failed=False)
-        again = await set_up(setups, cell)
-        assert {directory(again, node) for node in again.nodes} < folders, "names do not grow with the trials"
-
-    check(tmp_path, body)
-
-
-@contextmanager
-def tmpfs(path: Path, size: str) -> Iterator[None]:
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", path], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", path], check=True)
+    one, other = await asyncio.gather(*(set_up(setups, cell) for _ in range(2)))
+    assert [*one.nodes] == [*other.nodes] == ["n-1", "n-2"]
+    folders = {directory(built, node) for built in (one, other) for node in built.nodes}
+    assert len(folders) == 4
+    await setups.tear_down(one, failed=True)
+    for node in other.nodes:
+        (directory(other, node) / "file").write_text("still set up")
+    assert len(mounts(setups.folder)) == 2
+    await setups.tear_down(other, failed=False)
+    again = await set_up(setups, cell)
+    assert {directory(again, node) for node in again.nodes} < folders, "names do not grow with the trials"
 
 
 @pytest.mark.parametrize("torn_down", [True, False])
@@ -165,74 +151,65 @@ def test_a_part_that_failed_is_made_again_and_not_used_half_built(tmp_path: Path
         check(small, body)
 
 
-def test_what_stands_on_a_part_is_torn_down_before_it_and_with_it(tmp_path: Path) -> None:
+@in_a_run
+async def test_what_stands_on_a_part_is_torn_down_before_it_and_with_it(setups: Setups) -> None:
+    (cell,) = cells(f'{KEPT}, {{ layer = "loop", keep = "round" }}, {EXT4}')
+    built = await set_up(setups, cell)
+    file = next(part for part in built.parts.values() if part.label.startswith("file"))
+    done = await setups.parts.tear_down([file])
+    kinds = [next(word for word in ("unmounted", "detached", "removed") if word in did) for did in done.did]
+    last = max(place for place, kind in enumerate(kinds) if kind == "removed")
+    assert kinds.index("unmounted") < kinds.index("detached") < last, done.did
+    assert [part.label for part in setups.parts.all()] == ["node host"]
+
+
+@in_a_run
+async def test_ends_of_a_trial_a_round_and_a_run_undo_what_was_kept_that_long(setups: Setups) -> None:
     (cell,) = cells(f'{KEPT}, {{ layer = "loop", keep = "round" }}, {EXT4}')
 
-    async def body(setups: Setups) -> None:
-        built = await set_up(setups, cell)
-        file = next(part for part in built.parts.values() if part.label.startswith("file"))
-        done = await setups.parts.tear_down([file])
-        kinds = [next(word for word in ("unmounted", "detached", "removed") if word in did) for did in done.did]
-        last = max(place for place, kind in enumerate(kinds) if kind == "removed")
-        assert kinds.index("unmounted") < kinds.index("detached") < last, done.did
-        assert [part.label for part in setups.parts.all()] == ["node host"]
+    def kept() -> list[str]:
+        return [part.label.partition(" for ")[0] for part in setups.parts.all()]
 
-    check(tmp_path, body)
-
-
-def test_ends_of_a_trial_a_round_and_a_run_undo_what_was_kept_that_long(tmp_path: Path) -> None:
-    (cell,) = cells(f'{KEPT}, {{ layer = "loop", keep = "round" }}, {EXT4}')
-
-    async def body(setups: Setups) -> None:
-        def kept() -> list[str]:
-            return [part.label.partition(" for ")[0] for part in setups.parts.all()]
-
-        built = await set_up(setups, cell)
-        assert kept() == ["node host", "file 64M", "loop", "mkfs ext4, mount"]
-        await setups.tear_down(built, failed=False)
-        assert kept() == ["node host", "file 64M", "loop"]
-        await setups.end_of("round")
-        assert kept() == ["node host", "file 64M"]
-        await setups.tear_down_all()
-        assert kept() == []
-
-    check(tmp_path, body)
+    built = await set_up(setups, cell)
+    assert kept() == ["node host", "file 64M", "loop", "mkfs ext4, mount"]
+    await setups.tear_down(built, failed=False)
+    assert kept() == ["node host", "file 64M", "loop"]
+    await setups.end_of("round")
+    assert kept() == ["node host", "file 64M"]
+    await setups.tear_down_all()
+    assert kept() == []
 
 
-def test_a_cell_that_fails_takes_nothing_from_another_and_what_both_have_goes_with_the_last(tmp_path: Path) -> None:
+@in_a_run
+async def test_a_cell_that_fails_takes_nothing_from_others_and_what_both_have_ends_with_the_last(
+    setups: Setups,
+) -> None:
     (cell,) = cells(f'{KEPT}, {{ layer = "loop", keep = "run" }}, {EXT4}', '[nodes.host]\nkeep = "run"')
-
-    async def body(setups: Setups) -> None:
-        one = await set_up(setups, cell)
-        other = setups.begin(cell)
-        other.parts.update(one.parts)
-        await setups.tear_down(other, failed=True)
-        (directory(one) / "file").write_text("still set up")
-        assert len(setups.parts.all()) == len(one.parts)
-        await setups.tear_down(one, failed=False)
-        assert [part.label for part in setups.parts.all()] == ["node host"], "whoever failed may have broken the rest"
-
-    check(tmp_path, body)
+    one = await set_up(setups, cell)
+    other = setups.begin(cell)
+    other.parts.update(one.parts)
+    await setups.tear_down(other, failed=True)
+    (directory(one) / "file").write_text("still set up")
+    assert len(setups.parts.all()) == len(one.parts)
+    await setups.tear_down(one, failed=False)
+    assert [part.label for part in setups.parts.all()] == ["node host"], "whoever failed may have broken the rest"
 
 
-def test_what_only_another_cell_has_is_no_loss_of_this_one(tmp_path: Path) -> None:
+@in_a_run
+async def test_what_only_another_cell_has_is_no_loss_of_this_one(setups: Setups) -> None:
     (cell,) = cells(f'{FILE}, {{ layer = "loop" }}, {EXT4}', "[nodes.n]\ncount = 2")
-
-    async def body(setups: Setups) -> None:
-        one, other = await asyncio.gather(*(set_up(setups, cell) for _ in range(2)))
-        mine = next(part for key, part in one.parts.items() if key not in other.parts)
-        setups.parts.losing(mine)("its server is gone", "")
-        waiting = asyncio.create_task(setups.until_lost(other))
-        with pytest.raises(NodeLost, match="its server is gone"):
-            await setups.until_lost(one)
-        await setups.tear_down(one, failed=True)
-        assert setups.first_loss(other) is None
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
-        waiting.cancel()
-        shared = next(part for key, part in other.parts.items() if part.label.startswith("node n-1"))
-        setups.parts.losing(shared)("the node, too", "")
-        with pytest.raises(NodeLost, match="the node, too"):
-            await setups.until_lost(other)
-
-    check(tmp_path, body)
+    one, other = await asyncio.gather(*(set_up(setups, cell) for _ in range(2)))
+    mine = next(part for key, part in one.parts.items() if key not in other.parts)
+    setups.parts.losing(mine)("its server is gone", "")
+    waiting = asyncio.create_task(setups.until_lost(other))
+    with pytest.raises(NodeLost, match="its server is gone"):
+        await setups.until_lost(one)
+    await setups.tear_down(one, failed=True)
+    assert setups.first_loss(other) is None
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    waiting.cancel()
+    shared = next(part for key, part in other.parts.items() if part.label.startswith("node n-1"))
+    setups.parts.losing(shared)("the node, too", "")
+    with pytest.raises(NodeLost, match="the node, too"):
+        await setups.until_lost(other)

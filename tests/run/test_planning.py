@@ -10,7 +10,9 @@ import pytest
 
 import storlab
 from laboratory import Laboratory
+from laboratory.guests import guests
 from storlab.analysis.foresight import ASSUMED
+from storlab.errors import StudyError
 from storlab.run.limits import Limits
 from storlab.run.noise import BUILT_IN_TITLE, MachineNoise
 from storlab.run.planning.design import design_of, rule_of
@@ -43,23 +45,9 @@ def test_a_claim_adds_its_comparison_and_the_levels_that_are_fixed() -> None:
     assert (sack.pairs, sack.only, sack.within) == ((("true", "false"),), {"transport": "iscsi"}, False)
 
 
-STUDY_OF_TWO = """
-schema = 1
-title = "two"
-primary = "iops"
-{compare}
-stack = [{{ layer = "directory", path = "/tmp" }}]
-factors.bs = {{ levels = ["4k", "8k"] }}
-workload.load.fio = {{ rw = "randread", bs = "{{bs}}", size = "16M" }}
-"""
-
-
 def test_a_study_compares_its_first_factor_and_with_an_empty_list_nothing() -> None:
-    def planned(compare: str) -> int:
-        text = STUDY_OF_TWO.format(compare=compare).encode()
-        return len(design_of(parse_study(text, "two.toml", lambda name: "")).planned())
-
-    assert (planned(""), planned("compare = []")) == (1, 0)
+    assert {factor for factor, *_ in one_by_one(swept(MODES + SIZES + "iodepth = [1]\n"))} == {"mode"}
+    assert one_by_one(swept(compare="compare = []")) == []
 
 
 SWEEP = """
@@ -180,7 +168,7 @@ def test_a_plan_says_what_its_time_rests_on_and_takes_it_from_the_last_run_where
     assert re.fullmatch(rf"2M of \d+G free in {lab.scratch}, for files of the loads", line("Disk space"))
     assert lab.storlab("run", study, "--quiet", cwd=lab.folder).status == 0
     assert "if trials take as long as in its last run, runs/study-" in line("Time")
-    lab.study(study.read_text().partition("repeat")[1] + study.read_text().partition("repeat")[2] + "# another text\n")
+    lab.study("repeat" + study.read_text().partition("repeat")[2] + "# another text\n")
     assert "which is assumed" in line("Time")
 
 
@@ -206,13 +194,6 @@ def test_a_summary_that_would_never_end_is_passed_over(tmp_path: Path, monkeypat
     assert typical_noise(load_study(QUICK)).sd == ASSUMED
 
 
-def plan(tmp_path: Path, text: str) -> tuple[int, str]:
-    file = tmp_path / "study.toml"
-    file.write_text(text)
-    done = call("plan", str(file))
-    return done.status, done.message.replace(str(tmp_path), "")
-
-
 @pytest.mark.parametrize(
     ("stack", "size", "line", "told"),
     [
@@ -224,12 +205,23 @@ def plan(tmp_path: Path, text: str) -> tuple[int, str]:
 def test_a_size_beyond_the_free_space_is_refused_where_it_stands(
     tmp_path: Path, stack: str, size: str, line: int | None, told: str
 ) -> None:
-    status, said = plan(
-        tmp_path, f'title = "t"\nstack = {stack}\n\n[workload.w]\nfio = {{ rw = "read", size = "{size}" }}\n'
-    )
-    assert told in said
-    assert "Traceback" not in said
-    assert status == (0 if line is None else 2)
+    file = tmp_path / "study.toml"
+    file.write_text(f'title = "t"\nstack = {stack}\n\n[workload.w]\nfio = {{ rw = "read", size = "{size}" }}\n')
+    done = call("plan", str(file))
+    assert told in done.message
+    assert "Traceback" not in done.message
+    assert done.status == (0 if line is None else 2)
     if line is not None:
-        assert said.startswith(f"/study.toml: line {line}: ")
+        assert done.message.startswith(f"{file}: line {line}: ")
     assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
+
+
+@pytest.mark.parametrize("says", ["/etc/passwd is no kernel that a guest can boot", "/none/bzImage"])
+def test_a_kernel_that_is_none_is_refused_where_it_is_written(lab: Laboratory, says: str) -> None:
+    with pytest.raises(StudyError) as raised:
+        lab.execute(guests("true", kernel=f'"{says.partition(" ")[0]}"'))
+    (problem,) = raised.value.problems
+    assert problem.key == "nodes.vm.kernel"
+    assert problem.line is not None
+    assert says in problem.message
+    assert not lab.out.exists()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import storlab
-from laboratory.devices import sh
+from laboratory.devices import new_device, sh
 from laboratory.guests import own_kernel
 from storlab.analysis.summary import from_json
 from storlab.cli.reporting import report_input
@@ -22,38 +22,42 @@ from storlab.run.permissions import Permissions
 from storlab.study.study import load_study, preset_studies
 from study.program import program
 
-SMALL = {
-    "boot-storm": ("nodes.vm.count=2", "written=4M", "read=1M"),
-    "large-folios": ("size=1M", "runtime=500ms"),
-    "container-layers": ("files=30", "disk=512M"),
-    "snia-pts": ("runtime=500ms", 'blocks=["4k"]', "mixes=[100, 0]"),
-    "backup": ("image=4M", "files=60", "disk=512M"),
-    "database-log": ("data=8M", "log=1M", "runtime=1s"),
-    "mail": ("messages=20", "appended=64k", "disk=512M"),
-    "media-streaming": ("film=1M", "runtime=1s"),
-    "regression": ("size=1",),
-}
-ONLY = {
-    "boot-storm": ("image=clone,clone-cached",),
-    "large-folios": ("fs=ext4", "load=write"),
-    "container-layers": ("fs=ext4,btrfs",),
-    "backup": ("fs=ext4,xfs",),
-    "mail": ("fs=ext4,btrfs",),
-    "media-streaming": ("numjobs=1,4",),
-}
-NEEDS_ROOT = {"backup", "container-layers", "mail"}
-ASKED = {
-    "boot-storm": {"read.amplification.backing", "read.bandwidth"},
-    "large-folios": {"write.bandwidth", "bandwidth", "latency.p99", "cpu.system"},
-    "container-layers": {"elapsed", "create.rate"},
-    "snia-pts": {"iops"},
-    "backup": {"write.bandwidth", "read.bandwidth", "write.amplification"},
-    "database-log": {"write.iops", "sync.latency.p99"},
-    "mail": {"create.rate", "delete.rate", "write.iops", "write.amplification"},
-    "media-streaming": {"latency.p99"},
-    "regression": {"elapsed"},
-}
-"""The metrics that its questions are about."""
+
+@dataclass(frozen=True)
+class Preset:
+    """How it is made small, the metrics that its questions are about, and what it needs."""
+
+    settings: tuple[str, ...]
+    metrics: set[str]
+    only: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+PRESETS = {
+    "boot-storm": Preset(
+        ("nodes.vm.count=2", "written=4M", "read=1M"), {"read.amplification.backing", "read.bandwidth"},
+        ("image=clone,clone-cached",), ("guests",),
+    ),
+    "large-folios": Preset(
+        ("size=1M", "runtime=500ms"), {"write.bandwidth", "bandwidth", "latency.p99", "cpu.system"},
+        ("fs=ext4", "load=write"),
+    ),
+    "container-layers": Preset(("files=30", "disk=512M"), {"elapsed", "create.rate"}, ("fs=ext4,btrfs",), ("root",)),
+    "snia-pts": Preset(("runtime=500ms", 'blocks=["4k"]', "mixes=[100, 0]"), {"iops"}),
+    "backup": Preset(
+        ("image=4M", "files=60", "disk=512M"), {"write.bandwidth", "read.bandwidth", "write.amplification"},
+        ("fs=ext4,xfs",), ("root",),
+    ),
+    "database-log": Preset(("data=8M", "log=1M", "runtime=1s"), {"write.iops", "sync.latency.p99"}),
+    "mail": Preset(
+        ("messages=20", "appended=64k", "disk=512M"),
+        {"create.rate", "delete.rate", "write.iops", "write.amplification"}, ("fs=ext4,btrfs",), ("root",),
+    ),
+    "media-streaming": Preset(("film=1M", "runtime=1s"), {"latency.p99"}, ("numjobs=1,4",)),
+    "regression": Preset(("size=1",), {"elapsed"}),
+}  # fmt: skip
+BY_THEMSELVES = {"large-folios", "snia-pts"}
+"""What takes a device or kernels has a test of its own."""
 
 
 @pytest.fixture(autouse=True)
@@ -62,30 +66,22 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-BY_THEMSELVES = {"boot-storm", "large-folios", "snia-pts"}
-"""What takes a device or a guest has a test of its own."""
-
-
 def run(preset: str, folder: Path, *more: str, rounds: tuple[int, int] = (1, 1)) -> Outcome:
     """One round, without a report, which takes longer than the load. ``more``: further ``--set``."""
-    study = load_study(preset_studies()[preset], [*SMALL[preset], *more], ONLY.get(preset, ()))
+    study = load_study(preset_studies()[preset], [*PRESETS[preset].settings, *more], PRESETS[preset].only)
     return asyncio.run(run_study(study, folder, 1, rounds, Observer(), Permissions()))
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[str]:
     """A loop device with a file system on it, which is in nobody's way."""
-    image = tmp_path / "disk.img"
-    with image.open("wb") as file:
-        file.truncate(64 * 1024**2)
-    sh("mkfs.ext4", "-q", str(image))
-    device = sh("losetup", "--find", "--show", str(image)).strip()
-    yield device
-    sh("losetup", "--detach", device)
+    with new_device(tmp_path / "disk.img", 64 * 1024**2) as device:
+        sh("mkfs.ext4", "-q", device.path)
+        yield device.path
 
 
 def test_every_preset_is_run_by_a_test_and_says_so_in_one_line() -> None:
-    assert set(preset_studies()) == set(SMALL) == set(ASKED)
+    assert set(preset_studies()) == set(PRESETS)
     for path in preset_studies().values():
         study = load_study(path)
         assert study.notes == ()
@@ -95,13 +91,18 @@ def test_every_preset_is_run_by_a_test_and_says_so_in_one_line() -> None:
         assert f"#   storlab run {path.stem}" in study.text
 
 
-@pytest.mark.parametrize("preset", [name for name in SMALL if name not in BY_THEMSELVES])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        pytest.param(name, marks=pytest.mark.needs(*each.needs))
+        for name, each in PRESETS.items()
+        if name not in BY_THEMSELVES
+    ],
+)
 def test_a_preset_runs_and_has_every_metric_that_it_asks_about(preset: str, tmp_path: Path) -> None:
-    if preset in NEEDS_ROOT and os.geteuid() != 0:
-        pytest.skip("needs root: it sets up loop devices and mounts")
     outcome = run(preset, tmp_path / "run")
     assert outcome.ending == "complete"
-    assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED[preset]
+    assert set(outcome.tables.frame("metrics")["metric"]) >= PRESETS[preset].metrics
 
 
 @pytest.mark.needs("root")
@@ -128,13 +129,6 @@ def test_snia_pts_purges_and_fills_a_device_that_is_named_twice_and_stops_at_ste
 
 
 @pytest.mark.needs("guests")
-def test_boot_storm_counts_what_the_disk_gives_for_what_guests_read(tmp_path: Path) -> None:
-    outcome = run("boot-storm", tmp_path / "run")
-    assert outcome.ending == "complete"
-    assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED["boot-storm"]
-
-
-@pytest.mark.needs("guests")
 def test_large_folios_boots_both_kernels_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StudyError, match="there is no kernel at /srv/kernel-b/bzImage"):
         run("large-folios", tmp_path / "refused")
@@ -143,7 +137,7 @@ def test_large_folios_boots_both_kernels_that_are_named(tmp_path: Path, monkeypa
     named = [f'{name}="{kernel}"' for name in "ab"] + [f'{name}_modules="{modules}"' for name in "ab"]
     outcome = run("large-folios", tmp_path / "run", *named)
     assert outcome.ending == "complete"
-    assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED["large-folios"]
+    assert set(outcome.tables.frame("metrics")["metric"]) >= PRESETS["large-folios"].metrics
 
 
 SWEEP = ("depths=[1,2,4]", "jobs=[1]", "size=4M", "runtime=0.2s", "ioengine=psync")

@@ -168,11 +168,6 @@ def test_another_rule_is_refused_where_cells_rest_for_good(whole: Laboratory, la
     assert (lab.out / "manifest.json").read_bytes() == before
 
 
-def test_of_a_run_until_max_it_is_recorded_that_nothing_rests(lab: Laboratory) -> None:
-    lab.execute(study(1).replace('"decided", min = 5', '"max", min = 1'))
-    assert lab.run_folder.manifest.rest_from is None
-
-
 class Watching(Observer):
     """Keeps what an observer hears."""
 
@@ -251,6 +246,7 @@ metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lo
 def test_there_is_a_line_for_each_round_with_what_is_new_and_no_sentence_twice(lab: Laboratory) -> None:
     ran = lab.run(THREE_BUILDS)
     assert ran.status == 3, str(ran)
+    assert lab.run_folder.manifest.rest_from is None, "of a run until max nothing rests"
     lines = ran.stderr.splitlines()
     assert any(
         re.match(r"Verdicts after \d+ rounds at the earliest.*; expected: a difference of ", line) for line in lines

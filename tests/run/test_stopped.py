@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 from laboratory import Ended, Laboratory, ended, interrupt, kill, wait_for, wait_until
+from laboratory.devices import sh
 from laboratory.studies import LOOPS, directory
 from storlab.records.derive import derive
 from storlab.run.planning.order import round_order
@@ -134,9 +135,9 @@ def test_clean_after_a_kill_takes_everything_down_says_so_and_touches_nothing_th
     image = decoys[1] / "0-file.img"
     with image.open("wb") as file:
         file.truncate(16 * 1024**2)
-    loop = run("losetup", "--find", "--show", str(image)).strip()
-    run("mkfs.ext4", "-q", loop)
-    run("mount", loop, str(decoys[0]))
+    loop = sh("losetup", "--find", "--show", str(image)).strip()
+    sh("mkfs.ext4", "-q", loop)
+    sh("mount", loop, str(decoys[0]))
     try:
         (decoys[0] / "file").write_text("mounted")
         first = lab.storlab("clean", "--yes")
@@ -146,10 +147,10 @@ def test_clean_after_a_kill_takes_everything_down_says_so_and_touches_nothing_th
         assert not standing.exists()
         assert (decoys[0] / "file").read_text() == "mounted"
         assert (decoys[1] / "file").read_text() == "mine"
-        assert loop in run("losetup", "--list", "--noheadings", "--output", "NAME", "--associated", str(image))
+        assert loop in sh("losetup", "--list", "--noheadings", "--output", "NAME", "--associated", str(image))
     finally:
-        run("umount", str(decoys[0]))
-        run("losetup", "--detach", loop)
+        sh("umount", str(decoys[0]))
+        sh("losetup", "--detach", loop)
     assert (decoys[0] / "file").read_text() == "mine"
     for decoy in decoys:
         shutil.rmtree(decoy)
@@ -198,11 +199,6 @@ def killed_while_measuring(lab: Laboratory) -> None:
     result: Ended = ended(process)
     assert result.status == -9, str(result)
     assert wait_until(lambda: not lab.processes(), 10.0), "agents end by themselves, with all that they started"
-
-
-def run(*argv: str) -> str:
-    """A command that must succeed."""
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
 SLEEP = directory('command = { argv = ["sleep", "0.5"] }', rounds=3)

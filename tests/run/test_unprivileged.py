@@ -46,7 +46,8 @@ bonnie = {{ size = "1M", fast = true, seeks = 10, seekers = 1 }}
 [factors]
 load = ["load", "dropping", "bonnie"]
 """
-    result = lab.run(directory(f"{storm} }}", trial='workloads = ["{load}"]', rest=loads), wrapper=NOBODY, cwd="/")
+    study = directory(f"{storm} }}", trial='workloads = ["{load}"]', rest=loads)
+    result = lab.run(f"compare = []\n{study}", wrapper=NOBODY, cwd="/")
     assert result.status == 0, str(result)
     found = {record.levels["load"]: (record.status, record.reason) for record in lab.records()}
     assert found["load"] == found["bonnie"] == ("done", None)
