@@ -17,7 +17,7 @@ from importing import test_virtiofs_tests as virtiofs_sample
 from importing.test_pgbench import LOG as PGBENCH_LOG
 from importing.test_pgbench import SUMMARY as PGBENCH
 from importing.test_table import TWO, WIDE
-from probes import test_alignment, test_processes, test_server, test_share_requests, test_stalls
+from probes import test_alignment, test_backing, test_processes, test_server, test_share_requests
 from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
 from storlab.importing.registry import importers
 from storlab.nodes.process import ExitRecord
@@ -119,8 +119,8 @@ def _host_load(raw: Path) -> ProbeRecord:
 
 
 def _stalls(raw: Path) -> ProbeRecord:
-    test_stalls.write(raw, test_stalls.looks([(0.5, 1, 1), (0.5, 0, 2), (0.5, 1, 0), (0.5, 0, 0), (0.5, 3, 1)]))
-    return ProbeRecord(raw, Window(100.0, 200.0), test_stalls.VDB)
+    test_backing.write_looks(raw, test_backing.looks([(0.5, 1, 1), (0.5, 0, 2), (0.5, 1, 0), (0.5, 0, 0), (0.5, 3, 1)]))
+    return ProbeRecord(raw, Window(100.0, 200.0), test_backing.VDB)
 
 
 def _processes(raw: Path) -> ProbeRecord:
