@@ -70,12 +70,10 @@ levels = ["random-write", "sequential-read"]
 def manifest(seed: int) -> Manifest:
     versions = {"fio": "3.33", "mkfs.ext4": "1.47.0", "mkfs.xfs": "6.1.0"}
     node = NodeFacts(
-        kind="local",
-        kernel=Kernel("6.1.0-18-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.76-1", "x86_64"),
-        cpus=Cpus(4, None),
-        memory=Memory(8 * 2**30, 6 * 2**30),
+        kind="local", kernel=Kernel("6.1.0-18-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.76-1", "x86_64"),
+        cpus=Cpus(4, None), memory=Memory(8 * 2**30, 6 * 2**30),
         tools={name: Tool(f"/usr/sbin/{name}", version) for name, version in versions.items()},
-    )
+    )  # fmt: skip
     return Manifest(
         title="File systems under small writes and large reads",
         description="Which file system on a loop device is the better home for a small database?",
@@ -125,13 +123,10 @@ def facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
 
 # bandwidth in B/s per node, latency in s
 _TRUE = {
-    ("ext4", "random-write"): (24.7 * MIB, 1.2e-3),
-    ("xfs", "random-write"): (17.3 * MIB, 1.7e-3),
-    ("btrfs", "random-write"): (4.79 * MIB, 6.1e-3),
-    ("ext4", "sequential-read"): (512 * MIB, 0.24e-3),
-    ("xfs", "sequential-read"): (521 * MIB, 0.23e-3),
-    ("btrfs", "sequential-read"): (371 * MIB, 0.35e-3),
-}
+    ("ext4", "random-write"): (24.7 * MIB, 1.2e-3), ("xfs", "random-write"): (17.3 * MIB, 1.7e-3),
+    ("btrfs", "random-write"): (4.79 * MIB, 6.1e-3), ("ext4", "sequential-read"): (512 * MIB, 0.24e-3),
+    ("xfs", "sequential-read"): (521 * MIB, 0.23e-3), ("btrfs", "sequential-read"): (371 * MIB, 0.35e-3),
+}  # fmt: skip
 _QUANTILES = ((0.5, "p50"), (0.99, "p99"), (0.999, "p99.9"))
 
 

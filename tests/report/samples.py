@@ -49,21 +49,16 @@ PLACES: dict[str, Any] = {
 Kind = tuple[str, str, int, int, int, int]
 _KINDS: dict[str, list[Kind]] = {
     "xfs-16k": [
-        ("write", "", 16 * KIB, 16 * KIB, 900, 900),
-        ("write", "", 256 * KIB, 1 << 20, 99, 100),
-        ("write", "sync+meta", 16 * KIB, 16 * KIB, 1, 0),
-        ("read", "readahead", 16 * KIB, 16 * KIB, 5, 5),
+        ("write", "", 16 * KIB, 16 * KIB, 900, 900), ("write", "", 256 * KIB, 1 << 20, 99, 100),
+        ("write", "sync+meta", 16 * KIB, 16 * KIB, 1, 0), ("read", "readahead", 16 * KIB, 16 * KIB, 5, 5),
     ],
     "ext4-bigalloc": [
-        ("write", "", 4 * KIB, 16 * KIB, 9980, 9970),
-        ("write", "", 2 << 20, 4 << 20, 2, 2),
-        ("write", "sync+meta", 20 * KIB, 16 * KIB, 10, 20),
-        ("write", "fua+sync+meta", 4 * KIB, 4 * KIB, 7, 7),
-        ("write", "sync", 64 * KIB, 512, 1, 1),
-        ("read", "meta", 4 * KIB, 4 * KIB, 3, 3),
+        ("write", "", 4 * KIB, 16 * KIB, 9980, 9970), ("write", "", 2 << 20, 4 << 20, 2, 2),
+        ("write", "sync+meta", 20 * KIB, 16 * KIB, 10, 20), ("write", "fua+sync+meta", 4 * KIB, 4 * KIB, 7, 7),
+        ("write", "sync", 64 * KIB, 512, 1, 1), ("read", "meta", 4 * KIB, 4 * KIB, 3, 3),
         ("flush", "preflush", 0, 0, 12, 12),
     ],
-}
+}  # fmt: skip
 
 
 def block_sample() -> ReportInput:

@@ -31,17 +31,12 @@ KIB = 1024.0
 # bandwidth of one guest in KiB/s, how unequal guests are, longest stall in s, bytes underneath for a byte of the load,
 # drain in s, load average
 _TRUE: dict[tuple[str, str], tuple[float, float, float, float, float, float]] = {
-    ("zvol", "4k"): (4882, 0.006, 2.4, 3.1, 0.4, 7.1),
-    ("zvol-async", "4k"): (19300, 0.02, 0.9, 1.4, 4.2, 9.6),
-    ("zfs-file", "4k"): (25550, 0.01, 0.3, 1.3, 0.5, 13.0),
-    ("raw", "4k"): (31200, 0.004, 0.06, 1.02, 0.05, 11.8),
-    ("qcow2", "4k"): (27800, 0.03, 0.2, 1.19, 0.06, 12.1),
-    ("zvol", "512"): (775, 0.15, 11.7, 19.4, 0.7, 6.2),
-    ("zvol-async", "512"): (2990, 0.05, 3.1, 7.7, 3.9, 8.0),
-    ("zfs-file", "512"): (3240, 0.002, 0.5, 8.3, 0.6, 11.3),
-    ("raw", "512"): (3905, 0.003, 0.05, 8.0, 0.05, 10.4),
-    ("qcow2", "512"): (3710, 0.01, 0.1, 8.4, 0.06, 10.9),
-}
+    ("zvol", "4k"): (4882, 0.006, 2.4, 3.1, 0.4, 7.1), ("zvol-async", "4k"): (19300, 0.02, 0.9, 1.4, 4.2, 9.6),
+    ("zfs-file", "4k"): (25550, 0.01, 0.3, 1.3, 0.5, 13.0), ("raw", "4k"): (31200, 0.004, 0.06, 1.02, 0.05, 11.8),
+    ("qcow2", "4k"): (27800, 0.03, 0.2, 1.19, 0.06, 12.1), ("zvol", "512"): (775, 0.15, 11.7, 19.4, 0.7, 6.2),
+    ("zvol-async", "512"): (2990, 0.05, 3.1, 7.7, 3.9, 8.0), ("zfs-file", "512"): (3240, 0.002, 0.5, 8.3, 0.6, 11.3),
+    ("raw", "512"): (3905, 0.003, 0.05, 8.0, 0.05, 10.4), ("qcow2", "512"): (3710, 0.01, 0.1, 8.4, 0.06, 10.9),
+}  # fmt: skip
 CELLS = tuple(
     (number, {"backing": backing, "bs": bs})
     for number, (bs, backing) in enumerate(((bs, backing) for bs in SIZES for backing in BACKINGS), start=1)
@@ -105,13 +100,11 @@ _OUTCOMES = {
 def _design() -> Design:
     asked = ("bandwidth", "write.amplification.backing")
     return Design(
-        title="What lies behind the disks of four virtual machines",
-        primary="bandwidth",
-        factors={"backing": BACKINGS, "bs": tuple(SIZES)},
-        cells=CELLS,
+        title="What lies behind the disks of four virtual machines", primary="bandwidth",
+        factors={"backing": BACKINGS, "bs": tuple(SIZES)}, cells=CELLS,
         comparisons=(CompareSpec("backing", (("zvol", "zfs-file"), ("zvol", "zvol-async")), True, False, asked),),
         stopped="the study's maximum of 12 rounds was reached",
-    )
+    )  # fmt: skip
 
 
 def _trial(rng: random.Random, backing: str, bs: str, skew: float) -> list[dict[str, Any]]:

@@ -40,14 +40,11 @@ def of_kinds(given: ReportInput, *kinds: str) -> list[Panel]:
     return [panel for panel in all_panels(given) if panel.kind in kinds]
 
 
-def test_levels_that_have_no_colour_of_their_own_are_told_apart_by_rows_or_by_charts() -> None:
+def test_many_levels_are_told_apart_by_rows_or_by_charts() -> None:
     given = numbered(MOST_LINES + 1)
     assert [panel.title for panel in of_kinds(given, "course", "variability")] == ["Box with outliers", "Variance"]
     assert len(of_kinds(given, "series")) == MOST_LINES + 1
     assert "All levels" in of_kinds(numbered(MOST_LINES), "course")[0].title
-
-
-def test_latencies_of_many_levels_are_shared_out_among_charts() -> None:
     panels = of_kinds(with_latencies(numbered(20)), "course")
     assert [panel.group for panel in panels] == [
         "read.latency: sysbench, doublewrite=f00 to f06",
@@ -76,26 +73,18 @@ def test_a_single_value_is_no_chart(levels: int, drawn: bool) -> None:
     assert any(panel.title.startswith("tps:") for panel in panels) is drawn
 
 
-def test_a_legend_of_many_rows_does_not_take_the_charts_room() -> None:
+def test_legends_and_rows_of_many_levels_leave_the_charts_room() -> None:
     def height(count: int) -> float:
         panel = of_kinds(series_sample([f"{at} is a long name" for at in range(count)], 60), "course")[0]
         return float(specification(panel.draw(), width=360)["height"])
 
     assert height(6) == height(2) + 4 * 17  # a name a row
 
+    def height(count: int) -> float:
+        return float(of_kinds(rounds_of(numbered(count), 2), "rounds")[0].chart.to_dict(validate=False)["height"])
 
-def test_charts_name_the_factor_whose_levels_they_show() -> None:
-    for panel in of_kinds(series_sample(n=100), "rounds", "course", "variability"):
-        if not panel.title.startswith("Quantiles"):  # of one level against the other, as it says
-            assert ">doublewrite<" in panel.svg, panel.title
+    assert height(20) < height(12) < 12 * 60
 
-
-@pytest.mark.parametrize(("level", "title"), [("16", "doublewrite=16"), ("on", "doublewrite=on"), ("zfs", "zfs")])
-def test_a_level_that_says_little_by_itself_has_its_factor_beside_it(level: str, title: str) -> None:
-    assert of_kinds(series_sample([level], 60), "series")[0].title == title
-
-
-def test_percentiles_whose_labels_would_meet_are_not_all_labelled() -> None:
     def labels(nines: float) -> list[str]:
         curves = pl.DataFrame({"level": ["a", "a"], "nines": [0.1, nines], "latency": [1e-4, 1e-2]})
         drawn = to_svg(latency_chart(curves, "kind", ["a"]))
@@ -105,32 +94,32 @@ def test_percentiles_whose_labels_would_meet_are_not_all_labelled() -> None:
     assert labels(6) == labels(5)  # and not 99.9999
 
 
-def test_a_table_with_long_labels_has_the_whole_width() -> None:
+def test_charts_and_tables_name_the_factor_and_its_font_once() -> None:
+    for panel in of_kinds(series_sample(n=100), "rounds", "course", "variability"):
+        if not panel.title.startswith("Quantiles"):  # of one level against the other, as it says
+            assert ">doublewrite<" in panel.svg, panel.title
+    assert "font-family=" not in render(series_sample(n=60), "html")
+    assert 'data-label="doublewrite">off</th>' in render(series_sample(n=60), "html")
+
+
+@pytest.mark.parametrize(("level", "title"), [("16", "doublewrite=16"), ("on", "doublewrite=on"), ("zfs", "zfs")])
+def test_a_level_that_says_little_by_itself_has_its_factor_beside_it(level: str, title: str) -> None:
+    assert of_kinds(series_sample([level], 60), "series")[0].title == title
+
+
+def test_wide_letters_count_twice_and_long_labels_have_the_whole_width() -> None:
+    assert list(shortened(["默认设置与双写缓冲区"])) == ["默认设置与双写缓冲区"]
+    chinese, latin = ({"color": {"scale": {"domain": [letter * 8]}}} for letter in "默a")
+    assert legend_of(chinese, 360)[0]["columns"] < legend_of(latin, 360)[0]["columns"]
     table = partial(Table, "tps", ("file", "mean", "95 % interval", "spread", "rounds"))
     numbers = ("5.30 k/s", "5.2 to 5.4 k/s", "3.1 %", "1 [1]")
     assert table((("a" * 50, *numbers),)).wide
     assert not table((("words that break " * 3, *numbers),)).wide
 
+    def columns(letters: int, width: float) -> int:
+        return legend_of({"color": {"scale": {"domain": ["x" * letters]}}}, width)[0]["columns"]
 
-def test_wide_letters_count_twice() -> None:
-    assert list(shortened(["默认设置与双写缓冲区"])) == ["默认设置与双写缓冲区"]
-    chinese, latin = ({"color": {"scale": {"domain": [letter * 8]}}} for letter in "默a")
-    assert legend_of(chinese, 360)[0]["columns"] < legend_of(latin, 360)[0]["columns"]
-
-
-def test_a_page_names_its_charts_font_once() -> None:
-    assert "font-family=" not in render(series_sample(n=60), "html")
-
-
-def test_a_row_that_a_phone_shows_as_a_card_names_the_factor_of_its_level() -> None:
-    assert 'data-label="doublewrite">off</th>' in render(series_sample(n=60), "html")
-
-
-def test_rows_of_many_levels_are_low() -> None:
-    def height(count: int) -> float:
-        return float(of_kinds(rounds_of(numbered(count), 2), "rounds")[0].chart.to_dict(validate=False)["height"])
-
-    assert height(20) < height(12) < 12 * 60
+    assert [columns(3, 360), columns(16, 360), columns(16, 1040), columns(90, 360)] == [5, 2, 6, 1]
 
 
 NAMES = st.lists(st.text("ab-_.", max_size=40) | st.text(max_size=30) | invisible, max_size=5)
@@ -140,22 +129,16 @@ NAMES = st.lists(st.text("ab-_.", max_size=40) | st.text(max_size=30) | invisibl
     ("names", "short"),
     [
         (["xfs", "ext4"], {}),
-        (
-            ["mysql-12h-doublewrite-off", "mysql-12h-doublewrite-on"],
-            {"mysql-12h-doublewrite-off": "…doublewrite-off", "mysql-12h-doublewrite-on": "…doublewrite-on"},
-        ),
-        (
-            ["/var/tmp/results/off-1.txt", "/var/tmp/results/on-2.txt"],
-            {"/var/tmp/results/off-1.txt": "…results/off-1.txt", "/var/tmp/results/on-2.txt": "…results/on-2.txt"},
-        ),
-        (
-            ["xfs-without-reflinks-today", "ext4-without-reflinks-today"],
-            {"xfs-without-reflinks-today": "xfs-without-…", "ext4-without-reflinks-today": "ext4-without-…"},
-        ),
+        (["mysql-12h-doublewrite-off", "mysql-12h-doublewrite-on"],
+         {"mysql-12h-doublewrite-off": "…doublewrite-off", "mysql-12h-doublewrite-on": "…doublewrite-on"}),
+        (["/var/tmp/results/off-1.txt", "/var/tmp/results/on-2.txt"],
+         {"/var/tmp/results/off-1.txt": "…results/off-1.txt", "/var/tmp/results/on-2.txt": "…results/on-2.txt"}),
+        (["xfs-without-reflinks-today", "ext4-without-reflinks-today"],
+         {"xfs-without-reflinks-today": "xfs-without-…", "ext4-without-reflinks-today": "ext4-without-…"}),
         (["baseline-kernel-6.12.117-x", "patched"], {"baseline-kernel-6.12.117-x": "baseline-…12.117-x"}),
         (["a-name-of-22-characters", "a-name-of-22-characters-and-more"], None),
     ],
-)
+)  # fmt: skip
 def test_what_long_names_share_is_left_out(names: list[str], short: dict[str, str] | None) -> None:
     found = shortened(names)
     assert found == short if short is not None else len(set(found.values())) == 2, found
@@ -187,10 +170,3 @@ def test_a_legend_of_any_names_has_a_column_and_room_between_two(names: list[str
     given = legend_of({"color": {"legend": {"title": "".join(names)}, "scale": {"domain": names}}}, width)[0]
     assert given["columns"] >= 1
     assert given["columnPadding"] >= 10
-
-
-def test_a_legend_has_the_columns_that_there_is_room_for() -> None:
-    def columns(letters: int, width: float) -> int:
-        return legend_of({"color": {"scale": {"domain": ["x" * letters]}}}, width)[0]["columns"]
-
-    assert [columns(3, 360), columns(16, 360), columns(16, 1040), columns(90, 360)] == [5, 2, 6, 1]

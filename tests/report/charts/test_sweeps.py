@@ -18,26 +18,31 @@ from storlab.report.plots import Plots, Run
 from ..samples import marked, sweep_sample
 
 
-def test_a_sweep_has_curves_a_heat_map_and_latency_against_throughput() -> None:
+def test_a_sweep_has_valid_curves_a_heat_map_and_latency_against_throughput() -> None:
     names = [panel.name for panel in all_panels(sweep_sample()) if panel.kind == "sweep"]
     assert [name.split("-")[0] for name in names] == ["curve", "curve", "heat", "hockey"]
-
-
-def test_every_chart_of_a_sweep_is_valid_vega_lite() -> None:
     for panel in all_panels(sweep_sample()):
         assert panel.draw().to_dict(validate=True), panel.name
-
-
-def test_a_single_factor_has_no_heat_map_and_one_line() -> None:
     panels = [panel for panel in all_panels(sweep_sample(jobs=("1",))) if panel.kind == "sweep"]
     assert not [panel for panel in panels if panel.name.startswith("heat")]
 
 
-def test_the_knee_is_marked_with_its_level() -> None:
+def test_levels_are_in_their_order_as_ticks_and_in_heat_maps_and_the_knee_is_marked() -> None:
     (stick,) = [panel for panel in all_panels(sweep_sample(jobs=("1",))) if panel.name.startswith("hockey")]
     chart = stick.draw()
     assert isinstance(chart, alt.LayerChart)
     assert "iodepth 8" in stick.alt and ">8<" in to_svg(chart)
+    run = sweep_sample(jobs=("1", "4", "16"))
+    without = tuple(e for e in run.summary.estimates if e.levels != {"jobs": "1", "iodepth": "8"})
+    panels = all_panels(replace(run, summary=replace(run.summary, estimates=without)))
+    heat = next(panel for panel in panels if panel.name.startswith("heat"))
+    layer = heat.draw().to_dict()["layer"][0]["encoding"]
+    assert layer["x"]["scale"]["domain"] == ["1", "2", "4", "8", "16", "32"]
+    assert layer["y"]["scale"]["domain"] == ["16", "4", "1"]
+    curve = next(panel for panel in all_panels(sweep_sample()) if panel.name.startswith("curve-iops"))
+    drawn = to_svg(curve.draw())
+    assert all(f">{depth}<" in drawn for depth in (1, 2, 4, 8, 16, 32))
+    assert "log scale" in drawn
 
 
 def test_a_chart_marks_the_knees_of_its_own_load_and_latency_alone() -> None:
@@ -50,23 +55,6 @@ def test_a_chart_marks_the_knees_of_its_own_load_and_latency_alone() -> None:
     told = [[level for level in ("2", "4", "8") if f"iodepth {level} (" in stick.alt] for stick in sticks]
     assert told == [["8"], ["2"], ["4"]]
     assert [marked(stick.draw()) for stick in sticks] == told
-
-
-def test_each_factor_of_a_heat_map_has_the_order_of_its_own_levels() -> None:
-    run = sweep_sample(jobs=("1", "4", "16"))
-    without = tuple(e for e in run.summary.estimates if e.levels != {"jobs": "1", "iodepth": "8"})
-    panels = all_panels(replace(run, summary=replace(run.summary, estimates=without)))
-    heat = next(panel for panel in panels if panel.name.startswith("heat"))
-    layer = heat.draw().to_dict()["layer"][0]["encoding"]
-    assert layer["x"]["scale"]["domain"] == ["1", "2", "4", "8", "16", "32"]
-    assert layer["y"]["scale"]["domain"] == ["16", "4", "1"]
-
-
-def test_levels_are_the_ticks_of_a_curve() -> None:
-    curve = next(panel for panel in all_panels(sweep_sample()) if panel.name.startswith("curve-iops"))
-    drawn = to_svg(curve.draw())
-    assert all(f">{depth}<" in drawn for depth in (1, 2, 4, 8, 16, 32))
-    assert "log scale" in drawn
 
 
 @pytest.mark.parametrize("form", ["text", "md", "html"])
@@ -83,7 +71,7 @@ def plot(tmp_path: Path) -> Plots:
     return Run(tmp_path).plot
 
 
-def test_every_plot_of_a_sweep_is_a_chart_that_can_be_changed_and_saved(plot: Plots, tmp_path: Path) -> None:
+def test_every_plot_is_a_chart_that_can_be_changed_and_saved_with_its_own_knees(plot: Plots, tmp_path: Path) -> None:
     charts = [
         plot.curve("iops"), plot.curve("latency.p99", "jobs", where={"iodepth": "8"}),
         plot.heat_map("iops", "iodepth", "jobs"), plot.hockey_stick("latency.p99"),
@@ -91,9 +79,6 @@ def test_every_plot_of_a_sweep_is_a_chart_that_can_be_changed_and_saved(plot: Pl
     for number, chart in enumerate(charts):
         chart.properties(title="mine").save(str(tmp_path / f"{number}.svg"))
         assert "mine" in (tmp_path / f"{number}.svg").read_text()
-
-
-def test_knees_of_other_loads_and_latencies_are_notmarked(tmp_path: Path) -> None:
     summary = sweep_sample(jobs=("1",)).summary
     (own,) = summary.knees
     odd = (replace(own, source="other", level="2"), replace(own, latency="latency.p99", level="4"))
@@ -103,7 +88,7 @@ def test_knees_of_other_loads_and_latencies_are_notmarked(tmp_path: Path) -> Non
     assert marked(plot.hockey_stick("latency.p99")) == ["4"]
 
 
-def test_what_cannot_be_drawn_is_refused_with_what_there_is(plot: Plots) -> None:
+def test_what_cannot_be_drawn_is_refused_with_what_there_is(plot: Plots, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no metric 'iop'"):
         plot.curve("iop")
     with pytest.raises(UserError, match="there are: jobs, iodepth"):
@@ -112,8 +97,5 @@ def test_what_cannot_be_drawn_is_refused_with_what_there_is(plot: Plots) -> None
         plot.curve("iops", where={"jobs": "3"})
     with pytest.raises(UserError, match="no cell has these levels"):
         plot.heat_map("iops", "iodepth", "jobs", where={"jobs": "3"})
-
-
-def test_a_run_without_a_summary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"summary\.json is not there: `storlab report "):
-        Run(tmp_path).plot.curve("iops")
+        Run(tmp_path / "none").plot.curve("iops")

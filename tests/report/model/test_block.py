@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
@@ -17,14 +16,11 @@ from storlab.report.charts.kind import Kind
 from storlab.report.charts.sizes import SIZES, label, sizes_chart
 from storlab.report.charts.theme import ABOVE, BELOW, to_svg
 from storlab.report.formats import render
-from storlab.report.formats.terminal import render_text
 from storlab.report.model.block import block_detail_tables, block_tables, groups
 from storlab.report.model.format import part
 from storlab.report.model.input import ReportInput
 
 from ..samples import REASON, block_sample, imported_sample
-
-Golden = Callable[[str, str], None]
 
 
 @pytest.fixture(scope="module")
@@ -37,34 +33,15 @@ def page(run: ReportInput) -> str:
     return render(run, "html")
 
 
-def test_the_terminals_report_in_80_columns(golden: Golden, run: ReportInput) -> None:
-    text = render(run, "text")
-    golden("block.txt", text)
-    assert max(map(len, text.split("\n"))) <= 80
-
-
-def test_the_terminals_report_in_120_columns(golden: Golden, run: ReportInput) -> None:
-    text = render_text(run, width=120)
-    golden("block-120.txt", text)
-    assert max(map(len, text.split("\n"))) <= 120
-
-
-@pytest.mark.parametrize("format_name", ["md", "adoc", "csv"])
-def test_the_text_formats(golden: Golden, run: ReportInput, format_name: str) -> None:
-    golden(f"block.{format_name}", render(run, format_name))
-
-
-def test_the_json_has_it_as_data(run: ReportInput) -> None:
+def test_programs_have_block_io_as_data_with_a_row_for_every_share(run: ReportInput) -> None:
     assert from_json(render(run, "json")).block_io == run.summary.block_io
-
-
-def test_csv_has_a_row_for_every_share(run: ReportInput) -> None:
     rows = [row for row in csv.DictReader(io.StringIO(render(run, "csv"))) if row["kind"] == "block-io"]
     (row,) = [
         row for row in rows if row["metric"] == "write.below.16k" and row["cell"] == "2" and "fua" in row["reason"]
     ]
     assert row["reason"] == "fua+sync+meta shorter"
     assert float(row["mean"]) == pytest.approx(7 / 10000)
+    assert len(orjson.loads(render(run, "json"))["block_io"]) == len(run.summary.block_io) == 8
 
 
 def test_the_page_has_a_section_with_charts_and_tables_and_puts_reads_aside(page: str) -> None:
@@ -78,14 +55,11 @@ def test_the_page_has_a_section_with_charts_and_tables_and_puts_reads_aside(page
     assert "Latency" not in page  # bytes are no latencies
 
 
-def test_a_set_up_that_was_not_measured_has_a_row_that_says_so(run: ReportInput, page: str) -> None:
+def test_charts_say_in_words_who_goes_below_and_what_was_not_measured(run: ReportInput, page: str) -> None:
     assert REASON in page
     panel = next(panel for panel in all_panels(run) if panel.kind == "block")
     assert to_svg(panel.draw()).count(">unsupported: mkfs.ext4: Warning") == 1
     assert f"ext4-16k: unsupported: {REASON}" in panel.alt
-
-
-def test_charts_say_in_words_who_goes_below(run: ReportInput) -> None:
     told = {panel.name: panel.alt for panel in all_panels(run) if panel.kind == "block"}
     assert told["block-writes-load-storm-lengths"].endswith(
         f"Share shorter than 16k: xfs-16k 0 %, ext4-bigalloc 99.8 ±0.1 %. ext4-16k: unsupported: {REASON}"
@@ -93,17 +67,16 @@ def test_charts_say_in_words_who_goes_below(run: ReportInput) -> None:
     assert told["block-writes-load-storm-alignments"].endswith(
         f"Share in whole 16k: xfs-16k 100 %, ext4-bigalloc 0.020 %. ext4-16k: unsupported: {REASON}"
     )
+    assert "block" in get_args(Kind)
+    assert {panel.kind for panel in all_panels(run)} == {"block"}
 
 
-def test_what_never_goes_below_says_so_in_the_table(run: ReportInput) -> None:
+def test_what_goes_below_is_a_table_with_commands_where_they_were_told_apart(run: ReportInput) -> None:
     below = next(table for table in block_tables(run.summary) if "below" in table.title)
     assert below.rows[0] == ("xfs-16k", "nothing", "", "0", "0", "0")
     assert [row[1:3] for row in below.rows[1:]] == [
         ("none", "4k"), ("sync meta", "uneven, 20k"), ("fua sync meta", "4k"), ("sync", "off the boundary, 64k"),
     ]  # fmt: skip
-
-
-def test_commands_have_a_column_where_they_were_told_apart(run: ReportInput) -> None:
     first = run.summary.block_io[1]
     share = Share(0.5, 0.5, 0.5)
     kinds = tuple(
@@ -135,7 +108,7 @@ def test_a_run_without_counted_requests_has_no_such_section(run: ReportInput) ->
         assert "Block I/O" not in render(bare, format_name)
 
 
-def test_the_rarest_request_has_a_colour_of_its_own_and_none_has_none() -> None:
+def test_sizes_have_colours_of_their_own_up_to_the_last_column() -> None:
     rare = SizeShare(512, Share(1e-7, 0, 1e-6))
     most = SizeShare(16384, Share(1 - 1e-7, 1, 1))
     svg = to_svg(sizes_chart({"a": [rare, most], "b": []}, ["a", "b"], 16384, "length", {}))
@@ -144,34 +117,20 @@ def test_the_rarest_request_has_a_colour_of_its_own_and_none_has_none() -> None:
     assert ">&lt;<" in svg
     assert ">&gt;99<" in svg
     assert sum(svg.count(f'fill="{colour}"') for colour in (*BELOW, *ABOVE)) == 2
-
-
-def test_sizes_beyond_the_last_column_are_in_it() -> None:
     assert [label(size) for size in (512, 1024, 16384, SIZES[-1])] == [".5", "1", "16", "≥1M"]
-
-
-def test_every_kind_of_chart_is_on_the_page(run: ReportInput) -> None:
-    assert "block" in get_args(Kind)
-    assert {panel.kind for panel in all_panels(run)} == {"block"}
 
 
 @pytest.mark.parametrize(
     ("value", "half", "text"),
-    [
-        (0.0, 0.0, "0 %"), (1.0, 0.0, "100 %"), (0.99983, 0.0, "99.98 %"), (0.00012, 0.0, "0.012 %"),
-        (0.48, 0.02, "48 ±2 %"), (0.482, 0.0001, "48 %"), (0.956, 0.0, "95.6 %"), (0.9999999, 0.0, ">99.9999 %"),
-        (1e-9, 0.0, "<0.0001 %"), (0.999, 0.002, "99.9 ±0.2 %"),
-    ],
+    [(0.0, 0.0, "0 %"), (1.0, 0.0, "100 %"), (0.99983, 0.0, "99.98 %"), (0.00012, 0.0, "0.012 %"),
+     (0.48, 0.02, "48 ±2 %"), (0.482, 0.0001, "48 %"), (0.956, 0.0, "95.6 %"), (0.9999999, 0.0, ">99.9999 %"),
+     (1e-9, 0.0, "<0.0001 %"), (0.999, 0.002, "99.9 ±0.2 %")],
 )  # fmt: skip
 def test_a_part_is_never_rounded_to_all_or_to_nothing(value: float, half: float, text: str) -> None:
     assert part(value, half) == text
 
 
-def test_json_of_a_report_is_that_of_the_summary(run: ReportInput) -> None:
-    assert len(orjson.loads(render(run, "json"))["block_io"]) == len(run.summary.block_io) == 8
-
-
-def test_how_it_was_counted_is_a_table_of_the_report_and_in_its_json(run: ReportInput) -> None:
+def test_how_it_was_counted_is_a_table_with_cells_where_it_was_not_so_in_all(run: ReportInput) -> None:
     seen = {"probe": "alignment", "nodes": ["vm-1", "vm-2"], "cells": [1, 2, 4, 5], "disks": ["vda"]}
     probes = [{**seen, "hook": "classic tracepoint", "why": "there is no /sys/kernel/btf/vmlinux"}]
     told = replace(run, summary=replace(run.summary, facts={"probes": probes}))
@@ -180,11 +139,8 @@ def test_how_it_was_counted_is_a_table_of_the_report_and_in_its_json(run: Report
     assert table.rows == (
         ("alignment", "vm-1 and vm-2", "vda", "classic tracepoint", "there is no /sys/kernel/btf/vmlinux"),
     )
-    assert "classic tracepoint" in render(told, "html")
+    assert "classic tracepoint" in render(told, "adoc")
     assert orjson.loads(render(told, "json"))["facts"]["probes"] == probes
-
-
-def test_how_it_was_counted_names_the_cells_where_it_was_not_so_in_all(run: ReportInput) -> None:
     seen = {"probe": "alignment", "nodes": ["a"], "disks": []}
     probes = [{**seen, "cells": [1], "hook": "tp_btf"}, {**seen, "cells": [2, 4, 5], "hook": "classic tracepoint"}]
     *_, table = block_detail_tables(replace(run.summary, facts={"probes": probes}))

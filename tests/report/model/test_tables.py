@@ -26,39 +26,33 @@ from ..sample import sample
 from ..vm_sample import vm_sample
 
 
-def test_a_question_has_values_and_ratios_in_one_table() -> None:
+def test_a_question_is_a_table_of_values_and_ratios_and_more_than_three_are_a_matrix() -> None:
     table = View(sample()).verdicts[0].table
     assert table.columns == ("filesystem", "mean", "spread", "rounds", "vs xfs", "vs btrfs")
     assert table.rows[0][:2] == ("ext4", "47.3 ±1.6 MiB/s")
     assert table.rows[0][4].startswith("▲ 1.43× (1.35 to 1.52)")
-
-
-def test_more_than_three_questions_are_one_matrix_and_every_number_of_it_is_in_one_unit() -> None:
     (matrix,) = View(sample()).matrix
     assert matrix.rows[0][0] == "write.bandwidth: random-write"
     assert matrix.rows[0][-6:] == ("47.3 MiB/s", "33.0 MiB/s", "9.1 MiB/s", "▲ 1.43×", "▲ 5.21×", "▲ 3.64×")
-
-
-def test_few_questions_need_no_matrix() -> None:
     run = sample()
     first = tuple(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
     assert View(replace(run, summary=replace(run.summary, comparisons=first))).matrix == []
-
-
-def test_levels_that_nobody_compared_stand_beside_those_that_are() -> None:
     shown = View(vm_sample())
     assert {"raw", "qcow2"} <= {row[0] for row in shown.verdicts[0].table.rows}
     assert shown.measured == []
 
 
-def test_the_terminal_shows_two_screens_and_names_what_it_leaves_out() -> None:
+def test_the_terminal_shows_two_screens_and_breaks_headings_at_hyphens() -> None:
     brief, full = render_text(vm_sample(), 100), render_text(vm_sample(), 100, full=True)
     assert brief.count("\n") <= 100 < full.count("\n")
     assert "--full" in brief
     assert "--full" not in full
+    lines = drawn(grid(cells()), 56).splitlines()
+    assert "continued" not in "".join(lines)
+    assert any(line.endswith("fast-but-") for line in lines)
 
 
-def test_pairs_that_have_nothing_in_common_are_named_beside_their_ratios() -> None:
+def test_pairs_are_rows_where_they_have_nothing_in_common_or_are_pooled() -> None:
     run = sample()
     first = [c for c in run.summary.comparisons if c.metric == "write.bandwidth"]
     (one, *_), (other, *_) = ([c for c in first if c.a == a] for a in ("ext4", "xfs"))
@@ -72,10 +66,6 @@ def test_pairs_that_have_nothing_in_common_are_named_beside_their_ratios() -> No
     pooled = replace(run, summary=replace(summary, comparisons=tuple(replace(c, pooled=True) for c in (one, other))))
     table = View(pooled).verdicts[0].table
     assert [row[0] for row in table.rows] == ["ext4", "xfs"] and table.columns == ("filesystem", "vs", "ratio")
-
-
-def test_a_row_of_a_pooled_question_which_has_no_values_is_a_comparison() -> None:
-    run = sample()
     pooled = tuple(replace(c, pooled=True) for c in run.summary.comparisons if c.metric == "write.bandwidth")
     table = View(replace(run, summary=replace(run.summary, comparisons=pooled))).verdicts[0].table
     assert table.columns == ("filesystem", "vs", "ratio")
@@ -83,7 +73,7 @@ def test_a_row_of_a_pooled_question_which_has_no_values_is_a_comparison() -> Non
     assert len(table.spans) == len(pooled) and None not in table.spans
 
 
-def test_a_row_that_pools_some_combinations_names_the_levels_that_it_does_not_pool() -> None:
+def test_a_matrix_names_what_tells_its_rows_apart_and_what_they_share() -> None:
     run = sample()
     first = next(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
     single = [replace(first, within={"bs": bs, "rw": rw}) for bs in ("4k", "64k") for rw in ("read", "write")]
@@ -91,28 +81,14 @@ def test_a_row_that_pools_some_combinations_names_the_levels_that_it_does_not_po
     (matrix,) = matrix_tables([[c] for c in (*pooled, *single)], Values(()))
     assert matrix.columns[:2] == ("bs", "rw")
     assert [row[:2] for row in matrix.rows[:3]] == [("4k", "all"), ("all", "all"), ("4k", "read")]
-
-
-def test_a_matrix_of_pooled_rows_alone_names_what_tells_them_apart() -> None:
-    run = sample()
-    first = next(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
     withins: tuple[dict[str, str], ...] = ({"bs": "4k"}, {"bs": "64k"}, {"bs": "4k", "rw": "read"}, {})
     (matrix,) = matrix_tables([[replace(first, pooled=True, within=within)] for within in withins], Values(()))
     assert matrix.columns[:2] == ("bs", "rw")
     assert [row[:2] for row in matrix.rows] == [("4k", "all"), ("64k", "all"), ("4k", "read"), ("all", "all")]
-
-
-def test_a_level_that_a_pooled_row_leaves_open_does_not_stand_in_the_title() -> None:
-    run = sample()
-    first = next(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
     withins = [(False, {"bs": "4k", "rw": rw}) for rw in ("read", "write")] + [(True, {})]
     questions = [[replace(first, pooled=pooled, within=within)] for pooled, within in withins]
     (matrix,) = matrix_tables(questions, Values(()))
     assert "bs=4k" not in matrix.title and matrix.columns[:2] == ("bs", "rw")
-
-
-def test_a_matrix_of_several_metrics_names_the_levels_that_all_its_rows_share() -> None:
-    run = sample()
     pooled = [replace(c, pooled=True, within={"bs": "4k"}) for c in run.summary.comparisons]
     (matrix,) = matrix_tables([[c] for c in pooled], Values(()))
     assert matrix.title == "By filesystem, bs=4k"
@@ -169,51 +145,35 @@ def test_gaps_of_a_probe_are_told_in_every_format(name: str) -> None:
     assert GAPS in " ".join(text.split())
 
 
-def test_the_factor_with_the_fewest_levels_stands_side_by_side() -> None:
+def test_a_grid_has_the_factor_with_fewest_levels_side_by_side_in_the_runs_order() -> None:
     found = grid(cells())
     assert found.columns == ("workload [1]", *TESTS)
     assert [row[0] for row in found.rows] == list(WORKLOADS)
     assert found.notes == (FEW,), "what is said of all is said once, and not at each number"
     assert found.rows[0][1] == "1950 ±100"
     assert found.caption == "higher is better, in KiB/s, mean over 3 rounds ± half of its 95 % interval"
-
-
-def test_numbers_of_different_sizes_have_each_their_unit() -> None:
+    found = grid(cells(1, 14))
+    assert [row[0] for row in found.rows] == list(WORKLOADS), "though the first test lacks the first workload"
+    assert found.rows[0][1] == found.rows[1][2] == "unsupported"
     every = estimates(cells())
     small = [replace(every[0], mean=2e3, low=1.9e3, high=2.1e3), *every[1:]]
     found = grid_table([replace(e, mean=2e8, low=1.9e8, high=2.1e8) for e in small[1:]] + small[:1], cells())
     assert found is not None
     assert (found.rows[0][1], found.rows[1][1]) == ("2000 ±100 B/s", "191 ±10 MiB/s")
     assert "in MiB/s" not in found.caption
-
-
-def test_a_missing_number_says_why_and_leaves_the_order_as_it_was() -> None:
-    found = grid(cells(1, 14))
-    assert [row[0] for row in found.rows] == list(WORKLOADS), "though the first test lacks the first workload"
-    assert found.rows[0][1] == found.rows[1][2] == "unsupported"
-
-
-def test_warnings_that_are_not_common_stand_at_their_number() -> None:
-    every = estimates(cells())
     one = estimates(cells(), warnings=(FEW, "Round 2 is an outlier."))[0]
     found = grid_table([one, *every[1:]], cells())
     assert found is not None
     assert found.rows[0][1].endswith("[2]") and not found.rows[1][1].endswith("]")
 
 
-def test_few_cells_stay_a_row_each() -> None:
+def test_few_cells_and_those_of_one_factor_stay_a_row_each_and_further_metrics_a_grid() -> None:
     states = cells()[:MANY]
     (table,) = measured_tables(estimates(states), states)
     assert len(table.rows) == MANY
-
-
-def test_many_cells_of_one_factor_stay_a_row_each() -> None:
     states = [CellState(n, {"file": f"{n}.txt"}, "measured", 3) for n in range(40)]
     (table,) = measured_tables(estimates(states), states)
     assert len(table.rows) == 40
-
-
-def test_further_metrics_of_many_cells_are_a_grid_each() -> None:
     metrics = ("iops", "latency.mean")
     every = [e for metric in metrics for e in estimates(cells(), metric=metric)]
     assert [table.title for table in further_tables(every, cells())] == [f"{metric}: load" for metric in metrics]
@@ -228,12 +188,6 @@ def test_in_a_terminal_a_grid_is_shown_in_parts_that_fit(width: int) -> None:
 
 def drawn(table: Table, width: int) -> str:
     return in_columns(Group(*section("", [table], width)), width)
-
-
-def test_long_headings_break_at_hyphens_before_a_grid_is_divided() -> None:
-    lines = drawn(grid(cells()), 56).splitlines()
-    assert "continued" not in "".join(lines)
-    assert any(line.endswith("fast-but-") for line in lines)
 
 
 name = st.text("abcdefghij-", min_size=1, max_size=10)
@@ -269,12 +223,9 @@ def with_one_level(given: ReportInput) -> ReportInput:
     return replace(given, summary=summary)
 
 
-def test_a_factor_with_one_level_is_in_no_heading_beside_others() -> None:
+def test_one_level_is_told_only_of_a_run_with_one_cell_and_to_programs() -> None:
     shown = render_text(with_one_level(sample()), 100, full=True)
     assert shown.replace(" · everywhere scheduler=kyber", "") == render_text(sample(), 100, full=True)
-
-
-def test_of_a_run_with_one_cell_its_levels_are_told() -> None:
     run = with_one_level(sample())
     first = run.summary.cells[0].cell
     found = replace(
@@ -282,9 +233,6 @@ def test_of_a_run_with_one_cell_its_levels_are_told() -> None:
         comparisons=(), by_node=(),
     )  # fmt: skip
     assert "kyber" in render_text(replace(run, summary=found), 100)
-
-
-def test_a_program_reads_every_level() -> None:
     assert "kyber" in render_csv(with_one_level(sample()))
 
 
@@ -301,11 +249,9 @@ HAVE = [
 
 @pytest.mark.parametrize(
     ("primary", "named"),
-    [
-        ("bandwidth", HAVE[3:]), ("load:write.bandwidth", HAVE[4:]), ("write.requests", HAVE[1:2]),
-        ("probe:alignment:write.requests", HAVE[1:2]), ("probe:alignment@store:write.requests", HAVE[:1]),
-        ("drain", HAVE[2:3]), ("backing:backing.drain", HAVE[2:3]),
-    ],
+    [("bandwidth", HAVE[3:]), ("load:write.bandwidth", HAVE[4:]), ("write.requests", HAVE[1:2]),
+     ("probe:alignment:write.requests", HAVE[1:2]), ("probe:alignment@store:write.requests", HAVE[:1]),
+     ("drain", HAVE[2:3]), ("backing:backing.drain", HAVE[2:3])],
 )  # fmt: skip
 def test_the_loads_end_comes_first_and_another_where_only_that_has_the_metric(primary: str, named: list[One]) -> None:
     others = [one for one in HAVE if one not in named]

@@ -23,7 +23,7 @@ from storlab.report.model.variability import variability_tables
 from storlab.report.model.view import View
 from storlab.timeseries.variability import squared
 
-from ..sample import sample
+from ..sample import sample, with_one_load
 from ..sample_run import declared
 from ..samples import series_sample
 
@@ -48,41 +48,29 @@ def test_every_view_that_people_know_of_a_pair_of_runs_is_there(panels: dict[str
         assert "<svg" in to_svg(panel.draw(), width=panel.width)
 
 
-def test_charts_say_in_words_what_was_found(panels: dict[str, Panel]) -> None:
+def test_charts_say_in_words_what_was_found_and_on_which_axis(panels: dict[str, Panel]) -> None:
     assert "the level of on changes at 1 h 40 min" in panels["All levels, zoomed in"].alt
     assert "the level of off" not in panels["All levels, zoomed in"].alt
     assert "off has 1" in panels["Box with outliers"].alt
     assert "7.0" in panels["Variance"].alt or "×" in panels["Variance"].alt
-
-
-def test_the_time_of_long_trials_is_in_hours_and_of_short_ones_in_seconds(panels: dict[str, Panel]) -> None:
     assert "time in the trial (h)" in to_svg(panels["All levels, zoomed in"].draw())
     short = next(panel for panel in all_panels(series_sample(n=200)) if panel.kind == "course")
     assert "time in the trial (s)" in to_svg(short.draw())
-
-
-def test_an_axis_that_does_not_begin_at_zero_says_so(panels: dict[str, Panel]) -> None:
     assert "not from zero" in to_svg(panels["All levels, zoomed in"].draw())
     assert "not from zero" not in to_svg(panels["All levels, from zero"].draw())
 
 
-def test_a_single_file_has_charts_too() -> None:
+def test_single_files_and_several_rounds_have_charts_and_few_samples_none() -> None:
     titles = [panel.title for panel in all_panels(series_sample(["on"])) if panel.kind == "variability"]
     assert "Histogram with density" in titles
     assert not any(title.startswith("Quantiles") for title in titles)
-
-
-def test_of_few_samples_there_is_no_distribution() -> None:
     assert not [panel for panel in all_panels(series_sample(n=5)) if panel.kind == "variability"]
-
-
-def test_several_rounds_stand_round_by_round() -> None:
     titles = [panel.title for panel in all_panels(sample()) if panel.kind == "variability"]
     assert titles[:3] == ["Round by round", "Histogram with density", "Quantiles against ext4"]
     assert "Bell curves" not in titles
 
 
-@pytest.mark.parametrize("value", [0.0, 7.0, -3.0, 1e-30, 1e30, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [0.0, -3.0, 1e-30, 1e30, float("nan"), float("inf")])
 def test_series_that_never_vary_or_are_absurd_are_drawn_or_left_out(pair: ReportInput, value: float) -> None:
     odd = replace(pair, series=pair.series.with_columns(value=pl.lit(value)), findings=pair.findings.clear())
     for panel in all_panels(odd):
@@ -102,25 +90,24 @@ def test_tables_hold_the_variability_and_the_factor(pair: ReportInput) -> None:
     assert [row[changes] for row in course.rows] == ["none", "−4.1 % at 1 h 40 min"]
 
 
-def test_a_pages_tables_and_charts_stand_in_one_section(pair: ReportInput) -> None:
+def test_a_page_explains_the_lines_that_it_shows_beside_their_tables(pair: ReportInput) -> None:
     page = render(pair, "html")
     section = page[page.index('<section id="variability"') :]
     assert section.index("Variability of tps") < section.index("Histogram with density") < section.index("Bell curves")
-
-
-def test_a_page_explains_the_lines_that_it_shows(pair: ReportInput) -> None:
-    single, several = render(pair, "html"), render(sample(), "html")
+    single, several = render(pair, "html"), render(with_one_load(sample()), "html")
     assert "the line is the mean of a step of time" in single
     assert "the first round above" not in single
     assert "the line is the median of the rounds" in several
     assert "dashed ones the changes" not in several
 
 
-def test_a_run_without_findings_has_no_tables(pair: ReportInput) -> None:
+def test_without_findings_or_with_few_there_are_no_tables(pair: ReportInput) -> None:
     assert variability_tables(replace(pair, findings=pair.findings.clear())) == []
+    cells = tuple(replace(cell, rounds=5) for cell in pair.summary.cells)
+    assert variability_tables(replace(pair, summary=replace(pair.summary, cells=cells))) == []
 
 
-def test_rounds_are_counted_where_not_all_of_them_show_something(pair: ReportInput) -> None:
+def test_drift_changes_and_times_are_told_in_one_cell_each(pair: ReportInput) -> None:
     first = pair.findings.filter(cell=2)
     others = [
         first.with_columns(round=pl.lit(at, dtype=pl.Int64), drift_share=pl.lit(0.0), drift_steps=pl.lit(0.0))
@@ -131,20 +118,9 @@ def test_rounds_are_counted_where_not_all_of_them_show_something(pair: ReportInp
     row = dict(zip(course.columns, course.rows[0], strict=True))
     assert row["drift"] == "−4.0 % (1 of 3 rounds)"
     assert row["changes of the level"] == "1 a trial"
-
-
-def test_where_few_trials_have_samples_enough_there_is_no_table_of_them(pair: ReportInput) -> None:
-    cells = tuple(replace(cell, rounds=5) for cell in pair.summary.cells)
-    assert variability_tables(replace(pair, summary=replace(pair.summary, cells=cells))) == []
-
-
-def test_a_range_of_times_says_once_that_they_are_times_after_which(pair: ReportInput) -> None:
     twice = pl.concat([pair.findings.filter(cell=2).with_columns(steady_snia=pl.lit(at)) for at in (300.0, 480.0)])
     _, course = variability_tables(replace(pair, findings=twice))
     assert course.rows[0][4] == "after 5 min to 8 min"
-
-
-def test_drift_in_steps_is_told_as_such(pair: ReportInput) -> None:
     stepping = pair.findings.filter(cell=2).with_columns(drift_share=pl.lit(0.0), drift_steps=pl.lit(-0.041))
     _, course = variability_tables(replace(pair, findings=stepping))
     assert course.rows[0][course.columns.index("drift")] == "−4.1 % in steps"
@@ -168,20 +144,21 @@ def tables_of(*those: Distribution) -> list[Table]:
     return latency_tables(Summary("t", "iops", 0.95, 1, "", distributions=those), declared("load"))
 
 
-def test_a_row_is_a_cell_and_the_caption_says_how_far_off_a_percentile_can_be() -> None:
+def test_a_row_is_a_cell_or_a_node_and_the_caption_says_how_far_off_a_percentile_can_be() -> None:
     (table,) = tables_of(distribution(1, FINE), distribution(2, FINE))
     assert table.title == "latency: load"
     assert table.columns == ("cache", "operations", "p50", "p99.99")
     assert table.rows[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
     assert table.caption == "of all operations of all rounds and jobs, from merged histograms, exact to 1.0 %"
     assert table.notes == ("Fewer than ten operations are slower: another run may well give a different value.",)
-
-
-def test_nodes_stand_below_all_of_them_together() -> None:
     (table,) = tables_of(distribution(1, FINE), distribution(1, FINE, "n-1"), distribution(1, FINE, "n-2"))
     assert [row[0] for row in table.rows] == ["all together", "n-1", "n-2"]
     assert table.title == "latency: load, cache=none"
     assert "all rounds, nodes and jobs" in table.caption
+    bounded, open_ended = Percentile(50, 17.0, 16.9, 40.0, 500), Percentile(99.99, 16.9, 16.9, None, 500)
+    (table,) = tables_of(distribution(1, (bounded, open_ended)))
+    assert table.rows[0][-2:] == ("16.9 s to 40.0 s [1]", "16.9 s or more [1]")
+    assert "merged histograms" in table.caption and "exact" not in table.caption
 
 
 def counted(mean: float, metric: str = "ios", node: str | None = None) -> Estimate:
@@ -189,35 +166,26 @@ def counted(mean: float, metric: str = "ios", node: str | None = None) -> Estima
     return Estimate(1, {}, "load", metric, "1", "neither", 2, mean, mean, None, None, None, None, 0.95, (), node)
 
 
-def test_operations_that_are_in_no_histogram_are_not_passed_over() -> None:
+def test_operations_that_are_in_no_histogram_are_told_unless_they_are_few() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE), distribution(2, FINE)))
     (table,) = latency_tables(replace(summary, estimates=(counted(50_500.0),)), declared("load"))
     assert [row[1] for row in table.rows] == ["10000 of 101000 [1]", "10000"]
     assert table.notes[0] == "Not all operations are in its histograms: the percentiles are of those that are."
     assert table.caption == "of all operations in the histograms of all rounds and jobs, merged, exact to 1.0 %"
-
-
-def test_a_node_is_held_against_what_it_counted_itself() -> None:
     nodes = tuple(distribution(1, FINE, name) for name in ("n-1", "n-2"))
     summary = Summary("t", "iops", 0.95, 1, "", distributions=nodes, by_node=(counted(6_000.0, node="n-2"),))
     (table,) = latency_tables(summary, declared("load"))
     assert [row[1] for row in table.rows] == ["10000", "10000 of 12000 [2]"]
-
-
-def test_a_few_operations_at_the_end_that_no_histogram_has_change_nothing() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE),), estimates=(counted(5_010.0),))
     (table,) = latency_tables(summary, declared("load"))
     assert table.rows[0][0] == "none" and table.rows[0][1] == "10000"
 
 
-def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
-    bounded, open_ended = Percentile(50, 17.0, 16.9, 40.0, 500), Percentile(99.99, 16.9, 16.9, None, 500)
-    (table,) = tables_of(distribution(1, (bounded, open_ended)))
-    assert table.rows[0][-2:] == ("16.9 s to 40.0 s [1]", "16.9 s or more [1]")
-    assert "merged histograms" in table.caption and "exact" not in table.caption
-
-
-def test_in_short_there_are_those_of_the_operation_that_is_asked_about() -> None:
+def test_latencies_have_a_section_with_those_that_are_asked_about_in_short() -> None:
+    summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE),))
+    assert [table.title for table in View(ReportInput(summary)).latencies] == ["latency: load"]
+    for kind, heading in (("md", "## Latency"), ("adoc", "== Latency"), ("html", "Latency</h2>")):
+        assert heading in render(ReportInput(summary), kind)
     those = tuple(distribution(1, FINE, metric=name) for name in ("close.latency", "create.latency", "sync.latency"))
     different = tuple(replace(each, operations=10_000 + at) for at, each in enumerate(those))
     summary = Summary("t", "create.rate", 0.95, 1, "", distributions=different)
@@ -227,13 +195,8 @@ def test_in_short_there_are_those_of_the_operation_that_is_asked_about() -> None
     ]
     assert asked_latencies(summary, declared("load"))[0].columns[-1] == "p50"
     assert asked_latencies(summary, declared("load"))[0].notes == ()
-
-
-def test_they_stand_in_a_section_of_their_own() -> None:
-    summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE),))
-    assert [table.title for table in View(ReportInput(summary)).latencies] == ["latency: load"]
-    for kind, heading in (("md", "## Latency"), ("adoc", "== Latency"), ("html", "Latency</h2>")):
-        assert heading in render(ReportInput(summary), kind)
+    assert len(tables_of(distribution(1, FINE), distribution(1, FINE, metric="write.latency"))) == 1
+    assert tables_of() == []
 
 
 def test_csv_has_each_percentile_with_its_bounds() -> None:
@@ -248,11 +211,6 @@ def test_csv_has_each_percentile_with_its_bounds() -> None:
     ]  # fmt: skip
 
 
-def test_a_load_that_only_writes_is_shown_once_and_a_run_without_histograms_not_at_all() -> None:
-    assert len(tables_of(distribution(1, FINE), distribution(1, FINE, metric="write.latency"))) == 1
-    assert tables_of() == []
-
-
 def steady_table(*windows: SteadyWindow) -> Table:
     (only,) = steady_tables(Summary("t", "iops", 0.95, 8, "", steady=windows))
     return only
@@ -262,12 +220,9 @@ def window(cell: int, mean: float | None, spread: float | None, slope: float | N
     return SteadyWindow(cell, {"fs": f"fs{cell}"}, "load", "bandwidth", "B/s", 4, 8, mean, spread, slope, steady)
 
 
-def test_a_share_just_above_its_limit_does_not_read_as_the_limit() -> None:
+def test_steady_state_shares_stand_beside_their_limits_and_few_rounds_have_none() -> None:
     over, within = window(1, 1e6, 0.204, 0.05, steady=False), window(2, 1e6, 0.196, 0.1, steady=True)
     shown = steady_table(over, within)
     assert [row[3:] for row in shown.rows] == [("20.4 %", "5.0 %", "no"), ("19.6 %", "10.0 %", "yes")]
-
-
-def test_too_few_rounds_have_no_shares() -> None:
     few = steady_table(window(1, None, None, None, steady=False), window(2, 1e6, 0.1, 0.1, steady=True))
     assert few.rows[0][2:] == ("–", "–", "–", "no: too few rounds")

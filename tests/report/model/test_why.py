@@ -35,51 +35,34 @@ def given(*comparisons: Comparison) -> ReportInput:
     return ReportInput(Summary("t", "read.bandwidth", 0.95, 8, "Done.", comparisons=comparisons))
 
 
-def test_a_line_is_a_sentence_with_both_values() -> None:
+def test_a_line_is_a_sentence_with_both_values_under_names_that_speak() -> None:
     assert said(ACKS) == "iSCSI: 46.0 ACKs per operation, NVMe/TCP: 3.90"
+    assert said(replace(ACKS, a=0.0, ratio=None)) == "NVMe/TCP: 3.90 ACKs per operation, iSCSI: none"
+    d = replace(ACKS, metric="read.service.p50", noun="", per="", unit="s", a=0.004, b=0.001)
+    assert said(d) == "read.service.p50: 4.00 ms with iSCSI, 1.00 ms with NVMe/TCP"
+    c = with_why(ACKS, comparison=replace(COMPARISON, factor="sack", a="on", b="off"))
+    assert sentence(c, ACKS) == "sack=on: 46.0 ACKs per operation, sack=off: 3.90"
 
 
 @pytest.mark.parametrize(
     ("difference", "text"),
     [
-        (
-            replace(ACKS, per="", unit="B", noun="a read request", a=131072, b=65536),
-            "128 KiB a read request, NVMe/TCP: 64.0 KiB",
-        ),
-        (
-            replace(ACKS, per="", noun="of the time some task waited for io", a=0.5, b=0.25),
-            "50 % of the time some task waited for io, NVMe/TCP: 25 %",
-        ),
-        (
-            replace(ACKS, unit="s", noun="of CPU time", a=46e-6, b=12e-6),
-            "46.0 µs of CPU time per operation, NVMe/TCP: 12.0 µs",
-        ),
+        (replace(ACKS, per="", unit="B", noun="a read request", a=131072, b=65536),
+         "128 KiB a read request, NVMe/TCP: 64.0 KiB"),
+        (replace(ACKS, per="", noun="of the time some task waited for io", a=0.5, b=0.25),
+         "50 % of the time some task waited for io, NVMe/TCP: 25 %"),
+        (replace(ACKS, unit="s", noun="of CPU time", a=46e-6, b=12e-6),
+         "46.0 µs of CPU time per operation, NVMe/TCP: 12.0 µs"),
         (replace(ACKS, per="byte", a=46 / 2**20, b=4 / 2**20), "46.0 ACKs per MiB, NVMe/TCP: 4.00"),
-        (
-            replace(ACKS, per="byte", unit="B", noun="written to the disk", a=2, b=1),
-            "2.00 B written to the disk per byte, NVMe/TCP: 1.00 B",
-        ),
+        (replace(ACKS, per="byte", unit="B", noun="written to the disk", a=2, b=1),
+         "2.00 B written to the disk per byte, NVMe/TCP: 1.00 B"),
         (replace(ACKS, per="trial"), "46.0 ACKs in all, NVMe/TCP: 3.90"),
         (replace(ACKS, source="probe:tcp@store"), "46.0 ACKs per operation on store, NVMe/TCP: 3.90"),
         (replace(ACKS, b=0.0, ratio=None, low=None, high=None), "46.0 ACKs per operation, NVMe/TCP: none"),
     ],
-)
+)  # fmt: skip
 def test_values_have_the_unit_and_the_words_of_their_metric(difference: Difference, text: str) -> None:
     assert said(difference) == f"iSCSI: {text}"
-
-
-def test_where_the_first_has_none_the_words_stand_with_the_other() -> None:
-    assert said(replace(ACKS, a=0.0, ratio=None)) == "NVMe/TCP: 3.90 ACKs per operation, iSCSI: none"
-
-
-def test_a_metric_without_a_noun_is_called_by_its_name() -> None:
-    d = replace(ACKS, metric="read.service.p50", noun="", per="", unit="s", a=0.004, b=0.001)
-    assert said(d) == "read.service.p50: 4.00 ms with iSCSI, 1.00 ms with NVMe/TCP"
-
-
-def test_levels_that_do_not_speak_for_themselves_have_their_factor() -> None:
-    c = with_why(ACKS, comparison=replace(COMPARISON, factor="sack", a="on", b="off"))
-    assert sentence(c, ACKS) == "sack=on: 46.0 ACKs per operation, sack=off: 3.90"
 
 
 def test_the_chapter_says_how_sure_and_how_large_it_is_and_whether_it_moves_along() -> None:
@@ -101,7 +84,7 @@ def test_a_verdict_is_followed_by_three_lines_at_most() -> None:
     assert "things 4" in render(given(with_why(*many)), "md")
 
 
-def test_nothing_that_differs_is_an_answer() -> None:
+def test_nothing_that_differs_is_an_answer_and_what_is_undecided_has_a_place_in_the_chapter() -> None:
     text = render_text(given(with_why()), full=True)
     assert "Nothing that was watched differs (20 metrics from underneath)." in text
     assert "Evidence" not in text
@@ -110,9 +93,6 @@ def test_nothing_that_differs_is_an_answer() -> None:
         nothing_differs(few)
         == "Too few rounds to say why: none of the 20 metrics from underneath can be named before round 6."
     )
-
-
-def test_what_is_undecided_has_no_lines_but_a_place_in_the_chapter() -> None:
     undecided = with_why(ACKS, comparison=replace(COMPARISON, verdict="undecided"))
     assert best_lines(undecided) == ()
     chapter = why_chapter(given(undecided).summary)

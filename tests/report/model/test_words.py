@@ -27,14 +27,10 @@ def _pair(a: str, b: str, verdict: Verdict) -> Comparison:
     ("comparison", "sentence"),
     [
         (BASE, "ext4 is better than xfs: 1.42× (1.31× to 1.54×, 8 rounds)."),
-        (
-            replace(BASE, verdict="worse", ratio=0.7, low=0.6, high=0.8, rounds=1),
-            "ext4 is worse than xfs: 0.70× (0.60× to 0.80×, 1 round).",
-        ),
-        (
-            replace(BASE, verdict="equivalent", ratio=1.01, low=0.97, high=1.04),
-            "ext4 and xfs are equivalent within ±5 %: 1.01× (0.97× to 1.04×, 8 rounds).",
-        ),
+        (replace(BASE, verdict="worse", ratio=0.7, low=0.6, high=0.8, rounds=1),
+         "ext4 is worse than xfs: 0.70× (0.60× to 0.80×, 1 round)."),
+        (replace(BASE, verdict="equivalent", ratio=1.01, low=0.97, high=1.04),
+         "ext4 and xfs are equivalent within ±5 %: 1.01× (0.97× to 1.04×, 8 rounds)."),
         (
             replace(BASE, verdict="undecided", rounds_to_decide=1),
             "ext4 against xfs is undecided: 1.42× (1.31× to 1.54×, 8 rounds). "
@@ -45,12 +41,10 @@ def _pair(a: str, b: str, verdict: Verdict) -> Comparison:
             "ext4 against xfs is undecided: 1.42× (no interval yet, 8 rounds). "
             "How many more rounds it needs is not yet estimable.",
         ),
-        (
-            replace(BASE, verdict="undecided", ratio=None, reason="xfs is unsupported: no mkfs.xfs"),
-            "ext4 against xfs cannot be compared: xfs is unsupported: no mkfs.xfs.",
-        ),
+        (replace(BASE, verdict="undecided", ratio=None, reason="xfs is unsupported: no mkfs.xfs"),
+         "ext4 against xfs cannot be compared: xfs is unsupported: no mkfs.xfs."),
     ],
-)
+)  # fmt: skip
 def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> None:
     assert words.sentence(comparison) == sentence
 
@@ -77,65 +71,28 @@ def test_each_kind_of_undecided_is_called_undecided_first(
     assert words.tally([comparison]) == f"1 undecided{' (1 leaning)' if kind == 'leaning' else ''}"
 
 
-def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> None:
-    undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
-    assert words.more_rounds(undecided) == "How many more rounds it needs is not yet estimable."
-    assert words.more_rounds(replace(undecided, settled=True)) == "More rounds would not decide it."
+_SIGNS: dict[str, Verdict] = {">": "better", "<": "worse", "=": "equivalent", "?": "undecided"}
 
 
 @pytest.mark.parametrize(
-    ("comparisons", "lead"),
+    ("pairs", "lead"),
     [
-        ([BASE], ""),
-        (
-            [_pair("a", "b", "better"), _pair("a", "c", "better"), _pair("b", "c", "undecided")],
-            "a is better than b and c.",
-        ),
-        ([_pair("a", "b", "worse"), _pair("a", "c", "better"), _pair("b", "c", "better")], "b is better than a and c."),
-        ([_pair("a", "b", "undecided"), _pair("b", "c", "undecided")], "No difference established yet."),
-        (
-            [_pair("a", "b", "equivalent"), _pair("a", "c", "equivalent"), _pair("b", "c", "equivalent")],
-            "a, b and c are equivalent.",
-        ),
-        (
-            [_pair("a", "b", "equivalent"), _pair("b", "c", "equivalent")],
-            "All pairs that were compared are equivalent; not every pair was compared.",
-        ),
-        (
-            [_pair("a", "b", "equivalent"), _pair("a", "c", "better"), _pair("b", "c", "better")],
-            "a and b are better than c.",
-        ),
-        (
-            [_pair("a", "b", "better"), _pair("b", "c", "undecided"), _pair("d", "c", "better")],
-            "a is better than b; d is better than c.",
-        ),
-        (
-            [_pair("a", "b", "better"), _pair("c", "d", "better"), _pair("e", "f", "better")],
-            "The first of each pair is better.",
-        ),
-        (
-            [*(_pair(f"{n}", f"no {n}", "better") for n in range(3)), _pair("a", "b", "undecided")],
-            "Of 4 pairs, the first is better in 3 and undecided in 1.",
-        ),
-        (
-            [
-                _pair("a", "b", "better"), _pair("c", "d", "better"), _pair("e", "d", "better"),
-                _pair("e", "f", "better"),
-            ],
-            "No single best: nothing beats a or c or e.",
-        ),
+        ("a>b", ""), ("a>b a>c b?c", "a is better than b and c."), ("a<b a>c b>c", "b is better than a and c."),
+        ("a?b b?c", "No difference established yet."), ("a=b a=c b=c", "a, b and c are equivalent."),
+        ("a=b b=c", "All pairs that were compared are equivalent; not every pair was compared."),
+        ("a=b a>c b>c", "a and b are better than c."), ("a>b b?c d>c", "a is better than b; d is better than c."),
+        ("a>b c>d e>f", "The first of each pair is better."),
+        ("a>b c>d e>f g?h", "Of 4 pairs, the first is better in 3 and undecided in 1."),
+        ("a>b c>d e>d e>f", "No single best: nothing beats a or c or e."),
     ],
 )  # fmt: skip
-def test_the_lead_names_a_winner_only_where_there_is_one(comparisons: list[Comparison], lead: str) -> None:
-    assert words.lead(comparisons) == lead
+def test_the_lead_names_a_winner_only_where_there_is_one(pairs: str, lead: str) -> None:
+    assert words.lead([_pair(a, b, _SIGNS[sign]) for a, sign, b in pairs.split()]) == lead
 
 
-def test_numbers_that_can_not_be_compared_are_told_with_their_factor() -> None:
+def test_numbers_and_reasons_of_what_cannot_be_compared_are_told_once() -> None:
     pairs = [replace(_pair(a, b, "undecided"), ratio=None, reason="no trial") for a, b in (("1", "16"), ("4k", "16"))]
     assert words.not_compared(pairs) == "fs=1 against fs=16 and 4k against fs=16 cannot be compared: no trial."
-
-
-def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> None:
     reason = "zfs is unsupported: no module"
     missing = [
         replace(BASE, b="zfs", ratio=None, reason=reason),
@@ -153,6 +110,9 @@ def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> No
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
     assert ordered_comparisons(summary) == [BASE]
     assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 without an answer."
+    undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
+    assert words.more_rounds(undecided) == "How many more rounds it needs is not yet estimable."
+    assert words.more_rounds(replace(undecided, settled=True)) == "More rounds would not decide it."
 
 
 @pytest.mark.parametrize(
@@ -164,22 +124,16 @@ def test_levels_that_say_little_by_themselves_stand_under_their_factors_name(a: 
     assert group.heading == (heading or "write.bandwidth: write")
 
 
-def test_pooled_verdicts_come_first() -> None:
+def test_pooled_verdicts_come_first_in_an_overview_that_says_why_the_run_ended() -> None:
     pooled = replace(BASE, pooled=True, within={})
     groups = verdict_groups([BASE, pooled])
     assert [group.heading for group in groups] == [
         "write.bandwidth: write, all combinations pooled",
         "write.bandwidth: write",
     ]
-
-
-def test_the_overview_counts_cells_and_says_why_the_run_ended() -> None:
     cells = (CellState(1, {"fs": "a"}, "measured", 5), CellState(2, {"fs": "b"}, "unsupported", 0))
     summary = Summary("t", "bandwidth", 0.95, 1, "the precision was reached", cells=cells)
     assert overview(summary) == "1 round done; 1 of 2 cells measured; no comparisons. The precision was reached."
-
-
-def test_the_certainty_of_ranges_is_told_once() -> None:
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE,))
     assert words.certainty(summary) == (
         "Ranges in parentheses are intervals at 99 %, as much as each verdict needs, so that all verdicts together "
@@ -191,14 +145,11 @@ def test_the_certainty_of_ranges_is_told_once() -> None:
     assert words.certainty(replace(summary, confidence=0.99)) == "Ranges in parentheses are 99 % intervals."
 
 
-def test_what_is_true_of_many_files_is_said_once() -> None:
+def test_what_is_true_of_many_files_is_said_once_with_all_counts() -> None:
     many = [f"{at:02}.txt: it was cut short" for at in range(1, 21)]
     assert words.once([*many, "b: it is odd", "Nothing else", "a: it is odd"]) == [
         "01.txt, 02.txt, 03.txt and 17 more: it was cut short", "b and a: it is odd", "Nothing else",
     ]  # fmt: skip
-
-
-def test_counts_of_one_thing_stand_in_one_sentence() -> None:
     counts = ["a: begun again: 7 of 1391", "b: begun again: 2 of 9", "a: begun again: 3 of 1200", "a: odd: 1 of"]
     assert words.once(counts) == ["a: begun again: 7 of 1391 and 3 of 1200", "b: begun again: 2 of 9", "a: odd: 1 of"]
     (said,) = words.once(f"a: begun again: {n} of 100" for n in range(1, 32))
@@ -218,54 +169,37 @@ def decided(a: str, b: str, ratio: float, verdict: Verdict = "better") -> Compar
 
 def test_the_better_of_two_is_named_with_its_ratio() -> None:
     assert said([decided("ext4", "xfs", 1.43)]) == "ext4 has the higher write bandwidth (1.43× xfs)."
-
-
-def test_a_ratio_that_was_decided_does_not_read_as_1() -> None:
     near = replace(decided("ext4", "xfs", 1.003), low=1.001, high=1.005)
     assert said([near]) == "ext4 has the higher write bandwidth (1.0030× xfs)."
-
-
-def test_where_less_is_better_the_others_are_so_many_times_the_best() -> None:
     less = replace(decided("ext4", "xfs", 5.0, "worse"), better="lower", metric="write.amplification")
     assert said([less]) == "xfs has the lower write amplification (ext4 5.00×)."
-
-
-def test_a_level_is_the_best_only_where_it_beats_every_other_by_a_verdict() -> None:
-    whole = [decided("a", "b", 1.5), decided("a", "c", 2.0), decided("b", "c", 1.3, "undecided")]
-    assert said(whole).startswith("a has the highest write bandwidth (1.50× b, 2.00× c)")
-    part = [decided("a", "b", 1.5, "undecided"), decided("a", "c", 2.0), decided("b", "c", 1.3)]
-    assert said(part) == "Write bandwidth: a and b are better than c."
-
-
-def test_pairs_that_share_no_level_have_a_ratio_each() -> None:
-    question = [replace(each, better="lower", metric="bytes_written.per-transaction") for each in (
-        decided("new", "old", 0.5), decided("left", "right", 0.72)
-    )]  # fmt: skip
-    text = "Bytes written per transaction: new 0.500× old, left 0.720× right (lower is better)."
-    assert said(question) == text
-
-
-def test_what_is_open_is_called_so_after_what_is_decided() -> None:
-    reads = replace(decided("ext4", "xfs", 1.1, "undecided"), metric="read.iops")
-    text = said([reads], [decided("ext4", "xfs", 1.43)])
-    assert text == "ext4 has the higher write bandwidth (1.43× xfs); read IOPS: no difference established yet."
-
-
-def test_equivalence_is_an_answer() -> None:
     assert said(
         [decided("a", "b", 1.0, "equivalent")]
     ) == "write bandwidth of a and b is equivalent within ±5 %.".replace("w", "W", 1)
 
 
+def test_a_level_is_the_best_only_where_it_beats_every_other_and_what_is_open_is_called_so() -> None:
+    whole = [decided("a", "b", 1.5), decided("a", "c", 2.0), decided("b", "c", 1.3, "undecided")]
+    assert said(whole).startswith("a has the highest write bandwidth (1.50× b, 2.00× c)")
+    part = [decided("a", "b", 1.5, "undecided"), decided("a", "c", 2.0), decided("b", "c", 1.3)]
+    assert said(part) == "Write bandwidth: a and b are better than c."
+    question = [replace(each, better="lower", metric="bytes_written.per-transaction") for each in (
+        decided("new", "old", 0.5), decided("left", "right", 0.72)
+    )]  # fmt: skip
+    text = "Bytes written per transaction: new 0.500× old, left 0.720× right (lower is better)."
+    assert said(question) == text
+    reads = replace(decided("ext4", "xfs", 1.1, "undecided"), metric="read.iops")
+    text = said([reads], [decided("ext4", "xfs", 1.43)])
+    assert text == "ext4 has the higher write bandwidth (1.43× xfs); read IOPS: no difference established yet."
+
+
 @pytest.mark.parametrize(
     ("pairs", "text"),
-    [
-        (("ab", "ac", "bc"), "Write bandwidth of a, b and c is equivalent within ±5 %."),
-        (("ab", "bc"), "Write bandwidth: a and c are each equivalent to b within ±5 %."),
-        (("ab", "cd"), "Write bandwidth: a is equivalent to b, and c to d, within ±5 %."),
-        (("ab", "ac", "de"), "Write bandwidth: a is equivalent to b and c, and d to e, within ±5 %."),
-    ],
-)
+    [(("ab", "ac", "bc"), "Write bandwidth of a, b and c is equivalent within ±5 %."),
+     (("ab", "bc"), "Write bandwidth: a and c are each equivalent to b within ±5 %."),
+     (("ab", "cd"), "Write bandwidth: a is equivalent to b, and c to d, within ±5 %."),
+     (("ab", "ac", "de"), "Write bandwidth: a is equivalent to b and c, and d to e, within ±5 %.")],
+)  # fmt: skip
 def test_several_levels_that_are_equivalent_are_one_statement(pairs: tuple[str, ...], text: str) -> None:
     assert said([decided(both[0], both[1], 1.0, "equivalent") for both in pairs]) == text
 
@@ -294,15 +228,12 @@ def test_what_is_pooled_over_some_combinations_is_not_said_of_all() -> None:
     assert said(everywhere(1.1, "undecided", bs="4k")) == (
         "Write bandwidth over the combinations with bs=4k together: no difference established yet."
     )
-
-
-def test_what_is_pooled_over_all_combinations_stands_beside_those_in_single_ones() -> None:
     single = [[replace(decided("ext4", "xfs", 1.4), within={"bs": bs})] for bs in ("4k", "64k")]
     text = "ext4 has the higher write bandwidth over all combinations together and in both (1.20× xfs together)."
     assert said(everywhere(1.2), *single) == text
 
 
-def test_loads_with_the_same_metric_are_told_apart() -> None:
+def test_loads_with_the_same_metric_are_told_apart_unless_they_are_levels() -> None:
     log, data = (
         replace(decided("ext4", "xfs", ratio), source=load, within={}) for load, ratio in (("a", 1.4), ("b", 2))
     )
@@ -312,14 +243,8 @@ def test_loads_with_the_same_metric_are_told_apart() -> None:
     assert open_one.endswith("(1.40× xfs); write bandwidth under b: no difference established yet.")
     alike = [[replace(load, verdict="equivalent")] for load in (log, data)]
     assert said(*alike).startswith("Write bandwidth under a of ext4 and xfs is equivalent within ±5 %; write")
-
-
-def test_loads_that_are_levels_of_a_factor_need_no_other_name() -> None:
     loads = [[replace(decided("ext4", "xfs", 1.4), source=load, within={"load": load})] for load in ("read", "write")]
     assert said(*loads) == "ext4 has the higher write bandwidth in both combinations."
-
-
-def test_values_of_one_load_of_several_are_not_told_as_those_of_all() -> None:
     one = Estimate(1, {}, "a", "write.iops", "IOPS", "higher", 1, 500, 500, None, None, None, None, 0.95)
     without = replace(SUMMARY, comparisons=())
     assert answer(without, [], [one, replace(one, source="b")]) == "write IOPS under a: 500 IOPS."
@@ -338,7 +263,4 @@ def test_values_that_nothing_judges_are_told() -> None:
     )
     many = [found(f"c{number}", 100.0 * number) for number in range(1, 9)]
     assert answer(without, [], many) == "tps: from 100/s (c1) to 800/s (c8)."
-
-
-def test_a_run_without_comparisons_says_what_was_done() -> None:
     assert answer(replace(SUMMARY, comparisons=()), [], []) == "Nothing was measured."
