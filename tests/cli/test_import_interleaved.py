@@ -64,6 +64,10 @@ def test_set_ups_that_took_turns_get_a_verdict_that_rests_on_their_users_word(tm
     )
     assert "Their order is that in which they were given" in text
     assert "no verdicts" not in text
+    ran = call("compare", str(run), "--by", "fs")
+    assert ran.status == 0, ran.message
+    assert "b is better than a" in ran.output
+    assert "Verdicts rest on the word of whoever imported them" in " ".join(ran.output.split())
 
 
 def test_what_is_the_same_gets_no_verdict_of_a_difference(tmp_path: Path) -> None:
@@ -75,15 +79,6 @@ def test_without_the_option_the_same_files_are_described(tmp_path: Path) -> None
     run = tmp_path / "run"
     assert call("import", "csv", table(tmp_path, TURNS, faster=1.2), *CSV, "--out", str(run)).status == 0
     assert json.loads(call("report", str(run), "--format", "json").output)["comparisons"] == []
-
-
-def test_compare_judges_it_too_and_says_what_that_rests_on(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    imported(run, "csv", table(tmp_path, TURNS, faster=1.2), *CSV)
-    ran = call("compare", str(run), "--by", "fs")
-    assert ran.status == 0, ran.message
-    assert "b is better than a" in ran.output
-    assert "Verdicts rest on the word of whoever imported them" in " ".join(ran.output.split())
 
 
 def test_times_in_files_of_fio_say_the_order_in_whatever_order_they_are_given(tmp_path: Path) -> None:
@@ -176,26 +171,24 @@ def test_a_copy_of_a_file_is_no_repeat_of_whichever_set_up(name: str, tmp_path: 
     assert "a copy is not a repeat" in ran.message
 
 
-def test_runs_at_once_took_no_turns(tmp_path: Path) -> None:
-    files = by_side(fio(tmp_path, "abba", step=0.5))
-    ran = call("import", "fio", *files, "--interleaved", "--out", str(tmp_path / "run"))
+@pytest.mark.parametrize(
+    ("levels", "step", "says"),
+    [
+        (["side=a,b,b,a"], 0.5, "they ran at once and took no turns"),
+        ([], 60.0, "one set-up only"),
+        (
+            ["side=a,b,b,a", "disk=x,y,y,x"],
+            60.0,
+            "no two set-ups differ in side alone, so there is nothing to compare; they differ in side, disk",
+        ),
+    ],
+)
+def test_what_leaves_nothing_to_compare_is_refused(levels: list[str], step: float, says: str, tmp_path: Path) -> None:
+    words = [word for each in levels for word in ("--factor", each)]
+    files = fio(tmp_path, "abba", step=step)
+    ran = call("import", "fio", *files, *words, "--interleaved", "--out", str(tmp_path / "run"))
     assert ran.status == 2, ran.output
-    assert "they ran at once and took no turns" in ran.message
-
-
-def test_files_that_no_label_brings_together_are_one_set_up_each(tmp_path: Path) -> None:
-    ran = call("import", "fio", *fio(tmp_path, "abba"), "--interleaved", "--out", str(tmp_path / "run"))
-    assert ran.status == 2
-    assert "one set-up only" in ran.message or "has one trial only" in ran.message
-
-
-def test_set_ups_that_differ_in_the_first_factor_and_others_leave_nothing_to_compare(tmp_path: Path) -> None:
-    words = ["--factor", "side=a,b,b,a", "--factor", "disk=x,y,y,x", "--interleaved", "--out", str(tmp_path / "run")]
-    ran = call("import", "fio", *fio(tmp_path, "abba"), *words)
-    assert ran.status == 2
-    assert (
-        "no two set-ups differ in side alone, so there is nothing to compare; they differ in side, disk" in ran.message
-    )
+    assert says in ran.message
 
 
 def test_a_manifest_that_names_an_unknown_order_is_refused(tmp_path: Path) -> None:

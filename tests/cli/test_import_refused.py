@@ -139,11 +139,7 @@ def test_a_mistake_has_status_2_and_leaves_nothing(arguments: str, says: str, tm
     [
         ("fio", gzip.compress(TABLE, mtime=0), "x is packed by gzip: unpack it first (gunzip)"),
         ("csv", TABLE.decode().encode("utf-16"), "x is text in UTF-16, not UTF-8"),
-        (
-            "fio",
-            TABLE.decode().encode("utf-16-le"),
-            "not UTF-8: convert it first (iconv -f UTF-16LE",
-        ),
+        ("fio", TABLE.decode().encode("utf-16-le"), "not UTF-8: convert it first (iconv -f UTF-16LE"),
         ("bonnie", TABLE.decode().encode("utf-16-be"), "(iconv -f UTF-16BE -t UTF-8)"),
         ("bonnie", b"PK\x03\x04" + bytes(99), "x is a ZIP archive, or a workbook of Excel"),
         ("sysbench", b"\x7fELF" + bytes(99), "x is a program"),

@@ -1,28 +1,27 @@
-"""``storlab list``: what studies are made of, and which metrics one may have."""
+"""``storlab list``, ``schema`` and ``doctor``: what studies are made of, and what this machine has for them."""
 
 from __future__ import annotations
 
+import io
 import json
+from pathlib import Path
 
+import pytest
+
+from storlab.cli.console import Console
+from storlab.cli.doctor import doctor, next_step, remedies, show
+from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
+from storlab.doctor.machine import missing, ok, warn
+from storlab.study.json_schema import json_schema
 from study.program import call
 
 
-def test_the_shipped_studies_and_what_studies_are_made_of_are_listed() -> None:
-    listed = json.loads(call("list", "--json").output)
-    assert {"quick", "alignment", "vm-backing"} <= set(listed["studies"])
-    assert {"zpool", "virtio-blk", "nbd", "9p", "connect"} <= set(listed["layers"])
-    assert all(purpose for kind in ("layers", "workloads", "probes") for purpose in listed[kind].values())
-
-
-def test_the_metrics_of_a_study_are_listed_with_unit_direction_and_source() -> None:
+def test_the_metrics_of_a_study_are_listed_with_unit_direction_and_source_and_as_json_too() -> None:
     said = call("list", "--metrics", "quick").output
     rows = [line.split() for line in said.splitlines()]
     assert ["create.rate", "1/s", "higher", "mail"] in rows
     assert ["write.amplification", "1", "lower", "storage"] in rows
     assert ["disk.{disk}.writes", "1", "neither", "probe:host-load"] in rows
-
-
-def test_they_are_listed_as_json_too() -> None:
     listed = json.loads(call("list", "--metrics", "quick", "--json").output)
     wanted = {"metric": "write.bandwidth", "unit": "B/s", "better": "higher", "source": "mail"}
     assert wanted in listed
@@ -32,3 +31,118 @@ def test_metrics_of_a_study_that_is_not_there_are_refused() -> None:
     ran = call("list", "--metrics", "quik")
     assert ran.status == 2
     assert "quick" in ran.message
+
+
+def test_the_list_names_every_study_and_every_part() -> None:
+    listed = json.loads(call("list", "--json").output)
+    text = call("list").output
+    needs = {name: entry["needs"] for name, entry in listed["studies"].items()}
+    assert needs == {
+        "alignment": ["root"],
+        "network-block": ["virtual machines"],
+        "quick": ["root"],
+        "quick-directory": [],
+        "queue-depth": [],
+        "shared-folder-options": ["virtual machines"],
+        "database-variability": ["root"],
+        "shared-folders": ["virtual machines"],
+        "shared-folders-network": ["root", "virtual machines"],
+        "vm-backing": ["virtual machines"],
+    }
+    assert "virtual machines" in text
+    assert set(listed) == {"studies", "layers", "workloads", "probes"}
+    for entries in listed.values():
+        for name, entry in entries.items():
+            assert name in text
+            purpose = entry["title"] if isinstance(entry, dict) else entry
+            assert purpose
+    assert all(Path(entry["file"]).is_file() for entry in listed["studies"].values())
+
+
+def test_the_schema_that_is_printed_is_that_of_studies() -> None:
+    assert json.loads(call("schema").output) == json_schema()
+
+
+FOUND = [
+    ok("root", "Machine", "this is root"),
+    warn("clock source", "Machine", "hpet: slow to read, so short latencies look longer", "echo tsc > /sys/x"),
+    missing("a name longer than its column", "File systems", "this kernel has no such file system " * 4, "another one"),
+]
+
+
+def shown(width: int) -> str:
+    stream = io.StringIO()
+    show(FOUND, Console(file=stream, width=width))
+    return stream.getvalue()
+
+
+def test_every_line_but_the_last_fits_eighty_columns() -> None:
+    assert max(len(line) for line in shown(80).splitlines()[:-1]) <= 80
+
+
+def test_status_is_told_by_symbols_and_without_colours_where_there_is_no_terminal() -> None:
+    text = shown(80)
+    assert "\x1b" not in text
+    assert [line[0] for line in text.splitlines() if line[:1] in "✓!✗" and line] == ["✓", "!", "✗"]
+
+
+def test_remedies_follow_the_groups_each_with_what_it_fixes() -> None:
+    lines = [line.strip() for line in shown(80).splitlines()]
+    first = lines.index("What would fix the rest")
+    assert lines[first + 1 : first + 3] == ["→ echo tsc > /sys/x", "for clock source"]
+
+
+def test_without_anything_to_fix_no_remedies_are_announced() -> None:
+    stream = io.StringIO()
+    show(FOUND[:1], Console(file=stream, width=80))
+    assert "What would fix" not in stream.getvalue()
+
+
+def test_a_command_is_not_broken_into_lines_and_can_be_copied() -> None:
+    stream = io.StringIO()
+    command = f"apt-get install {' '.join(f'package-{number}' for number in range(20))}"
+    show([missing("much", "Machine", "not installed", command)], Console(file=stream, width=80))
+    assert f"→ {command}\n" in stream.getvalue()
+
+
+def test_each_remedy_is_given_once_and_all_packages_in_one_command() -> None:
+    kernel_image = "apt-get install linux-image-amd64, and boot it"
+    found = [
+        missing("nbd", "Block devices", "not in this kernel", kernel_image),
+        missing("xfs", "File systems", "no mkfs.xfs", "apt-get install xfsprogs"),
+        missing("qemu-img", "Virtual machines", "not installed", "apt-get install qemu-utils"),
+        missing("qemu-nbd", "Virtual machines", "not installed", "apt-get install qemu-utils"),
+        missing("9p", "Networks", "not in this kernel", kernel_image),
+    ]
+    assert remedies(found) == {
+        "apt-get install xfsprogs qemu-utils": ["xfs", "qemu-img", "qemu-nbd"],
+        kernel_image: ["nbd", "9p"],
+    }
+
+
+def test_it_ends_with_what_this_user_can_run_next() -> None:
+    group = "Shipped studies"
+    directory = ok("quick-directory", group, "all 6 cells can run")
+    assert next_step([ok("quick", group, "all 3 cells can run"), directory]) == ["Next: `storlab run quick`"]
+    part = warn("quick", group, "2 of 3 cells can run: no xfs")
+    assert next_step([part, directory]) == ["Next: `storlab run quick` (2 of 3 cells can run: no xfs)"]
+    refused = missing("quick", group, "no root privileges")
+    why = "`storlab run quick` cannot run here: no root privileges."
+    assert next_step([refused, directory]) == [why, "Next: `storlab run quick-directory`"]
+    neither = next_step([refused, missing("quick-directory", group, "fio is not installed")])
+    assert neither == [why, "`storlab run quick-directory` cannot run here: fio is not installed."]
+
+
+def test_json_is_a_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor(json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert {tuple(check) for check in found} == {("name", "group", "status", "says", "remedy")}
+    assert {check["status"] for check in found} <= {"ok", "warn", "missing"}
+    assert len({(check["group"], check["name"]) for check in found}) == len(found)
+
+
+def test_the_documentation_names_every_group() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs/reference/doctor.md").read_text("utf-8")
+    groups = {part.GROUP for part in (host, kernel, runs, tracing, virtual, workloads)}
+    others = {kernel.FILESYSTEMS, kernel.NETWORKS, runs.STUDIES, workloads.OTHERS}
+    assert {group for group in groups | others if f"`{group}`" not in text} == set()

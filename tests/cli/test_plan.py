@@ -1,4 +1,4 @@
-"""``storlab plan``, ``list`` and ``schema``: what they print, for people and for programs."""
+"""``storlab plan``: what it prints for people and programs, what it foresees, and how it shows nodes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from storlab.analysis.summary import Comparison, Summary, to_json
+from storlab.cli.plan.nodes import cells_text, memory_text, needs_list, node_lines, nodes_as_data, stack_rows
+from storlab.images.image import Image
+from storlab.nodes.kinds.vm.accelerator import Acceleration
+from storlab.nodes.kinds.vm.command import Accelerator
+from storlab.nodes.kinds.vm.confinement import UNCONFINED
+from storlab.nodes.kinds.vm.kind import Boot
+from storlab.records.files import write_whole
+from storlab.run.planning.plan import Plan
+from storlab.run.setup.space import Memory
+from storlab.study.schema import group_model
+from storlab.study.study import Study, load_study, parse_study, shipped_studies
 from study.program import call
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -28,9 +39,10 @@ max = 4
 [workload.random-write]
 fio = { rw = "randwrite", bs = "{bs}", size = "1M", runtime = "2s", time_based = true, description = "{sync}" }
 """
+RW = 'rw = "randwrite"'
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("two.toml").write_text(STUDY)
@@ -69,11 +81,8 @@ def test_a_plan_for_programs_is_the_same_for_the_same_seed(study: Path) -> None:
     assert plan["seconds_per_round"] == pytest.approx(6 * 2.5)
 
 
-def test_seed_nought_is_a_seed(study: Path) -> None:
+def test_zero_is_a_seed_and_without_one_there_is_no_order_yet() -> None:
     assert json.loads(planned("--json", "--seed", "0"))["order"] is not None
-
-
-def test_without_a_seed_there_is_no_order_yet(study: Path) -> None:
     assert json.loads(planned("--json"))["order"] is None
 
 
@@ -85,40 +94,34 @@ def test_rounds_only_and_set_change_the_plan(study: Path) -> None:
     assert [cell["cell"] for cell in plan["cells"]] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
-    ("written", "line", "says"),
+    ("command", "old", "new", "where", "says"),
     [
-        ('path = "/nowhere/at/all"', 4, "there is no directory /nowhere/at/all"),
-        ('path = "relative"', 4, "write an absolute path"),
-        ('path = "/etc/hostname"', 4, "there is no directory /etc/hostname"),
+        (
+            "plan",
+            '"directory"',
+            '"directory", path = "/nowhere"',
+            "line 4: stack[0]: ",
+            "there is no directory /nowhere",
+        ),
+        ("run", '"directory"', '"directory", path = "relative"', "line 4: stack[0]: ", "write an absolute path"),
+        (
+            "run",
+            '"directory"',
+            '"directory", path = "/etc/hostname"',
+            "line 4: stack[0]: ",
+            "there is no directory /etc",
+        ),
+        ("plan", RW, f"{RW}, bss = 1", "line 13: workload.random-write.fio.bss: ", "fio knows no option bss; did you"),
+        ("run", RW, f'{RW}, ioengine = "psink"', "line 12: workload.random-write: ", "this fio has no ioengine psink"),
+        ("plan", RW, f"{RW}, iodepth = -1", "line 12: workload.random-write: ", "iodepth: min value out of range: -1"),
+        ("run", RW, f'{RW}, rwmixread = "many"', "line 12: workload.random-write: ", "rwmixread"),
     ],
 )
-def test_a_directory_that_is_not_there_is_refused(
-    command: str, written: str, line: int, says: str, study: Path
+def test_what_is_not_there_and_what_fio_does_not_know_is_refused(
+    command: str, old: str, new: str, where: str, says: str, study: Path
 ) -> None:
-    Path("two.toml").write_text(STUDY.replace('"directory"', f'"directory", {written}'))
-    ran = call(command, "two.toml")
-    assert ran.status == 2
-    assert ran.message.startswith(f"two.toml: line {line}: stack[0]: ")
-    assert says in ran.message
-    assert [path.name for path in study.iterdir()] == ["two.toml"]
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-@pytest.mark.parametrize(
-    ("written", "where", "says"),
-    [
-        ("bss = 1", "line 13: workload.random-write.fio.bss: ", "fio knows no option bss; did you mean bs?"),
-        ('ioengine = "psink"', "line 12: workload.random-write: ", "this fio has no ioengine psink"),
-        ("iodepth = -1", "line 12: workload.random-write: ", "iodepth: min value out of range: -1"),
-        ('rwmixread = "many"', "line 12: workload.random-write: ", "rwmixread"),
-    ],
-)
-def test_an_option_that_fio_does_not_know_is_refused(
-    command: str, written: str, where: str, says: str, study: Path
-) -> None:
-    Path("two.toml").write_text(STUDY.replace('rw = "randwrite"', f'rw = "randwrite", {written}'))
+    Path("two.toml").write_text(STUDY.replace(old, new))
     ran = call(command, "two.toml")
     assert ran.status == 2
     assert ran.message.startswith(f"two.toml: {where}")
@@ -193,31 +196,146 @@ def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
     assert "there is no block device /dev/no-such-disk" in ran.message
 
 
-def test_the_list_names_every_study_and_every_part() -> None:
-    listed = json.loads(call("list", "--json").output)
-    text = call("list").output
-    needs = {name: entry["needs"] for name, entry in listed["studies"].items()}
-    assert needs == {
-        "alignment": ["root"],
-        "network-block": ["virtual machines"],
-        "quick": ["root"],
-        "quick-directory": [],
-        "queue-depth": [],
-        "shared-folder-options": ["virtual machines"],
-        "database-variability": ["root"],
-        "shared-folders": ["virtual machines"],
-        "shared-folders-network": ["root", "virtual machines"],
-        "vm-backing": ["virtual machines"],
-    }
-    assert "virtual machines" in text
-    assert set(listed) == {"studies", "layers", "workloads", "probes"}
-    for entries in listed.values():
-        for name, entry in entries.items():
-            assert name in text
-            purpose = entry["title"] if isinstance(entry, dict) else entry
-            assert purpose
-    assert all(Path(entry["file"]).is_file() for entry in listed["studies"].values())
+THREE = """
+title = "Three programs"
+primary = "took"
+stack = [{ layer = "directory" }]
+repeat = { min = 1, max = MOST }
+trial = { settle = { sync = false, drop_caches = false } }
+factors = { build = ["a", "b", "c"], mode = ["x", "y", "z"] }
+[probes]
+
+[workload.load.command]
+argv = ["echo", "took 1 s {build} {mode}"]
+metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
+"""
 
 
-def test_the_schema_that_is_printed_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(json.loads(call("schema").output))
+def foreseen(most: int, *words: str) -> tuple[str, dict[str, Any]]:
+    Path("three.toml").write_text(THREE.replace("MOST", str(most)))
+    text, data = call("plan", "three.toml", *words), call("plan", "three.toml", "--json", *words)
+    assert text.status == data.status == 0, "it warns and never refuses"
+    return " ".join(text.output.split()), json.loads(data.output)["foresight"]
+
+
+def test_six_rounds_for_twelve_comparisons_are_warned_of() -> None:
+    text, data = foreseen(6)
+    assert data["comparisons"] == 12, "three pairs in each of three modes, and pooled"
+    assert data["fewest_rounds_alone"] > 6
+    assert data["warning"] in text and "Warning: This can hardly decide anything: it stops after 6 rounds" in text
+    assert foreseen(30)[1]["warning"] is None
+    assert "can't decide anything" in foreseen(30, "--rounds", "1")[1]["warning"]
+
+
+def test_levels_that_are_left_out_are_not_counted() -> None:
+    assert foreseen(30, "--only", "build=a,b", "--only", "mode=x")[1]["comparisons"] == 1
+    assert foreseen(30, "--only", "build=a")[1] is None, "nothing is compared"
+
+
+def test_a_run_that_can_decide_nothing_begins_with_that_warning_alone() -> None:
+    foreseen(1)
+    words = ("run", "three.toml", "--only", "mode=x", "--only", "build=a,b", "--out")
+    loud, quiet = call(*words, "loud"), call(*words, "quiet", "--quiet")
+    assert (loud.status, quiet.status) == (0, 0)
+    for said in (loud.message, quiet.message):
+        assert "Warning: This can't decide anything: there is only 1 round, and a verdict takes at least 5." in said
+        assert "Verdicts" not in said  # after how many they come stands in the warning
+
+
+def test_the_noise_of_the_last_run_of_the_same_study_goes_before_an_assumption() -> None:
+    assert "an assumption" in foreseen(30)[0]
+    compared = Comparison(
+        factor="build", a="a", b="b", within={}, pooled=True, source="load", metric="took", unit="s", better="lower",
+        rounds=20, ratio=1.1, low=0.9, high=1.3, confidence=0.99, margin=0.1, verdict="undecided", reason="",
+    )  # fmt: skip
+    for name, title in (("three-1", "Three programs"), ("three-2", "Another study"), ("three-3", "")):
+        made = Path("runs", name)
+        made.mkdir(parents=True)
+        summary = Summary(title, "took", 0.95, 20, "", comparisons=(compared,))
+        write_whole(made / "summary.json", to_json(summary) if title else b"{")
+    text, data = foreseen(30)
+    assert "as in its last run, runs/three-1" in text
+    assert 0.1 < data["noise"]["sd"] < 0.5
+
+
+GIB = 1024**3
+IMAGE = Image("debian", Path("k"), Path("i"), (), "6.12", frozenset(), frozenset(), frozenset(), {})
+
+
+def made(text: str) -> Study:
+    def read(name: str) -> str:
+        raise ValueError(name)
+
+    load = '\n[workload.w]\nfio = { rw = "write", size = "1M" }\n'
+    return parse_study(f'title = "x"\n{text}{load}'.encode(), "s.toml", read)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([1, 2, 3, 7], "1–3, 7"), ([2], "2"), ([1, 3, 5], "1, 3, 5"), (list(range(1, 11)), "all")]
+)
+def test_cells_are_told_as_ranges(numbers: list[int], text: str) -> None:
+    assert cells_text(numbers, 10) == text
+
+
+def test_a_stack_that_crosses_nodes_is_told_once_from_its_foundation_into_the_machine() -> None:
+    cells = load_study(shipped_studies()["vm-backing"]).cells
+    assert needs_list(cells)
+    rows = stack_rows(cells)
+    chain = "storage: zpool → zvol clone → nbd-export ⇢ vm: virtio-blk none → mkfs ext4 → mount"
+    assert rows[0] == ("1–2", "vm ×4", chain)
+    assert rows[1][2].startswith("storage: zpool sync=disabled → ")
+    assert rows[-1] == ("all", "storage", "host: file 4G ⇢ storage: virtio-blk none")
+
+
+def test_a_machine_whose_load_runs_on_the_bare_disk_ends_with_that() -> None:
+    cells = made('[nodes.vm]\nkind = "vm"\nstack = [{ layer = "file", size = "64M" }, { layer = "nvme" }]').cells
+    assert stack_rows(cells) == [("all", "vm", "host: file 64M ⇢ vm: nvme none")]
+
+
+def test_nodes_without_a_stack_are_not_listed() -> None:
+    nodes = '[factors]\nwho = ["a", "b"]\n[nodes.a]\n[nodes.b]\n[workload.v]\non = "{who}"\nfio = { size = "1M" }'
+    cells = made(f'stack = [{{ layer = "directory" }}]\n{nodes}\n[trial]\nworkloads = ["v"]').cells
+    assert stack_rows(cells) == [("1", "a", "directory"), ("2", "b", "directory")]
+    assert not needs_list(cells)
+
+
+def test_a_machine_is_described_by_what_is_not_usual() -> None:
+    vm = group_model("vm")
+    assert vm.model_validate({}).describe() == "512M, 1 CPU"
+    odd = {"cpus": 2, "machine": "pc", "pin": "0-1", "numa": "0", "start": "cold"}
+    text = "512M, 2 CPUs, pc, pinned to CPUs 0-1, on NUMA node 0, booted each time"
+    assert vm.model_validate(odd).describe() == text
+
+
+def test_a_level_without_a_crossing_is_shown_on_the_nodes_where_it_is_set_up() -> None:
+    """A crossing that was forgotten must not measure a guest's memory in silence."""
+    cells = made(
+        '[factors.disk]\nguest = [{ layer = "loop" }]\nhost = [{ layer = "virtio-blk" }]\n[nodes.vm]\nkind = "vm"\n'
+        'stack = [{ layer = "file", size = "64M" }, "{disk}"]\n'
+    ).cells
+    assert stack_rows(cells) == [("1", "vm", "file 64M → loop"), ("2", "vm", "host: file 64M ⇢ vm: virtio-blk none")]
+
+
+def machines(accelerator: Accelerator, reason: str = "") -> Plan:
+    levels = '[factors]\ncpus = [1, 2]\n[nodes.vm]\nkind = "vm"\ncount = 2\ncpus = "{cpus}"\n'
+    read = made(f'{levels}stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}]')
+    prepared = Boot(IMAGE, Path("i"), Acceleration(accelerator, reason), "", UNCONFINED)
+    return Plan(read, 0, (1, 1), {}, 0, 0, prepared={"vm": prepared}, memory=Memory(3 * GIB // 2, 8 * GIB))
+
+
+def test_machines_that_are_a_factor_are_told_with_all_that_they_can_be() -> None:
+    emulated = machines("tcg", "there is no /dev/kvm")
+    lines = node_lines(emulated)
+    assert lines == ["vm: 2 × 512M, 1 CPU or 2 × 512M, 2 CPUs", "image debian", "emulated, without KVM"]
+    assert emulated.cautions[0].endswith("not for absolute speeds (there is no /dev/kvm).")
+    assert node_lines(machines("kvm"))[2].startswith("with KVM")
+
+
+def test_memory_is_told_beside_what_there_is() -> None:
+    assert memory_text(machines("kvm")) == "1.5G of 8.0G available, QEMU's own included"
+
+
+def test_programs_get_each_cells_machines() -> None:
+    data = nodes_as_data(machines("kvm"))["vm"]
+    assert data["accelerator"] == "kvm"
+    assert {cell: machine["cpus"] for cell, machine in data["machines"].items()} == {"1": 1, "2": 2}

@@ -1,4 +1,4 @@
-"""``storlab shell``: a mistake is told before anything is set up, and a signal leaves nothing behind."""
+"""``storlab shell`` leaves nothing behind, and ``storlab clean`` shows what it would do to what others left."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from storlab.run.recovery.temporary import remember_run, remembered_runs
+from study.program import call
 
 STUDY = """
 title = "look around"
@@ -23,7 +26,6 @@ def argv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return [sys.executable, "-m", "storlab.cli.main", "shell", str(tmp_path / "study.toml")]
 
 
@@ -69,3 +71,24 @@ def test_what_a_kill_leaves_clean_takes_down_and_removes(argv: list[str], tmp_pa
     assert f"{left}: removed, because the process that worked in it is gone" in cleaned.stdout
     assert not folder.exists()
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_without_a_terminal_it_shows_what_it_would_do_and_ends_with_the_remedy(tmp_path: Path) -> None:
+    remember_run("20260101-000000-abcd", tmp_path / "gone")
+    asked = call("clean")
+    assert asked.status == 2
+    assert f"  20260101-000000-abcd: {tmp_path / 'gone'} is gone, and its journal with it\n" in asked.output
+    assert "nothing was torn down: `storlab clean --yes` does it all" in asked.message
+    assert list(remembered_runs()) == ["20260101-000000-abcd"]
+
+
+def test_with_yes_it_does_it(tmp_path: Path) -> None:
+    remember_run("20260101-000000-abcd", tmp_path / "gone")
+    done = call("clean", "--yes")
+    assert done.status == 0
+    assert "it is forgotten" in done.output
+    assert not remembered_runs()
+
+
+def test_with_nothing_to_do_it_does_not_ask() -> None:
+    assert call("clean").output == "No run is known that could have left anything.\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -251,21 +252,14 @@ def test_clean_takes_down_what_an_extension_put_up_before_it_was_killed(
     words = ["run", study, "--only", "on=overlayfs", "--rounds", "9", "--out", "run", "--quiet"]
     with start_storlab(*words, folder=tmp_path, path=installed) as running:
         try:
-            _wait_for_mount("overlay", tmp_path / "run")
+            mounted = re.compile(rf"{_identity(tmp_path / 'run')}.* - overlay ")
+            assert wait_until(lambda: mounted.search(Path("/proc/self/mountinfo").read_text()))
         finally:
             running.kill()
     ended = storlab("clean", "run", folder=tmp_path, path=installed)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "merged" in ended.stdout
     nothing_is_left_of(python_interface.open_run(tmp_path / "run").manifest.run)
-
-
-def _wait_for_mount(filesystem: str, run: Path) -> None:
-    identity = _identity(run)
-    mounts = Path("/proc/self/mountinfo")
-    assert wait_until(
-        lambda: any(identity in line and f" - {filesystem} " in line for line in mounts.read_text().splitlines())
-    )
 
 
 def _identity(run: Path) -> str:

@@ -148,9 +148,7 @@ def _undeclared(run: Path, study: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.needs("zfs")
-def test_the_page_on_virtual_machines_does_what_it_says_and_its_metrics_are_documented(
-    tmp_path: Path,
-) -> None:
+def test_the_page_on_virtual_machines_does_what_it_says_and_its_metrics_are_documented(tmp_path: Path) -> None:
     (page,) = ELSEWHERE
     follow(page, tmp_path)
     assert "Probe `processes`" in _documented(tmp_path / "vms")

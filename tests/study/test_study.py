@@ -258,10 +258,7 @@ def test_of_keys_of_layers_and_options_of_mounts_only_what_differs_is_named(tmp_
     text += '[factors]\nhow = ["noatime,nodiratime", "noatime,sync"]\n'
     assert changed(tmp_path, text) == {
         "fs": {"ext4": {"mkfs.type": "ext4"}, "xfs-16k": {"mkfs.type": "xfs", "mkfs.block_size": "16k"}},
-        "how": {
-            "noatime,nodiratime": {"mount.options": "nodiratime"},
-            "noatime,sync": {"mount.options": "sync"},
-        },
+        "how": {"noatime,nodiratime": {"mount.options": "nodiratime"}, "noatime,sync": {"mount.options": "sync"}},
     }
 
 

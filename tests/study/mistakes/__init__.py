@@ -12,10 +12,7 @@ from dataclasses import dataclass
 
 _MARK = re.compile(r"\s*#! (.*)$", re.MULTILINE)
 _FILE = '{ layer = "file", size = "64M" }'
-_PARTS = {
-    "title": 'title = "A sound study but for one thing"\n',
-    "stack": 'stack = [{ layer = "directory" }]\n',
-}
+_PARTS = {"title": 'title = "A sound study but for one thing"\n', "stack": 'stack = [{ layer = "directory" }]\n'}
 _WORKLOAD = '\n[workload.load]\nfio = { rw = "write", size = "1M" }\n'
 
 

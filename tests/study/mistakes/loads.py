@@ -11,7 +11,6 @@ workload.load.fio.job_file = "missing.fio"  #! workload.load.fio.job_file: canno
 workload.load.fio.job_file = "."  #! cannot read .: Is a directory
 trial.precondition = { foi = { rw = "write" } }  #! trial.precondition.foi: unknown kind of workload 'foi'
 trial.precondition = "load"  #! "load" should be a table
-
 [workload]  #! {} is too short: it takes at least 1
 [workload.load]  #! ledger = { … }, sysbench = { … }, pgbench = { … }, sql-ledger = { … }, command = { … }; here
 
@@ -220,6 +219,7 @@ GUESTS = read(
     r"""
 nodes.here.memory = "512M"  #! memory is for nodes of kind "vm": write kind = "vm", or leave it out
 nodes.host.kind = "vm"  #! host means this machine: call other nodes something else
+nodes.here = { kind = "netns", pin = "0-1" }  #! pin is for nodes of kind "vm"
 
 [nodes.vm]
 kind = "vm"
@@ -235,10 +235,6 @@ stack = [FILE, { layer = "nvme", cache = "writeback", aio = "native" }]  #! aio 
 [nodes.vm]  #! modules goes with a kernel of your own
 kind = "vm"
 modules = "/lib/modules/6.12"
-
-[nodes.here]
-kind = "netns"
-pin = "0-1"  #! pin is for nodes of kind "vm"
 
 [nodes.vm]
 kind = "vm"
@@ -260,6 +256,8 @@ sise = "1G"  #! unknown parameter 'sise'
 NETWORKS = read(
     r"""
 nodes.vm.tcp.reno = true  #! this key is unknown
+nodes.host = { stack = [{ layer = "directory" }], tcp = { sack = false } }  #! the nodes host are on no network among nodes, and their TCP is this machine's: leave tcp out
+nodes.vm = { kind = "vm", stack = [{ layer = "directory" }], tcp = { sack = false } }  #! the nodes vm are on no network: nothing is served to them, or by them, over one
 
 [network]  #! no node of this study is on a network: a crossing such as nbd puts them on one
 delay = "1ms"
@@ -287,15 +285,6 @@ factors.mtu = [1500, 90]  #! 90
 
 [nodes.vm.tcp]  #! Linux has no FACK since 4.15, and its sysctl does nothing; RACK took its place: write recovery
 fack = false
-
-[nodes.host]
-stack = [{ layer = "directory" }]
-tcp = { sack = false }  #! the nodes host are on no network among nodes, and their TCP is this machine's: leave tcp out
-
-[nodes.vm]
-kind = "vm"
-stack = [{ layer = "directory" }]
-tcp = { sack = false }  #! the nodes vm are on no network: nothing is served to them, or by them, over one
 
 nodes.server = { kind = "vm", keep = "run", stack = [FILE, { layer = "virtio-blk" }] }
 network.mtu = "{mtu}"
@@ -340,8 +329,7 @@ primary = "latency"  #! primary: unknown metric 'latency': nothing in this study
 [workload.load]
 command = { argv = ["true"], metrics = [{ name = "rate", regex = "([0-9]+)", unit = "1/s" }] }
 
-[factors]
-bs = ["4k", "64k"]
+factors.bs = ["4k", "64k"]
 [[compare]]
 factor = "bs"
 metrics = ["iops",

@@ -138,7 +138,6 @@ factors.fs.levels = [{ layer = "directory" }]  #! a level that is a table or a l
 factors.options.levels = ["noatime", ""]  #! "" cannot be shown as a name in tables: give it a short name
 factors.options.levels = ["a\nb"]  #! cannot be shown as a name in tables
 workload.load.command = { argv = ["awk", "{print}"] }  #! for the text itself, write {{print}}
-
 factors = ["4k"]  #! ["4k"] should be a table
 [factors.bs]  #! a factor is a table
 
@@ -167,33 +166,28 @@ levels = ["4k", "8k"]
 [factors.round]  #! {round} is filled in when a trial runs
 levels = [1, 2]
 
-[factors.bs]
-levels = ["4k", "8k"]
+factors.bs = ["4k", "8k"]
 [workload.load]
 fio = { rw = "write", size = "1M", bs = "{bss}" }  #! {bss}; did you mean 'bs'?
 
-[factors.bs]
-levels = ["4k", "8k"]
+factors.bs = ["4k", "8k"]
 [[compare]]
 factor = "bss"  #! unknown factor 'bss'; did you mean 'bs'?
 pairs = [["4k", "16k"]]  #! compare[0].pairs[0][1]: bs has no level '16k'
 pairs = [["4k", "4k"]]  #! '4k' is compared with itself
 pairs = [["4k"]]  #! compare[0].pairs[0]
 
-[factors.bs]
-levels = ["4k", "8k"]
+factors.bs = ["4k", "8k"]
 [[compare]]
 pairs = [["4k", "8k"],
   ["8k", "4k"],  #! '8k' and '4k' are compared already
 ]
 
-[factors.bs]
-levels = ["4k", "8k", "16k"]
+factors.bs = ["4k", "8k", "16k"]
 [[compare]]
 pairs = [["4k", "8k", "16k"]]  #! ["4k", "8k", "16k"] is too long: it takes at most 2
 
-[factors.jobs]
-levels = [1, 2]
+factors.jobs = [1, 2]
 [[compare]]
 pairs = [[[1], [2]]]  #! compare[0].pairs[0][0]: [1] should be text in quotes
 
@@ -204,21 +198,18 @@ margin = 5  #! must lie between 0 % and 100 %, such as "5%"
 margin = "small"  #! "small" is not a share: write a percentage
 metric = ["iops"]  #! did you mean 'metrics'?
 
-[factors.bs]
-levels = ["4k", "8k"]
+factors.bs = ["4k", "8k"]
 [[compare]]  #! it compares nothing
 within = false
 pooled = false
 
-[factors.bs]
-levels = ["4k", "8k"]
+factors.bs = ["4k", "8k"]
 [[compare]]
 metrics = ["iops"]
 [[compare]]
 factor = "fs"  #! compare[1].factor: unknown factor 'fs'; there are: bs
 
-[factors.bs]
-levels = ["4k", "8k"]
+factors.bs = ["4k", "8k"]
 [[trial.timeouts]]
 timeout = "1h"
 [trial.timeouts.where]

@@ -129,9 +129,11 @@ stack = [FILE,
   { layer = "virtio-blk" },  #! layer virtio-blk ends in a virtual machine, and the nodes host are of kind "local"
 ]
 
-[nodes.ns]
-kind = "netns"
-stack = [{ layer = "directory" }, { layer = "9p" }]  #! layer 9p ends in a virtual machine, and the nodes ns are of kind "netns"
+nodes.ns = { kind = "netns", stack = [{ layer = "directory" }, { layer = "9p" }] }  #! layer 9p ends in a virtual machine, and the nodes ns are of kind "netns"
+nodes.storage = { kind = "vm", placement = "here" }  #! "here" is not one of 'kind' or 'auto'
+stack = [{ layer = "file", size = "64M", keep = "ever" }, { layer = "loop" }]  #! "ever" is not one of 'trial', 'round' or 'run'
+stack = [{ layer = "file", size = "64M", once = "perhaps" }, { layer = "loop" }]  #! "perhaps" should be true or false
+nodes.here.stack = [FILE, { layer = "virtio-blk" }]  #! write kind = "vm" in [nodes.here], or leave the layer out
 
 nodes.server = { kind = "netns", stack = [FILE] }
 [nodes.client]
@@ -141,10 +143,7 @@ stack = [{ layer = "nbd-export" },
 ]
 
 nodes.server = { kind = "local", stack = [FILE] }
-[nodes.client]
-kind = "vm"
-from = "server"
-stack = [{ layer = "nbd-export" }, { layer = "nbd" }]  #! layer nbd: the nodes server are on no network: write kind = "netns" or "vm" in [nodes.server]
+nodes.client = { kind = "vm", from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd: the nodes server are on no network: write kind = "netns" or "vm" in [nodes.server]
 
 [nodes.vm]
 kind = "vm"
@@ -195,31 +194,19 @@ from = "a"
 stack = [{ layer = "virtio-blk" }]
 
 nodes.storage = { kind = "vm", count = 2, stack = [FILE, { layer = "virtio-blk" }] }
-[nodes.vm]
-kind = "vm"
-from = "storage"  #! storage is a group of 2 nodes, and one node serves the others: write count = 1 in [nodes.storage]
-stack = [{ layer = "virtio-blk" }]
+nodes.vm = { kind = "vm", from = "storage", stack = [{ layer = "virtio-blk" }] }  #! storage is a group of 2 nodes, and one node serves the others: write count = 1 in [nodes.storage]
 
 [nodes.storage]  #! nodes with placement = "auto" serve others, and one node does that: write count = 1
 kind = "vm"
 placement = "auto"
 count = 2
 
-[nodes.storage]
-kind = "vm"
-placement = "here"  #! "here" is not one of 'kind' or 'auto'
-
 nodes.server = { kind = "vm", stack = [{ layer = "device", path = "/dev/vdz", wipe = "/dev/vdz" }] }
-[nodes.client]
-kind = "vm"
-from = "server"
-stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]  #! without a crossing, /dev/vdz of the nodes server would be looked for on the nodes client
+nodes.client = { kind = "vm", from = "server", stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }] }  #! without a crossing, /dev/vdz of the nodes server would be looked for on the nodes client
 
 nodes.store = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }] }
 nodes.server = { kind = "vm", from = "store", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }
-[nodes.client]
-from = "server"
-stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]  #! layer nbd crosses a network, and the nodes client of kind "local" are on none
+nodes.client = { from = "server", stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }] }  #! layer nbd crosses a network, and the nodes client of kind "local" are on none
 
 [nodes.vm]
 kind = "vm"
@@ -236,15 +223,7 @@ stack = [{ layer = "file", size = "64M", keep = "trial" },
 ]
 
 nodes.store = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }] }
-[nodes.client]
-kind = "vm"
-keep = "round"
-from = "store"
-stack = [{ layer = "nbd-export" }, { layer = "nbd" }]  #! layer nbd-export is kept for a round, but layer virtio-blk of store below it only for a trial
-
-stack = [{ layer = "file", size = "64M", keep = "ever" }, { layer = "loop" }]  #! "ever" is not one of 'trial', 'round' or 'run'
-stack = [{ layer = "file", size = "64M", once = "perhaps" }, { layer = "loop" }]  #! "perhaps" should be true or false
-nodes.here.stack = [FILE, { layer = "virtio-blk" }]  #! write kind = "vm" in [nodes.here], or leave the layer out
+nodes.client = { kind = "vm", keep = "round", from = "store", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd-export is kept for a round, but layer virtio-blk of store below it only for a trial
 
 [nodes.vm]
 kind = "vm"
