@@ -150,9 +150,7 @@ def true_percentile(samples: list[int], p: float) -> float:
 
 
 @given(of_nodes)
-def test_the_percentile_of_all_operations_lies_within_the_bounds_whatever_the_bins(
-    those: list[tuple[list[int], str]],
-) -> None:
+def test_a_percentile_of_all_operations_lies_within_its_bounds(those: list[tuple[list[int], str]]) -> None:
     merged = merge_histograms(pl.concat([histogram(samples, scheme) for samples, scheme in those]))
     pooled = [latency for samples, _ in those for latency in samples]
     for p, found in bounded(merged, PERCENTILES).items():
@@ -161,9 +159,7 @@ def test_the_percentile_of_all_operations_lies_within_the_bounds_whatever_the_bi
 
 
 @given(st.lists(nanoseconds, min_size=1, max_size=5), st.sampled_from([("fio", 64), ("agent", 16)]))
-def test_bins_of_one_kind_are_merged_without_loss_the_bounds_are_those_of_one_bin(
-    those: list[list[int]], scheme: tuple[str, int]
-) -> None:
+def test_bins_of_one_kind_are_merged_without_loss(those: list[list[int]], scheme: tuple[str, int]) -> None:
     name, parts = scheme
     merged = merge_histograms(pl.concat([histogram(samples, name) for samples in those]))
     pooled = [latency for samples in those for latency in samples]

@@ -54,9 +54,7 @@ def counted(output: bytes) -> Output:
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_command_that_only_the_driver_understands_lies_nowhere_and_spoils_nothing(
-    hook: str, serial: Path, tmp_path: Path
-) -> None:
+def test_a_command_of_the_drivers_own_lies_nowhere(hook: str, serial: Path, tmp_path: Path) -> None:
     name, cat = serial.parent.name, own("cat", tmp_path)
     operation = {"btf": "drv_in", "tracepoint": "other"}[hook]
     with traced("--disk", name, "--op", operation, "--events", "--by-comm", "--hook", hook) as tracing:
@@ -74,9 +72,7 @@ def test_a_command_that_only_the_driver_understands_lies_nowhere_and_spoils_noth
 
 @pytest.mark.needs("fio")
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_request_that_is_sent_back_counts_once_for_the_command_that_issued_it_first(
-    hook: str, tmp_path: Path
-) -> None:
+def test_a_request_that_is_sent_back_counts_once_for_its_first_command(hook: str, tmp_path: Path) -> None:
     load, file = tmp_path / own("fio", tmp_path), tmp_path / "file"
     file.write_bytes(os.urandom(64 * 1024**2))
     os.sync()
@@ -191,9 +187,7 @@ def renamed_operations(types: bytes) -> bytes:
     return bytes(new)
 
 
-def test_operations_on_zones_are_known_by_the_name_that_their_type_had_before_linux_6_0(
-    serial: Path, tmp_path: Path
-) -> None:
+def test_operations_on_zones_are_known_by_their_name_before_linux_6_0(serial: Path, tmp_path: Path) -> None:
     types = tmp_path / "vmlinux"
     types.write_bytes(renamed_operations(BTF.read_bytes()))
     cat = own("cat", tmp_path)

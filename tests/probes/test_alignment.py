@@ -146,9 +146,7 @@ def test_the_disks_are_those_named_or_else_the_subjects(
     ("options", "ends"),
     [({}, ["load"]), ({"at": "load"}, ["load"]), ({"at": "below"}, ["below"]), ({"at": "each"}, ["load", "below"])],
 )
-def test_it_watches_at_the_end_that_is_asked_for_where_there_is_a_disk(
-    options: dict[str, object], ends: list[End]
-) -> None:
+def test_it_watches_disks_at_the_end_that_is_asked_for(options: dict[str, object], ends: list[End]) -> None:
     probe = AlignmentProbe.model_validate(options)
     both: tuple[End, End] = ("load", "below")
     assert [end for end in both if probe.watches_at(end, {"machine", "disks"})] == ends

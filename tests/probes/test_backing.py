@@ -1,4 +1,4 @@
-"""Probes of disks: ``backing``, what they did until a load was down, and ``stalls``, times without a completed operation."""
+"""Disks: ``backing``, what they did until a load was down, and ``stalls``, times without a completed operation."""
 
 from __future__ import annotations
 
@@ -97,9 +97,7 @@ def looks(steps: list[tuple[float, int, int]]) -> list[Look]:
 
 
 @given(STEPS, st.floats(-1000, 1000))
-def test_stalls_are_the_times_between_looks_without_completions(
-    steps: list[tuple[float, int, int]], shift: float
-) -> None:
+def test_stalls_are_times_without_completions(steps: list[tuple[float, int, int]], shift: float) -> None:
     seen = looks(steps)
     stalls = find_stalls(seen)
     assert sum(stall.length for stall in stalls) == pytest.approx(sum(step[0] for step in steps if step[1] == 0))

@@ -64,9 +64,7 @@ def test_the_golden_trial_gives_these_numbers_and_shares_of_cpu_time_add_up_to_o
     assert found["interrupts"] == 1403276 - 1392714
 
 
-def test_disks_are_counted_by_the_difference_of_their_counters_under_one_name(
-    raw: Path, measured: Measurements
-) -> None:
+def test_disks_are_counted_by_differences_under_one_name(raw: Path, measured: Measurements) -> None:
     def sectors_written(line: int) -> int:
         text = orjson.loads(TRIAL.split(b"\n")[line])["contents"][2]
         return int(next(row for row in text.splitlines() if " loop0 " in row).split()[9])

@@ -76,9 +76,7 @@ def test_mounts_of_one_node_are_added_up_and_what_was_before_the_load_is_none_of
      ([[NONE] * 3, [SEND, FULL, OF_9P]], "no room for all counts of fuse/fuse_request_end"),
      ([[SEND, END, OF_9P], [SEND.replace("101", "100"), END, OF_9P]], "ran backwards")],
 )  # fmt: skip
-def test_counts_that_are_missing_cut_or_wrong_are_refused(
-    tmp_path: Path, looks: list[list[str | None]], said: str
-) -> None:
+def test_counts_that_are_missing_or_wrong_are_refused(tmp_path: Path, looks: list[list[str | None]], said: str) -> None:
     with pytest.raises(ParseError, match=said):
         ShareRequestsProbe().parse(record(tmp_path, looks, VIRTIOFS))
 

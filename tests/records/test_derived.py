@@ -100,7 +100,7 @@ def warned(way: str, cells: Mapping[int, Sequence[float]]) -> list[str]:
          "read in 4 of 5 cells, only 0 % came from the disk"),
     ],
 )  # fmt: skip
-def test_cells_are_named_whose_bytes_mostly_were_not_at_the_disk(
+def test_cells_whose_bytes_were_not_at_the_disk_are_named(
     way: str, cells: Mapping[int, Sequence[float]], sentence: str | None
 ) -> None:
     found = warned(way, cells)

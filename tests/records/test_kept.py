@@ -147,9 +147,7 @@ def test_what_is_kept_is_what_would_be_derived(run: RunFolder, parsed: Parsed) -
     assert parsed.take() == done(run)
 
 
-def test_a_file_that_was_changed_with_its_length_and_its_time_as_they_were_is_parsed(
-    run: RunFolder, parsed: Parsed
-) -> None:
+def test_a_change_that_keeps_length_and_time_is_seen(run: RunFolder, parsed: Parsed) -> None:
     trial = done(run)[0]
     path = raw_file(run, trial)
     before, text = path.stat(), path.read_text()
@@ -187,9 +185,7 @@ def change_record(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [add_file, add_folder_with_file, remove_probe, replace_by_copy, change_record])
-def test_only_a_trial_whose_raw_records_changed_is_parsed(
-    change: Callable[[Path], None], run: RunFolder, parsed: Parsed
-) -> None:
+def test_only_what_changed_is_parsed(change: Callable[[Path], None], run: RunFolder, parsed: Parsed) -> None:
     trial = done(run)[1]
     change(run.trial_folder(trial))
     tables = tables_of(run)
@@ -197,9 +193,7 @@ def test_only_a_trial_whose_raw_records_changed_is_parsed(
     assert same(tables, from_nothing(run))
 
 
-def test_a_trial_that_was_removed_is_in_no_table_any_more_and_no_other_is_parsed(
-    run: RunFolder, parsed: Parsed
-) -> None:
+def test_a_trial_that_was_removed_is_in_no_table_any_more(run: RunFolder, parsed: Parsed) -> None:
     gone = done(run)[0]
     shutil.rmtree(run.trial_folder(gone))
     tables = tables_of(run)
@@ -208,9 +202,7 @@ def test_a_trial_that_was_removed_is_in_no_table_any_more_and_no_other_is_parsed
     assert gone not in RunFolder.open(run.path).metrics["trial"].to_list(), "nor in the file"
 
 
-def test_a_trial_that_cannot_be_read_or_has_a_link_among_its_files_is_parsed_each_time(
-    run: RunFolder, parsed: Parsed
-) -> None:
+def test_a_trial_that_cannot_be_read_or_has_links_is_parsed_each_time(run: RunFolder, parsed: Parsed) -> None:
     trial = done(run)[0]
     raw_file(run, trial).write_text("{")
     for _ in range(2):
@@ -254,9 +246,7 @@ def test_every_source_file_of_the_package_counts(tmp_path: Path, monkeypatch: py
     assert code("no such package") is None
 
 
-def test_tables_that_came_with_a_copy_of_the_run_are_not_believed(
-    run: RunFolder, tmp_path: Path, parsed: Parsed
-) -> None:
+def test_tables_that_came_with_a_copy_are_not_believed(run: RunFolder, tmp_path: Path, parsed: Parsed) -> None:
     copy = RunFolder(Path(shutil.copytree(run.path, tmp_path / "copy")))
     assert same(tables_of(copy), from_nothing(run))
     parsed.clear()
@@ -371,9 +361,7 @@ def test_a_folder_that_cannot_be_written_has_its_report(run: RunFolder, monkeypa
     assert call("report", str(run.path)).status == 0
 
 
-def test_an_imported_run_is_read_again_only_where_its_file_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_imported_run_is_read_again_where_its_file_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from storlab.importing.blkalgn import BlkalgnImporter
 
     calls, real = [], BlkalgnImporter.read

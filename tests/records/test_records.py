@@ -148,9 +148,7 @@ DAMAGES = [HALF, lambda data: b"", lambda data: b"[]", lambda data: b'{"format":
 
 @pytest.mark.parametrize("change", DAMAGES)
 @pytest.mark.parametrize("name", ["manifest.json", "trials/0001/trial.json"])
-def test_a_damaged_record_is_the_users_to_know_with_the_files_name(
-    run: Path, name: str, change: Callable[[bytes], bytes]
-) -> None:
+def test_a_damaged_record_is_named(run: Path, name: str, change: Callable[[bytes], bytes]) -> None:
     path = damage(run, name, change)
     with pytest.raises(RecordsError, match=re.escape(str(path))):
         derive(RunFolder.open(run))
@@ -224,7 +222,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "place", "value", "said"), WRONG)
-def test_what_is_wrong_in_a_record_is_said_with_its_file_and_key(
+def test_what_is_wrong_is_said_with_its_key(
     run: Path, name: str, place: tuple[str, ...], value: object, said: str
 ) -> None:
     fields = inner = orjson.loads((run / name).read_bytes())

@@ -38,9 +38,7 @@ def test_every_format_renders_a_run_of_which_nothing_is_known(name: str) -> None
     assert render(NOTHING, name).endswith("\n")
 
 
-def test_an_unknown_format_is_refused_and_without_a_browser_pdf_names_the_remedy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_format_that_is_unknown_or_lacks_a_browser_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"'pdf'; choose one of text, md, html, csv, json, adoc"):
         render(sample(), "pdf")
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -69,9 +67,7 @@ Golden = Callable[[str, str], None]
 
 
 @pytest.mark.parametrize(("name", "make"), [("sample", sample), ("vm", vm_sample), ("block", block_sample)])
-def test_all_of_a_report_is_as_the_golden_file_has_it(
-    name: str, make: Callable[[], ReportInput], golden: Golden
-) -> None:
+def test_a_report_is_as_its_golden_files(name: str, make: Callable[[], ReportInput], golden: Golden) -> None:
     brief, full = render(make(), "text"), render_text(make(), width=120, full=True)
     golden(f"{name}.txt", brief)
     golden(f"{name}-full.txt", full)

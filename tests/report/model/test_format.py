@@ -53,9 +53,7 @@ def test_what_is_printed_is_within_half_a_percent(value: float, unit: str) -> No
 
 
 @given(sizes, units, st.floats(min_value=1e-6, max_value=0.9))
-def test_rounding_is_small_beside_the_interval_which_still_encloses_its_value(
-    value: float, unit: str, width: float
-) -> None:
+def test_rounding_is_small_beside_the_interval(value: float, unit: str, width: float) -> None:
     low, high = value * (1 - width), value * (1 + width)
     shown = _number(fmt.quantity(value, unit, low, high))
     error = abs(shown * fmt.scale(value, unit).factor - value)
@@ -125,9 +123,7 @@ def test_confidence_margins_moments_and_plurals() -> None:
      (1.12, 1.0, 1.26, "1.00× to 1.26×"), (1.12, 1 + 1e-9, 1.26, "1.00× to 1.26×"),
      (1.12, 1 + 4e-7, 1.26, "1.000000× to 1.26×")],
 )  # fmt: skip
-def test_an_end_of_a_ratios_interval_reads_as_1_only_where_it_is(
-    value: float, low: float, high: float, text: str
-) -> None:
+def test_an_end_reads_as_1_only_where_it_is(value: float, low: float, high: float, text: str) -> None:
     assert fmt.ratio_interval(low, high, value) == text
 
 

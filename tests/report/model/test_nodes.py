@@ -130,7 +130,7 @@ def test_modes_stand_in_one_table_and_what_is_the_same_everywhere_stands_once(ru
      ({"module": {"zfs_nocacheflush": 1}}, "module.zfs_nocacheflush=1"),
      ({"sync": "always", "cache": "writeback", "no_flush": False, "options": ["rw", "barrier"]}, None)],
 )  # fmt: skip
-def test_a_mode_that_answers_flushes_too_early_is_told_beside_the_verdicts(
+def test_a_mode_that_answers_flushes_too_early_is_told(
     run: ReportInput, facts: dict[str, object], unsafe: str | None
 ) -> None:
     given = replace(run, facts={1: {"vm-1": {"1. thing": {"on": "storage"} | facts}}})

@@ -61,9 +61,7 @@ def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> Non
         ("no evidence", {}, "No evidence of a difference yet. About 6 more rounds would be needed to decide."),
     ],
 )
-def test_each_kind_of_undecided_is_called_undecided_first(
-    kind: UndecidedKind, changed: dict[str, Any], said: str
-) -> None:
+def test_what_is_undecided_is_called_so_first(kind: UndecidedKind, changed: dict[str, Any], said: str) -> None:
     comparison = replace(BASE, verdict="undecided", rounds_to_decide=6, undecided=Undecided(kind, 7, 9), **changed)
     sentence = words.sentence(comparison)
     assert sentence.startswith("ext4 against xfs is undecided: ")
