@@ -68,8 +68,7 @@ def test_a_dialect_is_told_or_refused_and_never_mistaken(issued: list[Request], 
         assert "--dialect" in str(error)
         assert dialect != 2
         read = read_blkalgn(text, dialect=dialect)
-    assert read.dialect == dialect
-    assert read.disks == {"vda": histograms(issued)}
+    assert (read.dialect, read.disks) == (dialect, {"vda": histograms(issued)})
 
 
 @given(st.lists(st.sampled_from((4096, 8192, 16384, 65536)), min_size=1), st.sampled_from((3, 4)))
@@ -94,18 +93,15 @@ def test_what_is_written_reads_back(issued: list[Request]) -> None:
     mine = histograms(issued)
     assume(mine.total)
     read = read_blkalgn(blkalgn_json({"vda": mine}), dialect=3)
-    assert read.disks["vda"].granularity == mine.granularity
-    assert read.disks["vda"].alignment == mine.alignment
+    assert (read.disks["vda"].granularity, read.disks["vda"].alignment) == (mine.granularity, mine.alignment)
     assert not read.warnings
 
 
 def test_a_flush_is_no_write_aligned_to_512_bytes_and_the_seeds_4608_is_4096() -> None:
     read = read_blkalgn(b'{"disks": {"vda": {"granularity": {"0": 2, "8": 27}, "alignment": {"9": 2, "12": 27}}}}')
-    assert read.dialect == 2
-    assert read.disks["vda"] == DiskHistograms({4096: 27}, {4096: 27}, without_data=2)
+    assert (read.dialect, read.disks["vda"]) == (2, DiskHistograms({4096: 27}, {4096: 27}, without_data=2))
     read = read_blkalgn(b'{"disks": {"vda": {"granularity": {"4608": 27}, "alignment": {"4096": 27}}}}')
-    assert read.dialect == 4
-    assert read.disks["vda"].granularity == {4096: 27}
+    assert (read.dialect, read.disks["vda"].granularity) == (4, {4096: 27})
 
 
 def test_neither_requests_longer_than_the_tool_knows_nor_one_stray_one_mislead() -> None:
@@ -199,8 +195,7 @@ def test_of_counts_that_go_on_growing_the_last_are_read(more: list[int], indent:
     sums = list(accumulate([1, *more], add))
     text = "\n".join(json.dumps(document({4096: count}), indent=indent) for count in sums).encode()
     read = read_blkalgn(text)
-    assert (read.documents, read.warnings) == (len(sums), ())
-    assert read.disks["vda"].granularity == {4096: sums[-1]}
+    assert ((read.documents, read.warnings), read.disks["vda"].granularity) == ((len(sums), ()), {4096: sums[-1]})
 
 
 def test_a_trace_may_begin_before_any_request_and_what_is_requeued_just_then_makes_no_other_of_it() -> None:
@@ -220,8 +215,7 @@ def test_documents_of_several_traces_are_refused(counts: tuple[dict[int, int], .
 def test_a_last_document_that_was_cut_off_is_left_out_and_that_is_said(left: int) -> None:
     whole, last = file({4096: 3}), file({4096: 9})
     read = read_blkalgn(whole + last[:left])
-    assert read.disks["vda"].total == 3
-    assert read.warnings == ("its last document is cut off, and left out",)
+    assert (read.disks["vda"].total, read.warnings) == (3, ("its last document is cut off, and left out",))
     with pytest.raises(ParseError, match="f:1: is no JSON"):
         read_blkalgn(last[:left].replace(b"\n", b""), "f")
 

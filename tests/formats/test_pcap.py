@@ -66,8 +66,7 @@ def test_pcapng_of_either_order_and_any_resolution(order: str, options: bytes | 
     blocks = [enhanced(0, round(time / SECOND * ticks), frame, order) for time, frame in FRAMES]
     capture = read(section(order) + interface(1, text, order) + block(5, bytes(12), order) + b"".join(blocks))
     (talk,) = capture.talks
-    assert talk.last - talk.first == pytest.approx(4_000_000, abs=2000)
-    assert talk.received.bytes == 2896
+    assert (talk.last - talk.first, talk.received.bytes) == (pytest.approx(4_000_000, abs=2000), 2896)
 
 
 def test_sections_interfaces_and_simple_packets_follow_each_other() -> None:
@@ -255,11 +254,8 @@ def counts(talk: Talk) -> list[object]:
 
 def test_a_published_excerpt_without_a_handshake_says_more_than_its_author_read_in_it() -> None:
     (talk,) = read(OLD).talks
-    assert talk.name == "client:46340 > server:1025"
-    assert (talk.received.segments, talk.sent.acks) == (13, 27)
-    assert talk.sent.advances == {2796: 26}
-    assert (talk.mss_received, talk.estimated) == (1398, True)
-    assert talk.missing == 20_970
+    assert (talk.name, (talk.received.segments, talk.sent.acks)) == ("client:46340 > server:1025", (13, 27))
+    assert (talk.sent.advances, (talk.mss_received, talk.estimated), talk.missing) == ({2796: 26}, (1398, True), 20_970)
     assert talk.merged == (12, 35)
 
 
@@ -363,5 +359,4 @@ def test_counts_are_those_of_the_kernel_to_the_segment(tmp_path: Path) -> None:
     assert (found["missing.sent"], found["missing.received"]) == (0, 0)
     assert (found["segments.sent"], found["segments.received"]) == (data_out, data_in)
     assert found["acks.sent"] == all_out - data_out - 1 + 1  # without its SYN; and it acknowledged the last FIN
-    assert found["mss"] == 1448
-    assert found["bytes.received"] == 20 * 131_072
+    assert (found["mss"], found["bytes.received"]) == (1448, 20 * 131_072)

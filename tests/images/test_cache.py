@@ -46,14 +46,13 @@ def test_a_part_is_there_only_once_it_is_finished_and_there_must_be_space_for_it
         cache.finish(work, About())
         raise RuntimeError
     assert cache.part("root-1") is None
-    assert list((cache.folder / "work").iterdir()) == []
-    assert made(cache, "root-1").folder.name == "root-1"
+    assert (list((cache.folder / "work").iterdir()), made(cache, "root-1").folder.name) == ([], "root-1")
     expected = pytest.raises(ImageError, match=r"takes up to .* GB in .*free some, or name another place")
     with expected, cache.making("root-1", 1 << 60):
         pytest.fail("it began all the same")
 
 
-def test_what_a_killed_build_left_goes_with_the_next_lock(cache: Cache) -> None:
+def test_two_builds_wait_for_each_other_and_what_a_killed_one_left_goes_with_the_next_lock(cache: Cache) -> None:
     (cache.path("work/root-1") / "half").write_text("")
 
     async def lock() -> None:
@@ -61,9 +60,6 @@ def test_what_a_killed_build_left_goes_with_the_next_lock(cache: Cache) -> None:
             assert not (cache.folder / "work").exists()
 
     asyncio.run(lock())
-
-
-def test_two_builds_wait_for_each_other(cache: Cache) -> None:
     said: list[str] = []
 
     async def build(number: int) -> None:
@@ -105,12 +101,9 @@ def test_an_image_that_is_not_there_and_an_unknown_extra_are_named_with_what_hel
 def test_the_newest_image_is_found_and_one_whose_part_is_gone_is_not(cache: Cache) -> None:
     image_of(cache, "6.12.1")
     newer = image_of(cache, "6.12.2", "zfs")
-    assert find_image().name == newer
-    assert len(find_image().layers) == 2
-    assert len(find_image(frozenset({"zfs"})).layers) == 3
+    assert (find_image().name, len(find_image().layers), len(find_image(frozenset({"zfs"})).layers)) == (newer, 2, 3)
     shutil.rmtree(find_image().kernel.parent)
-    assert find_image().release == "6.12.1"
-    assert [image.release for image in list_images()] == ["6.12.1"]
+    assert (find_image().release, [image.release for image in list_images()]) == ("6.12.1", ["6.12.1"])
 
 
 def test_removing_an_image_keeps_what_another_one_has(cache: Cache) -> None:
@@ -129,8 +122,7 @@ def test_removing_an_image_keeps_what_another_one_has(cache: Cache) -> None:
     }
     with pytest.raises(UserError, match=r"no image '6\.12'; there are: debian-6\.12\.1$"):
         asyncio.run(remove_image("6.12"))
-    assert asyncio.run(remove_image(None)) == ["debian-6.12.1"]
-    assert asyncio.run(remove_image(None)) == []
+    assert (asyncio.run(remove_image(None)), asyncio.run(remove_image(None))) == (["debian-6.12.1"], [])
 
 
 def test_an_image_of_another_recipe_is_old_and_goes_with_the_next_build(
@@ -142,11 +134,10 @@ def test_an_image_of_another_recipe_is_old_and_goes_with_the_next_build(
     with pytest.raises(MissingImage):
         find_image()
     forget_old(cache)
-    assert list_images() == []
-    assert list((cache.folder / "parts").iterdir()) == []
+    assert (list_images(), list((cache.folder / "parts").iterdir())) == ([], [])
 
 
-def test_parts_of_own_kernels_go_when_nobody_wanted_them_lately(cache: Cache) -> None:
+def test_parts_of_own_kernels_go_when_nobody_wanted_them_lately_or_their_maker_was_killed(cache: Cache) -> None:
     old, new = made(cache, "own-kernel-1"), made(cache, "own-kernel-2")
     long_ago = time.time() - 2 * cache_module.UNUSED
     for part in (old, new):
@@ -154,9 +145,6 @@ def test_parts_of_own_kernels_go_when_nobody_wanted_them_lately(cache: Cache) ->
     cache.used(new.name)
     cache.sweep("own-", unused=cache_module.UNUSED)
     assert [path.name for path in (cache.folder / "parts").iterdir()] == [new.name]
-
-
-def test_what_a_killed_process_made_of_an_own_kernel_goes_with_the_next(cache: Cache) -> None:
     left = cache.path(f"alongside/own-kernel-1.{2**22 + 1}")
     mine = cache.path(f"alongside/own-kernel-1.{os.getppid()}")
     with cache.making_alongside("own-kernel-2") as work:
@@ -185,16 +173,10 @@ MANIFEST = '{"name": "a", "release": "1", "parts": %s, "recipe": "", "built": 1,
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        MANIFEST % "[]",
-        MANIFEST % "{}",
-        MANIFEST % '{"kernel": "k"}',
+        "", "{", "[]", MANIFEST % "[]", MANIFEST % "{}", MANIFEST % '{"kernel": "k"}',
         MANIFEST % '{"kernel": "..", "root": "/"}',
     ],
-)
+)  # fmt: skip
 def test_a_manifest_that_is_damaged_or_names_what_is_no_part_is_none(cache: Cache, text: str) -> None:
     (cache.path("images") / "a.json").write_text(text)
-    assert manifests(cache) == []
-    assert list_images() == []
+    assert (manifests(cache), list_images()) == ([], [])

@@ -200,8 +200,7 @@ def test_an_unpacked_program_is_listed_and_can_be_removed(tmp_path: Path) -> Non
     with cache.making(MYSQL.name, 1) as work:
         cache.finish(work, About(versions={"mysqld": "9.7.4-2"}))
     assert f"{MYSQL.name}  program  " in storlab("list", cache=tmp_path).stdout
-    assert storlab("remove", MYSQL.name, cache=tmp_path).stdout == f"removed: {MYSQL.name}\n"
-    assert cache.parts() == []
+    assert (storlab("remove", MYSQL.name, cache=tmp_path).stdout, cache.parts()) == (f"removed: {MYSQL.name}\n", [])
 
 
 @pytest.mark.needs("packages")
@@ -218,8 +217,7 @@ def test_it_is_unpacked_once_and_needs_nothing_of_this_machine(tmp_path: Path, m
     (part,) = (tmp_path / "storlab" / "images" / "parts").iterdir()
     assert {path.suffix for path in part.iterdir() if path.is_dir()} == set(), "nothing else of that Debian is kept"
     made = part.stat().st_mtime_ns
-    assert storlab("virtiofsd", "--quiet", cache=tmp_path).stdout == ""
-    assert part.stat().st_mtime_ns == made
+    assert (storlab("virtiofsd", "--quiet", cache=tmp_path).stdout, part.stat().st_mtime_ns) == ("", made)
 
 
 def test_where_there_is_none_the_command_that_helps_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,7 @@ def test_a_kernel_comes_out_of_its_bzimage_as_it_went_in(pack: Callable[[bytes],
 
 def test_zstd_is_handed_over_and_an_elf_kernel_left_as_it_is() -> None:
     packed = b"\x28\xb5\x2f\xfd and so on"
-    assert extract(bzimage(packed), {packed: elf()}.__getitem__) == elf()
-    assert extract(elf(), no_zstd) == elf()
+    assert (extract(bzimage(packed), {packed: elf()}.__getitem__), extract(elf(), no_zstd)) == (elf(), elf())
 
 
 @pytest.mark.parametrize(
@@ -105,14 +104,10 @@ def test_a_damaged_image_is_refused_and_nothing_worse(noise: bytes, at: int, wri
 @pytest.mark.parametrize(
     ("kernel", "direct"),
     [
-        (elf((b"Xen\0", 18)), True),
-        (elf((b"GNU\0", 3), (b"Linux\0", 257), (b"Xen\0", 18)), True),
-        (elf((b"Xen\0", 6), (b"GNU\0", 18)), False),
-        (elf(), False),
-        (b"\x7fELF\x01\x01", False),
-        (b"", False),
+        (elf((b"Xen\0", 18)), True), (elf((b"GNU\0", 3), (b"Linux\0", 257), (b"Xen\0", 18)), True),
+        (elf((b"Xen\0", 6), (b"GNU\0", 18)), False), (elf(), False), (b"\x7fELF\x01\x01", False), (b"", False),
     ],
-)
+)  # fmt: skip
 def test_qemu_boots_an_elf_kernel_that_has_the_entry_note_of_pvh(kernel: bytes, direct: bool) -> None:
     assert boots_directly(kernel) is direct
 
@@ -125,8 +120,7 @@ def test_damaged_notes_are_no_fault(tail: bytes) -> None:
 
 def test_the_release_is_read_from_the_header_or_the_banner() -> None:
     assert release(bzimage(gzip.compress(elf()))) == "6.99.1-test"
-    assert release(elf() + b"Linux version 6.1.0-x (root@b) (gcc) #1") == "6.1.0-x"
-    assert release(elf()) == "unknown"
+    assert (release(elf() + b"Linux version 6.1.0-x (root@b) (gcc) #1"), release(elf())) == ("6.1.0-x", "unknown")
 
 
 MAKING = ("mkfs.erofs", "depmod", "zstd")
@@ -182,8 +176,7 @@ def test_a_kernel_without_modules_has_an_empty_order_and_a_changed_root_is_anoth
     assert image.release == "6.99.1-mine" and re.fullmatch(r"own-6\.99\.1-mine-[0-9a-f]{8}", image.name)
     assert image.kernel.read_bytes().startswith(b"\x7fELF")
     assert b"modules/order" in image.initramfs.read_bytes()
-    assert len(image.layers) == 1
-    assert image.programs == {"fio", "mount", "sh"}
+    assert (len(image.layers), image.programs) == (1, {"fio", "mount", "sh"})
     assert "tmpfs" in image.filesystems
     assert own_image(kernel, rootfs=root) == image
     before = own_image(kernel, rootfs=root)

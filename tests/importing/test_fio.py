@@ -17,7 +17,7 @@ from storlab.errors import ParseError
 from storlab.importing.fio.importer import FioImporter
 from storlab.importing.fio.traits import said_of_jobs, traits_of
 from storlab.importing.importer import Part
-from study.program import call
+from study.program import Ran, call
 
 from .test_virtiofs_tests import terse
 
@@ -26,8 +26,7 @@ def test_options_that_differ_become_factors_and_equal_ones_rounds(folder: Path, 
     for number, bs in enumerate(("4k", "16384", "4096", "16k")):
         ran(folder, f"{9 - number}.json", f"--bs={bs}", "--rw=write")
     run = tmp_path / "run"
-    imported = call("import", "fio", str(folder), "--out", str(run))
-    assert imported.status == 0, imported.message
+    taken(run, folder)
     trials = open_run(run).trials.sort("started")
     assert [name for name in trials.columns if name.startswith("factor.")] == ["factor.bs"]
     assert trials.select("factor.bs", "round").rows() == [("4k", 1), ("16k", 1), ("4k", 2), ("16k", 2)]
@@ -41,8 +40,7 @@ def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Pa
     version = [f"--terse-version={form}"] if form.isdigit() else []
     path = ran(folder, "x.out", "--rw=randrw", "--bs=4k", *version, form="terse" if version else form)
     run = tmp_path / "run"
-    imported = call("import", "fio", str(path), "--out", str(run))
-    assert imported.status == 0, imported.message
+    taken(run, path)
     found = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
     rows = dict(zip(found["metric"], found["value"], strict=True))
     assert rows["read.bytes"] + rows["write.bytes"] == rows["bytes"] == 1 << 20
@@ -53,8 +51,7 @@ def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Pa
 def test_levels_are_in_the_order_of_the_numbers_in_names_of_files(folder: Path, tmp_path: Path) -> None:
     for number in (2, 10, 9):
         ran(folder, f"{number}.json", f"--iodepth={number}", "--rw=write")
-    imported = call("import", "fio", str(folder), "--out", str(tmp_path / "run"))
-    assert imported.status == 0, imported.message
+    taken(tmp_path / "run", folder)
     assert open_run(tmp_path / "run").trials.sort("cell")["factor.iodepth"].to_list() == ["2", "9", "10"]
 
 
@@ -64,64 +61,45 @@ def test_where_there_is_no_completion_latency_the_total_is_read(folder: Path) ->
     assert part.measured.facts["latency"] == "total"
 
 
-def test_terse_lines_of_later_versions_have_trims(folder: Path) -> None:
-    trims = ["--rw=randtrim", "--ioengine=null"]
-    for version in ("4", "5"):
-        path = ran(folder, "a.txt", *trims, f"--terse-version={version}", form="terse")
-        (part,) = parts(path.read_bytes())
-        found = values(part.measured)
-        assert found["trim.bytes"] == found["bytes"] == 1 << 20
-        assert not {"read.bytes", "write.bytes"} & found.keys()
-    (part,) = parts(ran(folder, "b.txt", *trims, form="terse").read_bytes())
-    assert (part.status, part.reason) == ("failed", "fio read and wrote nothing")  # version 3 has no trims
+def test_terse_lines_have_trims_in_later_versions_and_no_sum_of_all_directions(folder: Path) -> None:
+    def terse_lines(*words: str) -> bytes:
+        return ran(folder, "a.txt", *words, form="terse").read_bytes()
 
-
-def test_terse_lines_that_have_one_sum_for_all_directions_name_the_option(folder: Path) -> None:
     for version in ("3", "4", "5"):
-        words = ["--rw=randrw", f"--terse-version={version}", "--unified_rw_reporting=1"]
-        path = ran(folder, "a.txt", *words, form="terse")
+        told = f"--terse-version={version}"
+        (part,) = parts(terse_lines("--rw=randtrim", "--ioengine=null", told))
+        if version == "3":
+            assert (part.status, part.reason) == ("failed", "fio read and wrote nothing")
+        else:
+            found = values(part.measured)
+            assert found["trim.bytes"] == found["bytes"] == 1 << 20
+            assert not {"read.bytes", "write.bytes"} & found.keys()
         with pytest.raises(ParseError, match=r"of a run with unified_rw_reporting=1, .*: have fio write JSON"):
-            parts(path.read_bytes())
-
-
-def test_a_sum_after_the_directions_of_a_terse_line_is_not_taken_for_times_of_the_cpu(folder: Path) -> None:
-    for version in ("3", "4", "5"):
-        words = ["--rw=randrw", f"--terse-version={version}", "--unified_rw_reporting=2"]
-        (part,) = parts(ran(folder, "a.txt", *words, form="terse").read_bytes())
+            parts(terse_lines("--rw=randrw", told, "--unified_rw_reporting=1"))
+        (part,) = parts(terse_lines("--rw=randrw", told, "--unified_rw_reporting=2"))
         found = values(part.measured)
         assert found["read.bytes"] + found["write.bytes"] == found["bytes"] == 1 << 20
-        assert found["cpu.user"] + found["cpu.system"] < 1.1
-
-
-def test_output_for_people_is_refused_with_what_to_run_instead(folder: Path) -> None:
-    path = ran(folder, "a.txt", "--rw=read", form="normal")
-    with pytest.raises(ParseError, match=r"x\.json:\d+: fio's output for people.*--output-format=json\+"):
-        parts(path.read_bytes())
-    path = ran(folder, "b.txt", "--rw=read", "--terse-version=2", form="terse")
+        assert found["cpu.user"] + found["cpu.system"] < 1.1, "the sum after the directions is no time of the CPU"
     with pytest.raises(ParseError, match="terse output of version 2 isn't read"):
-        parts(path.read_bytes())
+        parts(terse_lines("--rw=read", "--terse-version=2"))
+    with pytest.raises(ParseError, match=r"x\.json:\d+: fio's output for people.*--output-format=json\+"):
+        parts(ran(folder, "a.txt", "--rw=read", form="normal").read_bytes())
 
 
-def test_steady_state_comes_along() -> None:
+def test_steady_state_comes_along_and_a_failed_run_is_a_failed_trial_and_no_zero() -> None:
     (part,) = parts(golden("fio-steady.json"))
     assert "steady.attained" in set(part.measured.metrics["metric"])
     assert "steady.iops" in set(part.measured.series["metric"])
-
-
-def test_a_failed_run_is_a_failed_trial_and_no_zero() -> None:
     (part,) = parts(golden("fio-full.json"))
     assert part.status == "failed"
     assert "No space left" in (part.reason or "") or "no space left" in (part.reason or "")
     assert part.measured.metrics.is_empty()
 
 
-def test_options_are_compared_in_one_spelling_with_their_defaults() -> None:
+def test_options_and_sizes_are_compared_in_one_spelling_with_their_defaults_as_fio_takes_them() -> None:
     spelled = traits_of([{"blocksize": "4096", "readwrite": "randread", "name": "a", "log_avg_msec": "9"}])
     assert spelled == traits_of([{"bs": "4k", "rw": "randread", "iodepth": "1", "direct": "0", "randseed": "7"}])
     assert traits_of([{"rw": "read"}, {"rw": "write"}])["rw"] == "read + write"
-
-
-def test_sizes_are_alike_only_where_they_are_to_fio() -> None:
     assert traits_of([{"bs": "4kb"}]) == traits_of([{"bs": "4K"}]) == traits_of([{"bs": "4096"}])
     assert traits_of([{"bs": "4kib"}])["bs"] == "4kib"  # 4000 bytes
     in_tens = traits_of([{"bs": "4k", "kb_base": "1000"}])
@@ -135,8 +113,7 @@ def test_runs_whose_latencies_are_of_another_kind_are_no_rounds_of_one_cell(fold
     for name, told in (("a", TOTAL), ("b", []), ("c", ["--lat_percentiles=1", "--clat_percentiles=1"])):
         ran(folder, f"{name}.json", "--rw=write", *told)
     run = tmp_path / "run"
-    imported = call("import", "fio", str(folder), "--out", str(run))
-    assert imported.status == 0, imported.message
+    taken(run, folder)
     trials = open_run(run).trials.sort("started")
     assert [name for name in trials.columns if name.startswith("factor.")] == ["factor.latency"]
     assert trials["factor.latency"].to_list() == ["total", "completion", "completion"]
@@ -162,9 +139,8 @@ def test_of_a_run_that_failed_its_options_say_of_which_kind_latencies_were(
 
 
 def test_terse_lines_take_their_options_from_the_messages_before_them() -> None:
-    message = (
-        "load: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=psync, iodepth=1"
-    )
+    sizes = "bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B"
+    message = f"load: (g=0): rw=randread, {sizes}, ioengine=psync, iodepth=1"
     assert said_of_jobs([message])["load"] == {"rw": "randread", "ioengine": "psync", "iodepth": "1", "bs": "4k"}
     whole = f"{message}\n{terse('load', (1000, 250))}\n{terse('load', (1100, 275))}"
     first, second = parts((whole + "\n").encode())
@@ -193,33 +169,30 @@ def test_what_is_none_is_refused_with_file_and_line(text: bytes, says: str) -> N
     assert str(error.value).startswith("x.json:")
 
 
-def test_files_of_a_folder_that_are_none_are_named(folder: Path, tmp_path: Path) -> None:
+def test_files_of_a_folder_that_are_none_are_named_and_a_folder_without_any_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
     ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine", "--log_avg_msec=100")
     ran(folder, "people.txt", "--rw=read", form="normal")
-    imported = call("import", "fio", str(folder), "--out", str(tmp_path / "run"))
-    assert imported.status == 0
+    imported = taken(tmp_path / "run", folder)
     (said,) = (line for line in imported.message.splitlines() if "files that were not read" in line)
     assert said.endswith("files that were not read: data, mine_lat.1.log, mine_slat.1.log, people.txt")
+    none = tmp_path / "none"
+    none.mkdir()
+    (none / "notes.txt").write_text("nothing")
+    ended = call("import", "fio", str(none), "--out", str(tmp_path / "of none"))
+    assert ended.status == 2
+    assert "none of its 1 file is one of fio" in ended.message
 
 
 def test_what_is_true_of_many_files_is_said_once(tmp_path: Path) -> None:
-    for number in range(6):
-        (tmp_path / f"{number}.json").write_bytes(
-            later(golden("fio-plain.json"), number * 60_000).replace(b'"bins"', b'"x"')
-        )
-    imported = call(
-        "import", "fio", *(str(tmp_path / f"{number}.json") for number in range(6)), "--out", str(tmp_path / "run")
-    )
+    paths = [tmp_path / f"{number}.json" for number in range(6)]
+    for number, path in enumerate(paths):
+        path.write_bytes(later(golden("fio-plain.json"), number * 60_000).replace(b'"bins"', b'"x"'))
+    imported = taken(tmp_path / "run", *paths)
     (said,) = (line for line in imported.message.splitlines() if "no latency bins" in line)
     assert said.startswith(f"{tmp_path}/0.json, {tmp_path}/1.json")
     assert "4.json, …: fio gave no latency bins" in said
-
-
-def test_a_folder_without_any_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("nothing")
-    ended = call("import", "fio", str(tmp_path), "--out", str(tmp_path / "run"))
-    assert ended.status == 2
-    assert "none of its 1 file is one of fio" in ended.message
 
 
 WHOLE = [
@@ -231,7 +204,7 @@ WHOLE = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
     whole = data.draw(st.sampled_from(WHOLE))
@@ -250,8 +223,7 @@ def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) 
             ran(tmp_path / name, f"{number}.json", "--rw=write")
     run = tmp_path / "run"
     folders = [str(tmp_path / "xfs"), str(tmp_path / "ext4")]
-    imported = call("import", "fio", *folders, "--factor", "fs=xfs,ext4", "--out", str(run))
-    assert imported.status == 0, imported.message
+    taken(run, *folders, "--factor", "fs=xfs,ext4")
     trials = open_run(run).trials
     assert trials["factor.fs"].to_list() == ["xfs", "xfs", "ext4", "ext4"]
     assert trials.filter(pl.col("factor.fs") == "xfs")["round"].to_list() == [1, 2]
@@ -262,8 +234,7 @@ def test_runs_that_were_appended_to_one_file_are_all_read_in_order(folder: Path,
     files = [ran(folder, f"{number}.json", f"--bs={bs}", "--rw=write") for number, bs in enumerate(sizes)]
     whole, run = tmp_path / "all.json", tmp_path / "run"
     whole.write_bytes(b"".join(path.read_bytes() for path in files))
-    imported = call("import", "fio", str(whole), "--out", str(run))
-    assert imported.status == 0, imported.message
+    imported = taken(run, whole)
     assert "3 trials of 2 cells" in imported.output
     trials = open_run(run).trials.sort("trial")
     assert trials.select("factor.bs", "round").rows() == [("4k", 1), ("16k", 1), ("4k", 2)]
@@ -284,42 +255,31 @@ def test_of_runs_in_one_file_those_that_were_cut_off_are_left_out() -> None:
         assert line is None or part.measured.warnings[0].startswith(f"line {line}: ")
 
 
-def test_documents_on_a_line_each_are_runs_too() -> None:
+def test_documents_on_a_line_each_and_of_several_processes_are_runs_and_a_copy_is_no_repeat() -> None:
     whole = golden("fio-plain.json")
     line = json.dumps(json.loads(whole[whole.index(b"{") :])).encode()
     assert len(parts(line + b"\n" + later(line))) == 2
-
-
-def test_a_copy_of_a_report_is_no_repeat() -> None:
-    whole = golden("fio-plain.json")
     first, second = parts(whole + later(whole) + whole)
     assert first.started != second.started
     assert first.measured.warnings[0] == "copies of its own reports are left out: 1"
-
-
-def test_reports_of_a_run_that_went_on_are_no_runs(folder: Path) -> None:
-    slow = ["--rw=randwrite", "--time_based", "--runtime=2", "--rate_iops=200", "--status-interval=1"]
-    path = ran(folder, "a.json", *slow)
-    once, twice = parts(path.read_bytes()), parts(path.read_bytes() + later(path.read_bytes()))
-    assert (len(once), len(twice)) == (1, 2)
-    assert values(once[0].measured)["runtime"] == pytest.approx(2, abs=0.2)
-    assert "reports of runs that went on (--status-interval) are left out: " in once[0].measured.warnings[0]
-
-
-def test_runs_of_several_processes_that_were_appended_to_each_other_are_runs() -> None:
     # With group_reporting, job_runtime is the sum over the processes, far more than the time that they took.
     whole = re.sub(rb'"job_runtime" : \d+', b'"job_runtime" : 90000', golden("fio-group.json"))
     assert len(parts(whole + later(whole))) == 2
 
 
-def test_messages_are_warnings_and_other_lines_around_are_not(folder: Path) -> None:
+def test_reports_of_a_run_that_went_on_are_no_runs_and_lines_around_are_no_warnings(folder: Path) -> None:
+    slow = ["--rw=randwrite", "--time_based", "--runtime=2", "--rate_iops=200", "--status-interval=1"]
+    path = ran(folder, "a.json", *slow)
+    once, twice = parts(path.read_bytes()), parts(path.read_bytes() + later(path.read_bytes()))
+    assert ((len(once), len(twice)), values(once[0].measured)["runtime"]) == ((1, 2), pytest.approx(2, abs=0.2))
+    assert "reports of runs that went on (--status-interval) are left out: " in once[0].measured.warnings[0]
     path = ran(folder, "a.json", "--rw=read", "--iodepth=4", form="normal,json+")
     (part,) = parts(b"+ mount /dev/sdb1\n" + path.read_bytes() + b"done\n")
     assert all(warning.startswith("fio: note: ") for warning in part.measured.warnings)
     assert len(part.measured.warnings) == 2
 
 
-def test_jobs_that_ran_one_after_another_are_trials_of_their_own() -> None:
+def test_jobs_that_ran_one_after_another_are_trials_of_their_own_and_those_at_once_are_one() -> None:
     read = parts(golden("fio-stonewall.json"))
     assert len(read) == 2
     first, second = read
@@ -328,6 +288,10 @@ def test_jobs_that_ran_one_after_another_are_trials_of_their_own() -> None:
     assert first.started < second.started
     assert not any("several groups" in warning for part in read for warning in part.measured.warnings)
     assert first.traits != second.traits
+    (part,) = parts(golden("fio-four-jobs.json"))
+    alone = values(part.measured)
+    assert alone["bandwidth"] > 0
+    assert part.measured.metrics["job"].n_unique() == 5
 
 
 def stonewalled(folder: Path, *, fails: int) -> bytes:
@@ -367,16 +331,8 @@ def test_logs_that_a_failed_job_wrote_into_as_well_are_named(folder: Path, tmp_p
     document["jobs"] = document["jobs"][:2]
     path.write_text(json.dumps(document, indent=1))
     (folder / "mine_bw.1.log").write_text("100, 9, 1, 0, 0\n")
-    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
-    assert imported.status == 0, imported.message
+    imported = taken(tmp_path / "run", path)
     assert "its logs mine_*.log are of jobs or runs that ran one after another" in imported.message
-
-
-def test_jobs_that_ran_at_once_are_one_trial() -> None:
-    (part,) = parts(golden("fio-four-jobs.json"))
-    alone = values(part.measured)
-    assert alone["bandwidth"] > 0
-    assert part.measured.metrics["job"].n_unique() == 5
 
 
 def test_the_times_of_the_reports_give_the_order_not_the_files(tmp_path: Path) -> None:
@@ -387,7 +343,7 @@ def test_the_times_of_the_reports_give_the_order_not_the_files(tmp_path: Path) -
         path.write_text(json.dumps({**document, "timestamp_ms": stamp}, indent=1))
         paths.append(str(path))
     run = tmp_path / "run"
-    assert call("import", "fio", *paths, "--out", str(run)).status == 0
+    taken(run, *paths)
     assert open_run(run).trials["round"].to_list() == [2, 1]
 
 
@@ -446,3 +402,10 @@ def ran(folder: Path, name: str, *options: str, form: str = "json+") -> Path:
 def later(whole: bytes, by: int = 60_000) -> bytes:
     """The same document, as if another run had given it, a minute later, or ``by`` ms."""
     return re.sub(rb'("timestamp_ms" ?: ?)(\d+)', lambda found: found[1] + b"%d" % (int(found[2]) + by), whole)
+
+
+def taken(run: Path, *words: str | Path) -> Ran:
+    """What `storlab import fio` says that makes a run of these."""
+    imported = call("import", "fio", *map(str, words), "--out", str(run))
+    assert imported.status == 0, imported.message
+    return imported

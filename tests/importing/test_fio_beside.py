@@ -11,9 +11,18 @@ import pytest
 
 from formats.fio.samples import PACK
 from storlab import open_run
+from storlab.report.plots import Run
 from study.program import call
 
-from .test_fio import later, ran
+from .test_fio import TOTAL, later, ran, taken
+
+PACED = ["--rw=randrw", "--bs=4k", "--time_based", "--runtime=1", "--rate_iops=500"]
+
+
+def imported(path: Path, run: Path) -> tuple[Run, str]:
+    """The run that becomes of fio's output, and what is said of it."""
+    said = " ".join(taken(run, path).message.split())
+    return open_run(run), said
 
 
 def test_logs_beside_become_series_and_others_are_left(folder: Path, tmp_path: Path) -> None:
@@ -21,24 +30,16 @@ def test_logs_beside_become_series_and_others_are_left(folder: Path, tmp_path: P
     path = ran(folder, "a.json", "--rw=write", "--bs=4k", "--time_based", "--runtime=1", *logs)
     (folder / "other_bw.1.log").write_text("rubbish\n")
     run = tmp_path / "run"
-    assert call("import", "fio", str(path), "--out", str(run)).status == 0
-    series = open_run(run).series.filter(pl.col("job").is_null(), metric="write.bandwidth")
-    assert 8 <= series.height <= 12
+    opened, _ = imported(path, run)
+    assert 8 <= opened.series.filter(pl.col("job").is_null(), metric="write.bandwidth").height <= 12
     assert not list(run.rglob("other_bw*"))
     for log in folder.glob("mine*"):
         log.unlink()
     assert call("report", str(run)).status == 0
-    without = call("import", "fio", str(path), "--out", str(tmp_path / "without"))
-    assert "mine_*.log don't lie beside it" in without.message
-
-
-def test_a_log_that_is_none_is_named_with_its_line(folder: Path, tmp_path: Path) -> None:
-    path = ran(folder, "a.json", "--rw=write", "--write_bw_log=mine", "--log_avg_msec=100")
-    (folder / "mine_bw.1.log").write_text("1, 2, 1, 0, 0\nrubbish\n")
-    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
-    assert imported.status == 2
-    assert "mine_bw.1.log:2: not a line of a fio log" in imported.message
-    assert not (tmp_path / "run").exists()
+    assert "mine_*.log don't lie beside it" in imported(path, tmp_path / "without")[1]
+    for name in ("bw", "iops"):
+        os.mkfifo(folder / f"mine_{name}.1.log")  # which is not waited for
+    assert "mine_*.log don't lie beside it" in imported(path, tmp_path / "pipes")[1]
 
 
 @pytest.mark.parametrize(
@@ -55,10 +56,7 @@ def test_logs_of_single_operations_become_series_by_the_second(
 ) -> None:
     timed = ["--rw=randwrite", "--bs=4k", "--time_based", "--runtime=2", "--rate_iops=500"]
     path = ran(folder, "a.json", *timed, *logs, form=form)
-    run = tmp_path / "run"
-    imported = call("import", "fio", str(path), "--out", str(run))
-    assert imported.status == 0, imported.message
-    opened = open_run(run)
+    opened, _ = imported(path, tmp_path / "run")
     series = opened.series.filter(pl.col("job").is_null())
     assert set(series["metric"]) == {f"write.{metric}" for metric in metrics}
     counted = series.filter(metric="write.iops")["value"]
@@ -66,50 +64,32 @@ def test_logs_of_single_operations_become_series_by_the_second(
     assert counted.sum() == pytest.approx(job["write"]["total_ios"], rel=0.05)
     latencies = opened.histograms.filter(pl.col("job").is_null(), metric="latency")
     assert latencies["count"].sum() == pytest.approx(counted.sum(), rel=0.01)
-    assert len(list(run.rglob("mine_*"))) == 1  # all count the same operations
+    assert len(list((tmp_path / "run").rglob("mine_*"))) == 1  # all count the same operations
 
 
-def test_logs_that_were_cut_off_or_are_empty_are_named(folder: Path, tmp_path: Path) -> None:
+def test_logs_that_can_not_be_read_or_placed_are_named(folder: Path, tmp_path: Path) -> None:
     path = ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine")
     log = folder / "mine_clat.1.log"
     log.write_bytes(log.read_bytes()[:-3])
-    cut = call("import", "fio", str(path), "--out", str(tmp_path / "cut"))
-    assert (cut.status, "mine_clat.1.log ends within a line, which is left out" in cut.message) == (0, True)
+    assert "mine_clat.1.log ends within a line, which is left out" in imported(path, tmp_path / "cut")[1]
     log.write_bytes(b"")
-    empty = call("import", "fio", str(path), "--out", str(tmp_path / "empty"))
-    assert (empty.status, "its logs mine_*.log are empty: there are no series" in empty.message) == (0, True)
-
-
-def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(folder: Path, tmp_path: Path) -> None:
-    path = ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine")
-    for log in folder.glob("mine_*"):
-        log.unlink()
-        os.mkfifo(log)
-    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
-    assert (imported.status, "mine_*.log don't lie beside it" in imported.message) == (0, True)
-
-
-def test_logs_that_can_not_be_placed_are_named(folder: Path, tmp_path: Path) -> None:
+    assert "its logs mine_*.log are empty: there are no series" in imported(path, tmp_path / "empty")[1]
+    log.write_text("1, 2, 1, 0, 0\nrubbish\n")
+    refused = call("import", "fio", str(path), "--out", str(tmp_path / "rubbish"))
+    assert (refused.status, (tmp_path / "rubbish").exists()) == (2, False)
+    assert "mine_clat.1.log:2: not a line of a fio log" in refused.message
     path = ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine", "--log_unix_epoch=1")
-    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
-    assert imported.status == 0
-    assert "mine_*.log have the time of day" in imported.message
+    assert "mine_*.log have the time of day" in imported(path, tmp_path / "run")[1]
     path.write_bytes(path.read_bytes() + later(path.read_bytes()))
-    imported = call("import", "fio", str(path), "--out", str(tmp_path / "twice"))
-    assert "mine_*.log are of jobs or runs that ran one after another" in imported.message
-
-
-PACED = ["--rw=randrw", "--bs=4k", "--time_based", "--runtime=1", "--rate_iops=500"]
+    said = imported(path, tmp_path / "twice")[1]
+    assert "mine_*.log are of jobs or runs that ran one after another" in said
 
 
 def test_histogram_logs_become_percentiles_over_time(folder: Path, tmp_path: Path) -> None:
     logs = ["--write_hist_log=mine", "--log_hist_msec=100", "--log_hist_coarseness=1", "--numjobs=2"]
-    path = ran(folder, "a.json", *PACED, *logs, form="json")
     run = tmp_path / "run"
-    imported = call("import", "fio", str(path), "--out", str(run))
-    assert imported.status == 0, imported.message
-    assert "percentiles over time are known to within 1.6 % (log_hist_coarseness=1)" in imported.message
-    opened = open_run(run)
+    opened, said = imported(ran(folder, "a.json", *PACED, *logs, form="json"), run)
+    assert "percentiles over time are known to within 1.6 % (log_hist_coarseness=1)" in said
     assert sorted(path.name for path in run.rglob("mine_*")) == ["mine_clat_hist.1.log", "mine_clat_hist.2.log"]
     series = opened.series
     assert series["job"].unique().sort().to_list() == [None, "load.1", "load.2"]
@@ -119,65 +99,6 @@ def test_histogram_logs_become_percentiles_over_time(folder: Path, tmp_path: Pat
     assert min(over_time) / 2 <= whole <= 2 * max(over_time)  # the last interval's operations are in no line
     assert opened.histograms.filter(pl.col("job").is_null(), metric="latency")["count"].sum() > 1500
     assert call("report", str(run)).status == 0
-
-
-def test_packed_logs_are_read_and_what_fio_spoils_in_them_is_left_out(folder: Path, tmp_path: Path) -> None:
-    logs = [f"--write_{kind}_log=mine" for kind in ("bw", "iops", "lat", "hist")]
-    packed = [*logs, "--log_hist_msec=100", *PACK]
-    path = ran(folder, "a.json", *PACED, *packed, "--log_avg_msec=100")
-    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
-    assert imported.status == 0, imported.message
-    said = " ".join(imported.message.split())
-    assert "its logs mine_bw and mine_iops are left out: with log_compression, fio averages in them" in said
-    assert "its logs mine_clat_hist.*.log hold addresses in place of counts" in said
-    series = open_run(tmp_path / "run").series
-    assert set(series["metric"]) == {"read.latency", "write.latency"}
-    assert 8 <= series.filter(pl.col("job").is_null(), metric="write.latency").height <= 12
-
-    path = ran(folder, "b.json", *PACED, *packed)
-    single = call("import", "fio", str(path), "--out", str(tmp_path / "single"))
-    assert single.status == 0, single.message
-    series = open_run(tmp_path / "single").series.filter(pl.col("job").is_null())
-    assert series.filter(metric="write.iops")["value"].sum() == pytest.approx(500, rel=0.1)
-
-
-TOTAL = ["--lat_percentiles=1", "--clat_percentiles=0"]
-
-
-@pytest.mark.parametrize("told", [TOTAL, ["--disable_clat=1"]])
-@pytest.mark.parametrize("averaged", [["--log_avg_msec=100"], []])
-def test_where_latency_is_the_total_its_logs_are_those_of_the_total(
-    told: list[str], averaged: list[str], folder: Path, tmp_path: Path
-) -> None:
-    path = ran(folder, "a.json", *PACED, *told, *averaged, "--write_lat_log=mine", form="json")
-    (folder / "mine_clat.1.log").write_text("100, 1, 1, 0, 0\n")
-    run = tmp_path / "run"
-    imported = call("import", "fio", str(path), "--out", str(run))
-    assert imported.status == 0, imported.message
-    assert [path.name for path in run.rglob("mine_*")] == ["mine_lat.1.log"]
-    latencies = open_run(run).series.filter(pl.col("job").is_null(), metric="write.latency")["value"]
-    assert latencies.len() and latencies.min() > 1e-7  # type: ignore[operator]
-
-
-def test_logs_of_the_maximum_of_each_interval_are_no_series_of_means(folder: Path, tmp_path: Path) -> None:
-    asked = ["--write_lat_log=mine", "--write_bw_log=mine", "--log_max_value=1"]
-    left_out = "its logs mine_clat are left out: with log_max_value, fio writes into them the maximum of each interval"
-    for name, logs, metrics in (
-        ("both", asked, {"bandwidth", "read.bandwidth", "write.bandwidth"}),
-        ("latencies", [asked[0], asked[2]], set()),
-    ):
-        for log in folder.glob("mine_*"):
-            log.unlink()
-        path = ran(folder, "a.json", *PACED, *logs, "--log_avg_msec=100")
-        imported = call("import", "fio", str(path), "--out", str(tmp_path / name))
-        assert imported.status == 0, imported.message
-        assert left_out in " ".join(imported.message.split())
-        assert "don't lie beside it" not in imported.message
-        assert set(open_run(tmp_path / name).series["metric"]) == metrics
-    path = ran(folder, "b.json", *PACED, *asked)
-    imported = call("import", "fio", str(path), "--out", str(tmp_path / "single"))
-    assert "log_max_value" not in imported.message  # of single operations there is no maximum
-    assert "write.latency" in set(open_run(tmp_path / "single").series["metric"])
 
 
 def test_histogram_logs_that_can_not_be_used_are_named(folder: Path, tmp_path: Path) -> None:
@@ -191,8 +112,49 @@ def test_histogram_logs_that_can_not_be_used_are_named(folder: Path, tmp_path: P
         (whole + b"rubbish\n", 2, f"mine_clat_hist.1.log:{last}: not a line of a histogram log"),
     ):
         log.write_bytes(contents)
-        imported = call("import", "fio", str(path), "--out", str(tmp_path / f"{len(contents)}"))
-        assert (imported.status, says in imported.message) == (status, True), imported.message
+        ended = call("import", "fio", str(path), "--out", str(tmp_path / f"{len(contents)}"))
+        assert (ended.status, says in ended.message) == (status, True), ended.message
     log.unlink()
-    imported = call("import", "fio", str(path), "--out", str(tmp_path / "without"))
-    assert "its logs mine_clat_hist.*.log don't lie beside it" in imported.message
+    assert "its logs mine_clat_hist.*.log don't lie beside it" in imported(path, tmp_path / "without")[1]
+
+
+def test_packed_logs_are_read_and_what_fio_spoils_in_them_is_left_out(folder: Path, tmp_path: Path) -> None:
+    packed = [f"--write_{kind}_log=mine" for kind in ("bw", "iops", "lat", "hist")] + ["--log_hist_msec=100", *PACK]
+    opened, said = imported(ran(folder, "a.json", *PACED, *packed, "--log_avg_msec=100"), tmp_path / "run")
+    assert "its logs mine_bw and mine_iops are left out: with log_compression, fio averages in them" in said
+    assert "its logs mine_clat_hist.*.log hold addresses in place of counts" in said
+    assert set(opened.series["metric"]) == {"read.latency", "write.latency"}
+    assert 8 <= opened.series.filter(pl.col("job").is_null(), metric="write.latency").height <= 12
+    opened, _ = imported(ran(folder, "b.json", *PACED, *packed), tmp_path / "single")
+    series = opened.series.filter(pl.col("job").is_null())
+    assert series.filter(metric="write.iops")["value"].sum() == pytest.approx(500, rel=0.1)
+
+
+@pytest.mark.parametrize("told", [TOTAL, ["--disable_clat=1"]])
+@pytest.mark.parametrize("averaged", [["--log_avg_msec=100"], []])
+def test_where_latency_is_the_total_its_logs_are_those_of_the_total(
+    told: list[str], averaged: list[str], folder: Path, tmp_path: Path
+) -> None:
+    path = ran(folder, "a.json", *PACED, *told, *averaged, "--write_lat_log=mine", form="json")
+    (folder / "mine_clat.1.log").write_text("100, 1, 1, 0, 0\n")
+    opened, _ = imported(path, tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").rglob("mine_*")] == ["mine_lat.1.log"]
+    latencies = opened.series.filter(pl.col("job").is_null(), metric="write.latency")["value"]
+    assert latencies.len() and latencies.min() > 1e-7  # type: ignore[operator]
+
+
+def test_logs_of_the_maximum_of_each_interval_are_no_series_of_means(folder: Path, tmp_path: Path) -> None:
+    asked = ["--write_lat_log=mine", "--write_bw_log=mine", "--log_max_value=1"]
+    left_out = "its logs mine_clat are left out: with log_max_value, fio writes into them the maximum of each interval"
+    for name, logs, metrics in (
+        ("both", asked, {"bandwidth", "read.bandwidth", "write.bandwidth"}),
+        ("latencies", [asked[0], asked[2]], set()),
+    ):
+        for log in folder.glob("mine_*"):
+            log.unlink()
+        opened, said = imported(ran(folder, "a.json", *PACED, *logs, "--log_avg_msec=100"), tmp_path / name)
+        assert left_out in said and "don't lie beside it" not in said
+        assert set(opened.series["metric"]) == metrics
+    opened, said = imported(ran(folder, "b.json", *PACED, *asked), tmp_path / "single")
+    assert "log_max_value" not in said  # of single operations there is no maximum
+    assert "write.latency" in set(opened.series["metric"])

@@ -15,7 +15,6 @@ from storlab.errors import ParseError
 from storlab.formats.pgbench.results import read_pgbench
 from storlab.importing.importer import Part
 from storlab.importing.pgbench import PgbenchImporter
-from storlab.measurements import Measurements
 
 GOLDEN = Path(__file__).parent / "golden"
 LOGS = ("pgbench_log.71", "pgbench_log.71.1")
@@ -29,7 +28,7 @@ def series(part: Part, metric: str) -> list[tuple[float, float]]:
     return part.measured.series.filter(metric=metric).select("t", "value").rows()
 
 
-def test_a_summary_and_its_progress() -> None:
+def test_a_summary_has_its_progress_and_of_a_rate_its_lag_and_what_came_too_late() -> None:
     (part,) = read("pgbench-tpcb.txt")
     totals = part.measured.totals()
     assert totals["tps"] == 893.814037 and totals["transactions"] == 3552 and totals["errors"] == 0
@@ -39,9 +38,6 @@ def test_a_summary_and_its_progress() -> None:
         [0.00483, 0.004753, 0.002968, 0.006591]
     )
     assert part.traits["clients"] == "4" and part.traits["time to connect"] == "not counted"
-
-
-def test_a_rate_has_its_lag_and_what_came_too_late_for_it() -> None:
     (part,) = read("pgbench-rate.txt")
     totals = part.measured.totals()
     assert (totals["skipped"], totals["late"]) == (113, 182)
@@ -49,36 +45,30 @@ def test_a_rate_has_its_lag_and_what_came_too_late_for_it() -> None:
     assert part.traits["latency limit"] == "5.0 ms"
 
 
-def test_scripts_are_jobs() -> None:
+def test_scripts_are_jobs_and_several_runs_in_one_file_trials() -> None:
     (part,) = read("pgbench-scripts.txt")
     rows = part.measured.metrics.filter(metric="tps").select("job", "value").rows()
-    assert rows == [
-        (None, 3178.349929),
-        ("1: <builtin: simple update>", 2120.579753),
-        ("2: <builtin: select only>", 1057.770176),
-    ]
-
-
-def test_the_rate_is_that_without_connecting_where_both_are_printed() -> None:
-    (old,) = read("pgbench-9.6.txt")
-    assert old.measured.totals()["tps"] == 400.112233
-    assert old.measured.totals()["latency.mean"] == pytest.approx(0.00997)
-    (each,) = read("pgbench-reconnecting.txt")
-    assert each.measured.totals()["tps"] == 28.788403
-    assert each.traits["time to connect"] == "counted"
-
-
-def test_several_runs_in_one_file_are_trials() -> None:
+    scripts = {"1: <builtin: simple update>": 2120.579753, "2: <builtin: select only>": 1057.770176}
+    assert rows == [(None, 3178.349929), *scripts.items()]
     text = b"".join((GOLDEN / f"pgbench-{name}.txt").read_bytes() for name in ("tpcb", "9.6", "tpcb"))
     rates = [part.measured.totals()["tps"] for part in PgbenchImporter().read(text, "x", {})]
     assert rates == [893.814037, 400.112233, 893.814037]
 
 
-def test_a_run_that_was_cut_short_has_the_means_of_its_progress() -> None:
+def test_the_rate_is_that_without_connecting_where_both_are_printed() -> None:
+    (old,) = read("pgbench-9.6.txt")
+    assert (old.measured.totals()["tps"], old.measured.totals()["latency.mean"]) == (400.112233, pytest.approx(0.00997))
+    (each,) = read("pgbench-reconnecting.txt")
+    assert (each.measured.totals()["tps"], each.traits["time to connect"]) == (28.788403, "counted")
+
+
+def test_a_run_that_was_cut_short_has_the_means_of_its_progress_and_one_without_a_transaction_failed() -> None:
     text = (GOLDEN / "pgbench-tpcb.txt").read_bytes()
     (part,) = PgbenchImporter().read(text[: text.index(b"transaction type")], "x", {})
     assert part.measured.totals()["tps"] == pytest.approx((789.6 + 828.7 + 1301.6 + 622.7) / 4)
     assert "it was cut short" in part.measured.warnings[0]
+    (part,) = PgbenchImporter().read(text.replace(b"processed: 3552", b"processed: 0"), "x", {})
+    assert (part.status, part.reason) == ("failed", "pgbench did no transaction")
 
 
 @given(st.lists(st.integers(1, 10**4), min_size=1, max_size=9), st.floats(1, 60), st.booleans())
@@ -104,8 +94,7 @@ def test_the_logs_of_all_threads_are_one_run(own: str, folder: Path) -> None:
     others = [name for name in (*LOGS, "pgbench_log.72") if name != own]
     assert importer.beside_named(own, text, others) == [name for name in LOGS if name != own]
     (part,) = importer.read_beside(importer.read(text, own, {}), folder, str(folder / own))
-    assert part.measured.totals()["transactions"] == 40
-    assert part.measured.histograms["count"].sum() == 40
+    assert (part.measured.totals()["transactions"], part.measured.histograms["count"].sum()) == (40, 40)
     ends = [int(line.split()[4]) * 10**6 + int(line.split()[5]) for line in (text + _other(own)).splitlines()]
     begins = [end - int(line.split()[2]) for end, line in zip(ends, (text + _other(own)).splitlines(), strict=True)]
     assert part.measured.totals()["tps"] == pytest.approx(40 / ((max(ends) - min(begins)) * 1e-6))
@@ -130,7 +119,7 @@ def test_the_logs_beside_a_summary_count_where_they_have_as_many_transactions(fo
         assert part.measured.totals()["tps"] == 893.814037
 
 
-def test_intervals_have_no_percentiles_but_means_extremes_and_rates() -> None:
+def test_intervals_have_no_percentiles_and_a_sampled_log_tells_how_many_transactions_there_were() -> None:
     (part,) = read("pgbench-aggregate.log")
     totals = part.measured.totals()
     assert totals["transactions"] == 61 + 132 + 178 + 193 and totals["tps"] == pytest.approx(564 / 4)
@@ -138,9 +127,6 @@ def test_intervals_have_no_percentiles_but_means_extremes_and_rates() -> None:
     assert (totals["latency.min"], totals["latency.max"]) == pytest.approx((85e-6, 38356e-6))
     assert "latency.p50" not in totals
     assert series(part, "tps") == [(2.0, 132.0), (3.0, 178.0)]  # the first and the last interval are not whole
-
-
-def test_a_sampled_log_tells_how_many_transactions_there_were() -> None:
     (part,) = read("pgbench-sampled.log")
     numbers: dict[str, int] = {}
     for line in (GOLDEN / "pgbench-sampled.log").read_text().splitlines():
@@ -163,12 +149,6 @@ def test_a_sampled_log_tells_how_many_transactions_there_were() -> None:
 def test_what_is_no_output_of_pgbench_is_refused(text: bytes, says: str) -> None:
     with pytest.raises(ParseError, match=says):
         PgbenchImporter().read(text, "x", {})
-
-
-def test_a_run_without_a_transaction_failed() -> None:
-    text = (GOLDEN / "pgbench-tpcb.txt").read_bytes()
-    (part,) = PgbenchImporter().read(text.replace(b"processed: 3552", b"processed: 0"), "x", {})
-    assert (part.status, part.reason) == ("failed", "pgbench did no transaction")
 
 
 SUMMARY = """\
@@ -194,42 +174,28 @@ LOG = b"""\
 """
 
 
-def totals(found: Measurements) -> dict[str, float]:
-    return found.totals()
-
-
-def test_a_log_has_the_latency_of_each_transaction() -> None:
+def test_a_log_has_the_latency_of_each_transaction_and_those_of_each_whole_second_are_counted() -> None:
     found = read_pgbench(SUMMARY, [LOG], "stdout")
-    got = totals(found)
+    got = found.totals()
     assert got["transactions"] == 4 and got["tps"] == 343.396895 and got["errors"] == 0
     assert got["latency.mean"] == pytest.approx((5181 + 8170 + 3278 + 1_000_000) / 4 * 1e-6)
     assert (got["latency.min"], got["latency.max"]) == pytest.approx((0.003278, 1.0))
-    assert got["latency.p50"] == pytest.approx(0.005185, rel=1e-3)
-    assert found.histograms["count"].sum() == 4
+    assert (got["latency.p50"], found.histograms["count"].sum()) == (pytest.approx(0.005185, rel=1e-3), 4)
     assert found.facts["version"] == "15.20" and found.facts["clients"] == "2"
-
-
-def test_transactions_are_counted_in_each_whole_second_and_where_there_were_none() -> None:
     series = read_pgbench(SUMMARY, [LOG], "stdout").series
     assert series.select("t", "value").rows() == [(1.0, 3.0), (2.0, 0.0)]
-
-
-def test_without_a_log_there_is_what_the_summary_says() -> None:
     found = read_pgbench(SUMMARY, [], "stdout")
-    assert totals(found)["latency.mean"] == pytest.approx(0.005824)
+    assert found.totals()["latency.mean"] == pytest.approx(0.005824)
     assert found.series.is_empty() and found.histograms.is_empty()
-
-
-def test_lines_that_are_no_transactions_are_told_of() -> None:
     found = read_pgbench(SUMMARY, [LOG + b"1 3 failed 0 1795437693 60001\n1 4 skipped 0\n\xff\n"], "stdout")
-    assert totals(found)["latency.max"] == 1.0
+    assert found.totals()["latency.max"] == 1.0
     assert found.warnings == ("3 lines of its log are no transactions that were done; the others count",)
 
 
-@pytest.mark.parametrize("text", ["", "pgbench (15.20)\n", SUMMARY.replace("tps = ", "tips = ")])
-def test_what_is_no_summary_is_refused(text: str) -> None:
-    with pytest.raises(ParseError, match="no summary of pgbench"):
-        read_pgbench(text, [LOG], "stdout")
+def test_what_is_no_summary_is_refused() -> None:
+    for text in ("", "pgbench (15.20)\n", SUMMARY.replace("tps = ", "tips = ")):
+        with pytest.raises(ParseError, match="no summary of pgbench"):
+            read_pgbench(text, [LOG], "stdout")
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=50), st.randoms())
@@ -247,4 +213,4 @@ def test_percentiles_are_within_a_digit_of_the_third_place(times: list[int], cho
         (row,) = bins.filter(within).select("lower", "upper").rows()[:1]
         assert row[1] - row[0] <= max(2e-6, time * 1e-6 / 99)
     middle = sorted(times)[(len(times) + 1) // 2 - 1] * 1e-6
-    assert totals(found)["latency.p50"] == pytest.approx(middle, rel=0.011, abs=2e-6)
+    assert found.totals()["latency.p50"] == pytest.approx(middle, rel=0.011, abs=2e-6)

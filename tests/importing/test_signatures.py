@@ -40,13 +40,11 @@ def test_terse_lines_are_of_fio_unless_virtiofs_tests_ran_it() -> None:
 
 
 def test_a_table_is_one_where_nothing_else_is_and_a_log_of_fio_is_none() -> None:
-    assert kinds((IMPORTS / "table.csv").read_bytes()) == ["csv"]
-    assert kinds(b"name;rate\nxfs;1,5\n") == ["csv"]
+    assert (kinds((IMPORTS / "table.csv").read_bytes()), kinds(b"name;rate\nxfs;1,5\n")) == (["csv"], ["csv"])
     assert kinds(b"50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n") == []
     assert is_fio_log(b"50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n")
     assert kinds(b"1,2\n3,4\n") == []  # nothing says what these are
-    assert kinds(b"hello, world\n") == []
-    assert kinds(b"") == []
+    assert (kinds(b"hello, world\n"), kinds(b"")) == ([], [])
 
 
 def test_two_tools_in_one_file_are_both_named() -> None:

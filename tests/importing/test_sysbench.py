@@ -44,80 +44,47 @@ def series(measured: Measurements, metric: str) -> list[tuple[float, float]]:
 BANNER = b"sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)\n\n"
 
 
+TOTALS = {
+    "tps": 5374.40, "qps": 107488.22, "transactions": 232174309, "queries": 4643493200, "queries.read": 3250446290,
+    "queries.write": 928697866, "queries.other": 464349044, "events": 232174309, "errors": 426, "reconnects": 0,
+    "latency.mean": 5529015010.01 / 232174309 / 1000, "latency.min": 0.00309, "latency.max": 0.21124,
+    "latency.p95": 0.03372, "latency.sum": 5529015.01001, "time": 43200.0172, "threads.events.mean": 1813861.7891,
+    "threads.events.stddev": 2345.89, "threads.time.mean": 43195.4298, "threads.time.stddev": 0.06,
+}  # fmt: skip
+
+
 def test_oltp_is_read_as_it_was_printed() -> None:
     measured = one(OLTP)
     assert measured.warnings == ()
-    assert measured.facts == {
-        "version": "1.0.17",
-        "test": "oltp",
-        "threads": 128,
-        "report interval": "2 second",
-        "random numbers from": "current time",
-    }
+    told = {"report interval": "2 second", "random numbers from": "current time"}
+    assert measured.facts == {"version": "1.0.17", "test": "oltp", "threads": 128, **told}
     assert series(measured, "tps")[:2] == [(2.0, 4903.39), (4.0, 5409.01)]
-    assert series(measured, "read.qps")[0] == (2.0, 69198.36)
-    assert series(measured, "write.qps")[0] == (2.0, 19648.52)
-    assert series(measured, "other.qps")[0] == (2.0, 9870.21)
-    assert series(measured, "latency.p95")[0] == pytest.approx((2.0, 0.03559))
-    assert series(measured, "errors.rate")[0] == (2.0, 0.0)
-    assert len(series(measured, "reconnects.rate")) == 12
-    assert values(measured) == pytest.approx(
-        {
-            "tps": 5374.40,
-            "qps": 107488.22,
-            "transactions": 232174309,
-            "queries": 4643493200,
-            "queries.read": 3250446290,
-            "queries.write": 928697866,
-            "queries.other": 464349044,
-            "events": 232174309,
-            "errors": 426,
-            "reconnects": 0,
-            "latency.mean": 5529015010.01 / 232174309 / 1000,
-            "latency.min": 0.00309,
-            "latency.max": 0.21124,
-            "latency.p95": 0.03372,
-            "latency.sum": 5529015.01001,
-            "time": 43200.0172,
-            "threads.events.mean": 1813861.7891,
-            "threads.events.stddev": 2345.89,
-            "threads.time.mean": 43195.4298,
-            "threads.time.stddev": 0.06,
-        }
-    )
+    names = ("read.qps", "write.qps", "other.qps", "latency.p95", "errors.rate")
+    assert [series(measured, name)[0][1] for name in names] == pytest.approx([69198.36, 19648.52, 9870.21, 0.03559, 0])
+    assert (len(series(measured, "reconnects.rate")), values(measured)) == (12, pytest.approx(TOTALS))
 
 
-def test_a_mean_is_known_better_than_by_the_two_decimals_that_are_printed() -> None:
+def test_a_mean_is_known_better_than_by_the_decimals_that_are_printed_and_times_are_seconds() -> None:
     assert b"avg:                                    0.04\n" in FILEIO
     assert values(one(FILEIO))["latency.mean"] == pytest.approx(5894.34 / 156830 / 1000, rel=1e-9)
     no_sum = FILEIO[: FILEIO.index(b"sum:")]
     assert values(one(no_sum))["latency.mean"] == pytest.approx(0.04e-3)
-
-
-def test_times_are_seconds_whatever_the_interval_is() -> None:
     assert [t for t, _ in series(one(OLTP), "tps")] == [2.0 * n for n in range(1, 13)]
     assert [t for t, _ in series(one(FILEIO), "bandwidth")] == [1.0, 2.0]
 
 
-def test_fileio_is_in_bytes_with_its_options_and_seed() -> None:
+def test_fileio_is_in_bytes_with_its_options_and_seed_and_what_it_did_not_do_is_absent() -> None:
     measured = one(FILEIO)
     found = values(measured)
-    assert found["read.bandwidth"] == 470.67 * 2**20
-    assert found["write.bandwidth"] == 313.78 * 2**20
+    assert (found["read.bandwidth"], found["write.bandwidth"]) == (470.67 * 2**20, 313.78 * 2**20)
     assert found["bandwidth"] == pytest.approx((470.67 + 313.78) * 2**20)
     assert found["iops"] == pytest.approx(30122.57 + 20081.72)
-    assert found["fsync.rate"] == 2010.17
-    assert found["latency.p99"] == pytest.approx(0.0006)
+    assert (found["fsync.rate"], found["latency.p99"]) == pytest.approx((2010.17, 0.0006))
     assert series(measured, "read.bandwidth")[0] == (1.0, 421.07 * 2**20)
     assert series(measured, "fsync.rate")[0] == (1.0, 1793.59)
     assert series(measured, "latency.p99")[0] == pytest.approx((1.0, 0.00069))
-    assert measured.facts["seed"] == "7"
-    assert measured.facts["mode"] == "random r/w"
-    assert measured.facts["block size"] == "16KiB"
+    assert [measured.facts[name] for name in ("seed", "mode", "block size")] == ["7", "random r/w", "16KiB"]
     assert primary_of(SysbenchImporter(), [parts(FILEIO)]) == "bandwidth"
-
-
-def test_what_fileio_did_not_do_is_absent_and_not_0() -> None:
     only_reads = FILEIO.replace(b"313.78", b"0.00").replace(b"20081.72", b"0.00").replace(b"2010.17", b"0.00")
     for number in (b"280.72", b"342.09", b"1793.59", b"2188.36"):
         only_reads = only_reads.replace(number, b"0.00")
@@ -132,8 +99,7 @@ def test_events_of_other_tests_are_counted_and_queue_lines_left_out() -> None:
     assert set(measured.series["metric"]) == {"eps"}  # --percentile=0: the 0.00 there is no latency
     assert not any(name.startswith("latency.p") for name in values(measured))
     found = values(measured)
-    assert found["eps"] == found["events"] / found["time"]
-    assert measured.facts["rate"] == "500/sec"
+    assert (found["eps"], measured.facts["rate"]) == (found["events"] / found["time"], "500/sec")
     assert primary_of(SysbenchImporter(), [parts(RATE)]) == "eps"
 
 
@@ -151,22 +117,16 @@ def test_of_a_truncated_file_what_is_whole_counts_with_a_warning(end: int) -> No
         assert "no closing block" in " ".join(measured.warnings)
 
 
-def test_a_damaged_line_costs_only_itself() -> None:
+def test_a_damaged_line_costs_only_itself_and_lines_of_other_programs_nothing() -> None:
     measured = one(OLTP.replace(b"tps: 5409.01", b"tps: 54#9.01"))
     assert [t for t, _ in series(measured, "tps")][:3] == [2.0, 6.0, 8.0]
     assert "1 of 12 lines of intervals" in measured.warnings[0]
-
-
-def test_intervals_of_which_none_can_be_read_are_told() -> None:
     count = OLTP.count(b"\n[ ")
     measured = one(OLTP.replace(b"reconn/s: ", b"reconnected: "))
     assert measured.series.is_empty()
     assert measured.warnings == (
         f"none of its {count} lines of intervals is like those of sysbench: there are no series",
     )
-
-
-def test_lines_of_other_programs_are_skipped() -> None:
     lines = OLTP.splitlines(keepends=True)
     mixed = b"".join(line + b"2026-11-21 mysqld: [Note] checkpoint / (12%)\n\n" for line in lines)
     assert one(mixed).series.equals(one(OLTP).series)
@@ -177,8 +137,7 @@ def test_lines_of_other_programs_are_skipped() -> None:
 def test_the_histogram_counts_every_event_and_holds_its_percentiles() -> None:
     measured = one(HISTOGRAM)
     found = measured.histograms
-    assert measured.warnings == ()
-    assert found["metric"].unique().to_list() == ["latency"]
+    assert (measured.warnings, found["metric"].unique().to_list()) == ((), ["latency"])
     assert found["count"].sum() == values(measured)["events"]
     assert (found["lower"] < found["upper"]).all()
     assert (found["upper"] <= found["lower"].shift(-1)).drop_nulls().all()
@@ -213,16 +172,12 @@ def test_of_a_truncated_histogram_whole_lines_count(end: int) -> None:
     assert len(series(measured, "eps")) == HISTOGRAM.count(b"\n[ ")
 
 
-def test_what_sysbench_calls_fatal_is_told() -> None:
+def test_a_run_without_intervals_has_its_closing_block_and_what_is_fatal_is_told() -> None:
     text = OLTP[: OLTP.index(b"SQL statistics")] + b"FATAL: mysql_stmt_execute() returned error 2013\n" * 3
     assert "FATAL, 3 times; first: mysql_stmt_execute()" in " ".join(one(text).warnings)
-
-
-def test_a_run_without_intervals_has_its_closing_block() -> None:
     text = OLTP[: OLTP.index(b"[ 2s")] + OLTP[OLTP.index(b"SQL statistics") :]
     assert one(text).series.is_empty()
-    assert one(text).warnings == ()
-    assert values(one(text)) == values(one(OLTP))
+    assert (one(text).warnings, values(one(text))) == ((), values(one(OLTP)))
 
 
 @pytest.mark.parametrize(
@@ -266,17 +221,8 @@ def test_what_was_written_is_read_back(
         for at, (tps, qps, r, w, o, lat, err, reconn) in enumerate(rows, start=1)
     )
     measured = one(text.encode())
-    names = (
-        "tps",
-        "qps",
-        "read.qps",
-        "write.qps",
-        "other.qps",
-        f"latency.p{percentile}",
-        "errors.rate",
-        "reconnects.rate",
-    )
-    for column, name in enumerate(names):
+    queries = ("tps", "qps", "read.qps", "write.qps", "other.qps")
+    for column, name in enumerate((*queries, f"latency.p{percentile}", "errors.rate", "reconnects.rate")):
         scale = 1e-3 if "latency" in name else 1
         expected = [(float(at * interval), row[column] * scale) for at, row in enumerate(rows, start=1)]
         assert series(measured, name) == expected

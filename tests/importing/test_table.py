@@ -50,8 +50,7 @@ def test_rows_with_times_are_a_series_and_its_mean() -> None:
     text = b"ms\tfs\tMB\n0\txfs\t1\n500\txfs\t3\n0\text4\t7\n"
     xfs, ext4 = parts(text, value=["MB:MB/s:higher"], factor_column=["fs"], time_column="ms:ms")
     assert xfs.measured.series.select("t", "value").rows() == [(0.0, 1e6), (0.5, 3e6)]
-    assert rows(xfs) == [("MB", 2e6, "B/s", "higher")]
-    assert rows(ext4) == [("MB", 7e6, "B/s", "higher")]
+    assert (rows(xfs), rows(ext4)) == ([("MB", 2e6, "B/s", "higher")], [("MB", 7e6, "B/s", "higher")])
 
 
 @pytest.mark.parametrize(
@@ -108,61 +107,44 @@ def test_a_fault_is_named_with_line_and_column(text: bytes, options: dict[str, A
 @pytest.mark.parametrize(
     ("heading", "value", "unit"),
     [
-        ("read bw (MiB/s)", 1024.0**2, "B/s"),
-        ("read bw [MB/sec]", 1e6, "B/s"),
-        ("read bw(KiBps)", 1024.0, "B/s"),
-        ("read bw (µs)", 1e-6, "s"),
-        ("read bw (usec)", 1e-6, "s"),
-        ("read bw (IOPS)", 1.0, "1/s"),
+        ("read bw (MiB/s)", 1024.0**2, "B/s"), ("read bw [MB/sec]", 1e6, "B/s"), ("read bw(KiBps)", 1024.0, "B/s"),
+        ("read bw (µs)", 1e-6, "s"), ("read bw (usec)", 1e-6, "s"), ("read bw (IOPS)", 1.0, "1/s"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("named", ["read bw", "{}", "{}::higher", "read bw::higher"])
 def test_a_unit_in_a_heading_counts(heading: str, value: float, unit: str, named: str) -> None:
     (part,) = parts(f"{heading};x\n1;2\n".encode(), value=[named.format(heading)])
     ((metric, number, *said),) = rows(part)
-    assert metric == "read bw"
-    assert number == pytest.approx(value)
+    assert (metric, number) == ("read bw", pytest.approx(value))
     assert said == [unit, "higher" if "higher" in named else "neither"]
 
 
-def test_a_heading_with_no_unit_in_brackets_is_a_name() -> None:
+def test_a_heading_may_have_the_unit_of_times_or_something_else_in_brackets_and_columns_other_names() -> None:
     (part,) = parts(b"lat (p99),lat (ms)\n1,2\n", value=["lat (p99):us", "lat (ms)"])
     assert rows(part) == [("lat (p99)", 1e-6, "s", "neither"), ("lat", 2e-3, "s", "neither")]
-
-
-def test_the_unit_of_times_may_be_in_their_heading() -> None:
     (part,) = parts(b"at (ms),x\n500,1\n", value=["x"], time_column="at")
     assert part.measured.series["t"].to_list() == [0.5]
     with pytest.raises(ParseError, match="has no unit of time in its heading"):
         parts(b"at (MB),x\n500,1\n", value=["x"], time_column="at")
-
-
-def test_a_column_may_be_named_otherwise() -> None:
     text = b"Bandwidth (MB/s),a=b\n1,2\n"
     (part,) = parts(text, value=["bandwidth=Bandwidth::higher", "a=b"])
     assert rows(part) == [("bandwidth", 1e6, "B/s", "higher"), ("a=b", 2, "1", "neither")]
-
-
-@pytest.mark.parametrize("nothing", [b"NA", b"nan", b"-", b"N/A"])
-def test_what_says_that_there_is_no_figure_is_none_and_no_0(nothing: bytes) -> None:
-    found = parts(WIDE.replace(b"930", nothing), **TWO)
-    assert [name for name, *_ in rows(found[3])] == ["lat"]
-    assert found[0].measured.warnings == ("fields such as NA, which count neither as a number nor as 0: 1",)
-
-
-def test_delimiters_within_quotes_are_none() -> None:
     (part,) = parts(b'"a, b, c";d\n1;2\n', value=["a, b, c"])
     assert rows(part) == [("a, b, c", 1, "1", "neither")]
 
 
-def test_rows_that_are_equal_are_repeats_and_numbered_rounds_their_rounds() -> None:
+def test_what_says_that_there_is_no_figure_is_none_and_no_0() -> None:
+    for nothing in (b"NA", b"nan", b"-", b"N/A"):
+        found = parts(WIDE.replace(b"930", nothing), **TWO)
+        assert [name for name, *_ in rows(found[3])] == ["lat"]
+        assert found[0].measured.warnings == ("fields such as NA, which count neither as a number nor as 0: 1",)
+
+
+def test_rows_that_are_equal_are_repeats_and_numbered_rounds_their_rounds_also_with_empty_fields() -> None:
     twice = parts(b"fs,IOPS\nxfs,1\nxfs,1\n", value=["IOPS"], factor_column=["fs"])
     assert [(part.levels["fs"], part.round) for part in twice] == [("xfs", None), ("xfs", None)]
     numbered = parts(b"fs,r,IOPS\nxfs,2,1\next4,2,1\nxfs,5,1\n", value=["IOPS"], factor_column=["fs"], round_column="r")
     assert [(part.levels["fs"], part.round) for part in numbered] == [("xfs", 2), ("ext4", 2), ("xfs", 5)]
-
-
-def test_rows_with_complementary_empty_fields_are_trials_of_their_own() -> None:
     text = b"fs,read,write\next4,100,NA\nxfs,90,50\nxfs,91,51\next4,NA,61\n"
     found = parts(text, value=["read::higher", "write::higher"], factor_column=["fs"])
     assert [(part.levels["fs"], [value for _, value, *_ in rows(part)]) for part in found] == [
@@ -175,8 +157,7 @@ def test_rows_with_complementary_empty_fields_are_trials_of_their_own() -> None:
 
 def test_a_last_line_that_was_cut_is_left_out_with_a_warning() -> None:
     found = parts(WIDE[:-10], **TWO)
-    assert len(found) == 3
-    assert found[0].measured.warnings == ("line 5 is cut short and left out",)
+    assert (len(found), found[0].measured.warnings) == (3, ("line 5 is cut short and left out",))
 
 
 names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=8).filter(

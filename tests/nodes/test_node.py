@@ -51,13 +51,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_command_gives_its_output_and_how_it_ended() -> None:
+def test_a_command_gives_its_output_and_how_it_ended_but_nothing_beyond_what_is_wanted() -> None:
     ended = on_node(lambda node: node.run(["sh", "-c", "echo out; echo err >&2; exit 3"], check=False))
     assert (ended.stdout, ended.stderr, ended.code, ended.ok) == (b"out\n", b"err\n", 3, False)
     assert 0 < ended.elapsed < 30
-
-
-def test_what_a_command_prints_beyond_what_is_wanted_does_not_leave_the_node() -> None:
     pieces: list[bytes] = []
     command = ["sh", "-c", "head -c 1M /dev/zero; echo error >&2"]
     ended = on_node(lambda node: node.run(command, first_output=5, on_output=lambda data, at: pieces.append(data)))
@@ -85,16 +82,10 @@ def test_a_command_that_fails_says_which_where_how_and_its_last_words() -> None:
         on_node(lambda node: node.run(["sh", "-c", "echo first >&2; echo second >&2; exit 3"]))
     assert error.value.detail.startswith("$ sh -c 'echo first")
     assert "first\nsecond" in error.value.detail
-
-
-def test_a_program_that_does_not_exist_and_a_full_disk_in_a_commands_words_are_told_apart() -> None:
     with pytest.raises(CommandFailed, match="node n: no-such-program can't be run: no such program"):
         on_node(lambda node: node.run(["no-such-program"]))
     with pytest.raises(DiskFull, match="No space left on device"):
         on_node(lambda node: node.run(["dd", "if=/dev/zero", "of=/dev/full", "bs=1", "count=1"]))
-
-
-def test_a_command_is_stopped_at_its_time_out_even_if_it_ignores_term() -> None:
     script = "trap '' TERM; while :; do sleep 0.05; done"
     with pytest.raises(TimedOut, match=r"stopped at its time-out after 0\.\d s \(by KILL\)"):
         on_node(lambda node: node.run(["sh", "-c", script], timeout=0.2, grace=0.1))
@@ -109,8 +100,7 @@ def test_standard_input_environment_and_folder_reach_the_command(tmp_path: Path)
         return echoed.stdout, said.stdout
 
     echoed, said = on_node(work)
-    assert echoed == data
-    assert said.decode() == f"red xl\n{tmp_path}\n"
+    assert (echoed, said.decode()) == (data, f"red xl\n{tmp_path}\n")
     assert on_node(lambda node: node.run(["cat"], stdin=b"")).stdout == b""
 
 
@@ -162,8 +152,7 @@ def test_samples_come_at_their_times_until_the_iteration_is_closed(tmp_path: Pat
 
 def test_facts_name_the_machine_and_its_tools_and_clocks_agree_within_their_errors() -> None:
     facts = on_node(lambda node: node.facts({"sh": ["true"], "nothing": ["no-such-program", "--version"]}))
-    assert facts["kernel"]["release"] == os.uname().release
-    assert facts["uid"] == os.geteuid()
+    assert (facts["kernel"]["release"], facts["uid"]) == (os.uname().release, os.geteuid())
     assert facts["tools"]["nothing"] is None
     clock = on_node(lambda node: node.clock())
     assert abs(clock.offset) <= clock.error + 1e-4

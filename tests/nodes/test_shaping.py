@@ -127,15 +127,11 @@ def test_what_is_not_asked_for_is_not_needed(asked: dict[str, Any], queues: tupl
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"jitter": "1ms"}, "write delay, too"),
-        ({"delay": "1ms", "jitter": "2ms"}, "no packet comes early"),
-        ({"delay": "2m"}, "no network takes longer"),
-        ({"mtu": 100}, "576"),
-        ({"mtu": "1500"}, "integer"),
-        ({"offload": 1}, "bool"),
-        ({"latency": "1ms"}, "extra"),
+        ({"jitter": "1ms"}, "write delay, too"), ({"delay": "1ms", "jitter": "2ms"}, "no packet comes early"),
+        ({"delay": "2m"}, "no network takes longer"), ({"mtu": 100}, "576"), ({"mtu": "1500"}, "integer"),
+        ({"offload": 1}, "bool"), ({"latency": "1ms"}, "extra"),
     ],
-)
+)  # fmt: skip
 def test_a_network_that_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Network.model_validate(asked)
@@ -206,8 +202,7 @@ def test_queues_are_read_in_seconds_shares_and_bits_and_a_cards_own_is_none_of_o
 
 
 def test_a_card_tells_its_mtu_and_what_it_offloads_and_its_connections_their_segments() -> None:
-    assert parse_link(LINK) == 9000
-    assert parse_features(FEATURES) == {"tso": True, "gso": False, "gro": True}
+    assert (parse_link(LINK), parse_features(FEATURES)) == (9000, {"tso": True, "gso": False, "gro": True})
     assert parse_connections(CONNECTIONS) == {
         "10.213.0.2": {"mss": [1448, 8948], "path_mtu": [1500, 9000]},
         "10.213.0.9": {"mss": [536], "path_mtu": [576]},
@@ -270,5 +265,4 @@ def test_a_network_that_was_cut_short_in_the_making_is_made_again_from_the_start
 
     asyncio.run(enter_twice())
     namespaces = [words[2] for words in commands if words[1] == "netns"]
-    assert namespaces == ["add", "delete", "add"]
-    assert sum("bridge" in words for words in commands) == 2
+    assert (namespaces, sum("bridge" in words for words in commands)) == (["add", "delete", "add"], 2)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -16,21 +14,13 @@ from storlab.nodes.agent import steps
 from storlab.nodes.agent.events import StepResult
 from storlab.nodes.agent.protocol import Frame, encode
 from storlab.nodes.agent.steps import Done, match_results, requests
-from storlab.nodes.kinds.local import local_node
 from storlab.nodes.listing import files_below
 from storlab.nodes.node import Node
 from storlab.nodes.undo import remove_folder
 
-T = TypeVar("T")
+from .test_node import on_node
+
 RUN = "20260102-030405-abcd"
-
-
-def on_node(work: Callable[[Node], Awaitable[T]]) -> T:
-    async def run() -> T:
-        async with asyncio.timeout(60), local_node("here") as node:
-            return await work(node)
-
-    return asyncio.run(run())
 
 
 @given(st.lists(st.tuples(st.text(max_size=4000), st.binary(max_size=200_000)), max_size=40))
@@ -50,8 +40,7 @@ def test_results_get_the_contents_that_are_theirs() -> None:
     failed = StepResult(errno="EIO", message="no")
     results = [StepResult(size=2), StepResult(size=7, kind="file"), StepResult(size=4), failed]
     done = match_results(request, results, b"aab\0c\0", go_on=True)
-    assert [each.contents for each in done] == [b"aa", b"", b"b\0c\0", b""]
-    assert done[2].entries == ["b", "c"]
+    assert ([each.contents for each in done], done[2].entries) == ([b"aa", b"", b"b\0c\0", b""], ["b", "c"])
     assert [each.ok for each in done] == [True, True, True, False]
 
 
@@ -99,11 +88,9 @@ def test_what_steps_make_is_there_and_what_they_read_is_given(tmp_path: Path) ->
         )
 
     done = on_node(work)
-    assert done[5].text == "TExt"
-    assert done[6].targets == {"file": "", "link": "file"}
+    assert (done[5].text, done[6].targets) == ("TExt", {"file": "", "link": "file"})
     assert (done[7].result.size, done[7].result.allocated) == (10**9, 0)
-    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / "a/file").stat().st_mode & 0o777 == 0o600
+    assert ((tmp_path / "a").stat().st_mode & 0o777, (tmp_path / "a/file").stat().st_mode & 0o777) == (0o700, 0o600)
 
 
 def test_a_step_that_fails_is_raised_with_its_reason_and_the_rest_is_left_out(tmp_path: Path) -> None:
@@ -111,7 +98,7 @@ def test_a_step_that_fails_is_raised_with_its_reason_and_the_rest_is_left_out(tm
     with pytest.raises(FileNotFoundError, match="/no/such"):
         on_node(lambda node: node.carry_out(steps.read("/no/such"), made))
     assert not (tmp_path / "made").exists()
-    with pytest.raises(NodeError, match=r"node here: can't make the directory .*: File exists"):
+    with pytest.raises(NodeError, match=r"node n: can't make the directory .*: File exists"):
         on_node(lambda node: node.carry_out(made, made))
     found = on_node(lambda node: node.carry_out(steps.read("/no/such"), made, go_on=True))
     assert [each.ok for each in found] == [False, False] and found[0].missing

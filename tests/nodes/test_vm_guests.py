@@ -86,8 +86,7 @@ def watched(lab: Laboratory, *names: str, **keys: str | None) -> dict[str, dict[
     study = guests(f'echo "{BEGUN}" > /dev/console; sleep 3', rounds=1, trial="", rest="", **keys)
     with once_begun(lab, names, look):
         lab.execute(study)
-    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)]
-    assert lab.leftovers() == []
+    assert ([(record.status, record.reason) for record in lab.records()], lab.leftovers()) == ([("done", None)], [])
     return found
 
 
@@ -118,8 +117,7 @@ def test_each_guest_is_run_by_a_user_of_its_own_without_any_privilege(lab: Labor
 @pytest.mark.needs("guests")
 def test_a_qemu_that_serves_files_keeps_its_user_and_says_so(lab: Laboratory) -> None:
     found = watched(lab, "vm", count="1", stack='[{ layer = "directory" }, { layer = "9p" }]', from_='"host"')
-    assert set(found["vm"]["Uid"].split()) == {str(os.geteuid())}
-    assert found["vm"]["Seccomp"] == "2"
+    assert (set(found["vm"]["Uid"].split()), found["vm"]["Seccomp"]) == ({str(os.geteuid())}, "2")
     assert "9p" in str(facts_of(lab, "vm")["reason"])
 
 
@@ -130,6 +128,5 @@ def test_users_of_guests_are_nobody_and_seldom_the_same() -> None:
 
 
 def test_what_qemu_can_not_do_is_left_out_of_its_command_line() -> None:
-    assert Confinement().words() == []
-    assert Confinement(5, option="-runas").words() == ["-runas", "5:5"]
+    assert (Confinement().words(), Confinement(5, option="-runas").words()) == ([], ["-runas", "5:5"])
     assert "elevateprivileges=deny" in Confinement(sandbox=True).words()[1]

@@ -68,25 +68,18 @@ def test_numbers_are_read_as_programs_print_them(text: str, regex: str, value: f
     [
         ("nothing", {"regex": r"(\d+)"}, "matches nothing"),
         ("1 2", {"regex": r"(\d)"}, '2 matches; say which by pick = "last"'),
-        ("ab", {"regex": r"(a)"}, "is not a number"),
-        ("b", {"regex": r"(a)?b"}, "is not a number"),
+        ("ab", {"regex": r"(a)"}, "is not a number"), ("b", {"regex": r"(a)?b"}, "is not a number"),
         ("412,5 MB/s", {"regex": r"([\d.,]+) MB/s"}, '412,5" has a comma that is not between thousands'),
         ("1.234,5 MB/s", {"regex": r"([\d.,]+) MB/s"}, "has a comma that is not between thousands"),
         ("0,0312 s", {"regex": r"(\d+,\d+) s"}, "let the program print in English (LC_ALL=C)"),
-        ("nan", {"regex": r"(\w+)"}, "no finite number"),
-        ("1e999", {"regex": r"(\S+)"}, "no finite number"),
-        ("1e300", {"regex": r"(\S+)", "scale": 1e300}, "no finite number"),
-        ("{}", {"json": "a"}, "matches nothing"),
-        ('{"a": []}', {"json": "a"}, "matches nothing"),
-        ('{"a": "5"}', {"json": "a"}, "is not a number"),
-        ('{"a": true}', {"json": "a"}, "is not a number"),
-        ('{"a": [[1]]}', {"json": "a"}, "is not a number"),
-        ('{"a": [1, 2]}', {"json": "a"}, "2 matches"),
-        ("not json", {"json": "a"}, "metric x: "),
-        ("", {"json": "a"}, "metric x: "),
-        ('{"a": "x"}', {"json": "abs(a)"}, "metric x: "),
+        ("nan", {"regex": r"(\w+)"}, "no finite number"), ("1e999", {"regex": r"(\S+)"}, "no finite number"),
+        ("1e300", {"regex": r"(\S+)", "scale": 1e300}, "no finite number"), ("{}", {"json": "a"}, "matches nothing"),
+        ('{"a": []}', {"json": "a"}, "matches nothing"), ('{"a": "5"}', {"json": "a"}, "is not a number"),
+        ('{"a": true}', {"json": "a"}, "is not a number"), ('{"a": [[1]]}', {"json": "a"}, "is not a number"),
+        ('{"a": [1, 2]}', {"json": "a"}, "2 matches"), ("not json", {"json": "a"}, "metric x: "),
+        ("", {"json": "a"}, "metric x: "), ('{"a": "x"}', {"json": "abs(a)"}, "metric x: "),
     ],
-)
+)  # fmt: skip
 def test_output_without_the_number_is_an_error_that_names_metric_and_file(
     text: str, fields: dict[str, Any], says: str
 ) -> None:
@@ -113,9 +106,6 @@ def test_a_regex_that_can_not_serve_is_refused_and_others_are_taken() -> None:
             rule(regex=regex)
     for regex in (r"(\d+)", r"(?:a+ )+(\d+)", r"((?:\d+,)*\d+)", r"(?P<n>\d+)", "([+*])+x", r"\((\d+)\)+"):
         assert re.compile(rule(regex=regex).regex or "").groups == 1
-
-
-def test_a_metric_stands_under_its_alias_in_the_study() -> None:
     made = rule(json="a.b", **{"from": "result.json"})
     assert (made.json_path, made.source) == ("a.b", "result.json")
 
@@ -189,19 +179,29 @@ def test_a_damaged_record_of_its_end_is_an_error(tmp_path: Path) -> None:
             command().parse(tmp_path)
 
 
-def test_its_program_is_what_it_needs_and_its_length_what_is_expected() -> None:
+def test_its_program_is_what_it_needs_and_it_takes_what_has_all_that_its_words_name() -> None:
     assert command().needs().programs == ("bench",)
     assert command(argv=["{target}/x"], prepare=["tar", "x"]).needs().programs == ("tar",)
     assert command().duration(1) is None
     assert command(expected="1m").duration(2) == 62
+    assert set(command().takes()) == {Dir, Disk, Server, Export}
+    assert set(command(argv=["x", "{target}", "{node}", "{{port}}"]).takes()) == {Dir, Disk, Server, Export}
+    assert set(command(env={"PORT": "{port}"}).takes()) == {Server, Export}
+    assert command(prepare=["x", "{database}"]).takes() == (Server,)
+    with pytest.raises(ValidationError, match=r"nothing that a stack can end as has all of \{database\}, \{export\}"):
+        command(argv=["x", "{database}/{export}"])
 
 
-def test_places_words_are_filled_in_once() -> None:
+def test_places_words_are_filled_in_once_and_one_that_this_server_lacks_is_named() -> None:
     words = {"target": "/mnt/{round}", "round": "3", "trial": "9"}
     place = RunContext(None, Dir("host", "/mnt"), "/folder", "load", 0.0, 7, words)  # type: ignore[arg-type]
     assert place.fill("{target} {round}{trial} {{round}} {seed} {other} {} ${round}") == (
         "/mnt/{round} 39 {round} {seed} {other} {} $3"
     )
+    server = Server("host", "redis", socket="/s")
+    place = RunContext(None, server, "/folder", "load", 0.0, 7, server.words())  # type: ignore[arg-type]
+    with pytest.raises(TrialError, match=r'"--port=\{port\}": this Server has no \{port\}, but \{target\}, \{socket\}'):
+        place.fill("--port={port}")
 
 
 UNIX = {"type": "unix", "path": "/s/socket"}
@@ -221,22 +221,6 @@ def test_every_kind_of_target_has_its_words(target: Resource, text: str, filled:
     place = RunContext(None, target, "/folder", "load", 0.0, 7, target.words())  # type: ignore[arg-type]
     assert place.fill(text) == filled
     assert set(target.words()) <= target.has_words
-
-
-def test_a_word_that_this_server_lacks_is_named_with_those_that_it_has() -> None:
-    server = Server("host", "redis", socket="/s")
-    place = RunContext(None, server, "/folder", "load", 0.0, 7, server.words())  # type: ignore[arg-type]
-    with pytest.raises(TrialError, match=r'"--port=\{port\}": this Server has no \{port\}, but \{target\}, \{socket\}'):
-        place.fill("--port={port}")
-
-
-def test_a_command_takes_what_has_all_that_its_words_name() -> None:
-    assert set(command().takes()) == {Dir, Disk, Server, Export}
-    assert set(command(argv=["x", "{target}", "{node}", "{{port}}"]).takes()) == {Dir, Disk, Server, Export}
-    assert set(command(env={"PORT": "{port}"}).takes()) == {Server, Export}
-    assert command(prepare=["x", "{database}"]).takes() == (Server,)
-    with pytest.raises(ValidationError, match=r"nothing that a stack can end as has all of \{database\}, \{export\}"):
-        command(argv=["x", "{database}/{export}"])
 
 
 def test_a_command_runs_where_it_is_to_run(tmp_path: Path) -> None:

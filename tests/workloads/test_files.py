@@ -168,8 +168,7 @@ def test_metrics_are_those_of_the_golden_file(tmp_path: Path) -> None:
 
 def test_frames_have_their_columns_and_bins_are_those_of_fio(tmp_path: Path) -> None:
     measured = parsed(tmp_path, golden())
-    assert dict(measured.metrics.schema) == METRIC_COLUMNS
-    assert dict(measured.series.schema) == SERIES_COLUMNS
+    assert (dict(measured.metrics.schema), dict(measured.series.schema)) == (METRIC_COLUMNS, SERIES_COLUMNS)
     assert dict(measured.histograms.schema) == HISTOGRAM_COLUMNS
     edges = set(zip(histogram.LOWER.tolist(), histogram.UPPER.tolist(), strict=True))
     assert set(measured.histograms.select("lower", "upper").iter_rows()) <= edges
@@ -198,8 +197,7 @@ def test_two_nodes_are_added_and_their_latencies_merged() -> None:
 def test_a_rate_is_over_the_slot_that_ends_at_its_time() -> None:
     """Of the last slot it is not known how long it was."""
     found = measurements(read_document(golden(), "x")).series
-    assert set(found["metric"]) == {"create.rate"}
-    assert found["value"].to_list() == [97 / 0.2, 157 / 0.2]
+    assert (set(found["metric"]), found["value"].to_list()) == ({"create.rate"}, [97 / 0.2, 157 / 0.2])
     assert found["t"].to_list() == pytest.approx([0.208224712, 0.408224712])
 
 

@@ -61,21 +61,14 @@ def test_the_job_file_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("options", "written"),
     [
-        ({"runtime": "1h30m"}, "runtime=5400000ms"),
-        ({"runtime": "1.5s"}, "runtime=1500ms"),
-        ({"runtime": 0.5}, "runtime=500ms"),
-        ({"startdelay": "0.25ms"}, "startdelay=250us"),
-        ({"runtime": "60s"}, "runtime=60s"),
-        ({"runtime": 60}, "runtime=60"),
-        ({"bs": "4KiB"}, "bs=4096"),
-        ({"bs": "1.5k,4k"}, "bs=1536,4k"),
-        ({"bssplit": "4k/60:2MiB/40"}, "bssplit=4k/60:2097152/40"),
-        ({"size": "1.5G"}, "size=1610612736"),
-        ({"size": "80%"}, "size=80%"),
-        ({"size": "2MiB", "kb_base": 1000}, "size=2MiB"),
-        ({"filename": "1.5G"}, "filename=1.5G"),
+        ({"runtime": "1h30m"}, "runtime=5400000ms"), ({"runtime": "1.5s"}, "runtime=1500ms"),
+        ({"runtime": 0.5}, "runtime=500ms"), ({"startdelay": "0.25ms"}, "startdelay=250us"),
+        ({"runtime": "60s"}, "runtime=60s"), ({"runtime": 60}, "runtime=60"), ({"bs": "4KiB"}, "bs=4096"),
+        ({"bs": "1.5k,4k"}, "bs=1536,4k"), ({"bssplit": "4k/60:2MiB/40"}, "bssplit=4k/60:2097152/40"),
+        ({"size": "1.5G"}, "size=1610612736"), ({"size": "80%"}, "size=80%"),
+        ({"size": "2MiB", "kb_base": 1000}, "size=2MiB"), ({"filename": "1.5G"}, "filename=1.5G"),
     ],
-)
+)  # fmt: skip
 def test_sizes_and_durations_mean_to_fio_what_they_mean_to_the_plan(options: dict[str, Any], written: str) -> None:
     assert f"{written}\n" in "".join(f"{line}\n" for line in fio(rw="read", **options).job_text({}, "x").splitlines())
 
@@ -181,8 +174,7 @@ def test_what_a_job_file_includes_is_put_in_and_one_that_includes_itself_is_refu
 def test_its_size_and_its_length_are_known_where_they_can_be(
     options: dict[str, Any], size: int, seconds: float | None
 ) -> None:
-    assert fio(**options).space() == size
-    assert fio(**options).duration(0) == seconds
+    assert (fio(**options).space(), fio(**options).duration(0)) == (size, seconds)
     lines = fio(**options).job_text({}, "x")
     assert (job_file(x_fio=lines).space(), job_file(x_fio=lines).duration(0)) == (size, seconds)
 
@@ -214,15 +206,11 @@ def test_with_a_warm_up_fio_does_not_measure_all_that_it_does(
         ({"iodepth": 8, "ioengine": "libaio"}, 0.0, "without direct = 1"),
         ({"iodepth": 8, "ioengine": "libaio", "direct": True}, 0.0, ""),
         ({"iodepth": 8, "ioengine": "libaio", "buffered": 0}, 0.0, ""),
-        ({"iodepth": 8, "ioengine": "io_uring"}, 0.0, ""),
-        ({"iodepth": 1}, 0.0, ""),
-        ({"runtime": "2s"}, 2.0, ""),
-        ({"runtime": "2s"}, 2.5, "warm"),
-        ({"runtime": 2, "ramp_time": "1s"}, 5.0, ""),
-        ({"runtime": 2, "ramp_time": "3s"}, 0.0, " "),
-        ({"size": "1M"}, 5.0, ""),
+        ({"iodepth": 8, "ioengine": "io_uring"}, 0.0, ""), ({"iodepth": 1}, 0.0, ""), ({"runtime": "2s"}, 2.0, ""),
+        ({"runtime": "2s"}, 2.5, "warm"), ({"runtime": 2, "ramp_time": "1s"}, 5.0, ""),
+        ({"runtime": 2, "ramp_time": "3s"}, 0.0, " "), ({"size": "1M"}, 5.0, ""),
     ],
-)
+)  # fmt: skip
 def test_a_depth_without_effect_and_a_warm_up_that_fio_would_pass_over_are_told_before_anything_runs(
     options: dict[str, Any], warm_up: float, said: str
 ) -> None:
@@ -248,8 +236,7 @@ def test_files_of_its_own_need_a_directory(options: dict[str, Any], takes: tuple
 def test_the_logs_interval_is_the_studys_own_where_it_has_one() -> None:
     assert fio(rw="read", log_avg_msec=500)._log_interval() == 500
     assert job_file(x_fio="[a]\nlog_avg_msec=250\n")._log_interval() == 250
-    assert fio(runtime=5, time_based=1)._log_interval() == 100
-    assert fio(rw="read")._log_interval() == 250
+    assert (fio(runtime=5, time_based=1)._log_interval(), fio(rw="read")._log_interval()) == (100, 250)
 
 
 def on_a_node(work: Any) -> Any:
@@ -289,8 +276,7 @@ def test_fio_itself_says_which_options_it_takes_in_one_sentence() -> None:
         fio(rw="write", iodepth=-1),
         fio(**{"rw": "write", "time-based": True}),
     )
-    assert said[:3] == ["", "", ""]
-    assert said[3] == "fio knows no option bss; did you mean bs?"
+    assert (said[:3], said[3]) == (["", "", ""], "fio knows no option bss; did you mean bs?")
     assert said[4].startswith("fio knows no option rv")
     assert "failed parsing rw=writ" in said[5]
     assert said[6].startswith("this fio has no ioengine nul; it has ")
@@ -300,8 +286,7 @@ def test_fio_itself_says_which_options_it_takes_in_one_sentence() -> None:
     assert complaint("Bad option <bss=4k>\nDid you mean bs?\nfio: job global dropped\n") == (
         "fio knows no option bss; did you mean bs?"
     )
-    assert complaint("Bad option <x>\n") == "fio knows no option x"
-    assert complaint("") == ""
+    assert (complaint("Bad option <x>\n"), complaint("")) == ("fio knows no option x", "")
 
 
 def run(workload: FioWorkload, target: Resource, folder: Path) -> dict[str, float]:
@@ -335,28 +320,24 @@ def files_in(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_table_runs_in_the_directory_and_nowhere_else(places: tuple[Path, Path]) -> None:
-    target, folder = places
-    workload = fio(rw="write", size="1M", bs="64k", jobs={"log writer": {}, "two": {"filename": "{target}/a:b"}})
-    metrics = run(workload, Dir("host", str(target)), folder)
-    assert metrics["write.ios"] == 32
-    assert files_in(target) == ["a", "b", "log writer.0.0"]
-
-
 def test_a_job_file_runs_as_it_stands(places: tuple[Path, Path]) -> None:
     target, folder = places
     lines = "; mine\n[global]\nbs=4k\nrw=write\n\n[a]\nsize=64k\nfilename={target}/round-{round}\n"
     lines += "[b]\nstonewall\nsize=32k\n"
     metrics = run(job_file(x_fio=lines), Dir("host", str(target)), folder)
-    assert metrics["write.ios"] == 24
-    assert files_in(target) == ["b.0.0", "round-3"]
+    assert (metrics["write.ios"], files_in(target)) == (24, ["b.0.0", "round-3"])
     assert (folder / "job.fio").read_text() == lines.replace("{target}/round-{round}", "round-3")
 
 
-def test_the_null_engine_runs_on_a_disk_that_it_never_touches(places: tuple[Path, Path]) -> None:
+def test_a_table_runs_in_the_directory_and_nowhere_else_and_the_null_engine_touches_no_disk(
+    places: tuple[Path, Path],
+) -> None:
     target, folder = places
     metrics = run(
         fio(rw="randread", size="1M", ioengine="null"), Disk("host", str(target / "disk"), 2**20, True), folder
     )
-    assert metrics["read.ios"] == 256
-    assert files_in(target) == []
+    assert (metrics["read.ios"], files_in(target)) == (256, [])
+    target, folder = places
+    workload = fio(rw="write", size="1M", bs="64k", jobs={"log writer": {}, "two": {"filename": "{target}/a:b"}})
+    metrics = run(workload, Dir("host", str(target)), folder)
+    assert (metrics["write.ios"], files_in(target)) == (32, ["a", "b", "log writer.0.0"])

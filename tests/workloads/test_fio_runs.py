@@ -55,8 +55,7 @@ def test_merged_bins_hold_every_operation_that_fio_logged(tmp_path: Path) -> Non
     logged = read_operations(find_logs(tmp_path, "x", "clat"), jobs=_jobs(ran))
     latencies = pl.concat([read_lines(path) for path in find_logs(tmp_path, "x", "clat").values()])["value"].to_numpy()
     together = values(measured)
-    assert together["ios"] == latencies.size
-    assert together["latency.min"] == latencies.min() / 1e9
+    assert (together["ios"], together["latency.min"]) == (latencies.size, latencies.min() / 1e9)
     assert together["latency.max"] == latencies.max() / 1e9
     assert together["latency.mean"] == pytest.approx(latencies.mean() / 1e9, rel=1e-6)
     for job in (None, "rand.1", "rand.2", "rand.3", "rand.4"):
@@ -156,8 +155,7 @@ def test_logs_that_a_study_asks_for_beside_its_own_are_read(packed: bool, tmp_pa
     measured = read_results(left(tmp_path), 0.1, [Job("rand", {})])
     metrics = set(measured.series["metric"])
     percentiles = {"read.latency.p50", "read.latency.p99", "write.latency.p50", "write.latency.p99"}
-    assert percentiles & metrics == (set() if packed else percentiles)
-    assert ("iops" in metrics) == (not packed)
+    assert (percentiles & metrics, "iops" in metrics) == (set() if packed else percentiles, not packed)
     assert {"read.latency", "write.latency"} <= metrics
     assert len(measured.warnings) == (2 if packed else 0), measured.warnings
 
@@ -257,5 +255,4 @@ def test_fio_leaves_alone_what_another_of_them_has_laid_out(first: str, tmp_path
         return f"{said} {made.stat().st_mtime_ns}"
 
     before = lay_out("randwrite", first)
-    assert lay_out("randread", "psync") == before
-    assert lay_out("randrw", "libaio") == before
+    assert (lay_out("randread", "psync"), lay_out("randrw", "libaio")) == (before, before)

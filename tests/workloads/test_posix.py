@@ -65,18 +65,13 @@ def test_a_directory_of_linux_passes_all_and_nothing_is_left(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "call", "number"),
     [
-        ("hard-link", "link", errno.EPERM),
-        ("symbolic-link", "symlink", errno.EPERM),
-        ("xattr-user", "setxattr", errno.EOPNOTSUPP),
-        ("acl-access", "setxattr", errno.EOPNOTSUPP),
-        ("tmpfile", "open", errno.EISDIR),
-        ("direct-io", "open", errno.EINVAL),
-        ("seek-data-hole", "lseek", errno.EINVAL),
-        ("fsync-directory", "fsync", errno.EINVAL),
-        ("offsets-64-bit", "pwrite", errno.EFBIG),
-        ("fifo", "mkfifo", errno.EPERM),
+        ("hard-link", "link", errno.EPERM), ("symbolic-link", "symlink", errno.EPERM),
+        ("xattr-user", "setxattr", errno.EOPNOTSUPP), ("acl-access", "setxattr", errno.EOPNOTSUPP),
+        ("tmpfile", "open", errno.EISDIR), ("direct-io", "open", errno.EINVAL),
+        ("seek-data-hole", "lseek", errno.EINVAL), ("fsync-directory", "fsync", errno.EINVAL),
+        ("offsets-64-bit", "pwrite", errno.EFBIG), ("fifo", "mkfifo", errno.EPERM),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("documented", [True, False])
 def test_documented_errors_mean_unsupported_and_others_mean_that_it_failed(
     name: str, call: str, number: int, documented: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -38,8 +38,7 @@ def dense(counts: dict[int, int]) -> Ints:
 
 def test_bins_follow_each_other_without_gap_or_overlap_and_each_edge_is_in_that_which_it_begins() -> None:
     assert (histogram.UPPER_NS[:-1] == histogram.LOWER_NS[1:]).all()
-    assert histogram.LOWER_NS[0] == 0
-    assert histogram.UPPER_NS[-1] == 1 << 34
+    assert (histogram.LOWER_NS[0], histogram.UPPER_NS[-1]) == (0, 1 << 34)
     assert (histogram.bin_index(histogram.LOWER_NS) == np.arange(histogram.BINS)).all()
     assert (histogram.bin_index(histogram.UPPER_NS[:-1] - 1) == np.arange(histogram.BINS - 1)).all()
 
@@ -131,8 +130,7 @@ def test_a_line_is_an_interval_of_a_direction_and_jobs_are_merged_by_their_bins(
     one.write_text(line(503, 0, {700: 98, 900: 2}) + line(506, 1, {800: 10}) + line(1790, 0, {710: 1}))
     two.write_text(line(500, 0, {1000: 300}))
     found = read_histogram_logs({1: one, 2: two}, 0.5, ["a", "b"])
-    assert dict(found.series.schema) == SERIES_COLUMNS
-    assert dict(found.histograms.schema) == HISTOGRAM_COLUMNS
+    assert (dict(found.series.schema), dict(found.histograms.schema)) == (SERIES_COLUMNS, HISTOGRAM_COLUMNS)
     assert series(found.series, "read.latency.p50", "a") == pytest.approx({0.5: middle(700), 1.5: middle(710)})
     assert series(found.series, "read.latency.p99", "a") == pytest.approx({0.5: middle(900), 1.5: middle(710)})
     assert series(found.series, "read.latency.p50") == pytest.approx({0.5: middle(1000), 1.5: middle(710)})
@@ -140,8 +138,7 @@ def test_a_line_is_an_interval_of_a_direction_and_jobs_are_merged_by_their_bins(
     assert counts(found, "read.latency") == {
         histogram.LOWER[at]: count for at, count in ((700, 98), (710, 1), (900, 2), (1000, 300))
     }
-    assert sum(counts(found, "latency").values()) == 411
-    assert found.warnings == ()
+    assert (sum(counts(found, "latency").values()), found.warnings) == (411, ())
 
 
 def test_phases_follow_each_other(tmp_path: Path) -> None:

@@ -35,8 +35,7 @@ def test_values_are_in_base_units_on_a_common_grid_and_an_interval_without_a_lin
     write(tmp_path, "x_bw.1.log", "1001, 100, 0, 0, 0", "2003, 200, 0, 0, 0")
     write(tmp_path, "x_bw.2.log", "999, 10, 0, 0, 0", "1999, 20, 0, 0, 0")
     found = read_series(tmp_path, "x", 1.0, ["a", "b"])
-    assert dict(found.schema) == SERIES_COLUMNS
-    assert series(found, "read.bandwidth", "a") == {1: 102400, 2: 204800}
+    assert (dict(found.schema), series(found, "read.bandwidth", "a")) == (SERIES_COLUMNS, {1: 102400, 2: 204800})
     assert series(found, "read.bandwidth") == series(found, "bandwidth") == {1: 112640, 2: 225280}
     write(tmp_path, "x_iops.1.log", "1000, 50, 1, 0, 0", "4001, 70, 1, 0, 0")
     write(tmp_path, "x_iops.2.log", "1000, 5, 0, 0, 0", "6000, 7, 0, 0, 0")
@@ -85,8 +84,7 @@ def test_jobs_merged_by_fio_give_only_the_series_of_all_and_without_lines_there_
         write(tmp_path, f"x_bw.{number}.log", "1000, 1, 2, 0, 0")
     assert list(find_logs(tmp_path, "x", "bw")) == [1, 2, 10]
     found = read_series(tmp_path, "x", 1.0, ["group"])
-    assert found["job"].unique().to_list() == [None]
-    assert series(found, "trim.bandwidth") == {1: 3072}
+    assert (found["job"].unique().to_list(), series(found, "trim.bandwidth")) == ([None], {1: 3072})
 
 
 NO_LINES = ["", "{", "1, 2", "1, 2, 0", "1, x, 0, 0, 0", "1, 2, 7, 0, 0", "1, 2, 0, , 0", "1, -2, 0, 0, 0"]
@@ -159,8 +157,7 @@ def test_operations_give_the_same_in_chunks_of_any_size(
     assert sum(counts(measured, "read.latency").values()) == len(reads)
     in_second = [line for line in lines if line[0] // 1000 == 0 and line[2] == 1]
     found = series(measured.series, "write.iops")
-    assert found.get(1.0, 0) == len(in_second)
-    assert sum(found.values()) == len([line for line in lines if line[2] == 1])
+    assert (found.get(1.0, 0), sum(found.values())) == (len(in_second), len([line for line in lines if line[2] == 1]))
     written = series(measured.series, "write.bandwidth")
     assert sum(written.values()) == sum(line[3] for line in lines if line[2] == 1)
 
@@ -169,16 +166,13 @@ def test_a_gap_is_one_of_all_jobs_never_overstated_and_those_of_phases_are_added
     one = write(tmp_path, "x_clat.1.log", "100, 1, 0, 4096, 0", "2000, 1, 0, 4096, 0", "2100, 1, 1, 4096, 0")
     two = write(tmp_path, "x_clat.2.log", "1500, 1, 0, 4096, 0")
     gaps = longest_gap([one, two], threshold=0.45, duration=3.0)
-    assert [gaps.longest, gaps.total] == pytest.approx([1.4, 1.4 + 0.5 + 0.9])
-    assert gaps.count == 3
+    assert ([gaps.longest, gaps.total], gaps.count) == (pytest.approx([1.4, 1.4 + 0.5 + 0.9]), 3)
     assert longest_gap([one], threshold=10).longest == pytest.approx(1.9)
     log = write(tmp_path, "x_iops.1.log", "100, 9, 0, 0, 0", "200, 9, 0, 0, 0", "900, 9, 0, 0, 0")
     gaps = longest_gap([log], threshold=0.2, interval=0.1, duration=0.9)
-    assert gaps.longest == pytest.approx(0.6)
-    assert gaps.count == 1
+    assert (gaps.longest, gaps.count) == (pytest.approx(0.6), 1)
     assert added([Gaps(2.0, 3.5, 2), Gaps(1.5, 1.5, 1)]) == Gaps(2.0, 5.0, 3)
-    assert longest_gap([], threshold=1, duration=5).longest == 5
-    assert longest_gap([], threshold=1).longest == 0
+    assert (longest_gap([], threshold=1, duration=5).longest, longest_gap([], threshold=1).longest) == (5, 0)
 
 
 OFFSET, ISSUE_TIME = 1 << 31, 1 << 28
@@ -314,18 +308,14 @@ TURNS = [(10.0, 10.25), (10.75, 11.0)]
 
 def test_what_began_and_ended_within_a_turn_is_counted_in_it() -> None:
     found = cut_at([(10.1, 0.01, 0), (10.2, 0.02, 1), (10.8, 0.001, 1)], TURNS)
-    assert found.ios.tolist() == [[1, 1, 0], [0, 1, 0]]
-    assert found.bytes.tolist() == [[4096, 4096, 0], [0, 4096, 0]]
-    assert (found.straddling, found.outside, found.lines) == (0, 0, 3)
-    assert found.latency(0).mean == 0.01e9
+    assert (found.ios.tolist(), found.bytes.tolist()) == ([[1, 1, 0], [0, 1, 0]], [[4096, 4096, 0], [0, 4096, 0]])
+    assert ((found.straddling, found.outside, found.lines), found.latency(0).mean) == ((0, 0, 3), 0.01e9)
     assert (found.latency(1).minimum, found.latency(1).maximum, found.latency(1).n) == (1_000_000, 20_000_000, 2)
 
 
 def test_what_was_in_flight_is_left_out_and_what_is_completed_while_it_should_stand_still_is_told() -> None:
     found = cut_at([(10.751, 0.51, 1), (10.752, 0.0005, 1)], TURNS)
-    assert found.ios.tolist() == [[0, 0, 0], [0, 1, 0]]
-    assert found.straddling == 1
-    assert found.latency(1).maximum == 500_000
+    assert (found.ios.tolist(), found.straddling, found.latency(1).maximum) == ([[0, 0, 0], [0, 1, 0]], 1, 500_000)
     found = cut_at([(9.0, 0.001, 0), (11.5, 0.001, 0)], TURNS)
     assert (int(found.ios.sum()), found.outside, found.lines) == (0, 0, 2)
     assert cut_at([(10.5, 0.001, 0)], TURNS).outside == 1
