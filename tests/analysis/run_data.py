@@ -13,6 +13,8 @@ from storlab.analysis.runs.merged_runs import RunData
 from storlab.metrics import Declarations, MetricSpec
 from storlab.timeseries.variability import declares
 
+from .simulate import trial_frame
+
 START = datetime(2026, 3, 14, 9, tzinfo=UTC)
 
 
@@ -37,30 +39,14 @@ def run(
     places = [(cell, n) for n in range(1, max(map(len, values.values())) + 1) for cell, _ in cells]
     places = [(cell, n) for cell, n in places if n <= len(values[cells[cell - 1][1][factor]])]
     begun = starts if starts is not None else [10.0 * at for at in range(len(places))]
-    trials = pl.DataFrame(
-        [
-            (number, n, cell, "done", None, START + timedelta(seconds=begun[number - 1]), 5.0, machine)
-            for number, (cell, n) in enumerate(places, start=1)
-        ],
-        schema={
-            "trial": pl.Int64,
-            "round": pl.Int64,
-            "cell": pl.Int64,
-            "status": pl.String,
-            "reason": pl.String,
-            "started": pl.Datetime("us", "UTC"),
-            "duration": pl.Float64,
-            "machine": pl.String,
-        },
-        orient="row",
+    trials = trial_frame([(at, n, cell, "done", None) for at, (cell, n) in enumerate(places, start=1)]).with_columns(
+        started=pl.Series([START + timedelta(seconds=at) for at in begun[: len(places)]]),
+        duration=pl.lit(5.0),
+        machine=pl.lit(machine),
     )
+    known = {"node": None, "job": None, "source": "load", "metric": metric, "unit": unit, "better": better}
     metrics = trials.select("trial", "round", "cell").with_columns(
-        node=pl.lit(None, pl.String),
-        job=pl.lit(None, pl.String),
-        source=pl.lit("load"),
-        metric=pl.lit(metric),
-        unit=pl.lit(unit),
-        better=pl.lit(better),
+        *(pl.lit(value, pl.String).alias(column) for column, value in known.items()),
         value=pl.Series([values[cells[cell - 1][1][factor]][n - 1] for cell, n in places], dtype=pl.Float64),
     )
     design = Design(name, primary, {factor: tuple(values)}, cells, compared=compared)

@@ -111,7 +111,7 @@ def tables(
     return trial_frame(trials), metric_frame(metrics), cells
 
 
-def trial_frame(rows: list[tuple[int, int, int, str, str | None]]) -> pl.DataFrame:
+def trial_frame(rows: Sequence[tuple[int, int, int, str, str | None]]) -> pl.DataFrame:
     names = {"trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "status": pl.String, "reason": pl.String}
     return pl.DataFrame(rows, schema=names, orient="row")
 

@@ -91,10 +91,14 @@ def test_over_rounds_there_are_the_mean_the_least_and_the_most() -> None:
     assert [(kind.count, kind.requests) for kind in found.below] == [(0.5, Share(0.125, 0.0, 0.25))]
 
 
-def test_a_length_belongs_to_the_power_of_two_beneath_it_and_the_largest_to_the_last() -> None:
+def test_lengths_belong_to_the_power_of_two_beneath_and_many_kinds_end_in_one() -> None:
     found = of_requests(*({"length": length} for length in (512, 20 * KIB, 1 << 20, 5 << 20)))
     sizes = [(each.size, each.requests.mean) for each in found.lengths]
     assert sizes == [(512, 0.25), (16 * KIB, 0.25), (1 << 20, 0.5)]
+    found = of_requests(*({"comm": f"worker-{i}", "length": 4 * KIB, "count": i + 1} for i in range(14)))
+    assert found.below is not None
+    assert [kind.comm for kind in found.below] == [*(f"worker-{i}" for i in range(13, 3, -1)), None]
+    assert (found.below[-1].flags, found.below[-1].why, found.below[-1].count) == (None, None, 10)
 
 
 def test_what_goes_below_is_told_by_flags_by_why_and_by_its_lengths() -> None:
@@ -113,13 +117,6 @@ def test_what_goes_below_is_told_by_flags_by_why_and_by_its_lengths() -> None:
     assert sum(kind.requests.mean for kind in found.below) == pytest.approx(1 - whole.mean)
 
 
-def test_many_kinds_end_in_one_that_holds_all_the_rest() -> None:
-    found = of_requests(*({"comm": f"worker-{i}", "length": 4 * KIB, "count": i + 1} for i in range(14)))
-    assert found.below is not None
-    assert [kind.comm for kind in found.below] == [*(f"worker-{i}" for i in range(13, 3, -1)), None]
-    assert (found.below[-1].flags, found.below[-1].why, found.below[-1].count) == (None, None, 10)
-
-
 def test_flushes_have_no_part_in_shares_and_each_operation_its_own() -> None:
     read, flush = {"operation": "read", "length": 4 * KIB}, {"operation": "flush", "length": 0}
     frame = requests({**flush, "count": 50}, {**read, "count": 7}, {"length": 16 * KIB, "count": 5})
@@ -131,14 +128,11 @@ def test_flushes_have_no_part_in_shares_and_each_operation_its_own() -> None:
     assert found[0].below == ()
 
 
-def test_rounds_without_a_request_and_trials_that_do_not_count_are_left_out() -> None:
+def test_rounds_without_a_request_are_left_out_and_unknown_units_give_no_amplification() -> None:
     found = of_requests({"round": 2, "length": 4 * KIB}, rounds=(1, 2))
     assert (found.rounds, found.warnings) == (1, ("No write request in 1 round of 2: left out.",))
     found = of_requests({"length": 4 * KIB}, {"round": 2, "length": 16 * KIB}, rounds=(2,))
     assert found.lengths[0].size == 16 * KIB
-
-
-def test_units_that_are_unknown_give_no_amplification_and_no_request_no_row() -> None:
     found = of_requests({"length": 4 * KIB, "units_16k": None})
     assert [found.units[at].amplification for at in (2, 0)] == [None, Share(1.0, 1.0, 1.0)]
     assert block_io(requests(), histogram("x.alignment", {}), done(1), DESIGN) == ()
@@ -159,31 +153,25 @@ def test_histograms_alone_give_shares_of_requests_and_of_bytes_where_lengths_are
     assert (at_16k.bytes, at_16k.offsets, at_16k.amplification) == (None, None, None)
 
 
-def test_histograms_of_inexact_lengths_give_no_bytes_and_requests_go_before_them() -> None:
+def test_histograms_of_inexact_lengths_give_no_bytes_and_all_survives_json() -> None:
     (found,) = block_io(None, histogram("write.granularity", {(4096, 8192): 3}), done(1), DESIGN)
     assert (found.bytes, found.lengths[0].bytes, found.units[0].requests) == (None, None, None)
     (found,) = block_io(requests({"length": 4096}), histogram("write.granularity", {(512, 1024): 3}), done(1), DESIGN)
     assert found.lengths[0].size == 4096
-
-
-@pytest.mark.parametrize(
-    ("primary", "compared", "unit"),
-    [
-        ("write.aligned.64k", (), 65536),
-        ("aligned.8k", (), 8192),
-        ("bandwidth", ("write.unit.amplification.32k",), 32768),
-        ("bandwidth", (), 16384),
-        ("write.aligned.3k", (), 16384),
-    ],
-)
-def test_the_unit_is_the_one_that_the_study_asks_about(primary: str, compared: tuple[str, ...], unit: int) -> None:
-    specs = (CompareSpec("fs", metrics=compared),) if compared else ()
-    assert unit_of(replace(DESIGN, primary=primary, comparisons=specs)) == unit
-
-
-def test_a_summary_with_block_io_survives_json() -> None:
     trials = done(1).with_columns(status=pl.lit("done"), reason=pl.lit(None, pl.String))
     rows = {"length": 4 * KIB, "flags": "meta"}, {"length": 64 * KIB}, {"operation": "read", "length": 512}
     summary = summarise(trials, pl.DataFrame(schema=PLACES | METRIC_COLUMNS), DESIGN, requests=requests(*rows))
     assert len(summary.block_io) == 2
     assert from_json(to_json(summary)) == summary
+
+
+def test_the_unit_is_the_one_that_the_study_asks_about() -> None:
+    for primary, compared, unit in (
+        ("write.aligned.64k", (), 65536),
+        ("aligned.8k", (), 8192),
+        ("bandwidth", ("write.unit.amplification.32k",), 32768),
+        ("bandwidth", (), 16384),
+        ("write.aligned.3k", (), 16384),
+    ):
+        specs = (CompareSpec("fs", metrics=compared),) if compared else ()
+        assert unit_of(replace(DESIGN, primary=primary, comparisons=specs)) == unit

@@ -64,11 +64,16 @@ def test_warnings_are_those_of_the_plain_checks(values: list[float]) -> None:
     assert found - {w for w in found if w.startswith("The same value")} == plain
 
 
-def test_one_round_has_no_spread_and_a_mean_of_zero_no_coefficient_of_variation() -> None:
+def test_one_round_has_no_spread_equal_counts_are_a_point_and_drift_is_named() -> None:
     found = one([3.0])
     assert (found.sd, found.cv, found.low, found.high) == (None, None, None, None)
     assert found.warnings == ("Only 1 of at least 5 rounds.",)
     assert one([-1.0, 1.0, 0.0]).cv is None
+    found = one([7.0] * 6)
+    assert found.low == found.high == 7 and found.sd == 0 and found.cv == 0
+    assert found.warnings == ("The same value in every round: the interval is a point, right for counts only.",)
+    found = one([1779.0 - 40 * round_ for round_ in range(20)])
+    assert found.warnings == ("The value falls over the rounds: they are not repeats of one steady state.",)
 
 
 def test_what_is_no_number_is_left_out_and_counted_and_without_any_there_is_no_estimate() -> None:
@@ -77,14 +82,6 @@ def test_what_is_no_number_is_left_out_and_counted_and_without_any_there_is_no_e
     assert found.mean == pytest.approx(2.1)
     assert found.warnings == ("No finite value in 3 rounds: left out.",)
     assert estimates(recorded([math.nan, None]), CELLS, 0.95, 5) == ()
-
-
-def test_equal_counts_are_a_point_and_drift_is_named_without_an_outlier() -> None:
-    found = one([7.0] * 6)
-    assert found.low == found.high == 7 and found.sd == 0 and found.cv == 0
-    assert found.warnings == ("The same value in every round: the interval is a point, right for counts only.",)
-    found = one([1779.0 - 40 * round_ for round_ in range(20)])
-    assert found.warnings == ("The value falls over the rounds: they are not repeats of one steady state.",)
 
 
 def test_ranks_share_ties_drift_needs_a_direction_and_outliers_are_found_among_equal_values() -> None:
@@ -161,7 +158,7 @@ def test_nodes_are_estimated_each_in_the_order_of_their_numbers_and_add_up_to_al
     each = [(node, metric) for node in NODES for metric in ("write.bandwidth", "stall.longest")]
     assert list(found) == [*each, ("host", "load.1m")]
     last = found["vm-10", "write.bandwidth"]
-    assert (last.mean, last.rounds) == (pytest.approx(303.0), ROUNDS)
+    assert last.mean == pytest.approx(303.0) and last.rounds == ROUNDS
     assert found["vm-2", "stall.longest"].mean == pytest.approx(0.2)
     assert sum(e.mean for (_, metric), e in found.items() if metric == "write.bandwidth") == pytest.approx(609.0)
     assert from_json(to_json(whole)) == whole

@@ -55,7 +55,7 @@ def test_one_comparison_needs_nobody_else_and_of_several_the_earliest_depends_on
     )
 
 
-def test_it_warns_exactly_where_the_rounds_are_too_few() -> None:
+def test_it_warns_exactly_where_rounds_are_too_few_and_what_cant_be_compared_is_not_counted() -> None:
     assert "can't decide anything: it stops after 5 rounds" in foreseen(12, most=5).warning()
     assert foreseen(1, most=5).warning() == "" and "at least 6" in foreseen(1, most=5, margin=0.0).warning()
     assert "there is only 1 round" in foreseen(1, most=1).warning()
@@ -65,6 +65,10 @@ def test_it_warns_exactly_where_the_rounds_are_too_few() -> None:
         assert f"on one of 12 comparisons takes at least {alone}" in foreseen(12, most=most).warning()
     assert foreseen(12, most=alone).warning() == ""
     assert foreseen(1, most=6).warning() == ""
+    never = Planned(planned(1)[0].question, ((1, 2),), problem="b is unsupported.", counted=False)
+    assert foresee([never], 0.95, 5, 30, NOISE) is None
+    found = foresee([*planned(1), never], 0.95, 5, 30, NOISE)
+    assert found is not None and found.comparisons == 1
 
 
 def test_differences_are_forecast_for_the_margin_and_for_ten_percent() -> None:
@@ -78,13 +82,6 @@ def test_differences_are_forecast_for_the_margin_and_for_ten_percent() -> None:
     )
     noisy = foresee(planned(1, 0.001), 0.95, 5, 30, TypicalNoise(1.0, "much"))
     assert noisy is not None and "of 0.1 % in more rounds than is practical" in noisy.expected()
-
-
-def test_what_this_machine_can_not_compare_is_not_counted() -> None:
-    never = Planned(planned(1)[0].question, ((1, 2),), problem="b is unsupported.", counted=False)
-    assert foresee([never], 0.95, 5, 30, NOISE) is None
-    found = foresee([*planned(1), never], 0.95, 5, 30, NOISE)
-    assert found is not None and found.comparisons == 1
 
 
 def trials(sd: float, count: int, seed: int = 1) -> list[float]:
@@ -108,12 +105,14 @@ def test_what_has_no_noise_to_tell_is_refused(values: list[float]) -> None:
         noise_of(values)
 
 
-def test_a_load_that_never_varies_sees_everything_in_the_fewest_rounds_and_fewer_see_nothing() -> None:
+def test_a_load_that_never_varies_sees_everything_soon_and_a_trial_far_out_is_named() -> None:
     (noise, *_) = noise_of([5.0] * 40)
     assert noise.sd == 0
     assert visible(noise.sd, fewest_rounds(0.05) + 1, 0.05) == 0
     assert rounds_to_see(0.01, noise.sd, 0.05) in (fewest_rounds(0.05), fewest_rounds(0.05) + 1)
     assert visible(0.01, fewest_rounds(0.05) - 1, 0.05) is None
+    (warning,) = warnings_of([*trials(0.01, 20), 50.0, *trials(0.01, 3, seed=2)])
+    assert warning.startswith("Trial 21 is an outlier")
 
 
 @given(st.floats(1e-6, 3.0), st.sampled_from([0.05, 0.005, 0.01]))
@@ -130,8 +129,3 @@ def test_the_forecast_is_about_what_studies_take(effect: float) -> None:
     values = log_ratios("normal", 300, 120, np.random.default_rng(2), effect=math.log1p(effect))
     found = first_difference(values, Rules(0.05, 0.0, "higher", 5))
     assert forecast == pytest.approx(np.median(np.where(found > 0, found, 120)), rel=0.3)
-
-
-def test_a_trial_that_is_far_out_is_named() -> None:
-    (warning,) = warnings_of([*trials(0.01, 20), 50.0, *trials(0.01, 3, seed=2)])
-    assert warning.startswith("Trial 21 is an outlier")

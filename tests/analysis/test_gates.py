@@ -80,16 +80,13 @@ def test_a_gate_is_hit_by_what_is_surely_beyond_it(kind, ratio, gate, better, ou
     assert kind(ratio, gate, better=better).gates[0].outcome == outcome
 
 
-def test_worse_alone_follows_the_verdict_and_its_margin_and_claims_no_more() -> None:
+def test_worse_alone_follows_the_verdict_and_runs_apart_are_said_to_be_apart() -> None:
     found = paired(0.98, "worse")  # within the margin of 5 %
     assert (found.comparison.verdict, found.gates[0].outcome) == ("equivalent", "passed")
     assert paired(0.98, "worse>1%").gates[0].outcome == "hit"
     for found in (paired(0.88, "worse"), apart(0.88, "worse")):
         (result,) = found.gates
         assert result.outcome == "hit" and "by more than" not in result.sentence
-
-
-def test_a_difference_of_runs_that_were_not_interleaved_is_told_with_its_interval_and_that_they_were_not() -> None:
     (result,) = apart(0.90, "worse>3%").gates
     assert result.sentence.startswith("new differs from old by more than 3 %, for the worse: 0.9")
     assert "with this interval, runs not interleaved" in result.sentence
@@ -104,11 +101,15 @@ def test_a_difference_near_the_limit_is_undecided_and_few_rounds_show_what_is_no
     assert result.sentence.startswith("new is not worse than old by more than 3 %: 1.0")
 
 
-def test_too_few_rounds_are_neither_hit_nor_passed() -> None:
+def test_too_few_rounds_are_neither_hit_nor_passed_but_by_the_gate_undecided() -> None:
     for ratio in (0.5, 1.0):
         (result,) = paired(ratio, "worse>3%", rounds=3).gates
         assert result.outcome == "undecided" and result.sentence.startswith("It is undecided whether new is worse")
     assert apart(0.5, "worse>3%", rounds=1).gates[0].outcome == "undecided"
+    assert paired(1.05, "undecided", rounds=3).gates[0].outcome == "hit"
+    assert paired(2.0, "undecided").gates[0].outcome == "passed"
+    assert paired(2.0, "undecided", better="neither").gates[0].outcome == "passed", "that they differ is an answer"
+    assert apart(2.0, "undecided").gates[0].outcome == "hit", "what was not interleaved is never judged"
 
 
 @pytest.mark.parametrize("gate", ["worse>10%", "worse", "differs>10%"])
@@ -126,24 +127,14 @@ def test_no_gate_passes_what_is_surely_worse_in_one_combination(gate: str) -> No
     assert "Combinations differ: the ratio is 0.55× in bs=4k" in pooled.gates[0].sentence
 
 
-def test_without_a_verdict_the_gate_undecided_is_hit() -> None:
-    assert paired(1.05, "undecided", rounds=3).gates[0].outcome == "hit"
-    assert paired(2.0, "undecided").gates[0].outcome == "passed"
-    assert paired(2.0, "undecided", better="neither").gates[0].outcome == "passed", "that they differ is an answer"
-    assert apart(2.0, "undecided").gates[0].outcome == "hit", "what was not interleaved is never judged"
-
-
-def test_a_gate_that_is_undecided_does_not_pass_unless_it_is_let() -> None:
+def test_a_gate_that_is_undecided_does_not_pass_unless_it_is_let_and_effects_that_cancel_are() -> None:
     given = run("r", {"old": [1.0, 2.0, 3.0], "new": [1.0, 2.0, 3.0]})
     for allowed in (False, True):
         found = compare_runs([given], by="fs", gates=[parse_gate("worse>3%")], allow_undecided=allowed)
         assert found.failed == (not allowed)
-
-
-def test_effects_that_cancel_out_are_neither_a_difference_nor_decided() -> None:
     cells = {("a", "4k"): 2.0, ("a", "64k"): 1.0, ("b", "4k"): 1.0, ("b", "64k"): 2.0}
     given = two_factors("r", {key: [value] * 12 for key, value in cells.items()})
-    found = compare_runs([given], by="fs", gates=[parse_gate("differs"), parse_gate("undecided")]).comparisons
-    (pooled,) = (c for c in found if c.comparison.pooled)
+    each_of = compare_runs([given], by="fs", gates=[parse_gate("differs"), parse_gate("undecided")]).comparisons
+    (pooled,) = (c for c in each_of if c.comparison.pooled)
     assert pooled.comparison.verdict == "undecided" and pooled.comparison.settled
     assert pooled.gates[0].outcome != "hit" and pooled.gates[1].outcome == "hit"

@@ -64,13 +64,16 @@ def test_cells_rest_once_no_open_comparison_is_about_them() -> None:
     assert set(to_rest(replace(summary, comparisons=(seq, rand, replace(pooled, settled=True))), DECIDED)) == {*SEQ}
 
 
-def test_a_cell_in_several_comparisons_rests_with_the_last_of_them() -> None:
+def test_a_cell_rests_with_the_last_of_its_comparisons_whose_evidence_counts_for_the_others() -> None:
     factors: Factors = {"fs": ("a", "b", "c")}
     values: Values = {("a",): noisy(200, 12, 1), ("b",): noisy(105, 12, 2, 0.05), ("c",): noisy(100, 12, 4, 0.05)}
     trials, metrics, cells = tables(values, factors)
     summary = summarise(trials, metrics, design(factors, cells))
     assert [c.settled for c in summary.comparisons] == [True, True, False]
     assert set(to_rest(summary, DECIDED)) == {1}
+    clear = summarise(*study(24, rests=resting(12, *SEQ))).comparisons
+    never = summarise(*study(24, rests=resting(5, *SEQ))).comparisons
+    assert clear[1].confidence == pytest.approx(0.95) and never[1].confidence > 0.96
 
 
 @pytest.mark.parametrize("rule", [Rule("rounds", 5, 30), Rule("decided", 13, 30), Rule("precision", 13, 30)])
@@ -78,14 +81,11 @@ def test_nothing_rests_where_all_rounds_are_wanted_nor_before_the_least_number(r
     assert to_rest(summarise(*study()), rule) == {}
 
 
-def test_until_a_precision_cells_rest_when_it_is_reached_decided_or_not() -> None:
+def test_until_a_precision_or_gates_cells_rest_when_theirs_are_reached_or_answered() -> None:
     summary = summarise(*study(60))
     found = to_rest(summary, Rule("precision", 5, 80, 0.03))
     assert set(found.values()) == {"all its comparisons were known to ±3 % or better"}
     assert to_rest(summary, Rule("precision", 5, 80, 0.0001)) == {}
-
-
-def test_until_gates_are_answered_cells_rest_when_theirs_are() -> None:
     rule = Rule("gates", 5, 30)
     summary = summarise(*study(gates=("worse>20%",)))
     assert [c.gates[0].outcome for c in summary.comparisons] == ["passed", "passed"]
@@ -145,12 +145,6 @@ def test_what_was_decided_stays_decided_though_later_rounds_take_evidence_from_t
     known = pl.col("cell").is_in(SEQ) & (pl.col("round") <= 6)
     alone = summarise(trials.filter(known), metrics.filter(known), given[2])
     assert alone.comparisons[0].verdict == "undecided", "by itself it would never have been decided"
-
-
-def test_the_evidence_that_a_resting_comparison_had_counts_for_the_others() -> None:
-    clear = summarise(*study(24, rests=resting(12, *SEQ))).comparisons
-    never = summarise(*study(24, rests=resting(5, *SEQ))).comparisons
-    assert clear[1].confidence == pytest.approx(0.95) and never[1].confidence > 0.96
 
 
 def test_comparisons_come_to_rest_one_after_the_other_each_as_it_was() -> None:

@@ -54,11 +54,16 @@ def test_nodes_and_jobs_add_up_at_each_instant_that_all_have_unless_a_tool_has_i
     assert late == [at + 1.0 for at in range(50)], "of their interval, though they come a little late"
 
 
-def test_percentiles_of_several_nodes_have_their_largest_and_unknown_metrics_no_samples() -> None:
+def test_percentiles_of_nodes_have_their_largest_and_nothing_gives_frames_without_rows() -> None:
     nodes: dict[tuple[int, str, str | None], list[float]] = {(1, "a", None): [1.0, 20.0], (1, "b", None): [10.0, 2.0]}
     for across in ("merge", "none", "max"):
         assert summed(nodes, across=across) == [10.0, 20.0]
     assert summed(nodes, metric="tps") == []
+    none = samples()
+    for frame in (within.over_time(none, 1.0), within.histogram(none), within.densities(none), within.bells(none)):
+        assert frame.is_empty()
+    assert within.outlying(none).is_empty()
+    assert within.quantile_differences(none, "a").is_empty()
 
 
 def test_variances_are_of_the_population_and_the_bulk_is_not_moved_by_a_stall() -> None:
@@ -96,14 +101,6 @@ def test_quantiles_are_compared_with_the_first_levels_and_courses_are_cut_into_r
     assert within.over_rounds(course).select("mean", "low", "high").row(0) == (2.0, 1.0, 5.0)
 
 
-def test_nothing_gives_frames_without_rows() -> None:
-    none = samples()
-    for frame in (within.over_time(none, 1.0), within.histogram(none), within.densities(none), within.bells(none)):
-        assert frame.is_empty()
-    assert within.outlying(none).is_empty()
-    assert within.quantile_differences(none, "a").is_empty()
-
-
 DESIGN = Design("t", "iops", {"cache": ("none", "on")}, cells=((1, {"cache": "none"}), (2, {"cache": "on"})))
 DECLARED = Declarations.union([("load", (*declared(), *AlignmentProbe().declares()))])
 DONE = pl.DataFrame({"trial": [1, 2, 3], "round": [1, 1, 2], "cell": [1, 2, 1]})
@@ -123,36 +120,27 @@ def found(*rows: Row, slowest: float | None = None) -> tuple[Distribution, ...]:
     return distributions(histograms, metrics, DONE, replace(DESIGN, declared=DECLARED))
 
 
-def test_operations_of_all_rounds_and_nodes_count_alike_and_each_node_is_told_too() -> None:
+def test_operations_of_all_rounds_nodes_and_jobs_count_alike_and_each_node_is_told_too() -> None:
     rows = [row(1, "a", 1.0, 98), row(3, "a", 1.0, 0), row(3, "b", 8.0, 1), row(1, "b", 9.0, 1)]
     both, a, b = found(*rows)
     assert (both.node, both.operations, both.rounds, both.levels) == (None, 100, 2, {"cache": "none"})
     assert [(each.low, each.high) for each in both.percentiles[:4]] == [(1.0, 1.5)] * 3 + [(8.0, 8.5)]
     assert (a.node, a.operations) == ("a", 98)
     assert (b.node, b.operations) == ("b", 2)
-
-
-def test_one_node_is_told_once_and_cells_come_in_the_designs_order() -> None:
     told = found(row(2, "a", 1.0, 1), row(1, "a", 1.0, 1), row(1, "a", 1.0, 1, metric="write.granularity"))
     assert [(each.cell, each.metric, each.node) for each in told] == [(1, "latency", None), (2, "latency", None)]
-
-
-def test_jobs_are_added_only_where_there_is_no_histogram_of_all_of_them() -> None:
     jobs = [row(1, "a", 1.0, 5, "x"), row(1, "a", 2.0, 7, "y")]
     assert found(*jobs)[0].operations == 12
     assert found(*jobs, row(1, "a", 1.0, 12))[0].operations == 12
 
 
-def test_the_slowest_operation_bounds_what_lies_in_the_last_bin() -> None:
+def test_the_slowest_operation_bounds_the_last_bin_which_else_has_no_end() -> None:
     (told,) = found(row(1, "a", 1.0, 1000), row(1, "a", 16.0, 1), slowest=40.0)
     assert (told.percentiles[0].low, told.percentiles[0].high) == (1.0, 1.5)
     assert (told.percentiles[-1].low, told.percentiles[-1].high) == (16.0, 40.0)
     assert [each.beyond for each in told.percentiles] == [500, 100, 50, 10, 1, 0]
     assert told.percentiles[0].error == pytest.approx(0.25 / 1.25)
     assert told.percentiles[-1].error == pytest.approx((40 - 16.25) / 16.25)
-
-
-def test_a_last_bin_without_an_end_gives_its_begin_and_no_more_than_is_known() -> None:
     bins = row(1, "a", 1.0, 1) | {"upper": math.inf}
     (told,) = found(bins)
     assert {(each.value, each.low, each.high) for each in told.percentiles} == {(1.0, 1.0, None)}

@@ -130,9 +130,7 @@ def test_the_e_value_is_the_bayes_factor_by_numerical_integration() -> None:
 
 
 @given(samples, alphas)
-def test_the_ends_of_the_interval_have_an_e_value_of_one_over_alpha_and_inside_less(
-    values: np.ndarray, alpha: float
-) -> None:
+def test_the_ends_of_an_interval_have_an_e_value_of_one_over_alpha(values: np.ndarray, alpha: float) -> None:
     found = mean_interval(values, alpha)
     if not found.bounded or found.sd < 1e-3:
         return
@@ -253,9 +251,7 @@ def rejected_by_closure(asked: list[Hypothesis], alpha: float) -> list[bool]:
 
 
 @given(st.lists(evidence, min_size=6, max_size=6), st.lists(evidence, min_size=3, max_size=3), evidence)
-def test_what_is_asked_is_what_testing_every_possible_set_asks(
-    four: list[float], three: list[float], two: float
-) -> None:
+def test_it_asks_what_testing_every_possible_set_asks(four: list[float], three: list[float], two: float) -> None:
     asked = hypotheses(four, three, [two])
     needed = thresholds(asked, 0.05)
     found = np.exp([h.log_evidence for h in asked])

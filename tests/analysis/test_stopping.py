@@ -54,9 +54,9 @@ def test_a_run_stops_once_intervals_are_narrow_enough_decided_or_not() -> None:
     found = decide(summary(10, comparison(0.0, 10)), Rule("precision", precision=0.01, max_rounds=12))
     assert isinstance(found, Continue)
     assert found.reason.endswith("of which the study allows 2.")
-    found = replace(comparison(0.0, 10), low=1 / 1.05, high=1.05)
-    assert precision_of(found) == pytest.approx(0.05)
-    assert precision_of(replace(found, low=None)) is None
+    half = replace(comparison(0.0, 10), low=1 / 1.05, high=1.05)
+    assert precision_of(half) == pytest.approx(0.05)
+    assert precision_of(replace(half, low=None)) is None
 
 
 def test_no_run_stops_before_the_least_rounds_and_the_most_end_it_undecided() -> None:

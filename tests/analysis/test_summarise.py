@@ -99,15 +99,12 @@ def test_pairs_and_metrics_can_be_chosen_and_what_is_asked_twice_counts_once() -
     assert summarise(*study(comparisons=(CompareSpec("backing"), CompareSpec("backing")))).family == 3
 
 
-def test_one_factor_has_nothing_to_pool_and_none_nothing_to_compare() -> None:
+def test_one_factor_has_nothing_to_pool_none_nothing_to_compare_and_no_trial_is_a_summary_too() -> None:
     found = only(summarised({("xfs",): rates(120), ("ext4",): rates(100)}, FS))
     assert not found.pooled and found.within == {}
     trials, metrics, _ = tables({("x",): rates(100)}, {"fs": ("x",)})
     summary = summarise(trials, metrics, Design("One", "bandwidth", {}, ((1, {}),)))
     assert summary.comparisons == () and len(summary.estimates) == 1 and summary.family == 1
-
-
-def test_no_trial_yet_is_a_summary_too() -> None:
     _, _, asked = study()
     summary = summarise(trial_frame([]), metric_frame([]), asked)
     assert summary.rounds_done == 0
@@ -196,13 +193,10 @@ def test_a_level_that_fails_can_not_win_by_the_rounds_in_which_it_did_not(better
     assert survivor.reason.endswith("excludes 1, but 3 rounds that failed on one side might have changed the answer.")
 
 
-def test_levels_of_which_one_fails_are_not_equivalent_by_the_rounds_in_which_neither_did() -> None:
+def test_who_fails_is_not_equivalent_by_the_other_rounds_nor_in_the_pooled_comparison() -> None:
     alike: Values = {("a",): rates(1e8, sd=0.003), ("b",): rates(1e8, sd=0.003, seed=2)}
     for lost, verdict in ((0, "equivalent"), (3, "undecided")):
         assert only(summarised({**alike, ("b",): [*([None] * lost), *alike["b",][lost:]]})).verdict == verdict
-
-
-def test_rounds_lost_in_one_combination_are_lost_to_the_pooled_comparison() -> None:
     values = by_size(2e8, 2e8, 1e8, 1e8)
     for bs in ("4k", "64k"):
         values["a", bs] = [None if n in (2, 5, 7) else value for n, value in enumerate(values["a", bs], 1)]
@@ -211,16 +205,13 @@ def test_rounds_lost_in_one_combination_are_lost_to_the_pooled_comparison() -> N
     assert found[2].reason.endswith("3 rounds that failed on one side might have changed the answer.")
 
 
-def test_a_trial_that_was_run_again_counts_once_the_last_time() -> None:
+def test_a_trial_run_again_counts_once_and_rows_of_nodes_jobs_and_their_order_change_nothing() -> None:
     trials, metrics, asked = study()
     again = trial_frame([(900, 1, 1, "done", None)])
     row = metric_frame([(900, 1, 1, None, "load", None, "write.bandwidth", 1e9, "B/s", "higher", "sum")])
     summary = summarise(pl.concat([trials.select(again.columns), again]), pl.concat([metrics, row]), asked)
     assert summary.estimates[0].rounds == 12
     assert summary.estimates[0].mean > 1e7
-
-
-def test_rows_of_nodes_and_jobs_and_the_order_of_rows_change_nothing_to_the_last_bit() -> None:
     trials, metrics, asked = study()
     noisy = pl.concat(
         [metrics, metrics.with_columns(node=pl.lit("vm1"), value=0.0), metrics.with_columns(job=pl.lit("j"))]
@@ -231,11 +222,15 @@ def test_rows_of_nodes_and_jobs_and_the_order_of_rows_change_nothing_to_the_last
     assert summarise(trials.reverse(), shuffled, asked) == summarise(trials, metrics, asked)
 
 
-def test_a_metric_that_is_missing_in_a_round_leaves_no_ratio() -> None:
+def test_a_metric_missing_in_a_round_leaves_no_ratio_and_cells_left_out_are_not_compared() -> None:
     trials, metrics, asked = study()
     summary = summarise(trials, metrics.filter(~((pl.col("cell") == 1) & (pl.col("round") == 3))), asked)
     assert summary.comparisons[0].reason.startswith("zvol lacks the metric in round 3, so there is no ratio")
     assert summary.family == 3, "what was measured does not change the family"
+    trials, metrics, asked = study()
+    part = replace(asked, cells=asked.cells[:3])
+    summary = summarise(trials.filter(pl.col("cell") < 4), metrics.filter(pl.col("cell") < 4), part)
+    assert only(summary).within == {"bs": "4k"}
 
 
 def test_cells_are_compared_source_by_source_and_levels_with_nothing_in_common_say_so() -> None:
@@ -282,13 +277,6 @@ def test_a_metric_is_named_exactly_or_by_its_last_part(primary: str, expected: l
     asked = design(factors, ((1, {"fs": "xfs"}), (2, {"fs": "ext4"})), primary=primary)
     found = summarise(trials, metric_frame(list(rows)), asked)
     assert [(c.source, c.metric) for c in found.comparisons] == expected
-
-
-def test_cells_that_a_study_leaves_out_are_not_compared() -> None:
-    trials, metrics, asked = study()
-    part = replace(asked, cells=asked.cells[:3])
-    summary = summarise(trials.filter(pl.col("cell") < 4), metrics.filter(pl.col("cell") < 4), part)
-    assert only(summary).within == {"bs": "4k"}
 
 
 @pytest.mark.parametrize(

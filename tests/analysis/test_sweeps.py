@@ -75,23 +75,20 @@ def test_no_knee_within_the_range_is_an_answer(most: float, said: str) -> None:
     assert knee.level is None and knee.reason.startswith("No knee within the range") and said in knee.reason
 
 
-def test_an_objective_is_answered_on_every_line_with_the_confidence_of_all_together() -> None:
+def test_an_objective_is_answered_on_every_line_unless_rounds_without_a_value_may_be_beyond() -> None:
     found = sweep(rounds=10).objectives
     assert [(each.holds_to, each.fails_from) for each in found] == [("8", "16"), ("4", "8"), ("2", "4")]
     assert all(each.settled for each in found)
     assert found[0].confidence == pytest.approx(1 - 0.05 / 3)
     assert found[0].crossing is not None and 8 < found[0].crossing < 16
-    (found,) = sweep(rounds=3, jobs=("1",)).objectives
-    assert (found.holds_to, found.fails_from, found.settled) == (None, None, False)
-    assert found.reason == "Too few rounds: a confidence of 95 % takes at least 6."
-
-
-def test_rounds_without_a_value_may_have_been_beyond_the_limit() -> None:
-    """Nothing completed in half of the rounds at a depth of 8: that it holds there can't be known."""
-    (found,) = sweep(rounds=16, jobs=("1",)).objectives
-    assert (found.holds_to, found.settled) == ("8", True)
-    (found,) = sweep(rounds=16, jobs=("1",), silent=[("8", n) for n in range(1, 9)]).objectives
-    assert found.holds_to != "8" and not found.settled
+    (few,) = sweep(rounds=3, jobs=("1",)).objectives
+    assert (few.holds_to, few.fails_from, few.settled) == (None, None, False)
+    assert few.reason == "Too few rounds: a confidence of 95 % takes at least 6."
+    # Nothing completed in half of the rounds at a depth of 8: that it holds there can't be known.
+    (whole,) = sweep(rounds=16, jobs=("1",)).objectives
+    assert (whole.holds_to, whole.settled) == ("8", True)
+    (half,) = sweep(rounds=16, jobs=("1",), silent=[("8", n) for n in range(1, 9)]).objectives
+    assert half.holds_to != "8" and not half.settled
 
 
 AT = np.array([1, 2, 4, 8, 16, 32], dtype=np.float64)

@@ -1,17 +1,36 @@
-"""What is named underneath a comparison, with which values, in which order and in which words."""
+"""What is named underneath a comparison, in which order and words; and by simulation, how often that is false."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
 
 from report.model.test_why import ACKS, COMPARISON
 from storlab.analysis.design import Design
+from storlab.analysis.stats.anytime import log_evidence_of_means, mean_interval
+from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, FactDifference, Underneath, from_json, to_json
+from storlab.analysis.why.evidence import (
+    Named,
+    Paired,
+    correlation,
+    moves_together,
+    named,
+    needed_by,
+    paired,
+    pooled,
+    rounds_needed,
+    says_the_same,
+)
 from storlab.analysis.why.watched import is_evidence
 from storlab.metrics import Declarations, MetricSpec
 from storlab.probes.base import Probe
@@ -19,7 +38,7 @@ from storlab.registry import probe_types
 from storlab.report.model.why import sentence
 from storlab.tcp.metrics import METRICS
 
-from .simulate import metric_frame, trial_frame
+from .simulate import MACHINES, metric_frame, noise, trial_frame
 
 LOAD = (
     MetricSpec("iops", "1/s", "higher", quantity="throughput"),
@@ -53,8 +72,8 @@ def made(a: Numbers, b: Numbers, **asked: object) -> tuple[pl.DataFrame, pl.Data
     rows, trials = [], []
     units = {spec.name: spec.unit for spec in (*LOAD, *PROBE)}
     rounds = len(a["iops"])
-    for cell, given in ((1, a), (2, b)):
-        numbers = {"ios": [1000.0] * rounds, **given}
+    for cell, of in ((1, a), (2, b)):
+        numbers = {"ios": [1000.0] * rounds, **of}
         for n in range(rounds):
             trial = 2 * n + cell
             trials.append((trial, n + 1, cell, "done", None))
@@ -91,7 +110,7 @@ def test_a_flush_for_each_write_is_named_with_both_values_or_without_a_ratio() -
     (flushes,) = why({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: steady(1000, start=1)}).differences
     assert (flushes.source, flushes.metric, flushes.per) == (SOURCE, FLUSHES, "operation")
     assert (flushes.noun, flushes.agreeing) == ("flushes of the disk", 8)
-    assert (flushes.a, flushes.b) == (pytest.approx(0.01), pytest.approx(1.0, rel=0.03))
+    assert flushes.a == pytest.approx(0.01) and flushes.b == pytest.approx(1.0, rel=0.03)
     assert flushes.ratio == pytest.approx(0.01, rel=0.03)
     assert flushes.ratio is not None and flushes.low is not None and flushes.high is not None
     assert flushes.low < flushes.ratio < flushes.high < 1
@@ -99,12 +118,17 @@ def test_a_flush_for_each_write_is_named_with_both_values_or_without_a_ratio() -
     assert (flushes.a, flushes.ratio, flushes.low, flushes.high) == (0.0, None, None, None)
 
 
-def test_operations_divide_by_the_total_and_what_only_goes_along_is_not_named() -> None:
+def test_operations_divide_by_the_total_and_busy_cpus_are_cpu_time_for_one_of_them() -> None:
     found = why(*({**of, "ios": [ios] * 8, FLUSHES: [ios] * 8} for of, ios in ((FAST, 2000.0), (SLOW, 800.0))))
     assert (found.differences, found.watched) == ((), 0), "equal in every round, so that it says nothing"
     writes = {"write.ios": [1000.0] * 8}
     (flushes,) = why({**FAST, **writes, FLUSHES: [500.0] * 8}, {**SLOW, **writes, FLUSHES: [1000.0] * 8}).differences
     assert (flushes.a, flushes.b) == (0.5, 1.0)
+    (cpu,) = why({**FAST, "servers.cpu": [0.5] * 8}, {**SLOW, "servers.cpu": [1.0] * 8}).differences
+    assert (cpu.unit, cpu.a, cpu.b) == ("s", 0.5 * SECONDS / 1000, 1.0 * SECONDS / 1000)
+    a, b = {"iops": [1000.0] * 8, FLUSHES: [200.0] * 8}, {"iops": [500.0] * 8, FLUSHES: [2000.0] * 8}
+    (flushes,) = why(a, b, partial=frozenset({1, 2})).differences
+    assert (flushes.a, flushes.b) == (200 / (1000 * SECONDS), 2000 / (500 * SECONDS))
 
 
 def test_a_size_is_taken_as_it_is_what_says_the_same_told_once_and_the_surest_and_largest_first() -> None:
@@ -131,14 +155,6 @@ def test_few_reads_beside_many_writes_explain_nothing_and_a_few_flushes_do() -> 
     assert [d.metric for d in why(a, b).differences] == [FLUSHES]
 
 
-def test_busy_cpus_are_cpu_time_for_one_operation_and_with_a_warm_up_operations_are_those_of_the_mean_rate() -> None:
-    (cpu,) = why({**FAST, "servers.cpu": [0.5] * 8}, {**SLOW, "servers.cpu": [1.0] * 8}).differences
-    assert (cpu.unit, cpu.a, cpu.b) == ("s", 0.5 * SECONDS / 1000, 1.0 * SECONDS / 1000)
-    a, b = {"iops": [1000.0] * 8, FLUSHES: [200.0] * 8}, {"iops": [500.0] * 8, FLUSHES: [2000.0] * 8}
-    (flushes,) = why(a, b, partial=frozenset({1, 2})).differences
-    assert (flushes.a, flushes.b) == (200 / (1000 * SECONDS), 2000 / (500 * SECONDS))
-
-
 def test_what_the_machine_does_anyway_is_marked_where_it_is_as_much_a_second() -> None:
     a = {"iops": steady(1000), "ios": steady(2000), "switches": steady(300, start=1)}
     b = {"iops": steady(400, start=2), "ios": steady(800, start=2), "switches": steady(300, start=3)}
@@ -155,9 +171,9 @@ def test_past_loads_rates_and_other_disks_are_no_evidence(name: str) -> None:
 
 def test_the_verdicts_own_ratio_and_what_lies_within_a_margin_are_not_named() -> None:
     assert why(*({**of, SIZE: [4096 * value for value in of["iops"]]} for of in (FAST, SLOW))).differences == ()
-    for flushes, named in ((1005.0, False), (1015.0, True)):
+    for flushes, told in ((1005.0, False), (1015.0, True)):
         found = why({**FAST, FLUSHES: [1000.0] * 8}, {**SLOW, FLUSHES: [flushes] * 8}).differences
-        assert bool(found) == named
+        assert bool(found) == told
 
 
 def test_what_moves_with_the_metric_from_round_to_round_is_told() -> None:
@@ -201,3 +217,106 @@ def test_acks_are_told_for_each_request() -> None:
     (spec,) = (spec for spec in METRICS if spec.name == "acks.per-request")
     told = replace(ACKS, metric=spec.name, noun=spec.noun, per="")
     assert sentence(COMPARISON, told) == "iSCSI: 46.0 ACKs per request, NVMe/TCP: 3.90"
+
+
+SEED, COUNT, STUDIES = 20_261_123, 30, 200
+SHARES = st.lists(st.floats(0, 1e9), min_size=2, max_size=12)
+
+
+def _pair(kind: str, rounds: int, rng: np.random.Generator, effect: float = 0.0) -> Paired:
+    """Metrics of one study: they share the machine's noise and the order of each round. The first may differ."""
+    values = np.exp(np.clip(noise(kind, COUNT, 2 * rounds, rng) + noise(kind, 1, 2 * rounds, rng), -300, 300))
+    first = rng.random(rounds) < 0.5
+    a, b = (np.where(first == side, values[:, ::2], values[:, 1::2]) for side in (True, False))
+    a[0] *= math.exp(effect)
+    return paired(a, b)
+
+
+def one_row(a: object, b: object) -> Paired:
+    return paired(np.array([a], dtype=np.float64), np.array([b], dtype=np.float64))
+
+
+def rows(found: list[Named]) -> list[int]:
+    return [each.row for each in found]
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_nothing_is_named_in_nineteen_of_twenty_studies_in_which_nothing_differs(kind: str) -> None:
+    rng = np.random.default_rng(SEED)
+    wrong = sum(bool(named(_pair(kind, 8, rng), [0.0] * COUNT, 0.05)) for _ in range(STUDIES))
+    assert wrong <= STUDIES / 20
+
+
+@pytest.mark.parametrize("kind", ["normal", "drift", "regimes"])
+def test_one_that_differs_fourfold_is_named_in_eight_rounds_and_no_other(kind: str) -> None:
+    rng = np.random.default_rng(SEED)
+    found = [named(_pair(kind, 8, rng, math.log(4)), [0.01] * COUNT, 0.05) for _ in range(20)]
+    assert sum(rows(each) == [0] for each in found) >= 19
+
+
+def test_no_single_round_names_anything_and_what_is_no_amount_or_of_neither_side_is_not_compared() -> None:
+    assert named(one_row([1e6, *[1.0] * 9], [1.0] * 10), [0.0], 0.05) == []
+    for bad in (math.nan, math.inf, -1.0):
+        pair = one_row([1.0, bad], [1.0, 2.0])
+        assert not (pair.usable[0] or pair.varies[0] or pair.x.any())
+    pair = one_row([0.0, 0.0], [0.0, 0.0])
+    assert pair.usable[0] and not pair.varies[0]
+
+
+@given(SHARES, st.data())
+def test_exchanging_the_sides_turns_the_sign_and_nothing_else(values: list[float], data: st.DataObject) -> None:
+    others = data.draw(st.lists(st.floats(0, 1e9), min_size=len(values), max_size=len(values)))
+    one, other = one_row(values, others), one_row(others, values)
+    assert one.x == pytest.approx(-other.x)
+    assert log_evidence_of_means(one.x) == pytest.approx(log_evidence_of_means(other.x))
+
+
+def test_the_evidence_against_0_is_what_the_interval_leaves_out_and_equal_values_give_the_most() -> None:
+    values = np.array([0.3, 0.5, 0.4, 0.35, 0.6, 0.42, 0.5])
+    (evidence,) = log_evidence_of_means(values[None, :])
+    assert mean_interval(values, math.exp(-evidence)).low == pytest.approx(0.0, abs=1e-9)
+    same, nearly, none = log_evidence_of_means(np.array([[0.7] * 6, [0.7] * 5 + [0.71], [0.0] * 6]))
+    assert same > nearly > none
+    assert same == pytest.approx(2.5 * math.log(61))
+    assert none == 0.0
+
+
+@given(st.lists(st.floats(-5, 30), min_size=1, max_size=40))
+def test_what_is_needed_is_what_closed_testing_asks_of_families_of_one(evidence: list[float]) -> None:
+    asked = thresholds([Hypothesis(at, "a", "b", log) for at, log in enumerate(evidence)], 0.05)
+    assert needed_by(np.array(evidence), 0.05) == pytest.approx(asked, rel=1e-3)
+
+
+@pytest.mark.parametrize("metrics", [1, 10, 40])
+def test_rounds_needed_are_the_fewest_in_which_equal_log_ratios_are_named(metrics: int) -> None:
+    def first_named(rounds: int) -> bool:
+        nearly = 1 + 1e-3 * np.random.default_rng(SEED).normal(size=(metrics, rounds))
+        nearly[0] = 2.0
+        return 0 in rows(named(paired(nearly, np.ones((metrics, rounds))), [0.01] * metrics, 0.05))
+
+    needed = rounds_needed(metrics, 0.05)
+    assert first_named(needed) and not first_named(needed - 1)
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=20))
+def test_the_rank_correlation_is_that_of_scipy(points: list[tuple[int, int]]) -> None:
+    x, y = (np.array(values, dtype=np.float64) for values in zip(*points, strict=True))
+    if len(set(x)) > 1 and len(set(y)) > 1:
+        assert correlation(x, y) == pytest.approx(float(spearmanr(x, y).statistic))
+    else:
+        assert correlation(x, y) == 0.0
+
+
+def test_values_that_rise_together_move_together_inverses_say_the_same_and_infinite_ratios_stay_bounded() -> None:
+    x = np.arange(8.0)
+    others = [x**3, -x, np.array([3.0, 1, 4, 1, 5, 2, 6, 0])]
+    assert [moves_together(x, y) for y in others] == [1, -1, 0]
+    assert moves_together(x[:5], x[:5]) == 0, "too few say nothing"
+    twice = np.full(6, math.log(2))
+    ratios = np.array([twice, -twice, np.full(6, math.log(2.2)), [*twice[:5], 0.0]])
+    assert says_the_same(twice, ratios).tolist() == [True, True, False, False]
+    one, none = one_row([2.0] * 3, [1.0] * 3), one_row([2.0] * 3, [0.0] * 3)
+    assert pooled([one, one]).x == pytest.approx(one.x)
+    both = pooled([one, none])
+    assert not both.logs[0]
+    assert both.x == pytest.approx((1 + 1 / 3) / 2)

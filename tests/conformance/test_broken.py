@@ -13,39 +13,12 @@ from typing import Any, ClassVar, Literal
 import pytest
 from pydantic import ConfigDict, Field, field_validator
 
-from storlab.api import (
-    Dir,
-    Importer,
-    Launch,
-    Launcher,
-    Layer,
-    LayerContext,
-    Measurements,
-    MetricSpec,
-    Needs,
-    Node,
-    NodeKind,
-    ParseError,
-    Part,
-    Probe,
-    ProbeContext,
-    ProbeRecord,
-    Resource,
-    RunContext,
-    Services,
-    Subject,
-    Undo,
-    Value,
-    Window,
-    Workload,
-    metric_frame,
-    undo,
-)
+from storlab import api
 from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
 
 
-@undo("sound.remove")
-async def remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@api.undo("sound.remove")
+async def remove(node: api.Node, arguments: Mapping[str, Any]) -> str | None:
     there = await node.run(["test", "-e", arguments["path"]], check=False)
     await node.run(["rm", "--force", "--", arguments["path"]])
     return "removed it" if there.ok else None
@@ -63,43 +36,46 @@ def mistakes(check: Callable[..., object], *given: Any, **named: Any) -> str:
     return str(found.value)
 
 
-class Sound(Layer):
+class Sound(api.Layer):
     """A file in the scratch folder, as a directory."""
 
     layer: Literal["sound"] = "sound"
     text: str = Field("x", description="What the file has.")
 
     takes: ClassVar = (None,)
-    gives: ClassVar = Dir
-    undoes: ClassVar[tuple[Undo, ...]] = (remove,)
+    gives: ClassVar = api.Dir
+    undoes: ClassVar[tuple[api.Undo, ...]] = (remove,)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+    async def set_up(self, below: api.Resource | None, context: api.LayerContext) -> api.Resource:
         await context.register_undo("sound.remove", path=context.path("file"))
         await context.node.write(context.path("file"), self.text.encode())
-        return Dir(context.node.name, context.path("file"))
+        return api.Dir(context.node.name, context.path("file"))
 
 
-def test_a_sound_layer_conforms(tmp_path: Path) -> None:
+def test_a_sound_layer_conforms_and_one_that_is_stored_otherwise_or_forgets_its_undo_does_not(tmp_path: Path) -> None:
     check_layer(Sound)
     assert asyncio.run(check_set_up([Sound()], tmp_path)) == [{}]
+    undo_of_nobody = "Forgetful registers the undo sound.remove, which is among nobody's `undoes`"
+    assert undo_of_nobody in mistakes(check_layer, Forgetful)
+    assert "Unlike is another one after model_dump()" in mistakes(check_layer, Unlike, {"number": 1})
 
 
-@undo("loop.detach")
-async def _another(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@api.undo("loop.detach")
+async def _another(node: api.Node, arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
-@undo("remove")
-async def _vague(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@api.undo("remove")
+async def _vague(node: api.Node, arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
-VAGUE = (remove, _vague, Undo("vague.undo", lambda node: None))  # type: ignore[arg-type, misc]
+VAGUE = (remove, _vague, api.Undo("vague.undo", lambda node: None))  # type: ignore[arg-type, misc]
 NUMBERS = count()
 
 
-def restless(_: Layer) -> Needs:
-    return Needs(programs=(f"program-{next(NUMBERS)}",))
+def restless(_: api.Layer) -> api.Needs:
+    return api.Needs(programs=(f"program-{next(NUMBERS)}",))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +104,7 @@ def test_a_mistake_of_a_layer_is_found(name: str, body: dict[str, Any], told: li
 class Forgetful(Sound):
     """It forgets to list its undo."""
 
-    undoes: ClassVar[tuple[Undo, ...]] = ()
+    undoes: ClassVar[tuple[api.Undo, ...]] = ()
 
 
 class Unlike(Sound):
@@ -142,14 +118,8 @@ class Unlike(Sound):
         return number + 1
 
 
-def test_a_layer_that_is_another_one_once_stored_or_forgets_its_undo_is_found() -> None:
-    undo_of_nobody = "Forgetful registers the undo sound.remove, which is among nobody's `undoes`"
-    assert undo_of_nobody in mistakes(check_layer, Forgetful)
-    assert "Unlike is another one after model_dump()" in mistakes(check_layer, Unlike, {"number": 1})
-
-
-@undo("messy.again")
-async def _again(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@api.undo("messy.again")
+async def _again(node: api.Node, arguments: Mapping[str, Any]) -> str | None:
     return "did it"
 
 
@@ -157,12 +127,12 @@ class Messy(Sound):
     """It leaves a file, and gives what is of another node; its undo does something each time."""
 
     layer: Literal["messy"] = "messy"  # type: ignore[assignment]
-    undoes: ClassVar[tuple[Undo, ...]] = (_again,)
+    undoes: ClassVar[tuple[api.Undo, ...]] = (_again,)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+    async def set_up(self, below: api.Resource | None, context: api.LayerContext) -> api.Resource:
         await context.register_undo("messy.again")
         await context.node.write(context.path("left"), b"")
-        return Dir("elsewhere", context.path("left"))
+        return api.Dir("elsewhere", context.path("left"))
 
 
 def test_what_a_layer_does_wrong_is_found(tmp_path: Path) -> None:
@@ -172,36 +142,36 @@ def test_what_a_layer_does_wrong_is_found(tmp_path: Path) -> None:
     assert "0-left is left when all is undone" in told
 
 
-class Load(Workload):
+class Load(api.Workload):
     """Counts the lines that its command printed."""
 
     kind: ClassVar[str] = "load"
     unit: ClassVar[str] = "1"
 
-    def declares(self) -> tuple[MetricSpec, ...]:
-        return (MetricSpec("lines", "1"),)
+    def declares(self) -> tuple[api.MetricSpec, ...]:
+        return (api.MetricSpec("lines", "1"),)
 
-    async def launch(self, place: RunContext) -> Launch:
-        return Launch(("true",))
+    async def launch(self, place: api.RunContext) -> api.Launch:
+        return api.Launch(("true",))
 
-    def parse(self, raw: Path) -> Measurements:
+    def parse(self, raw: Path) -> api.Measurements:
         if not (raw / "stdout").exists():
-            raise ParseError("is missing", str(raw / "stdout"))
+            raise api.ParseError("is missing", str(raw / "stdout"))
         lines = self.lines((raw / "stdout").read_bytes())
-        return Measurements(metric_frame([Value("lines", lines, self.unit)]))
+        return api.Measurements(api.metric_frame([api.Value("lines", lines, self.unit)]))
 
     def lines(self, text: bytes) -> float:
         return text.count(b"\n")
 
 
-def changing(self: Load, raw: Path) -> Measurements:
+def changing(self: Load, raw: Path) -> api.Measurements:
     measured = Load.parse(self, raw)
     with (raw / "stdout").open("ab") as file:
         file.write(b"\n")
     return measured
 
 
-UNDECLARED = (MetricSpec("words", "ms"), MetricSpec("words", "1"), MetricSpec("p9", "s", weight="rows"))
+UNDECLARED = (api.MetricSpec("words", "ms"), api.MetricSpec("words", "1"), api.MetricSpec("p9", "s", weight="rows"))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +197,7 @@ def test_a_mistake_of_a_workload_is_found(name: str, body: dict[str, Any], told:
     assert all(f"{name} {each}" in found for each in told), found
 
 
-class Blind(Probe):
+class Blind(api.Probe):
     """It watches what no node has, and sees nothing."""
 
     kind: ClassVar[str] = "blind"
@@ -235,21 +205,28 @@ class Blind(Probe):
     metrics: ClassVar = ()
 
     @asynccontextmanager
-    async def watch(self, context: ProbeContext) -> AsyncIterator[None]:
+    async def watch(self, context: api.ProbeContext) -> AsyncIterator[None]:
         yield
 
-    def parse(self, record: ProbeRecord) -> Measurements:
-        return Measurements()
+    def parse(self, record: api.ProbeRecord) -> api.Measurements:
+        return api.Measurements()
 
 
-def test_a_mistake_of_a_probe_is_found(tmp_path: Path) -> None:
+def test_mistakes_of_a_probe_and_of_a_node_kind_are_found(tmp_path: Path) -> None:
     (tmp_path / "seen").write_bytes(b"1\n")
-    told = mistakes(check_probe, Blind, records=[ProbeRecord(tmp_path, Window(0.0, 1.0), Subject(group="host"))])
+    told = mistakes(
+        check_probe, Blind, records=[api.ProbeRecord(tmp_path, api.Window(0.0, 1.0), api.Subject(group="host"))]
+    )
     assert "Blind watches {'printers'}, of which a node has only machine, disks" in told
     assert "Blind parses nothing out of" in told
+    told = mistakes(check_node_kind, Lost)
+    assert "Lost does not say whether its nodes are opened for the whole `session`" in told
+    assert "Lost has the transports {'pigeon'}" in told
+    assert "Lost takes less than no memory or time" in told
+    assert "Lost has no launcher" in told
 
 
-class Lost(NodeKind):
+class Lost(api.NodeKind):
     """It does not say whether it is there for the session, and crosses by pigeon."""
 
     kind: Literal["lost"] = "lost"
@@ -259,19 +236,11 @@ class Lost(NodeKind):
         return -1
 
     @classmethod
-    def launcher(cls, services: Services) -> Launcher[Any]:
+    def launcher(cls, services: api.Services) -> api.Launcher[Any]:
         return None  # type: ignore[return-value]
 
 
-def test_mistakes_of_a_node_kind_are_found() -> None:
-    told = mistakes(check_node_kind, Lost)
-    assert "Lost does not say whether its nodes are opened for the whole `session`" in told
-    assert "Lost has the transports {'pigeon'}" in told
-    assert "Lost takes less than no memory or time" in told
-    assert "Lost has no launcher" in told
-
-
-class Lines(Importer):
+class Lines(api.Importer):
     """A trial for each line, which is a number of seconds."""
 
     kind: ClassVar[str] = "lines"
@@ -279,28 +248,32 @@ class Lines(Importer):
     primary: ClassVar[tuple[str, ...]] = ("time",)
     unknown: ClassVar[str] = "what took so long"
 
-    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[api.Part]:
         try:
             numbers = [int(line) for line in text.decode().splitlines()]
         except ValueError:
-            raise ParseError("is no list of numbers", source, 1) from None
+            raise api.ParseError("is no list of numbers", source, 1) from None
         if not numbers or max(numbers) > 1 << 40:
-            raise ParseError("has no numbers, or large ones", source, 1)
+            raise api.ParseError("has no numbers, or large ones", source, 1)
         return [self.part(number) for number in numbers]
 
-    def part(self, number: int) -> Part:
-        return Part(Measurements(metric_frame([Value("time", number, "s", "lower")])))
+    def part(self, number: int) -> api.Part:
+        return api.Part(api.Measurements(api.metric_frame([api.Value("time", number, "s", "lower")])))
 
 
-def naive(self: Lines, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+def naive(self: Lines, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[api.Part]:
     return [self.part(int(line)) for line in text.splitlines()]
 
 
-def zero(_: Lines, number: int) -> Part:
-    return Part(Measurements(metric_frame([Value("time", 0, "s")])), {"a": "\x00"} if number else {}, status="failed")
+def zero(_: Lines, number: int) -> api.Part:
+    return api.Part(
+        api.Measurements(api.metric_frame([api.Value("time", 0, "s")])),
+        {"a": "\x00"} if number else {},
+        status="failed",
+    )
 
 
-def anonymous(self: Lines, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+def anonymous(self: Lines, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[api.Part]:
     return Lines.read(self, text, "", options)
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says of host, kernel, storage and programs."""
+"""What the doctor says of host, kernel, storage, programs and of what runs have left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storlab.doctor import host, kernel, tracing, workloads
+from storlab.doctor import host, kernel, runs, tracing, workloads
 from storlab.doctor.host import SCRATCH
 from storlab.doctor.machine import (
     REMEDY,
@@ -19,6 +19,12 @@ from storlab.doctor.machine import (
     version,
     why_not,
 )
+from storlab.doctor.runs import judge, leftovers
+from storlab.nodes import identity
+from storlab.run.planning.plan import Plan
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.orphans import Orphan
+from storlab.study.study import load_study, shipped_studies
 
 from .fake_machine import FakeMachine
 
@@ -37,23 +43,17 @@ def test_root_processors_and_memory_are_told() -> None:
         assert check.status == status and "of 16.0G" in check.says
 
 
-@pytest.mark.parametrize(
-    ("mounted", "free", "status"),
-    [
+def test_scratch_space_names_its_file_system_and_warns_of_little() -> None:
+    for mounted, free, status in (
         ("\n2 1 254:1 / /var rw - xfs /dev/vdb rw\n3 1 0:9 / /var/tmpfiles rw - tmpfs none rw", 10, "ok"),
         ("\n2 1 0:9 / /var/tmp rw - tmpfs none rw", 10, "warn"),
         ("", 1, "warn"),
-    ],
-    ids=["disk", "memory", "little"],
-)
-def test_scratch_space_names_its_file_system_and_little_or_memory_is_a_warning(
-    mounted: str, free: int, status: str
-) -> None:
-    check = host.space(FakeMachine({"/proc/self/mountinfo": ROOT_MOUNT + mounted}), free * GIB)
-    assert check.status == status and (status == "warn" or check.says == "10.0G free, xfs")
+    ):
+        check = host.space(FakeMachine({"/proc/self/mountinfo": ROOT_MOUNT + mounted}), free * GIB)
+        assert check.status == status and (status == "warn" or check.says == "10.0G free, xfs")
 
 
-def test_clock_governor_and_turbo_have_their_remedies() -> None:
+def test_clock_governor_turbo_and_cgroups_are_told_apart() -> None:
     files = {f"{CLOCK}/current_clocksource": "hpet", f"{CLOCK}/available_clocksource": "tsc hpet acpi_pm"}
     check = host.clock(FakeMachine(files))
     assert (check.status, check.remedy) == ("warn", f"echo tsc > {CLOCK}/current_clocksource")
@@ -65,9 +65,6 @@ def test_clock_governor_and_turbo_have_their_remedies() -> None:
     assert host.turbo(FakeMachine({f"{folder}/intel_pstate/no_turbo": "1"})).status == "ok"
     assert "echo 0 > " in host.turbo(FakeMachine({f"{folder}/cpufreq/boost": "1"})).remedy
     assert "echo 1 > " in host.turbo(FakeMachine({f"{folder}/intel_pstate/no_turbo": "0"})).remedy
-
-
-def test_cgroups_are_told_apart_by_version() -> None:
     controllers = "/sys/fs/cgroup/cgroup.controllers"
     machines = (FakeMachine({controllers: "cpu io memory"}), FakeMachine({controllers: "cpu memory"}), FakeMachine())
     assert [host.cgroups(machine).status for machine in machines] == ["ok", "warn", "missing"]
@@ -102,13 +99,11 @@ def test_tracing_finds_tracefs_counters_and_namespaces_each_in_its_places() -> N
     assert kernel.namespaces(refused).status == "missing"
 
 
-@pytest.mark.parametrize(
-    ("level", "capabilities", "status"), [("2", 0, "warn"), ("2", 1 << 38, "ok"), ("0", 0, "ok"), ("-1", 0, "ok")]
-)
-def test_perf_events_need_a_capability_or_a_lenient_kernel(level: str, capabilities: int, status: str) -> None:
-    machine = FakeMachine({PARANOID: level})
-    machine.capabilities = capabilities
-    assert tracing.perf(machine).status == status
+def test_perf_events_need_a_capability_or_a_lenient_kernel() -> None:
+    for level, capabilities, status in (("2", 0, "warn"), ("2", 1 << 38, "ok"), ("0", 0, "ok"), ("-1", 0, "ok")):
+        machine = FakeMachine({PARANOID: level})
+        machine.capabilities = capabilities
+        assert tracing.perf(machine).status == status
 
 
 STARTED = (
@@ -117,20 +112,15 @@ STARTED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("said", "status", "words"),
-    [
+def test_block_io_is_traced_for_a_moment_to_know_how_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "agent_path", lambda: "agent")
+    for printed, status, words in (
         (STARTED % ("btf", "null") + "\n{}", "ok", "attaches with BTF"),
         (STARTED % ("tracepoint", '"no BTF"'), "warn", "classic tracepoints, not with BTF: no BTF"),
         ("storlab-agent: block I/O can't be traced: no permission!", "missing", "block I/O can't be traced: no perm"),
-    ],
-)
-def test_block_io_is_traced_for_a_moment_to_know_how_it_can_be(
-    said: str, status: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tracing, "agent_path", lambda: "agent")
-    check = tracing.block_io(FakeMachine(programs={"agent": said}))
-    assert check.status == status and words in check.says
+    ):
+        check = tracing.block_io(FakeMachine(programs={"agent": printed}))
+        assert check.status == status and words in check.says
 
 
 LOOP = {"/dev/loop-control": ""}
@@ -157,13 +147,17 @@ def test_the_real_trial_leaves_no_loop_device_and_no_file() -> None:
     assert not list(Path(SCRATCH).glob("storlab-doctor-*"))
 
 
-def test_a_file_system_needs_kernel_and_tools() -> None:
+def test_a_file_system_needs_kernel_and_tools_and_gone_modules_are_told_from_lacking_ones() -> None:
     registered = {"/proc/filesystems": "nodev\tproc\n\txfs"}
     arguments = ("xfs", "CONFIG_XFS_FS", "mkfs.xfs", "xfsprogs")
     both = FakeMachine(registered, {"mkfs.xfs": "mkfs.xfs version 6.1.0"})
     assert kernel.filesystem(both, *arguments).says == "mkfs.xfs 6.1.0"
     assert kernel.filesystem(FakeMachine(registered), *arguments).remedy == "apt-get install xfsprogs"
     assert kernel.filesystem(FakeMachine(), *arguments).remedy == REMEDY
+    assert "built without it" in why_not(FakeMachine(options={"CONFIG_X": "y"}), "CONFIG_NBD")
+    assert "no modules for this kernel" in why_not(FakeMachine(options={"CONFIG_NBD": "m"}), "CONFIG_NBD")
+    with_modules = FakeMachine({f"/lib/modules/{FakeMachine.release}/modules.dep": ""})
+    assert "no such module" in why_not(with_modules, "CONFIG_NBD")
 
 
 def test_a_feature_is_found_built_in_loaded_or_as_a_module_that_is_not_loaded() -> None:
@@ -174,13 +168,6 @@ def test_a_feature_is_found_built_in_loaded_or_as_a_module_that_is_not_loaded() 
     assert feature(machine, "g", "nbd", "nbd", "CONFIG_BLK_DEV_NBD").says == "built in"
     machine = FakeMachine({"/proc/modules": "nvme_tcp 1 0 - Live 0x0"})
     assert has_feature(machine, "nvme-tcp", "CONFIG_NVME_TCP") == "loaded"
-
-
-def test_the_reason_tells_a_kernel_without_a_feature_from_one_whose_modules_are_gone() -> None:
-    assert "built without it" in why_not(FakeMachine(options={"CONFIG_X": "y"}), "CONFIG_NBD")
-    assert "no modules for this kernel" in why_not(FakeMachine(options={"CONFIG_NBD": "m"}), "CONFIG_NBD")
-    with_modules = FakeMachine({f"/lib/modules/{FakeMachine.release}/modules.dep": ""})
-    assert "no such module" in why_not(with_modules, "CONFIG_NBD")
 
 
 def test_a_missing_program_has_its_package_as_remedy_and_so_has_its_feature(
@@ -196,18 +183,15 @@ def test_a_missing_program_has_its_package_as_remedy_and_so_has_its_feature(
     assert (check.status, check.says, check.remedy) == ("missing", "not unpacked", "storlab image mysql")
 
 
-@pytest.mark.parametrize(
-    ("printed", "number"),
-    [
+def test_a_version_is_cut_out_of_what_a_program_prints() -> None:
+    for printed, number in (
         ("fio-3.33", "3.33"),
         ("mariadbd  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu", "10.11.14-MariaDB-0+deb12u2"),
         ("\npostgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", "15.18"),
         ("a program of few words", "a program of few words"),
         ("bonnie++: invalid option -- 'h'\nusage:\nbonnie++ [-d scratch-dir]\n\nVersion: 2.00a", "2.00a"),
-    ],
-)
-def test_a_version_is_cut_out_of_what_a_program_prints(printed: str, number: str) -> None:
-    assert version(FakeMachine(programs={"x": printed}), "x") == number
+    ):
+        assert version(FakeMachine(programs={"x": printed}), "x") == number
 
 
 def test_engines_that_fio_lacks_are_named_and_so_is_a_sysctl_that_forbids_io_uring() -> None:
@@ -219,3 +203,53 @@ def test_engines_that_fio_lacks_are_named_and_so_is_a_sysctl_that_forbids_io_uri
     in_container = workloads.io_uring(FakeMachine({sysctl: "0"}, syscall=refused))
     assert (in_container.status, in_container.remedy[:8]) == ("warn", "allow it")
     assert workloads.io_uring(FakeMachine(syscall=-errno.ENOSYS)).status == "missing"
+
+
+NODE = identity.NodeIdentity("host", "local", "", identity.Machine("m", "b"))
+
+
+def test_what_gone_or_damaged_runs_left_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(runs, "remembered_runs", dict)
+    monkeypatch.setattr(runs, "orphans", list)
+    assert [check.says for check in runs.checks()] == ["no run has left anything"]
+    left = [Orphan("r1", "loop.detach", {"file": "/x"})]
+    monkeypatch.setattr(runs, "orphans", lambda: left)
+    assert [check.status for check in runs.checks()] == ["warn"]
+    (check,) = leftovers({"r1": tmp_path / "gone"})
+    assert (check.status, check.remedy) == ("warn", "storlab clean")
+    (tmp_path / "journal.jsonl").write_text("nonsense\n")
+    (check,) = leftovers({"r1": tmp_path})
+    assert check.status == "missing"
+    assert "journal.jsonl:1 is damaged" in check.says
+
+
+def test_a_pool_of_no_run_is_not_called_dead_and_root_is_asked_for_once() -> None:
+    (check,) = runs.without_journal([Orphan("r1", "zpool.destroy", {"pool": "storlab-r1-host-0-1"}, elsewhere=True)])
+    assert "may be alive in another container" in check.says
+    assert check.remedy == "if it is not alive: zpool destroy storlab-r1-host-0-1"
+    reasons = [f"no root privileges, needed for {what} (run it as root, or with sudo)" for what in ("a", "b")]
+    assert runs.in_one_line([*reasons, "MySQL is not installed"]) == "takes root, for a and b; MySQL is not installed"
+
+
+def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_it_down(tmp_path: Path) -> None:
+    folder = tmp_path / "a run"
+    folder.mkdir()
+    with Journal(folder / "journal.jsonl") as journal:
+        journal.register(NODE, "mount.unmount", {"path": "/x"})
+        gone = journal.register(NODE, "loop.detach", {"file": "/y"})
+        journal.undone(gone, "detached")
+    (check,) = leftovers({"r1": folder})
+    assert check.status == "warn"
+    assert "it left 1 thing set up (mount.unmount)" in check.says
+    assert check.remedy == f"storlab clean '{folder}'"
+
+
+def test_a_study_that_nothing_supports_here_says_why() -> None:
+    study = load_study(shipped_studies()["quick"])
+    everything = {cell.number: ("xfs is not installed",) for cell in study.cells}
+    nothing = judge("quick", Plan(study, 0, (1, 1), everything, 0, 0))
+    assert (nothing.status, nothing.says) == ("missing", "xfs is not installed")
+    first = dict(list(everything.items())[:2])
+    part = judge("quick", Plan(study, 0, (1, 1), first, 0, 0))
+    assert (part.status, part.says) == ("warn", "1 of 3 cells can run: xfs is not installed")
+    assert judge("quick", Plan(study, 0, (1, 1), {}, 0, 0)).status == "ok"

@@ -159,9 +159,7 @@ def test_with_offload_on_the_sender_still_counts_segments_of_the_wire(cable: Wir
     assert client.acks_sent == len([each for each in of_client(every) if each.is_bare])
 
 
-def test_connections_that_come_and_go_between_two_looks_are_counted_too(
-    cable: Wire, pair: Pair, tmp_path: Path
-) -> None:
+def test_connections_that_come_and_go_between_looks_are_counted(cable: Wire, pair: Pair, tmp_path: Path) -> None:
     cable.offload(False)
     server, client, every = watched(cable, pair, tmp_path, ("r", 20_000, 30, "own"), ("w", 20_000, 30, "own"))
     for end in (server, client):
@@ -205,9 +203,7 @@ def bins(totals: Totals, what: AckHistogram) -> dict[tuple[int, int], int]:
 
 
 @pytest.mark.parametrize("offload", [False, True], ids=["offload off", "offload on"])
-def test_what_each_ack_acknowledges_is_what_the_wire_says(
-    cable: Wire, pair: Pair, tmp_path: Path, offload: bool
-) -> None:
+def test_what_acks_acknowledge_is_what_the_wire_says(cable: Wire, pair: Pair, tmp_path: Path, offload: bool) -> None:
     cable.offload(offload)
     loads = [("r", 131072, 50, "one"), ("w", 131072, 50, "one"), ("r", 3000, 50, "one")]
     server, client, every = watched(cable, pair, tmp_path, *loads, options=("--distributions",))

@@ -88,21 +88,17 @@ def test_defaults_fit_the_answers_and_all_targets_say_what_becomes_of_them() -> 
         ({"compare": "safety", "extent": "0%"}, "write one of"),
     ],
 )
-def test_answers_that_do_not_go_together_are_refused_with_what_would_be_right(
-    given: dict[str, Any], reason: str
-) -> None:
+def test_answers_that_do_not_fit_are_refused_with_what_would_be_right(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         Answers(**given)
 
 
-def test_how_precise_or_how_long_is_what_the_study_and_its_command_say() -> None:
+def test_extents_and_devices_are_what_the_study_and_its_command_say() -> None:
     assert loaded(Answers("safety", extent="5%")).model.repeat.until == 0.05
     assert loaded(Answers("safety", extent="look")).model.repeat.max == 2
     assert run_command(Answers("safety", extent="90m"), "x.toml") == "storlab run x.toml --budget 90"
     assert run_command(Answers("safety"), "x.toml") == "storlab run x.toml"
 
-
-def test_a_device_is_measured_itself_unless_the_load_takes_files() -> None:
     def layers(load: str) -> list[str]:
         answers = Answers("nothing", "device", "/dev/sdz", load=load)
         return [link.layer.layer for chain in loaded(answers).cells[0].chains for link in chain.above]

@@ -62,9 +62,7 @@ def test_changes_without_noise_that_come_back_or_are_too_small_are_as_they_shoul
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=12, max_size=20), st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
-def test_the_statistic_depends_neither_on_the_unit_nor_on_the_level(
-    values: list[float], factor: float, offset: float
-) -> None:
+def test_neither_unit_nor_level_moves_the_statistic(values: list[float], factor: float, offset: float) -> None:
     x = np.round(values, 1)
     if x.std() > 1e-2:
         np.testing.assert_allclose(self_normalised(x * factor + offset), self_normalised(x), rtol=1e-3, atol=1e-3)
@@ -97,13 +95,17 @@ def test_the_slope_is_sens(values: list[int]) -> None:
     assert 0 <= p <= 1
 
 
-def test_without_autocorrelation_p_is_about_kendalls_and_with_it_a_trend_is_less_sure() -> None:
+def test_p_is_about_kendalls_less_sure_with_dependence_and_a_line_is_drift() -> None:
     values = np.random.default_rng(1).standard_normal(50) + 0.02 * np.arange(50)
     expected = stats.kendalltau(np.arange(50), values, method="asymptotic").pvalue
     assert mann_kendall(values)[1] == pytest.approx(expected, rel=0.2)
     walk = np.cumsum(np.random.default_rng(2).standard_normal(100))
     plain = stats.kendalltau(np.arange(100), walk, method="asymptotic").pvalue
     assert mann_kendall(walk)[1] > 100 * plain
+    line, level = trend(np.linspace(10, 20, 50)), trend(np.full(50, 3.3))
+    assert line is not None and line.sure
+    assert level is not None and not level.sure
+    assert trend(np.arange(19.0)) is None
 
 
 @pytest.mark.parametrize(("n", "phi"), [(30, 0.0), (60, 0.3), (100, 0.6), (250, 0.9)])
@@ -120,13 +122,6 @@ def test_a_clear_rise_is_drift(phi: float) -> None:
         found = trend(ar1(rng, 200, phi) - np.linspace(0, 8, 200))
         assert found is not None and found.sure
         assert found.slope == pytest.approx(-8 / 200, rel=0.3)
-
-
-def test_a_line_without_noise_is_drift_and_a_level_is_none() -> None:
-    line, level = trend(np.linspace(10, 20, 50)), trend(np.full(50, 3.3))
-    assert line is not None and line.sure
-    assert level is not None and not level.sure
-    assert trend(np.arange(19.0)) is None
 
 
 def test_the_line_and_the_wander_of_what_it_leaves_are_those_of_their_definition() -> None:

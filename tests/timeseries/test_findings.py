@@ -32,27 +32,24 @@ FALLING = STEADY - np.linspace(0, 20, 300)
 CHANGING = STEADY - np.repeat([0.0, 10.0], 150)
 
 
-def test_a_steady_series_is_described_and_has_no_warning() -> None:
+def test_a_steady_series_has_no_warning_and_warm_up_drift_and_changes_one_each() -> None:
     found = of(STEADY, 0.1)
     assert found.interval == pytest.approx(0.1)
     assert found.duration == pytest.approx(30.0)
     assert found.steady_snia == pytest.approx(6.0)
     assert found.changes == () and found.drift_share == 0.0 and found.effective > 150
     assert warnings([Examined("load, iops", found, 1)]) == []
-
-
-def told(values: Floats, interval: float = 1.0, about: str = "") -> list[str]:
-    """What is said of one series, about that."""
-    return [said for said in warnings([Examined("iops", of(values, interval), 1)]) if about in said]
-
-
-def test_warm_up_drift_and_changes_are_each_said_in_one_sentence() -> None:
     for values, interval, said in (
         (WARMING, 1.0, "the first 45 s look like warm-up (MSER-5), without which the mean is 5.6 % higher"),
         (FALLING, 1.0, "it falls by 22 % over the trial (Mann-Kendall), so its mean depends on how long it ran"),
         (CHANGING, 0.1, "the level falls by 11 % at 15 s"),
     ):
         assert told(values, interval) == [f"iops: {said}"]
+
+
+def told(values: Floats, interval: float = 1.0, about: str = "") -> list[str]:
+    """What is said of one series, about that."""
+    return [said for said in warnings([Examined("iops", of(values, interval), 1)]) if about in said]
 
 
 def test_a_finding_of_many_trials_is_said_once_and_of_a_few_levels_one_by_one() -> None:
