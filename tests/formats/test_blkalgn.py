@@ -148,11 +148,18 @@ def test_what_is_no_such_file_is_named(text: str, says: str) -> None:
     assert str(caught.value).startswith("f:")
 
 
-def test_a_dialect_that_was_said_must_fit() -> None:
+def test_counts_whose_sums_no_table_holds_and_a_dialect_that_does_not_fit_are_refused() -> None:
     text = written([(0, 4096)], 2)
     for wrong in (1, 3, 4):
         with pytest.raises(ParseError):
             read_blkalgn(text, dialect=wrong)
+    for lengths, says in (
+        ({"4096": 1 << 62, "8192": 1 << 62}, f"granularity.4096: {1 << 62} is not a number of requests"),
+        ({str(1 << 40): 1 << 40}, "its requests have more than an exbibyte"),
+    ):
+        disk = {"granularity": lengths, "alignment": {"512": 1}}
+        with pytest.raises(ParseError, match=says):
+            read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode(), dialect=3)
 
 
 KEYS = ["disks", "vda", "granularity", "alignment", "Block size", "Algn size", "4096", "12", "x", ""]
@@ -169,16 +176,6 @@ def test_rubbish_is_refused_or_read_and_nothing_else(text: bytes, dialect: Diale
         read_blkalgn(text, "rubbish", dialect)
     except ParseError as error:
         assert str(error).startswith("rubbish:")
-
-
-def test_counts_whose_sums_no_table_holds_are_refused() -> None:
-    for lengths, says in (
-        ({"4096": 1 << 62, "8192": 1 << 62}, f"granularity.4096: {1 << 62} is not a number of requests"),
-        ({str(1 << 40): 1 << 40}, "its requests have more than an exbibyte"),
-    ):
-        disk = {"granularity": lengths, "alignment": {"512": 1}}
-        with pytest.raises(ParseError, match=says):
-            read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode(), dialect=3)
 
 
 def document(counts: Mapping[int, int]) -> dict[str, Any]:

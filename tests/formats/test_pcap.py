@@ -66,7 +66,8 @@ def test_pcapng_of_either_order_and_any_resolution(order: str, options: bytes | 
     blocks = [enhanced(0, round(time / SECOND * ticks), frame, order) for time, frame in FRAMES]
     capture = read(section(order) + interface(1, text, order) + block(5, bytes(12), order) + b"".join(blocks))
     (talk,) = capture.talks
-    assert (talk.last - talk.first, talk.received.bytes) == (pytest.approx(4_000_000, abs=2000), 2896)
+    assert talk.last - talk.first == pytest.approx(4_000_000, abs=2000)
+    assert talk.received.bytes == 2896
 
 
 def test_sections_interfaces_and_simple_packets_follow_each_other() -> None:
@@ -120,16 +121,13 @@ def test_a_snapshot_length_takes_nothing_from_the_counts_but_headers_it_cuts_are
     assert read(pcap([(0, bytes(big))], snap=96)).talks[0].received.bytes == 60000
 
 
-def test_what_is_cut_off_at_the_end_is_said_and_the_rest_is_read() -> None:
+def test_what_is_cut_off_at_the_end_or_not_of_tcp_is_said_and_the_rest_is_read() -> None:
     whole = pcap(FRAMES)
     cut = read(whole[:-10])
     assert cut.packets == 3
     assert "it is cut off within its last packet" in cut.warnings
     ng = section() + interface(1) + b"".join(enhanced(0, 1, frame) for _, frame in FRAMES)
     assert "it is cut off within its last packet" in read(ng[:-10]).warnings
-
-
-def test_other_packets_are_counted_and_later_fragments_are_none_of_tcp() -> None:
     arp = bytes(12) + struct.pack(">H", 0x0806) + bytes(28)
     fragment = bytearray(FRAMES[1][1])
     fragment[20:22] = struct.pack(">H", 100)
@@ -185,7 +183,9 @@ class Trickle(BytesIO):
         return super().read(min(size, 7) if size is not None and size >= 0 else size)
 
 
-def test_whatever_pieces_a_capture_comes_in_it_says_the_same_wherever_a_file_was_read_to(tmp_path: Path) -> None:
+def test_whatever_pieces_a_capture_comes_in_it_says_the_same_however_far_apart_the_ends_of_a_round_trip_are(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(CAPTURE)
     with path.open("rb") as file:
@@ -193,9 +193,6 @@ def test_whatever_pieces_a_capture_comes_in_it_says_the_same_wherever_a_file_was
         file.seek(0)
         assert read_capture(file, "x", agent_path()) == read(CAPTURE)
     assert read_capture(Trickle(CAPTURE), "x", agent_path()) == read(CAPTURE)
-
-
-def test_round_trips_are_known_however_far_apart_the_ends_of_one_are() -> None:
     between = [received(1.5, 1448 * at, 1448, acked=1) for at in range(1, 1000)]
     packets = [sent(1.0, 1, 100), received(1.1, 0, 1448, acked=1), *between, received(2.0, 1448 * 1000, acked=101)]
     (talk,) = read(pcap([(packet.time, ethernet(packet)) for packet in packets], snap=60)).talks
@@ -226,20 +223,17 @@ def test_an_agent_that_fails_is_an_error_of_that_file(data: bytes, does: str, me
         read_capture(BytesIO(data), "x", agent_that(tmp_path, does))
 
 
-def test_an_agent_that_is_too_old_or_missing_is_named_with_the_remedy(
+def test_an_agent_that_is_too_old_or_missing_or_writes_no_document_is_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for text in (b"", b"[]", b'{"packets": -1}', b"\xff", b"[" * 100_000):
+        with pytest.raises(ParseError, match="x: cannot read what the agent says of it"):
+            decode(text, "x")
     with pytest.raises(MissingTool, match=r"too old to read captures: .* run `make agent`"):
         read_capture(BytesIO(CAPTURE), "x", agent_that(tmp_path, "exit 2"))
     monkeypatch.setenv("STORLAB_AGENT", "/nowhere/agent")
     with pytest.raises(MissingTool, match="/nowhere/agent, which can't be executed; unset it or build that agent"):
         imported(GOLDEN / "pcap-ethernet.pcap")
-
-
-def test_what_is_no_document_of_the_agents_is_refused() -> None:
-    for text in (b"", b"[]", b'{"packets": -1}', b"\xff", b"[" * 100_000):
-        with pytest.raises(ParseError, match="x: cannot read what the agent says of it"):
-            decode(text, "x")
 
 
 GOLDEN = Path(__file__).parents[1] / "importing/golden"
@@ -252,14 +246,11 @@ def counts(talk: Talk) -> list[object]:
     return [talk.name, talk.mss_sent, talk.mss_received, talk.missing, *each]
 
 
-def test_a_published_excerpt_without_a_handshake_says_more_than_its_author_read_in_it() -> None:
+def test_an_excerpt_without_a_handshake_says_more_than_its_author_read_in_it_and_prose_is_passed_over() -> None:
     (talk,) = read(OLD).talks
     assert (talk.name, (talk.received.segments, talk.sent.acks)) == ("client:46340 > server:1025", (13, 27))
     assert (talk.sent.advances, (talk.mss_received, talk.estimated), talk.missing) == ({2796: 26}, (1398, True), 20_970)
     assert talk.merged == (12, 35)
-
-
-def test_prose_is_passed_over_and_relative_numbers_are_those_of_the_capture() -> None:
     prose = b"What follows is strange.\n\n" + OLD + b"\nTime: 20:40:08 was late.\nserver.1 > us: hm\n"
     assert counts(read(prose).talks[0]) == counts(read(OLD).talks[0])
     (text,), (capture,) = read(NEW).talks, read((GOLDEN / "pcap-ethernet.pcap").read_bytes()).talks
@@ -280,8 +271,8 @@ def test_what_tcpdump_prints_here_is_read_with_any_of_its_options(options: list[
 
 
 def test_names_of_ports_stay_names_and_lines_go_on_past_midnight_and_past_a_piece() -> None:
-    line = b"10:00:00.000001 IP nfs-client.example.org.700 > 10.0.0.2.nfs: Flags [P.], seq 1:129, ack 1, length 128\n"
-    (talk,) = read(line).talks
+    named = b"10:00:00.000001 IP nfs-client.example.org.700 > 10.0.0.2.nfs: Flags [P.], seq 1:129, ack 1, length 128\n"
+    (talk,) = read(named).talks
     assert talk.name == "nfs-client.example.org:700 > 10.0.0.2.nfs"
     line = "{} IP a.700 > b.2049: Flags [P.], seq {}:{}, ack 1, win 5, length 128\n"
     text = line.format("23:59:59.900000", 1, 129) + line.format("00:00:00.100000", 129, 257)

@@ -35,10 +35,15 @@ def storlab(*arguments: str, cache: Path | None = None, **more: str) -> subproce
     return program("image", *arguments, environment=environment)
 
 
-def test_an_empty_cache_is_said_with_the_command(tmp_path: Path) -> None:
+def test_an_unpacked_program_is_listed_and_can_be_removed_and_an_empty_cache_is_said(tmp_path: Path) -> None:
     ended = storlab("list", cache=tmp_path)
     assert (ended.returncode, ended.stdout) == (0, "There is no guest image; `storlab image build` makes one.\n")
     assert json.loads(storlab("list", "--json", cache=tmp_path).stdout) == []
+    cache = Cache(tmp_path / "storlab" / "images")
+    with cache.making(MYSQL.name, 1) as work:
+        cache.finish(work, About(versions={"mysqld": "9.7.4-2"}))
+    assert f"{MYSQL.name}  program  " in storlab("list", cache=tmp_path).stdout
+    assert (storlab("remove", MYSQL.name, cache=tmp_path).stdout, cache.parts()) == (f"removed: {MYSQL.name}\n", [])
 
 
 NAME_ONE = "storlab: name one image to remove, or say --all; `storlab image list` shows them\n"
@@ -193,14 +198,6 @@ def test_an_unpacked_mysqld_is_one(tmp_path: Path) -> None:
     assert MYSQL.words is not None
     said = commands.run([*MYSQL.words, "--version"], tmp_path / "log").decode()
     assert "mysqld  Ver " in said and "MariaDB" not in said
-
-
-def test_an_unpacked_program_is_listed_and_can_be_removed(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "storlab" / "images")
-    with cache.making(MYSQL.name, 1) as work:
-        cache.finish(work, About(versions={"mysqld": "9.7.4-2"}))
-    assert f"{MYSQL.name}  program  " in storlab("list", cache=tmp_path).stdout
-    assert (storlab("remove", MYSQL.name, cache=tmp_path).stdout, cache.parts()) == (f"removed: {MYSQL.name}\n", [])
 
 
 @pytest.mark.needs("packages")

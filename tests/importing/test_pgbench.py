@@ -45,7 +45,7 @@ def test_a_summary_has_its_progress_and_of_a_rate_its_lag_and_what_came_too_late
     assert part.traits["latency limit"] == "5.0 ms"
 
 
-def test_scripts_are_jobs_and_several_runs_in_one_file_trials() -> None:
+def test_scripts_are_jobs_several_runs_trials_and_the_rate_is_that_without_connecting() -> None:
     (part,) = read("pgbench-scripts.txt")
     rows = part.measured.metrics.filter(metric="tps").select("job", "value").rows()
     scripts = {"1: <builtin: simple update>": 2120.579753, "2: <builtin: select only>": 1057.770176}
@@ -53,11 +53,9 @@ def test_scripts_are_jobs_and_several_runs_in_one_file_trials() -> None:
     text = b"".join((GOLDEN / f"pgbench-{name}.txt").read_bytes() for name in ("tpcb", "9.6", "tpcb"))
     rates = [part.measured.totals()["tps"] for part in PgbenchImporter().read(text, "x", {})]
     assert rates == [893.814037, 400.112233, 893.814037]
-
-
-def test_the_rate_is_that_without_connecting_where_both_are_printed() -> None:
     (old,) = read("pgbench-9.6.txt")
-    assert (old.measured.totals()["tps"], old.measured.totals()["latency.mean"]) == (400.112233, pytest.approx(0.00997))
+    assert old.measured.totals()["tps"] == 400.112233
+    assert old.measured.totals()["latency.mean"] == pytest.approx(0.00997)
     (each,) = read("pgbench-reconnecting.txt")
     assert (each.measured.totals()["tps"], each.traits["time to connect"]) == (28.788403, "counted")
 
@@ -180,7 +178,8 @@ def test_a_log_has_the_latency_of_each_transaction_and_those_of_each_whole_secon
     assert got["transactions"] == 4 and got["tps"] == 343.396895 and got["errors"] == 0
     assert got["latency.mean"] == pytest.approx((5181 + 8170 + 3278 + 1_000_000) / 4 * 1e-6)
     assert (got["latency.min"], got["latency.max"]) == pytest.approx((0.003278, 1.0))
-    assert (got["latency.p50"], found.histograms["count"].sum()) == (pytest.approx(0.005185, rel=1e-3), 4)
+    assert got["latency.p50"] == pytest.approx(0.005185, rel=1e-3)
+    assert found.histograms["count"].sum() == 4
     assert found.facts["version"] == "15.20" and found.facts["clients"] == "2"
     series = read_pgbench(SUMMARY, [LOG], "stdout").series
     assert series.select("t", "value").rows() == [(1.0, 3.0), (2.0, 0.0)]

@@ -32,22 +32,16 @@ def test_a_file_is_of_its_tool_and_of_no_other(path: Path) -> None:
     assert kinds(path.read_bytes()) == [KINDS.get(named, named)]
 
 
-def test_terse_lines_are_of_fio_unless_virtiofs_tests_ran_it() -> None:
+def test_a_table_is_one_where_nothing_else_is_and_two_tools_in_one_file_are_both_named() -> None:
     terse = virtiofs.terse("a", read=(4096, 1024))
     assert kinds(terse.encode()) == ["fio"]
     raw = virtiofs.raw_file("none", [virtiofs.ran("randread-psync", terse)])
     assert kinds(raw.encode()) == ["virtiofs-tests"]
-
-
-def test_a_table_is_one_where_nothing_else_is_and_a_log_of_fio_is_none() -> None:
     assert (kinds((IMPORTS / "table.csv").read_bytes()), kinds(b"name;rate\nxfs;1,5\n")) == (["csv"], ["csv"])
     assert kinds(b"50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n") == []
     assert is_fio_log(b"50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n")
     assert kinds(b"1,2\n3,4\n") == []  # nothing says what these are
     assert (kinds(b"hello, world\n"), kinds(b"")) == ([], [])
-
-
-def test_two_tools_in_one_file_are_both_named() -> None:
     names = ("sysbench-rate.txt", "pgbench-rate.txt")
     both = b"".join((TESTS / "importing/golden" / name).read_bytes() for name in names)
     assert kinds(both) == ["sysbench", "pgbench"]

@@ -61,7 +61,8 @@ def test_oltp_is_read_as_it_was_printed() -> None:
     assert series(measured, "tps")[:2] == [(2.0, 4903.39), (4.0, 5409.01)]
     names = ("read.qps", "write.qps", "other.qps", "latency.p95", "errors.rate")
     assert [series(measured, name)[0][1] for name in names] == pytest.approx([69198.36, 19648.52, 9870.21, 0.03559, 0])
-    assert (len(series(measured, "reconnects.rate")), values(measured)) == (12, pytest.approx(TOTALS))
+    assert len(series(measured, "reconnects.rate")) == 12
+    assert values(measured) == pytest.approx(TOTALS)
 
 
 def test_a_mean_is_known_better_than_by_the_decimals_that_are_printed_and_times_are_seconds() -> None:
@@ -180,27 +181,30 @@ def test_a_run_without_intervals_has_its_closing_block_and_what_is_fatal_is_told
     assert (one(text).warnings, values(one(text))) == ((), values(one(OLTP)))
 
 
+NOTHING = (
+    b"",
+    bytes(range(256)) * 50,
+    b"\x7fELF\2\1\1" + bytes(4096),
+    b'{"jobs": []}\n',
+    b"[ 2s ] thds: 1 tps: none\n",
+)
+OLD = b"+ run\nsysbench 0.5:  multi-threaded system evaluation benchmark\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"", "x.txt: is no output of sysbench"),
-        (bytes(range(256)) * 50, "x.txt: is no output of sysbench"),
-        (b"\x7fELF\x02\x01\x01" + bytes(4096), "x.txt: is no output of sysbench"),
-        (b'{"jobs": []}\n', "x.txt: is no output of sysbench"),
-        (b"[ 2s ] thds: 1 tps: none\n", "x.txt: is no output of sysbench"),
-        (BANNER + b"Creating file test_file.0\n", "x.txt: holds no result of sysbench, only what it prints"),
-        (BANNER + b"FATAL: Cannot open file 'test_file.0'\n", "x.txt: holds no result of sysbench, which ended with"),
-        (
-            b"+ run\nsysbench 0.5:  multi-threaded system evaluation benchmark\n",
-            "x.txt:2: is of sysbench 0.5; only versions 1.0 and 1.1 are read",
-        ),
-        (OLTP.replace(b"[ 6s ]", b"[ 1s ]"), "x.txt:15: goes back in time"),
+        *((text, ": is no output of sysbench") for text in NOTHING),
+        (BANNER + b"Creating file test_file.0\n", ": holds no result of sysbench, only what it prints"),
+        (BANNER + b"FATAL: Cannot open file 'test_file.0'\n", ": holds no result of sysbench, which ended with"),
+        (OLD, ":2: is of sysbench 0.5; only versions 1.0 and 1.1 are read"),
+        (OLTP.replace(b"[ 6s ]", b"[ 1s ]"), ":15: goes back in time"),
     ],
 )
 def test_what_is_not_of_sysbench_is_refused(text: bytes, says: str) -> None:
-    with pytest.raises(ParseError, match=r"x\.txt") as refused:
+    with pytest.raises(ParseError) as refused:
         parts(text)
-    assert str(refused.value).startswith(says)
+    assert str(refused.value).startswith(f"x.txt{says}")
 
 
 cents = st.integers(0, 10**9).map(lambda number: number / 100)

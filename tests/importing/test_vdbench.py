@@ -47,15 +47,12 @@ def test_a_flat_file_has_a_trial_for_each_run_and_its_intervals_are_series_also_
     assert not {name for name in reads.measured.totals() if name.startswith("write.")}
 
 
-def test_a_summary_says_what_is_looped_over_and_what_only_formats_is_left_out() -> None:
+def test_a_summary_says_what_is_looped_over_and_totals_have_no_series_and_the_same_figures() -> None:
     one, eight = parts_of(SUMMARY)
     assert one.traits == {"run": "rd1", "reqrate": "1000", "xfersize": "4k", "threads": "1"}
     assert (eight.traits["threads"], one.measured.warnings) == ("8", ("what only formats is left out: SD_format",))
     assert one.measured.totals()["iops"] == 1002
     assert series(one, "iops") == [(1.0, 840.0), (2.0, 1003.0), (3.0, 997.0), (4.0, 1006.0)]
-
-
-def test_totals_have_no_series_and_the_same_figures() -> None:
     lines = [line for line in SUMMARY.splitlines() if not line.startswith("10:24:3") or "avg" in line]
     assert [part.measured.totals() for part in parts_of("\n".join(lines))] == [
         part.measured.totals() for part in parts_of(SUMMARY)
@@ -116,15 +113,12 @@ def test_what_is_no_result_of_vdbench_is_refused(text: str, says: str) -> None:
         parts_of(text)
 
 
-def test_a_run_that_did_nothing_failed() -> None:
+def test_a_run_that_did_nothing_failed_and_blank_lines_without_end_hold_nobody_up() -> None:
     text = FLAT.partition("23:59:57")[0] + "\n".join(
         line.replace("1002.0000     3.9141", "0.0000     0.0000") for line in FLAT.splitlines() if "avg_2-4" in line
     )
     (part,) = parts_of(text)
     assert (part.status, part.reason) == ("failed", "line 12: vdbench did no operation in rd1")
-
-
-def test_blank_lines_without_end_hold_nobody_up() -> None:
     for piece in (b"\n", b" ", b"tod ", b"tod\n", b" tod timestamp run \n"):
         with bounded(20):
             assert not is_flatfile((piece * 70_000)[:70_000])

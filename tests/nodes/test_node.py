@@ -220,16 +220,15 @@ def test_an_agent_that_is_killed_is_noticed_at_once_by_all_that_wait() -> None:
     on_node(work)
 
 
-def test_leaving_a_node_ends_all_that_runs_on_it() -> None:
+def test_leaving_a_node_ends_all_that_runs_on_it_and_an_agent_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def work(node: Node) -> int:
         process = await node.start(["sh", "-c", "setsid sleep 3600 & sleep 3600"])
         assert process.pid is not None
         return process.pid
 
     assert not alive(on_node(work))
-
-
-def test_an_agent_that_is_not_there_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORLAB_AGENT", "/nowhere/storlab-agent")
     with pytest.raises(MissingTool, match="/nowhere/storlab-agent"):
         on_node(lambda node: node.run(["true"]))

@@ -137,13 +137,10 @@ def test_a_network_that_cannot_be_is_refused(asked: dict[str, Any], said: str) -
         Network.model_validate(asked)
 
 
-def test_settings_of_tcp_go_by_the_kernels_names() -> None:
+def test_settings_of_tcp_go_by_the_kernels_names_and_fack_is_said_to_be_gone() -> None:
     tcp = Tcp.model_validate({"sack": False, "recovery": 0, "congestion_control": "reno", "receive_buffer": "6M"})
     assert tcp.sysctls() == {"sack": "0", "recovery": "0", "congestion_control": "reno", "rmem": str(6 * 2**20)}
     assert Tcp().sysctls() == {}
-
-
-def test_fack_is_said_to_be_gone_and_an_algorithm_is_a_name() -> None:
     with pytest.raises(ValidationError, match=r"no FACK since 4\.15.*recovery"):
         Tcp.model_validate({"fack": False})
     for name in ("../x", "Cubic", "a b", "", "x" * 16):
@@ -193,15 +190,12 @@ GOT: dict[str, Any] = {
 }
 
 
-def test_queues_are_read_in_seconds_shares_and_bits_and_a_cards_own_is_none_of_ours() -> None:
+def test_what_is_read_back_is_in_seconds_shares_bits_and_bytes() -> None:
     assert parse_queues(QUEUES) == [
         {"kind": "netem", "limit": 3000, "delay": 0.01, "jitter": 0.002, "loss": 0.005},
         {"kind": "tbf", "bandwidth": 100_000_000, "burst": 65525},
     ]
     assert parse_queues(OWN_QUEUES) == []
-
-
-def test_a_card_tells_its_mtu_and_what_it_offloads_and_its_connections_their_segments() -> None:
     assert (parse_link(LINK), parse_features(FEATURES)) == (9000, {"tso": True, "gso": False, "gro": True})
     assert parse_connections(CONNECTIONS) == {
         "10.213.0.2": {"mss": [1448, 8948], "path_mtu": [1500, 9000]},
@@ -209,17 +203,14 @@ def test_a_card_tells_its_mtu_and_what_it_offloads_and_its_connections_their_seg
     }
     assert parse_ping(PING) == pytest.approx({"min": 0.0212, "median": 0.0276})
     assert parse_ping("4 packets transmitted, 0 received") == {}
+    asked = network(mtu=9000, offload=False, delay="10ms", loss="0.5%", bandwidth="100Mbit")
+    assert [*differences(asked, GOT)] == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[1]", '[{"mtu": true}]', '[{"mtu": 12}]', f'[{{"mtu": {10**30}}}]'])
 def test_no_mtu_that_cannot_be_is_believed(text: str) -> None:
     with pytest.raises(ValueError, match="ip "):
         parse_link(text)
-
-
-def test_what_was_asked_for_and_is_there_makes_no_difference() -> None:
-    asked = network(mtu=9000, offload=False, delay="10ms", loss="0.5%", bandwidth="100Mbit")
-    assert [*differences(asked, GOT)] == []
 
 
 @pytest.mark.parametrize(

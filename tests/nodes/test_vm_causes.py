@@ -127,15 +127,12 @@ def test_an_error_of_a_disk_is_told_in_words(event: dict[str, Any], what: str, w
     assert disk_error(event) == f"{what} what is behind its disk failed: {why}; QEMU stopped the guest"
 
 
-def test_a_panic_is_told_by_its_reason() -> None:
+def test_a_panic_the_last_program_killed_for_memory_and_the_first_process_s_last_word_are_told() -> None:
     assert panic(PANIC) == "Fatal exception in interrupt"
     for reason in ("VFS: Unable to mount root fs", "sysrq triggered crash"):
         assert panic(f"[ 1.0] Kernel panic - not syncing: {reason}") == reason
         assert panic(f"Kernel panic - not syncing: {reason}\n") == reason
     assert panic("storlab-init: ready\n") is panic("") is None
-
-
-def test_of_programs_killed_for_memory_the_last_is_told_and_of_the_first_process_its_last_word_but_one() -> None:
     assert killed_for_memory(OUT.format("tail") + OUT.format("my load (2)")) == "my load (2)"
     assert killed_for_memory(PANIC) is None
     ended = "storlab-init: ready\nstorlab-init: no root; powering off\n[ 9.1] reboot: Power down\n"
@@ -143,20 +140,14 @@ def test_of_programs_killed_for_memory_the_last_is_told_and_of_the_first_process
     assert last_word("reboot: Power down") is None
 
 
-def test_the_end_is_thirty_lines_without_times_and_without_empty_ones() -> None:
+def test_the_end_is_thirty_lines_or_begins_with_the_reason_of_a_panic_at_the_latest(tmp_path: Path) -> None:
     text = "\n\n".join(f"[    {number}.000000] line {number}" for number in range(100))
     assert (tail(text).splitlines(), tail("")) == ([f"line {number}" for number in range(70, 100)], "")
-
-
-def test_the_end_of_a_panic_begins_with_its_reason_at_the_latest() -> None:
     trace = "".join(f"[    9.300000]  frame{number}\n" for number in range(60))
     lines = tail("boot\n" * 100 + PANIC + trace).splitlines()
     assert (lines[0], lines[-1]) == ("Kernel panic - not syncing: Fatal exception in interrupt", " frame59")
     assert tail("boot\n" * 100 + PANIC).splitlines()[:26] == ["boot"] * 26, "what led to it is there, too"
     assert len(tail(PANIC + trace * 3).splitlines()) == 80, "but not everything"
-
-
-def test_only_the_end_of_a_console_is_read_and_none_is_an_empty_one(tmp_path: Path) -> None:
     console = tmp_path / "console.log"
     assert console_text(console) == ""
     console.write_bytes(b"x" * 1_000_000 + b"\r\nend \xff\r\n")

@@ -53,7 +53,7 @@ DISK = Devices(
 )
 
 
-def test_memory_cpus_model_and_arguments_are_the_studys() -> None:
+def test_memory_cpus_model_and_arguments_are_the_studys_and_binding_goes_before_qemu() -> None:
     asked = {"memory": "256M", "cpus": 3, "cpu": "Nehalem", "kernel_args": "a=b c", "qemu_args": ("-s", "-rtc", "x")}
     argv = command(guest(**asked), FILES)
     assert option(argv, "-m") == ["256M"]
@@ -61,6 +61,13 @@ def test_memory_cpus_model_and_arguments_are_the_studys() -> None:
     assert (option(argv, "-smp"), option(argv, "-cpu")) == (["3"], ["Nehalem"])
     assert option(argv, "-append")[0].endswith(" a=b c")
     assert argv[-3:] == ["-s", "-rtc", "x"], "last, so that they can change what comes before"
+    argv = command(guest(pin="0-1", numa="0"), FILES)
+    program = argv.index("qemu-system-x86_64")
+    assert argv[:program] == ["numactl", "--cpunodebind=0", "--membind=0", "--physcpubind=0-1", "--"]
+    argv = command(guest(card=Card(300, "tap300"), within=tuple(enter("storlab-20260101-000000-abcd"))), FILES)
+    assert argv[:4] == ["nsenter", "--net=/run/netns/storlab-20260101-000000-abcd", "--", "qemu-system-x86_64"]
+    assert [orjson.loads(each)["ifname"] for each in option(argv, "-netdev")] == ["tap300"]
+    assert any("52:54:00:5b:01:2c" in device for device in option(argv, "-device"))
 
 
 @pytest.mark.parametrize(("accelerator", "cpu", "reliable"), [("kvm", "host", True), ("tcg", "max", False)])
@@ -85,16 +92,6 @@ def test_nothing_comes_by_default_and_layers_of_the_root_are_read_only_and_known
     serials = [orjson.loads(each)["serial"] for each in option(argv, "-device") if '"serial"' in each]
     assert serials == ["storlab-layer-0", "storlab-layer-1", "storlab-layer-2"]
     assert "storlab.layers=3" in option(argv, "-append")[0].split()
-
-
-def test_binding_goes_before_qemu_and_a_network_card_is_there_where_the_guest_serves_others_alone() -> None:
-    argv = command(guest(pin="0-1", numa="0"), FILES)
-    program = argv.index("qemu-system-x86_64")
-    assert argv[:program] == ["numactl", "--cpunodebind=0", "--membind=0", "--physcpubind=0-1", "--"]
-    argv = command(guest(card=Card(300, "tap300"), within=tuple(enter("storlab-20260101-000000-abcd"))), FILES)
-    assert argv[:4] == ["nsenter", "--net=/run/netns/storlab-20260101-000000-abcd", "--", "qemu-system-x86_64"]
-    assert [orjson.loads(each)["ifname"] for each in option(argv, "-netdev")] == ["tap300"]
-    assert any("52:54:00:5b:01:2c" in device for device in option(argv, "-device"))
 
 
 def test_a_cold_guest_has_its_disk_on_a_port_and_a_copy_of_a_saved_one_gets_it_later() -> None:
@@ -127,11 +124,6 @@ def test_a_guest_has_as_many_ports_as_its_devices_need_eight_at_a_time(count: in
     assert {device["bus"] for device in spec.all_devices.on_ports(spec.port_names()).devices} == set(names[:count])
 
 
-def test_more_devices_than_a_machine_takes_are_refused_with_their_number() -> None:
-    with pytest.raises(Unsupported, match=r"^node vm: a virtual machine takes 120 devices at most, and not 121$"):
-        guest(devices=disks(121)).with_ports()
-
-
 def test_a_guest_to_be_saved_and_its_copies_differ_in_nothing_that_the_guest_can_see() -> None:
     saved = command(guest(), FILES, memory=Memory(Path("/cache/memory"), shared=True))
     copy = command(guest(devices=DISK), FILES, memory=Memory(Path("/cache/memory"), shared=False), incoming=True)
@@ -161,12 +153,14 @@ NVME = Devices(devices=({"driver": "nvme", "drive": "disk0", "serial": "s"},))
 ALL = Devices(objects=({"id": "o"},), blockdevs=({"node-name": "b"},)) + SCSI + CARD.devices()
 
 
-def test_what_sits_in_a_slot_gets_a_port_what_sits_on_it_does_not_and_too_few_are_a_mistake() -> None:
+def test_what_sits_in_a_slot_gets_a_port_and_too_few_or_too_many_are_a_mistake() -> None:
     assert (SCSI.pci, NVME.pci, CARD.devices().pci, ALL.pci, NO_DEVICES.pci) == (1, 1, 1, 2, 0)
     buses = [device.get("bus") for device in ALL.on_ports(["port0", "port1"]).devices]
     assert buses == ["port0", "bus0.0", "port1"]
     with pytest.raises((StopIteration, RuntimeError)):
         ALL.on_ports(["port0"])
+    with pytest.raises(Unsupported, match=r"^node vm: a virtual machine takes 120 devices at most, and not 121$"):
+        guest(devices=disks(121)).with_ports()
 
 
 def test_objects_come_first_then_what_is_behind_and_a_card_is_connected_to_its_tap_without_a_script() -> None:

@@ -121,12 +121,9 @@ def test_a_qemu_that_serves_files_keeps_its_user_and_says_so(lab: Laboratory) ->
     assert "9p" in str(facts_of(lab, "vm")["reason"])
 
 
-def test_users_of_guests_are_nobody_and_seldom_the_same() -> None:
+def test_users_of_guests_are_nobody_and_what_qemu_can_not_do_is_left_out() -> None:
     users = {unused_user() for _ in range(1000)}
     assert len(users) > 990
     assert all(0x70000000 <= user < 0x80000000 for user in users)
-
-
-def test_what_qemu_can_not_do_is_left_out_of_its_command_line() -> None:
     assert (Confinement().words(), Confinement(5, option="-runas").words()) == ([], ["-runas", "5:5"])
     assert "elevateprivileges=deny" in Confinement(sandbox=True).words()[1]

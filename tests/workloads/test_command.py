@@ -183,8 +183,7 @@ def test_its_program_is_what_it_needs_and_it_takes_what_has_all_that_its_words_n
     assert command().needs().programs == ("bench",)
     assert command(argv=["{target}/x"], prepare=["tar", "x"]).needs().programs == ("tar",)
     assert command().duration(1) is None
-    assert command(expected="1m").duration(2) == 62
-    assert set(command().takes()) == {Dir, Disk, Server, Export}
+    assert (command(expected="1m").duration(2), set(command().takes())) == (62, {Dir, Disk, Server, Export})
     assert set(command(argv=["x", "{target}", "{node}", "{{port}}"]).takes()) == {Dir, Disk, Server, Export}
     assert set(command(env={"PORT": "{port}"}).takes()) == {Server, Export}
     assert command(prepare=["x", "{database}"]).takes() == (Server,)

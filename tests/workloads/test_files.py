@@ -158,15 +158,12 @@ def parsed(tmp_path: Path, stdout: bytes, record: ExitRecord = DONE, stderr: byt
     return files().parse(left(tmp_path, record, stdout=stdout, stderr=stderr))
 
 
-def test_metrics_are_those_of_the_golden_file(tmp_path: Path) -> None:
+def test_metrics_are_those_of_the_golden_file_in_their_columns_with_bins_of_fio(tmp_path: Path) -> None:
     lines = [
         f"{metric}{f' [{job}]' if job else ''} {value:.6g} {unit} {better} {across}"
         for job, metric, value, unit, better, across in parsed(tmp_path, golden()).metrics.iter_rows()
     ]
     assert lines == (GOLDEN / "files.metrics").read_text().splitlines()
-
-
-def test_frames_have_their_columns_and_bins_are_those_of_fio(tmp_path: Path) -> None:
     measured = parsed(tmp_path, golden())
     assert (dict(measured.metrics.schema), dict(measured.series.schema)) == (METRIC_COLUMNS, SERIES_COLUMNS)
     assert dict(measured.histograms.schema) == HISTOGRAM_COLUMNS
@@ -201,13 +198,19 @@ def test_a_rate_is_over_the_slot_that_ends_at_its_time() -> None:
     assert found["t"].to_list() == pytest.approx([0.208224712, 0.408224712])
 
 
-def test_a_phase_that_was_ended_at_its_limit_and_notes_made_before_are_warnings(tmp_path: Path) -> None:
+def test_what_ends_at_a_limit_is_a_warning_and_an_end_without_a_document_an_error(tmp_path: Path) -> None:
     document = json.loads(golden())
     document["phases"][1]["limited"] = True
     measured = parsed(tmp_path, json.dumps(document).encode())
     assert measured.warnings == ("create was ended at its limit of time, after 300 files",)
     (tmp_path / "notes").write_text("it is full moon\n")
     assert parsed(tmp_path, golden()).warnings == ("it is full moon",)
+    with pytest.raises(TimedOut, match="stopped at the time-out"):
+        parsed(tmp_path, b"", LIMITED)
+    with pytest.raises(CommandFailed, match="ended with SIGKILL: no message"):
+        parsed(tmp_path, b"", KILLED)
+    with pytest.raises(CommandFailed, match="status 2: storlab-agent: what"):
+        parsed(tmp_path, b"", ended(2), b"storlab-agent: what\n")
 
 
 def test_a_full_file_system_and_other_errors_are_told_with_path_and_cause(tmp_path: Path) -> None:
@@ -221,15 +224,6 @@ def test_a_full_file_system_and_other_errors_are_told_with_path_and_cause(tmp_pa
     document["error"]["mismatch"] = "byte 7 is not what was written there"
     with pytest.raises(CommandFailed, match=r"f\d+: byte 7 is not"):
         parsed(tmp_path, json.dumps(document).encode(), FAILED)
-
-
-def test_an_end_without_a_document_is_told(tmp_path: Path) -> None:
-    with pytest.raises(TimedOut, match="stopped at the time-out"):
-        parsed(tmp_path, b"", LIMITED)
-    with pytest.raises(CommandFailed, match="ended with SIGKILL: no message"):
-        parsed(tmp_path, b"", KILLED)
-    with pytest.raises(CommandFailed, match="status 2: storlab-agent: what"):
-        parsed(tmp_path, b"", ended(2), b"storlab-agent: what\n")
 
 
 def survives(text: bytes) -> None:

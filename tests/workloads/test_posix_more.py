@@ -60,12 +60,9 @@ def looked(root: Path, names: list[str], second: str = "") -> list[Outcomes]:
     return found
 
 
-def test_on_one_machine_two_nodes_see_all_of_each_other_at_once_and_nothing_is_left(tmp_path: Path) -> None:
+def test_two_nodes_see_each_other_but_for_one_with_a_stale_cache_for_which_nobody_waits(tmp_path: Path) -> None:
     assert looked(tmp_path, list(BETWEEN)) == [dict.fromkeys(BETWEEN, ("pass", ""))] * 2
     assert [path.name for path in tmp_path.iterdir()] == ["checks.pyz"]
-
-
-def test_a_node_with_a_stale_cache_fails_and_the_other_one_does_not_wait_for_it(tmp_path: Path) -> None:
     first, second = looked(tmp_path, ["nodes-write-while-open", "nodes-mmap-read", "nodes-mmap-load"], STALE)
     assert first == dict.fromkeys(first, ("pass", ""))
     assert second == {

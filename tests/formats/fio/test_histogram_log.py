@@ -36,22 +36,19 @@ def dense(counts: dict[int, int]) -> Ints:
     return array
 
 
-def test_bins_follow_each_other_without_gap_or_overlap_and_each_edge_is_in_that_which_it_begins() -> None:
+def test_bins_follow_each_other_and_a_printed_value_gives_the_edges_of_its_own() -> None:
     assert (histogram.UPPER_NS[:-1] == histogram.LOWER_NS[1:]).all()
     assert (histogram.LOWER_NS[0], histogram.UPPER_NS[-1]) == (0, 1 << 34)
     assert (histogram.bin_index(histogram.LOWER_NS) == np.arange(histogram.BINS)).all()
     assert (histogram.bin_index(histogram.UPPER_NS[:-1] - 1) == np.arange(histogram.BINS - 1)).all()
-
-
-EDGES = {0: (0, 1), 127: (127, 128), 129: (128, 130), 19072: (18944, 19200), 84410368: (83886080, 84934656)}
-
-
-def test_a_printed_value_gives_the_edges_of_its_bin_and_one_that_fio_never_prints_none() -> None:
     for printed, edges in EDGES.items():
         index = histogram.BIN_OF_VALUE[str(printed)]
         assert (histogram.LOWER_NS[index], histogram.UPPER_NS[index]) == edges
     assert "128" not in histogram.BIN_OF_VALUE
     assert len(histogram.BIN_OF_VALUE) == histogram.BINS
+
+
+EDGES = {0: (0, 1), 127: (127, 128), 129: (128, 130), 19072: (18944, 19200), 84410368: (83886080, 84934656)}
 
 
 @given(LATENCY)
@@ -220,16 +217,15 @@ def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, tex
     assert (caught.value.source, caught.value.line) == (str(path), number)
 
 
-def test_a_log_whose_bins_become_others_is_refused_in_every_chunk(tmp_path: Path) -> None:
+def test_a_log_whose_bins_become_others_is_refused_and_of_one_that_was_cut_off_whole_lines_count(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "h_clat_hist.1.log"
     for lines in (93, 100):
         path.write_text(line(1, 0, {5: 1}) * lines + line(2, 0, {5: 1}, 1) * lines)
         with pytest.raises(ParseError) as caught:
             read_histogram_logs({1: path}, 0.5)
         assert caught.value.line == lines + 1
-
-
-def test_a_log_that_is_empty_or_was_cut_off_gives_the_lines_that_are_whole(tmp_path: Path) -> None:
     path = tmp_path / "h_clat_hist.1.log"
     path.write_text("")
     assert read_histogram_logs({1: path}, 0.5).series.is_empty()

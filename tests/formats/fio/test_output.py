@@ -93,14 +93,11 @@ def test_merged_jobs_are_what_fio_itself_merges() -> None:
         assert ours[f"{direction}.iops"] == pytest.approx(theirs[direction]["iops"], rel=1e-6)
 
 
-def test_jobs_of_one_name_are_numbered_but_never_made_the_same_and_a_group_is_one() -> None:
+def test_jobs_of_one_name_are_numbered_a_group_is_one_and_totals_are_over_directions() -> None:
     measured = parse_fio(golden("fio-four-jobs.json"), "x")
     assert measured.metrics["job"].unique(maintain_order=True).to_list() == [None, *(f"rand.{i}" for i in range(1, 5))]
     assert unique_names(["a", "a.1", "a", "b"]) == ["a.2", "a.1", "a.3", "b"]
     assert [job.name for job in read_report(GROUP_TEXT, "x").jobs] == ["rand"]
-
-
-def test_totals_are_over_directions_and_one_without_io_has_no_metrics() -> None:
     ours = values(GROUP)
     for name in ("bandwidth", "iops", "bytes", "ios"):
         assert ours[name] == ours[f"read.{name}"] + ours[f"write.{name}"]
@@ -199,15 +196,12 @@ def test_a_steady_state_gives_its_window_and_deviation_and_warns_where_it_was_no
     assert any("did not reach its steady state" in warning for warning in measured.warnings)
 
 
-def test_a_full_disk_fails_the_trial_with_the_path_and_is_known_without_standard_error_too() -> None:
+def test_a_full_disk_an_error_of_a_job_and_a_refused_option_are_told_in_fios_words() -> None:
     with pytest.raises(DiskFull, match=r"full/fill\.0\.0") as caught:
         parse_fio(golden("fio-full.json"), "x", golden("fio-full.stderr"))
     assert "func=io_u error" in caught.value.detail
     with pytest.raises(DiskFull, match="no space left on device: fill"):
         parse_fio(golden("fio-full.json"), "x")
-
-
-def test_an_error_of_a_job_and_a_refused_option_are_told_in_fios_words() -> None:
     text = GROUP_TEXT.replace(b'"error" : 0', b'"error" : 5', 1)
     with pytest.raises(CommandFailed, match="io_u error on file /x: Input/output error"):
         parse_fio(text, "x", b"fio: pid=1, err=5/file:io_u.c:1\nfio: io_u error on file /x: Input/output error\n")
@@ -245,12 +239,18 @@ def test_of_several_reports_the_last_is_read_and_half_a_million_braces_before_it
     assert [job.name for job in report.jobs] == [job.name for job in read_report(whole, "x").jobs]
 
 
-def test_a_truncated_document_is_refused_with_its_line() -> None:
+def test_documents_that_are_truncated_of_fio_2_or_not_there_are_refused_with_the_reason() -> None:
     text = b"note: x\n" + GROUP_TEXT
     cut = text[: len(text) // 2]
     with pytest.raises(ParseError, match="damaged or truncated") as caught:
         parse_fio(cut, "run/fio.json")
     assert (caught.value.source, caught.value.line) == ("run/fio.json", cut.count(b"\n") + 1)
+    for version in ("2.1.4", "2.17-12-g3c1a"):
+        text = GROUP_TEXT.replace(b"fio-3.33", f"fio-{version}".encode()).replace(b'"total_ios"', b'"ios"')
+        with pytest.raises(ParseError, match=rf"x:\d+: is of fio {version}, with other units"):
+            parse_fio(text, "x")
+    with pytest.raises(ParseError, match="--output-format=json"):
+        parse_fio(b"rand: (g=0): rw=randread\n", "x")
 
 
 @pytest.mark.parametrize(
@@ -264,15 +264,6 @@ def test_a_truncated_document_is_refused_with_its_line() -> None:
 def test_a_wrong_value_is_named_by_its_path(old: bytes, new: bytes, says: str) -> None:
     with pytest.raises(ParseError, match=says):
         parse_fio(GROUP_TEXT.replace(old, new, 1), "x")
-
-
-def test_fio_2_is_refused_for_its_units_and_output_without_json_with_the_option_it_needs() -> None:
-    for version in ("2.1.4", "2.17-12-g3c1a"):
-        text = GROUP_TEXT.replace(b"fio-3.33", f"fio-{version}".encode()).replace(b'"total_ios"', b'"ios"')
-        with pytest.raises(ParseError, match=rf"x:\d+: is of fio {version}, with other units"):
-            parse_fio(text, "x")
-    with pytest.raises(ParseError, match="--output-format=json"):
-        parse_fio(b"rand: (g=0): rw=randread\n", "x")
 
 
 MANY = settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
