@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,10 @@ from laboratory import Laboratory, needs_root, wait_until
 from storlab.errors import MissingImage
 from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
+from storlab.records.run_folder import TrialRecord
+from storlab.run.observer import Observer
+from storlab.run.planning.order import PlannedTrial
+from storlab.study.cells import Cell
 
 BEGUN = "the load has begun"
 FOREVER_AT_FIRST = f'echo "{BEGUN}" > /dev/console; if [ $trial = 1 ]; then exec sleep 3600; fi'
@@ -111,6 +115,31 @@ def once_begun(lab: Laboratory, names: tuple[str, ...], action: Callable[[], Non
         thread.join()
     if errors:
         raise errors[0]
+
+
+class WhenBegun(Observer):
+    """Does something, of a cell's levels, as soon as the load of each trial has begun in these guests."""
+
+    def __init__(self, lab: Laboratory, names: tuple[str, ...], action: Callable[[Mapping[str, str]], None]) -> None:
+        self._lab, self._names, self._action = lab, names, action
+        self.errors: list[BaseException] = []
+
+    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._act, args=(planned.number, cell.levels))
+        self._thread.start()
+
+    def _act(self, trial: int, levels: Mapping[str, str]) -> None:
+        try:
+            wait_until(lambda: self._over.is_set() or begun(self._lab, *self._names, trial=trial), 240)
+            if begun(self._lab, *self._names, trial=trial):
+                self._action(levels)
+        except BaseException as error:
+            self.errors.append(error)
+
+    def trial_ends(self, record: TrialRecord) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 def endings(lab: Laboratory) -> list[tuple[str, str | None]]:

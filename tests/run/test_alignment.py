@@ -59,9 +59,7 @@ def below_16k(row: BlockIO) -> float:
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_xfs_on_sectors_of_16k_writes_whole_16k_and_ext4_with_such_clusters_goes_below(
-    summary: Summary, load: str
-) -> None:
+def test_xfs_on_sectors_of_16k_writes_whole_16k_and_ext4_goes_below(summary: Summary, load: str) -> None:
     """Who goes below 16k is measured here, and not known beforehand."""
     xfs, ext4 = (writes(summary)[set_up, load] for set_up in SET_UPS[:2])
     assert xfs.requests > 0

@@ -134,9 +134,7 @@ def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Labora
 
 
 @pytest.mark.needs("root")
-def test_an_agent_that_is_killed_while_a_file_system_is_mounted_leaves_nothing_for_the_next_trial(
-    lab: Laboratory,
-) -> None:
+def test_an_agent_that_is_killed_while_something_is_mounted_leaves_nothing_behind(lab: Laboratory) -> None:
     first = lab.scratch / "first"
     first.write_text("3600")
     load = f'command = {{ argv = ["sh", "-c", "cd $0; exec sleep $(cat {first} || echo 0.1)", "{{target}}"] }}'
@@ -199,8 +197,11 @@ def test_what_the_kernel_can_not_mount_is_unsupported_with_the_kernels_reason(la
     assert lab.leftovers() == []
 
 
+Hide = Callable[[str], None]
+
+
 @pytest.fixture
-def hide(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def hide(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Hide:
     """What makes a program missing: a folder with links to all others is the PATH."""
 
     def without(program: str) -> None:
@@ -218,9 +219,7 @@ def hide(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
 
 
 @pytest.mark.needs("root")
-def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(
-    lab: Laboratory, hide: Callable[[str], None]
-) -> None:
+def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(lab: Laboratory, hide: Hide) -> None:
     hide("mkfs.xfs")
     outcome = lab.execute(LOOPS)
     assert outcome.ending == "complete"
@@ -231,7 +230,7 @@ def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(
 
 @pytest.mark.needs("root")
 def test_a_run_is_not_resumed_where_what_it_has_measured_is_not_supported_any_more(
-    lab: Laboratory, hide: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    lab: Laboratory, hide: Hide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.execute(LOOPS.replace("2, max = 2", "1, max = 1"))
     before = [record.trial for record in lab.records()]
@@ -260,9 +259,7 @@ def test_what_was_mounted_before_and_can_not_be_now_has_failed_and_is_not_unsupp
     assert lab.leftovers() == []
 
 
-def test_a_study_of_which_nothing_can_run_here_is_refused_with_nothing_done(
-    lab: Laboratory, hide: Callable[[str], None]
-) -> None:
+def test_a_study_of_which_nothing_can_run_here_is_refused_with_nothing_done(lab: Laboratory, hide: Hide) -> None:
     hide("fio")
     with pytest.raises(UserError, match=r"nothing of this study can run here: fio is not installed \(apt-get"):
         lab.execute(directory('fio = { rw = "read", size = "1M" }'))
@@ -299,7 +296,7 @@ class Removing(Observer):
     ("what", "where"),
     [(".", "it was removed"), ("manifest.json", "it was removed"), ("trials", "some of it was removed")],
 )
-def test_a_folder_that_is_removed_while_the_run_writes_is_the_reason_and_nothing_is_left_or_made_again(
+def test_a_folder_that_is_removed_while_the_run_writes_is_named_and_not_made_again(
     lab: Laboratory, what: str, where: str
 ) -> None:
     """`rm -r` takes the manifest before the folder itself; the study and its folder are not at fault."""

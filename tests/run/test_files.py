@@ -144,9 +144,7 @@ def test_a_storm_needs_no_more_memory_for_more_files(lab: Laboratory) -> None:
 
 
 @pytest.mark.needs("guests")
-def test_a_storm_in_guests_is_the_agents_own_program_there_and_is_fair_or_not_and_bonnie_reports_as_here(
-    lab: Laboratory,
-) -> None:
+def test_storms_and_bonnie_run_in_guests_and_storms_there_are_fair_or_not(lab: Laboratory) -> None:
     study = guests("", stack=EXT4)
     storm = 'files = { files = 200, workers = 2, fsync = "file", drop_caches = true }\n'
     bonnie = 'on = ["vm"]\nbonnie = { size = "2M", fast = true, seeks = 64, seekers = 2, direct = true, files = 1 }\n'

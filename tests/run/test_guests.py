@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laboratory import Laboratory, ended, wait_until
-from laboratory.guests import DISK, EXT4, endings, guests, own_kernel, qemus
+from laboratory.guests import BEGUN, DISK, EXT4, WhenBegun, endings, guests, own_kernel, qemus
 from storlab.images.image import find_image
-from storlab.records.run_folder import TrialRecord
-from storlab.run.observer import Observer
-from storlab.run.planning.order import PlannedTrial
-from storlab.study.cells import Cell
 
 pytestmark = pytest.mark.needs("guests")
 
@@ -52,40 +46,16 @@ def test_restored_guests_start_together_and_have_identities_of_their_own(lab: La
     assert second.phases["set up"] < one_by_one, "they start side by side"
 
 
-WRITTEN = """dd if=/dev/urandom of=x bs=64k count=4 && dd if=x of=$target bs=64k oflag=direct \\
+WRITTEN = f"""dd if=/dev/urandom of=x bs=64k count=4 && dd if=x of=$target bs=64k oflag=direct \\
 && echo 3 > /proc/sys/vm/drop_caches && cmp -n 262144 x $target || exit
 echo target=$target
 echo disks=$(cat /sys/block/vd*/serial | grep -o 'storlab-disk[0-9]*')
+echo "{BEGUN}" > /dev/console
 sleep 1"""
 TARGETS = {"virtio-blk": "/dev/vdc", "virtio-scsi": "/dev/sda", "nvme": "/dev/nvme0n1"}
 
 
-class Bound(Observer):
-    """Keeps the CPUs to which the guest's QEMU was bound, while the load runs."""
-
-    def __init__(self, lab: Laboratory) -> None:
-        self.lab, self.allowed = lab, set[str]()
-
-    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: object) -> None:
-        self._over = threading.Event()
-        self._watch = threading.Thread(target=self._look)
-        self._watch.start()
-
-    def _look(self) -> None:
-        while not self._over.wait(0.1):
-            for pid in qemus(self.lab).values():
-                with contextlib.suppress(OSError):
-                    status = Path(f"/proc/{pid}/status").read_text().splitlines()
-                    self.allowed |= {line.split()[1] for line in status if line.startswith("Cpus_allowed_list")}
-
-    def trial_ends(self, record: TrialRecord) -> None:
-        self._over.set()
-        self._watch.join()
-
-
-def test_disks_of_every_kind_and_number_memory_cpus_binding_and_arguments_arrive_cold_and_restored(
-    lab: Laboratory,
-) -> None:
+def test_disks_memory_cpus_binding_and_arguments_arrive_cold_and_restored(lab: Laboratory) -> None:
     """Eighteen disks, for which one slot of eight ports, and two, are too few, hold what is written."""
     cpu = str(max(os.sched_getaffinity(0)))
     asked: dict[str, Any] = {
@@ -100,9 +70,15 @@ def test_disks_of_every_kind_and_number_memory_cpus_binding_and_arguments_arrive
     }
     more = '[nodes.vm.extra.d]\ncount = 17\nstack = [{ layer = "file", size = "16M" }, { layer = "virtio-blk" }]\n'
     levels = f'[factors]\nkind = {list(TARGETS)}\nstart = ["cold", "restored"]\n'
-    bound = Bound(lab)
-    lab.succeed(guests(f"{LOOK}{WRITTEN}", count="1", rest=more + levels, **asked), bound, trials=6)
-    assert cpu in bound.allowed
+    allowed: list[str] = []
+
+    def look(_: object) -> None:
+        status = Path(f"/proc/{qemus(lab)['vm']}/status").read_text().splitlines()
+        allowed.extend(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
+
+    watching = WhenBegun(lab, ("vm",), look)
+    lab.succeed(guests(f"{LOOK}{WRITTEN}", count="1", rest=more + levels, **asked), watching, trials=6)
+    assert (allowed, watching.errors) == ([cpu] * 6, [])
     for record in lab.records():
         found, facts = seen(lab, "vm", record.trial), record.guests["vm"]
         assert found["target"] == TARGETS[record.levels["kind"]]
@@ -117,9 +93,7 @@ def test_disks_of_every_kind_and_number_memory_cpus_binding_and_arguments_arrive
         assert "from-the-study" in facts["command"]
 
 
-def test_two_runs_at_once_do_not_disturb_each_other_and_only_the_storage_host_of_each_is_in_a_network(
-    lab: Laboratory,
-) -> None:
+def test_two_runs_do_not_disturb_each_other_and_only_their_storage_hosts_are_in_a_network(lab: Laboratory) -> None:
     storage = f'[nodes.storage]\nkind = "vm"\nmemory = "192M"\nstack = {DISK}\n'
     layers = f'[{{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}, {DISK[1:]}'.replace("64M", "8M")
     text = guests(f"{LOOK}sleep 2", count="1", from_='"storage"', stack=layers, rest=storage)

@@ -11,21 +11,29 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGSTOP, SIGTERM
-from threading import Thread
 
 import pytest
 
 from laboratory import Laboratory, ended, interrupt, kill, shared_laboratory, wait_for, wait_until
 from laboratory.devices import tmpfs
-from laboratory.guests import BEGUN, DISK, EXT4, FOREVER_AT_FIRST, begun, endings, guests, kill_guest, once_begun, qemus
+from laboratory.guests import (
+    BEGUN,
+    DISK,
+    EXT4,
+    FOREVER_AT_FIRST,
+    WhenBegun,
+    begun,
+    endings,
+    guests,
+    kill_guest,
+    once_begun,
+    qemus,
+)  # fmt: skip
 from storlab.images.cache import storlab_cache
 from storlab.records.run_folder import TrialRecord
-from storlab.run.observer import Observer
-from storlab.run.planning.order import PlannedTrial
-from storlab.study.cells import Cell
 
 pytestmark = pytest.mark.needs("guests")
 
@@ -77,32 +85,6 @@ case {{victim.is}} in
 esac"""
 
 
-class Fates(Observer):
-    """Does to the guests of a cell what is to become of them, as soon as its load has begun in both."""
-
-    def __init__(self, lab: Laboratory, actions: Mapping[str, Callable[[], None]]) -> None:
-        self._lab, self._actions = lab, actions
-        self._thread: Thread | None = None
-        self.errors: list[BaseException] = []
-
-    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
-        if (action := self._actions.get(cell.levels["victim"])) is not None:
-            self._thread = Thread(target=self._act, args=(planned.number, action))
-            self._thread.start()
-
-    def _act(self, trial: int, action: Callable[[], None]) -> None:
-        try:
-            assert wait_until(lambda: begun(self._lab, *BOTH, trial=trial), 240)
-            action()
-        except BaseException as error:
-            self.errors.append(error)
-
-    def trial_ends(self, record: TrialRecord) -> None:
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-
 USUAL, SPECIAL = ("60s", "32M"), {"stopped": ("4s", "32M"), "beneath": ("60s", "128M")}  # silence, size of disks
 
 
@@ -122,19 +104,20 @@ def kill_hosts_agent(lab: Laboratory) -> None:
     os.kill(int(Path(f"/proc/{qemu}/stat").read_text().rpartition(") ")[2].split()[1]), SIGKILL)
 
 
+Lost = dict[str, tuple[TrialRecord, str | None]]
+
+
 @pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[TrialRecord, str | None]]]:
+def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
     """One run of all victims but those of a storage host: of each its record, and its reason without chance."""
     stack = EXT4.replace('"64M"', '"{victim.size}", overcommit = true').replace('-blk"', '-blk", cache = "writeback"')
     with shared_laboratory(tmp_path_factory) as lab, tmpfs(lab.scratch, "64M"):
-        fates = Fates(
-            lab,
-            {
-                "killed": lambda: kill_guest(lab, "vm-2"),
-                "stopped": lambda: kill_guest(lab, "vm-2", SIGSTOP),
-                "host": lambda: kill_hosts_agent(lab),
-            },
-        )
+        actions = {
+            "killed": lambda: kill_guest(lab, "vm-2"),
+            "stopped": lambda: kill_guest(lab, "vm-2", SIGSTOP),
+            "host": lambda: kill_hosts_agent(lab),
+        }
+        fates = WhenBegun(lab, BOTH, lambda levels: actions.get(levels["victim"], lambda: None)())
         outcome = lab.execute(
             victims(LOAD, [*VICTIMS], trial=f"{PREPARE}, {LATE}", stack=stack), fates, unconfined=True
         )
@@ -146,18 +129,14 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[T
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_what_is_lost_is_named_the_other_guest_ends_and_other_trials_run(
-    lost: Mapping[str, tuple[TrialRecord, str | None]], victim: str
-) -> None:
+def test_what_is_lost_is_named_the_other_guest_ends_and_other_trials_run(lost: Lost, victim: str) -> None:
     record, reason = lost[victim]
     assert (record.status, reason) == ("failed" if VICTIMS[victim] else "done", VICTIMS[victim])
     assert not any("torn down" in warning for warning in record.warnings)
     assert record.phases["tear down"] < 10
 
 
-def test_the_end_of_a_console_is_kept_and_the_trace_of_a_panic(
-    lost: Mapping[str, tuple[TrialRecord, str | None]],
-) -> None:
+def test_the_end_of_a_console_is_kept_and_the_trace_of_a_panic(lost: Lost) -> None:
     assert lost["killed"][0].detail == f"The end of its console:\n{BEGUN}"
     detail = lost["panic"][0].detail
     assert "Kernel panic - not syncing: sysrq triggered crash\n" in detail
@@ -184,13 +163,11 @@ def test_a_guest_that_somebody_pauses_counts_as_hung_and_qemus_word_is_told(lab:
     assert lab.leftovers() == []
 
 
-def test_a_storage_host_that_is_lost_is_the_reason_and_not_what_follows_and_the_next_trial_has_another(
-    lab: Laboratory,
-) -> None:
+def test_a_storage_host_that_is_lost_is_the_reason_and_the_next_trial_has_another(lab: Laboratory) -> None:
     storage = '[nodes.storage]\nkind = "vm"\nmemory = "256M"\n'
     storage += f"stack = {DISK}\n".replace('"64M"', '"512M", overcommit = true')
     stack = f'[{{ layer = "mkfs", type = "xfs" }}, {{ layer = "mount" }}, {EXT4[1:]}'
-    fates = Fates(lab, {"killed": lambda: kill_guest(lab, "storage")})
+    fates = WhenBegun(lab, BOTH, lambda levels: kill_guest(lab, "storage") if levels["victim"] == "killed" else None)
     with tmpfs(lab.scratch, "80M"):
         study = victims(ON_STORAGE, ["killed", "beneath", "none"], rest=storage, stack=stack, from_='"storage"')
         lab.execute(study, fates)
@@ -242,9 +219,7 @@ def kill_controller(lab: Laboratory, process: subprocess.Popen[bytes]) -> None:
     assert wait_until(lambda: not lab.processes(), AT_ONCE)
 
 
-def test_a_controller_that_is_killed_again_and_again_takes_all_guests_with_it_and_clean_and_resume_do_the_rest(
-    lab: Laboratory,
-) -> None:
+def test_a_controller_that_is_killed_takes_all_guests_with_it_and_clean_and_resume_do_the_rest(lab: Laboratory) -> None:
     process = started(lab, lab.start_run(FOUR, "--quiet"), *BOTH, "far")
     assert len(qemus(lab)) == 4
     kill_controller(lab, process)
@@ -303,9 +278,7 @@ def own_cache(lab: Laboratory) -> Path:
     return own
 
 
-def test_a_saved_guest_that_was_being_made_by_a_run_that_is_killed_is_never_used(
-    lab: Laboratory, own_cache: Path
-) -> None:
+def test_a_saved_guest_that_was_being_made_by_a_killed_run_is_never_used(lab: Laboratory, own_cache: Path) -> None:
     process = lab.start_run(guests("true", count="1", accel='"tcg"'), "--quiet")
     for file in ("console.log", "state"):  # booting, saving
         wait_for(process, lambda: [*own_cache.glob(f"saved/*/{file}")])  # noqa: B023 - called at once

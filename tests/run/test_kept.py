@@ -34,7 +34,7 @@ def study(keep: str) -> str:
 
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(("keep", "times"), [("trial", 12), ("round", 6), ("run", 2)])
-def test_stacks_are_set_up_as_often_as_what_they_are_kept_for_and_rounds_have_blocks(
+def test_stacks_are_set_up_as_often_as_they_are_kept_for_and_rounds_have_blocks(
     lab: Laboratory, keep: str, times: int
 ) -> None:
     lab.succeed(study(keep), trials=12)
@@ -85,9 +85,7 @@ def kept(made: str, load: str = "true", rounds: int = 1) -> str:
         ),
     ],
 )
-def test_a_guest_that_is_kept_is_shared_by_those_who_agree_in_all_that_is_kept(
-    made: str, shared: list[set[int]]
-) -> None:
+def test_a_kept_guest_is_shared_by_those_who_agree_in_all_that_is_kept(made: str, shared: list[set[int]]) -> None:
     cells = parse_study(f'title = "x"\n{kept(made)}'.encode(), "s.toml", lambda name: "").cells
     guests_, disks = [for_whom(cell, "vm") for cell in cells], [next(units(cell)).identity for cell in cells]
     for those in (guests_, disks):

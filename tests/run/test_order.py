@@ -16,6 +16,7 @@ from scipy import stats
 from storlab.run.planning.order import PlannedTrial, round_order
 
 Groups = Mapping[int, int]
+Cells = tuple[list[int], dict[int, int], dict[int, int]]
 
 CELLS = st.integers(1, 9)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -23,7 +24,7 @@ ROUNDS = st.integers(1, 10_000)
 
 
 @st.composite
-def groupings(draw: st.DrawFn) -> tuple[list[int], dict[int, int], dict[int, int]]:
+def groupings(draw: st.DrawFn) -> Cells:
     """Cells, their groups, and blocks of some of them."""
     cells = list(range(1, draw(CELLS) + 1))
     groups = {cell: draw(st.integers(1, 3)) for cell in cells}
@@ -42,9 +43,7 @@ def ordered(cells: int, groups: Groups | None, seed: int, blocks: Mapping[int, i
 
 
 @given(groupings(), SEEDS, ROUNDS)
-def test_every_cell_is_there_once_with_a_number_that_no_other_round_has(
-    given_: tuple[list[int], dict[int, int], dict[int, int]], seed: int, number: int
-) -> None:
+def test_every_cell_is_there_once_with_a_number_that_no_other_round_has(given_: Cells, seed: int, number: int) -> None:
     cells, groups, blocks = given_
     for grouping in (groups, None):
         order = round_order(cells, number, seed, blocks, grouping)
@@ -56,9 +55,7 @@ def test_every_cell_is_there_once_with_a_number_that_no_other_round_has(
 
 
 @given(groupings(), SEEDS, ROUNDS)
-def test_the_same_seed_gives_the_same_order(
-    given_: tuple[list[int], dict[int, int], dict[int, int]], seed: int, number: int
-) -> None:
+def test_the_same_seed_gives_the_same_order(given_: Cells, seed: int, number: int) -> None:
     cells, groups, blocks = given_
     assert round_order(cells, number, seed, blocks, groups) == round_order(cells, number, seed, blocks, groups)
 
@@ -78,9 +75,7 @@ def _cells(order: Iterable[PlannedTrial]) -> list[int]:
 
 
 @given(groupings(), SEEDS, ROUNDS)
-def test_blocks_follow_each_other_and_groups_within_them(
-    given_: tuple[list[int], dict[int, int], dict[int, int]], seed: int, number: int
-) -> None:
+def test_blocks_follow_each_other_and_groups_within_them(given_: Cells, seed: int, number: int) -> None:
     cells, groups, blocks = given_
     order = [planned.cell for planned in round_order(cells, number, seed, blocks, groups)]
     assert together(blocks.get(cell, -cell) for cell in order)

@@ -181,9 +181,7 @@ async def test_ends_of_a_trial_a_round_and_a_run_undo_what_was_kept_that_long(se
 
 
 @in_a_run
-async def test_a_cell_that_fails_takes_nothing_from_others_and_what_both_have_ends_with_the_last(
-    setups: Setups,
-) -> None:
+async def test_a_cell_that_fails_takes_nothing_from_others_and_what_both_have_goes_last(setups: Setups) -> None:
     (cell,) = cells(f'{KEPT}, {{ layer = "loop", keep = "run" }}, {EXT4}', '[nodes.host]\nkeep = "run"')
     one = await set_up(setups, cell)
     other = setups.begin(cell)

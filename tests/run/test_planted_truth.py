@@ -122,9 +122,7 @@ def compared(
 
 
 @pytest.mark.needs("root")
-def test_an_fsync_after_each_write_is_named_as_flushes_for_each_operation_and_a_setting_that_differs_as_a_fact(
-    lab: Laboratory,
-) -> None:
+def test_fsyncs_are_named_as_flushes_for_each_operation_and_a_setting_as_a_fact(lab: Laboratory) -> None:
     sides = '{ sync = "0", sector = "512" }', '{ sync = "1", sector = "4k" }'
     comparison, first = compared(lab, *sides, 'rw = "write", bs = "256k", direct = 1, fsync = "{side.sync}"')
     found = first["disk.target.flushes"]

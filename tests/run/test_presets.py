@@ -106,9 +106,7 @@ def test_a_preset_runs_and_has_every_metric_that_it_asks_about(preset: str, tmp_
 
 
 @pytest.mark.needs("root")
-def test_snia_pts_purges_and_fills_a_device_that_is_named_twice_and_stops_at_steady_state(
-    disk: str, tmp_path: Path
-) -> None:
+def test_snia_pts_purges_a_device_that_is_named_twice_and_stops_at_steady_state(disk: str, tmp_path: Path) -> None:
     named = f'device="{disk}"'
     with pytest.raises(StudyError, match="purge destroys all that is on"):
         run("snia-pts", tmp_path / "refused", named)

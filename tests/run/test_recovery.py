@@ -105,9 +105,7 @@ def test_a_folder_is_remembered_until_it_is_gone() -> None:
     assert temporary.links() == []
 
 
-def test_without_a_writable_home_nothing_is_remembered_and_nothing_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_writable_home_nothing_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with remembered(tmp_path):
@@ -151,9 +149,7 @@ def other_boot(node: dict[str, Any]) -> None:
 
 
 @pytest.mark.needs("root")
-def test_what_another_machine_has_or_a_node_of_a_kind_unknown_here_stays_pending_and_is_reported(
-    lab: Laboratory,
-) -> None:
+def test_what_another_machine_has_or_a_kind_unknown_here_stays_pending_and_is_reported(lab: Laboratory) -> None:
     killed_while_measuring(lab)
     before = (lab.out / "journal.jsonl").read_bytes()
     stands = set(lab._leftovers())
@@ -214,7 +210,7 @@ command = {{ argv = ["sh", "-c", "fsfreeze --freeze $0; exec touch $0/x", "{{tar
 
 
 @pytest.mark.needs("root")
-def test_what_hangs_in_the_kernel_is_left_behind_by_name_and_clean_ends_it_once_it_can_be(
+def test_what_hangs_in_the_kernel_is_left_by_name_until_clean_can_end_it(
     lab: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storlab.nodes.process._REST", 1.0)

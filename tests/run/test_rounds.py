@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, shared_laboratory, wait_until
+from laboratory import Laboratory, ended, kill, shared_laboratory, wait_for
 from storlab.analysis.summary import Summary, from_json
 from storlab.record import to_json
 from storlab.records.manifest import Rest, write_manifest
@@ -47,17 +47,35 @@ def study(rounds: int) -> str:
     return STUDY.replace("MAX", str(rounds))
 
 
+class Watching(Observer):
+    """Keeps what an observer hears."""
+
+    def __init__(self) -> None:
+        self.due: list[int] = []
+        self.rested: list[tuple[int, list[int]]] = []
+
+    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
+        self.plan = plan
+
+    def round_begins(self, round_number: int, due: int) -> None:
+        self.due.append(due)
+
+    def cells_rest(self, after: int, cells: object) -> None:
+        assert isinstance(cells, list)
+        self.rested.append((after, [cell.number for cell in cells if isinstance(cell, Cell)]))
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+def watching() -> Watching:
+    return Watching()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, watching: Watching) -> Iterator[Laboratory]:
     """A run of eight rounds."""
     with shared_laboratory(tmp_path_factory) as lab:
-        ran = lab.run(study(8), "--quiet")
-        assert ran.status == 0, str(ran)
+        assert lab.execute(study(8), watching).ending == "complete"
         yield lab
-
-
-def copied(whole: Laboratory, lab: Laboratory) -> None:
-    shutil.copytree(whole.out, lab.out)
 
 
 def ran(lab: Laboratory) -> dict[int, list[int]]:
@@ -95,13 +113,12 @@ def test_records_say_which_cells_were_due_in_each_round_and_why_others_were_not(
     assert rounds[7]["resting"] == [*HEAVY]
 
 
-def test_reports_say_since_when_cells_rest_and_why_and_effects_are_of_rounds_that_all_cells_have(
-    whole: Laboratory,
-) -> None:
+def test_reports_say_since_when_cells_rest_and_effects_are_of_rounds_that_all_have(whole: Laboratory) -> None:
     told = whole.storlab("report", whole.out)
     assert told.status == 0, str(told)
     assert "Incomplete cells" not in told.stdout
     assert "(2 cells) rested from round 7 on: all their comparisons were decided." in " ".join(told.stdout.split())
+    assert whole.storlab("report", whole.out, "--format", "html").status == 0
     page = " ".join((whole.out / "report.html").read_text().split())
     assert "rested from round 7 on: all their comparisons were decided." in page
     (effects,) = summary(whole).effects
@@ -127,11 +144,10 @@ def test_a_gate_on_a_cell_that_rests_stays_as_it_was_answered(lab: Laboratory) -
     assert {rest.why for rest in lab.run_folder.manifest.rests} == {"every gate on its comparisons was answered"}
 
 
-def test_a_run_that_is_killed_in_the_middle_of_a_round_goes_on_as_if_it_had_not_been(
-    whole: Laboratory, lab: Laboratory
-) -> None:
+def test_a_run_that_is_killed_in_a_round_goes_on_as_if_it_had_not_been(whole: Laboratory, lab: Laboratory) -> None:
     process = lab.start_run(study(8), "--quiet")
-    assert wait_until(lambda: _began(lab, round_=7) or process.poll() is not None)
+    seventh = {"event": "trial begins", "round": 7}.items()
+    wait_for(process, lambda: any(seventh <= line.items() for line in lab.journal()))
     kill(process)
     assert ended(process).status == -9
     before = {record.trial for record in lab.records()}
@@ -145,12 +161,8 @@ def test_a_run_that_is_killed_in_the_middle_of_a_round_goes_on_as_if_it_had_not_
     assert summary(lab).comparisons == summary(whole).comparisons
 
 
-def _began(lab: Laboratory, round_: int) -> bool:
-    return any(line.get("event") == "trial begins" and line["round"] == round_ for line in lab.journal())
-
-
 def test_rounds_that_are_added_are_for_what_is_open(whole: Laboratory, lab: Laboratory) -> None:
-    copied(whole, lab)
+    shutil.copytree(whole.out, lab.out)
     added = lab.storlab("resume", lab.out, "--rounds", "+2", "--quiet")
     assert added.status == 0, str(added)
     by_round = ran(lab)
@@ -161,38 +173,17 @@ def test_rounds_that_are_added_are_for_what_is_open(whole: Laboratory, lab: Labo
 
 
 def test_another_rule_is_refused_where_cells_rest_for_good(whole: Laboratory, lab: Laboratory) -> None:
-    copied(whole, lab)
+    shutil.copytree(whole.out, lab.out)
     before = (lab.out / "manifest.json").read_bytes()
     refused = lab.storlab("resume", lab.out, "--until", "±2%")
     assert (refused.status, "cells 1, 2 rest" in refused.stderr) == (2, True), str(refused)
     assert (lab.out / "manifest.json").read_bytes() == before
 
 
-class Watching(Observer):
-    """Keeps what an observer hears."""
-
-    def __init__(self) -> None:
-        self.due: list[int] = []
-        self.rested: list[tuple[int, list[int]]] = []
-        self.left: dict[int, float] = {}
-
-    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
-        self.plan = plan
-
-    def round_begins(self, round_number: int, due: int) -> None:
-        self.due.append(due)
-
-    def cells_rest(self, after: int, cells: object) -> None:
-        assert isinstance(cells, list)
-        self.rested.append((after, [cell.number for cell in cells if isinstance(cell, Cell)]))
-
-
-def test_whoever_watches_is_told_and_orders_are_those_that_were_planned(lab: Laboratory) -> None:
-    watching = Watching()
-    lab.execute(study(7), watching)
-    assert watching.due == [4] * DECIDED + [2]
+def test_whoever_watches_is_told_and_orders_are_those_that_were_planned(whole: Laboratory, watching: Watching) -> None:
+    assert watching.due == [4] * DECIDED + [2, 2]
     assert watching.rested == [(DECIDED, [*HEAVY])]
-    for number, cells in ran(lab).items():
+    for number, cells in ran(whole).items():
         order = [planned.cell for planned in watching.plan.order(number)]
         assert cells == [cell for cell in order if cell in cells]
         assert {order.index(a) // 2 for a in HEAVY} in ({0}, {1}), "those that are compared follow each other"
@@ -214,7 +205,7 @@ def test_a_run_of_an_older_version_goes_on_in_its_own_order_and_nothing_rests(la
 
 def test_what_rests_is_not_run_though_a_trial_of_it_was_never_recorded(whole: Laboratory, lab: Laboratory) -> None:
     """Trials of the last round are lost, as by a copy that was cut short: they alone are run again."""
-    copied(whole, lab)
+    shutil.copytree(whole.out, lab.out)
     manifest = lab.run_folder.manifest
     for record in lab.records():
         if record.round == 8:

@@ -43,13 +43,12 @@ class Moment:
         if self.after == "line":
             wait_until(lambda: process.poll() is not None or len(lab.journal()) >= began + self.line)
         elif self.after == "end":
-            wait_until(lambda: process.poll() is not None or _has_ended(lab, began))
+            over = {"event": "end"}.items()
+            wait_until(
+                lambda: process.poll() is not None or any(over <= each.items() for each in lab.journal()[began:])
+            )
         until = time.monotonic() + self.delay
         wait_until(lambda: process.poll() is not None or time.monotonic() >= until)
-
-
-def _has_ended(lab: Laboratory, began: int) -> bool:
-    return any(line.get("event") == "end" for line in lab.journal()[began:])
 
 
 def moments(chance: random.Random) -> Iterator[Moment]:
@@ -64,9 +63,7 @@ def moments(chance: random.Random) -> Iterator[Moment]:
 
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("chain", range(CHAINS))
-def test_a_run_that_is_killed_again_and_again_ends_with_every_trial_once_and_nothing_left(
-    lab: Laboratory, chain: int
-) -> None:
+def test_a_run_that_is_killed_again_and_again_ends_with_every_trial_once(lab: Laboratory, chain: int) -> None:
     chance = random.Random(f"{SEED}/{chain}")
     killed: list[str] = []
     for moment in moments(chance):
@@ -76,7 +73,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_every_trial_once_and_not
         result = ended(process)
         assert result.status in (-9, 0), f"seed {SEED}, after {killed}: {result}"
         if result.status == -9:
-            killed.append(f"{moment} at {where(lab)}")
+            killed.append(f"{moment} at {lab.journal()[-1:]}")
         if len(killed) == KILLS:
             break
         if result.status == 0:
@@ -93,12 +90,6 @@ def go_on(lab: Laboratory) -> subprocess.Popen[bytes]:
     if (lab.out / "manifest.json").exists():
         return lab.start("resume", lab.out)
     return lab.start_run(LOOPS)
-
-
-def where(lab: Laboratory) -> str:
-    """The last thing that the journal says, for people."""
-    journal = lab.journal()
-    return str({key: value for key, value in journal[-1].items() if key != "time"}) if journal else "planning"
 
 
 def check_complete(lab: Laboratory) -> None:
@@ -123,9 +114,7 @@ def check_complete(lab: Laboratory) -> None:
 
 
 @pytest.mark.needs("root")
-def test_clean_after_a_kill_takes_everything_down_says_so_and_touches_nothing_that_no_journal_names(
-    lab: Laboratory,
-) -> None:
+def test_clean_after_a_kill_takes_down_all_that_a_journal_names_and_nothing_else(lab: Laboratory) -> None:
     killed_while_measuring(lab)
     standing = next(lab.scratch.glob("storlab-*"))
     decoys = [lab.scratch / f"{standing.name}-2", lab.scratch / "storlab-20260101-000000-abcd"]
