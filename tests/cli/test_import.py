@@ -86,6 +86,8 @@ def test_each_file_is_a_cell_of_a_run_that_reports() -> None:
     assert values("all.below.16k", cell=3) == [40]
     text = report()
     assert "no verdicts" in text and "not interleaved" in text and "no comparisons" in text
+    report("run", "--format", "html")
+    assert list(Path("run/charts").glob("block-*.svg"))
 
 
 def test_two_files_of_sysbench_are_described_and_not_judged_in_every_format() -> None:
@@ -104,12 +106,6 @@ def test_two_files_of_sysbench_are_described_and_not_judged_in_every_format() ->
     report("run", "--format", "html")
     page = Path("run/report.html").read_text()
     assert "not interleaved" in page and "Over time" in page
-
-
-def test_a_histogram_has_a_page_with_charts() -> None:
-    imported("blkalgn", written("a.json", FOUR), written("b.json", THREE))
-    report("run", "--format", "html")
-    assert list(Path("run/charts").glob("block-*.svg"))
 
 
 def test_a_report_is_derived_again_from_the_files_that_the_run_keeps() -> None:

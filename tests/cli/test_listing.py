@@ -76,23 +76,17 @@ def shown(width: int) -> str:
     return stream.getvalue()
 
 
-def test_every_line_but_the_last_fits_eighty_columns() -> None:
+def test_every_line_but_the_last_fits_eighty_columns_and_symbols_tell_the_status_without_colours() -> None:
     assert max(len(line) for line in shown(80).splitlines()[:-1]) <= 80
-
-
-def test_status_is_told_by_symbols_and_without_colours_where_there_is_no_terminal() -> None:
     text = shown(80)
     assert "\x1b" not in text
     assert [line[0] for line in text.splitlines() if line[:1] in "✓!✗" and line] == ["✓", "!", "✗"]
 
 
-def test_remedies_follow_the_groups_each_with_what_it_fixes() -> None:
+def test_remedies_follow_the_groups_each_with_what_it_fixes_if_there_is_anything_to_fix() -> None:
     lines = [line.strip() for line in shown(80).splitlines()]
     first = lines.index("What would fix the rest")
     assert lines[first + 1 : first + 3] == ["→ echo tsc > /sys/x", "for clock source"]
-
-
-def test_without_anything_to_fix_no_remedies_are_announced() -> None:
     stream = io.StringIO()
     show(FOUND[:1], Console(file=stream, width=80))
     assert "What would fix" not in stream.getvalue()

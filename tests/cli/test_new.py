@@ -204,16 +204,7 @@ def test_it_asks_on_a_real_terminal_and_says_what_comes_next(tmp_path: Path) -> 
     controller, terminal = pty.openpty()
     words = [
         str(PROGRAM),
-        "new",
-        "study",
-        "--compare",
-        "safety",
-        "--on",
-        ".",
-        "--load",
-        "random-write",
-        "--guests",
-        "0",
+        *["new", "study", "--compare", "safety", "--on", ".", "--load", "random-write", "--guests", "0"],
     ]
     with subprocess.Popen(words, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal, text=True) as asking:
         os.close(terminal)

@@ -82,13 +82,10 @@ def test_without_a_terminal_it_shows_what_it_would_do_and_ends_with_the_remedy(t
     assert list(remembered_runs()) == ["20260101-000000-abcd"]
 
 
-def test_with_yes_it_does_it(tmp_path: Path) -> None:
+def test_with_yes_it_does_it_and_with_nothing_to_do_it_does_not_ask(tmp_path: Path) -> None:
     remember_run("20260101-000000-abcd", tmp_path / "gone")
     done = call("clean", "--yes")
     assert done.status == 0
     assert "it is forgotten" in done.output
     assert not remembered_runs()
-
-
-def test_with_nothing_to_do_it_does_not_ask() -> None:
     assert call("clean").output == "No run is known that could have left anything.\n"

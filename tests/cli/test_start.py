@@ -177,18 +177,12 @@ def test_every_command_explains_itself(command: str) -> None:
         assert max(map(len, ran.output.splitlines())) <= 80
 
 
-def test_the_list_of_commands_cuts_no_sentence_short() -> None:
+def test_the_list_of_commands_cuts_no_sentence_short_and_the_version_is_a_line() -> None:
     ran = call("--help")
     assert ran.status == 0
     assert "..." not in ran.output.replace("[ARGS]...", "")
     assert all(f"\n  {command} " in ran.output for command in COMMANDS)
-
-
-def test_without_a_command_the_help_is_shown_as_a_mistake() -> None:
     assert call().status == 2
-
-
-def test_the_version_is_a_line() -> None:
     ran = call("--version")
     assert (ran.status, ran.output.split()[0], ran.output.count("\n")) == (0, "storlab", 1)
 
@@ -275,11 +269,7 @@ def test_every_kind_of_error_is_a_message_and_a_status(
     said = capsys.readouterr().err
     assert said.startswith("storlab: ")
     assert said.count("\n") == 1
-
-
-def test_a_full_disk_is_called_one(capsys: pytest.CaptureFixture[str]) -> None:
-    explain(OSError(28, "No space left on device", "/runs/x"))
-    assert "no space left" in (said := capsys.readouterr().err) and "/runs/x" in said and "storlab resume" in said
+    assert "No space" not in str(error) or all(each in said for each in ("no space left", "/x", "storlab resume"))
 
 
 @pytest.mark.parametrize("command", ["list", "schema", "plan quick-directory"])

@@ -229,7 +229,8 @@ def test_a_mount_whose_server_has_fallen_silent_is_cut_off_and_nothing_hangs(
         try:
             identity = _identity(tmp_path / "run")
             assert wait_until(lambda: _processes("oflag=dsync", identity))
-            stopped = [int(pid.name) for pid in Path("/proc").glob("[0-9]*") if _is_sshd_of(pid, identity)]
+            ours = (pid for pid in Path("/proc").glob("[0-9]*") if identity in read(pid / "cgroup"))
+            stopped = [int(pid.name) for pid in ours if read(pid / "comm") == "sshd\n"]
             assert len(stopped) >= 2  # the one that listens, and that of the connection
             for number in stopped:
                 os.kill(number, signal.SIGSTOP)
@@ -271,7 +272,3 @@ def _processes(word: str, identity: str) -> list[int]:
     """Those with both in their command line."""
     found = ((pid, read(pid / "cmdline")) for pid in Path("/proc").glob("[0-9]*"))
     return [int(pid.name) for pid, command in found if word in command and identity in command]
-
-
-def _is_sshd_of(pid: Path, identity: str) -> bool:
-    return read(pid / "comm") == "sshd\n" and identity in read(pid / "cgroup")

@@ -70,7 +70,7 @@ STRUCTURE = [
     mistake
     for mistake in (*PARSED, *loads.GUESTS)
     # A level may be anything: only the place where it is put in says what it should be.
-    if not ("[factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says)
+    if not ("factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says)
     and (
         "this key is unknown" in mistake.says or "this key is missing" in mistake.says or "should be a" in mistake.says
     )

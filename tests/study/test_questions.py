@@ -151,9 +151,6 @@ def test_levels_that_cannot_be_are_named_where_they_are_written(sizes: str, said
     with pytest.raises(StudyError) as raised:
         sized(SIZES.replace('sizes = ["4k"]', f"sizes = {sizes}"))
     assert said in str(raised.value)
-
-
-def test_a_word_that_is_no_parameter_is_no_list() -> None:
     with pytest.raises(StudyError, match="levels must be a list"):
         sized(SIZES.replace('levels = "{sizes}"', 'levels = "{others}"'))
 

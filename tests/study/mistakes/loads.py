@@ -13,6 +13,12 @@ trial.precondition = { foi = { rw = "write" } }  #! trial.precondition.foi: unkn
 trial.precondition = "load"  #! "load" should be a table
 [workload]  #! {} is too short: it takes at least 1
 [workload.load]  #! ledger = { … }, sysbench = { … }, pgbench = { … }, sql-ledger = { … }, command = { … }; here
+workload.load = { fio = { rw = "write" }, command = { argv = ["true"] } }  #! a workload is one of
+workload.load = { rw = "write", bs = "4k", size = "1M" }  #! this is not a kind of workload; a workload is one of: fio = { … }
+workload.load.fio = { read_iolog = "x", replay_redirect = "/dev/sda" }  #! leads away from the stack under test
+workload.load.fio = { job_file = "x.fio", jobs = { one = { rw = "read" } } }  #! jobs and job_file exclude each other
+workload.load.fio = { job_file = "x.fio", rw = "read" }  #! job_file
+workload.load.files = { files = 10, direct = true, block_size = "6k" }  #! with direct, this must be a multiple of 4k
 
 [workload.load]
 foi = { rw = "write" }  #! unknown kind of workload 'foi'; did you mean 'fio'?
@@ -20,15 +26,6 @@ fio = "rw=write"  #! "rw=write" should be a table
 fio = { rw = { read = true } }  #! should be
 files = { size = "4k" }  #! files: this key is missing
 files = { files = 0 }  #! 0 should be at least 1
-
-[workload.load]  #! a workload is one of
-fio = { rw = "write" }
-command = { argv = ["true"] }
-
-[workload.load]
-rw = "write"  #! this is not a kind of workload; a workload is one of: fio = { … }
-bs = "4k"
-size = "1M"
 
 [workload."my load!"]  #! "my load!" is not a valid name
 fio = { rw = "write" }
@@ -55,10 +52,6 @@ jobs = { one = "rw=read" }  #! "rw=read" should be a table
 directory = "sub"  #! Storlab gives fio its directory
 
 [workload.load.fio]
-read_iolog = "x"
-replay_redirect = "/dev/sda"  #! leads away from the stack under test
-
-[workload.load.fio]
 rw = "write"
 [workload.load.fio.jobs.one]
 filename = "/dev/sda"  #! workload.load.fio.jobs.one.filename: "/dev/sda" leads away
@@ -68,14 +61,6 @@ rw = "write"
 [workload.load.fio.jobs.global]  #! global
 [workload.load.fio.jobs."a]"]  #! "a]" is not a valid name of a job
 bs = "4k"
-
-[workload.load.fio]
-job_file = "x.fio"  #! jobs and job_file exclude each other
-jobs = { one = { rw = "read" } }
-
-[workload.load.fio]
-job_file = "x.fio"
-rw = "read"  #! job_file
 
 stack = [FILE, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
 [workload.load]  #! this takes up 256M, but the stack has 64M for it
@@ -106,11 +91,6 @@ phases = ["read", "create"]  #! create is the first phase: before it there are n
 directories = { depth = 4, fan_out = 100 }  #! make more than 1000000 directories
 workers = 11  #! 11 workers for 10 files: take fewer workers
 
-[workload.load.files]
-files = 10
-direct = true
-block_size = "6k"  #! with direct, this must be a multiple of 4k
-
 stack = [{ layer = "file", size = "16M" }, { layer = "loop" }]  #! the stack ends as a Disk, but
 [workload.load]
 files = { files = 10 }
@@ -121,6 +101,9 @@ COMMANDS = read(
     r"""
 workload.load.command.argv = ["echo", "a\u0000b"]  #! it holds a NUL
 workload.load.command.argv = ["", "x"]  #! the name of a program is empty
+trial = { prepare = [["true"], ["nc", "{port}"]] }  #! trial.prepare[1][1]: the stack ends as a Dir, which has no {port}, but {target}
+workload.load.command = { argv = ["true"], metrics = [{ name = "x" }] }  #! workload.load.command.metrics[0]: metric x: write either regex or json
+workload.load.command = { argv = ["true"], metrics = [{ name = "x", regex = "(1)" }, { name = "x", regex = "(2)" }] }  #! the metric x is listed twice
 
 stack = [
   { layer = "directory" },  #! the stack ends as a Dir, but its workload needs an Export or Server
@@ -137,11 +120,6 @@ command = { argv = ["true"], expected = -5 }  #! -5 is not a duration
 stack = [FILE,
   { layer = "nbd-export" },  #! the stack ends as an Export, but its workload needs a Dir or Disk
 ]
-
-[trial]
-prepare = [["true"], ["nc",
-    "{port}",  #! trial.prepare[1][1]: the stack ends as a Dir, which has no {port}, but {target}
-  ]]
 
 stack = [FILE, { layer = "loop" }]
 [trial]
@@ -162,12 +140,6 @@ command = { argv = ["true", "{database}"] }
 
 [workload.load.command]
 argv = ["true"]
-metrics = [
-  { name = "x" },  #! workload.load.command.metrics[0]: metric x: write either regex or json
-]
-
-[workload.load.command]
-argv = ["true"]
 metrics = [{ name = "x", regex = "(1)", json = "a" }]  #! metric x: write either regex or json, one of them
 metrics = [{ regex = "(1)" }]  #! name: this key is missing
 metrics = [{ name = "Write speed", regex = "(1)" }]  #! "Write speed" is not a valid name of a metric
@@ -183,12 +155,6 @@ metrics = [{ name = "x", json = "a", from = "/etc/passwd" }]  #! must be a plain
 metrics = [{ name = "x", json = "a", unit = "" }]  #! is empty
 env = { "A=B" = "c" }  #! can't be an environment variable
 cwd = "sub"  #! must be an absolute path
-
-[workload.load.command]
-argv = ["true"]
-metrics = [{ name = "x", regex = "(1)" },
-  { name = "x", regex = "(2)" },  #! the metric x is listed twice
-]
 
 [factors.x]
 old.unit = "s"
@@ -220,6 +186,7 @@ GUESTS = read(
 nodes.here.memory = "512M"  #! memory is for nodes of kind "vm": write kind = "vm", or leave it out
 nodes.host.kind = "vm"  #! host means this machine: call other nodes something else
 nodes.here = { kind = "netns", pin = "0-1" }  #! pin is for nodes of kind "vm"
+nodes.vm = { kind = "vm", modules = "/lib/modules/6.12" }  #! modules goes with a kernel of your own
 
 [nodes.vm]
 kind = "vm"
@@ -231,10 +198,6 @@ pin = "every"  #! 'every' is no list of CPUs or nodes
 silence = "1s"  #! a busy guest may well be silent for a second
 stack = [{ layer = "directory" }, { layer = "virtio-blk" }]  #! but layer directory gives a Dir
 stack = [FILE, { layer = "nvme", cache = "writeback", aio = "native" }]  #! aio =
-
-[nodes.vm]  #! modules goes with a kernel of your own
-kind = "vm"
-modules = "/lib/modules/6.12"
 
 [nodes.vm]
 kind = "vm"
@@ -289,23 +252,11 @@ fack = false
 nodes.server = { kind = "vm", keep = "run", stack = [FILE, { layer = "virtio-blk" }] }
 network.mtu = "{mtu}"
 factors.mtu = [1500, 9000]
-[nodes.client]
-kind = "vm"
-keep = "run"
-from = "server"
-stack = [
-  { layer = "nbd-export" },  #! layer nbd-export is kept for the run, but the network that it works over differs
-  { layer = "nbd" }]
+nodes.client = { kind = "vm", keep = "run", from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd-export is kept for the run, but the network that it works over differs
 
 nodes.server = { kind = "vm", keep = "run", stack = [FILE, { layer = "virtio-blk" }] }
 factors.sack = [true, false]
-[nodes.client]
-kind = "vm"
-from = "server"
-tcp = { sack = "{sack}" }
-stack = [
-  { layer = "nbd-export", keep = "round" },  #! layer nbd-export is kept for a round, but the network that it works over differs from cell to cell: write keep = "trial"
-  { layer = "nbd" }]
+nodes.client = { kind = "vm", from = "server", tcp = { sack = "{sack}" }, stack = [{ layer = "nbd-export", keep = "round" }, { layer = "nbd" }] }  #! layer nbd-export is kept for a round, but the network that it works over differs from cell to cell: write keep = "trial"
 """
 )
 

@@ -1,5 +1,7 @@
 """Not TOML; and keys, factors and claims that cannot be."""
 
+# ruff: noqa: E501 - a message stands on the line that it is about
+
 from . import read
 
 TOML = read(
@@ -71,6 +73,7 @@ nodes.vm.stack = []  #! nodes.vm.stack: [] is not a stack
 nodes.far.kind = "mainframe"  #! unknown kind of node "mainframe"; there are: local, netns, vm
 nodes.many.count = 100000  #! should be at most 256
 nodes.host.count = 2  #! host means this machine, once
+repeat = { min = 9, max = 3 }  #! min = 9 is more than max = 3
 
 [workloads.load]  #! did you mean 'workload'?
 fio = { rw = "write" }
@@ -82,10 +85,6 @@ until = "0%"  #! is neither "decided" nor "max" nor a precision
 min = "5"  #! "5" should be a whole number
 min = 0  #! 0 should be at least 1
 max = 9999999999999999999999999999999999999999  #! this number should be at most 10000
-
-[repeat]  #! min = 9 is more than max = 3
-min = 9
-max = 3
 
 [repeat]  #! min = 5 is more than max = 3
 max = 3
@@ -140,19 +139,9 @@ factors.options.levels = ["a\nb"]  #! cannot be shown as a name in tables
 workload.load.command = { argv = ["awk", "{print}"] }  #! for the text itself, write {{print}}
 factors = ["4k"]  #! ["4k"] should be a table
 [factors.bs]  #! a factor is a table
-
-[factors.bs]
-levels = ["4k", "8k",
-  "4k",  #! factors.bs.levels[2]: the level "4k" is listed twice
-]
-
-[factors.sync]
-off = 0
-none = 0  #! the level "none" is the same as "off"
-
-[factors.bs]  #! either levels = [ … ] or a name for each level, not both
-levels = ["4k"]
-big = "1M"
+factors.bs = { levels = ["4k", "8k", "4k"] }  #! factors.bs.levels[2]: the level "4k" is listed twice
+factors.sync = { off = 0, none = 0 }  #! the level "none" is the same as "off"
+factors.bs = { levels = ["4k"], big = "1M" }  #! either levels = [ … ] or a name for each level, not both
 
 [factors."block size"]  #! "block size" is not a valid name
 [factors.4k]  #! "4k" is not a valid name
@@ -178,10 +167,8 @@ pairs = [["4k", "4k"]]  #! '4k' is compared with itself
 pairs = [["4k"]]  #! compare[0].pairs[0]
 
 factors.bs = ["4k", "8k"]
-[[compare]]
-pairs = [["4k", "8k"],
-  ["8k", "4k"],  #! '8k' and '4k' are compared already
-]
+compare = [{ pairs = [["4k", "8k"], ["8k", "4k"]] }]  #! '8k' and '4k' are compared already
+compare = [{ within = false, pooled = false }]  #! it compares nothing
 
 factors.bs = ["4k", "8k", "16k"]
 [[compare]]
@@ -197,11 +184,6 @@ metrics = []  #! [] is too short: it takes at least 1
 margin = 5  #! must lie between 0 % and 100 %, such as "5%"
 margin = "small"  #! "small" is not a share: write a percentage
 metric = ["iops"]  #! did you mean 'metrics'?
-
-factors.bs = ["4k", "8k"]
-[[compare]]  #! it compares nothing
-within = false
-pooled = false
 
 factors.bs = ["4k", "8k"]
 [[compare]]
@@ -242,10 +224,12 @@ levels = {list(range(1000))}
 
 CLAIMS = read(
     r"""
-[[claim]]
-name = "It is so"
-at = { mdoe = "direct" }  #! claim[0].at.mdoe: unknown factor 'mdoe'; did you mean 'mode'?
-between = [1, 2]
+claim = [{ name = "It is so", at = { mdoe = "direct" }, between = [1, 2] }]  #! claim[0].at.mdoe: unknown factor 'mdoe'; did you mean 'mode'?
+claim = [{ name = "It is so", left = { mode = "direct" }, right = { mode = "sync" } }]  #! a claim has either left, right and expect, or at and between
+claim = [{ name = "It is so", at = { mode = "direct" }, between = [1, 2], expect = "more" }]  #! a claim has either left, right and expect, or at and between
+claim = [{ name = "It is so", at = { mode = "direct" }, between = [2, 1] }]  #! its first number must be the smaller one
+claim = [{ name = "It is so", left = { mode = "direct" }, right = { mode = "sync" }, expect = "more", margin = "5%" }]  #! margin is for expect = "equivalent"
+claim = [{ name = "It is so", metric = "wirte.iops", at = { mode = "direct" }, between = [1, 2] }]  #! claim[0].metric: unknown metric 'wirte.iops'; did you mean 'write.iops'?
 
 [[claim]]
 name = "It is so"
@@ -269,38 +253,9 @@ expect = "twice"  #! claim[0].expect: "twice" is none of: more, less, equivalent
 expect = "more than 0.5x"  #! more than 0.5x may be less
 expect = "less than 2x"  #! less than 2x is not less
 
-[[claim]]  #! a claim has either left, right and expect, or at and between
-name = "It is so"
-left = { mode = "direct" }
-right = { mode = "sync" }
-
-[[claim]]  #! a claim has either left, right and expect, or at and between
-name = "It is so"
-at = { mode = "direct" }
-between = [1, 2]
-expect = "more"
-
-[[claim]]  #! its first number must be the smaller one
-name = "It is so"
-at = { mode = "direct" }
-between = [2, 1]
-
-[[claim]]  #! margin is for expect = "equivalent"
-name = "It is so"
-left = { mode = "direct" }
-right = { mode = "sync" }
-expect = "more"
-margin = "5%"
-
 claim = [{ name = "It is so", at = { mode = "sync" }, between = [1, 2] },
   { name = "It is so", at = { mode = "direct" }, between = [1, 2] },  #! this is claimed already
 ]
-
-[[claim]]
-name = "It is so"
-metric = "wirte.iops"  #! claim[0].metric: unknown metric 'wirte.iops'; did you mean 'write.iops'?
-at = { mode = "direct" }
-between = [1, 2]
 """,
     head='factors = { mode = ["buffered", "direct", "sync"], jobs = [1, 4] }\n',
 )

@@ -71,16 +71,10 @@ stack = [{ layer = "directory", path = "/srv/{dir}" }]  #! {dir} is a table here
 here = { layer = "directory" }
 
 stack = ["{disk}", { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
-[factors.disk]
-loop = [FILE, { layer = "loop" }]
-plain = [FILE,
-  { layer = "mount" },  #! factors.disk.plain[1]: layer mount takes a Disk, but layer file gives a File
-]
+factors.disk = { loop = [FILE, { layer = "loop" }], plain = [FILE, { layer = "mount" }] }  #! factors.disk.plain[1]: layer mount takes a Disk, but layer file gives a File
 
 stack = ["{dir}"]
-[factors.dir]
-here = { layer = "directory" }
-there = { layer = "directory", pat = "/srv" }  #! factors.dir.there.pat: this key is unknown; did you mean 'path'?
+factors.dir = { here = { layer = "directory" }, there = { layer = "directory", pat = "/srv" } }  #! factors.dir.there.pat: this key is unknown; did you mean 'path'?
 
 stack = ["{dir}"]
 [factors.dir]
@@ -134,13 +128,16 @@ nodes.storage = { kind = "vm", placement = "here" }  #! "here" is not one of 'ki
 stack = [{ layer = "file", size = "64M", keep = "ever" }, { layer = "loop" }]  #! "ever" is not one of 'trial', 'round' or 'run'
 stack = [{ layer = "file", size = "64M", once = "perhaps" }, { layer = "loop" }]  #! "perhaps" should be true or false
 nodes.here.stack = [FILE, { layer = "virtio-blk" }]  #! write kind = "vm" in [nodes.here], or leave the layer out
+nodes.storage = { kind = "vm", placement = "auto", count = 2 }  #! nodes with placement = "auto" serve others, and one node does that: write count = 1
+nodes.vm = { kind = "vm", keep = "run", stack = [FILE, { layer = "virtio-blk", keep = "trial" }, { layer = "mkfs", type = "ext4", keep = "round" }, { layer = "mount" }] }  #! layer mkfs is kept for a round, but layer virtio-blk below it only for a trial: write keep = "round" there, too
+nodes.vm = { kind = "vm", keep = "round", stack = [{ layer = "file", size = "64M", keep = "trial" }, { layer = "virtio-blk" }] }  #! the nodes vm are kept for a round, but layer file, which they stand on, only for a trial: write keep = "round" there, too
+nodes.vm = { kind = "vm", count = 2, stack = [{ layer = "file", size = "64M", once = false }, { layer = "nbd-export", shared = 2, once = true }, { layer = "virtio-blk" }] }  #! layer file with once = false is below layer nbd-export with once = true: what is set up once cannot lie on what each node has for itself
+nodes.vm = { kind = "vm", count = 2, stack = [FILE, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4", once = true }, { layer = "mount" }] }  #! layer mkfs with once = true is on the nodes vm, and each of them has its own: leave once out
+nodes.vm = { kind = "vm", stack = [{ layer = "zpool", layout = "mirror", vdevs = ["d"] }, { layer = "zvol", size = "32M" }, { layer = "virtio-blk" }], extra.d = { count = 2, stack = [FILE, { layer = "virtio-blk" }] } }  #! layer zpool is set up on the machine below the crossing, and the chain d ends on the nodes vm
+workload.load = { on = "host:share", fio = { rw = "write", size = "1M" } }  #! the nodes host have no chain 'share'; there are: none
 
 nodes.server = { kind = "netns", stack = [FILE] }
-[nodes.client]
-from = "server"
-stack = [{ layer = "nbd-export" },
-  { layer = "nbd" },  #! layer nbd crosses a network, and the nodes client of kind "local" are on none: write kind = "netns" or "vm"
-]
+nodes.client = { from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd crosses a network, and the nodes client of kind "local" are on none: write kind = "netns" or "vm"
 
 nodes.server = { kind = "local", stack = [FILE] }
 nodes.client = { kind = "vm", from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd: the nodes server are on no network: write kind = "netns" or "vm" in [nodes.server]
@@ -196,11 +193,6 @@ stack = [{ layer = "virtio-blk" }]
 nodes.storage = { kind = "vm", count = 2, stack = [FILE, { layer = "virtio-blk" }] }
 nodes.vm = { kind = "vm", from = "storage", stack = [{ layer = "virtio-blk" }] }  #! storage is a group of 2 nodes, and one node serves the others: write count = 1 in [nodes.storage]
 
-[nodes.storage]  #! nodes with placement = "auto" serve others, and one node does that: write count = 1
-kind = "vm"
-placement = "auto"
-count = 2
-
 nodes.server = { kind = "vm", stack = [{ layer = "device", path = "/dev/vdz", wipe = "/dev/vdz" }] }
 nodes.client = { kind = "vm", from = "server", stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }] }  #! without a crossing, /dev/vdz of the nodes server would be looked for on the nodes client
 
@@ -208,36 +200,8 @@ nodes.store = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }] }
 nodes.server = { kind = "vm", from = "store", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }
 nodes.client = { from = "server", stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }] }  #! layer nbd crosses a network, and the nodes client of kind "local" are on none
 
-[nodes.vm]
-kind = "vm"
-keep = "run"
-stack = [FILE, { layer = "virtio-blk", keep = "trial" },
-  { layer = "mkfs", type = "ext4", keep = "round" },  #! layer mkfs is kept for a round, but layer virtio-blk below it only for a trial: write keep = "round" there, too
-  { layer = "mount" }]
-
-[nodes.vm]
-kind = "vm"
-keep = "round"
-stack = [{ layer = "file", size = "64M", keep = "trial" },
-  { layer = "virtio-blk" },  #! the nodes vm are kept for a round, but layer file, which they stand on, only for a trial: write keep = "round" there, too
-]
-
 nodes.store = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }] }
 nodes.client = { kind = "vm", keep = "round", from = "store", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd-export is kept for a round, but layer virtio-blk of store below it only for a trial
-
-[nodes.vm]
-kind = "vm"
-count = 2
-stack = [
-  { layer = "file", size = "64M", once = false },  #! layer file with once = false is below layer nbd-export with once = true: what is set up once cannot lie on what each node has for itself
-  { layer = "nbd-export", shared = 2, once = true }, { layer = "virtio-blk" }]
-
-[nodes.vm]
-kind = "vm"
-count = 2
-stack = [FILE, { layer = "virtio-blk" },
-  { layer = "mkfs", type = "ext4", once = true },  #! layer mkfs with once = true is on the nodes vm, and each of them has its own: leave once out
-  { layer = "mount" }]
 
 [nodes.vm]
 kind = "vm"
@@ -247,13 +211,6 @@ stack = [
   { layer = "zfs" }]
 extra.d = { count = 2, stack = [FILE, { layer = "virtio-blk" }] }
 extra.f = { stack = [{ layer = "directory" }, { layer = "9p" }] }
-
-[nodes.vm]
-kind = "vm"
-stack = [
-  { layer = "zpool", layout = "mirror", vdevs = ["d"] },  #! layer zpool is set up on the machine below the crossing, and the chain d ends on the nodes vm
-  { layer = "zvol", size = "32M" }, { layer = "virtio-blk" }]
-extra.d = { count = 2, stack = [FILE, { layer = "virtio-blk" }] }
 
 [nodes.vm]
 kind = "vm"
@@ -278,10 +235,6 @@ on = "vm:shar"  #! the nodes vm have no chain 'shar'; did you mean 'share'?
 on = ["vm", "vm:share"]  #! the load runs twice on the nodes vm: write a workload for each chain
 on = "vm:d"  #! each of the nodes vm has several chains 'd', and a load runs on one
 shared_files = "mine"  #! "mine" is neither "own" nor "same"
-fio = { rw = "write", size = "1M" }
-
-[workload.load]
-on = "host:share"  #! the nodes host have no chain 'share'; there are: none
 fio = { rw = "write", size = "1M" }
 
 [nodes.vm]
