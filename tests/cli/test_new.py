@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import needs_root
 from storlab.study.study import load_study
 from study.program import PROGRAM, Ran, call
 
@@ -187,7 +186,7 @@ def disk(tmp_path: Path) -> Iterator[str]:
     subprocess.run(["losetup", "--detach", device], check=True)
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_device_with_data_is_taken_only_when_it_is_named_twice(disk: str, asked: list[str]) -> None:
     chosen = ("--compare", "nothing", "--load", "random-read", "--until", "look")
     message = refused("study", *chosen, "--yes", "--on", disk)
