@@ -31,10 +31,10 @@ def test_families_have_members_with_units_and_percentiles_are_numbers() -> None:
     assert (found.name, found.unit, found.subject, found.of) == ("disk.nvme0n1.writes", "1", "nvme0n1", "disk.nvme0n1")
     assert DISK.member("disk.writes") is None
     family = MetricSpec("latency.p{percentile}", "s", of="latency", statistic="percentile")
-    found = Specs([family])
-    assert found.find("latency.p99.9").percentile == 99.9
-    assert found.find("latency.peak").unit == ""
-    assert found.statistic("latency", "percentile", 99.9) == "latency.p99.9"
+    specs = Specs([family])
+    assert specs.find("latency.p99.9").percentile == 99.9
+    assert specs.find("latency.peak").unit == ""
+    assert specs.statistic("latency", "percentile", 99.9) == "latency.p99.9"
     every = Specs([*latencies("latency", "ios", ()), *percentiles_of("latency", (99.0,))])
     assert [spec.name for spec in every.numbers()] == ["latency.mean", "latency.min", "latency.max", "latency.p99"]
 

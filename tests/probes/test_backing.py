@@ -70,12 +70,12 @@ def test_a_disk_that_is_not_there_does_no_harm_and_nothing_is_drained_where_the_
     with pytest.raises(ParseError, match="there are no counters of no-such-disk"):
         BACKING.parse(ProbeRecord(tmp_path, Window(0.0, 1.0), subject))
 
-    async def one(node: Node) -> None:
+    async def failing(node: Node) -> None:
         with pytest.raises(ZeroDivisionError):
             async with BACKING.watch(ProbeContext(node, tmp_path, Subject(group="host", disks=("sda",)))):
                 raise ZeroDivisionError
 
-    asyncio.run(on_host(one))
+    asyncio.run(on_host(failing))
     assert len(read_samples(tmp_path)) == 1
 
 

@@ -80,10 +80,10 @@ def test_legends_and_rows_of_many_levels_leave_the_charts_room() -> None:
 
     assert height(6) == height(2) + 4 * 17  # a name a row
 
-    def height(count: int) -> float:
+    def of_rounds(count: int) -> float:
         return float(of_kinds(rounds_of(numbered(count), 2), "rounds")[0].chart.to_dict(validate=False)["height"])
 
-    assert height(20) < height(12) < 12 * 60
+    assert of_rounds(20) < of_rounds(12) < 12 * 60
 
     def labels(nines: float) -> list[str]:
         curves = pl.DataFrame({"level": ["a", "a"], "nines": [0.1, nines], "latency": [1e-4, 1e-2]})

@@ -66,11 +66,11 @@ def test_pairs_are_rows_where_they_have_nothing_in_common_or_are_pooled() -> Non
     pooled = replace(run, summary=replace(summary, comparisons=tuple(replace(c, pooled=True) for c in (one, other))))
     table = View(pooled).verdicts[0].table
     assert [row[0] for row in table.rows] == ["ext4", "xfs"] and table.columns == ("filesystem", "vs", "ratio")
-    pooled = tuple(replace(c, pooled=True) for c in run.summary.comparisons if c.metric == "write.bandwidth")
-    table = View(replace(run, summary=replace(run.summary, comparisons=pooled))).verdicts[0].table
+    each = tuple(replace(c, pooled=True) for c in run.summary.comparisons if c.metric == "write.bandwidth")
+    table = View(replace(run, summary=replace(run.summary, comparisons=each))).verdicts[0].table
     assert table.columns == ("filesystem", "vs", "ratio")
     assert [row[:2] for row in table.rows] == [("ext4", "xfs"), ("ext4", "btrfs"), ("xfs", "btrfs")]
-    assert len(table.spans) == len(pooled) and None not in table.spans
+    assert len(table.spans) == len(each) and None not in table.spans
 
 
 def test_a_matrix_names_what_tells_its_rows_apart_and_what_they_share() -> None:
@@ -85,8 +85,11 @@ def test_a_matrix_names_what_tells_its_rows_apart_and_what_they_share() -> None:
     (matrix,) = matrix_tables([[replace(first, pooled=True, within=within)] for within in withins], Values(()))
     assert matrix.columns[:2] == ("bs", "rw")
     assert [row[:2] for row in matrix.rows] == [("4k", "all"), ("64k", "all"), ("4k", "read"), ("all", "all")]
-    withins = [(False, {"bs": "4k", "rw": rw}) for rw in ("read", "write")] + [(True, {})]
-    questions = [[replace(first, pooled=pooled, within=within)] for pooled, within in withins]
+    few: list[tuple[bool, dict[str, str]]] = [
+        *((False, {"bs": "4k", "rw": rw}) for rw in ("read", "write")),
+        (True, {}),
+    ]
+    questions = [[replace(first, pooled=is_pooled, within=within)] for is_pooled, within in few]
     (matrix,) = matrix_tables(questions, Values(()))
     assert "bs=4k" not in matrix.title and matrix.columns[:2] == ("bs", "rw")
     pooled = [replace(c, pooled=True, within={"bs": "4k"}) for c in run.summary.comparisons]
@@ -157,14 +160,14 @@ def test_a_grid_has_the_factor_with_fewest_levels_side_by_side_in_the_runs_order
     assert found.rows[0][1] == found.rows[1][2] == "unsupported"
     every = estimates(cells())
     small = [replace(every[0], mean=2e3, low=1.9e3, high=2.1e3), *every[1:]]
-    found = grid_table([replace(e, mean=2e8, low=1.9e8, high=2.1e8) for e in small[1:]] + small[:1], cells())
-    assert found is not None
-    assert (found.rows[0][1], found.rows[1][1]) == ("2000 ±100 B/s", "191 ±10 MiB/s")
-    assert "in MiB/s" not in found.caption
+    mixed = grid_table([replace(e, mean=2e8, low=1.9e8, high=2.1e8) for e in small[1:]] + small[:1], cells())
+    assert mixed is not None
+    assert (mixed.rows[0][1], mixed.rows[1][1]) == ("2000 ±100 B/s", "191 ±10 MiB/s")
+    assert "in MiB/s" not in mixed.caption
     one = estimates(cells(), warnings=(FEW, "Round 2 is an outlier."))[0]
-    found = grid_table([one, *every[1:]], cells())
-    assert found is not None
-    assert found.rows[0][1].endswith("[2]") and not found.rows[1][1].endswith("]")
+    noted = grid_table([one, *every[1:]], cells())
+    assert noted is not None
+    assert noted.rows[0][1].endswith("[2]") and not noted.rows[1][1].endswith("]")
 
 
 def test_few_cells_and_those_of_one_factor_stay_a_row_each_and_further_metrics_a_grid() -> None:

@@ -85,7 +85,7 @@ _SIGNS: dict[str, Verdict] = {">": "better", "<": "worse", "=": "equivalent", "?
     ],
 )  # fmt: skip
 def test_the_lead_names_a_winner_only_where_there_is_one(pairs: str, lead: str) -> None:
-    assert words.lead([_pair(a, b, _SIGNS[sign]) for a, sign, b in pairs.split()]) == lead
+    assert words.lead([_pair(pair[0], pair[2], _SIGNS[pair[1]]) for pair in pairs.split()]) == lead
 
 
 def test_numbers_and_reasons_of_what_cannot_be_compared_are_told_once() -> None:
