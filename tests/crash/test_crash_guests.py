@@ -108,7 +108,9 @@ def test_a_liar_is_caught(set_ups: tuple[CrashLaboratory, Ended], name: str) -> 
     assert name in said.stdout and "acknowledged" in said.stdout
 
 
-def test_what_is_needed_to_look_again_is_kept(set_ups: tuple[CrashLaboratory, Ended]) -> None:
+def test_what_is_needed_to_look_again_is_kept_and_a_set_up_that_fails_is_not_checked(
+    set_ups: tuple[CrashLaboratory, Ended],
+) -> None:
     lab, _ = set_ups
     number = lab.found()["unsafe"]["cell"]
     kept = lab.check / "set-ups" / f"{number:04}"
@@ -118,9 +120,6 @@ def test_what_is_needed_to_look_again_is_kept(set_ups: tuple[CrashLaboratory, En
     assert (kept / "broken.img").stat().st_size == (kept / "start.img").stat().st_size == 64 * 2**20
     rows = (kept / "acknowledged.csv").read_text().splitlines()
     assert rows[0] == "entries,commit" and int(rows[-1].split(",")[1]) == lab.found()["unsafe"]["acknowledged"]
-
-
-def test_a_set_up_that_fails_is_not_checked_and_the_others_are(set_ups: tuple[CrashLaboratory, Ended]) -> None:
     lab, said = set_ups
     found = lab.found()["does-not-mount"]
     assert found["cuts"] == [] and not found["believed"]

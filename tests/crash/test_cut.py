@@ -117,13 +117,10 @@ def page(seed: int, unit: int) -> bytes:
     return cut([Request(0, b"\xff" * 4096)], 1, Loss(0.0, 1.0, unit), seed)[:4096]
 
 
-def test_a_page_is_torn_at_512_and_not_by_a_disk_that_writes_it_at_once() -> None:
+def test_a_page_is_torn_at_512_only_and_overlapping_writes_come_in_any_order() -> None:
     old, new = DISK[:4096], b"\xff" * 4096
     assert {page(seed, 4096) for seed in range(20)} == {old, new}
     assert {page(seed, 512) for seed in range(20)} - {old, new}
-
-
-def test_overlapping_writes_may_come_in_any_order() -> None:
     requests = [Request(0, b"a" * 1024), Request(0, b"b" * 1024)]
     seen = {cut(requests, 2, Loss(0.5, 0.5, 512), seed)[:1024] for seed in range(200)}
     first, second = (DISK[at : at + SECTOR] for at in (0, SECTOR))
@@ -259,14 +256,10 @@ def test_a_write_with_fua_is_followed_by_its_flush(tmp_path: Path) -> None:
 
 
 @needs_qemu_io
-def test_a_mode_that_ignores_flushes_logs_none(tmp_path: Path) -> None:
+def test_a_mode_that_ignores_flushes_logs_none_and_each_entry_is_counted_once_answered(tmp_path: Path) -> None:
     log = logged(tmp_path, ["write 0 4k", "flush", "write -f 4k 4k", "flush"], "unsafe")
     assert [entry.flags for entry in log.entries] == [0, 0]
     assert replays(tmp_path, log)
-
-
-@needs_qemu_io
-def test_each_entry_is_counted_by_the_time_that_its_request_is_answered(tmp_path: Path) -> None:
     log = logged(tmp_path, ["write 0 4k"] * 50)
     assert int.from_bytes((tmp_path / "write.log").read_bytes()[16:24], "little") == len(log.entries) >= 50
 

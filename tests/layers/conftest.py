@@ -12,6 +12,7 @@ import pytest
 
 from laboratory.devices import Device, new_device
 
+from .pair import Pair, Shop
 from .sites import Ground, entered, ground_in
 
 
@@ -38,6 +39,12 @@ def ground(runner: asyncio.Runner, short_path: Path) -> Iterator[Ground]:
     """A node of this machine, of which nothing may be left afterwards."""
     with entered(runner, ground_in(short_path)) as ground:
         yield ground
+
+
+@pytest.fixture
+def pair(shop: Shop) -> Pair:
+    """A server and a client in one network, which all tests of a module share."""
+    return shop.pair
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,18 +65,8 @@ class End:
         self.journal.append((name, arguments))
 
     def context(self, position: int, owner: str = "", slot: str = "disk0") -> LayerContext:
-        return LayerContext(
-            self.node,
-            SCRATCH,
-            position,
-            RUN,
-            self._register,
-            owner,
-            self.shared,
-            slot,
-            notify_lost=lambda reason, tail: self._lose(reason),
-            warn=self.warnings.append,
-        )
+        told: dict[str, Any] = {"notify_lost": lambda reason, tail: self._lose(reason), "warn": self.warnings.append}
+        return LayerContext(self.node, SCRATCH, position, RUN, self._register, owner, self.shared, slot, **told)
 
     async def tear_down(self) -> list[str]:
         """Undo everything, newest first; a second time nothing may be left to do."""
@@ -199,27 +189,24 @@ class Shop:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self._guests = two_guests()
-        self._pair = runner.run(self._guests.__aenter__())
+        self._open()
 
-    @property
-    def pair(self) -> Pair:
-        return self._pair
+    def _open(self) -> None:
+        self._guests = two_guests()
+        self.pair = self._runner.run(self._guests.__aenter__())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             return self._runner.run(work)
         except NodeLost:
             self.close()
-            self._guests = two_guests()
-            self._pair = self._runner.run(self._guests.__aenter__())
+            self._open()
             raise
 
     def close(self) -> None:
         self._runner.run(self._guests.__aexit__(None, None, None))
 
 
-@contextmanager
 def open_shop() -> Iterator[Shop]:
     """For a fixture of a module."""
     with asyncio.Runner() as runner, closing(Shop(runner)) as shop:

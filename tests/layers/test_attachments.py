@@ -184,13 +184,10 @@ def test_only_the_first_device_sits_in_a_slot_and_the_names_come_from_the_disks(
     assert len(set(names)) == len(names)
 
 
-def test_a_directory_can_not_be_attached() -> None:
+def test_a_directory_can_not_be_attached_and_serial_numbers_are_read_from_all_three_kinds() -> None:
     ((position, message),) = type_errors(parse([{"layer": "directory"}, {"layer": "virtio-blk"}]), [Disk, Dir])
     message_wanted = "layer virtio-blk takes a File or Disk or Export, but layer directory gives a Dir"
     assert (position, message) == (1, message_wanted)
-
-
-def test_serial_numbers_are_read_from_all_three_kinds() -> None:
     assert serial_text(b"storlab-disk0") == "storlab-disk0"
     assert serial_text(b"storlab-disk0       \n") == "storlab-disk0"
     assert serial_text(b"storlab-disk0\0") == "storlab-disk0"
@@ -278,7 +275,7 @@ def test_the_limit_of_open_files_is_for_both_and_threads_of_the_one_in_c_do_not_
         assert ("MALLOC_ARENA_MAX=64" in words) == limited, words
 
 
-def test_chroot_is_refused_to_all_but_root_with_what_to_write() -> None:
+def test_chroot_is_refused_to_all_but_root_and_bound_to_all_is_bound_to_nothing() -> None:
     class Asked:
         def __init__(self, uid: int) -> None:
             self.uid = uid
@@ -292,9 +289,6 @@ def test_chroot_is_refused_to_all_but_root_with_what_to_write() -> None:
     with pytest.raises(UserError, match='run Storlab as root, or write "namespace" or "none"') as refused:
         asyncio.run(VirtiofsdLayer(sandbox="chroot").check_node(Asked(1000)))  # type: ignore[arg-type]
     assert refused.value.key == ("sandbox",)
-
-
-def test_bound_to_all_is_bound_to_nothing() -> None:
     layer = VirtiofsdLayer.model_validate({"pin": "all", "numa": "all"})
     assert (layer.pin, layer.numa, numactl(layer.pin, layer.numa)) == (None, None, [])
     bound = VirtiofsdLayer.model_validate({"pin": "0,2-3", "numa": 0})

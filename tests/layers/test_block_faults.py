@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from storlab.errors import TrialError
 from storlab.nodes.process import Process
 
-from .pair import SCRATCH, End, Pair, Shop, open_shop
+from .pair import SCRATCH, End, Pair, open_shop
 from .test_block_protocols import USED, by_protocol, disk_of, nothing_is_left, stack
 
 GIVE_UP = 4.0  # s
@@ -27,11 +27,7 @@ pytestmark = pytest.mark.needs("guests")
 READ = "dd if=%s of=/dev/null bs=4k count=1 skip=%d iflag=direct status=none 2>&1; echo status $?"
 
 
-@pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
-    """A server and a client in one network."""
-    with open_shop() as shop:
-        yield shop
+shop = pytest.fixture(scope="module")(open_shop)  # emulated guests take a while to boot
 
 
 async def read(pair: Pair, disk: str, block: int) -> tuple[str, float]:
@@ -50,9 +46,8 @@ async def loss(end: End) -> str:
 
 @by_protocol
 async def test_over_a_cut_network_a_request_fails_in_time_and_the_client_is_torn_down_while_it_lasts(
-    shop: Shop, protocol: str
+    pair: Pair, protocol: str
 ) -> None:
-    pair = shop.pair
     async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
         assert (await read(pair, disk_of(crossed).path, 0))[0] == "status 0"
         await pair.server.cut()
@@ -70,9 +65,8 @@ async def test_over_a_cut_network_a_request_fails_in_time_and_the_client_is_torn
 
 
 @by_protocol
-async def test_an_initiator_that_is_torn_down_after_its_network_was_cut_is_not_stuck(shop: Shop, protocol: str) -> None:
+async def test_an_initiator_that_is_torn_down_after_its_network_was_cut_is_not_stuck(pair: Pair, protocol: str) -> None:
     """The load had ended, so nobody has said that anything is lost."""
-    pair = shop.pair
     async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")):
         await pair.server.cut()
         began = time.monotonic()
@@ -83,8 +77,7 @@ async def test_an_initiator_that_is_torn_down_after_its_network_was_cut_is_not_s
 
 
 @pytest.mark.parametrize(("protocol", "program"), [("nbd", "qemu-nbd"), ("aoe", "vblade")])
-async def test_a_server_that_is_killed_is_named(shop: Shop, protocol: str, program: str) -> None:
-    pair = shop.pair
+async def test_a_server_that_is_killed_is_named(pair: Pair, protocol: str, program: str) -> None:
     async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
         await pair.server.output(f"pkill -KILL -x {program}")
         said, seconds = await read(pair, disk_of(crossed).path, 1)
@@ -97,8 +90,7 @@ async def test_a_server_that_is_killed_is_named(shop: Shop, protocol: str, progr
 
 
 @pytest.mark.parametrize(("protocol", "usual"), [("nbd", 10809), ("iscsi", 3260), ("nvme-tcp", 4420)])
-async def test_a_port_that_somebody_has_is_passed_over(shop: Shop, protocol: str, usual: int) -> None:
-    pair = shop.pair
+async def test_a_port_that_somebody_has_is_passed_over(pair: Pair, protocol: str, usual: int) -> None:
     node = pair.server.node
     first = next(port for port in range(usual, 65536) if port not in node.ports._given)
     listen = "import socket, time; s = socket.create_server(('', {0})); print('listens', flush=True); time.sleep(600)"
@@ -114,8 +106,7 @@ async def test_a_port_that_somebody_has_is_passed_over(shop: Shop, protocol: str
 
 
 @by_protocol
-async def test_connecting_to_a_server_that_is_not_there_fails_in_time(shop: Shop, protocol: str) -> None:
-    pair = shop.pair
+async def test_connecting_to_a_server_that_is_not_there_fails_in_time(pair: Pair, protocol: str) -> None:
     layers: list[Mapping[str, Any]] = stack(protocol, give_up=f"{GIVE_UP:g}s")
     served = await pair.set_up(*layers[:-1])
     try:
@@ -132,9 +123,8 @@ async def test_connecting_to_a_server_that_is_not_there_fails_in_time(shop: Shop
     await nothing_is_left(pair)
 
 
-async def test_a_target_that_announces_itself_leaves_no_disk_on_a_client_that_had_others_before(shop: Shop) -> None:
+async def test_a_target_that_announces_itself_leaves_no_disk_on_a_client_that_had_others_before(pair: Pair) -> None:
     """The driver of AoE makes a disk of whatever it hears, where it listens."""
-    pair = shop.pair
     async with pair.crossed(*stack("aoe")):
         pass
     async with pair.crossed(*stack("aoe")[:-1]):
@@ -147,9 +137,8 @@ async def test_a_target_that_announces_itself_leaves_no_disk_on_a_client_that_ha
 
 @by_protocol
 async def test_a_cut_that_heals_is_reported_with_its_length_and_in_one_that_lasts_a_load_is_let_go_by_severing(
-    shop: Shop, protocol: str
+    pair: Pair, protocol: str
 ) -> None:
-    pair = shop.pair
     async with pair.crossed(*stack(protocol, give_up="60s")) as crossed:
 
         async def waits(block: int) -> Process:
@@ -179,9 +168,8 @@ async def test_a_cut_that_heals_is_reported_with_its_length_and_in_one_that_last
     [("iscsi", "target/iscsi/iqn*/tpgt_1/enable"), ("nvme-tcp", "nvmet/subsystems/nqn*/namespaces/1/enable")],
 )
 async def test_a_target_of_the_kernel_that_somebody_switches_off_is_named(
-    shop: Shop, protocol: str, switch: str
+    pair: Pair, protocol: str, switch: str
 ) -> None:
-    pair = shop.pair
     async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
         await pair.server.output(f"echo 0 > $(echo /sys/kernel/config/{switch})")
         reason = await loss(pair.server)
@@ -191,8 +179,7 @@ async def test_a_target_of_the_kernel_that_somebody_switches_off_is_named(
 
 
 @by_protocol
-async def test_a_file_is_served_too_and_writes_fail_once_its_file_system_is_full(shop: Shop, protocol: str) -> None:
-    pair = shop.pair
+async def test_a_file_is_served_too_and_writes_fail_once_its_file_system_is_full(pair: Pair, protocol: str) -> None:
     file = {"layer": "file", "size": "16M", "overcommit": True}
     write = "dd if=/dev/zero of=%s bs=64k count=%d seek=%d oflag=direct conv=fsync status=none 2>&1; echo status $?"
     below = str(Path(SCRATCH).parent)

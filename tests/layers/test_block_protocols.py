@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -15,7 +15,7 @@ from storlab.layers.net.initiator import appears
 from storlab.layers.net.nbd import NbdLayer
 from storlab.layers.resources import Disk, Export, File
 
-from .pair import Crossed, Pair, Shop, open_shop
+from .pair import Crossed, Pair, open_shop
 from .sites import parse
 
 TARGETS: Mapping[str, str] = {
@@ -42,11 +42,7 @@ pytestmark = pytest.mark.needs("guests")
 by_protocol = pytest.mark.parametrize("protocol", TARGETS)
 
 
-@pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
-    """A server and a client in one network."""
-    with open_shop() as shop:
-        yield shop
+shop = pytest.fixture(scope="module")(open_shop)  # emulated guests take a while to boot
 
 
 def stack(protocol: str, **keys: Any) -> list[Mapping[str, Any]]:
@@ -60,20 +56,20 @@ def disk_of(crossed: Crossed, at: int = -1) -> Disk:
     return disk
 
 
-async def write(shop: Shop, disk: Disk, text: str) -> None:
-    await shop.pair.client.output(f"printf '{text}' | dd of={disk.path} bs=4k seek=8 conv=fsync,sync 2> /dev/null")
+async def write(pair: Pair, disk: Disk, text: str) -> None:
+    await pair.client.output(f"printf '{text}' | dd of={disk.path} bs=4k seek=8 conv=fsync,sync 2> /dev/null")
 
 
-async def written(shop: Shop, path: str, flags: str = "iflag=direct") -> str:
+async def written(pair: Pair, path: str, flags: str = "iflag=direct") -> str:
     """What then lies on the server."""
     read = f"dd if={path} bs=4k skip=8 count=1 {flags} 2> /dev/null | tr -d '\\0'"
-    return await shop.pair.server.output(read)
+    return await pair.server.output(read)
 
 
-async def verify(shop: Shop, disk: Disk, options: str) -> None:
+async def verify(pair: Pair, disk: Disk, options: str) -> None:
     """Have fio write blocks and read them back."""
     fio = f"fio --name=x --rw=randrw {options} --direct=1 --ioengine=libaio --iodepth=4 --verify=md5"
-    await shop.pair.client.output(f"{fio} --end_fsync=1 --filename={disk.path}")
+    await pair.client.output(f"{fio} --end_fsync=1 --filename={disk.path}")
 
 
 async def nothing_is_left(pair: Pair) -> None:
@@ -82,40 +78,40 @@ async def nothing_is_left(pair: Pair) -> None:
 
 
 @by_protocol
-async def test_what_is_written_through_it_is_on_the_server_and_twice_nothing_is_left(shop: Shop, protocol: str) -> None:
+async def test_what_is_written_through_it_is_on_the_server_and_twice_nothing_is_left(pair: Pair, protocol: str) -> None:
     for _ in range(2):
-        async with shop.pair.crossed(*stack(protocol)) as crossed:
+        async with pair.crossed(*stack(protocol)) as crossed:
             disk, facts = disk_of(crossed), crossed.fact(protocol)
             assert (disk.size, disk.ours) == (32 * 1024**2, True)
             assert facts["protocol"] == protocol
             assert facts["queue"].items() >= QUEUE.items()
-            await verify(shop, disk, "--bs=4k --size=1M")
-            await write(shop, disk, f"over {protocol}")
-            assert await written(shop, disk_of(crossed, 1).path) == f"over {protocol}"
-        await nothing_is_left(shop.pair)
+            await verify(pair, disk, "--bs=4k --size=1M")
+            await write(pair, disk, f"over {protocol}")
+            assert await written(pair, disk_of(crossed, 1).path) == f"over {protocol}"
+        await nothing_is_left(pair)
 
 
-async def test_a_device_of_nbd_that_another_run_is_about_to_take_is_passed_over(shop: Shop) -> None:
+async def test_a_device_of_nbd_that_another_run_is_about_to_take_is_passed_over(pair: Pair) -> None:
     lock = "for n in $(seq 0 14); do flock --nonblock /dev/nbd$n sleep 600 & done; echo locked; wait"
-    client = shop.pair.client
+    client = pair.client
     await client.output("modprobe nbd")
     others = await client.node.start(["sh", "-c", lock])
     assert await others.first_line() == b"locked"
     try:
-        async with shop.pair.crossed(*stack("nbd")) as crossed:
+        async with pair.crossed(*stack("nbd")) as crossed:
             assert disk_of(crossed).path == "/dev/nbd15"
     finally:
         await others.end()
-    await nothing_is_left(shop.pair)
+    await nothing_is_left(pair)
 
 
-async def test_a_device_of_nbd_that_somebody_took_meanwhile_is_not_taken_for_ones_own(shop: Shop) -> None:
+async def test_a_device_of_nbd_that_somebody_took_meanwhile_is_not_taken_for_ones_own(pair: Pair) -> None:
     chosen = NbdLayer._free
 
     async def first_taken(layer: NbdLayer, context: LayerContext) -> str:
         return "/dev/nbd3" if free.await_count == 1 else await chosen(layer, context)
 
-    client = shop.pair.client
+    client = pair.client
     await client.output("modprobe nbd")
     server = await client.node.start(["nbdkit", "--foreground", "--port=10999", "memory", "32M"])
     connect = "until nbd-client -nonetlink 127.0.0.1 10999 /dev/nbd3 -name ''; do sleep 0.1; done"
@@ -124,21 +120,20 @@ async def test_a_device_of_nbd_that_somebody_took_meanwhile_is_not_taken_for_one
         try:
             assert await appears(client.node, "/sys/block/nbd3/pid")
             pid = await client.output("cat /sys/block/nbd3/pid")
-            async with shop.pair.crossed(*stack("nbd")) as crossed:
+            async with pair.crossed(*stack("nbd")) as crossed:
                 assert free.await_count == 2 and disk_of(crossed).path != "/dev/nbd3"
             assert await client.output("cat /sys/block/nbd3/pid") == pid
         finally:
             await client.output("nbd-client -d /dev/nbd3")
             await other.end()
             await server.end()
-    await nothing_is_left(shop.pair)
+    await nothing_is_left(pair)
 
 
 @pytest.mark.parametrize("server", ["nbd-server", "nbdkit"])
 async def test_other_programs_serve_nbd_over_two_connections_and_are_missed_when_killed(
-    shop: Shop, server: str
+    pair: Pair, server: str
 ) -> None:
-    pair = shop.pair
     target: Mapping[str, Any] = {"layer": "nbd-export", "server": server, "shared": 2}
     async with pair.crossed(FILE, target, {"layer": "nbd", "queues": 2, "give_up": "4s"}) as crossed:
         disk, file, facts = disk_of(crossed), crossed.resources[0], crossed.fact("nbd-export")
@@ -148,8 +143,8 @@ async def test_other_programs_serve_nbd_over_two_connections_and_are_missed_when
         assert disk.size == facts["advertised"].get("size", disk.size) == 32 * 1024**2
         assert {"flush", "fua", "trim", "multi"} <= set(facts["advertised"]["flags"])
         assert crossed.fact("nbd")["queue"]["write_cache"] == "write back"
-        await write(shop, disk, f"by {server}")
-        assert await written(shop, file.path, "") == f"by {server}"
+        await write(pair, disk, f"by {server}")
+        assert await written(pair, file.path, "") == f"by {server}"
         await pair.server.output(f"pkill -KILL -o -x {server}")
         await pair.server.losing.wait()
         gone = "nbd-server is gone" if server == "nbd-server" else "nbdkit was killed by SIGKILL: no output"
@@ -159,8 +154,8 @@ async def test_other_programs_serve_nbd_over_two_connections_and_are_missed_when
 
 
 @pytest.mark.parametrize("server", ["nbd-server", "nbdkit"])
-async def test_on_one_machine_other_programs_serve_at_a_socket(shop: Shop, server: str) -> None:
-    end = shop.pair.server
+async def test_on_one_machine_other_programs_serve_at_a_socket(pair: Pair, server: str) -> None:
+    end = pair.server
     file, target = parse([FILE, {"layer": "nbd-export", "server": server}])
     first, second = (replace(end.context(at), node=replace(end.node, address=None)) for at in (0, 1))
     try:
@@ -172,52 +167,52 @@ async def test_on_one_machine_other_programs_serve_at_a_socket(shop: Shop, serve
         assert "read 65536/65536" in await end.output(f"qemu-io -f raw -c 'read -P 0x5a 1M 64k' '{uri}'")
     finally:
         await end.tear_down()
-    await nothing_is_left(shop.pair)
+    await nothing_is_left(pair)
 
 
-async def test_aoe_with_a_cache_that_nothing_flushes_is_a_warning(shop: Shop) -> None:
+async def test_aoe_with_a_cache_that_nothing_flushes_is_a_warning(pair: Pair) -> None:
     layers: list[Mapping[str, Any]] = [FILE, LOOP, {"layer": "aoe-target", "sync": False}, {"layer": "aoe"}]
-    async with shop.pair.crossed(*layers) as crossed:
+    async with pair.crossed(*layers) as crossed:
         assert crossed.fact("aoe-target")["sync"] is False
-        (warning,) = shop.pair.client.warnings
+        (warning,) = pair.client.warnings
         assert warning.endswith("but what server serves has a write cache, which nothing flushes")
-        shop.pair.client.warnings.clear()
+        pair.client.warnings.clear()
 
 
 @by_protocol
-async def test_the_disk_has_a_write_cache_only_where_the_one_behind_it_has(shop: Shop, protocol: str) -> None:
-    await shop.pair.server.node.run(["modprobe", "loop"])
+async def test_the_disk_has_a_write_cache_only_where_the_one_behind_it_has(pair: Pair, protocol: str) -> None:
+    await pair.server.node.run(["modprobe", "loop"])
     for cache in ("write back", "write through"):
         layers = stack(protocol)
-        served = await shop.pair.set_up(*layers[:2])
+        served = await pair.set_up(*layers[:2])
         try:
             loop = served.resource
             assert isinstance(loop, Disk)
-            await shop.pair.server.output(f"echo {cache} > /sys/block/{loop.name}/queue/write_cache")
+            await pair.server.output(f"echo {cache} > /sys/block/{loop.name}/queue/write_cache")
             target = parse([layers[2]])[0]
-            export = await target.set_up(loop, shop.pair.server.context(2, "client"))
+            export = await target.set_up(loop, pair.server.context(2, "client"))
             initiator = parse([layers[3]])[0]
-            context = shop.pair.client.context(3, "client")
+            context = pair.client.context(3, "client")
             disk = await initiator.set_up(export, context)
             expected = cache if protocol != "aoe" else "write through"
             assert (await initiator.facts(disk, context))["queue"]["write_cache"] == expected
         finally:
-            await shop.pair.tear_down()
+            await pair.tear_down()
 
 
 @by_protocol
-async def test_keys_change_what_the_kernel_says_of_the_disk(shop: Shop, protocol: str) -> None:
+async def test_keys_change_what_the_kernel_says_of_the_disk(pair: Pair, protocol: str) -> None:
     keys = {"scheduler": "mq-deadline", "max_sectors": "8k", "read_ahead": "1M", "queue_depth": 16, "give_up": "6s"}
-    async with shop.pair.crossed(*stack(protocol, **keys)) as crossed:
+    async with pair.crossed(*stack(protocol, **keys)) as crossed:
         queue = crossed.fact(protocol)["queue"]
         wanted = {"scheduler": "mq-deadline", "nr_requests": 16, "max_sectors_kb": 8, "read_ahead_kb": 1024}
         assert queue.items() >= wanted.items()
         disk = disk_of(crossed)
         # 64 KiB in one go are eight requests of 8 KiB, however they are counted.
         reads = f"awk '{{ print $1 }}' /sys/class/block/{disk.name.replace('/', '!')}/stat"
-        before = int(await shop.pair.client.output(reads))
-        await shop.pair.client.output(f"dd if={disk.path} of=/dev/null bs=64k count=1 iflag=direct 2> /dev/null")
-        assert int(await shop.pair.client.output(reads)) - before == 8
+        before = int(await pair.client.output(reads))
+        await pair.client.output(f"dd if={disk.path} of=/dev/null bs=64k count=1 iflag=direct 2> /dev/null")
+        assert int(await pair.client.output(reads)) - before == 8
 
 
 @pytest.mark.parametrize(
@@ -230,18 +225,17 @@ async def test_keys_change_what_the_kernel_says_of_the_disk(shop: Shop, protocol
     ],
 )
 async def test_what_a_kernel_refuses_is_named_with_what_it_takes(
-    shop: Shop, protocol: str, key: str, value: Any, reason: str
+    pair: Pair, protocol: str, key: str, value: Any, reason: str
 ) -> None:
     with pytest.raises(Unsupported, match=f"{key} = {reason}"):
-        async with shop.pair.crossed(*stack(protocol, **{key: value})):
+        async with pair.crossed(*stack(protocol, **{key: value})):
             pass
-    await nothing_is_left(shop.pair)
+    await nothing_is_left(pair)
 
 
 async def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_that_were_asked_for_and_is_missed_when_killed(
-    shop: Shop,
+    pair: Pair,
 ) -> None:
-    pair = shop.pair
     target = {"layer": "iscsi-target", "implementation": "tgt", "max_burst": "64k", "immediate_data": False}
     async with pair.crossed(FILE, LOOP, target, {"layer": "iscsi", "give_up": "4s"}) as crossed:
         disk, served, facts = disk_of(crossed), disk_of(crossed, 1), crossed.fact("iscsi-target")
@@ -251,8 +245,8 @@ async def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_that_were_a
         assert crossed.fact("iscsi")["session"]["immediate_data"] == 0
         behind = await pair.server.output(f"cat /sys/block/{served.name}/queue/write_cache")
         assert crossed.fact("iscsi")["queue"]["write_cache"] == behind
-        await write(shop, disk, "by tgt")
-        assert await written(shop, served.path) == "by tgt"
+        await write(pair, disk, "by tgt")
+        assert await written(pair, served.path) == "by tgt"
         await pair.server.output("pkill -KILL -x tgtd")
         await pair.server.losing.wait()
         assert pair.server.lost[0].startswith("node server: tgtd was killed by SIGKILL")
@@ -260,8 +254,7 @@ async def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_that_were_a
     await nothing_is_left(pair)
 
 
-async def test_queues_of_iscsi_are_sessions_that_take_turns(shop: Shop) -> None:
-    pair = shop.pair
+async def test_queues_of_iscsi_are_sessions_that_take_turns(pair: Pair) -> None:
     reads = "for each in /sys/block/sd*; do awk '{ print $1 }' $each/stat; done"
     for keys in ({}, {"max_sectors": "8k", "queue_depth": 16}):
         async with pair.crossed(*stack("iscsi", queues=2, **keys)) as crossed:
@@ -269,12 +262,12 @@ async def test_queues_of_iscsi_are_sessions_that_take_turns(shop: Shop) -> None:
             assert (facts["sessions"], facts["session"]["state"], facts["queues"]) == (2, "LOGGED_IN", 2)
             assert facts["queue"]["nr_requests"] == keys.get("queue_depth", 64)
             assert facts["queue"]["max_sectors_kb"] == (8 if keys else 1024)
-            await verify(shop, disk, "--bs=64k --size=2M")
+            await verify(pair, disk, "--bs=64k --size=2M")
             each = [int(word) for word in (await pair.client.output(reads)).split()]
             assert len(each) == 2
             assert min(each) > 10, each
-            await write(shop, disk, "by two")
-            assert await written(shop, disk_of(crossed, 1).path) == "by two"
+            await write(pair, disk, "by two")
+            assert await written(pair, disk_of(crossed, 1).path) == "by two"
         assert await pair.client.output("dmsetup ls --noheadings 2> /dev/null | grep storlab; true") == ""
         await nothing_is_left(pair)
     async with pair.crossed(*stack("iscsi", queues=2, give_up="4s")) as crossed:

@@ -59,7 +59,9 @@ async def test_a_base_is_the_same_in_every_run(tmp_path: Path) -> None:
     assert contents[0] == contents[1]
 
 
-async def test_four_owners_share_one_base_and_have_a_file_each(ground: Ground) -> None:
+async def test_four_owners_share_one_base_and_have_a_file_each_in_a_directory_and_in_one_scratch_folder(
+    ground: Ground,
+) -> None:
     directory = (await ground.set_up(DIRECTORY)).resource
     layer = parse([CLONE])[0]
     owners = [f"vm-{number}" for number in range(1, 5)]
@@ -69,9 +71,6 @@ async def test_four_owners_share_one_base_and_have_a_file_each(ground: Ground) -
     assert len({image.backing for image in images}) == 1
     assert [name for name, _ in ground.foundation] == ["file.remove"]
     assert len(list(Path(images[0].path).parent.glob("base-*"))) == 1
-
-
-async def test_owners_in_one_scratch_folder_have_a_file_each(ground: Ground) -> None:
     stacks = await asyncio.gather(*(ground.set_up(COPY, owner=f"vm-{number}") for number in range(1, 5)))
     assert len({file_of(standing).path for standing in stacks}) == 4
     assert len(list(Path(ground.scratch).glob("*base-*"))) == 1

@@ -80,14 +80,11 @@ def test_mountinfo_gives_every_mount_with_its_real_path_and_knows_lines_with_mor
     assert (mount.filesystem, mount.source, mount.options) == ("ext3", "/dev/root", "rw,noatime,errors=continue")
 
 
-def test_queue_settings_are_numbers_where_they_are_numbers_and_the_scheduler_is_the_one_in_use() -> None:
+def test_queues_give_numbers_and_the_scheduler_in_use_and_file_systems_every_field_of_their_superblocks() -> None:
     facts = parse_queue(QUEUE)
     assert (facts["logical_block_size"], facts["scheduler"], facts["write_cache"]) == (4096, "none", "write back")
     assert len(facts) == len(QUEUE)
     assert parse_queue({"nr_requests": "9" * 5000}) == {"nr_requests": "9" * 5000}, "a number of many digits"
-
-
-def test_file_systems_give_every_field_of_their_superblocks() -> None:
     ext4, xfs, btrfs = (
         parse_dumpe2fs(golden("dumpe2fs.txt")),
         parse_xfs_info(golden("xfs_info.txt")),
@@ -176,7 +173,7 @@ def test_rubbish_is_no_error_and_no_share(text: str) -> None:
     parse_exports(text)
 
 
-def test_properties_of_zfs_are_numbers_where_they_are_and_what_was_set_is_told_from_defaults() -> None:
+def test_properties_and_parameters_of_zfs_are_numbers_where_they_are_and_what_was_set_is_known() -> None:
     volume = parse_properties(golden("zfs_get.txt"))
     assert (volume["volsize"], volume["volblocksize"], volume["sync"]) == (67108864, 4096, "disabled")
     assert volume["origin"].endswith("@base")
@@ -186,9 +183,6 @@ def test_properties_of_zfs_are_numbers_where_they_are_and_what_was_set_is_told_f
     assert "comment" not in pool
     assert parse_changed(golden("zfs_get.txt")) == ["sync", "volsize"]
     assert parse_changed(golden("zpool_get.txt")) == ["ashift", "cachefile"]
-
-
-def test_parameters_and_versions() -> None:
     parameters = parse_parameters(golden("zfs_parameters.txt"))
     assert parameters["zfs_txg_timeout"] == 7
     assert len(parameters) > 300
@@ -311,7 +305,7 @@ def answer(number: int) -> str:
     return f"64 bytes from 10.0.0.1: icmp_seq={number} ttl=64 time=0.045 ms"
 
 
-def test_a_node_that_answers_is_up_and_only_one_that_is_silent_for_its_limit_is_lost() -> None:
+def test_a_node_is_lost_that_is_silent_for_its_limit_and_one_that_answers_again_was_unreachable() -> None:
     answers = Answers("node server", "10.0.0.1", 5.0)
     assert not answers.up
     assert answers.take(PINGING) is None
@@ -320,9 +314,6 @@ def test_a_node_that_answers_is_up_and_only_one_that_is_silent_for_its_limit_is_
     found = answered(answer(1), answer(2), *silent)
     assert found[-1] == "no answer from node server (10.0.0.1) for 5.0 s"
     assert not any(found[:-1])
-
-
-def test_answers_that_come_again_say_how_long_the_node_was_unreachable() -> None:
     assert answered(answer(1), answer(5)) == [None, None]
     assert answered(answer(1), answer(9)) == [None, "node server (10.0.0.1) was unreachable for 4.0 s"]
     assert answered(answer(9)) == [None]  # before the first nothing is known

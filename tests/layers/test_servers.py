@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laboratory import wait_until
-from storlab.errors import CommandFailed, Killed, StorlabError, TimedOut, Unsupported
+from storlab.errors import CommandFailed, Killed, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
@@ -188,24 +188,23 @@ async def test_a_server_has_folders_a_log_with_times_and_a_configuration_that_is
     assert (here.lost, here.warnings) == ([], [])
 
 
-async def test_a_server_that_does_not_start_fails_with_its_own_last_line(here: Watched) -> None:
-    said = r"node host: perl ended with status 2: error: there is no such thing as this$"
-    with pytest.raises(CommandFailed, match=said) as failed:
-        await here.set_up(SmallServer(how="dies"))
-    assert "configured: data" in failed.value.detail
-    assert here.lost == []
-
-
-async def test_a_server_that_is_killed_as_it_starts_is_told_from_one_that_fails(here: Watched) -> None:
+@pytest.mark.parametrize(
+    ("layer", "error", "said"),
+    [
+        (SmallServer(how="dies"), CommandFailed, "perl ended with status 2: error: there is no such thing as this$"),
+        (SmallServer(how="killed"), Killed, "perl was killed by SIGKILL"),
+        (Impatient(how="silent"), TimedOut, "perl did not answer within 3 s: configured: data = "),
+    ],
+    ids=["dies", "killed", "silent"],
+)
+async def test_a_server_that_does_not_start_fails_with_its_own_last_line(
+    here: Watched, layer: SmallServer, error: type[TrialError], said: str
+) -> None:
     assert not issubclass(Killed, CommandFailed), "or a power cut would be blamed for it"
-    with pytest.raises(Killed, match=r"perl was killed by SIGKILL"):
-        await here.set_up(SmallServer(how="killed"))
-
-
-async def test_a_server_that_never_answers_is_given_up_with_what_it_said_last(here: Watched) -> None:
-    with pytest.raises(TimedOut, match=r"perl did not answer within 3 s: configured: data = "):
-        await here.set_up(Impatient(how="silent"))
-    assert here.processes() == []
+    with pytest.raises(error, match=f"node host: {said}") as failed:
+        await here.set_up(layer)
+    assert here.lost == [] and here.processes() == []
+    assert layer.how != "dies" or "configured: data" in failed.value.detail
 
 
 async def test_a_server_that_ends_in_use_is_reported_at_once_with_its_last_lines(here: Watched) -> None:

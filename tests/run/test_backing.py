@@ -50,7 +50,7 @@ def without_zfs() -> None:
 
 
 @pytest.mark.usefixtures("without_zfs")
-def test_disks_that_this_machine_can_not_make_are_made_on_a_guest_and_served_over_nbd() -> None:
+def test_disks_that_cannot_be_made_here_are_made_on_a_guest_and_one_such_level_takes_all_there() -> None:
     placed = _place(_vm_backing())
     for cell in placed.cells:
         assert cell.nodes["storage"].kind == "vm"
@@ -59,10 +59,6 @@ def test_disks_that_this_machine_can_not_make_are_made_on_a_guest_and_served_ove
     (note,) = placed.notes
     assert note.startswith("storage: the disks are made on a virtual machine and served over NBD, since ")
     assert "zfs" in note
-
-
-@pytest.mark.usefixtures("without_zfs")
-def test_one_level_that_needs_the_guest_takes_all_the_others_there() -> None:
     """A disk that was made here, beside one that was made in a guest, would tell the places apart, not the disks."""
     placed = _place(_vm_backing(only=["backing=raw-file,zvol-clone"]))
     assert {cell.nodes["storage"].kind for cell in placed.cells} == {"vm"}

@@ -41,11 +41,8 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
 
 
 def study(layer: str, *, keys: str = "", runtime: int = 30, rows: int = 1000, size: str = "600M") -> str:
-    filled = {"LAYER": layer, "KEYS": keys, "TIME": str(runtime), "ROWS": str(rows), "SIZE": size}
-    text = STUDY
-    for name, value in filled.items():
-        text = text.replace(name, value)
-    return text
+    text = STUDY.replace("LAYER", layer).replace("KEYS", keys).replace("SIZE", size)
+    return text.replace("TIME", str(runtime)).replace("ROWS", str(rows))
 
 
 def measuring(lab: Laboratory) -> bool:
@@ -81,20 +78,11 @@ def failed(lab: Laboratory) -> TrialRecord:
     return record
 
 
-@pytest.mark.parametrize(
-    ("layer", "keys", "said"),
-    [
-        ("mariadb", ", settings = { no_such_thing = 1 }", "unknown variable 'no_such_thing"),
-        ("postgresql", ', settings = { work_mem = "1kB" }', "work_mem"),
-    ],
-)
-def test_a_server_that_does_not_start_fails_the_trial_with_its_own_error(
-    layer: str, keys: str, said: str, lab: Laboratory
-) -> None:
-    lab.execute(study(layer, keys=keys))
+def test_a_server_that_does_not_start_fails_the_trial_with_its_own_error(lab: Laboratory) -> None:
+    lab.execute(study("postgresql", keys=', settings = { work_mem = "1kB" }'))
     record = failed(lab)
-    assert said in str(record.reason) and "time-out" not in str(record.reason)
-    assert said in record.detail
+    assert "work_mem" in str(record.reason) and "time-out" not in str(record.reason)
+    assert "work_mem" in record.detail
 
 
 @pytest.mark.parametrize("layer", PROGRAMS)

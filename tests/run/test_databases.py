@@ -128,7 +128,9 @@ def test_sysbench_runs_a_script_of_one_s_own(lab: Laboratory) -> None:
     assert metrics(lab)[1, "tps"] > 0
 
 
-def test_where_a_script_is_wrong_is_what_sysbench_says(lab: Laboratory) -> None:
+def test_where_a_script_is_wrong_is_what_sysbench_says_and_one_that_is_not_there_is_named(lab: Laboratory) -> None:
+    ran = with_script(lab, lab.folder / "gone.lua")
+    assert ran.status == 2 and f"{lab.folder}/gone.lua does not exist" in ran.stderr and not lab.out.exists(), ran
     script = lab.folder / "own.lua"
     script.write_text("function event()\n    this is no Lua\nend\n")
     with_script(lab, script)
@@ -136,11 +138,6 @@ def test_where_a_script_is_wrong_is_what_sysbench_says(lab: Laboratory) -> None:
     assert record.status == "failed" and record.reason is not None
     assert re.search(r"sysbench ended with status 1: .*own.lua:2: '=' expected near 'is'", record.reason)
     assert lab.leftovers() == []
-
-
-def test_a_script_that_is_not_there_is_named(lab: Laboratory) -> None:
-    ran = with_script(lab, lab.folder / "gone.lua")
-    assert ran.status == 2 and f"{lab.folder}/gone.lua does not exist" in ran.stderr and not lab.out.exists(), ran
 
 
 NETWORK = """

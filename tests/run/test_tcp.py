@@ -72,7 +72,7 @@ def test_counts_of_both_guests_are_those_of_a_capture_to_the_segment(between_gue
     assert client["bytes.received"] >= READS * 128 * 1024
 
 
-def test_acks_are_of_requests_of_the_disk_that_came_over_the_network(between_guests: Laboratory) -> None:
+def test_acks_are_of_requests_of_the_disk_and_single_ones_as_many_as_were_sent(between_guests: Laboratory) -> None:
     client, store = metrics(between_guests, "probe:tcp"), metrics(between_guests, "probe:tcp@store")
     assert client["requests"] >= READS + WRITES
     assert client["acks.per-request"] == (client["acks.sent"] + client["acks.received"]) / client["requests"]
@@ -83,9 +83,6 @@ def test_acks_are_of_requests_of_the_disk_that_came_over_the_network(between_gue
     assert client["segments.per-request"] == sent / client["requests"]
     assert "segments.per-request" not in store
     assert client["rtt"] > 0
-
-
-def test_single_acks_of_guests_are_as_many_as_they_sent(between_guests: Laboratory) -> None:
     rows = pl.read_parquet(between_guests.out / "tables" / "histograms.parquet")
     client = metrics(between_guests, "probe:tcp")
     sent = rows.filter(source="probe:tcp", metric="acks.sent.advance")["count"].sum()

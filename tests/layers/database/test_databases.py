@@ -268,12 +268,14 @@ def recipe(server: str = "mariadb 10.11", data: DataSet | None = SYSBENCH, **mad
     return Recipe(server, made_with, data)
 
 
-def test_each_tool_loads_its_own_and_only_the_size_of_pages_is_part_of_it() -> None:
+def test_each_tool_loads_its_own_the_size_of_pages_is_part_of_it_and_settings_are_taken_as_toml_has_them() -> None:
     assert (SYSBENCH.tool, DataSet(scale=1).tool) == ("sysbench", "pgbench")
     assert SYSBENCH.bytes() >= 4 * 50_000 * 200 and DataSet(scale=1).bytes() >= 15_000_000
     assert MariadbLayer(doublewrite=False).made_with() == MariadbLayer().made_with()
     assert MariadbLayer(page_size=4096).made_with() != MariadbLayer().made_with()
     assert PostgresqlLayer(full_page_writes=False).made_with() == PostgresqlLayer().made_with()
+    layer = MariadbLayer(settings={"innodb_io_capacity": 2000, "innodb_flush_sync": False, "x": 0.5})
+    assert layer.settings == {"innodb_io_capacity": "2000", "innodb_flush_sync": "off", "x": "0.5"}
 
 
 def test_data_sets_differ_by_all_that_their_bytes_depend_on_and_guests_have_their_own() -> None:
@@ -292,22 +294,22 @@ def test_data_sets_differ_by_all_that_their_bytes_depend_on_and_guests_have_thei
     assert recipe().name(node(machine="b")) != recipe().name(node())
 
 
-def test_settings_are_taken_as_toml_has_them() -> None:
-    layer = MariadbLayer(settings={"innodb_io_capacity": 2000, "innodb_flush_sync": False, "x": 0.5})
-    assert layer.settings == {"innodb_io_capacity": "2000", "innodb_flush_sync": "off", "x": "0.5"}
-
-
 @pytest.mark.parametrize(
-    ("wanted", "said"),
-    [("64M", "67108864"), ("ON", "1"), ("off", "OFF"), ("0.5", "0.500000"), ("O_DIRECT", "o_direct"), ("1", "ON")],
+    ("wanted", "same", "other"),
+    [
+        ("64M", "67108864", "64"),
+        ("ON", "1", "OFF"),
+        ("off", "OFF", "ON"),
+        ("0.5", "0.500000", "0.6"),
+        ("O_DIRECT", "o_direct", "fsync"),
+        ("1", "ON", None),
+    ],
 )
-def test_a_setting_is_the_same_in_any_spelling(wanted: str, said: str) -> None:
-    assert difference(wanted, said) is None
-
-
-@pytest.mark.parametrize(("wanted", "said"), [("64M", "64"), ("ON", "OFF"), ("O_DIRECT", "fsync"), ("1", None)])
-def test_a_setting_that_did_not_take_is_told(wanted: str, said: str | None) -> None:
-    assert difference(wanted, said) == (said or "no such setting")
+def test_a_setting_is_the_same_in_any_spelling_and_told_if_it_did_not_take(
+    wanted: str, same: str, other: str | None
+) -> None:
+    assert difference(wanted, same) is None
+    assert difference(wanted, other) == (other or "no such setting")
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
