@@ -108,7 +108,7 @@ def test_a_liar_is_caught(set_ups: tuple[CrashLaboratory, Ended], name: str) -> 
     assert name in said.stdout and "acknowledged" in said.stdout
 
 
-def test_what_is_needed_to_look_again_is_kept_and_a_set_up_that_fails_is_not_checked(
+def test_what_it_takes_to_look_again_is_kept_and_what_fails_is_not_checked(
     set_ups: tuple[CrashLaboratory, Ended],
 ) -> None:
     lab, _ = set_ups

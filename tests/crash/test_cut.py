@@ -147,9 +147,7 @@ def test_the_same_seed_cuts_the_same(requests: list[Request], seed: int) -> None
 
 
 @given(logs, st.lists(st.integers(0, 25), min_size=1, max_size=5), losses, st.integers(0, 2**16))
-def test_cuts_one_after_another_are_as_each_alone(
-    requests: list[Request], moments: list[int], loss: Loss, seed: int
-) -> None:
+def test_cuts_in_a_row_are_as_each_alone(requests: list[Request], moments: list[int], loss: Loss, seed: int) -> None:
     moments = sorted(min(moment, len(requests)) for moment in moments)
     assert cuts(requests, moments, loss, seed) == [cut(requests, moment, loss, seed) for moment in moments]
 

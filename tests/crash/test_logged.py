@@ -171,9 +171,7 @@ def database_of(cell: Cell) -> DatabaseLayer:
          'layer = "postgresql", settings = { jit = "off" }'),
     ],
 )  # fmt: skip
-def test_it_lacks_what_puts_durability_off_and_nothing_else(
-    tmp_path: Path, database: str, keys: str, twin: str
-) -> None:
+def test_it_lacks_what_defers_durability_and_nothing_else(tmp_path: Path, database: str, keys: str, twin: str) -> None:
     found = durable_twin(cell_with(tmp_path, database))
     assert found is not None and found.name == f"without {keys}"
     assert database_of(found.cell) == database_of(cell_with(tmp_path, twin))

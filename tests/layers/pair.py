@@ -7,32 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 from storlab.errors import NodeLost
-from storlab.images.image import find_image
 from storlab.layers import stack
 from storlab.layers.base import Crossing, Layer, LayerContext, Shared
 from storlab.layers.resources import Resource
-from storlab.nodes.demands import Devices
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.kinds.vm.accelerator import find_acceleration
-from storlab.nodes.kinds.vm.command import Files, GuestSpec
-from storlab.nodes.kinds.vm.guest import Guest, running_guest
-from storlab.nodes.kinds.vm.hardware import Hardware
-from storlab.nodes.kinds.vm.kind import initrd_with_agent
+from storlab.nodes.kinds.vm.guest import Guest
 from storlab.nodes.kinds.vm.qmp import execute
 from storlab.nodes.network import RunNetwork, remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.run.recovery.undoing import undo_table
 
-from .sites import RUN, parse
+from .sites import RUN, guest, parse
 
 T = TypeVar("T")
 
@@ -155,26 +147,18 @@ class Pair:
 @asynccontextmanager
 async def two_guests(memory: str = "512M") -> AsyncIterator[Pair]:
     """A server and a client, booted, with scratch folders on file systems of their own."""
-    image = find_image()
     async with AsyncExitStack() as stack:
         # By its cgroup's name the run is alive: else `storlab clean`, as other tests call it, would take its network.
         cgroup = cgroup_name(Agents(RUN, Controller.this(), "host"), secrets.randbelow(1 << 31))
         host = await stack.enter_async_context(local_node("host", cgroup=cgroup))
         network = RunNetwork(f"{RUN}-{secrets.token_hex(8)}", lambda: host, lambda *names, **arguments: None)
         stack.push_async_callback(remove_network.function, host, {"name": network.name})
-        initrd = initrd_with_agent(image)
-        acceleration = await find_acceleration(image, initrd, host)
-        hardware = Hardware.model_validate({"memory": memory, "start": "cold"})
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sl-pair-")))
         within = tuple(await network.enter())
 
         async def start(name: str) -> End:
             card = await network.tap()
-            spec = GuestSpec(
-                name, hardware, image, initrd, acceleration.accelerator, Devices(), card=card, within=within
-            )
-            files = Files(*(folder / f"{name}.{kind}" for kind in ("qmp", "agent", "console")))
-            end = End(await stack.enter_async_context(running_guest(spec, host, files, None, lambda guest: None)))
+            made = guest(host, name, [], memory=memory, card=card, within=within)
+            end = End(await stack.enter_async_context(made))
             await end.node.run(["mkdir", "--parents", SCRATCH])
             return end
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,6 @@ from storlab.layers.server.base import ServerContext
 from storlab.layers.stack import type_errors
 from storlab.nodes.binding import numactl
 from storlab.nodes.demands import Devices
-from storlab.nodes.node import Node
 from storlab.study.study import parse_study
 
 from .sites import Ground, guest, parse
@@ -78,11 +77,6 @@ def standing_qemu(folder: Path, *arguments: str) -> Iterator[Qemu]:
             path.unlink(missing_ok=True)
 
 
-def arguments_of(devices: Devices) -> list[str]:
-    """The same on a command line."""
-    return devices.on_ports([_PORT]).command_line()
-
-
 SLOT = "disk0"
 KINDS = ["virtio-blk", "virtio-scsi", "nvme"]
 FILE = {"layer": "file", "size": "16M"}
@@ -111,7 +105,7 @@ async def made(ground: Ground, stack: list[dict[str, Any]], owner: str = "") -> 
 def taken(folder: Path, layer: AttachmentLayer, below: Resource) -> dict[str, Any]:
     """Attach it to a real QEMU, plugged in and from the command line; its block node as QEMU knows it."""
     devices = layer.demands(below, SLOT).devices
-    with standing_qemu(folder, *arguments_of(devices)):
+    with standing_qemu(folder, *devices.on_ports([_PORT]).command_line()):
         pass
     with standing_qemu(folder) as qemu:
         qemu.attach(devices)
@@ -125,9 +119,7 @@ def taken(folder: Path, layer: AttachmentLayer, below: Resource) -> dict[str, An
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("below", BELOW)
-async def test_qemu_takes_every_cache_mode_and_kind_of_aio(
-    ground: Ground, short_path: Path, kind: str, below: str
-) -> None:
+async def test_qemu_takes_every_mode_and_kind_of_aio(ground: Ground, short_path: Path, kind: str, below: str) -> None:
     resource = await made(ground, BELOW[below])
     for cache, aio in MODES:
         node = await asyncio.to_thread(taken, short_path, attach_layer(kind, cache=cache, aio=aio), resource)
@@ -148,7 +140,7 @@ async def test_qemu_takes_queues_block_sizes_threads_and_discard(ground: Ground,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_base_of_a_clone_is_opened_in_the_same_mode_and_never_written(
+async def test_the_base_of_a_clone_has_its_mode_and_is_never_written(
     ground: Ground, short_path: Path, kind: str
 ) -> None:
     resource = await made(ground, BELOW["qcow2 clone"])
@@ -194,30 +186,18 @@ def test_a_directory_can_not_be_attached_and_serial_numbers_are_read_from_all_th
 
 
 IMAGE = {"layer": "image-clone", "base": {"size": "64M", "written": "4M"}}
-CASES = [
-    ("virtio-blk", [IMAGE], {"cache": "none", "aio": "native"}),
-    ("virtio-blk", [IMAGE, {"layer": "nbd-export"}], {"cache": "writethrough", "logical_block_size": "4k"}),
-    ("virtio-scsi", [IMAGE], {"cache": "directsync", "physical_block_size": "16k", "discard": False}),
-    ("nvme", [IMAGE], {"cache": "unsafe", "aio": "io_uring"}),
-]
-
-
-async def seen(ground: Ground, node: Node, kind: str, fields: Mapping[str, Any], below: Resource) -> dict[str, Any]:
-    """The facts of the attachment, once the disk was written, flushed and read back."""
-    layer = attach_layer(kind, **fields)
-    context = ground.context(node=node)
-    disk = await layer.set_up(below, context)
-    assert isinstance(disk, Disk)
-    assert (disk.node, disk.size, disk.ours) == ("vm-1", 64 * 1024**2, True)
-    head = await node.output("sh", "-c", f"head -c 4M {disk.path} | sha256sum")
-    await node.run(["dd", "if=/dev/urandom", f"of={disk.path}", "bs=1M", "seek=8", "count=1", "conv=fsync"])
-    assert await node.output("sh", "-c", f"head -c 4M {disk.path} | sha256sum") == head
-    return await layer.facts(disk, context)
 
 
 @pytest.mark.needs("guests")
 @pytest.mark.parametrize(
-    ("kind", "stack", "fields"), CASES, ids=["virtio-blk", "virtio-blk over NBD", "virtio-scsi", "nvme"]
+    ("kind", "stack", "fields"),
+    [
+        ("virtio-blk", [IMAGE], {"cache": "none", "aio": "native"}),
+        ("virtio-blk", [IMAGE, {"layer": "nbd-export"}], {"cache": "writethrough", "logical_block_size": "4k"}),
+        ("virtio-scsi", [IMAGE], {"cache": "directsync", "physical_block_size": "16k", "discard": False}),
+        ("nvme", [IMAGE], {"cache": "unsafe", "aio": "io_uring"}),
+    ],
+    ids=["virtio-blk", "virtio-blk over NBD", "virtio-scsi", "nvme"],
 )
 async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
     ground: Ground, kind: str, stack: list[dict[str, Any]], fields: dict[str, Any]
@@ -227,11 +207,18 @@ async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
     disks = [layer.demands(below, SLOT).devices, too_large.demands(small, "disk1").devices]
     with_both = (kind, stack) == ("virtio-blk", [IMAGE])
     async with guest(ground.node, "vm-1", disks[: 1 + with_both], memory="192M") as running:
-        facts = await seen(ground, running.node, kind, fields, below)
+        node, context = running.node, ground.context(node=running.node)
+        disk = await layer.set_up(below, context)
+        assert isinstance(disk, Disk)
+        assert (disk.node, disk.size, disk.ours) == ("vm-1", 64 * 1024**2, True)
+        sum_of_head = ("sh", "-c", f"head -c 4M {disk.path} | sha256sum")
+        before = await node.output(*sum_of_head)
+        await node.run(["dd", "if=/dev/urandom", f"of={disk.path}", "bs=1M", "seek=8", "count=1", "conv=fsync"])
+        assert await node.output(*sum_of_head) == before
+        facts = await layer.facts(disk, context)
         if with_both:
-            context = replace(ground.context(node=running.node), slot="disk1")
             with pytest.raises(Unsupported, match=r"kernels before 6\.15 take no sectors of 16k"):
-                await too_large.set_up(small, context)
+                await too_large.set_up(small, replace(context, slot="disk1"))
     inside, larger = facts["guest"], "logical_block_size" in fields
     assert facts["qemu"]["cache"] == fields["cache"]
     assert inside["logical_block_size"] == (4096 if larger else 512)

@@ -45,7 +45,7 @@ async def loss(end: End) -> str:
 
 
 @by_protocol
-async def test_over_a_cut_network_a_request_fails_in_time_and_the_client_is_torn_down_while_it_lasts(
+async def test_over_a_cut_network_a_request_fails_and_the_client_is_torn_down_in_time(
     pair: Pair, protocol: str
 ) -> None:
     async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
@@ -136,7 +136,7 @@ async def test_a_target_that_announces_itself_leaves_no_disk_on_a_client_that_ha
 
 
 @by_protocol
-async def test_a_cut_that_heals_is_reported_with_its_length_and_in_one_that_lasts_a_load_is_let_go_by_severing(
+async def test_a_cut_that_heals_is_reported_and_in_one_that_lasts_severing_lets_a_load_go(
     pair: Pair, protocol: str
 ) -> None:
     async with pair.crossed(*stack(protocol, give_up="60s")) as crossed:
@@ -167,9 +167,7 @@ async def test_a_cut_that_heals_is_reported_with_its_length_and_in_one_that_last
     ("protocol", "switch"),
     [("iscsi", "target/iscsi/iqn*/tpgt_1/enable"), ("nvme-tcp", "nvmet/subsystems/nqn*/namespaces/1/enable")],
 )
-async def test_a_target_of_the_kernel_that_somebody_switches_off_is_named(
-    pair: Pair, protocol: str, switch: str
-) -> None:
+async def test_a_target_of_the_kernel_that_is_switched_off_is_named(pair: Pair, protocol: str, switch: str) -> None:
     async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
         await pair.server.output(f"echo 0 > $(echo /sys/kernel/config/{switch})")
         reason = await loss(pair.server)

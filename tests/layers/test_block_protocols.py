@@ -131,9 +131,7 @@ async def test_a_device_of_nbd_that_somebody_took_meanwhile_is_not_taken_for_one
 
 
 @pytest.mark.parametrize("server", ["nbd-server", "nbdkit"])
-async def test_other_programs_serve_nbd_over_two_connections_and_are_missed_when_killed(
-    pair: Pair, server: str
-) -> None:
+async def test_other_programs_serve_nbd_over_two_connections_and_are_missed_if_killed(pair: Pair, server: str) -> None:
     target: Mapping[str, Any] = {"layer": "nbd-export", "server": server, "shared": 2}
     async with pair.crossed(FILE, target, {"layer": "nbd", "queues": 2, "give_up": "4s"}) as crossed:
         disk, file, facts = disk_of(crossed), crossed.resources[0], crossed.fact("nbd-export")
@@ -224,16 +222,14 @@ async def test_keys_change_what_the_kernel_says_of_the_disk(pair: Pair, protocol
         ("iscsi", "max_sectors", "64M", r"64M does not do for sd.: its requests are at most 32767k"),
     ],
 )
-async def test_what_a_kernel_refuses_is_named_with_what_it_takes(
-    pair: Pair, protocol: str, key: str, value: Any, reason: str
-) -> None:
+async def test_what_a_kernel_refuses_is_named(pair: Pair, protocol: str, key: str, value: Any, reason: str) -> None:
     with pytest.raises(Unsupported, match=f"{key} = {reason}"):
         async with pair.crossed(*stack(protocol, **{key: value})):
             pass
     await nothing_is_left(pair)
 
 
-async def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_that_were_asked_for_and_is_missed_when_killed(
+async def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_asked_for_and_is_missed_if_killed(
     pair: Pair,
 ) -> None:
     target = {"layer": "iscsi-target", "implementation": "tgt", "max_burst": "64k", "immediate_data": False}

@@ -71,9 +71,7 @@ def refused(lab: Laboratory, device: Device, text: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "args"), [("btrfs", '["{}"]'), ("xfs", '["-l", "logdev={},size=64m"]'), ("ext4", '["-J", "device={}"]')]
 )
-def test_arguments_of_mkfs_reach_no_device_that_the_study_does_not_name(
-    lab: Laboratory, device: Device, kind: str, args: str
-) -> None:
+def test_arguments_of_mkfs_reach_no_unnamed_device(lab: Laboratory, device: Device, kind: str, args: str) -> None:
     sh("mkfs.ext4", "-q", device.path)
     before = device.checksum()
     made = f'{{ layer = "mkfs", type = "{kind}", args = {args.replace("{}", device.path)} }}'
@@ -245,9 +243,7 @@ def test_a_link_to_a_device_is_that_device(lab: Laboratory, device: Device) -> N
         Laboratory(lab.folder / "again").execute(study(str(link), more=f', wipe = "{link}"'))
 
 
-def test_a_disk_with_a_mounted_partition_is_refused_and_a_partition_of_a_held_disk(
-    lab: Laboratory, device: Device
-) -> None:
+def test_a_disk_with_a_mounted_partition_is_refused_and_one_of_a_held_disk(lab: Laboratory, device: Device) -> None:
     write_dos(device.path)
     first, second = f"{device.path}p1", f"{device.path}p2"
     sh("partx", "--update", device.path)
@@ -315,7 +311,7 @@ async def fingerprint(device: Device) -> str:
 
 @pytest.mark.parametrize("noted", [True, False], ids=["now", "by an older journal"])
 @pytest.mark.parametrize("name", ["another's", "nobody's"])
-async def test_storlabs_own_signature_is_wiped_wherever_its_device_is_by_now(
+async def test_own_signatures_are_wiped_wherever_they_are(
     device: Device, other: Device, noted: bool, name: str
 ) -> None:
     sh("mkfs.ext4", "-q", "-U", UUID, device.path)
@@ -336,9 +332,7 @@ async def test_a_copy_of_a_file_system_of_storlabs_is_not_taken_for_it(device: D
 
 
 @pytest.mark.parametrize("name", ["another's", "nobody's"])
-async def test_a_signature_whose_device_is_gone_is_told_and_stays_to_be_wiped(
-    tmp_path: Path, other: Device, name: str
-) -> None:
+async def test_a_signature_whose_device_is_gone_stays_to_be_wiped(tmp_path: Path, other: Device, name: str) -> None:
     with new_device(tmp_path / "gone.img") as gone:
         was = await fingerprint(gone)
     before_boot, state = (other.path, "is another device") if name == "another's" else ("/dev/sd-gone", "there is no")
@@ -360,9 +354,7 @@ def killed_on(lab: Laboratory, device: Device) -> None:
     assert ended(process).status == -9
 
 
-def test_one_device_in_two_stacks_at_the_same_time_is_refused_before_anything_runs(
-    lab: Laboratory, device: Device
-) -> None:
+def test_one_device_in_two_stacks_at_the_same_time_is_refused_at_once(lab: Laboratory, device: Device) -> None:
     kept = f'path = "{device.path}"'
     both = study(device.path).replace('type = "ext4"', 'type = "{fs}"') + '[factors.fs]\nlevels = ["ext4", "btrfs"]\n'
     assert f"{device.path} is in several stacks" in refused(lab, device, both.replace(kept, f'{kept}, keep = "run"'))

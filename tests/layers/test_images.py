@@ -59,9 +59,7 @@ async def test_a_base_is_the_same_in_every_run(tmp_path: Path) -> None:
     assert contents[0] == contents[1]
 
 
-async def test_four_owners_share_one_base_and_have_a_file_each_in_a_directory_and_in_one_scratch_folder(
-    ground: Ground,
-) -> None:
+async def test_four_owners_share_one_base_and_have_a_file_each_in_either_folder(ground: Ground) -> None:
     directory = (await ground.set_up(DIRECTORY)).resource
     layer = parse([CLONE])[0]
     owners = [f"vm-{number}" for number in range(1, 5)]

@@ -40,33 +40,16 @@ def uri(export: Export) -> str:
     return f"nbd://{server['host']}:{server['port']}/{export.export}"
 
 
-def servers(ground: Ground) -> list[int]:
-    """Processes of qemu-nbd that serve something in this scratch folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[0] == b"qemu-nbd" and any(word.startswith(f"--pid-file={ground.scratch}".encode()) for word in words):
-            found.append(int(path.parent.name))
-    return found
+def server_of(ground: Ground) -> int:
+    """The process of qemu-nbd."""
+    (process,) = ground.node.named.values()
+    assert process.pid is not None
+    return process.pid
 
 
 def round_trip(export: Export) -> None:
     sh("qemu-io", "-f", "raw", "-c", "write -P 0x5a 1M 64k", "-c", "flush", uri(export))
     assert "read 65536/65536" in sh("qemu-io", "-f", "raw", "-c", "read -P 0x5a 1M 64k", uri(export))
-
-
-class PortsFrom(Ports):
-    """Hands out this port first, whatever is asked for."""
-
-    def __init__(self, first: int) -> None:
-        super().__init__()
-        self._first = first
-
-    def next_port(self, first: int) -> int:
-        return super().next_port(self._first)
 
 
 def export_of(resource: object) -> Export:
@@ -85,9 +68,7 @@ MODES = [
 
 @pytest.mark.parametrize("below", [FILE, CLONE], ids=lambda layer: layer["layer"])
 @pytest.mark.parametrize(("cache", "aio"), MODES)
-async def test_what_is_written_through_a_socket_is_read_back(
-    ground: Ground, below: dict[str, object], cache: str, aio: str
-) -> None:
+async def test_what_is_written_is_read_back(ground: Ground, below: dict[str, object], cache: str, aio: str) -> None:
     standing = await ground.set_up(below, {**EXPORT, "cache": cache, "aio": aio}, owner="vm-1")
     export, facts = export_of(standing.resource), standing.facts[-1]
     assert (export.export, export.size) == ("vm-1", 16 * 1024**2)
@@ -96,9 +77,9 @@ async def test_what_is_written_through_a_socket_is_read_back(
     assert {"flush", "fua"} <= set(facts["advertised"]["flags"])
     assert (facts["cache"], facts["aio"], facts["no_flush"]) == (cache, aio, cache == "unsafe")
     await asyncio.to_thread(round_trip, export)
-    (pid,) = servers(ground)
+    pid = server_of(ground)
     assert f"stopped qemu-nbd (process {pid})" in await ground.tear_down()
-    assert servers(ground) == []
+    assert not Path(f"/proc/{pid}").exists()
 
 
 @pytest.mark.needs("root")
@@ -119,10 +100,11 @@ async def test_nodes_with_an_address_export_over_tcp_at_ports_that_are_free(grou
 
 
 async def test_a_port_that_somebody_else_has_is_passed_over(ground: Ground) -> None:
+    ground.node, next_port = replace(ground.node, address="127.0.0.1", ports=Ports()), Ports.next_port
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ground.node = replace(ground.node, address="127.0.0.1", ports=PortsFrom(port))
-        export = export_of((await ground.set_up(FILE, EXPORT)).resource)
+        with mock.patch.object(Ports, "next_port", lambda ports, first: next_port(ports, port)):
+            export = export_of((await ground.set_up(FILE, EXPORT)).resource)
     assert int(export.server["port"]) > port
     await asyncio.to_thread(round_trip, export)
 
@@ -138,9 +120,8 @@ async def test_what_the_server_says_is_the_reason_of_the_failure(ground: Ground)
 
 async def test_a_server_that_was_killed_is_taken_down_without_a_word(ground: Ground) -> None:
     await ground.set_up(FILE, EXPORT)
-    (pid,) = servers(ground)
     (process,) = ground.node.named.values()
-    os.kill(pid, signal.SIGKILL)
+    os.kill(server_of(ground), signal.SIGKILL)
     await process.rest()
     assert [words for words in await ground.tear_down() if "qemu-nbd" in words] == []
 
@@ -295,9 +276,7 @@ async def test_a_disk_is_waited_for_until_its_queue_is_there(disk: Path) -> None
         ("gone", None, "no size and no queue in sysfs and no file /dev/gone"),
     ],
 )
-async def test_a_disk_that_is_never_complete_is_named_with_what_it_lacks(
-    disk: Path, name: str, size: str | None, lacks: str
-) -> None:
+async def test_what_a_disk_lacks_for_ever_is_named(disk: Path, name: str, size: str | None, lacks: str) -> None:
     async with local_node("client") as node:
         if size is not None:
             (disk.parent / name / "size").write_text(f"{size}\n")

@@ -141,9 +141,7 @@ def test_mountstats_say_what_a_mount_of_nfs_has_and_the_kernels_exports_are_path
 
 
 @given(st.text(min_size=1).map(lambda name: f"/{name}"), st.booleans(), st.booleans())
-def test_the_line_of_an_export_has_one_path_and_its_flags_whatever_the_path(
-    path: str, sync: bool, wdelay: bool
-) -> None:
+def test_the_line_of_an_export_has_a_path_and_its_flags_whatever_the_path(path: str, sync: bool, wdelay: bool) -> None:
     line = export_line(path, sync=sync, wdelay=wdelay)
     assert line.count("\n") == 1
     assert line.count("\t") == 1

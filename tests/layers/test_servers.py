@@ -166,9 +166,7 @@ def say(server: Server, word: bytes) -> None:
         client.sendall(word)
 
 
-async def test_a_server_has_folders_a_log_with_times_and_a_configuration_that_is_kept(
-    here: Watched, short_path: Path
-) -> None:
+async def test_a_server_has_folders_a_log_with_times_and_a_kept_configuration(here: Watched, short_path: Path) -> None:
     before = time.monotonic()
     server = await here.set_up(SmallServer())
     data = f"{here.directory}/small"
@@ -237,9 +235,7 @@ async def test_a_server_that_is_deaf_to_its_signal_is_killed_and_that_is_a_warni
 
 
 @pytest.mark.needs("root")
-async def test_a_server_that_refuses_root_runs_as_the_first_system_user_that_exists(
-    here: Watched, short_path: Path
-) -> None:
+async def test_a_server_that_refuses_root_runs_as_the_first_user_that_exists(here: Watched, short_path: Path) -> None:
     short_path.chmod(0o711)  # what Storlab did not make, it does not open
     Path(f"{short_path}/storlab-{RUN}").chmod(0o700)
     await here.set_up(Unprivileged())
@@ -250,9 +246,7 @@ async def test_a_server_that_refuses_root_runs_as_the_first_system_user_that_exi
 
 
 @pytest.mark.needs("root")
-async def test_a_user_who_can_not_reach_its_folder_is_unsupported_with_the_remedy(
-    here: Watched, short_path: Path
-) -> None:
+async def test_a_user_who_can_not_reach_its_folder_is_told_the_remedy(here: Watched, short_path: Path) -> None:
     short_path.chmod(0o700)
     with pytest.raises(Unsupported, match=r"who can't reach .*: set scratch to a folder that everybody may pass"):
         await here.set_up(Unprivileged())

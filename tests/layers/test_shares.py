@@ -55,9 +55,7 @@ async def until(end: End, seconds: float) -> str:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_what_one_node_writes_lies_on_the_other_and_nothing_is_left_after_two_teardowns(
-    pair: Pair, protocol: str
-) -> None:
+async def test_what_one_node_writes_lies_on_the_other_and_twice_nothing_is_left(pair: Pair, protocol: str) -> None:
     for _ in range(2):
         async with pair.crossed(*stack(protocol)) as crossed:
             path = directory(crossed)
@@ -142,9 +140,7 @@ async def test_a_port_that_somebody_else_has_is_passed_over(pair: Pair, protocol
 
 
 @pytest.mark.parametrize("protocol", ["nfs 4.2", "smb"])
-async def test_a_second_share_of_one_kernel_is_refused_and_the_first_goes_on_until_it_is_full_which_is_no_hang(
-    pair: Pair, protocol: str
-) -> None:
+async def test_a_second_share_is_refused_and_the_first_goes_on_until_it_is_full(pair: Pair, protocol: str) -> None:
     async with pair.crossed(*stack(protocol)) as crossed:
         with pytest.raises(Unsupported, match=r"node server has an (NFS|SMB) server already.*once = true"):
             await pair.set_up(*stack(protocol), owner="another")

@@ -48,16 +48,16 @@ def storage(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) ->
     spare = tmp_path_factory.mktemp("storage") / "spare.img"
     with spare.open("wb") as file:
         file.truncate(256 * 1024**2)
-    with entered(runner, storage_guest(File("host", str(spare), 256 * 1024**2))) as node:
+
+    @asynccontextmanager
+    async def storage_guest() -> AsyncIterator[Node]:
+        disk = attach_layer("virtio-blk").demands(File("host", str(spare), 256 * 1024**2), "disk0").devices
+        async with local_node("host") as host, guest(host, "storage", [disk], "zfs") as running:
+            await running.node.run(["modprobe", "zfs"])
+            yield running.node
+
+    with entered(runner, storage_guest()) as node:
         yield node
-
-
-@asynccontextmanager
-async def storage_guest(spare: File) -> AsyncIterator[Node]:
-    disk = attach_layer("virtio-blk").demands(spare, "disk0").devices
-    async with local_node("host") as host, guest(host, "storage", [disk], "zfs") as running:
-        await running.node.run(["modprobe", "zfs"])
-        yield running.node
 
 
 @pytest.fixture
@@ -127,9 +127,7 @@ async def parameter(ground: Ground) -> str:
     return (await ground.node.read_text(PARAMETER)).strip()
 
 
-async def test_parameters_of_the_module_are_set_before_a_pool_is_made_and_restored_once_the_last_of_them_is_gone(
-    ground: Ground,
-) -> None:
+async def test_parameters_of_the_module_are_set_before_a_pool_and_restored_after_the_last(ground: Ground) -> None:
     layer = {**POOL, "module": {"zfs_txg_timeout": 7}}
     (facts,) = (await ground.set_up(layer, owner="first")).facts
     assert facts["module"]["zfs_txg_timeout"] == 7 == int(await parameter(ground))

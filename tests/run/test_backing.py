@@ -105,9 +105,7 @@ def test_a_chain_that_this_machine_cannot_end_is_refused_where_it_was_written() 
         ("qcow2-clone", ["mkfs", "mount"]),
     ],
 )
-def test_pools_and_directories_are_set_up_once_for_all_guests_and_disks_once_for_each(
-    backing: str, shared: list[str]
-) -> None:
+def test_pools_and_directories_are_set_up_once_and_disks_for_each_guest(backing: str, shared: list[str]) -> None:
     chain = _vm_backing(only=[f"backing={backing}", "bs=4k"]).cells[0].chain("vm")
     assert chain is not None
     assert [link.layer.layer for link in chain.below if link.once] == shared

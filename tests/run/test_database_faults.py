@@ -6,9 +6,9 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -60,14 +60,14 @@ def meanwhile(lab: Laboratory, act: Callable[[], object]) -> Iterator[None]:
     """Do something two seconds into the measurement."""
 
     def wait_and_act() -> None:
-        assert wait_until(lambda: measuring(lab))
+        assert wait_until(lambda: measuring(lab), 240)
         time.sleep(2)
         act()
 
-    acting = threading.Thread(target=wait_and_act)
-    acting.start()
-    yield
-    acting.join()
+    with ThreadPoolExecutor(1) as other:
+        acting = other.submit(wait_and_act)
+        yield
+    acting.result()
 
 
 def failed(lab: Laboratory) -> TrialRecord:
@@ -86,9 +86,7 @@ def test_a_server_that_does_not_start_fails_the_trial_with_its_own_error(lab: La
 
 
 @pytest.mark.parametrize("layer", PROGRAMS)
-def test_a_server_that_is_killed_fails_the_trial_with_the_signal_and_its_last_lines(
-    layer: str, lab: Laboratory
-) -> None:
+def test_a_server_that_is_killed_fails_the_trial_with_the_signal_and_last_lines(layer: str, lab: Laboratory) -> None:
     with meanwhile(lab, lambda: os.kill(server(lab, layer), signal.SIGKILL)):
         lab.execute(study(layer))
     record = failed(lab)
@@ -184,9 +182,7 @@ def test_a_disk_that_fills_up_in_mid_trial_fails_the_trial_by_that_reason(
 @pytest.mark.parametrize(
     ("layer", "said"), [("mariadb", "Table 'storlab.sbtest1' doesn't exist"), ("postgresql", "does not exist")]
 )
-def test_an_error_that_is_no_conflict_fails_the_trial_in_the_databases_words(
-    layer: str, said: str, lab: Laboratory
-) -> None:
+def test_an_error_that_is_no_conflict_fails_the_trial_in_its_own_words(layer: str, said: str, lab: Laboratory) -> None:
     with meanwhile(lab, lambda: ask(lab, layer, "DROP TABLE sbtest1")):
         lab.execute(study(layer))
     record = failed(lab)
@@ -247,19 +243,17 @@ def freeze_a_checkpoint(lab: Laboratory) -> None:
     time.sleep(3)  # more of the rate before it, with which it is compared
     mounts = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
     lowest = min((path for path in mounts if str(lab.folder) in path), key=len)
-    asking = threading.Thread(target=ask, args=(lab, "postgresql", "CHECKPOINT"))
-    subprocess.run(["fsfreeze", "--freeze", lowest], check=True)
-    try:
-        asking.start()
-        time.sleep(FROZEN)
-    finally:
-        subprocess.run(["fsfreeze", "--unfreeze", lowest], check=True)
-    asking.join()
+    with ThreadPoolExecutor(1) as other:
+        subprocess.run(["fsfreeze", "--freeze", lowest], check=True)
+        try:
+            asked = other.submit(ask, lab, "postgresql", "CHECKPOINT")
+            time.sleep(FROZEN)
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", lowest], check=True)
+    assert asked.result()
 
 
-def test_a_disk_that_answers_no_flush_is_a_stall_and_a_checkpoint_meanwhile_is_marked_and_has_a_dip(
-    lab: Laboratory,
-) -> None:
+def test_a_disk_that_answers_no_flush_is_a_stall_and_a_checkpoint_on_it_has_a_dip(lab: Laboratory) -> None:
     """And a trial without either says so."""
     with meanwhile(lab, lambda: freeze_a_checkpoint(lab)):
         ran = lab.run(TWO_TRIALS)

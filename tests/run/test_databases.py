@@ -62,9 +62,7 @@ def test_all_servers_are_measured_and_what_a_transaction_costs(lab: Laboratory) 
     assert lab.leftovers() == []
 
 
-def test_mysql_is_unsupported_where_it_is_absent_and_the_others_run(
-    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mysql_is_unsupported_where_absent_and_the_others_run(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", f"{lab.folder}/none")
     ran = lab.storlab("run", lab.study(STUDY), "--only", "server=mysql,postgresql", "--out", str(lab.out))
     assert "MySQL is not installed (storlab image mysql)" in ran.stdout + ran.stderr, ran

@@ -100,9 +100,7 @@ network.delay = "{shape.delay}"
 
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(("end", "other"), [("client", "server"), ("server", "client")])
-def test_an_mtu_that_somebody_made_smaller_on_one_side_is_named_before_anything_hangs(
-    lab: Laboratory, end: str, other: str
-) -> None:
+def test_an_mtu_made_smaller_on_one_side_is_named_before_anything_hangs(lab: Laboratory, end: str, other: str) -> None:
     nodes = CONNECTED.replace('"{shape.sack}"', "true")
     shrink = f"nsenter --net=/run/netns/storlab-$STORLAB_RUN-{end} ip link set dev storlab0 mtu 1500"
     load = f"""workload.load.command.argv = ["sh", "-c", '{shrink}']\n"""

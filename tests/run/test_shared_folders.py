@@ -89,7 +89,7 @@ def test_sshfs_stands_beside_virtiofs_and_both_are_held_to_the_requests_of_an_op
 
 @in_guests
 @pytest.mark.parametrize(("implementation", "version"), [("rust", "1."), ("c", "7.")])
-def test_each_guest_has_a_daemon_of_its_own_and_sees_what_the_other_writes(
+def test_each_guest_has_its_own_daemon_and_sees_the_others_files(
     lab: Laboratory, implementation: str, version: str
 ) -> None:
     load = "echo $node > $target/../$node.txt; i=0; while [ $(cat $target/../*.txt | wc -l) != 2 ]; do"

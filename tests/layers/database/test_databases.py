@@ -84,7 +84,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("layer", SERVERS)
-async def test_every_trial_starts_from_the_same_rows_and_what_one_wrote_is_gone(
+async def test_every_trial_starts_from_the_same_rows_whatever_one_wrote(
     ground: Ground, layer: str, cache: Path
 ) -> None:
     server, facts = await started(ground, layer, {"data": DATA})
@@ -132,9 +132,7 @@ async def test_settings_of_postgresql_are_what_the_server_says_they_are(ground: 
         ("postgresql", {"work_mem": "1kB"}, '1 kB is outside the valid range for parameter "work_mem"'),
     ],
 )
-async def test_a_setting_that_does_not_take_is_named(
-    ground: Ground, layer: str, settings: dict[str, Any], said: str
-) -> None:
+async def test_a_setting_is_named_if_refused(ground: Ground, layer: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(TrialError, match=said):
         await started(ground, layer, {"settings": settings})
 
@@ -184,7 +182,7 @@ async def test_a_node_without_mysql_can_not_have_it_and_how_to_get_one_is_said(
 
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(("layer", "own"), [mysql("/1-mysql/programs "), ("postgresql", " - tmpfs storlab ")])
-async def test_a_server_keeps_nothing_in_use_that_another_run_has_mounted(
+async def test_a_server_keeps_nothing_in_use_of_another_run(
     ground: Ground, layer: str, own: str, tmp_path: Path
 ) -> None:
     """It has a mount namespace of its own, whose copies would outlive the other run's unmounting."""
@@ -305,9 +303,7 @@ def test_data_sets_differ_by_all_that_their_bytes_depend_on_and_guests_have_thei
         ("1", "ON", None),
     ],
 )
-def test_a_setting_is_the_same_in_any_spelling_and_told_if_it_did_not_take(
-    wanted: str, same: str, other: str | None
-) -> None:
+def test_a_setting_is_the_same_in_any_spelling_and_told_if_refused(wanted: str, same: str, other: str | None) -> None:
     assert difference(wanted, same) is None
     assert difference(wanted, other) == (other or "no such setting")
 
