@@ -82,8 +82,7 @@ async def test_what_is_written_through_it_is_on_the_server_and_twice_nothing_is_
     for _ in range(2):
         async with pair.crossed(*stack(protocol)) as crossed:
             disk, facts = disk_of(crossed), crossed.fact(protocol)
-            assert (disk.size, disk.ours) == (32 * 1024**2, True)
-            assert facts["protocol"] == protocol
+            assert (disk.size, disk.ours, facts["protocol"]) == (32 * 1024**2, True, protocol)
             assert facts["queue"].items() >= QUEUE.items()
             await verify(pair, disk, "--bs=4k --size=1M")
             await write(pair, disk, f"over {protocol}")

@@ -78,9 +78,7 @@ async def test_a_clone_takes_up_next_to_nothing_until_it_is_written(ground: Grou
     standing = await ground.set_up(CLONE)
     image, facts = file_of(standing), standing.facts[0]
     assert facts["allocated"] < 1024**2
-    assert facts["format"] == "qcow2"
-    assert facts["cluster_size"] == 65536
-    assert facts["backing"] == image.backing
+    assert (facts["format"], facts["cluster_size"], facts["backing"]) == ("qcow2", 65536, image.backing)
     assert facts["on"]
     sh("qemu-io", "-f", "qcow2", "-c", "write -P 0xaa 1M 64k", image.path)
     content = raw(image, tmp_path)

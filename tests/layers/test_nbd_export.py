@@ -71,8 +71,7 @@ MODES = [
 async def test_what_is_written_is_read_back(ground: Ground, below: dict[str, object], cache: str, aio: str) -> None:
     standing = await ground.set_up(below, {**EXPORT, "cache": cache, "aio": aio}, owner="vm-1")
     export, facts = export_of(standing.resource), standing.facts[-1]
-    assert (export.export, export.size) == ("vm-1", 16 * 1024**2)
-    assert facts["transport"] == "unix"
+    assert (export.export, export.size, facts["transport"]) == ("vm-1", 16 * 1024**2, "unix")
     assert facts["advertised"]["size"] == export.size
     assert {"flush", "fua"} <= set(facts["advertised"]["flags"])
     assert (facts["cache"], facts["aio"], facts["no_flush"]) == (cache, aio, cache == "unsafe")

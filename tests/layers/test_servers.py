@@ -230,8 +230,7 @@ async def test_a_server_that_is_deaf_to_its_signal_is_killed_and_that_is_a_warni
     did = await here.ground.tear_down()
     assert did == [f"killed perl (process {pid}), which had not ended 0.3 s after SIGINT"]
     (warning,) = here.warnings
-    assert warning == "node host: perl had to be killed"
-    assert here.lost == []
+    assert (warning, here.lost) == ("node host: perl had to be killed", [])
 
 
 @pytest.mark.needs("root")

@@ -107,8 +107,7 @@ async def test_a_pool_is_as_asked_and_its_facts_say_so(ground: Ground) -> None:
     assert standing.resource.name.startswith(f"storlab-{RUN}-storage-0-")
     assert facts["layout"] == {"mirror-0": {f"{SCRATCH}/0-disk-{number}.img": "ONLINE" for number in range(3)}}
     assert facts["properties"].items() >= {"ashift": 12, "autotrim": "on", "cachefile": "none"}.items()
-    assert facts["set"] == ["ashift", "autotrim", "cachefile"]
-    assert facts["dataset"]["recordsize"] == 16384
+    assert (facts["set"], facts["dataset"]["recordsize"]) == (["ashift", "autotrim", "cachefile"], 16384)
     assert facts["dataset"]["mounted"] == "no"
     assert facts["version"].keys() == {"programs", "module"}
     assert facts["module"]["zfs_txg_timeout"] == 5

@@ -142,8 +142,7 @@ factors.shape.far = { mtu = 9000, delay = "20ms", jitter = "5ms", loss = "0.5%",
     near, far = (facts(records[name], "client", "network")["peers"]["server"] for name in ("near", "far"))
     assert near["round_trip"]["min"] < 0.04
     assert far["round_trip"]["min"] >= 0.03, "20 ms less at most 5 ms, both ways"
-    assert near["mss"] == [1448]
-    assert far["mss"] == [8948]
+    assert (near["mss"], far["mss"]) == ([1448], [8948])
     assert lab.leftovers() == []
 
 
