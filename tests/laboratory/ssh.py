@@ -90,7 +90,7 @@ class Remote:
         log = self.folder / "log"
         words = ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "--", _sshd(), "-D", "-e", "-f"]
         with log.open("wb") as output:
-            server = subprocess.Popen([*words, str(self.folder / "sshd_config")], stderr=output)
+            server = subprocess.Popen([*words, str(self.folder / "sshd_config")], stderr=output, env=_environment())
         self._server = server
         wait_until(lambda: server.poll() is not None or "Server listening on" in log.read_text(), 30)
         return server.poll() is None and "Server listening on" in log.read_text()
@@ -103,6 +103,11 @@ class Remote:
                     os.kill(pid, 9)
             self._server.wait()
             self._server = None
+
+
+def _environment() -> dict[str, str]:
+    """Without what marks processes as the laboratory's own, which is on this machine."""
+    return {name: value for name, value in os.environ.items() if name != "XDG_STATE_HOME"}
 
 
 def _sshd() -> str:
@@ -129,9 +134,8 @@ def remote_machine(folder: Path, scratch: Path) -> Iterator[Remote]:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
     shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
     mounts = f"mount -t tmpfs run /run && mkdir /run/sshd && mount -t tmpfs scratch '{scratch}'"
-    holder = subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", f"{mounts} && echo ready && exec sleep infinity"], stdout=subprocess.PIPE
-    )
+    argv = ["unshare", "--mount", "sh", "-c", f"{mounts} && echo ready && exec sleep infinity"]
+    holder = subprocess.Popen(argv, stdout=subprocess.PIPE, env=_environment())
     remote = Remote(folder, scratch, holder)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == b"ready\n"
