@@ -65,8 +65,7 @@ def test_a_dialect_is_told_or_refused_and_never_mistaken(issued: list[Request], 
     try:
         read = read_blkalgn(text)
     except ParseError as error:
-        assert "--dialect" in str(error)
-        assert dialect != 2
+        assert "--dialect" in str(error) and dialect != 2
         read = read_blkalgn(text, dialect=dialect)
     assert (read.dialect, read.disks) == (dialect, {"vda": histograms(issued)})
 
@@ -82,9 +81,7 @@ def test_the_python_version_is_known_by_its_keys(issued: list[Request]) -> None:
     assume(any(length for _, length in issued))
     read = read_blkalgn(written(issued, 1))
     (disk,) = read.disks.values()
-    assert read.dialect == 1
-    assert not disk.exact
-    assert disk.total == sum(1 for _, length in issued if length)
+    assert read.dialect == 1 and not disk.exact and disk.total == sum(1 for _, length in issued if length)
     assert any("4 KiB" in warning for warning in read.warnings)
 
 
@@ -97,36 +94,25 @@ def test_what_is_written_reads_back(issued: list[Request]) -> None:
     assert not read.warnings
 
 
-def test_a_flush_is_no_write_aligned_to_512_bytes_and_the_seeds_4608_is_4096() -> None:
+def test_flushes_the_seeds_4608_longer_requests_and_a_stray_one_do_not_mislead() -> None:
     read = read_blkalgn(b'{"disks": {"vda": {"granularity": {"0": 2, "8": 27}, "alignment": {"9": 2, "12": 27}}}}')
     assert (read.dialect, read.disks["vda"]) == (2, DiskHistograms({4096: 27}, {4096: 27}, without_data=2))
     read = read_blkalgn(b'{"disks": {"vda": {"granularity": {"4608": 27}, "alignment": {"4096": 27}}}}')
     assert (read.dialect, read.disks["vda"].granularity) == (4, {4096: 27})
-
-
-def test_neither_requests_longer_than_the_tool_knows_nor_one_stray_one_mislead() -> None:
     text = b'{"disks": {"vda": {"granularity": {"8388096": 5, "512": 1}, "alignment": {"16777216": 5, "512": 1}}}}'
     read = read_blkalgn(text)
-    assert read.dialect == 3
-    assert any("8 MiB" in warning for warning in read.warnings)
+    assert read.dialect == 3 and any("8 MiB" in warning for warning in read.warnings)
     disk = {"granularity": {"4096": 1000}, "alignment": {"4096": 1000, "512": 1}}
     read = read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode())
-    assert read.dialect == 3
-    assert any("1 of 1001" in warning for warning in read.warnings)
+    assert read.dialect == 3 and any("1 of 1001" in warning for warning in read.warnings)
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "f:1: is no JSON"),
-        ('{\n"disks": {\n', "f:3: is no JSON"),
-        ("[]", "no object"),
-        ("7", "no object"),
-        ("{}", "neither"),
-        ('{"disks": {}, "Block size": {}}', "both"),
-        ('{"disks": []}', "disks: []"),
-        ('{"disks": {}}', "not one request"),
-        ('{"disks": {"vda": {}}}', 'disks."vda"'),
+        ("", "f:1: is no JSON"), ('{\n"disks": {\n', "f:3: is no JSON"), ("[]", "no object"), ("7", "no object"),
+        ("{}", "neither"), ('{"disks": {}, "Block size": {}}', "both"), ('{"disks": []}', "disks: []"),
+        ('{"disks": {}}', "not one request"), ('{"disks": {"vda": {}}}', 'disks."vda"'),
         ('{"disks": {"vda": {"granularity": 3}}}', 'disks."vda".granularity'),
         ('{"disks": {"vda": {"granularity": {"4k": 3}}}}', 'the key "4k"'),
         ('{"disks": {"vda": {"granularity": {"4096": -3}}}}', ".4096: -3"),
@@ -140,12 +126,11 @@ def test_neither_requests_longer_than_the_tool_knows_nor_one_stray_one_mislead()
         ('{"Block size": {"12": 3}, "Algn size": {"70": 3}}', "the alignment 70"),
         ('{"disks": {"vda": {"granularity": {"99999999999999999999999": 9}}}}', "is not a valid size"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_such_file_is_named(text: str, says: str) -> None:
     with pytest.raises(ParseError) as caught:
         read_blkalgn(text.encode(), "f")
-    assert says in str(caught.value)
-    assert str(caught.value).startswith("f:")
+    assert says in str(caught.value) and str(caught.value).startswith("f:")
 
 
 def test_counts_whose_sums_no_table_holds_and_a_dialect_that_does_not_fit_are_refused() -> None:
@@ -195,17 +180,12 @@ def test_of_counts_that_go_on_growing_the_last_are_read(more: list[int], indent:
     assert ((read.documents, read.warnings), read.disks["vda"].granularity) == ((len(sums), ()), {4096: sums[-1]})
 
 
-def test_a_trace_may_begin_before_any_request_and_what_is_requeued_just_then_makes_no_other_of_it() -> None:
+def test_documents_of_several_traces_are_refused_but_one_may_begin_before_any_request() -> None:
     assert read_blkalgn(file({}, {}, {4096: 3})).disks["vda"].total == 3
     assert read_blkalgn(file({4096: 1000, 8192: 2}, {4096: 1000, 8192: 1})).disks["vda"].total == 1001
-
-
-@pytest.mark.parametrize(
-    "counts", [({4096: 3}, {8192: 9}), ({4096: 3}, {4096: 2}), ({4096: 900}, {4096: 3}), ({4096: 3}, {})]
-)
-def test_documents_of_several_traces_are_refused(counts: tuple[dict[int, int], ...]) -> None:
-    with pytest.raises(ParseError, match=r"f: (its document 2 does not continue|holds not one)"):
-        read_blkalgn(file(*counts), "f")
+    for counts in (({4096: 3}, {8192: 9}), ({4096: 3}, {4096: 2}), ({4096: 900}, {4096: 3}), ({4096: 3}, {})):
+        with pytest.raises(ParseError, match=r"f: (its document 2 does not continue|holds not one)"):
+            read_blkalgn(file(*counts), "f")
 
 
 @given(st.integers(1, 90))

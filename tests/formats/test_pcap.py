@@ -66,8 +66,7 @@ def test_pcapng_of_either_order_and_any_resolution(order: str, options: bytes | 
     blocks = [enhanced(0, round(time / SECOND * ticks), frame, order) for time, frame in FRAMES]
     capture = read(section(order) + interface(1, text, order) + block(5, bytes(12), order) + b"".join(blocks))
     (talk,) = capture.talks
-    assert talk.last - talk.first == pytest.approx(4_000_000, abs=2000)
-    assert talk.received.bytes == 2896
+    assert talk.last - talk.first == pytest.approx(4_000_000, abs=2000) and talk.received.bytes == 2896
 
 
 def test_sections_interfaces_and_simple_packets_follow_each_other() -> None:
@@ -124,8 +123,7 @@ def test_a_snapshot_length_takes_nothing_from_the_counts_but_headers_it_cuts_are
 def test_what_is_cut_off_at_the_end_or_not_of_tcp_is_said_and_the_rest_is_read() -> None:
     whole = pcap(FRAMES)
     cut = read(whole[:-10])
-    assert cut.packets == 3
-    assert "it is cut off within its last packet" in cut.warnings
+    assert cut.packets == 3 and "it is cut off within its last packet" in cut.warnings
     ng = section() + interface(1) + b"".join(enhanced(0, 1, frame) for _, frame in FRAMES)
     assert "it is cut off within its last packet" in read(ng[:-10]).warnings
     arp = bytes(12) + struct.pack(">H", 0x0806) + bytes(28)
@@ -321,8 +319,7 @@ def test_metrics_are_in_base_units_and_of_jobs_where_there_are_several_connectio
     found = measured.totals()
     assert (found["bytes.sent"], found["bytes.received"], found["segments.received"]) == (768, 120_000, 6)
     assert (found["acks.sent"], found["mss"], found["connections"]) == (4, 65_483, 1)
-    assert found["rtt"] == pytest.approx(100e-6 / 6)
-    assert 1e-6 < found["acks.sent.gap.p50"] < 0.1
+    assert found["rtt"] == pytest.approx(100e-6 / 6) and 1e-6 < found["acks.sent.gap.p50"] < 0.1
     assert measured.metrics["job"].null_count() == measured.metrics.height
     specs = Specs(measured.declared)
     assert {specs.find(name).quantity for name in measured.histograms["metric"].unique()} <= set(HISTOGRAMS)

@@ -134,8 +134,7 @@ def test_acks_and_what_each_acknowledges() -> None:
     assert (talk.received.segments, talk.received.bytes, talk.received.acks) == (20, 20 * MSS, 0)
     assert (talk.mss_received, talk.estimated, talk.missing) == (MSS, True, 0)
     assert talk.sent.rtt_count == 9  # what the first ACK of all acknowledges is not known
-    assert talk.sent.rtt_sum == pytest.approx(9 * 1e6)
-    assert talk.received.rtt_most == 100_000
+    assert talk.sent.rtt_sum == pytest.approx(9 * 1e6) and talk.received.rtt_most == 100_000
 
 
 @pytest.mark.parametrize("start", [1000, 2**32 - 5000, 2**31 - 3000])
@@ -175,8 +174,7 @@ def test_what_comes_again_is_a_retransmit_but_what_was_overtaken_keepalives_and_
 @pytest.mark.parametrize(("wait", "delayed"), [(0.0001, 0), (0.040, 10), (0.2, 10), (0.5, 0)])
 def test_acks_that_a_timer_sent_are_told_by_their_delay(wait: float, delayed: int) -> None:
     (talk,) = of(reads(wait=wait)).talks
-    assert talk.sent.delayed == delayed
-    assert talk.sent.delayed_ns == pytest.approx(delayed * wait * 1e9)
+    assert talk.sent.delayed == delayed and talk.sent.delayed_ns == pytest.approx(delayed * wait * 1e9)
     assert talk.received.delayed == 0
 
 

@@ -149,8 +149,7 @@ def test_parts_of_own_kernels_go_when_nobody_wanted_them_lately_or_their_maker_w
     mine = cache.path(f"alongside/own-kernel-1.{os.getppid()}")
     with cache.making_alongside("own-kernel-2") as work:
         cache.finish(work, About())
-    assert not left.exists() and mine.exists()
-    assert cache.part("own-kernel-2") is not None
+    assert not left.exists() and mine.exists() and cache.part("own-kernel-2") is not None
 
 
 DAMAGED = [b"", b"{", b"[]", b'{"versions": []}', b'{"programs": "fio"}', b'{"colour": "red"}', b"\xff"]

@@ -171,17 +171,13 @@ def test_a_kernel_without_modules_has_an_empty_order_and_a_changed_root_is_anoth
 ) -> None:
     image = own_image(kernel, rootfs=root)
     assert image.release == "6.99.1-mine" and re.fullmatch(r"own-6\.99\.1-mine-[0-9a-f]{8}", image.name)
-    assert image.kernel.read_bytes().startswith(b"\x7fELF")
-    assert b"modules/order" in image.initramfs.read_bytes()
-    assert len(image.layers) == 1
-    assert image.programs == {"fio", "mount", "sh"}
-    assert "tmpfs" in image.filesystems
+    assert image.kernel.read_bytes().startswith(b"\x7fELF") and b"modules/order" in image.initramfs.read_bytes()
+    assert len(image.layers) == 1 and image.programs == {"fio", "mount", "sh"} and "tmpfs" in image.filesystems
     assert own_image(kernel, rootfs=root) == image
     before = own_image(kernel, rootfs=root)
     (root / "usr/bin/notes").chmod(0o755)
     after = own_image(kernel, rootfs=root)
-    assert after.layers != before.layers and after.name != before.name
-    assert "notes" in after.programs
+    assert after.layers != before.layers and after.name != before.name and "notes" in after.programs
 
 
 def listing(image: Path, folder: str) -> str:
@@ -195,10 +191,8 @@ def test_modules_become_a_layer_and_an_initramfs_and_go_to_lib_where_that_is_no_
     kernel: Path, root: Path, tmp_path: Path
 ) -> None:
     image = own_image(kernel, module_folder(tmp_path), root)
-    assert image.release == "6.99.1-mine"
-    assert {"virtio_blk", "erofs", "virtio_pci"} <= image.modules
-    assert len(image.layers) == 2
-    assert b"modules/virtio_blk.ko" in image.initramfs.read_bytes()
+    assert image.release == "6.99.1-mine" and {"virtio_blk", "erofs", "virtio_pci"} <= image.modules
+    assert len(image.layers) == 2 and b"modules/virtio_blk.ko" in image.initramfs.read_bytes()
     assert "modules.dep.bin" in listing(image.layers[1], "/usr/lib/modules/6.99.1-mine")
     (root / "lib").unlink()
     (root / "lib").mkdir()
@@ -242,8 +236,7 @@ def test_an_image_of_any_of_three_kinds_can_be_a_root(
     subprocess.run(argv, check=True, capture_output=True, env=environment)
     assert own.kind_of(path) == kind
     image = own_image(kernel, rootfs=path)
-    assert image.layers == (path,)
-    assert {"fio", "mount", "sh"} <= image.programs
+    assert image.layers == (path,) and {"fio", "mount", "sh"} <= image.programs
     assert own.image_has_merged_usr(path, tmp_path / "log") is merged
 
 
@@ -270,7 +263,6 @@ def test_mistakes_are_named(kernel: Path, root: Path, tmp_path: Path) -> None:
 
 
 def test_hardware_that_no_guest_has_is_dropped_and_qemus_own_is_kept() -> None:
-    assert is_dropped("kernel/drivers/gpu/drm/drm.ko")
-    assert is_dropped("kernel/drivers/net/ethernet/broadcom/tg3.ko")
+    assert is_dropped("kernel/drivers/gpu/drm/drm.ko") and is_dropped("kernel/drivers/net/ethernet/broadcom/tg3.ko")
     assert not is_dropped("kernel/drivers/net/ethernet/intel/e1000e/e1000e.ko")
     assert not is_dropped("kernel/drivers/block/nbd.ko")

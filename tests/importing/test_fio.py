@@ -48,17 +48,15 @@ def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Pa
     assert rows["iops"] * 4096 == pytest.approx(rows["bandwidth"], rel=0.02)
 
 
-def test_levels_are_in_the_order_of_the_numbers_in_names_of_files(folder: Path, tmp_path: Path) -> None:
+def test_levels_are_in_the_order_of_numbers_in_names_of_files_and_without_completion_the_total_is_read(
+    folder: Path, tmp_path: Path
+) -> None:
     for number in (2, 10, 9):
         ran(folder, f"{number}.json", f"--iodepth={number}", "--rw=write")
     taken(tmp_path / "run", folder)
     assert open_run(tmp_path / "run").trials.sort("cell")["factor.iodepth"].to_list() == ["2", "9", "10"]
-
-
-def test_where_there_is_no_completion_latency_the_total_is_read(folder: Path) -> None:
     (part,) = parts(ran(folder, "a.json", "--rw=randread", "--disable_clat=1").read_bytes())
-    assert values(part.measured)["read.latency.mean"] > 0
-    assert part.measured.facts["latency"] == "total"
+    assert values(part.measured)["read.latency.mean"] > 0 and part.measured.facts["latency"] == "total"
 
 
 def test_terse_lines_have_trims_in_later_versions_and_no_sum_of_all_directions(folder: Path) -> None:
@@ -123,13 +121,11 @@ def test_runs_whose_latencies_are_of_another_kind_are_no_rounds_of_one_cell(fold
     ("version", "told", "kind"),
     [
         ("3.33", {"lat_percentiles": "1", "clat_percentiles": "0"}, "total"),
-        ("3.33", {"lat_percentiles": "1"}, "completion"),
-        ("3.33", {"disable_clat": "1"}, "total"),
-        ("3.12", {"lat_percentiles": "1"}, "total"),
-        ("3.12", {"clat_percentiles": "0"}, "total"),
+        ("3.33", {"lat_percentiles": "1"}, "completion"), ("3.33", {"disable_clat": "1"}, "total"),
+        ("3.12", {"lat_percentiles": "1"}, "total"), ("3.12", {"clat_percentiles": "0"}, "total"),
         ("3.12", {}, "completion"),
     ],
-)
+)  # fmt: skip
 def test_of_a_run_that_failed_its_options_say_of_which_kind_latencies_were(
     version: str, told: dict[str, str], kind: str
 ) -> None:
@@ -144,8 +140,7 @@ def test_terse_lines_take_their_options_from_the_messages_before_them() -> None:
     assert said_of_jobs([message])["load"] == {"rw": "randread", "ioengine": "psync", "iodepth": "1", "bs": "4k"}
     whole = f"{message}\n{terse('load', (1000, 250))}\n{terse('load', (1100, 275))}"
     first, second = parts((whole + "\n").encode())
-    assert first.traits == second.traits
-    assert "which jobs ran at once" in first.measured.warnings[0]
+    assert first.traits == second.traits and "which jobs ran at once" in first.measured.warnings[0]
     (kept,) = parts(whole.encode())
     assert "line 3: the terse line was cut off" in kept.measured.warnings[0]
 
@@ -153,20 +148,16 @@ def test_terse_lines_take_their_options_from_the_messages_before_them() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"", "x.json:1: holds no result of fio"),
-        (b"\x7fELF\x00\x01\x02\n", "x.json:1: holds no result of fio"),
+        (b"", "x.json:1: holds no result of fio"), (b"\x7fELF\x00\x01\x02\n", "x.json:1: holds no result of fio"),
         (b"fio: engine nothing not loadable\n", "it says: fio: engine nothing not loadable"),
-        (b'{"a": 1}', "jobs is missing"),
-        (b"6;fio-3.33;x;0\n", "versions 3, its default, 4 and 5 are read"),
-        (b"5;fio-3.33;x;0\n", "has 4 fields of 180: it was cut off"),
-        (golden("fio-plain.json")[:900], "truncated"),
+        (b'{"a": 1}', "jobs is missing"), (b"6;fio-3.33;x;0\n", "versions 3, its default, 4 and 5 are read"),
+        (b"5;fio-3.33;x;0\n", "has 4 fields of 180: it was cut off"), (golden("fio-plain.json")[:900], "truncated"),
     ],
-)
+)  # fmt: skip
 def test_what_is_none_is_refused_with_file_and_line(text: bytes, says: str) -> None:
     with pytest.raises(ParseError) as error:
         parts(text)
-    assert says in str(error.value)
-    assert str(error.value).startswith("x.json:")
+    assert says in str(error.value) and str(error.value).startswith("x.json:")
 
 
 def test_files_of_a_folder_that_are_none_are_named_and_a_folder_without_any_is_refused(
@@ -181,8 +172,7 @@ def test_files_of_a_folder_that_are_none_are_named_and_a_folder_without_any_is_r
     none.mkdir()
     (none / "notes.txt").write_text("nothing")
     ended = call("import", "fio", str(none), "--out", str(tmp_path / "of none"))
-    assert ended.status == 2
-    assert "none of its 1 file is one of fio" in ended.message
+    assert ended.status == 2 and "none of its 1 file is one of fio" in ended.message
 
 
 def test_what_is_true_of_many_files_is_said_once(tmp_path: Path) -> None:
@@ -191,8 +181,7 @@ def test_what_is_true_of_many_files_is_said_once(tmp_path: Path) -> None:
         path.write_bytes(later(golden("fio-plain.json"), number * 60_000).replace(b'"bins"', b'"x"'))
     imported = taken(tmp_path / "run", *paths)
     (said,) = (line for line in imported.message.splitlines() if "no latency bins" in line)
-    assert said.startswith(f"{tmp_path}/0.json, {tmp_path}/1.json")
-    assert "4.json, …: fio gave no latency bins" in said
+    assert said.startswith(f"{tmp_path}/0.json, {tmp_path}/1.json") and "4.json, …: fio gave no latency bins" in said
 
 
 WHOLE = [
@@ -271,8 +260,7 @@ def test_reports_of_a_run_that_went_on_are_no_runs_and_lines_around_are_no_warni
     slow = ["--rw=randwrite", "--time_based", "--runtime=2", "--rate_iops=200", "--status-interval=1"]
     path = ran(folder, "a.json", *slow)
     once, twice = parts(path.read_bytes()), parts(path.read_bytes() + later(path.read_bytes()))
-    assert (len(once), len(twice)) == (1, 2)
-    assert values(once[0].measured)["runtime"] == pytest.approx(2, abs=0.2)
+    assert (len(once), len(twice)) == (1, 2) and values(once[0].measured)["runtime"] == pytest.approx(2, abs=0.2)
     assert "reports of runs that went on (--status-interval) are left out: " in once[0].measured.warnings[0]
     path = ran(folder, "a.json", "--rw=read", "--iodepth=4", form="normal,json+")
     (part,) = parts(b"+ mount /dev/sdb1\n" + path.read_bytes() + b"done\n")
@@ -284,15 +272,12 @@ def test_jobs_that_ran_one_after_another_are_trials_of_their_own_and_those_at_on
     read = parts(golden("fio-stonewall.json"))
     assert len(read) == 2
     first, second = read
-    assert first.started is not None
-    assert second.started is not None
-    assert first.started < second.started
+    assert first.started is not None and second.started is not None and first.started < second.started
     assert not any("several groups" in warning for part in read for warning in part.measured.warnings)
     assert first.traits != second.traits
     (part,) = parts(golden("fio-four-jobs.json"))
     alone = values(part.measured)
-    assert alone["bandwidth"] > 0
-    assert part.measured.metrics["job"].n_unique() == 5
+    assert alone["bandwidth"] > 0 and part.measured.metrics["job"].n_unique() == 5
 
 
 def stonewalled(folder: Path, *, fails: int) -> bytes:
@@ -308,8 +293,7 @@ def stonewalled(folder: Path, *, fails: int) -> bytes:
 def test_a_job_that_failed_leaves_those_before_and_after_it_as_they_are(fails: int, folder: Path) -> None:
     read = parts(stonewalled(folder, fails=fails))
     assert [part.status for part in read] == ["failed" if at == fails else "done" for at in range(3)]
-    assert [part.traits["bs"] for part in read] == ["4k", "8k", "16k"]
-    assert read[fails].reason
+    assert [part.traits["bs"] for part in read] == ["4k", "8k", "16k"] and read[fails].reason
     assert read[fails].measured.metrics.is_empty()
     for at in {0, 1, 2} - {fails}:
         assert values(read[at].measured)["write.bytes"] == 65536
@@ -359,8 +343,7 @@ def test_files_of_clients_that_ran_at_once_are_told_to_be_no_repeats(
         Path(f"{name}.json").write_bytes(later(whole, after))
     told = "one.json and two.json ran at once, as clients do, and are no repeats: tell them apart by --factor"
     imported = call("import", "fio", "one.json", "two.json", "three.json", "--out", "run")
-    assert told in imported.message
-    assert told in " ".join(call("report", "run").output.split())
+    assert told in imported.message and told in " ".join(call("report", "run").output.split())
     for named in (["two.json", "--factor", "client=1,2", "--out", "apart"], ["three.json", "--out", "after"]):
         assert "ran at once" not in call("import", "fio", "one.json", *named).message
 

@@ -60,13 +60,24 @@ def test_scripts_are_jobs_several_runs_trials_and_the_rate_is_that_without_conne
     assert (each.measured.totals()["tps"], each.traits["time to connect"]) == (28.788403, "counted")
 
 
-def test_a_run_that_was_cut_short_has_the_means_of_its_progress_and_one_without_a_transaction_failed() -> None:
+def test_a_run_that_was_cut_short_failed_or_has_no_summary_is_told() -> None:
     text = (GOLDEN / "pgbench-tpcb.txt").read_bytes()
     (part,) = PgbenchImporter().read(text[: text.index(b"transaction type")], "x", {})
     assert part.measured.totals()["tps"] == pytest.approx((789.6 + 828.7 + 1301.6 + 622.7) / 4)
     assert "it was cut short" in part.measured.warnings[0]
     (part,) = PgbenchImporter().read(text.replace(b"processed: 3552", b"processed: 0"), "x", {})
     assert (part.status, part.reason) == ("failed", "pgbench did no transaction")
+    for text, says in (
+        (b"", "no summary of pgbench"),
+        (b"hello\n", "no summary of pgbench"),
+        (b"\0\1\2", "neither a summary nor a log"),
+        (b"0 1 skipped 0 1795437691 55649\n", "without a transaction that was done"),
+    ):
+        with pytest.raises(ParseError, match=says):
+            PgbenchImporter().read(text, "x", {})
+    for summary in ("", "pgbench (15.20)\n", SUMMARY.replace("tps = ", "tips = ")):
+        with pytest.raises(ParseError, match="no summary of pgbench"):
+            read_pgbench(summary, [LOG], "stdout")
 
 
 @given(st.lists(st.integers(1, 10**4), min_size=1, max_size=9), st.floats(1, 60), st.booleans())
@@ -135,20 +146,6 @@ def test_intervals_have_no_percentiles_and_a_sampled_log_tells_how_many_transact
     assert "a sample, of 30 of" in part.measured.warnings[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (b"", "no summary of pgbench"),
-        (b"hello\n", "no summary of pgbench"),
-        (b"\0\1\2", "neither a summary nor a log"),
-        (b"0 1 skipped 0 1795437691 55649\n", "without a transaction that was done"),
-    ],
-)
-def test_what_is_no_output_of_pgbench_is_refused(text: bytes, says: str) -> None:
-    with pytest.raises(ParseError, match=says):
-        PgbenchImporter().read(text, "x", {})
-
-
 SUMMARY = """\
 pgbench (15.20 (Debian 15.20-0+deb12u1))
 transaction type: <builtin: TPC-B (sort of)>
@@ -178,8 +175,7 @@ def test_a_log_has_the_latency_of_each_transaction_and_those_of_each_whole_secon
     assert got["transactions"] == 4 and got["tps"] == 343.396895 and got["errors"] == 0
     assert got["latency.mean"] == pytest.approx((5181 + 8170 + 3278 + 1_000_000) / 4 * 1e-6)
     assert (got["latency.min"], got["latency.max"]) == pytest.approx((0.003278, 1.0))
-    assert got["latency.p50"] == pytest.approx(0.005185, rel=1e-3)
-    assert found.histograms["count"].sum() == 4
+    assert got["latency.p50"] == pytest.approx(0.005185, rel=1e-3) and found.histograms["count"].sum() == 4
     assert found.facts["version"] == "15.20" and found.facts["clients"] == "2"
     series = read_pgbench(SUMMARY, [LOG], "stdout").series
     assert series.select("t", "value").rows() == [(1.0, 3.0), (2.0, 0.0)]
@@ -189,12 +185,6 @@ def test_a_log_has_the_latency_of_each_transaction_and_those_of_each_whole_secon
     found = read_pgbench(SUMMARY, [LOG + b"1 3 failed 0 1795437693 60001\n1 4 skipped 0\n\xff\n"], "stdout")
     assert found.totals()["latency.max"] == 1.0
     assert found.warnings == ("3 lines of its log are no transactions that were done; the others count",)
-
-
-def test_what_is_no_summary_is_refused() -> None:
-    for text in ("", "pgbench (15.20)\n", SUMMARY.replace("tps = ", "tips = ")):
-        with pytest.raises(ParseError, match="no summary of pgbench"):
-            read_pgbench(text, [LOG], "stdout")
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=50), st.randoms())

@@ -61,17 +61,20 @@ def test_oltp_is_read_as_it_was_printed() -> None:
     assert series(measured, "tps")[:2] == [(2.0, 4903.39), (4.0, 5409.01)]
     names = ("read.qps", "write.qps", "other.qps", "latency.p95", "errors.rate")
     assert [series(measured, name)[0][1] for name in names] == pytest.approx([69198.36, 19648.52, 9870.21, 0.03559, 0])
-    assert len(series(measured, "reconnects.rate")) == 12
-    assert values(measured) == pytest.approx(TOTALS)
+    assert len(series(measured, "reconnects.rate")) == 12 and values(measured) == pytest.approx(TOTALS)
 
 
-def test_a_mean_is_known_better_than_by_the_decimals_that_are_printed_and_times_are_seconds() -> None:
+def test_means_are_known_better_than_printed_and_a_run_without_intervals_has_its_closing_block() -> None:
     assert b"avg:                                    0.04\n" in FILEIO
     assert values(one(FILEIO))["latency.mean"] == pytest.approx(5894.34 / 156830 / 1000, rel=1e-9)
     no_sum = FILEIO[: FILEIO.index(b"sum:")]
     assert values(one(no_sum))["latency.mean"] == pytest.approx(0.04e-3)
     assert [t for t, _ in series(one(OLTP), "tps")] == [2.0 * n for n in range(1, 13)]
     assert [t for t, _ in series(one(FILEIO), "bandwidth")] == [1.0, 2.0]
+    text = OLTP[: OLTP.index(b"SQL statistics")] + b"FATAL: mysql_stmt_execute() returned error 2013\n" * 3
+    assert "FATAL, 3 times; first: mysql_stmt_execute()" in " ".join(one(text).warnings)
+    text = OLTP[: OLTP.index(b"[ 2s")] + OLTP[OLTP.index(b"SQL statistics") :]
+    assert one(text).series.is_empty() and (one(text).warnings, values(one(text))) == ((), values(one(OLTP)))
 
 
 def test_fileio_is_in_bytes_with_its_options_and_seed_and_what_it_did_not_do_is_absent() -> None:
@@ -130,8 +133,7 @@ def test_a_damaged_line_costs_only_itself_and_lines_of_other_programs_nothing() 
     )
     lines = OLTP.splitlines(keepends=True)
     mixed = b"".join(line + b"2026-11-21 mysqld: [Note] checkpoint / (12%)\n\n" for line in lines)
-    assert one(mixed).series.equals(one(OLTP).series)
-    assert values(one(mixed)) == values(one(OLTP))
+    assert one(mixed).series.equals(one(OLTP).series) and values(one(mixed)) == values(one(OLTP))
     assert one(OLTP.replace(b"\n", b"\r\n")).series.equals(one(OLTP).series)
 
 
@@ -139,8 +141,7 @@ def test_the_histogram_counts_every_event_and_holds_its_percentiles() -> None:
     measured = one(HISTOGRAM)
     found = measured.histograms
     assert (measured.warnings, found["metric"].unique().to_list()) == ((), ["latency"])
-    assert found["count"].sum() == values(measured)["events"]
-    assert (found["lower"] < found["upper"]).all()
+    assert found["count"].sum() == values(measured)["events"] and (found["lower"] < found["upper"]).all()
     assert (found["upper"] <= found["lower"].shift(-1)).drop_nulls().all()
     assert found["upper"][0] > values(measured)["latency.min"] - 5e-6  # which has two decimals of a millisecond
     assert found["lower"][-1] < values(measured)["latency.max"] + 5e-6
@@ -168,17 +169,8 @@ def test_buckets_that_are_printed_alike_are_one_bin_unless_all_are_there() -> No
 def test_of_a_truncated_histogram_whole_lines_count(end: int) -> None:
     measured = one(HISTOGRAM[:end])
     whole = one(HISTOGRAM).histograms
-    assert measured.histograms["count"].sum() <= whole["count"].sum()
-    assert measured.warnings
+    assert measured.histograms["count"].sum() <= whole["count"].sum() and measured.warnings
     assert len(series(measured, "eps")) == HISTOGRAM.count(b"\n[ ")
-
-
-def test_a_run_without_intervals_has_its_closing_block_and_what_is_fatal_is_told() -> None:
-    text = OLTP[: OLTP.index(b"SQL statistics")] + b"FATAL: mysql_stmt_execute() returned error 2013\n" * 3
-    assert "FATAL, 3 times; first: mysql_stmt_execute()" in " ".join(one(text).warnings)
-    text = OLTP[: OLTP.index(b"[ 2s")] + OLTP[OLTP.index(b"SQL statistics") :]
-    assert one(text).series.is_empty()
-    assert (one(text).warnings, values(one(text))) == ((), values(one(OLTP)))
 
 
 NOTHING = (

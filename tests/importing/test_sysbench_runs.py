@@ -31,8 +31,7 @@ def test_a_run_that_counted_no_event_failed() -> None:
     )
     found = parts(FILEIO + failed)
     assert [part.status for part in found] == ["done", "failed"]
-    assert found[1].reason == "FATAL: Failed to read file! file: 3 pos: 8192"
-    assert found[1].measured.metrics.is_empty()
+    assert found[1].reason == "FATAL: Failed to read file! file: 3 pos: 8192" and found[1].measured.metrics.is_empty()
 
 
 def test_runs_in_one_file_that_were_told_otherwise_are_not_repeats(tmp_path: Path) -> None:
@@ -148,15 +147,13 @@ def agree(body: bytes, test: Test) -> None:
     rows = alike(body, 0, len(body), LAYOUTS[test])
     if rows is not None:
         count, careful = each(body, LAYOUTS[test])
-        assert count == rows.height
-        assert rows.equals(careful)
+        assert count == rows.height and rows.equals(careful)
 
 
 @pytest.mark.parametrize("test", list(LAYOUTS))
 def test_what_sysbench_prints_is_read_by_the_fast_one(test: Test) -> None:
     rows = alike(BODIES[test], 0, len(BODIES[test]), LAYOUTS[test])
-    assert rows is not None
-    assert rows.height == BODIES[test].count(b"\n")
+    assert rows is not None and rows.height == BODIES[test].count(b"\n")
     agree(BODIES[test], test)
 
 
@@ -184,5 +181,4 @@ def test_what_is_not_alike_is_left_to_the_careful_one(damage: tuple[bytes, bytes
     assert damaged != body
     assert alike(damaged, 0, len(damaged), LAYOUTS["oltp"]) is None
     test, _, rows = read_intervals(damaged, 0, len(damaged))
-    assert test == "oltp"
-    assert rows.height >= body.count(b"\n") - 1
+    assert test == "oltp" and rows.height >= body.count(b"\n") - 1

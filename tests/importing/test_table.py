@@ -37,7 +37,7 @@ def test_a_wide_table_has_a_metric_for_each_column_and_a_last_line_that_was_cut_
     assert (len(found), found[0].measured.warnings) == (3, ("line 5 is cut short and left out",))
 
 
-def test_a_long_table_has_a_column_that_names_the_metric() -> None:
+def test_rows_with_times_are_a_series_and_its_mean_and_a_long_table_names_the_metric_in_a_column() -> None:
     text = b"fs;metric;number\nxfs;iops;1000\nxfs;lat;2\next4;iops;900\next4;lat;3\nxfs;iops;1100\n"
     found = parts(text, value=["number"], factor_column=["fs"], metric_column="metric")
     assert [(part.levels["fs"], [name for name, *_ in rows(part)]) for part in found] == [
@@ -46,9 +46,6 @@ def test_a_long_table_has_a_column_that_names_the_metric() -> None:
         ("xfs", ["iops"]),
     ]
     assert primary_of(TableImporter(), [found]) == "iops"
-
-
-def test_rows_with_times_are_a_series_and_its_mean() -> None:
     text = b"ms\tfs\tMB\n0\txfs\t1\n500\txfs\t3\n0\text4\t7\n"
     xfs, ext4 = parts(text, value=["MB:MB/s:higher"], factor_column=["fs"], time_column="ms:ms")
     assert xfs.measured.series.select("t", "value").rows() == [(0.0, 1e6), (0.5, 3e6)]
@@ -116,8 +113,7 @@ def test_a_fault_is_named_with_line_and_column(text: bytes, options: dict[str, A
 def test_a_unit_in_a_heading_counts(heading: str, value: float, unit: str, named: str) -> None:
     (part,) = parts(f"{heading};x\n1;2\n".encode(), value=[named.format(heading)])
     ((metric, number, *said),) = rows(part)
-    assert metric == "read bw"
-    assert number == pytest.approx(value)
+    assert metric == "read bw" and number == pytest.approx(value)
     assert said == [unit, "higher" if "higher" in named else "neither"]
 
 

@@ -113,8 +113,7 @@ def test_what_was_not_supported_is_absent_with_the_reason(tmp_path: Path) -> Non
     numbers = open_run(run).metrics
     assert not set(numbers["trial"]) & set(absent["trial"])
     text = call("report", str(run)).output
-    assert "No such device" in " ".join(text.split())
-    assert "no verdicts" in " ".join(text.split())
+    assert "No such device" in " ".join(text.split()) and "no verdicts" in " ".join(text.split())
 
 
 def test_loops_are_rounds_and_a_folder_is_all_its_files(tmp_path: Path) -> None:
@@ -129,16 +128,13 @@ def test_loops_are_rounds_and_a_folder_is_all_its_files(tmp_path: Path) -> None:
     assert psync["round"].to_list() == [1, 2, 3]
 
 
-def test_bandwidths_are_in_bytes_and_latencies_in_seconds() -> None:
+def test_figures_are_in_base_units_and_a_command_that_was_cut_off_lacks_that_run_alone() -> None:
     (part,) = parts(raw_file("a", reads("seqread-psync", (1000, 250))))
     found = dict(zip(part.measured.metrics["metric"], part.measured.metrics["value"], strict=True))
     assert found["read.bandwidth"] == found["bandwidth"] == 1_024_000
     assert (found["read.iops"], found["read.bytes"], found["runtime"]) == (250, 20_480_000, 20)
     assert (found["latency.p99"], found["cpu.system"]) == (pytest.approx(209e-6), pytest.approx(0.899))
     assert "write.bandwidth" not in found
-
-
-def test_a_file_that_ends_in_the_middle_of_a_command_lacks_that_run_alone() -> None:
     text = raw_file("a", reads("seqread-psync", (1000, 250), (1001, 251)))
     begin = text.rindex("Running: fio")
     for cut in (text[: begin + len("Running: fio")], text[: begin + len("Running: fio --out")]):
@@ -159,8 +155,7 @@ def test_a_truncated_file_gives_what_is_whole_and_says_what_is_not(data: st.Data
         return
     assert len(read) <= len(whole)
     for got, wanted in zip(read, whole, strict=False):
-        assert got.levels == wanted.levels
-        assert got.measured.metrics.equals(wanted.measured.metrics)
+        assert got.levels == wanted.levels and got.measured.metrics.equals(wanted.measured.metrics)
     missing = cut.count("Running: fio") - len(read)
     assert bool(read[0].measured.warnings) == (missing > 0)
 
@@ -176,9 +171,8 @@ def test_rubbish_is_refused_with_file_and_line_or_read(rubbish: bytes, at: int, 
         assert "raw.txt" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_what_is_none_of_them_is_refused_in_a_sentence() -> None:
+    for text, says in (
         ("\x7fELF\x00\x01", "raw.txt:1: "),
         ("", "has no TEST_NAME"),
         ("TEST_NAME=a\n", "has no line `Running: fio"),
@@ -186,12 +180,10 @@ def test_rubbish_is_refused_with_file_and_line_or_read(rubbish: bytes, at: int, 
         (raw_file("a", [ran("x", "3;fio-3.21;x;0;0;1")]), "raw.txt:12: fio's terse line has 6 fields of 121"),
         (raw_file("a", [ran("x", terse("x").replace("3;", "6;", 1))]), "versions 3, its default"),
         (raw_file("a", [ran("x", terse("x").replace(";20000;", ";many;"))]), "should be a number, and is 'many'"),
-    ],
-)
-def test_what_is_none_of_them_is_refused_in_a_sentence(text: str, says: str) -> None:
-    with pytest.raises(ParseError) as error:
-        parts(text)
-    assert says in str(error.value)
+    ):
+        with pytest.raises(ParseError) as error:
+            parts(text)
+        assert says in str(error.value)
 
 
 @pytest.mark.parametrize("words", ["rw=x,", "fio: pid=1, err=95/file:func="])

@@ -66,15 +66,12 @@ def test_random_bytes_give_a_protocol_error_or_nothing_that_is_no_frame(data: by
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (struct.pack(">IH", 1, 0), "impossible length"),
-        (struct.pack(">IH", MAX_FRAME + 1, 2), "impossible length"),
-        (struct.pack(">IH", 4, 3), "impossible length"),
-        (struct.pack(">IH", 2, 0), "no JSON"),
-        (struct.pack(">IH", 4, 2) + b"[]", "no JSON object"),
-        (struct.pack(">IH", 5, 3) + b"{a}", "no JSON"),
+        (struct.pack(">IH", 1, 0), "impossible length"), (struct.pack(">IH", MAX_FRAME + 1, 2), "impossible length"),
+        (struct.pack(">IH", 4, 3), "impossible length"), (struct.pack(">IH", 2, 0), "no JSON"),
+        (struct.pack(">IH", 4, 2) + b"[]", "no JSON object"), (struct.pack(">IH", 5, 3) + b"{a}", "no JSON"),
         (struct.pack(">IH", 4, 2) + b'"\xff', "no JSON"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_frame_is_said_to_be_none(frame: bytes, message: str) -> None:
     with pytest.raises(ProtocolError, match=message):
         decode([PREFACE + frame])
@@ -121,15 +118,13 @@ def taken(frame: Frame) -> Answer | None:
 @pytest.mark.parametrize("event", HONEST, ids=lambda event: str(event["event"]))
 def test_an_honest_event_is_taken_with_keys_that_later_agents_may_add(event: dict[str, Any]) -> None:
     answer = taken(Frame({"id": 3, **event, "later": {"x": [1]}}))
-    assert answer is not None
-    assert answer.id == 3
+    assert answer is not None and answer.id == 3
 
 
 @pytest.mark.parametrize("event", [{**OUTPUT}, {**OUTPUT, "event": "stderr"}, {"event": "data"}])
 def test_output_and_contents_are_taken_and_refused_where_there_is_not_one_byte(event: dict[str, Any]) -> None:
     answer = taken(Frame({"id": 3, **event}, b"x"))
-    assert answer is not None
-    assert answer.payload == b"x"
+    assert answer is not None and answer.payload == b"x"
     with pytest.raises(ProtocolError, match=f"its agent sent '{event['event']}' without a byte"):
         answer_of(Frame({"id": 3, **event}))
 

@@ -96,32 +96,25 @@ def test_losses_are_shares_and_may_be_none(text: object, share: float) -> None:
     assert parse_loss(text) == pytest.approx(share)
 
 
-@pytest.mark.parametrize(
-    ("asked", "offload"),
-    [({}, None), ({"loss": 0}, False), ({"loss": "1%"}, False), ({"loss": "1%", "offload": True}, True)],
-)
-def test_where_packets_get_lost_cards_send_packets(asked: dict[str, Any], offload: bool | None) -> None:
-    assert Network.model_validate(asked).segmentation is offload
-
-
-def test_losing_64_kb_at_once_is_said() -> None:
-    assert "64 KB" in "".join(Network.model_validate({"loss": "1%", "offload": True}).cautions())
-    assert not [*Network.model_validate({"loss": 0, "offload": True}).cautions()]
-
-
-@pytest.mark.parametrize(
-    ("asked", "queues", "programs"),
-    [
+def test_what_is_not_asked_for_is_not_needed_and_where_packets_get_lost_cards_send_packets() -> None:
+    for asked, queues, programs in (
         ({}, (), ("ip",)),
         ({"bandwidth": "1Gbit"}, ("tbf",), ("ip", "tc")),
         ({"delay": "1ms", "bandwidth": "1Gbit"}, ("netem", "tbf"), ("ip", "tc")),
         ({"delay": 0, "loss": 0, "bandwidth": "unlimited"}, (), ("ip", "ethtool")),
         ({"offload": True}, (), ("ip", "ethtool")),
-    ],
-)
-def test_what_is_not_asked_for_is_not_needed(asked: dict[str, Any], queues: tuple[str, ...], programs: object) -> None:
-    needs = Network.model_validate(asked).needs()
-    assert (needs.queues, needs.programs) == (queues, programs)
+    ):
+        needs = Network.model_validate(asked).needs()
+        assert (needs.queues, needs.programs) == (queues, programs)
+    for losing, offload in (
+        ({}, None),
+        ({"loss": 0}, False),
+        ({"loss": "1%"}, False),
+        ({"loss": "1%", "offload": True}, True),
+    ):
+        assert Network.model_validate(losing).segmentation is offload
+    assert "64 KB" in "".join(Network.model_validate({"loss": "1%", "offload": True}).cautions())
+    assert not [*Network.model_validate({"loss": 0, "offload": True}).cautions()]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +183,7 @@ GOT: dict[str, Any] = {
 }
 
 
-def test_what_is_read_back_is_in_seconds_shares_bits_and_bytes() -> None:
+def test_what_is_read_back_is_in_base_units_and_each_difference_is_named_with_both_values() -> None:
     assert parse_queues(QUEUES) == [
         {"kind": "netem", "limit": 3000, "delay": 0.01, "jitter": 0.002, "loss": 0.005},
         {"kind": "tbf", "bandwidth": 100_000_000, "burst": 65525},
@@ -205,26 +198,20 @@ def test_what_is_read_back_is_in_seconds_shares_bits_and_bytes() -> None:
     assert parse_ping("4 packets transmitted, 0 received") == {}
     asked = network(mtu=9000, offload=False, delay="10ms", loss="0.5%", bandwidth="100Mbit")
     assert [*differences(asked, GOT)] == []
+    for other, said in (
+        ({"mtu": 1500}, "mtu should be 1500, but is 9000"),
+        ({"offload": True, "bandwidth": "100Mbit", "delay": 0.01, "loss": 0.005}, "tso should be on, but is off"),
+        ({"delay": "20ms", "loss": "0.5%", "bandwidth": "100Mbit"}, "delay should be 0.02, but is 0.01"),
+        ({"delay": "10ms", "loss": 0, "bandwidth": "100Mbit"}, "loss should be 0, but is 0.005"),
+        ({"delay": "10ms", "loss": "0.5%"}, "bandwidth should be 0, but is 1e+08"),
+    ):
+        assert said in "; ".join(differences(Network.model_validate(other), GOT))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[1]", '[{"mtu": true}]', '[{"mtu": 12}]', f'[{{"mtu": {10**30}}}]'])
 def test_no_mtu_that_cannot_be_is_believed(text: str) -> None:
     with pytest.raises(ValueError, match="ip "):
         parse_link(text)
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"mtu": 1500}, "mtu should be 1500, but is 9000"),
-        ({"offload": True, "bandwidth": "100Mbit", "delay": 0.01, "loss": 0.005}, "tso should be on, but is off"),
-        ({"delay": "20ms", "loss": "0.5%", "bandwidth": "100Mbit"}, "delay should be 0.02, but is 0.01"),
-        ({"delay": "10ms", "loss": 0, "bandwidth": "100Mbit"}, "loss should be 0, but is 0.005"),
-        ({"delay": "10ms", "loss": "0.5%"}, "bandwidth should be 0, but is 1e+08"),
-    ],
-)
-def test_each_difference_is_named_with_both_values(asked: dict[str, Any], said: str) -> None:
-    assert said in "; ".join(differences(Network.model_validate(asked), GOT))
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8), st.lists))

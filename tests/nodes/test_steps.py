@@ -35,29 +35,23 @@ def test_every_step_goes_out_once_in_its_order_and_every_request_fits_into_a_fra
         encode(Frame(header, b"".join(step.data for step in request)))
 
 
-def test_results_get_the_contents_that_are_theirs() -> None:
+def test_results_get_the_contents_that_are_theirs_and_others_are_refused() -> None:
     request = [steps.read("/a"), steps.look("/b"), steps.names("/c"), steps.read("/d")]
     failed = StepResult(errno="EIO", message="no")
     results = [StepResult(size=2), StepResult(size=7, kind="file"), StepResult(size=4), failed]
     done = match_results(request, results, b"aab\0c\0", go_on=True)
     assert ([each.contents for each in done], done[2].entries) == ([b"aa", b"", b"b\0c\0", b""], ["b", "c"])
     assert [each.ok for each in done] == [True, True, True, False]
-
-
-@pytest.mark.parametrize(
-    ("results", "contents"),
-    [
+    for results, contents in (
         ([StepResult(size=3), StepResult()], b"aa"),
         ([StepResult(size=1), StepResult()], b"aa"),
         ([StepResult(size=2)], b"aa"),
         ([StepResult(size=0)] * 3, b""),
         ([StepResult(message="no"), StepResult()], b""),
         ([StepResult(size=2)] * 2, b"aaaa"),
-    ],
-)
-def test_results_that_can_not_be_those_of_the_steps_are_refused(results: list[StepResult], contents: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        match_results([steps.read("/a", 2), steps.look("/b")], results, contents, go_on=False)
+    ):
+        with pytest.raises(ProtocolError):
+            match_results([steps.read("/a", 2), steps.look("/b")], results, contents, go_on=False)
 
 
 @given(
@@ -102,6 +96,13 @@ def test_a_step_that_fails_is_raised_with_its_reason_and_the_rest_is_left_out(tm
         on_node(lambda node: node.carry_out(made, made))
     found = on_node(lambda node: node.carry_out(steps.read("/no/such"), made, go_on=True))
     assert [each.ok for each in found] == [False, False] and found[0].missing
+    given_file = tmp_path / "input"
+    given_file.write_bytes(b"x" * 300_000)
+    assert len(on_node(lambda node: node.run(["cat"], stdin=given_file)).stdout) == 300_000
+    with pytest.raises(StorlabError, match=r"cat can't be run: can't open .* for the standard input: No such file"):
+        on_node(lambda node: node.run(["cat"], stdin=tmp_path / "none"))
+    with pytest.raises(StorlabError, match="Invalid argument"):
+        on_node(lambda node: node.run(["cat"], stdin=tmp_path))
 
 
 def test_more_steps_than_one_request_takes_and_a_listing_longer_than_one_answer_are_several(tmp_path: Path) -> None:
@@ -146,13 +147,3 @@ def test_a_folder_that_others_have_put_a_link_to_is_left_alone(tmp_path: Path) -
     assert (foreign / "kept").exists()
     link.unlink()
     assert on_node(lambda node: remove_folder(node, str(link))) is None
-
-
-def test_a_program_reads_a_file_of_the_nodes_as_its_standard_input(tmp_path: Path) -> None:
-    given_file = tmp_path / "input"
-    given_file.write_bytes(b"x" * 300_000)
-    assert len(on_node(lambda node: node.run(["cat"], stdin=given_file)).stdout) == 300_000
-    with pytest.raises(StorlabError, match=r"cat can't be run: can't open .* for the standard input: No such file"):
-        on_node(lambda node: node.run(["cat"], stdin=tmp_path / "none"))
-    with pytest.raises(StorlabError, match="Invalid argument"):
-        on_node(lambda node: node.run(["cat"], stdin=tmp_path))

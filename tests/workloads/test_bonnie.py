@@ -56,15 +56,13 @@ def test_options_become_those_of_bonnie(keys: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"size": 1000}, "whole MiB, not 1000"),
-        ({"size": 0, "files": 0}, "there is nothing to test"),
-        ({"chunk": 3000}, "3000 is no power of two"),
-        ({"chunk": "2M"}, "less than or equal to 1048576"),
+        ({"size": 1000}, "whole MiB, not 1000"), ({"size": 0, "files": 0}, "there is nothing to test"),
+        ({"chunk": 3000}, "3000 is no power of two"), ({"chunk": "2M"}, "less than or equal to 1048576"),
         ({"direct": True, "chunk": 256}, "the smallest sector"),
         ({"direct": True, "fast": False}, "direct takes `fast = true`"),
         ({"files": {"max": 1, "min": 2}}, "min is above max"),
     ],
-)
+)  # fmt: skip
 def test_options_that_it_would_refuse_or_break_on_are_refused(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         workload(**keys)

@@ -49,18 +49,15 @@ def test_a_regex_and_a_path_pick_the_same_number(numbers: list[float], pick: str
     assert number(document, json="runs[].speed", pick=pick, scale=scale) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "regex", "value"),
-    [
+def test_numbers_are_read_as_programs_print_them() -> None:
+    for text, regex, value in (
         ("1,234.5 ops", r"([\d,.]+) ops", 1234.5),
         ("a\nb 5\n", r"^b (\d+)$", 5),
         ("1.5e3", r"(.+)", 1500),
         ("-7", r"(-?\d+)", -7),
         ("time 0:05", r"time (?:\d+):(\d+)", 5),
-    ],
-)
-def test_numbers_are_read_as_programs_print_them(text: str, regex: str, value: float) -> None:
-    assert number(text, regex=regex) == value
+    ):
+        assert number(text, regex=regex) == value
 
 
 @pytest.mark.parametrize(
@@ -85,8 +82,7 @@ def test_output_without_the_number_is_an_error_that_names_metric_and_file(
 ) -> None:
     with pytest.raises(ParseError) as raised:
         number(text, **fields)
-    assert str(raised.value).startswith("stdout: metric x")
-    assert says in str(raised.value)
+    assert str(raised.value).startswith("stdout: metric x") and says in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
@@ -153,20 +149,15 @@ def test_a_file_that_the_command_did_not_leave_is_named_and_output_that_is_not_t
     assert workload.parse(tmp_path).metrics.filter(metric="x")["value"].to_list() == [7]
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "says"),
-    [
+def test_a_command_that_failed_has_no_metrics(tmp_path: Path) -> None:
+    for changes, error, says in (
         ({"code": 3}, CommandFailed, "bench ended with status 3: it is broken"),
         ({"code": None, "signal": "KILL"}, CommandFailed, "bench was killed by KILL: it is broken"),
         ({"code": None, "timed_out": True}, TimedOut, "bench was stopped at the time-out: it is broken"),
-    ],
-)
-def test_a_command_that_failed_has_no_metrics(
-    changes: dict[str, Any], error: type[TrialError], says: str, tmp_path: Path
-) -> None:
-    with pytest.raises(error, match=says) as raised:
-        parsed(tmp_path, command({"name": "x", "regex": r"x=(\d+)"}), "x=5\n", "first\nit is broken\n", **changes)
-    assert "first" in raised.value.detail
+    ):
+        with pytest.raises(error, match=says) as raised:
+            parsed(tmp_path, command({"name": "x", "regex": r"x=(\d+)"}), "x=5\n", "first\nit is broken\n", **changes)
+        assert "first" in raised.value.detail
 
 
 def test_a_damaged_record_of_its_end_is_an_error(tmp_path: Path) -> None:
@@ -218,8 +209,7 @@ WORDS = [
 @pytest.mark.parametrize(("target", "text", "filled"), WORDS)
 def test_every_kind_of_target_has_its_words(target: Resource, text: str, filled: str) -> None:
     place = RunContext(None, target, "/folder", "load", 0.0, 7, target.words())  # type: ignore[arg-type]
-    assert place.fill(text) == filled
-    assert set(target.words()) <= target.has_words
+    assert place.fill(text) == filled and set(target.words()) <= target.has_words
 
 
 def test_a_command_runs_where_it_is_to_run(tmp_path: Path) -> None:
@@ -244,6 +234,5 @@ def test_a_command_runs_where_it_is_to_run(tmp_path: Path) -> None:
 
     metrics = asyncio.run(measured()).metrics
     found = dict(zip(metrics["metric"], metrics["value"], strict=True))
-    assert (found["files"], found["answer"]) == (2, 42)
-    assert found["elapsed"] > 0
+    assert (found["files"], found["answer"]) == (2, 42) and found["elapsed"] > 0
     assert (folder / "stderr").read_text() == f"{folder}\n"

@@ -82,56 +82,38 @@ def test_whatever_a_study_may_say_the_agent_does(tmp_path: Path, keys: dict[str,
     assert [path.name for path in tmp_path.iterdir()] == ["spec.json"]
 
 
-@pytest.mark.parametrize(
-    ("size", "mean"),
-    [
+def test_it_lasts_as_long_as_the_machine_takes_and_its_space_is_what_is_written() -> None:
+    for size, mean in (
         ("4k", 4096),
         ({"exactly": "4k"}, 4096),
         ({"min": "1k", "max": "3k"}, 2048),
         ([{"size": "1k", "weight": 3}, {"size": "5k", "weight": 1}], 2048),
         ({"median": 1000, "sigma": 0}, 1000),
         ({"median": 1000, "sigma": 1.0}, pytest.approx(1000 * 2.718281828**0.5)),
-    ],
-)
-def test_the_mean_of_sizes_is_known(size: Any, mean: float) -> None:
-    assert files(size=size).size.mean() == mean
-
-
-@pytest.mark.parametrize(
-    ("keys", "space"),
-    [
+    ):
+        assert files(size=size).size.mean() == mean
+    for keys, space in (
         ({}, 1000 * 4096),
         ({"size": 1}, 1000),
         ({"size": 0}, 0),
         ({"files": 10**9, "size": "1M"}, 10**9 * 2**20),
         ({"files": 10**9, "phase_limit": "1s"}, 0),
-    ],
-)
-def test_the_space_is_what_is_written(keys: dict[str, Any], space: int) -> None:
-    assert files(**keys).space() == space
+    ):
+        assert files(**keys).space() == space
+    assert files().duration(0.0) is None
+    assert not files().needs().root and files(drop_caches=True).needs().root
+    assert [files(fsync=fsync).fsync for fsync in (False, True)] == ["none", "file"]
+    assert files(directories={"depth": 1, "fan_out": MOST_DIRECTORIES, "shared": True}).directories
 
 
-@pytest.mark.parametrize(
-    "size",
-    [
+def test_the_mean_of_a_lognormal_distribution_is_that_of_the_files_really_made(tmp_path: Path) -> None:
+    for size in (
         {"median": 4000, "sigma": 1.0, "max": "1M"},
         {"median": 4000, "sigma": 1.0, "min": 3000, "max": 5000},
         {"median": 4000, "sigma": 2.0, "min": 4000, "max": "32k"},
-    ],
-)
-def test_the_mean_of_a_lognormal_distribution_is_that_of_the_files_really_made(
-    tmp_path: Path, size: dict[str, Any]
-) -> None:
-    workload = files(files=3000, size=size, phases=["create"], end_sync=False)
-    assert workload.space() == pytest.approx(phases_of(workload, tmp_path, 1)["create"]["bytes"], rel=0.1)
-
-
-def test_it_lasts_as_long_as_the_machine_takes_and_what_words_stand_for() -> None:
-    assert files().duration(0.0) is None
-    assert not files().needs().root
-    assert files(drop_caches=True).needs().root
-    assert [files(fsync=fsync).fsync for fsync in (False, True)] == ["none", "file"]
-    assert files(directories={"depth": 1, "fan_out": MOST_DIRECTORIES, "shared": True}).directories
+    ):
+        workload = files(files=3000, size=size, phases=["create", "delete"], end_sync=False)
+        assert workload.space() == pytest.approx(phases_of(workload, tmp_path, 1)["create"]["bytes"], rel=0.1)
 
 
 @given(st.integers(0, 3), st.integers(1, 20), st.booleans(), st.integers(1, 5))
@@ -181,7 +163,7 @@ def test_a_durable_file_is_dearer_than_one_that_is_only_created_and_parts_of_a_c
     assert total == pytest.approx(found["create.latency.mean"] * found["create.files"])
 
 
-def test_two_nodes_are_added_and_their_latencies_merged() -> None:
+def test_two_nodes_are_added_and_a_rate_is_over_the_slot_that_ends_at_its_time() -> None:
     one = replace(measurements(read_document(golden(), "x")), declared=declared())
     together = dict(across_nodes([one, one]).select("metric", "value").iter_rows())
     alone = values(one)
@@ -189,10 +171,7 @@ def test_two_nodes_are_added_and_their_latencies_merged() -> None:
     for same in ("create.latency.p99", "create.latency.mean", "write.latency.mean", "create.time", "stat.latency.max"):
         assert together[same] == pytest.approx(alone[same]), same
     assert together["create.rate.fairness"] == 1
-
-
-def test_a_rate_is_over_the_slot_that_ends_at_its_time() -> None:
-    """Of the last slot it is not known how long it was."""
+    # Of the last slot it is not known how long it was.
     found = measurements(read_document(golden(), "x")).series
     assert (set(found["metric"]), found["value"].to_list()) == ({"create.rate"}, [97 / 0.2, 157 / 0.2])
     assert found["t"].to_list() == pytest.approx([0.208224712, 0.408224712])
@@ -230,8 +209,7 @@ def survives(text: bytes) -> None:
     try:
         measurements(read_document(text, "some.json"))
     except ParseError as error:
-        assert str(error).startswith("some.json: ")
-        assert len(str(error)) < 500
+        assert str(error).startswith("some.json: ") and len(str(error)) < 500
 
 
 @MANY

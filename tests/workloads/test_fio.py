@@ -109,10 +109,13 @@ def test_what_leads_astray_is_refused_with_its_key(options: dict[str, Any]) -> N
     assert refusal(**options).path == tuple(path)
 
 
-def test_files_of_the_stack_may_be_named_and_comments_in_a_job_file_say_anything() -> None:
+def test_files_of_the_stack_may_be_named_and_the_logs_interval_is_the_studys_own_where_it_has_one() -> None:
     for path in ("a", "a/b", "a:b", r"a\:/b", "{target}", "{target}/a", "{target}/a:b", "..a", "a..b"):
         assert fio(filename=path, rw="read")
     assert job_file(x_fio="# filename=/dev/sda\n; output=x\n[a]\nrw=read # directory=/x\n")
+    assert fio(rw="read", log_avg_msec=500)._log_interval() == 500
+    assert job_file(x_fio="[a]\nlog_avg_msec=250\n")._log_interval() == 250
+    assert (fio(runtime=5, time_based=1)._log_interval(), fio(rw="read")._log_interval()) == (100, 250)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +133,7 @@ def test_files_of_the_stack_may_be_named_and_comments_in_a_job_file_say_anything
 def test_a_job_file_that_leads_astray_is_refused(lines: str, says: str) -> None:
     with pytest.raises(OptionError) as raised:
         job_file(x_fio=lines)
-    assert says in str(raised.value)
-    assert raised.value.path == ("job_file",)
+    assert says in str(raised.value) and raised.value.path == ("job_file",)
 
 
 def test_what_a_job_file_includes_is_put_in_and_one_that_includes_itself_is_refused() -> None:
@@ -179,21 +181,16 @@ def test_its_size_and_its_length_are_known_where_they_can_be(
     assert (job_file(x_fio=lines).space(), job_file(x_fio=lines).duration(0)) == (size, seconds)
 
 
-@pytest.mark.parametrize(
-    ("options", "warm_up", "all_of_it"),
-    [
+def test_with_a_warm_up_fio_does_not_measure_all_that_it_does() -> None:
+    for options, warm_up, all_of_it in (
         ({}, 0.0, True),
         ({}, 1.0, False),
         ({"ramp_time": 0}, 1.0, True),
         ({"ramp_time": "2s"}, 0.0, False),
         ({"jobs": {"a": {}, "b": {"ramp_time": 1}}}, 0.0, False),
-    ],
-)
-def test_with_a_warm_up_fio_does_not_measure_all_that_it_does(
-    options: dict[str, Any], warm_up: float, all_of_it: bool
-) -> None:
-    assert fio(**options).measures_all(warm_up) is all_of_it
-    assert job_file(x_fio=fio(**options).job_text({}, "x")).measures_all(warm_up) is all_of_it
+    ):
+        assert fio(**options).measures_all(warm_up) is all_of_it
+        assert job_file(x_fio=fio(**options).job_text({}, "x")).measures_all(warm_up) is all_of_it
     assert fio(runtime=5, time_based=1).duration(2) == 7, "it adds to the length"
     assert fio(runtime=5, time_based=1, ramp_time=1).duration(2) == 6, "but to a ramp of its own"
 
@@ -221,22 +218,13 @@ def test_a_depth_without_effect_and_a_warm_up_that_fio_would_pass_over_are_told_
 @pytest.mark.parametrize(
     ("options", "takes"),
     [
-        ({"rw": "read"}, (Dir, Disk)),
-        ({"filename": "{target}"}, (Dir, Disk)),
-        ({"filename": "a"}, (Dir,)),
-        ({"filename": "{target}/a"}, (Dir,)),
-        ({"jobs": {"a": {"filename_format": "f.$jobnum"}}}, (Dir,)),
+        ({"rw": "read"}, (Dir, Disk)), ({"filename": "{target}"}, (Dir, Disk)), ({"filename": "a"}, (Dir,)),
+        ({"filename": "{target}/a"}, (Dir,)), ({"jobs": {"a": {"filename_format": "f.$jobnum"}}}, (Dir,)),
         ({"directory": "{target}/sub"}, (Dir,)),
     ],
-)
+)  # fmt: skip
 def test_files_of_its_own_need_a_directory(options: dict[str, Any], takes: tuple[type[Resource], ...]) -> None:
     assert fio(**options).takes() == takes
-
-
-def test_the_logs_interval_is_the_studys_own_where_it_has_one() -> None:
-    assert fio(rw="read", log_avg_msec=500)._log_interval() == 500
-    assert job_file(x_fio="[a]\nlog_avg_msec=250\n")._log_interval() == 250
-    assert (fio(runtime=5, time_based=1)._log_interval(), fio(rw="read")._log_interval()) == (100, 250)
 
 
 def on_a_node(work: Any) -> Any:
@@ -277,8 +265,7 @@ def test_fio_itself_says_which_options_it_takes_in_one_sentence() -> None:
         fio(**{"rw": "write", "time-based": True}),
     )
     assert (said[:3], said[3]) == (["", "", ""], "fio knows no option bss; did you mean bs?")
-    assert said[4].startswith("fio knows no option rv")
-    assert "failed parsing rw=writ" in said[5]
+    assert said[4].startswith("fio knows no option rv") and "failed parsing rw=writ" in said[5]
     assert said[6].startswith("this fio has no ioengine nul; it has ")
     assert "iodepth: min value out of range" in said[7]
     assert said[8] == "fio knows no option time-based; did you mean time_based?"

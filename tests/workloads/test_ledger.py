@@ -128,7 +128,22 @@ def test_a_record_with_any_byte_changed_is_none(sequence: int, slot: int, at: in
     assert sequence_of(bytes(data), slot, 512) is None
 
 
-def test_what_is_printed_is_a_commit_or_nothing_and_only_what_can_be_protected_is() -> None:
+def raw_of(tmp_path: Path, commits: object, ended: ExitRecord = DONE) -> Path:
+    said = "OSError: [Errno 28] No space left on device\n"
+    return left(tmp_path, ended, stderr=said, **{"commits.json": json.dumps(commits)})
+
+
+def test_what_is_printed_is_a_commit_or_nothing_only_what_can_be_protected_is_and_latencies_are_metrics(
+    tmp_path: Path,
+) -> None:
+    latencies = [0.001] * 98 + [0.002, 0.010]
+    found = LedgerWorkload().parse(raw_of(tmp_path, {"elapsed": 0.5, "latencies": latencies}))
+    totals = found.totals()
+    assert (totals["commit.count"], totals["commit.rate"], totals["commit.latency.max"]) == (100, 200.0, 0.010)
+    found_at = [totals[f"commit.latency.{name}"] for name in ("p50", "p99", "mean")]
+    assert found_at == pytest.approx([0.001, 0.002, 0.0011]) and found.histograms["count"].sum() == 100
+    names = {spec.name for spec in LedgerWorkload().declares()}
+    assert {*totals} <= names and {*found.histograms["metric"]} <= names
     ledger = LedgerWorkload()
     assert ledger.acknowledged(b"17") == 17
     for line in (b"", b"-1", b"1.5", b"x", b"9" * 40, "٣".encode()):
@@ -138,24 +153,6 @@ def test_what_is_printed_is_a_commit_or_nothing_and_only_what_can_be_protected_i
     with pytest.raises(ValidationError, match="pages of 4k or more"):
         LedgerWorkload.model_validate({"commit": "overwrite", "record_size": "512"})
     assert LedgerWorkload().pages() is None
-
-
-def raw_of(tmp_path: Path, commits: object, ended: ExitRecord = DONE) -> Path:
-    said = "OSError: [Errno 28] No space left on device\n"
-    return left(tmp_path, ended, stderr=said, **{"commits.json": json.dumps(commits)})
-
-
-def test_latencies_become_metrics(tmp_path: Path) -> None:
-    latencies = [0.001] * 98 + [0.002, 0.010]
-    found = LedgerWorkload().parse(raw_of(tmp_path, {"elapsed": 0.5, "latencies": latencies}))
-    totals = found.totals()
-    assert (totals["commit.count"], totals["commit.rate"], totals["commit.latency.max"]) == (100, 200.0, 0.010)
-    found_at = [totals[f"commit.latency.{name}"] for name in ("p50", "p99", "mean")]
-    assert found_at == pytest.approx([0.001, 0.002, 0.0011])
-    assert found.histograms["count"].sum() == 100
-    names = {spec.name for spec in LedgerWorkload().declares()}
-    assert {*totals} <= names
-    assert {*found.histograms["metric"]} <= names
 
 
 def test_a_ledger_that_failed_says_why_and_numbers_that_can_not_be_are_refused(tmp_path: Path) -> None:

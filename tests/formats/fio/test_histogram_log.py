@@ -44,8 +44,7 @@ def test_bins_follow_each_other_and_a_printed_value_gives_the_edges_of_its_own()
     for printed, edges in EDGES.items():
         index = histogram.BIN_OF_VALUE[str(printed)]
         assert (histogram.LOWER_NS[index], histogram.UPPER_NS[index]) == edges
-    assert "128" not in histogram.BIN_OF_VALUE
-    assert len(histogram.BIN_OF_VALUE) == histogram.BINS
+    assert "128" not in histogram.BIN_OF_VALUE and len(histogram.BIN_OF_VALUE) == histogram.BINS
 
 
 EDGES = {0: (0, 1), 127: (127, 128), 129: (128, 130), 19072: (18944, 19200), 84410368: (83886080, 84934656)}

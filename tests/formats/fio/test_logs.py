@@ -145,8 +145,7 @@ def test_operations_give_the_same_in_chunks_of_any_size(
 ) -> None:
     path = write(tmp_path, "x_clat.1.log", *(f"{t}, {v}, {d}, {s}, 0" for t, v, d, s in lines))
     whole = read_lines(path)
-    assert whole.rows() == lines
-    assert pl.concat(log_lines.map_chunks(path, lines_frame, size)).equals(whole)
+    assert whole.rows() == lines and pl.concat(log_lines.map_chunks(path, lines_frame, size)).equals(whole)
 
     measured = read_operations({1: path}, jobs=["a"])
     latencies = np.array([line[1] for line in lines])
@@ -166,13 +165,11 @@ def test_a_gap_is_one_of_all_jobs_never_overstated_and_those_of_phases_are_added
     one = write(tmp_path, "x_clat.1.log", "100, 1, 0, 4096, 0", "2000, 1, 0, 4096, 0", "2100, 1, 1, 4096, 0")
     two = write(tmp_path, "x_clat.2.log", "1500, 1, 0, 4096, 0")
     gaps = longest_gap([one, two], threshold=0.45, duration=3.0)
-    assert [gaps.longest, gaps.total] == pytest.approx([1.4, 1.4 + 0.5 + 0.9])
-    assert gaps.count == 3
+    assert [gaps.longest, gaps.total] == pytest.approx([1.4, 1.4 + 0.5 + 0.9]) and gaps.count == 3
     assert longest_gap([one], threshold=10).longest == pytest.approx(1.9)
     log = write(tmp_path, "x_iops.1.log", "100, 9, 0, 0, 0", "200, 9, 0, 0, 0", "900, 9, 0, 0, 0")
     gaps = longest_gap([log], threshold=0.2, interval=0.1, duration=0.9)
-    assert gaps.longest == pytest.approx(0.6)
-    assert gaps.count == 1
+    assert gaps.longest == pytest.approx(0.6) and gaps.count == 1
     assert added([Gaps(2.0, 3.5, 2), Gaps(1.5, 1.5, 1)]) == Gaps(2.0, 5.0, 3)
     assert (longest_gap([], threshold=1, duration=5).longest, longest_gap([], threshold=1).longest) == (5, 0)
 
@@ -202,8 +199,7 @@ def test_a_packed_log_holds_what_fio_itself_prints_of_it(options: list[str], tmp
         inflated = run_fio(f"--inflate-log={path}", cwd=tmp_path).stdout.decode()
         expected = [tuple(map(int, line.split(", ")[:4])) for line in inflated.splitlines()]
         assert len(expected) > (100 if not options or "avg" not in options[0] else 0)
-        assert read_lines(path).rows() == expected
-        assert not is_cut(path)
+        assert read_lines(path).rows() == expected and not is_cut(path)
 
 
 VALUES = st.tuples(
@@ -239,36 +235,29 @@ def test_a_packed_log_that_was_cut_off_gives_the_samples_that_are_whole(tmp_path
     whole = read_lines(path)
     path.write_bytes(path.read_bytes()[:-400])
     cut = read_lines(path)
-    assert 0 < cut.height < whole.height
-    assert cut.equals(whole[: cut.height])
-    assert is_cut(path)
+    assert 0 < cut.height < whole.height and cut.equals(whole[: cut.height]) and is_cut(path)
 
 
-@pytest.mark.parametrize(
-    ("contents", "says"),
-    [
+def test_what_is_no_packed_log_is_refused_by_name(tmp_path: Path) -> None:
+    for contents, says in (
         (b"rubbish", "damaged, cannot be unpacked"),
         (zlib.compress(sample("<QQIIQ", 9, 9, 1, 4096)) + b"rubbish", "damaged, cannot be unpacked"),
         (zlib.compress(b"\xff" * 400), "in a form that isn't known: unpack it by the fio that wrote it"),
         (zlib.compress(b"a text of some length, and no samples" * 9), "in a form that isn't known"),
         (zlib.compress(bytes(7)), "in a form that isn't known"),
-    ],
-)
-def test_what_is_no_packed_log_is_refused_by_name(contents: bytes, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "x_clat.1.log.fz"
-    path.write_bytes(contents)
-    with pytest.raises(ParseError, match=says) as caught:
-        read_lines(path)
-    assert caught.value.source == str(path)
-    assert not is_cut(path)
+    ):
+        path = tmp_path / "x_clat.1.log.fz"
+        path.write_bytes(contents)
+        with pytest.raises(ParseError, match=says) as caught:
+            read_lines(path)
+        assert caught.value.source == str(path) and not is_cut(path)
 
 
 def test_a_packed_log_needs_little_memory_at_a_time_and_one_that_lies_there_unpacked_is_read_so(tmp_path: Path) -> None:
     path = tmp_path / "x_clat.1.log.fz"
     path.write_bytes(zlib.compress(sample("<QQIIQ", 9, 9, 1, 4096) * 500_000))
     sizes = list(map_chunks(path, lambda lines: lines.time.size))
-    assert sum(sizes) == 500_000
-    assert max(sizes) < 20_000
+    assert sum(sizes) == 500_000 and max(sizes) < 20_000
     (tmp_path / "x_clat.1.log.fz").write_bytes(b"rubbish")
     (tmp_path / "x_clat.1.log").write_text("100, 5000, 0, 0, 0\n")
     assert read_series(tmp_path, "x", 0.1)["value"].to_list() == [5e-6]
@@ -336,7 +325,5 @@ def test_every_operation_is_counted_once_or_left_out_for_a_reason(
     turns = list(zip(edges[0::2], edges[1::2], strict=False))
     found = cut_at(operations, turns)
     counted = int(found.ios.sum())
-    assert found.lines == len(operations)
-    assert counted + found.straddling + found.outside <= len(operations)
-    assert counted == int(found.counts.sum())
-    assert all(value >= 0 for value in (found.straddling, found.outside))
+    assert found.lines == len(operations) and counted + found.straddling + found.outside <= len(operations)
+    assert counted == int(found.counts.sum()) and all(value >= 0 for value in (found.straddling, found.outside))

@@ -110,8 +110,7 @@ def test_jobs_of_one_name_are_numbered_a_group_is_one_and_totals_are_over_direct
 def test_syncs_are_apart_from_the_totals_and_nan_and_paths_in_other_encodings_are_read() -> None:
     measured = parse_fio(golden("fio-sync.json"), "x")
     ours = values(measured)
-    assert ours["sync.ios"] == 15
-    assert ours["ios"] == ours["write.ios"] == 64
+    assert ours["sync.ios"] == 15 and ours["ios"] == ours["write.ios"] == 64
     assert ours["sync.latency.max"] >= ours["sync.latency.p50"] > 0
     assert any("queue depth will be capped at 1" in warning for warning in measured.warnings)
     text = golden("fio-sync.json").replace(b'"usr_cpu" : ', b'"usr_cpu" : -nan, "x" : ', 1)
@@ -123,22 +122,24 @@ def test_plain_json_keeps_the_percentiles_of_each_job_and_merges_none() -> None:
     measured = parse_fio(golden("fio-plain.json"), "x")
     assert measured.histograms.is_empty()
     theirs = document("fio-plain.json")["jobs"][0]["read"]["clat_ns"]["percentile"]["99.000000"]
-    assert values(measured, "rand.1")["read.latency.p99"] == theirs / 1e9
-    assert "read.latency.mean" in values(measured)
-    assert "read.latency.p99" not in values(measured)
-    assert any("json+" in warning for warning in measured.warnings)
+    assert values(measured, "rand.1")["read.latency.p99"] == theirs / 1e9 and "read.latency.mean" in values(measured)
+    assert "read.latency.p99" not in values(measured) and any("json+" in warning for warning in measured.warnings)
     alone = measured.metrics.filter(pl.col("metric") == "read.latency.p99")
     assert set(alone["across"]) == {"none"}
 
 
-def test_total_latency_and_mixed_reporting_are_read_where_fio_kept_that() -> None:
+def test_total_latency_mixed_reporting_and_the_last_of_several_reports_are_read() -> None:
     measured = parse_fio(golden("fio-total-latency.json"), "x")
-    assert measured.facts["latency"] == "total"
-    assert "read.latency.p99" in values(measured)
-    assert measured.warnings == ()
+    assert measured.facts["latency"] == "total" and "read.latency.p99" in values(measured) and measured.warnings == ()
     ours = values(parse_fio(golden("fio-mixed.json"), "x"))
-    assert ours["ios"] == ours["mixed.ios"] == 3000
-    assert "read.ios" not in ours
+    assert ours["ios"] == ours["mixed.ios"] == 3000 and "read.ios" not in ours
+    measured = parse_fio(golden("fio-stonewall.json") + GROUP_TEXT, "x")
+    assert values(measured, "rand")["ios"] == 12000
+    assert any("only the last" in warning for warning in measured.warnings)
+    # To look for the end of each of them in all that follows would take minutes.
+    whole = (GOLDEN / "fio-plain.json").read_bytes()
+    report = read_report(b"{\n" * 500_000 + whole, "x")
+    assert [job.name for job in report.jobs] == [job.name for job in read_report(whole, "x").jobs]
 
 
 @pytest.mark.parametrize(("submission", "said"), [(0.009, None), (0.5, "up to 50% of the total")])
@@ -190,8 +191,7 @@ def test_a_steady_state_gives_its_window_and_deviation_and_warns_where_it_was_no
     assert measured.facts["steady.criterion"] == {"steady": "iops:50.000000%"}
     measured = parse_fio(golden("fio-unsteady.json"), "x")
     ours = values(measured, "slope")
-    assert ours["steady.attained"] == 0
-    assert "steady.slope" not in ours
+    assert ours["steady.attained"] == 0 and "steady.slope" not in ours
     assert measured.series.filter(pl.col("metric") == "steady.iops").height == 2
     assert any("did not reach its steady state" in warning for warning in measured.warnings)
 
@@ -214,8 +214,7 @@ def test_a_full_disk_an_error_of_a_job_and_a_refused_option_are_told_in_fios_wor
 def test_operations_that_fio_passed_over_and_latencies_beyond_the_last_bin_are_told() -> None:
     text = GROUP_TEXT.replace(b'"latency_depth"', b'"total_err" : 7, "first_error" : 5, "latency_depth"')
     measured = parse_fio(text, "x")
-    assert values(measured)["errors"] == 7
-    assert any("7 failed operations" in warning for warning in measured.warnings)
+    assert values(measured)["errors"] == 7 and any("7 failed operations" in warning for warning in measured.warnings)
     text = GROUP_TEXT.replace(b'"bins" : {', b'"bins" : {"17112760320" : 2,', 1)
     assert any("17.0 s or longer" in warning for warning in parse_fio(text, "x").warnings)
 
@@ -227,16 +226,6 @@ def test_messages_around_the_document_become_warnings_and_one_without_an_end_of_
     text = b"fio: terminating on signal 2\nfio: select() call failed: Interrupted system call" + GROUP_TEXT
     measured = parse_fio(text, "x")
     assert measured.warnings == ("fio: terminating on signal 2", "fio: select() call failed: Interrupted system call")
-
-
-def test_of_several_reports_the_last_is_read_and_half_a_million_braces_before_it_hold_nobody_up() -> None:
-    measured = parse_fio(golden("fio-stonewall.json") + GROUP_TEXT, "x")
-    assert values(measured, "rand")["ios"] == 12000
-    assert any("only the last" in warning for warning in measured.warnings)
-    # To look for the end of each of them in all that follows would take minutes.
-    whole = (GOLDEN / "fio-plain.json").read_bytes()
-    report = read_report(b"{\n" * 500_000 + whole, "x")
-    assert [job.name for job in report.jobs] == [job.name for job in read_report(whole, "x").jobs]
 
 
 def test_documents_that_are_truncated_of_fio_2_or_not_there_are_refused_with_the_reason() -> None:
@@ -253,17 +242,14 @@ def test_documents_that_are_truncated_of_fio_2_or_not_there_are_refused_with_the
         parse_fio(b"rand: (g=0): rw=randread\n", "x")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
+def test_a_wrong_value_is_named_by_its_path() -> None:
+    for old, new, says in (
         (b'"io_bytes" : ', b'"io_bytes" : -', r"jobs\[0\]\.read\.io_bytes isn't .*: Expected `int` >= 0"),
         (b'"bins" : {', b'"bins" : {"128" : 1,', "'128'"),  # a bin that fio has not
         (b'"bins" : {', b'"bins" : {"127" : 9007199254740991,', r"read\.clat_ns\.bins should be counts"),
-    ],
-)
-def test_a_wrong_value_is_named_by_its_path(old: bytes, new: bytes, says: str) -> None:
-    with pytest.raises(ParseError, match=says):
-        parse_fio(GROUP_TEXT.replace(old, new, 1), "x")
+    ):
+        with pytest.raises(ParseError, match=says):
+            parse_fio(GROUP_TEXT.replace(old, new, 1), "x")
 
 
 MANY = settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
@@ -273,8 +259,7 @@ def survives(text: bytes) -> None:
     try:
         parse_fio(text, "some.json")
     except ParseError as error:
-        assert error.source == "some.json"
-        assert str(error).startswith("some.json")
+        assert error.source == "some.json" and str(error).startswith("some.json")
         assert error.line is None or 1 <= error.line <= text.count(b"\n") + 1
     except TrialError as error:
         assert str(error)
