@@ -7,6 +7,7 @@ import inspect
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a coroutine where its guests are, else in the loop of its fixtures."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    given = pyfuncitem.funcargs
-    run = given["shop"].run if "shop" in given else given["runner"].run if "runner" in given else asyncio.run
-    run(pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters}))
+    given: dict[str, Any] = pyfuncitem.funcargs
+    loop = given.get("shop", given.get("runner", asyncio))
+    loop.run(pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters}))
     return True
 
 

@@ -305,9 +305,7 @@ def answer(number: int) -> str:
 
 def test_a_node_is_lost_that_is_silent_for_its_limit_and_one_that_answers_again_was_unreachable() -> None:
     answers = Answers("node server", "10.0.0.1", 5.0)
-    assert not answers.up
-    assert answers.take(PINGING) is None
-    assert answers.up
+    assert (answers.up, answers.take(PINGING), answers.up) == (False, None, True)
     silent = [f"no answer yet for icmp_seq={number}" for number in range(3, 13)]
     found = answered(answer(1), answer(2), *silent)
     assert found[-1] == "no answer from node server (10.0.0.1) for 5.0 s"

@@ -89,7 +89,7 @@ MARIADB: list[Refused] = [
     ({"settings": {"a": "../b"}}, "should match"),
     ({"settings": {"a\nb": "1"}}, "should match"),
 ]
-OF_ONE_TOOL = (
+OF_ONE_TOOL: tuple[dict[str, int], ...] = (
     {},
     {"tables": 4},
     {"rows": 4},

@@ -296,12 +296,11 @@ async def test_what_is_not_storlabs_is_not_ended_and_not_removed(ground: Ground,
     }
     arguments["folders"] = [str(ours)]
     process = await ground.node.start(["sleep", "60"], name="other-0123")
-    for wrong in (
-        *({"name": name} for name in ("other-0123", "*", f"storlab-{RUN}-0123/../x")),
-        *({"folders": folders} for folders in ([str(ours), str(theirs)], [f"{ours}/../../../theirs"])),
-    ):
+    names = ("other-0123", "*", f"storlab-{RUN}-0123/../x")
+    folders = ([str(ours), str(theirs)], [f"{ours}/../../../theirs"])
+    for key, wrong in (*(("name", name) for name in names), *(("folders", each) for each in folders)):
         with pytest.raises(StorlabError, match="left alone"):
-            await undo_table()["server.stop"].function(ground.node, {**arguments, **wrong})
+            await undo_table()["server.stop"].function(ground.node, {**arguments, key: wrong})
     assert theirs.exists()
     assert await undo_table()["server.stop"].function(ground.node, arguments) is None
     assert process.ended is None
