@@ -102,7 +102,7 @@ def test_who_asks_for_completion_latency_gets_it_and_is_told_what_it_lacks(lab: 
     assert [warning for warning in warnings if "latencies are without submission (clat)" in warning]
 
 
-WRITES = 'fio = { rw = "write", bs = "64k", size = "16M", runtime = "1s", time_based = true OWN }'
+WRITES = 'fio = { rw = "write", bs = "64k", size = "32M" OWN }'  # once: fio begins a file again by dropping its pages
 
 
 OWN_DISK = (
