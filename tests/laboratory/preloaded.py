@@ -187,8 +187,17 @@ def _load() -> None:
         if not module.name.startswith(_LATER) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     importlib.import_module("altair")
+    _build_command_once()
     gc.collect()
     gc.freeze()  # no collection of a child's copies pages of memory only to look at what it was born with
+
+
+def _build_command_once() -> None:
+    """Typer builds all of it for each call, in a tenth of a second; a shell that asks how a word goes on changes it."""
+    main, app = importlib.import_module("typer.main"), importlib.import_module("storlab.cli.main").app
+    build = main.get_command
+    built = build(app)
+    main.get_command = lambda asked: built if asked is app and "_STORLAB_COMPLETE" not in os.environ else build(asked)
 
 
 def _serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
