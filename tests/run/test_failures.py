@@ -105,7 +105,7 @@ def agent_killed(lab: Laboratory, then: Callable[[], None] = lambda: None) -> It
     """While the body runs, wait for a load that sleeps, and kill the agent that started it."""
 
     def act() -> None:
-        assert wait_until(lambda: any(words[:2] == ["sleep", "3600"] for words in lab.commands().values()))
+        assert wait_until(lambda: any(words[:2] == ["sleep", "3600"] for words in lab.commands().values()), 240)
         for pid, words in lab.commands().items():
             if any("storlab-agent" in word for word in words):
                 with contextlib.suppress(ProcessLookupError):  # what it was just starting is named like it
