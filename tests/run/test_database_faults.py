@@ -223,7 +223,7 @@ def test_clean_ends_the_server_of_a_run_that_was_killed(layer: str, lab: Laborat
 
 
 FROZEN = 6.0  # s
-# The file system below the disk under test is frozen, so that the disk's own requests wait.
+# The file system below the disk under test is frozen, so its requests wait; and the load always has some in flight.
 TWO_TRIALS = """
 primary = "tps"
 stack = [
@@ -233,7 +233,7 @@ stack = [
   { layer = "postgresql", pool = "64M", full_page_writes = false, data = { tables = 1, rows = 10000 } },
 ]
 repeat = { until = "max", min = 2, max = 2 }
-workload.oltp.sysbench = { threads = 4, rate = 40, runtime = "16s", test = "oltp_write_only", distribution = "uniform" }
+workload.oltp.sysbench = { threads = 4, runtime = "16s", test = "oltp_write_only", distribution = "uniform" }
 probes = { stalls = { threshold = "3s" }, server = { interval = "500ms" } }
 """
 
