@@ -133,7 +133,8 @@ class Laboratory:
     ) -> Outcome:
         """As ``execute``: so many trials are done, and nothing is left."""
         outcome = self.execute(study, observer, unconfined=unconfined)
-        assert [(record.status, record.reason) for record in self.records()] == [("done", None)] * trials
+        ends = [(record.status, record.reason) for record in self.records()]
+        assert ends == [("done", None)] * trials, ends
         assert self.leftovers() == []
         return outcome
 

@@ -197,7 +197,11 @@ def _build_command_once() -> None:
     main, app = importlib.import_module("typer.main"), importlib.import_module("storlab.cli.main").app
     build = main.get_command
     built = build(app)
-    main.get_command = lambda asked: built if asked is app and "_STORLAB_COMPLETE" not in os.environ else build(asked)
+
+    def get_command(asked: Any) -> Any:
+        return built if asked is app and "_STORLAB_COMPLETE" not in os.environ else build(asked)
+
+    vars(main)["get_command"] = get_command
 
 
 def _serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:

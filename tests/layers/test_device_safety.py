@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -292,7 +293,7 @@ def test_clean_after_a_kill_wipes_storlabs_own_signature_and_no_other(lab: Labor
     assert lab.leftovers() == []
 
 
-NONCE = "0" * 32
+NONCE = uuid.uuid4().hex  # of this worker: others have file systems with signatures at the same time
 UUID = filesystem_uuid(RUN, NONCE)
 
 

@@ -144,7 +144,7 @@ async def test_a_second_share_is_refused_and_the_first_goes_on_until_it_is_full(
         with pytest.raises(Unsupported, match=r"node server has an (NFS|SMB) server already.*once = true"):
             await pair.set_up(*stack(protocol), owner="another")
         argv = ["dd", "if=/dev/zero", f"of={directory(crossed)}/big", "bs=1M", "count=200", "conv=fsync"]
-        ended = await pair.client.node.run(argv, check=False, timeout=120.0)
+        ended = await pair.client.node.run(argv, check=False, timeout=400.0)
         assert "No space left on device" in ended.stderr.decode(), ended
 
 

@@ -245,7 +245,7 @@ def test_a_controller_that_is_killed_takes_all_guests_with_it_and_clean_and_resu
 
 
 def test_ctrl_c_twice_and_sigterm_end_all_guests_and_resume_goes_on(lab: Laboratory) -> None:
-    process = lab.start_run(guests(SHORT), "--quiet")
+    process = lab.start_run(guests(SHORT.replace("sleep 3", "sleep 15")), "--quiet")
     for attempt, signals in enumerate([(SIGINT, SIGINT), (SIGTERM,)]):
         aside = lab.out / "trials" / f"0001.interrupted-{attempt}"
         wait_for(process, lambda: not attempt or aside.exists())  # noqa: B023 - called at once

@@ -55,19 +55,14 @@ def test_all_start_at_one_instant_and_how_far_apart_they_really_did_is_recorded(
     assert run.trials["start_skew"].to_list() == [record.start_skew]
 
 
-def test_every_node_has_its_own_numbers_and_series(run: RunFolder) -> None:
-    bandwidth = of_load(run).filter(metric="bandwidth")
-    assert sorted(bandwidth["node"].drop_nulls()) == NODES
+@pytest.mark.parametrize("metric", ["bandwidth", "write.iops", "write.bytes"])
+def test_every_node_has_its_own_numbers_and_sums_are_those_of_all(run: RunFolder, metric: str) -> None:
+    rows = of_load(run).filter(metric=metric)
+    each = rows.filter(pl.col("node").is_not_null())
+    assert sorted(each["node"]) == NODES
+    assert rows.filter(pl.col("node").is_null())["value"].to_list() == [pytest.approx(each["value"].sum())]
     series = run.series.filter(source="load", metric="write.bandwidth")
     assert sorted(series["node"].unique()) == NODES
-
-
-@pytest.mark.parametrize("metric", ["bandwidth", "write.iops", "write.bytes"])
-def test_sums_over_nodes_are_the_numbers_of_all_nodes_together(run: RunFolder, metric: str) -> None:
-    rows = of_load(run).filter(metric=metric)
-    each = rows.filter(pl.col("node").is_not_null())["value"]
-    assert len(each) == len(NODES)
-    assert rows.filter(pl.col("node").is_null())["value"].to_list() == [pytest.approx(each.sum())]
 
 
 def test_percentiles_of_all_nodes_come_from_their_merged_histograms(run: RunFolder) -> None:

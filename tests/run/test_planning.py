@@ -137,12 +137,9 @@ def test_a_load_without_a_time_says_how_much_it_does(tmp_path: Path, load: str, 
     assert work_of(tmp_path, load) == work
 
 
-def test_an_amount_takes_as_long_as_its_bytes_and_its_waits_but_no_longer_than_it_says() -> None:
+def test_an_amount_takes_as_long_as_its_bytes_and_its_waits_at_the_rate_of_storlab_noise_by_its_own_study() -> None:
     assert Speed(100.0, 10.0).seconds(Work(200, 30)) == 5.0
     assert Speed(100.0, 10.0).seconds(Work(200, 30, longest=4.0)) == 4.0
-
-
-def test_the_rate_is_that_of_storlab_noise_where_it_ran_its_own_study() -> None:
     assert (speed_of(NOISE).rate, speed_of(NOISE).measured) == (2000.0, "2026-11-24")
     other = MachineNoise("m", NOISE.measured, "", "Another study", "bandwidth", 1.0, 0.5, NOISE.values)
     assert [speed_of(noise).rate for noise in (None, other)] == [ASSUMED_RATE] * 2

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-from laboratory import Ended, Laboratory, ended, interrupt, kill, wait_for, wait_until
+from laboratory import Laboratory, ended, interrupt, kill, wait_for, wait_until
 from laboratory.devices import sh
 from laboratory.studies import LOOPS, directory
 from storlab.records.derive import derive
@@ -185,8 +185,7 @@ def killed_while_measuring(lab: Laboratory) -> None:
     assert wait_until(lambda: any("mnt" in str(line.get("arguments")) for line in lab.journal()[-1:]))
     time.sleep(0.5)
     kill(process)
-    result: Ended = ended(process)
-    assert result.status == -9, str(result)
+    assert ended(process).status == -9
     assert wait_until(lambda: not lab.processes(), 10.0), "agents end by themselves, with all that they started"
 
 

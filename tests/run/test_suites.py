@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -219,7 +220,8 @@ class TestOfTheWholeSuite:
         assert "D (disk sleep)" in whole.kept("/d_state", "killed.txt")
         assert "No space left on device" in whole.kept("/fills_disk", "stderr")
         killed = whole.result("/ignores_term")
-        assert "neither printed nor computed, and no disk worked, and did not end for TERM" in killed.reason
+        # Beside others its disk may have worked, and it takes as long as emulated guests may.
+        assert re.search(r"(no disk worked|took longer than \d+ s), and did not end for TERM", killed.reason), killed
         assert "hrtimer_nanosleep" in whole.kept("/ignores_term", "killed.txt")
         assert whole.failsafe_of(killed).outcome is Outcome.PASS
         assert "failsafe" not in whole.said.stdout and b"made safe" in (whole.lab.out / "log").read_bytes()

@@ -90,7 +90,7 @@ def test_acks_are_of_requests_of_the_disk_and_single_ones_as_many_as_were_sent(b
     assert client["acks.sent.gap.p50"] > 0
 
 
-OVER_EACH = f"""{HEAD}
+OVER_EACH = f"""{HEAD.replace("elapsed", "bandwidth")}
 probes.tcp = {{}}
 {NODES.replace("KEEP", ' keep = "run",').replace("STACK", '["{transport}"]')}
 factors.transport.iscsi = [{{ layer = "iscsi-target" }}, {{ layer = "iscsi" }}]

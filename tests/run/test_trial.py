@@ -56,14 +56,13 @@ def test_the_server_that_the_kernel_has_just_killed_is_named() -> None:
     assert asyncio.run(out_of_memory(built(said(KILLED.replace(b"1000.5", b"2000.5"))))) == "", "long ago"
 
 
-@pytest.mark.parametrize("stdout", [b"", b"\n\n", b"never\n" + KILLED.partition(b"\n")[2], b"\xff\x00"])
-def test_nonsense_is_no_reason_and_no_error(stdout: bytes) -> None:
-    assert asyncio.run(out_of_memory(built(said(stdout)))) == ""
+NONSENSE = [b"", b"\n\n", b"never\n" + KILLED.partition(b"\n")[2], b"\xff\x00"]
+NOT_ASKED = [CommandFailed("sh: Cannot allocate memory"), NodeLost("the guest is gone")]
 
 
-@pytest.mark.parametrize("error", [CommandFailed("sh: Cannot allocate memory"), NodeLost("the guest is gone")])
-def test_a_node_that_can_not_be_asked_leaves_the_trials_own_reason(error: Exception) -> None:
-    assert asyncio.run(out_of_memory(built(mock.AsyncMock(side_effect=error)))) == ""
+@pytest.mark.parametrize("run", [*map(said, NONSENSE), *(mock.AsyncMock(side_effect=error) for error in NOT_ASKED)])
+def test_nonsense_and_a_node_that_can_not_be_asked_leave_the_trials_own_reason(run: mock.AsyncMock) -> None:
+    assert asyncio.run(out_of_memory(built(run))) == ""
 
 
 BUFFERED = (

@@ -61,6 +61,9 @@ async def _restore_cache(node: Node, arguments: Mapping[str, Any]) -> str | None
     if await _client_of(node, device) is not None and not await _is_ours(node, device, arguments["run"]):
         return None  # it is somebody else's by now
     queue = f"{sysfs(device.removeprefix('/dev/'))}/queue"
+    (now,) = await node.texts(f"{queue}/write_cache")
+    if now is None or now.strip() == cache:
+        return None
     await put(node, queue, {"write_cache": cache})
     return f"set the cache of {device} to {cache}, as it was"
 
