@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 
-CHECK_LIMIT = 0.5  # CPU s of a test of `make check`
-MACHINE_LIMIT = 12.0  # CPU s of a test of `make test`
+CHECK_LIMIT = 0.1  # CPU s of a test of `make check`
+MACHINE_LIMIT = 8.0  # CPU s of a test of `make test`
 TOUR = "tests/tour/"
 
 _MORE_THAN_A_PROGRAM = frozenset({"root", "guests", "zfs", "kvm", "browser", "mysql", "virtiofsd", "packages"})
