@@ -177,9 +177,6 @@ def test_servers_take_time_in_each_trial_and_guests_for_a_round_once() -> None:
     assert start_time(guest, "round") == guest.nodes["vm"].start_time() > 0
 
 
-QUICK = Path(storlab.__file__).parent / "studies" / "quick.toml"
-
-
 @pytest.mark.timeout(30)
 def test_a_summary_that_would_never_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -188,7 +185,7 @@ def test_a_summary_that_would_never_end_is_passed_over(tmp_path: Path, monkeypat
     os.mkfifo(tmp_path / "runs" / "quick-1" / "summary.json")
     (tmp_path / "runs" / "quick-2").mkdir()
     (tmp_path / "runs" / "quick-2" / "summary.json").symlink_to("/dev/zero")
-    assert typical_noise(load_study(QUICK)).sd == ASSUMED
+    assert typical_noise(load_study(Path(storlab.__file__).parent / "studies" / "quick.toml")).sd == ASSUMED
 
 
 @pytest.mark.parametrize(
