@@ -29,12 +29,6 @@ from storlab.study.study import load_study
 COMMAND = (sys.executable, "-m", "storlab.cli.main")
 
 
-def needs_root(test: Any) -> Any:
-    """Mark a test that sets up loop devices and mounts."""
-    reason = "needs root: it sets up loop devices and mounts"
-    return pytest.mark.root(pytest.mark.skipif(os.geteuid() != 0, reason=reason)(test))
-
-
 @dataclass(frozen=True)
 class Ended:
     """How a command ended, and all that it said."""

@@ -15,8 +15,6 @@ import pytest
 
 from storlab.nodes.agent.binary import agent_path
 
-needs_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root, loop devices and eBPF")]
-
 small_ext4_blocks = pytest.mark.skipif(
     tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 19), reason="this kernel mounts ext4 with 16k"
 )

@@ -10,12 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from laboratory import Laboratory, needs_root, wait_until
-from storlab.errors import MissingImage
+from laboratory import Laboratory, wait_until
 from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
 from storlab.records.run_folder import TrialRecord
@@ -32,16 +28,6 @@ DISK = '[{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]'
 EXT4 = f'[{{ layer = "file", size = "64M" }}, {MOUNTED}'
 _WHEN = re.compile(r" \(\d+\.\d s into the load\)$")
 _NAME = re.compile(r"(?P<name>[^,]+),process=")
-
-
-def needs_guests(test: Any) -> Any:
-    """Mark a test that runs real guests."""
-    try:
-        find_image()
-        missing = ""
-    except MissingImage as error:
-        missing = str(error)
-    return needs_root(pytest.mark.skipif(bool(missing), reason=missing)(test))
 
 
 def guests(load: str, *, rounds: int = 1, trial: str = "", rest: str = "", **keys: str | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -15,21 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from laboratory import needs_root
 from storlab.nodes.agent.binary import agent_path
 from storlab.tcp.agent_output import Output, decode_output
 
 SERVER, CLIENT = "192.168.77.1", "192.168.77.2"
 PORT = 10809
 _OFFLOADS = ("tso", "gso", "gro")
-
-
-def needs_wire(test: object) -> object:
-    """Mark a test that captures packets between two network namespaces."""
-    missing = [name for name in ("tcpdump", "ethtool", "ip") if shutil.which(name, path=_path()) is None]
-    return needs_root(pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")(test))
 
 
 def _path() -> str:
