@@ -189,15 +189,19 @@ def test_an_error_that_is_no_conflict_fails_the_trial_in_its_own_words(layer: st
     assert "sysbench ended with status" in str(record.reason) and said in str(record.reason), record
 
 
-def ask(lab: Laboratory, layer: str, sql: str) -> bool:
-    """Whether the server does it."""
+def client(lab: Laboratory, layer: str) -> list[str]:
+    """The words of a client of the run's server."""
     socket = next(each for each in Path("/tmp").glob(f"storlab-{lab.identity}*/s/*") if each.is_socket())
     if layer == "mariadb":
-        client = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=storlab", "storlab", "-e"]
-    else:
-        where = [f"--host={socket.parent}", f"--port={socket.suffix[1:]}", "--username=storlab"]
-        client = ["psql", "--no-psqlrc", *where, "--dbname=storlab", "-c"]
-    done = subprocess.run([*client, sql], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return ["mariadb", "--no-defaults", f"--socket={socket}", "--user=storlab", "storlab"]
+    where = [f"--host={socket.parent}", f"--port={socket.suffix[1:]}", "--username=storlab"]
+    return ["psql", "--no-psqlrc", *where, "--dbname=storlab"]
+
+
+def ask(lab: Laboratory, layer: str, sql: str) -> bool:
+    """Whether the server does it."""
+    option = "-e" if layer == "mariadb" else "-c"
+    done = subprocess.run([*client(lab, layer), option, sql], check=False, capture_output=True)
     return done.returncode == 0
 
 
@@ -233,7 +237,7 @@ stack = [
   { layer = "postgresql", pool = "64M", full_page_writes = false, data = { tables = 1, rows = 10000 } },
 ]
 repeat = { until = "max", min = 2, max = 2 }
-workload.oltp.sysbench = { threads = 4, runtime = "16s", test = "oltp_write_only", distribution = "uniform" }
+workload.oltp.sysbench = { threads = 4, runtime = "20s", test = "oltp_write_only", distribution = "uniform" }
 probes = { stalls = { threshold = "3s" }, server = { interval = "500ms" } }
 """
 
@@ -243,14 +247,20 @@ def freeze_a_checkpoint(lab: Laboratory) -> None:
     time.sleep(3)  # more of the rate before it, with which it is compared
     mounts = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
     lowest = min((path for path in mounts if str(lab.folder) in path), key=len)
-    with ThreadPoolExecutor(1) as other:
-        subprocess.run(["fsfreeze", "--freeze", lowest], check=True)
+    # It connects before: a process of the server that starts may write.
+    words = [*client(lab, "postgresql"), "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as asked:
+        assert asked.stdin and asked.stdout
+        asked.stdin.write("SELECT 'connected';\n")
+        assert asked.stdout.readline() == "connected\n"
+        freezing = subprocess.Popen(["fsfreeze", "--freeze", lowest])  # it writes all back first, and nothing goes on
         try:
-            asked = other.submit(ask, lab, "postgresql", "CHECKPOINT")
+            asked.stdin.write("CHECKPOINT;\n")
+            assert freezing.wait() == 0
             time.sleep(FROZEN)
         finally:
             subprocess.run(["fsfreeze", "--unfreeze", lowest], check=True)
-    assert asked.result()
+        assert asked.stdout.readline() == "CHECKPOINT\n"
 
 
 def test_a_disk_that_answers_no_flush_is_a_stall_and_a_checkpoint_on_it_has_a_dip(lab: Laboratory) -> None:
@@ -265,7 +275,7 @@ def test_a_disk_that_answers_no_flush_is_a_stall_and_a_checkpoint_on_it_has_a_di
     assert frozen["stall.count"] >= 1 and free["stall.count"] == 0
     series = pl.read_parquet(lab.out / "tables" / "series.parquet").filter(metric="checkpoint")
     assert series["trial"].to_list() == [1]
-    assert 2 < series["t"][0] < 16 and FROZEN - 2 < series["value"][0] < FROZEN + 5
+    assert 2 < series["t"][0] < 20 and FROZEN - 2 < series["value"][0] < FROZEN + 5
     dips = {name: value for name, value in frozen.items() if name.startswith("checkpoint.dip.")}
     assert len(dips) == 4 and 0.9 < dips["checkpoint.dip.depth.max"] <= 1
     assert dips["checkpoint.dip.length.max"] >= FROZEN - 2
