@@ -6,6 +6,7 @@ import warnings
 
 _COMPLETING = "_STORLAB_COMPLETE"
 """Set by a shell that asks Typer how a command goes on."""
+_NO_MEMORY = b"storlab: not enough memory: nothing more could be done\n"
 
 
 def main() -> None:
@@ -17,13 +18,21 @@ def main() -> None:
             from storlab.cli.main import main as run
 
             run()
+    except SystemExit:
+        raise
     except KeyboardInterrupt:
         sys.exit(130)  # failure.INTERRUPTED, which is not loaded
-    except (MemoryError, ImportError, OSError, RuntimeError) as error:  # of loading the program itself
-        os.write(
-            2, f"storlab: cannot be loaded, perhaps for lack of memory: {type(error).__name__}: {error}\n".encode()
-        )
-        os._exit(1)  # an orderly end may want memory as well
+    except BaseException as error:  # of loading the program itself, or of telling what went wrong
+        try:
+            os.write(2, _told(error))
+        except BaseException:  # there is no memory even for that
+            os.write(2, _NO_MEMORY)
+        finally:
+            os._exit(1)  # an orderly end may want memory as well
+
+
+def _told(error: BaseException) -> bytes:
+    return f"storlab: cannot be loaded, perhaps for lack of memory: {type(error).__name__}: {error}\n".encode()
 
 
 def _import_plainly() -> bool:
