@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory
+from laboratory.studies import POWER_CUTS
 from storlab.cli.crash import lines, status_of
 from storlab.crash.results import Broken, Control, CrashResult, Cut, SetUp
 from study.program import call
@@ -145,59 +143,13 @@ def test_one_that_acknowledges_early_has_a_result_and_says_why() -> None:
     assert status_of(result(early)) == 4
 
 
-FACTOR = """
-schema  = 1
-title   = "Speed and safety"
-primary = "commit.rate"
-repeat  = { min = 1, max = 1, until = "max" }
-[probes]
-[nodes.vm]
-kind   = "vm"
-memory = "192M"
-stack  = [
-  { layer = "file", size = "64M" }, { layer = "virtio-blk", cache = "{cache}" },
-  { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-]
-[factors]
-cache = ["none", "unsafe"]
-[workload.commits]
-on     = ["vm"]
-ledger = { runtime = "2s", commit = "rename" }
-[crash]
-moments = 6
-"""
-
-
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    lab = Laboratory(tmp_path)
-    yield lab
-    lab.close()
-    assert lab.leftovers() == []
-
-
-@pytest.mark.needs("guests")
-@pytest.mark.timeout(600)
-def test_power_cuts_stand_beside_what_the_rounds_measured(lab: Laboratory) -> None:
-    path = lab.folder / "study.toml"
-    path.write_text(FACTOR)
-    said = lab.storlab("run", path, "--out", lab.out, "--seed", "7", "--set", f"scratch={lab.scratch}", timeout=500)
-    assert said.status == 0, said
-    assert "After a power cut" in said.stdout and "0 of 6" in said.stdout, said
-    shown = json.loads(lab.storlab("report", lab.out, "--format", "json").stdout)["facts"]["power_cuts"]
-    assert [(each["levels"]["cache"], each["moments"]) for each in shown] == [("none", 6), ("unsafe", 6)]
-    assert shown[0]["broken"] == 0 and shown[1]["broken"] >= 4, shown
-    assert "After a power cut" in (lab.out / "report.html").read_text()
-
-
 def test_power_cuts_come_after_the_rounds_and_are_refused_first_where_they_cannot_be(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
-    path.write_text(FACTOR.replace('{ layer = "file", size', '{ layer = "qcow2", size'))
+    path.write_text(POWER_CUTS.replace('{ layer = "file", size', '{ layer = "qcow2", size'))
     said = call("run", str(path), "--out", str(tmp_path / "out"))
     assert said.status == 2
     assert "[crash]: a crash check logs what is written to a raw image file" in said.message
     assert not (tmp_path / "out").exists()
-    path.write_text(FACTOR)
+    path.write_text(POWER_CUTS)
     said = call("plan", str(path))
     assert "after the rounds, and not in their time: 2 set-ups once more" in " ".join(said.output.split())

@@ -17,6 +17,29 @@ fio = {FIO}
 """
 """Two file systems on loop devices, two rounds: four trials, which leave the machine its page cache."""
 
+POWER_CUTS = """
+schema  = 1
+title   = "Speed and safety"
+primary = "commit.rate"
+repeat  = { min = 1, max = 1, until = "max" }
+[probes]
+[nodes.vm]
+kind   = "vm"
+memory = "256M"
+stack  = [
+  { layer = "file", size = "64M" }, { layer = "virtio-blk", cache = "{cache}" },
+  { layer = "mkfs", type = "ext4" }, { layer = "mount" },
+]
+[factors]
+cache = ["none", "unsafe"]
+[workload.commits]
+on     = ["vm"]
+ledger = { runtime = "2s", commit = "rename" }
+[crash]
+moments = 10
+"""
+"""A study whose two set-ups differ in what a power cut takes; it has a heading of its own."""
+
 
 def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = "") -> str:
     """One workload in a directory; needs no root. ``rest``: tables at the end of the study."""

@@ -15,6 +15,7 @@ import pytest
 
 from laboratory import Ended, Laboratory, ended, kill, opened, wait_for, wait_until
 from laboratory.guests import FOREVER_AT_FIRST, begun, endings, guests, kill_guest, once_begun, qemus
+from laboratory.studies import POWER_CUTS
 
 pytestmark = pytest.mark.needs("guests")
 
@@ -29,27 +30,6 @@ DISKS_FROM_HERE = guests(
 stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
 """,
 )
-POWER_CUTS = """
-schema  = 1
-title   = "Speed and safety"
-primary = "commit.rate"
-repeat  = { min = 1, max = 1, until = "max" }
-[probes]
-[nodes.vm]
-kind   = "vm"
-memory = "256M"
-stack  = [
-  { layer = "file", size = "64M" }, { layer = "virtio-blk", cache = "{cache}" },
-  { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-]
-[factors]
-cache = ["none", "unsafe"]
-[workload.commits]
-on     = ["vm"]
-ledger = { runtime = "2s", commit = "rename" }
-[crash]
-moments = 10
-"""
 
 
 def test_a_guest_that_is_killed_is_named_and_the_next_trial_runs(lab: Laboratory) -> None:
