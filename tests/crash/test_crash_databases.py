@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from laboratory import Ended
+from laboratory import Ended, opened
 
-from .test_crash_guests import NONE_OF_TEN, ORDERED, PROTECTED, TORN, WHOLE, WHOLE_PAGES, controls, laboratory
+from .test_crash_guests import NONE_OF_TEN, ORDERED, PROTECTED, TORN, WHOLE, WHOLE_PAGES, CrashLaboratory, controls
 
 pytestmark = [pytest.mark.needs("guests"), pytest.mark.timeout(1200)]
 
@@ -53,7 +53,7 @@ def checked(*arguments: str, liars: str = "") -> tuple[dict[str, dict[str, Any]]
     """What was found of each set-up, and what was said. The servers' own users may pass through its folder."""
     with tempfile.TemporaryDirectory(prefix="sl-", dir="/var/tmp") as name:
         Path(name).chmod(0o711)
-        with laboratory(Path(name)) as lab:
+        with opened(CrashLaboratory(Path(name))) as lab:
             (lab.folder / "liars.toml").write_text(liars)
             study = str(lab.folder / "liars.toml") if liars else "databases-power-cut.toml"
             said = lab.storlab(*lab.arguments(study, *arguments), timeout=1100)

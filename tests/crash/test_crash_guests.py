@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from laboratory import Ended, Laboratory, backing_files, ended, kill, wait_for
+from laboratory import Ended, Laboratory, backing_files, ended, kill, opened, wait_for
 from laboratory.guests import qemus
 from storlab.formats.log_writes import Flag, read_log
 
@@ -56,26 +55,16 @@ class CrashLaboratory(Laboratory):
         return {[*each["levels"].values()][-1]: each for each in result["set_ups"]}
 
 
-@contextmanager
-def laboratory(folder: Path) -> Iterator[CrashLaboratory]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        lab = CrashLaboratory(folder)
-        yield lab
-        lab.close()
-        assert lab.leftovers() == []
-
-
 @pytest.fixture(scope="module")
 def set_ups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CrashLaboratory, Ended]]:
-    with laboratory(tmp_path_factory.mktemp("set-ups")) as lab:
+    with opened(CrashLaboratory(tmp_path_factory.mktemp("set-ups"))) as lab:
         more = ("--set", FAILS, "--set", BTRFS)
         yield lab, lab.storlab(*lab.arguments("power-cut.toml", "--keep", *TEN, *more), timeout=550)
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[CrashLaboratory]:
-    with laboratory(tmp_path) as lab:
+    with opened(CrashLaboratory(tmp_path)) as lab:
         yield lab
 
 

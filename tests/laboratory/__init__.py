@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -25,6 +25,8 @@ from storlab.run.limits import AS_PLANNED, Extent
 from storlab.run.observer import Observer
 from storlab.run.permissions import Permissions
 from storlab.study.study import load_study
+
+L = TypeVar("L", bound="Laboratory")
 
 COMMAND = (sys.executable, "-m", "storlab.cli.main")
 
@@ -160,7 +162,7 @@ class Laboratory:
             *(f"file {path}" for path in self.scratch.iterdir() if "storlab-" in path.name),
             *(f"cgroup {path}" for path in self._cgroups()),
             *(f"link {link}" for link in self.links),
-            *(f"sockets {path}" for path in Path("/tmp").glob(f"storlab-{self.identity}*")),
+            *(f"folder {path}" for at in ("/tmp", "/var/tmp") for path in Path(at).glob(f"storlab-{self.identity}*")),
             *(f"network {path}" for path in Path("/run/netns").glob(f"storlab-{self.identity}*")),
         ]
 
@@ -196,26 +198,15 @@ class Laboratory:
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[Laboratory]:
-    """A laboratory for several tests, with a state of its own. Nothing may be left in it at the end."""
+def opened(lab: L) -> Iterator[L]:
+    """A laboratory with a state of its own, for several tests or one. Nothing may be left in it at the end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        lab = Laboratory(folder)
+        patch.setenv("XDG_STATE_HOME", str(lab.folder / "state"))
         try:
             yield lab
-        finally:
+        finally:  # also where a suite that takes an hour is interrupted
             lab.close()
         assert lab.leftovers() == []
-
-
-@contextlib.contextmanager
-def shared_laboratory(factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    """One for all tests of a module, in which nothing may be left at the end."""
-    folder = factory.mktemp("shared")
-    with pytest.MonkeyPatch.context() as patch, contextlib.closing(Laboratory(folder)) as made:
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        yield made
-        assert made.leftovers() == []
 
 
 def ended(process: subprocess.Popen[bytes], timeout: float = 120) -> Ended:

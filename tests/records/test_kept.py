@@ -20,7 +20,7 @@ from polars.testing import assert_frame_equal
 
 from attacks.mutations import mutated, mutated_json
 from attacks.odd_files import KINDS, bounded, lay
-from laboratory import Laboratory
+from laboratory import Laboratory, opened
 from storlab.errors import UserError
 from storlab.records import derive_trial, fingerprint
 from storlab.records.derive import derive, tables_of
@@ -70,10 +70,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> Parsed:
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Six trials, of which two failed."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("kept")
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        lab = Laboratory(folder)
+    with opened(Laboratory(tmp_path_factory.mktemp("kept"))) as lab:
         lab.execute(STUDY)
         yield lab.out
 

@@ -18,7 +18,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import storlab
-from laboratory import Laboratory
+from laboratory import Laboratory, opened
 from storlab.errors import RecordsError
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.columns import COLUMNS, PLACES
@@ -47,12 +47,8 @@ DOCUMENT = Path(storlab.__file__).parent.parent.parent / "docs" / "reference" / 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One run for all tests here: two trials done, two failed."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("records")
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        lab = Laboratory(folder)
+    with opened(Laboratory(tmp_path_factory.mktemp("records"))) as lab:
         lab.execute(STUDY)
-        assert lab.leftovers() == []
         yield lab.out
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from laboratory import Ended, Laboratory, shared_laboratory
+from laboratory import Ended, Laboratory, opened
 from laboratory.block import small_ext4_blocks
 from laboratory.guests import DISK as GUESTS_DISK
 from laboratory.guests import EXT4, guests
@@ -29,7 +29,7 @@ LOADS = ("storm", "storm-fsync", "database")
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Laboratory, Ended]]:
     """Two rounds of three set-ups under all loads of the study ``alignment``, small."""
-    with shared_laboratory(tmp_path_factory) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("shared"))) as lab:
         options = [word for value in (*SMALL, f"scratch={lab.scratch}") for word in ("--set", value)]
         only = ("--only", f"fs={','.join(SET_UPS)}", "--rounds", "2", "--out", lab.out)
         yield lab, lab.storlab("run", "alignment", *options, *only, timeout=400)
@@ -179,7 +179,7 @@ def written(stack: str, rest: str, **keys: str) -> str:
 @pytest.fixture(scope="module")
 def both_ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """Requests counted in each guest's kernel, and at the other end on the node that has their disks."""
-    with shared_laboratory(tmp_path_factory) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("shared"))) as lab:
         lab.execute(written(EXT4, STORE, from_='"store"'))
         yield lab
 

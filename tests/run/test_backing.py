@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from laboratory import opened
+from laboratory import Laboratory, opened
 from storlab.errors import StudyError
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.sampling import read_samples
@@ -137,7 +137,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
         host = Subject(group="host", end="below", above=tuple(nodes), disks=disks, processes=processes)
         return await real(record, places, probes, {**subjects, "host": host}, session, *rest)
 
-    with pytest.MonkeyPatch.context() as patch, opened(tmp_path_factory.mktemp("backing")) as lab:
+    with pytest.MonkeyPatch.context() as patch, opened(Laboratory(tmp_path_factory.mktemp("backing"))) as lab:
         patch.setattr("storlab.run.trial.trial.measure", measure)
         lab.execute(STUDY)
         yield lab.run_folder

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, wait_for
+from laboratory import Laboratory, opened, wait_for
 from laboratory import ended as end_of
-from run.test_suites import laboratory
 from storlab.records.run_folder import RunFolder
 from storlab.run.suite.bisect.commits import commits_between
 from storlab.run.suite.bisect.steps import program_of
@@ -170,7 +169,8 @@ tests = ["works"]
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Laboratory]:
-    yield from laboratory(tmp_path / "laboratory")
+    with opened(Laboratory(tmp_path / "laboratory")) as lab:
+        yield lab
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from signal import SIGINT, SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
-from laboratory import Laboratory, ended, interrupt, kill, shared_laboratory, wait_for, wait_until
+from laboratory import Laboratory, ended, interrupt, kill, opened, wait_for, wait_until
 from laboratory.devices import tmpfs
 from laboratory.guests import (
     BEGUN,
@@ -111,7 +111,7 @@ Lost = dict[str, tuple[TrialRecord, str | None]]
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
     """One run of all victims but those of a storage host: of each its record, and its reason without chance."""
     stack = EXT4.replace('"64M"', '"{victim.size}", overcommit = true').replace('-blk"', '-blk", cache = "writeback"')
-    with shared_laboratory(tmp_path_factory) as lab, tmpfs(lab.scratch, "64M"):
+    with opened(Laboratory(tmp_path_factory.mktemp("shared"))) as lab, tmpfs(lab.scratch, "64M"):
         actions = {
             "killed": lambda: kill_guest(lab, "vm-2"),
             "stopped": lambda: kill_guest(lab, "vm-2", SIGSTOP),

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, ended, kill, processes_with, shared_laboratory, wait_for
+from laboratory import Laboratory, ended, kill, opened, processes_with, wait_for
 from storlab.measurements import merge_histograms
 from storlab.percentiles import percentiles
 from storlab.records.run_folder import RunFolder, TrialRecord
@@ -35,7 +35,7 @@ fio = { rw = "randwrite", bs = "4k", ioengine = "psync", size = "1M", runtime = 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
     """Four agents on this machine as four nodes."""
-    with shared_laboratory(tmp_path_factory) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("shared"))) as lab:
         lab.execute(STUDY)
         yield lab.run_folder
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Ended, Laboratory
-from run.test_suites import laboratory, planted
+from laboratory import Ended, Laboratory, opened
+from run.test_suites import planted
 from storlab.records.suite import SuiteRun, read_suite_run
 from storlab.suite.model import Outcome
 from storlab.suite.zts_text import ResultLine, read_results, report_name
@@ -116,7 +116,7 @@ class Both:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    for lab in laboratory(tmp_path_factory.mktemp("originals")):
+    with opened(Laboratory(tmp_path_factory.mktemp("originals"))) as lab:
         own = planted(lab.folder / "own", SCRIPTS, RUNFILE).parent
         out = lab.folder / "results"
         runner = lab.storlab(
@@ -219,7 +219,7 @@ def scripts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         theirs = (both.original / "zfs_tests" / "console").read_text(errors="replace")
         yield Scripts(read_suite_run(both.lab.folder / "two"), by_script(both.zfs_tests.stdout), by_script(theirs))
         return
-    for lab in laboratory(tmp_path_factory.mktemp("subset")):
+    with opened(Laboratory(tmp_path_factory.mktemp("subset"))) as lab:
         yield by_both_runners(lab)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, shared_laboratory, wait_for
+from laboratory import Laboratory, ended, kill, opened, wait_for
 from storlab.analysis.summary import Summary, from_json
 from storlab.record import to_json
 from storlab.records.manifest import Rest, write_manifest
@@ -73,7 +73,7 @@ def watching() -> Watching:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, watching: Watching) -> Iterator[Laboratory]:
     """A run of eight rounds."""
-    with shared_laboratory(tmp_path_factory) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("shared"))) as lab:
         assert lab.execute(study(8), watching).ending == "complete"
         yield lab
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, shared_laboratory
+from laboratory import Laboratory, opened
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
@@ -45,7 +45,7 @@ def cell(text: str) -> Cell:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """One run for all tests here."""
-    with shared_laboratory(tmp_path_factory) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("shared"))) as lab:
         lab.execute(SERVED)
         yield lab
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from laboratory import Ended, Laboratory
+from laboratory import Ended, Laboratory, opened
 from laboratory.guests import own_kernel
 from storlab.images.image import find_image
 from storlab.records.suite import SuiteRun, read_suite_run
@@ -121,18 +121,6 @@ def planted(folder: Path, scripts: dict[str, str], runfile: str) -> Path:
     return folder / "own.run"
 
 
-def laboratory(folder: Path) -> Iterator[Laboratory]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        lab = Laboratory(folder)
-        try:
-            yield lab
-        finally:  # also where a suite that takes an hour is interrupted
-            lab.close()
-        assert lab.leftovers() == []
-        assert not [*Path("/var/tmp").glob(f"storlab-{lab.identity}*")]
-
-
 def result(run: SuiteRun, path: str, role: str = "test") -> Attempt:
     return [each for each in run.attempts if each.path.endswith(path) and each.role == role][-1]
 
@@ -166,7 +154,7 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
-    for lab in laboratory(tmp_path_factory.mktemp("suite")):
+    with opened(Laboratory(tmp_path_factory.mktemp("suite"))) as lab:
         yield Whole(lab)
 
 
@@ -314,7 +302,8 @@ class TestOfTheWholeSuite:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Laboratory]:
-    yield from laboratory(tmp_path)
+    with opened(Laboratory(tmp_path)) as lab:
+        yield lab
 
 
 _OWN_KERNEL = """

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from laboratory import Ended, Laboratory, ended, kill, wait_for
+from laboratory import Ended, Laboratory, ended, kill, opened, wait_for
 from laboratory.devices import Device, new_device
-from run.test_suites import laboratory, planted, result
+from run.test_suites import planted, result
 from storlab.records.suite import RESULTS, SuiteRun, read_suite_run
 from storlab.records.suite.under_way import UNDER_WAY
 from storlab.suite.ktap import read_ktap
@@ -29,7 +29,8 @@ MOUNTS = 'set -e; set -- $DISKS; mkfs.ext4 -q /dev/$1 8M; mkdir "$TMPDIR/m"; mou
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Laboratory]:
-    yield from laboratory(tmp_path)
+    with opened(Laboratory(tmp_path)) as lab:
+        yield lab
 
 
 def own(folder: Path, options: str = "", **scripts: str) -> tuple[str | Path, ...]:
@@ -79,7 +80,7 @@ def test_tests_run_on_this_machine_and_nothing_of_them_is_left() -> None:
     text = f"{HEAD}[tests/here]\ntests = {here}\n[tests/users]\ntests = ['nobody']\nuser = nobody\n"
     with tempfile.TemporaryDirectory(prefix="sl-here-") as folder:
         Path(folder).chmod(0o755)  # which all users may enter
-        for lab in laboratory(Path(folder)):
+        with opened(Laboratory(Path(folder))) as lab:
             runfile = planted(lab.folder / "own", scripts, text)
             said = lab.storlab("suite", "run", runfile, "--tests", runfile.parent, "--here", HERE, "--out", lab.out)
             run, found = read_suite_run(lab.out), outcomes(lab)
@@ -92,7 +93,7 @@ def test_tests_run_on_this_machine_and_nothing_of_them_is_left() -> None:
             assert place.startswith("/var/tmp/storlab-") and not Path(place).exists()
             assert "process sleep" in said.stdout, said
             assert run.asked.environment is not None and run.asked.environment.image == ""
-            # `laboratory` looks for loop devices, mounts and folders of its runs that are left.
+            # `opened` looks for loop devices, mounts and folders of its runs that are left.
 
 
 def test_a_controller_that_is_killed_or_interrupted_leaves_what_clean_and_resume_find(lab: Laboratory) -> None:

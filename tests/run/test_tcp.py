@@ -49,7 +49,7 @@ def metrics(lab: Laboratory, source: str) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def between_guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """One run for the tests of both ends."""
-    with opened(tmp_path_factory.mktemp("tcp")) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("tcp"))) as lab:
         summary = lab.execute(BETWEEN_GUESTS, unconfined=True).summary
         (record,) = lab.records()
         assert (record.status, record.reason) == ("done", None)

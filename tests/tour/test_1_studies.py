@@ -71,7 +71,7 @@ fio = { rw = "read", bs = "64k", size = "4M", direct = 1, ioengine = "psync" }
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """After ``storlab run`` of the first study."""
-    with opened(tmp_path_factory.mktemp("study")) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("study"))) as lab:
         ran = lab.run(DISK_OR_FOLDER, timeout=400)
         assert ran.status == 0, ran
         yield lab
@@ -135,7 +135,7 @@ def test_a_run_holds_its_study_and_all_that_was_drawn(lab: Laboratory) -> None:
 @pytest.fixture(scope="module")
 def crossing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """After a run in which one guest reads from another's disk."""
-    with opened(tmp_path_factory.mktemp("network")) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("network"))) as lab:
         lab.execute(OVER_THE_NETWORK)
         yield lab
 

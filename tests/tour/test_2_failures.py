@@ -45,7 +45,7 @@ def test_a_guest_that_is_killed_is_named_and_the_next_trial_runs(lab: Laboratory
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Laboratory, dict[str, object]]]:
     """A run that is killed while its load works, then cleaned up and resumed; what was seen on the way."""
-    with opened(tmp_path_factory.mktemp("killed")) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("killed"))) as lab:
         seen: dict[str, object] = {}
         process = lab.start_run(DISKS_FROM_HERE, "--quiet")
         wait_for(process, lambda: begun(lab, *BOTH))
@@ -87,7 +87,7 @@ def test_resume_finishes_the_run_as_if_nothing_had_been(killed: tuple[Laboratory
 @pytest.fixture(scope="module")
 def cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Laboratory, Ended]]:
     """A study that asks for power cuts, once it was run."""
-    with opened(tmp_path_factory.mktemp("cut")) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("cut"))) as lab:
         study = Path(lab.folder / "study.toml")
         study.write_text(POWER_CUTS)
         options = ("--out", lab.out, "--seed", "7", "--set", f"scratch={lab.scratch}")

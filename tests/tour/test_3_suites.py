@@ -37,7 +37,7 @@ tests = [
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Laboratory, Ended, SuiteRun]]:
     """The suite, once it was run."""
-    with opened(tmp_path_factory.mktemp("suite")) as lab:
+    with opened(Laboratory(tmp_path_factory.mktemp("suite"))) as lab:
         file = Path(lab.folder / "six.toml")
         file.write_text(SUITE)
         guest = ("--cpus", "1", "--memory", "256M", "--timeout-scale", "1")
