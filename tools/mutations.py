@@ -1,11 +1,12 @@
 """Breaks Storlab at places drawn by a seed, and says how many of them the tests notice.
 
 python -m tools.mutations SEED --list > places.json
-python -m tools.mutations SEED --places places.json --coverage .make/coverage/data --tests tests.json
+pytest --tier test --collect-only --quiet > tests.txt
+python -m tools.mutations SEED --places places.json --coverage .make/coverage/data --tests tests.txt
 
 A place is a comparison that is turned round, a line that is left out, or an undo that is not registered, in run/,
 layers/ or analysis/. For each, in a copy of this checkout, the tests run that reach its line by what `make coverage`
-measured, the cheapest first, until one fails. tests.json: the tests that count → CPU s of each. With the places of an
+measured, the cheapest first, until one fails. tests.txt: the tests that count, a line each. With the places of an
 earlier run two suites are tried with the same ones.
 """
 
@@ -17,6 +18,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -24,10 +26,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("run", "layers", "analysis")
 KINDS = ("comparison", "line", "undo")
+NOBODY, TOO_LONG = "no test", "took too long"
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -121,24 +125,47 @@ def tests_that_reach(data: Path, place: Place, line: int) -> set[str]:
     return {test for (contexts,) in rows for test in contexts.split("|") if test}
 
 
-def notice(copy: Path, tests: list[str], limit: float) -> str:
-    """Which test failed in the copy first, "none", or "time" where they took longer than ``limit`` s."""
-    (copy / "chosen").write_text("\n".join(tests))
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+def copy_checkout(to: Path) -> Path:
+    """All that git knows of this checkout, as it is now, with the agent that was built."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).exists():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
+    (to / "agent/target").symlink_to(ROOT / "agent/target")
+    return to
+
+
+def run_tests(copy: Path, arguments: list[str], limit: float) -> subprocess.CompletedProcess[str]:
+    """Run pytest in the copy. Raises ``TimeoutExpired`` after ``limit`` s, and nothing of it runs on."""
+    (copy / "chosen").write_text("\n".join(arguments))
     command = [sys.executable, "-m", "pytest", "--exitfirst", "--quiet", "-p", "no:cacheprovider", "@chosen"]
-    group = subprocess.Popen(
-        command, cwd=copy, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=copy, env=environment, start_new_session=True, **options) as process:
+        try:
+            said, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, said)
+
+
+def notice(copy: Path, tests: list[str], limit: float) -> str:
+    """Which test failed in the copy first, ``NOBODY``, or ``TOO_LONG`` where they took longer than ``limit`` s.
+
+    Raises ``RuntimeError`` where pytest itself failed, which tells nothing.
+    """
     try:
-        said, _ = group.communicate(timeout=limit)
+        ran = run_tests(copy, tests, limit)
     except subprocess.TimeoutExpired:
-        os.killpg(group.pid, 15)
-        group.communicate()
-        return "time"
-    if group.returncode == 0:
-        return "none"
-    failed = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return failed[0].split(" ", 1)[1].split(" - ")[0] if failed else f"status {group.returncode}"
+        return TOO_LONG
+    if ran.returncode == 0:
+        return NOBODY
+    failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if not failed:
+        raise RuntimeError(f"pytest ended with status {ran.returncode}: {ran.stdout[-2000:]}")
+    return failed[0].split(" ", 1)[1].split(" - ")[0]
 
 
 def main() -> None:
@@ -148,7 +175,7 @@ def main() -> None:
     parser.add_argument("--coverage", type=Path)
     parser.add_argument("--places", type=Path, help="JSON by --list")
     parser.add_argument("--list", action="store_true", help="print the places as JSON, and end")
-    parser.add_argument("--tests", type=Path, help="JSON: test → CPU s; only these run")
+    parser.add_argument("--tests", type=Path, help="the tests that may run, a line each")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--limit", type=float, default=240.0, help="s for each place")
     parser.add_argument("--out", type=Path)
@@ -161,24 +188,26 @@ def main() -> None:
     if asked.list:
         print(json.dumps([asdict(place) for place in places], indent=1))
         return
-    costs: dict[str, float] = json.loads(asked.tests.read_text())
+    allowed = {line for line in asked.tests.read_text().splitlines() if "::" in line}
+    costs = json.loads((ROOT / "tests/tiers/costs.json").read_text())["tests"]
     results = []
     with tempfile.TemporaryDirectory(prefix="storlab-mutations-", dir="/var/tmp") as folder:
-        copy = Path(folder) / "checkout"
-        shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv", ".git", "runs", ".make"))
+        copy = copy_checkout(Path(folder) / "checkout")
+        if (status := run_tests(copy, ["--collect-only", *sorted(allowed)], asked.limit).returncode) != 0:
+            parser.error(f"the tests can't be collected in an unbroken copy: pytest ended with status {status}")
         for place in places:
             path = copy / "src/storlab" / place.file
             source = path.read_text("utf-8")
             now, node = find(source, place)
             path.write_text(broken(source, node), "utf-8")
-            reaching = tests_that_reach(asked.coverage, place, now.line) & costs.keys()
-            tests = sorted(reaching, key=lambda test: costs[test])
-            found = notice(copy, tests, asked.limit) if tests else "none"
+            reaching = tests_that_reach(asked.coverage, place, now.line) & allowed
+            tests = sorted(reaching, key=lambda test: costs.get(test, 0.0))
+            found = notice(copy, tests, asked.limit) if tests else NOBODY
             path.write_text(source, "utf-8")
             results.append({**asdict(place), "tests": len(tests), "noticed": found})
             what = place.was.splitlines()[0][:60]
             print(f"{place.kind:10} {place.file}:{now.line} {what}: {len(tests)} tests, {found}", flush=True)
-    noticed = sum(each["noticed"] not in ("none", "time") for each in results)
+    noticed = sum(each["noticed"] not in (NOBODY, TOO_LONG) for each in results)
     print(f"seed {asked.seed}: {noticed} of {len(results)} were noticed")
     if asked.out:
         asked.out.write_text(json.dumps(results, indent=1))
