@@ -19,6 +19,7 @@ from laboratory.databases import laboratory_of_databases
 from storlab.layers.database.mariadb import MariadbLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.records.run_folder import TrialRecord
+from storlab.timeseries.dips import Event, dips
 
 pytestmark = pytest.mark.needs("root")
 
@@ -276,8 +277,16 @@ def test_a_disk_that_answers_no_flush_is_a_stall_and_a_checkpoint_on_it_has_a_di
     series = pl.read_parquet(lab.out / "tables" / "series.parquet").filter(metric="checkpoint")
     assert series["trial"].to_list() == [1]
     assert 2 < series["t"][0] < 20 and FROZEN - 2 < series["value"][0] < FROZEN + 5
-    dips = {name: value for name, value in frozen.items() if name.startswith("checkpoint.dip.")}
-    assert len(dips) == 4, "how deep it is follows from the rate before, which the freeze itself may have stopped"
+    rate = pl.read_parquet(lab.out / "tables" / "series.parquet").filter(metric="tps", trial=1).sort("t")
+    begin, end = series["t"][0], series["t"][0] + series["value"][0]
+    during = rate.filter(pl.col("t") > begin + 1, pl.col("t") <= end)["value"]
+    assert (during == 0).sum() >= FROZEN - 2, rate["value"].to_list()
+    # Of a rate that was uneven before, even a standstill is no dip.
+    (dip,) = dips(rate["t"].to_numpy(), rate["value"].to_numpy(), [Event(begin, end)])
+    assert dip is not None
+    for which in ("median", "max"):
+        assert frozen[f"checkpoint.dip.depth.{which}"] == pytest.approx(dip.depth)
+        assert frozen[f"checkpoint.dip.length.{which}"] == pytest.approx(dip.length)
     assert not any(name.startswith("checkpoint.dip.") for name in free)
     assert lab.storlab("report", lab.out, "--format", "html").status == 0
     page = (lab.out / "report.html").read_text()
