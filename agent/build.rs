@@ -46,6 +46,11 @@ fn compile(clang: &str, source: &Path, object: &Path) {
             "-Wno-unused-parameter",
             "-Werror",
         ])
+        // Of the same sources comes the same agent, wherever they lie, so guests that have it can be shared.
+        .arg(format!(
+            "-ffile-prefix-map={}=.",
+            env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR")
+        ))
         .arg(format!("-D__TARGET_ARCH_{name}"))
         .arg(format!("-I/usr/include/{architecture}-linux-gnu")) // Debian's place of asm/types.h
         // Its place in a build for another architecture: what both say of the types of eBPF programs is the same.

@@ -209,3 +209,8 @@ def test_without_one_a_checkout_is_told_to_build_it_and_an_installed_storlab_to_
     (tmp_path / "agent" / "Cargo.toml").touch()
     with pytest.raises(MissingTool, match=rf"^the agent is missing: run `make agent` in {tmp_path} "):
         agent_path()
+
+
+def test_it_names_no_folder_in_which_it_was_built() -> None:
+    """So the same sources give the same program, and guests that were saved with it serve every checkout."""
+    assert bytes(Path(__file__).resolve().parents[2]) not in agent_path().read_bytes()
