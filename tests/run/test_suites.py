@@ -38,7 +38,7 @@ exec python3 -c 'held = [b"x" * (200 << 20) for each in range(20)]'
 # `zpool create` refuses a disk with the label of an exported pool, unless it is forced to. Of three groups side by side
 # one guest of two has two.
 _EXPORTS = {"exports": "set -- $DISKS; zpool create exported $1 && zpool export exported"}
-_GIB = 1024**3
+_MUCH = MOST + (16 << 20)
 _STILL = {"still": "echo still here"}
 _TESTS: dict[str, tuple[str, dict[str, str]]] = {
     "planted": ("timeout = 6\npre = setup\npost = cleanup", {
@@ -59,7 +59,7 @@ _TESTS: dict[str, tuple[str, dict[str, str]]] = {
     "off": ("timeout = 60", {"powers_off": "echo o > /proc/sysrq-trigger; sleep 1000", **_STILL}),
     "loads": ("timeout = 150", {
         "eats_memory": _EAT,
-        "prints_much": f"head -c {_GIB} /dev/zero",
+        "prints_much": f"head -c {_MUCH} /dev/zero",
         "spoils": "touch /var/tmp/spoilt",
         "after_another": "test ! -e /var/tmp/spoilt",
         **_STILL,
@@ -134,7 +134,7 @@ class Whole:
         self.lab = lab
         self.refused = lab.storlab(*words, timeout=300)
         assert not lab.out.exists(), self.refused
-        options = ("--allow-missing", "--guests", "2", "--timeout-scale", "1")
+        options = ("--allow-missing", "--guests", "2", "--timeout-scale", "1", "--memory", "1G")
         self.said: Ended = lab.storlab(*words, *options, timeout=1100)
         self.run = read_suite_run(lab.out)
 
@@ -250,7 +250,7 @@ class TestOfTheWholeSuite:
         assert len(printed) == 4 and host.startswith(("guest-", "spare-"))
         assert whole.kept("/nobody") == "nobody\ntester\n" and whole.kept("/whoever") == "tester\nroot\n"
         much = whole.result("/prints_much")
-        assert (much.outcome, much.dropped) == (Outcome.PASS, _GIB - MOST)
+        assert (much.outcome, much.dropped) == (Outcome.PASS, _MUCH - MOST)
         assert (whole.lab.out / much.folder / "stdout").stat().st_size == MOST
 
     def test_tests_whose_set_up_fails_are_skipped_and_cleaned_up(self, whole: Whole) -> None:
