@@ -188,6 +188,7 @@ def _load() -> None:
             importlib.import_module(module.name)
     importlib.import_module("altair")
     _build_command_once()
+    importlib.import_module("drawing").draw_elsewhere()
     gc.collect()
     gc.freeze()  # no collection of a child's copies pages of memory only to look at what it was born with
 
