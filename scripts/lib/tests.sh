@@ -27,9 +27,11 @@ prepare_tests() {
         ((${#missing[@]} == 0)) ||
             say "Some tests will be skipped, because these are not installed: ${missing[*]}; $(by_hand "${missing[@]}")."
     fi
+    build_agent & # half of its time it has one CPU only
+    local building=$!
     python_environment dev
     .venv/bin/python -m compileall -q src tests
-    build_agent
+    wait "$building"
 }
 
 # begin_image plain|zfs: builds the guest image in the background, and unpacks what is used beside it.

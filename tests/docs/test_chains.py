@@ -70,7 +70,7 @@ def test_a_disk_is_served_over_nbd_or_is_the_clients_own(tmp_path: Path) -> None
 
 @guests
 def test_a_disk_its_server_and_the_client_are_on_three_machines(tmp_path: Path) -> None:
-    ran(STUDIES[1], tmp_path)
+    ran(STUDIES[1].replace("--size=64M", "--size=1M"), tmp_path)
     assert {"store", "server", "client"} <= set(layers(tmp_path))
 
 

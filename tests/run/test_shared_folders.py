@@ -121,7 +121,7 @@ def send(number: signal.Signals) -> Callable[[Laboratory], None]:
     [
         (send(signal.SIGKILL), "", r"node host: virtiofsd of vm-[12] was killed by SIGKILL.*"),
         (lambda lab: kill_guest(lab, "vm-1"), "", r"(?!.*virtiofsd).*vm-1.*"),
-        (send(signal.SIGSTOP), 'timeout = "20s"', r".*stopped at its time-out of 20 s.*"),
+        (send(signal.SIGSTOP), 'timeout = "12s"', r".*stopped at its time-out of 12 s.*"),
     ],
     ids=["daemon killed", "guest killed", "daemon stands still"],
 )
@@ -249,7 +249,7 @@ exec {words} "$@"
 """
 HELD_BACK = """
 primary = "elapsed"
-repeat = {{ until = "decided", min = 5, max = 12 }}
+repeat = {{ until = "decided", min = 5, max = 6 }}
 trial = {{ settle = {{ sync = false, drop_caches = false }} }}
 [probes]
 [factors.daemon]

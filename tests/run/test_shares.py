@@ -32,6 +32,8 @@ nodes.client = { kind = "vm", memory = "256M", from = "server", stack = STACK }
 MEASURED = """
 primary = "create.rate"
 repeat = { until = "max", min = 1, max = 1 }
+trial = { settle = { sync = false, drop_caches = false } }
+probes = {}
 workload.files.files = { files = 20, size = "4k", fsync = "file" }
 workload.log.fio = { rw = "randwrite", bs = "4k", size = "1M", ioengine = "psync", runtime = "0.2s", time_based = true }
 """
