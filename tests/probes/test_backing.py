@@ -132,6 +132,12 @@ def test_waits_over_the_threshold_are_summed_and_idleness_is_told_apart(tmp_path
     )  # fmt: skip
 
 
+def test_a_disk_that_freezes_before_it_has_a_request_stalls_from_the_first_one_on() -> None:
+    """A load that waits for each request has none in flight for a moment, and the freeze may begin there."""
+    frozen = looks([(0.05, 1, 0), (0.05, 0, 0), *[(0.05, 0, 1)] * 120, (0.05, 1, 0)])
+    assert [(stall.waiting, round(stall.length, 6)) for stall in find_stalls(frozen)] == [(False, 0.1), (True, 5.95)]
+
+
 def test_only_waits_within_the_measured_phase_count_and_without_a_disk_that_is_said(tmp_path: Path) -> None:
     write_looks(tmp_path, looks([(1.0, 1, 1)] * 3 + [(5.0, 0, 1)] + [(1.0, 1, 1)] * 3))
     measured = StallsProbe().parse(ProbeRecord(tmp_path, Window(108.0, 112.0), VDB))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -91,17 +91,19 @@ def looks_at(snapshots: Sequence[Snapshot], disk: str) -> list[Look]:
 
 
 def find_stalls(looks: Sequence[Look]) -> list[Stall]:
-    """All times in which no operation completed, from the look after the last completion to the next change."""
+    """All times in which no operation completed, from the look after the last completion to the next change.
+
+    Where the load made its next request in such a time, and none was in flight before it, these are two.
+    """
     stalls: list[Stall] = []
-    start: Look | None = None
-    waiting = True
+    stands = False  # whether the last one goes on
     for before, after in pairwise(looks):
         if after.completed != before.completed:
-            start = None
+            stands = False
             continue
-        if start is None:
-            start, waiting = before, before.in_flight > 0
+        waiting = before.in_flight > 0 and after.in_flight > 0
+        if not stands or stalls[-1].waiting != waiting:
             stalls.append(Stall(before.t, 0.0, waiting))
-        waiting = waiting and after.in_flight > 0
-        stalls[-1] = Stall(start.t, after.t - start.t, waiting)
+        stalls[-1] = replace(stalls[-1], length=after.t - stalls[-1].start)
+        stands = True
     return stalls
