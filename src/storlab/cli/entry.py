@@ -1,11 +1,14 @@
 """Where the program starts: nothing is loaded yet, so that Ctrl-C in its first tenth of a second is no traceback."""
 
 import os
+import resource
 import sys
 import warnings
 
 _COMPLETING = "_STORLAB_COMPLETE"
 """Set by a shell that asks Typer how a command goes on."""
+_LEAST = 512 << 20
+"""Bytes of address space. Some libraries crash where they can't start a thread with a third of that."""
 _NO_MEMORY = b"storlab: not enough memory: nothing more could be done\n"
 
 
@@ -15,6 +18,7 @@ def main() -> None:
         _open_what_is_closed()
         warnings.filterwarnings("ignore", "Polars binary is missing")  # for lack of memory, which is then reported
         if not _import_plainly():
+            _refuse_too_little_memory()
             from storlab.cli.main import main as run
 
             run()
@@ -45,6 +49,16 @@ def _import_plainly() -> bool:
     if options is not None:
         import_plainly(options)
     return options is not None
+
+
+def _refuse_too_little_memory() -> None:
+    """Exit where a limit of this process leaves no room for the libraries."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < _LEAST:
+        sys.exit(
+            f"storlab: not enough memory: this process may use {limit >> 20} MiB of addresses (ulimit -v), "
+            f"and the program needs {_LEAST >> 20} MiB at least"
+        )
 
 
 def _open_what_is_closed() -> None:
