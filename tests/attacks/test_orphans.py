@@ -295,6 +295,5 @@ def test_too_little_memory_is_one_sentence(turn: int, command: str, here: Path) 
         return
     assert ran.returncode in (0, 1, 3), (limit, ran.returncode, ran.stderr[-1500:])
     if ran.returncode == 1:
-        assert "storlab: " in ran.stderr or "OpenBLAS error: " in ran.stderr  # which ends the process itself
-        assert "emory" in ran.stderr
+        assert ran.stderr.startswith("storlab: not enough memory")
     assert not list(Path("scratch").iterdir())
