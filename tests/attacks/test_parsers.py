@@ -21,7 +21,8 @@ from polars.exceptions import PanicException
 
 from attacks.mutations import mutant
 from attacks.odd_files import Hang, bounded
-from attacks.parsers import PARSERS, Parser
+from attacks.parsers import PARSERS
+from attacks.readers import Parser
 from storlab.study.study import parse_study
 
 STUDIES = sorted((Path(__file__).parents[2] / "src" / "storlab" / "studies").glob("*.toml"))
