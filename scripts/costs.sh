@@ -7,5 +7,6 @@
 
 prepare_tests root test vm image
 begin_image zfs
+await_agent
 await_image
 run_tests all --record-costs tests/tiers/costs.json

@@ -7,6 +7,7 @@
 
 prepare_tests root test vm image
 begin_image zfs
+await_agent
 await_image
 
 data=$root/$made/coverage

@@ -12,8 +12,10 @@ second_tries=tests/tiers/second-tries.txt # of CI's last runs: a test, a tab, th
 most_again=8                              # failed tests; more are no accident
 image=none
 image_built=""
+agent_building=""
 
-# prepare_tests GROUP…: what tests need of Debian's packages but for `base`, the Python environment and the agent.
+# prepare_tests GROUP…: what tests need of Debian's packages but for `base`, the Python environment, and the agent, which
+# is built in the background: half of that time goes to one CPU only.
 prepare_tests() {
     need_writable_checkout
     need_python
@@ -27,12 +29,14 @@ prepare_tests() {
         ((${#missing[@]} == 0)) ||
             say "Some tests will be skipped, because these are not installed: ${missing[*]}; $(by_hand "${missing[@]}")."
     fi
-    build_agent & # half of its time it has one CPU only
-    local building=$!
+    build_agent &
+    agent_building=$!
     python_environment dev
     .venv/bin/python -m compileall -q src tests
-    wait "$building"
 }
+
+# Fails where the agent could not be built.
+await_agent() { wait "$agent_building"; }
 
 # begin_image plain|zfs: builds the guest image in the background, and unpacks what is used beside it.
 begin_image() {

@@ -10,7 +10,6 @@ import os
 import select
 import socket
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ def draw_elsewhere() -> None:
     """
     import vl_convert
 
-    address = f"{tempfile.gettempdir()}/storlab-draws-{os.getpid()}"
+    address = f"/tmp/storlab-draws-{os.getpid()}"  # tempfile would remember this process's TMPDIR for all of them
     Path(address).unlink(missing_ok=True)
     os.posix_spawn(sys.executable, [sys.executable, __file__, address], os.environ, setsid=True)
     for name in _DRAWN:
