@@ -106,7 +106,8 @@ def with_tracefs(how: str) -> list[str]:
 
     Mounts that other tests have just now are not kept in it: their devices would stay busy.
     """
-    release = """awk '$1 ~ "^/dev/loop" { print $2 }' /proc/self/mounts | tac | xargs --no-run-if-empty umount --lazy"""
+    mounts = """awk '$1 ~ "^/dev/loop" { print $2 }' /proc/self/mounts"""  # some of which are gone a moment later
+    release = f"{mounts} | tac | xargs --no-run-if-empty umount --lazy 2> /dev/null"
     script = f'{release}; umount --all --lazy --types tracefs,debugfs && {TRACEFS[how]} && exec "$@"'
     return ["unshare", "--mount", "sh", "-c", script, "sh"]
 

@@ -271,7 +271,7 @@ command = {{ argv = ["dd", "if=/dev/zero", "of={{target}}/x", "bs=512", "count=8
 def held(tmp_path: Path) -> Iterator[Path]:
     """A virtiofsd that gets a hundredth of a CPU."""
     base = Path("/sys/fs/cgroup/cpu")
-    group = (base if base.is_dir() else Path("/sys/fs/cgroup")) / f"held-{tmp_path.name}"
+    group = (base if base.is_dir() else Path("/sys/fs/cgroup")) / f"held-{os.getpid()}"
     words = find_virtiofsd("rust")
     assert words is not None
     group.mkdir()
