@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -274,22 +276,23 @@ def test_a_disk_that_answers_no_flush_is_a_stall_and_a_checkpoint_on_it_has_a_di
     for metric in ("stall.longest", "tps.longest_stall"):
         assert frozen[metric] > FROZEN - 2 > free[metric], metric
     assert frozen["stall.count"] >= 1 and free["stall.count"] == 0
-    series = pl.read_parquet(lab.out / "tables" / "series.parquet").filter(metric="checkpoint")
-    assert series["trial"].to_list() == [1]
-    assert 2 < series["t"][0] < 20 and FROZEN - 2 < series["value"][0] < FROZEN + 5
-    rate = pl.read_parquet(lab.out / "tables" / "series.parquet").filter(metric="tps", trial=1).sort("t")
-    begin, end = series["t"][0], series["t"][0] + series["value"][0]
-    during = rate.filter(pl.col("t") > begin + 1, pl.col("t") <= end)["value"]
+    series = pl.read_parquet(lab.out / "tables" / "series.parquet").sort("t")
+    begun = series.filter(metric="checkpoint")  # on a busy machine, the server's own may come after it
+    assert set(begun["trial"]) == {1}
+    events = [Event(begin, begin + length) for begin, length in begun.select("t", "value").rows()]
+    stood = max(events, key=lambda event: event.end - event.begin)
+    assert 2 < stood.begin < 20 and FROZEN - 2 < stood.end - stood.begin < FROZEN + 5
+    rate = series.filter(metric="tps", trial=1)
+    during = rate.filter(pl.col("t") > stood.begin + 1, pl.col("t") <= stood.end)["value"]
     assert (during == 0).sum() >= FROZEN - 2, rate["value"].to_list()
     # Of a rate that was uneven before, even a standstill is no dip.
-    (dip,) = dips(rate["t"].to_numpy(), rate["value"].to_numpy(), [Event(begin, end)])
-    assert dip is not None
-    for which in ("median", "max"):
-        assert frozen[f"checkpoint.dip.depth.{which}"] == pytest.approx(dip.depth)
-        assert frozen[f"checkpoint.dip.length.{which}"] == pytest.approx(dip.length)
+    found = [dip for dip in dips(rate["t"].to_numpy(), rate["value"].to_numpy(), events) if dip is not None]
+    assert found
+    assert frozen["checkpoint.dip.depth.max"] == pytest.approx(max(dip.depth for dip in found))
+    assert frozen["checkpoint.dip.length.median"] == pytest.approx(statistics.median(dip.length for dip in found))
     assert not any(name.startswith("checkpoint.dip.") for name in free)
     assert lab.storlab("report", lab.out, "--format", "html").status == 0
     page = (lab.out / "report.html").read_text()
-    assert "triangles are checkpoints" in page and "1 checkpoint of" in page
+    assert "triangles are checkpoints" in page and re.search(r"\b\d checkpoints? of", page)
     assert "no checkpoint began while the load ran" in page
     assert lab.leftovers() == []
