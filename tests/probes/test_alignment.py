@@ -187,7 +187,8 @@ class TestOnThisMachine:
             load = partial(issue, disk, [("write", 0, 4096)] * 7, tmp_path, depth=1)
             asyncio.run(_watched(AlignmentProbe(events=True), tmp_path, disk.name, load))
         events = [line for line in (tmp_path / TRACE).read_bytes().splitlines() if line.startswith(b"[")]
-        assert len(events) == 7
+        # Whoever looks through the devices of this machine, such as another test, reads from this one as well.
+        assert sum(b'"write"' in event for event in events) == 7
 
     def test_a_disk_that_makes_no_requests_is_named(self, tmp_path: Path) -> None:
         bio_based = [
