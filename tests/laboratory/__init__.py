@@ -247,14 +247,12 @@ def _wait_to_hear(process: subprocess.Popen[bytes], words: bytes) -> None:
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> bool:
-    """Look again and again, for a quarter of the time at most; whether it came true."""
-    begin = look = time.monotonic()
+    """Look again and again; whether it came true."""
+    deadline = time.monotonic() + timeout
     while not condition():
-        now = time.monotonic()
-        if now > begin + timeout:
+        if time.monotonic() > deadline:
             return False
-        time.sleep(max(0.01, 3 * (now - look)))
-        look = time.monotonic()
+        time.sleep(0.01)
     return True
 
 
