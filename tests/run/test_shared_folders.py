@@ -249,7 +249,7 @@ exec {words} "$@"
 """
 HELD_BACK = """
 primary = "elapsed"
-repeat = {{ until = "decided", min = 5, max = 6 }}
+repeat = {{ until = "decided", min = 5, max = 12 }}
 trial = {{ settle = {{ sync = false, drop_caches = false }} }}
 [probes]
 [factors.daemon]
