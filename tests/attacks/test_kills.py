@@ -301,7 +301,7 @@ def test_a_suite_whose_controller_is_killed_at_any_moment_has_each_test_once(lab
             assert ended(running, 10).status == 0
             check_suite(lab)
             lab.storlab("clean", lab.out)
-            lab.out.rename(lab.folder / f"done-{killed}")
+            lab.out.rename(lab.folder / f"done-{time.monotonic_ns()}")
             began = False
             continue
         kill(running)
