@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,19 +55,19 @@ def _serve(address: str) -> None:
         while os.getppid() == parent:
             if select.select([listening], [], [], 1.0)[0]:
                 connection, _ = listening.accept()
-                with connection, connection.makefile("rb") as request:
-                    _answer(connection, *json.loads(request.read()))
+                connection.settimeout(10.0)
+                # Who asked may have been killed or stopped by its test; what can't be drawn fails there as well.
+                with connection, suppress(OSError, ValueError), connection.makefile("rb") as request:
+                    connection.sendall(_drawn(*json.loads(request.read())))
     Path(address).unlink()
 
 
-def _answer(connection: socket.socket, name: str, drawing: Any, options: dict[str, Any]) -> None:
+def _drawn(name: str, drawing: Any, options: dict[str, Any]) -> bytes:
+    """Of which kind it is, on a line of its own, and what was drawn."""
     import vl_convert
 
-    try:
-        drawn = getattr(vl_convert, name)(drawing, **options)
-    except ValueError:
-        return  # who asked finds the same
-    connection.sendall(f"{type(drawn).__name__}\n".encode() + (drawn.encode() if isinstance(drawn, str) else drawn))
+    drawn: str | bytes = getattr(vl_convert, name)(drawing, **options)
+    return b"str\n" + drawn.encode() if isinstance(drawn, str) else b"bytes\n" + drawn
 
 
 if __name__ == "__main__":
