@@ -8,7 +8,7 @@ import warnings
 _COMPLETING = "_STORLAB_COMPLETE"
 """Set by a shell that asks Typer how a command goes on."""
 _LEAST = 512 << 20
-"""Bytes of address space. Some libraries crash where they can't start a thread with a third of that."""
+"""Bytes of address space. With less than 300 MiB Polars can't start its threads, and ends the process by a signal."""
 _NO_MEMORY = b"storlab: not enough memory: nothing more could be done\n"
 
 
@@ -52,7 +52,7 @@ def _import_plainly() -> bool:
 
 
 def _refuse_too_little_memory() -> None:
-    """Exit where a limit of this process leaves no room for the libraries."""
+    """Exit with status 1 where a limit of this process leaves no room for the libraries: they would crash or hang."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= limit < _LEAST:
         sys.exit(
