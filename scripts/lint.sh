@@ -18,6 +18,7 @@ done
 if can_install; then
     install_packages base lint
 fi
+take_crates
 python_environment dev
 
 # All at once, and what they say in this order.

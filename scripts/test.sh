@@ -18,6 +18,7 @@ rust_tests() {
     local status=0
     SECONDS=0
     as_if_fresh env --chdir agent CARGO_BUILD_TARGET="$agent_target" cargo test --locked --quiet || status=$?
+    ((status != 0)) || keep_crates || say "storlab: the compiled crates could not be kept for other checkouts"
     say "Rust tests: $SECONDS s, status $status"
     return "$status"
 }

@@ -4,6 +4,9 @@
 agent_target=$(uname -m)-unknown-linux-gnu
 agent=agent/target/$agent_target/release/storlab-agent
 
+# What was compiled once serves every checkout: agents by all that they are made of, and the crates of one lock file.
+compiled=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/storlab/rust
+
 # Fails with one sentence unless there is a Rust that can build the agent.
 need_rust() {
     local needed found
@@ -31,9 +34,71 @@ agent_is_current() {
 
 build_agent() {
     agent_is_current && return
+    local saved
+    saved=$compiled/agent-$(agent_key)
+    if [[ -x $saved ]]; then
+        mkdir -p "${agent%/*}"
+        cp "$saved" "$agent.new"
+        mv "$agent.new" "$agent"
+        return
+    fi
     [[ -x $agent ]] || say "Building the agent (about a minute the first time)"
     quietly agent cargo_agent build --release --locked
     touch "$agent" # cargo leaves the file alone where a change made no difference
+    save_agent "$saved" 2>/dev/null || return 0
+}
+
+agent_key() {
+    {
+        find agent/src agent/bpf agent/build.rs agent/Cargo.* agent/.cargo -type f -print0 | sort -z | xargs -0 sha256sum
+        rustc -vV
+        "${CLANG:-clang}" --version
+        dpkg-query --show 'clang*' libbpf-dev linux-libc-dev
+        env | grep -E '^(CLANG|RUSTFLAGS|CARGO_(BUILD|PROFILE|TARGET)_.*)=' | sort || true
+    } 2>/dev/null | sha256sum | cut -c -32
+}
+
+# save_agent FILE: beside the seven last ones.
+save_agent() {
+    mkdir -p "$compiled"
+    cp "$agent" "$1.$$"
+    mv "$1.$$" "$1"
+    find "$compiled" -name 'agent-*' -printf '%T@ %p\n' | sort -rn | tail -n +9 | cut -d ' ' -f 2- | xargs -rd '\n' rm --
+}
+
+crates_key() {
+    { sha256sum agent/Cargo.* && rustc -vV && cat agent/.cargo/*; } | sha256sum | cut -c -32
+}
+
+# The crates that another checkout has compiled, into one that has compiled nothing but its agent.
+take_crates() {
+    local crates
+    crates=$compiled/crates-$(crates_key)
+    [[ -d $crates && ! -e agent/target/$agent_target/debug ]] || return 0
+    rm -rf "$made/crates"
+    cp -a "$crates" "$made/crates"
+    if [[ -x $agent ]]; then
+        mkdir -p "$made/crates/$agent_target/release"
+        mv "$agent" "$made/crates/$agent_target/release/"
+    fi
+    rm -rf agent/target
+    mv "$made/crates" agent/target
+}
+
+# Without what is Storlab's own: of that cargo believes whatever is newer than its sources, also of other sources.
+keep_crates() {
+    local crates new
+    crates=$compiled/crates-$(crates_key)
+    [[ ! -d $crates ]] || return 0
+    mkdir -p "$compiled"
+    new=$(mktemp -d "$compiled/new-XXXXXX")
+    cp -a agent/target/. "$new"
+    (cd agent && for profile in dev release; do
+        cargo clean --quiet --package storlab-agent --profile "$profile" --target "$agent_target" --target-dir "$new"
+        cargo clean --quiet --package storlab-agent --profile "$profile" --target-dir "$new"
+    done)
+    rm -rf "$new"/{,*/}*/incremental "$compiled"/crates-*
+    mv --no-target-directory "$new" "$crates"
 }
 
 # cargo, in agent/, for this machine: the target that is named there is for builds on x86-64.

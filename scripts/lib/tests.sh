@@ -29,6 +29,7 @@ prepare_tests() {
         ((${#missing[@]} == 0)) ||
             say "Some tests will be skipped, because these are not installed: ${missing[*]}; $(by_hand "${missing[@]}")."
     fi
+    take_crates
     build_agent &
     agent_building=$!
     python_environment dev
