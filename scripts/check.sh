@@ -6,7 +6,7 @@
 . scripts/lib/tests.sh
 
 lint=0
-[[ -d .mypy_cache ]] || say "The first time, checking all types takes a minute or two; building the agent as long."
+[[ -d $caches/types ]] || say "The first time, checking all types takes a minute or two; building the agent as long."
 [[ ${TESTS:-} ]] || scripts/lint.sh || lint=$?
 python_environment dev
 build_agent

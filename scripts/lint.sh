@@ -20,6 +20,7 @@ if can_install; then
 fi
 take_crates
 python_environment dev
+mkdir -p "$caches"
 
 # All at once, and what they say in this order.
 declare -A checking
@@ -31,7 +32,7 @@ check() {
 checks=("ruff check" "ruff format" "mypy" "lint-imports" "codespell" "cargo fmt" "cargo clippy")
 check "ruff check" .venv/bin/ruff check --quiet
 check "ruff format" .venv/bin/ruff format --check --quiet
-check "mypy" .venv/bin/mypy --no-error-summary
+check "mypy" flock "$caches/types.lock" .venv/bin/mypy --no-error-summary --cache-dir "$caches/types"
 check "lint-imports" .venv/bin/lint-imports
 check "codespell" .venv/bin/codespell docs src scripts tools benchmarks examples ./*.md
 check "cargo fmt" cargo_agent fmt --check

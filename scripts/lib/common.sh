@@ -68,7 +68,11 @@ need_writable_checkout() {
     fi
 }
 
-# Some users, those of services, have no home to keep caches in.
+# What serves every checkout, and can be made again. Some users, those of services, have no home to keep it in.
+# shellcheck disable=SC2034 # others use it
+caches=${XDG_CACHE_HOME:-${HOME:-}/.cache}/storlab
 if [[ ! -w ${HOME:-/nonexistent} ]]; then
+    # shellcheck disable=SC2034
+    caches=$root/$made/caches
     export UV_CACHE_DIR=$root/$made/uv-cache CARGO_HOME=$root/$made/cargo
 fi

@@ -5,7 +5,7 @@ agent_target=$(uname -m)-unknown-linux-gnu
 agent=agent/target/$agent_target/release/storlab-agent
 
 # What was compiled once serves every checkout: agents by all that they are made of, and the crates of one lock file.
-compiled=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/storlab/rust
+compiled=$caches/rust
 
 # Fails with one sentence unless there is a Rust that can build the agent.
 need_rust() {
