@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -42,6 +43,17 @@ def pytest_configure(config: pytest.Config) -> None:
     costs.record_if_asked(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(scheduling.Groups(), "groups")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """All that is loaded stays to the end: looking for garbage in it takes a seventh of the time, and finds none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
