@@ -24,7 +24,7 @@ from study.program import PROGRAM, call
 TESTS = Path(__file__).parent.parent
 GOLDEN = TESTS / "importing" / "golden"
 EXAMPLES = TESTS.parent / "examples" / "imports"
-OLTP = str(GOLDEN / "sysbench-oltp.txt")
+OLTP = GOLDEN / "sysbench-oltp.txt"
 KINDS: dict[str, tuple[Path, list[str]]] = {
     "fio": (EXAMPLES / "fio.json", []),
     "sysbench": (EXAMPLES / "sysbench-sync.txt", []),
@@ -82,9 +82,9 @@ def refused(*words: str | Path) -> str:
         ("blkalgn good.json --dialect 1", "is not of dialect 1"),
         ("blkalgn", "Missing argument"),
         ("sysbench rubbish", "rubbish: is no output of sysbench"),
-        (f"sysbench {OLTP} rubbish", "rubbish: is no output of sysbench"),
+        ("sysbench oltp rubbish", "rubbish: is no output of sysbench"),
         ("bonnie rubbish", "rubbish: is neither CSV nor a table of Bonnie++"),
-        (f"bonnie {OLTP}", "is neither CSV nor a table of Bonnie++"),
+        ("bonnie oltp", "is neither CSV nor a table of Bonnie++"),
         ("csv rubbish --value x", "rubbish:2: is no text in UTF-8"),
         ("csv t.csv", "--value is needed"),
         ("csv t.csv --value c", 't.csv:1: has no column "c"'),
@@ -111,6 +111,7 @@ def refused(*words: str | Path) -> str:
 def test_a_mistake_has_status_2_and_leaves_nothing(arguments: str, says: str, tmp_path: Path) -> None:
     for name in ("sysbench-sync.txt", "fio.json", "table.csv"):
         shutil.copy(EXAMPLES / name, name)
+    shutil.copy(OLTP, "oltp")
     Path("good.json").write_text('{"disks": {"vda": {"granularity": {"4608": 9}, "alignment": {"4096": 9}}}}')
     Path("bad.json").write_text("{")
     Path("empty.json").write_text("{}")

@@ -127,9 +127,7 @@ def test_a_process_may_have_any_name(name: str, pid: int, ticks: int, begun: int
 
 def test_this_process_reads_itself() -> None:
     found = parse_process_stat(Path("/proc/self/stat").read_text())
-    assert found is not None
-    assert found.state == "R"
-    assert found.cpu_time > 0
+    assert found is not None and found.state == "R" and found.cpu_time > 0
+    assert parse_process_stat("1 (x) S" + " -1" * 20) is None
     resident = parse_resident(Path("/proc/self/status").read_text())
-    assert resident is not None
-    assert resident > MIB
+    assert resident is not None and resident > MIB

@@ -144,6 +144,7 @@ def test_scripts_of_the_adapter_zts_find_what_those_of_the_zfs_test_suite_do() -
     assert launch.argv[:2] == ("sh", "-c") and launch.env["SUDO_USER"] == "tester"
     assert zts.judge(test, 77, str).outcome is Outcome.FAIL and suite.judge(test, 77, str).outcome is Outcome.SKIP
     assert "zfs" in zts.needs().modules and zts.needs().udev
+    assert adapter_of([], None).files("zts-sanity") == ("/usr/share/zfs/runfiles/sanity.run",)
 
 
 @given(st.text("[]{}=.,'\n groupstea1", max_size=60))

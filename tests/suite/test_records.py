@@ -58,6 +58,9 @@ def test_a_line_that_a_killed_process_did_not_finish_is_dropped_and_a_damaged_on
         file.write(b'{"group":3}\n')
     with pytest.raises(RecordsError, match=r"results\.jsonl:3 is damaged"):
         read_suite_run(tmp_path)
+    (tmp_path / "suite.json").unlink()
+    with pytest.raises(RecordsError, match="it was stopped before any test was known"):
+        read_suite_run(tmp_path)
 
 
 @contextmanager

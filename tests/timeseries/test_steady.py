@@ -123,7 +123,7 @@ def test_a_dip_does_not_depend_on_the_unit(usual: list[float], factor: float, lo
 
 
 def test_one_after_the_other_has_a_dip_of_its_own_and_where_too_little_is_known_none_is_told() -> None:
-    values = [*[100.0] * 10, 50, 50, *[100.0] * 8, 20, *[100.0] * 9]
+    values = [*[100.0] * 10, 60, 50, *[100.0] * 8, 20, *[100.0] * 9]
     assert at_each_second(values, Event(10, 12), Event(20, 21)) == [Dip(0.5, 2.0), Dip(0.8, 1.0)]
     assert at_each_second([100.0, 100, 10], Event(2, 3)) == [None], "two seconds before"
     assert at_each_second([100.0] * 10, Event(10, 11)) == [None], "none after"

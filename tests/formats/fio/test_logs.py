@@ -107,6 +107,9 @@ def test_a_line_number_counts_from_the_start_of_the_file_and_a_last_line_cut_off
     path = tmp_path / "x_bw.1.log"
     path.write_text("1000, 5, 0, 0, 0\n2000, 7, 0, 0, 0\n3000, 1")
     assert read_lines(path)["value"].to_list() == [5, 7]
+    path.write_text("1000, 5, 0, 0, 0\n" + "2" * 65537)
+    with pytest.raises(ParseError, match="it has more than 65536 bytes"):
+        read_lines(path)
 
 
 NUMBER = st.integers(0, 10**18 - 1) | st.integers(0, 99)
