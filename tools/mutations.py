@@ -17,6 +17,7 @@ import ast
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -140,7 +141,9 @@ def run_tests(copy: Path, arguments: list[str], limit: float) -> subprocess.Comp
     """Run pytest in the copy. Raises ``TimeoutExpired`` after ``limit`` s, and nothing of it runs on."""
     (copy / "chosen").write_text("\n".join(arguments))
     command = [sys.executable, "-m", "pytest", "--exitfirst", "--quiet", "-p", "no:cacheprovider", "@chosen"]
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    # A folder of its own: what is broken may leave mounts there, which the next run of pytest could not remove.
+    own = tempfile.mkdtemp(prefix="t-", dir=copy.parent)
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTEST_DEBUG_TEMPROOT": own}
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, cwd=copy, env=environment, start_new_session=True, **options) as process:
         try:
@@ -163,6 +166,8 @@ def notice(copy: Path, tests: list[str], limit: float) -> str:
     if ran.returncode == 0:
         return NOBODY
     failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if not failed and re.search(r"^\d+ passed", ran.stdout, re.MULTILINE):
+        return NOBODY  # a warning when all had passed
     if not failed:
         raise RuntimeError(f"pytest ended with status {ran.returncode}: {ran.stdout[-2000:]}")
     return failed[0].split(" ", 1)[1].split(" - ")[0]
@@ -205,7 +210,7 @@ def main() -> None:
     allowed = {line for line in asked.tests.read_text().splitlines() if "::" in line}
     costs = json.loads((ROOT / "tests/tiers/costs.json").read_text())["tests"]
     results = []
-    with tempfile.TemporaryDirectory(prefix="storlab-mutations-", dir="/var/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="m-", dir="/var/tmp", ignore_cleanup_errors=True) as folder:
         copy = copy_checkout(Path(folder) / "checkout")
         if (status := run_tests(copy, ["--collect-only", *sorted(allowed)], asked.limit).returncode) != 0:
             parser.error(f"the tests can't be collected in an unbroken copy: pytest ended with status {status}")

@@ -52,8 +52,7 @@ def test_a_run_stops_once_intervals_are_narrow_enough_decided_or_not() -> None:
     found = decide(summary(25, comparison(0.0, 25)), rule)
     assert found == Stop("Stopped after 25 rounds: 1 comparison known to ±5 % or better.")
     found = decide(summary(10, comparison(0.0, 10)), Rule("precision", precision=0.01, max_rounds=12))
-    assert isinstance(found, Continue)
-    assert found.reason.endswith("of which the study allows 2.")
+    assert isinstance(found, Continue) and found.reason.endswith("of which the study allows 2.")
     half = replace(comparison(0.0, 10), low=1 / 1.05, high=1.05)
     assert precision_of(half) == pytest.approx(0.05)
     assert precision_of(replace(half, low=None)) is None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -45,6 +47,12 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
     "zvol": {"size": "64M"},
 }
 """The keys that one of each must have."""
+HELPED = {
+    "file.remove": "image.base", "multipath.remove": "net.multipath", "server.stop": "share.watch",
+    "sockets.remove": "server.base", "watch.end": "share.watch", "zfs.destroy": "database.cloning",
+    "zfs.parameter": "zfs.module",
+}  # fmt: skip
+"""Undoes that one module registers for several layers."""
 
 
 @pytest.mark.parametrize("name", layer_types())
@@ -52,6 +60,11 @@ def test_a_layer_conforms_and_its_undoes_are_in_the_one_table(name: str) -> None
     cls = layer_types()[name]
     check_layer(cls, LAYERS.get(name, {}))
     assert all(undo_table()[undo.name] is undo for undo in cls.undoes)
+    own = [each.__module__ for each in cls.__mro__ if each.__module__.startswith("storlab.")]
+    here = re.findall(r'register_undo\(\s*"([\w.-]+)', "".join(inspect.getsource(sys.modules[each]) for each in own))
+    helps = {name: inspect.getsource(sys.modules[f"storlab.layers.{HELPED[name]}"]) for name in HELPED}
+    elsewhere = [name for name in HELPED if re.search(rf'_undo\(\s*("{name}"|remove\w*\.name)', helps[name])]
+    assert {undo.name for undo in cls.undoes} <= {*here, *elsewhere}, "else it would be left after a kill"
 
 
 @pytest.mark.parametrize("keys", [{"layer": "directory"}, {"layer": "file", "size": "1M"}], ids=["directory", "file"])

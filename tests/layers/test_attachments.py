@@ -209,8 +209,7 @@ async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
     async with guest(ground.node, "vm-1", disks[: 1 + with_both], memory="192M") as running:
         node, context = running.node, ground.context(node=running.node)
         disk = await layer.set_up(below, context)
-        assert isinstance(disk, Disk)
-        assert (disk.node, disk.size, disk.ours) == ("vm-1", 64 * 1024**2, True)
+        assert isinstance(disk, Disk) and (disk.node, disk.size, disk.ours) == ("vm-1", 64 * 1024**2, True)
         sum_of_head = ("sh", "-c", f"head -c 4M {disk.path} | sha256sum")
         before = await node.output(*sum_of_head)
         await node.run(["dd", "if=/dev/urandom", f"of={disk.path}", "bs=1M", "seek=8", "count=1", "conv=fsync"])

@@ -178,8 +178,7 @@ async def test_a_volume_has_its_properties_and_a_device(ground: Ground) -> None:
     wanted = {"sync": "disabled", "logbias": "throughput", "primarycache": "metadata", "compression": "lz4"}
     layer = {"layer": "zvol", "size": "64M", "volblocksize": "4k", "properties": {"checksum": "sha256"}, **wanted}
     disk, facts = await layer_on(ground, await pool_on(ground), layer)
-    assert isinstance(disk, Disk)
-    assert disk.path.startswith("/dev/zd")
+    assert isinstance(disk, Disk) and disk.path.startswith("/dev/zd")
     assert disk.size == 64 * 1024**2
     more = {"checksum": "sha256", "volblocksize": 4096, "refreservation": 0}
     assert facts["properties"].items() >= {**wanted, **more}.items()

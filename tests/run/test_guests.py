@@ -127,8 +127,7 @@ def test_what_the_image_lacks_makes_a_cell_unsupported_with_the_reason(lab: Labo
     study = study.replace('"sh", "-c"', '"{program}", "-c"')
     lab.execute(study + '[factors.fs]\nlevels = ["ext4"]\n[factors.program]\nlevels = ["sh", "no-such-program"]\n')
     (unsupported,) = (reason for status, reason in endings(lab) if status == "unsupported")
-    assert unsupported is not None
-    assert unsupported.startswith("the guest image debian-")
+    assert unsupported is not None and unsupported.startswith("the guest image debian-")
     assert unsupported.endswith(" can't do this: no-such-program is not in it")
     assert ("done", None) in endings(lab)
     assert lab.leftovers() == []

@@ -85,11 +85,7 @@ def test_a_factor_whose_levels_are_numbers_is_compared_only_where_compare_names_
 
 
 def test_what_is_compared_is_compared_over_all_points_of_a_sweep() -> None:
-    assert one_by_one(swept()) == [
-        ("mode", {"bs": "4k"}, False),
-        ("mode", {"bs": "64k"}, False),
-        ("mode", {}, False),
-    ]
+    assert one_by_one(swept()) == [("mode", {"bs": "4k"}, False), ("mode", {"bs": "64k"}, False), ("mode", {}, False)]
     assert one_by_one(swept(compare="compare = [{ within = true }]")) == [("mode", {}, True)]
 
 

@@ -151,6 +151,5 @@ def test_the_interval_of_a_level_that_switches_to_and_fro_hardly_ever_leaves_out
 @given(st.lists(st.floats(-1e6, 1e6), min_size=20, max_size=120))
 def test_sens_slope_lies_within_its_interval_and_what_is_sure_is_likely(values: list[float]) -> None:
     found = trend(np.array(values))
-    assert found is not None
-    assert found.low <= found.slope <= found.high
+    assert found is not None and found.low <= found.slope <= found.high
     assert found.likely or not found.sure

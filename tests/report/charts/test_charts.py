@@ -152,8 +152,7 @@ def test_the_title_stands_above_the_drawing_which_stays_as_it_is_in_lines_that_f
     assert root.get("width") == "360"
     assert root.get("viewBox") == f"0 0 360 {root.get('height')}"
     below = root.find(f"{_SVG}g")
-    assert below is not None
-    assert below.get("transform") == f"translate(0,{int(root.get('height') or 0) - 100})"
+    assert below is not None and below.get("transform") == f"translate(0,{int(root.get('height') or 0) - 100})"
     assert [child.tag for child in below] == [f"{_SVG}g"]
     title = "Quantiles of on against off, transactions per second under random writes of 4k"
     assert len(lines(titled(DRAWN, title))) == 2

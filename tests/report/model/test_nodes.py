@@ -118,8 +118,7 @@ def test_modes_stand_in_one_table_and_what_is_the_same_everywhere_stands_once(ru
     )
     assert shown.notes == (words.UNSAFE,)
     shown = modes_table(replace(run, facts={1: {"host": {"1. file": {"on": "ext2/ext3", "cache": "none"}}}}))
-    assert shown is not None
-    assert shown.rows == (("file", "cache=none"),)
+    assert shown is not None and shown.rows == (("file", "cache=none"),)
 
 
 @pytest.mark.parametrize(

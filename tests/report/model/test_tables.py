@@ -161,8 +161,7 @@ def test_a_grid_has_the_factor_with_fewest_levels_side_by_side_in_the_runs_order
     every = estimates(cells())
     small = [replace(every[0], mean=2e3, low=1.9e3, high=2.1e3), *every[1:]]
     mixed = grid_table([replace(e, mean=2e8, low=1.9e8, high=2.1e8) for e in small[1:]] + small[:1], cells())
-    assert mixed is not None
-    assert (mixed.rows[0][1], mixed.rows[1][1]) == ("2000 ±100 B/s", "191 ±10 MiB/s")
+    assert mixed is not None and (mixed.rows[0][1], mixed.rows[1][1]) == ("2000 ±100 B/s", "191 ±10 MiB/s")
     assert "in MiB/s" not in mixed.caption
     one = estimates(cells(), warnings=(FEW, "Round 2 is an outlier."))[0]
     noted = grid_table([one, *every[1:]], cells())
