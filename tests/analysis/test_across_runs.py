@@ -245,8 +245,7 @@ def test_variability_is_described_beside_and_the_method_tells_of_what_was_done()
     assert "paired by round" in judged and "Welch" not in judged and "Pooled" not in judged
     described = compare_runs(sides(LOW, HIGH)).method
     assert "Welch" in described and "paired by round" not in described
-    single = compare_runs(files(off=100.0, on=101.4)).method
-    assert single == "One round of a side has no spread, and so no interval."
+    assert compare_runs(files(off=100.0, on=101.4)).method == "One round of a side has no spread, and so no interval."
 
 
 @pytest.mark.parametrize(

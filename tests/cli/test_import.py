@@ -308,8 +308,7 @@ def test_a_table_is_read_by_the_columns_that_are_named_with_decimal_commas_where
     assert "where the comma is a decimal one, say --decimal ," in refused.message
     ran = call("import", "t", *columns, "--decimal", ",", "--separator", ";", "--out", "run")
     assert ran.status == 0, ran.message
-    values = open_run("run").metrics.filter(metric="IOPS")["value"].unique().sort().to_list()
-    assert values == [900.25, 1000.5]
+    assert open_run("run").metrics.filter(metric="IOPS")["value"].unique().sort().to_list() == [900.25, 1000.5]
 
 
 def test_a_folder_of_fio_is_known_by_its_files() -> None:

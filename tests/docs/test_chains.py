@@ -82,8 +82,7 @@ def test_machines_have_a_raidz_of_three_disks_each_and_one_folder(tmp_path: Path
     loads = run.metrics.filter(pl.col("node").is_not_null(), pl.col("job").is_null(), metric="write.bytes")
     found = set(loads.select("source", "node").iter_rows())
     assert {(load, node) for load in ("pool", "folder") for node in nodes} <= found
-    written = loads.filter(source="folder")["value"].to_list()
-    assert written == [1024**2] * 2, "each writes files of its own"
+    assert loads.filter(source="folder")["value"].to_list() == [1024**2] * 2, "each writes files of its own"
     for node in nodes:
         assert layers(tmp_path)[node].count("virtio-blk") == 3
 

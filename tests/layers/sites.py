@@ -80,8 +80,7 @@ async def ground_in(folder: Path) -> AsyncIterator[Ground]:
             yield ground
         finally:
             await ground.tear_down()
-        left = [path.name for path in await asyncio.to_thread(lambda: [*scratch.rglob("*")])]
-        assert left == []
+        assert [path.name for path in await asyncio.to_thread(lambda: [*scratch.rglob("*")])] == []
 
 
 @contextmanager

@@ -88,6 +88,13 @@ async def test_a_disk_is_exported_too_and_several_clients_may_share_it(ground: G
     await asyncio.to_thread(round_trip, export_of(standing.resource))
 
 
+async def test_a_loop_device_that_somebody_looks_at_is_gone_once_its_undo_says_so(ground: Ground) -> None:
+    disk = (await ground.set_up(FILE, {"layer": "loop"})).resource
+    assert isinstance(disk, Disk)
+    await ground.node.start(["sh", "-c", f"exec sleep 0.5 < {disk.path}"])
+    assert any("detached" in did for did in await ground.tear_down())
+
+
 async def test_nodes_with_an_address_export_over_tcp_at_ports_that_are_free(ground: Ground) -> None:
     ground.node = replace(ground.node, address="127.0.0.1")
     stacks = await asyncio.gather(*(ground.set_up(FILE, EXPORT, owner=f"vm-{n}") for n in range(1, 5)))

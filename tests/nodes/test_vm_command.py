@@ -147,8 +147,7 @@ ALL = Devices(objects=({"id": "o"},), blockdevs=({"node-name": "b"},)) + SCSI + 
 
 def test_what_sits_in_a_slot_gets_a_port_and_too_few_or_too_many_are_a_mistake() -> None:
     assert (SCSI.pci, NVME.pci, CARD.devices().pci, ALL.pci, NO_DEVICES.pci) == (1, 1, 1, 2, 0)
-    buses = [device.get("bus") for device in ALL.on_ports(["port0", "port1"]).devices]
-    assert buses == ["port0", "bus0.0", "port1"]
+    assert [device.get("bus") for device in ALL.on_ports(["port0", "port1"]).devices] == ["port0", "bus0.0", "port1"]
     with pytest.raises((StopIteration, RuntimeError)):
         ALL.on_ports(["port0"])
     with pytest.raises(Unsupported, match=r"^node vm: a virtual machine takes 120 devices at most, and not 121$"):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct
 from pydantic import Field
 
-from storlab.errors import CommandFailed, Unsupported
+from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import queue_facts, sysfs
 from storlab.layers.resources import Disk, File, Resource
@@ -20,6 +21,8 @@ from storlab.record import read_answer
 from storlab.units import Size, power_of_two
 
 _CONTROL = "/dev/loop-control"
+_CLOSED = 10.0  # s
+_LOOK = 0.05  # s
 _SECTOR = 512  # bytes, of the sizes in sysfs, whatever the disk's own are
 
 
@@ -31,11 +34,21 @@ class _Backing(Struct, frozen=True, forbid_unknown_fields=True):
 async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
     file = arguments["file"]
     refuse_foreign(file)
-    # A file that is gone is still listed under its old name, with "(deleted)" after it.
-    devices = [loop for loop, back in await loop_devices(node) if back in (file, f"{file} (deleted)")]
+    devices = await _devices_of(node, file)
     for device in devices:
         await node.run(["losetup", "--detach", device])
+    # The kernel detaches it when the last one closes it, and says nothing of that: others may be looking at a new disk.
+    deadline = asyncio.get_running_loop().time() + _CLOSED
+    while devices and (held := await _devices_of(node, file)):
+        if asyncio.get_running_loop().time() > deadline:
+            raise StorlabError(f"{', '.join(held)} is in use, and has {file} until it is closed")
+        await asyncio.sleep(_LOOK)
     return f"detached {', '.join(devices)} from {file}" if devices else None
+
+
+async def _devices_of(node: Node, file: str) -> list[str]:
+    """A file that is gone is still listed under its old name, with "(deleted)" after it."""
+    return [loop for loop, back in await loop_devices(node) if back in (file, f"{file} (deleted)")]
 
 
 async def loop_devices(node: Node) -> list[tuple[str, str]]:
