@@ -46,7 +46,7 @@ static __always_inline void understand(const void *at, u32 *operation, u32 *flag
 	char rwbs[RWBS_SIZE + 1] = {};
 	u32 i = 0;
 
-	bpf_probe_read_kernel(rwbs, RWBS_SIZE, at);
+	bpf_probe_read_kernel_str(rwbs, sizeof(rwbs), at); /* what lies behind its end is of older events */
 	*flags = 0;
 	*operation = OP_OTHER;
 	if (rwbs[0] == 'F' && is_operation(rwbs[1])) {
