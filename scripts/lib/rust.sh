@@ -45,24 +45,25 @@ build_agent() {
     [[ -x $agent ]] || say "Building the agent (about a minute the first time)"
     quietly agent cargo_agent build --release --locked
     touch "$agent" # cargo leaves the file alone where a change made no difference
-    save_agent "$saved" 2>/dev/null || return 0
+    save_agent "$saved" 2>/dev/null || rm -f "$saved.new.$$"
 }
 
+# What is not here, as dpkg on another distribution, tells nothing.
 agent_key() {
     {
+        set +e
         find agent/src agent/bpf agent/build.rs agent/Cargo.* agent/.cargo -type f -print0 | sort -z | xargs -0 sha256sum
         rustc -vV
-        "${CLANG:-clang}" --version
+        for name in "${CLANG:-clang}" clang-{14..20}; do "$name" --version; done
         dpkg-query --show 'clang*' libbpf-dev linux-libc-dev
-        env | grep -E '^(CLANG|RUSTFLAGS|CARGO_(BUILD|PROFILE|TARGET)_.*)=' | sort || true
+        env | grep -E '^(CLANG|RUSTFLAGS|CARGO_(BUILD|PROFILE|TARGET)_.*)=' | sort
+        true
     } 2>/dev/null | sha256sum | cut -c -32
 }
 
-# save_agent FILE: beside the seven last ones.
+# save_agent FILE: whole or not at all, beside the seven last ones.
 save_agent() {
-    mkdir -p "$compiled"
-    cp "$agent" "$1.$$"
-    mv "$1.$$" "$1"
+    mkdir -p "$compiled" && cp "$agent" "$1.new.$$" && mv "$1.new.$$" "$1" || return
     find "$compiled" -name 'agent-*' -printf '%T@ %p\n' | sort -rn | tail -n +9 | cut -d ' ' -f 2- | xargs -rd '\n' rm --
 }
 
@@ -76,7 +77,7 @@ take_crates() {
     crates=$compiled/crates-$(crates_key)
     [[ -d $crates && ! -e agent/target/$agent_target/debug ]] || return 0
     rm -rf "$made/crates"
-    cp -a "$crates" "$made/crates"
+    cp -a "$crates" "$made/crates" 2>/dev/null || return 0 # another checkout has just replaced them
     if [[ -x $agent ]]; then
         mkdir -p "$made/crates/$agent_target/release"
         mv "$agent" "$made/crates/$agent_target/release/"
@@ -86,19 +87,26 @@ take_crates() {
 }
 
 # Without what is Storlab's own: of that cargo believes whatever is newer than its sources, also of other sources.
+# Whole or not at all: where one step fails, as on a full disk, nothing is kept.
 keep_crates() {
     local crates new
     crates=$compiled/crates-$(crates_key)
     [[ ! -d $crates ]] || return 0
-    mkdir -p "$compiled"
-    new=$(mktemp -d "$compiled/new-XXXXXX")
-    cp -a agent/target/. "$new"
-    (cd agent && for profile in dev release; do
-        cargo clean --quiet --package storlab-agent --profile "$profile" --target "$agent_target" --target-dir "$new"
-        cargo clean --quiet --package storlab-agent --profile "$profile" --target-dir "$new"
-    done)
-    rm -rf "$new"/{,*/}*/incremental "$compiled"/crates-*
-    mv --no-target-directory "$new" "$crates"
+    mkdir -p "$compiled" && new=$(mktemp -d "$compiled/new-XXXXXX") || return
+    if cp -a agent/target/. "$new" && forget_own "$new" && rm -rf "$new"/{,*/}*/incremental "$compiled"/crates-*; then
+        mv --no-target-directory "$new" "$crates"
+    else
+        rm -rf "$new"
+        return 1
+    fi
+}
+
+forget_own() {
+    local profile options=(--quiet --package storlab-agent --target-dir "$1")
+    for profile in dev release; do
+        (cd agent && cargo clean "${options[@]}" --profile "$profile" --target "$agent_target" &&
+            cargo clean "${options[@]}" --profile "$profile") || return
+    done
 }
 
 # cargo, in agent/, for this machine: the target that is named there is for builds on x86-64.

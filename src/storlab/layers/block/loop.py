@@ -41,7 +41,7 @@ async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
     deadline = asyncio.get_running_loop().time() + _CLOSED
     while devices and (held := await _devices_of(node, file)):
         if asyncio.get_running_loop().time() > deadline:
-            raise StorlabError(f"{', '.join(held)} is in use, and has {file} until it is closed")
+            raise StorlabError(f"{', '.join(held)} is still open elsewhere, and keeps {file} until it is closed")
         await asyncio.sleep(_LOOK)
     return f"detached {', '.join(devices)} from {file}" if devices else None
 
