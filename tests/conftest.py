@@ -34,6 +34,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]
         yield made
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty one within that of the test."""
+    (tmp_path / "results").mkdir()
+    return tmp_path / "results"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=list(ASKED), default="all", help="the tests of `make check`, `make test` …")
     costs.add_option(parser)

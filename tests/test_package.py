@@ -16,7 +16,8 @@ import pytest
 from storlab import api, conformance
 from storlab.version import __version__
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extensions").rglob("*.py"))
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples" / "extensions").rglob("*.py"))
 
 
 def test_its_list_is_what_it_has_in_order_with_every_check_of_conformance() -> None:
@@ -38,7 +39,7 @@ def test_its_list_is_what_it_has_in_order_with_every_check_of_conformance() -> N
 def test_what_loads_an_extension_loads_no_checks_and_the_promise_is_the_version_policys() -> None:
     loads = "import sys, storlab.api; sys.exit('storlab.conformance' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", loads], timeout=60).returncode == 0
-    policy = (Path(__file__).parent.parent / "RELEASING.md").read_text("utf-8")
+    policy = (ROOT / "RELEASING.md").read_text("utf-8")
     assert "- the names in `storlab.api` and `storlab.conformance`." in policy
     assert "RELEASING.md" in (api.__doc__ or "")
 
@@ -55,9 +56,6 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     graph = grimp.build_graph("storlab", cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
-
-
-ROOT = Path(__file__).parent.parent
 
 
 def test_the_package_the_agent_and_the_changes_have_one_version() -> None:

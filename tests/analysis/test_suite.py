@@ -15,6 +15,8 @@ from storlab.analysis.suite.comparing import Change, Comparison, Side, compare_r
 from storlab.analysis.suite.counts import Counts, discoveries, interval, more_failures
 from storlab.analysis.suite.history import history_of
 from storlab.errors import UserError
+from storlab.report.suite.pages.changes import changes_page
+from storlab.report.suite.pages.histories import history_page
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.observed import ObservedRun
 
@@ -211,3 +213,22 @@ def test_ends_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(UserError, match=why):
             find_culprit(5, [good, *([bad] * 5)].__getitem__, Terms(flaky=flaky))
+
+
+@pytest.mark.parametrize(("before", "after"), [("PFFFFFFFFF", "FPPPPPPPPP"), ("FPPPPPPPPP", "PFFFFFFFFF")])
+def test_groups_that_changed_one_way_are_as_unlikely_as_those_that_changed_the_other(before: str, after: str) -> None:
+    runs = [[run_of({f"group{at}/test": each for at, each in enumerate(text)})] for text in (before, after)]
+    (words,) = [note for note in changes_page([compared(*runs)], []).notes if "one-sided" in note]
+    assert words.endswith("flakiness alone would be as one-sided, either way, with a probability of 2.1 %.")
+
+
+def last(*runs: ObservedRun) -> list[str]:
+    """The column of what came of the last run."""
+    (table,) = history_page(history_of(runs), everything=True).tables
+    return [row[table.columns.index("last")] for row in table.rows]
+
+
+def test_a_retry_of_an_earlier_run_is_none_of_the_last() -> None:
+    assert last(run_of({"a": "FP"}), run_of({"a": "FF"}, 1)) == ["FAIL"]
+    assert last(run_of({"a": "FF"}), run_of({"a": "FP"}, 1)) == ["FAIL, then PASS"]
+    assert last(run_of({"a": "FP"}), run_of({"a": "P"}, 1)) == ["PASS"]

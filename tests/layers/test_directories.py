@@ -12,7 +12,8 @@ from laboratory.devices import sh
 from laboratory.studies import directory
 from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.fs.mount import is_refusal
-from storlab.layers.resources import Disk
+from storlab.layers.resources import Disk, Share
+from storlab.layers.share.nfs import NfsLayer
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.undo import refuse_foreign
 from storlab.run.executor import new_run_id
@@ -121,6 +122,18 @@ async def test_no_undoing_touches_what_is_not_storlabs(tmp_path: Path, name: str
     assert contents(tmp_path) == {"precious/file": "mine"}
 
 
+@pytest.mark.needs("root")
+async def test_a_parameter_of_zfs_that_was_something_else_by_the_note_of_it_is_left_alone(ground: Ground) -> None:
+    entry = {"parameter": "storlab_has_no_such", "value": "7", "run": RUN}
+    note = Path(f"/run/storlab/zfs/{RUN}.{entry['parameter']}")
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text("5")
+    with pytest.raises(StorlabError, match="was 5, and not 7: left alone"):
+        await undo_table()["zfs.parameter"].function(ground.node, entry)
+    note.unlink()
+    assert await undo_table()["zfs.parameter"].function(ground.node, entry) is None
+
+
 def test_every_run_has_a_name_that_its_undoing_knows() -> None:
     run = new_run_id()
     refuse_foreign(f"/var/tmp/storlab-{run}", itself=True)
@@ -167,6 +180,15 @@ async def test_a_file_system_that_is_damaged_is_no_limit_of_the_kernels(ground: 
 async def test_an_option_that_the_kernel_does_not_know_is_unsupported(ground: Ground) -> None:
     with pytest.raises(Unsupported, match="wrong fs type, bad option"):
         await mount(ground, options="nosuchoption")
+
+
+@pytest.mark.needs("root")
+async def test_a_share_that_can_not_be_mounted_is_named_with_the_reason_of_mount(ground: Ground) -> None:
+    (layer,) = parse([{"layer": "nfs"}])
+    assert isinstance(layer, NfsLayer)
+    argv = ["mount", "-t", "nosuch", "nothing", ground.scratch]
+    with pytest.raises(CommandFailed, match=r"can't mount nfs://a:1/b of node s: mount: .*: special device nothing"):
+        await layer.mounted(argv, Share("s", "nfs", "a", 1, "/b"), ground.context())
 
 
 BAD = "wrong fs type, bad option, bad superblock on /dev/loop0"

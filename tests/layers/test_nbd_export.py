@@ -31,6 +31,7 @@ from .sites import RUN, Ground, ground_in, parse
 
 FILE = {"layer": "file", "size": "16M"}
 EXPORT = {"layer": "nbd-export"}
+RELAY = {"layer": "relay"}
 
 
 def uri(export: Export) -> str:
@@ -95,9 +96,11 @@ async def test_a_loop_device_that_somebody_looks_at_is_gone_once_its_undo_says_s
     assert any("detached" in did for did in await ground.tear_down())
 
 
-async def test_nodes_with_an_address_export_over_tcp_at_ports_that_are_free(ground: Ground) -> None:
+async def test_nodes_with_an_address_export_over_tcp_at_ports_that_are_free_and_relay_that(ground: Ground) -> None:
+    with pytest.raises(TrialError, match="listens on no network, so nothing can be relayed"):
+        await ground.set_up(FILE, EXPORT, RELAY, owner="socket")
     ground.node = replace(ground.node, address="127.0.0.1")
-    stacks = await asyncio.gather(*(ground.set_up(FILE, EXPORT, owner=f"vm-{n}") for n in range(1, 5)))
+    stacks = await asyncio.gather(*(ground.set_up(FILE, EXPORT, *[RELAY] * (n % 2), owner=f"vm-{n}") for n in range(4)))
     exports = [export_of(standing.resource) for standing in stacks]
     assert {export.server["type"] for export in exports} == {"inet"}
     assert len({export.server["port"] for export in exports}) == 4
@@ -145,10 +148,9 @@ async def test_where_a_socket_would_have_too_long_a_path_it_is_in_a_short_folder
 
 def test_what_may_stand_on_an_export_is_known_before_anything_is_made() -> None:
     """A relay gives what it takes, and serves it elsewhere."""
-    relay, connect, nbd_disk = {"layer": "relay"}, {"layer": "connect"}, {"layer": "nbd"}
-    assert type_errors(parse([FILE, EXPORT, relay, nbd_disk]), (Disk,)) == []
-    assert type_errors(parse([FILE, EXPORT, relay, connect]), (Export,)) == []
-    assert type_errors(parse([FILE, relay]), (Server,))[0][1].startswith("layer relay takes a Server or Export")
+    assert type_errors(parse([FILE, EXPORT, RELAY, {"layer": "nbd"}]), (Disk,)) == []
+    assert type_errors(parse([FILE, EXPORT, RELAY, {"layer": "connect"}]), (Export,)) == []
+    assert type_errors(parse([FILE, RELAY]), (Server,))[0][1].startswith("layer relay takes a Server or Export")
     ((position, message),) = type_errors(parse([FILE, EXPORT, {"layer": "mkfs", "type": "ext4"}]), [Disk])
     assert (position, message) == (2, "layer mkfs takes a Disk, but layer nbd-export gives an Export")
     for server in ("nbdkit", "nbd-server"):
