@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from laboratory import backing_files
 from storlab.doctor import host, kernel, runs, tracing, workloads
 from storlab.doctor.host import SCRATCH
 from storlab.doctor.machine import (
@@ -142,8 +143,7 @@ def test_a_loop_device_is_tried_by_root_only_and_detached_if_it_was_made() -> No
 @pytest.mark.needs("root")
 def test_the_real_trial_leaves_no_loop_device_and_no_file() -> None:
     assert kernel.loop(Machine()).status == "ok"
-    attached = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
-    assert not [path for path in attached if "storlab-doctor-" in path]
+    assert not [path for path in backing_files() if "storlab-doctor-" in path]
     assert not list(Path(SCRATCH).glob("storlab-doctor-*"))
 
 
