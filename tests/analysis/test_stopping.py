@@ -14,11 +14,15 @@ from storlab.analysis.design import Design
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.stats.pairing import Pairs
-from storlab.analysis.steady import steady_windows
+from storlab.analysis.steady import SteadyState, steady_state
 from storlab.analysis.stopping import Continue, Rule, Stop, decide, precision_of
+from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
 from storlab.analysis.sweeps.precision import open_points, relative_width
 from storlab.timeseries.steady import snia_steady, window_of
+
+from .simulate import Factors, design, tables
+from .test_summarise import rates
 
 
 def comparison(effect: float, rounds: int, sd: float = 0.05, seed: int = 3) -> Comparison:
@@ -152,16 +156,20 @@ def test_a_point_that_is_not_known_well_keeps_it_going_with_a_forecast_that_come
     assert open_points(of_points(then - 1, point(2, then - 1, 0.10)), 0.10)
 
 
-def windows(*series: Sequence[float | None], steady: bool = True) -> list[tuple[int, int, bool]]:
-    """First and last round, and whether it is steady, of each series, a cell each."""
+def state(*series: Sequence[float | None], steady: bool = True) -> SteadyState:
+    """Of a point for each series, a cell each."""
     cells = ((1, {"bs": "4k"}), (2, {"bs": "1M"}))
     design = Design("A study", "write.iops", {"bs": ("4k", "1M")}, cells, comparisons=(), steady=steady)
     known = {"source": "load", "metric": "write.iops", "unit": "1/s", "better": "higher"}
     rows = [{"series": at, "cell": at + 1, **known} for at in range(len(series))]
     values = [(at, number, value) for at, one in enumerate(series) for number, value in enumerate(one, start=1)]
     schema = {"series": pl.Int64, "round": pl.Int64, "value": pl.Float64}
-    found = steady_windows(Recorded(pl.DataFrame(rows), pl.DataFrame(values, schema, orient="row")), design)
-    return [(each.first, each.last, each.steady) for each in found]
+    return steady_state(Recorded(pl.DataFrame(rows), pl.DataFrame(values, schema, orient="row")), design)
+
+
+def windows(*series: Sequence[float | None], **options: bool) -> list[tuple[int, int, bool]]:
+    """First and last round, and whether it is steady, of each."""
+    return [(each.first, each.last, each.steady) for each in state(*series, **options).windows]
 
 
 def test_only_the_last_five_rounds_with_a_value_count_and_their_slope_and_range() -> None:
@@ -171,6 +179,23 @@ def test_only_the_last_five_rounds_with_a_value_count_and_their_slope_and_range(
     assert windows([100.0, 116.0, 100.0, 116.0, 100.0]) == [(1, 5, True)]
     assert windows([100.0, 100.0, None, 100.0, 100.0, 100.0]) == [(1, 6, True)]
     assert windows([100.0] * 5, steady=False) == []
+
+
+def test_reported_are_the_rounds_since_all_points_were_steady_or_the_last_five() -> None:
+    falls, level = [400.0] * 3 + [100.0] * 9, [100.0] * 12
+    assert [state(*of).since for of in ([falls[:8]], [falls], [level], [falls, level])] == [4, 4, 1, 4]
+    assert (state(falls[:6], level[:6]).since, state(falls[:2]).since, state(falls, steady=False).since) == (2, 1, 1)
+    assert state([100.0, 400.0, 100.0, 400.0, 100.0, 400.0, *level]).since == 7
+    factors: Factors = {"bs": ("4k", "1M")}
+    trials, metrics, cells = tables({("4k",): [400.0] * 3 + rates(100, 9), ("1M",): rates(50, 12)}, factors)
+    found = summarise(trials, metrics, replace(design(factors, cells), steady=True))
+    ((comparison,), (high, low)) = found.comparisons, found.estimates
+    assert (found.rounds_done, found.reported_since, found.cells[0].rounds, high.rounds) == (12, 4, 9, 9)
+    assert (comparison.ratio, high.mean, low.mean) == (
+        pytest.approx(2, 0.1),
+        pytest.approx(100, 0.1),
+        pytest.approx(50, 0.1),
+    )
 
 
 @pytest.mark.parametrize("series", [[100.0] * 4, [100.0] * 4 + [None], [0.0] * 5, [100.0] * 4 + [float("nan")]])

@@ -121,7 +121,8 @@ def _of_windows(summary: Summary, rule: Rule) -> Stop | Continue:
     moving = sum(not window.steady for window in every)
     points = f"{plural(len(every), 'point')} of {summary.primary}"
     if not moving:
-        what = f"{points} in steady state ({STEADY})" if every else "no point could be measured"
+        reported = f"{points} in steady state ({STEADY}), reported from round {summary.reported_since} on"
+        what = reported if every else "no point could be measured"
         return Stop(f"Stopped after {after}: {what}.")
     missing = f"{moving} of {points} not in steady state ({STEADY})"
     if summary.rounds_done >= rule.max_rounds:

@@ -20,7 +20,7 @@ from storlab.analysis.judging import Case, answers, cases, family_of, rests_of
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
-from storlab.analysis.steady import steady_windows
+from storlab.analysis.steady import steady_state
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
 from storlab.analysis.sweeps import found as sweeps
 from storlab.analysis.why.differences import Asked, explained
@@ -52,7 +52,14 @@ def summarise(
     trials = trials.select("trial", "round", "cell", "status", "reason", *measured)
     states = cell_states(trials, design)
     done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
+    rounds = rounds_done(trials, states)
     recorded = collect(metrics, done, [cell for cell, _ in design.cells])
+    steady = steady_state(recorded, design)
+    if steady.since > 1:
+        reported = pl.col("round") >= steady.since
+        trials, done = trials.filter(reported | (pl.col("status") == "unsupported")), done.filter(reported)
+        states = cell_states(trials, design)
+        recorded = collect(metrics, done, [cell for cell, _ in design.cells])
     catalogue = _catalogue(recorded, done, states, design.declared)
     planned = plan(design, catalogue)
     then = {
@@ -79,13 +86,13 @@ def summarise(
         title=design.title,
         primary=design.primary,
         confidence=design.confidence,
-        rounds_done=rounds_done(trials, states),
+        rounds_done=rounds,
         stopped=design.stopped,
         cells=states,
         estimates=found,
         comparisons=tuple(comparisons),
         warnings=design.warnings,
-        method=method_of(design, found, comparisons, family_of(asked)),
+        method=method_of(design, found, comparisons, family_of(asked), steady.since),
         facts=dict(design.facts),
         family=family_of(asked),
         by_node=node_estimates(metrics, done, design, catalogue),
@@ -96,7 +103,8 @@ def summarise(
         sweeps=swept.sweeps,
         knees=swept.knees,
         objectives=swept.objectives,
-        steady=steady_windows(recorded, design),
+        steady=steady.windows,
+        reported_since=steady.since,
     )
 
 
@@ -237,11 +245,20 @@ RESTED = (
     "Cells that no open comparison needed any more were not run again; their comparisons stand as they were then, and "
     "means are of the rounds in which a cell was run."
 )
+STEADY = (
+    "Reported are the rounds from {since} on: those in steady state, or the last five where a point was not. What came "
+    "before is in the records, and in no figure or verdict."
+)
 SAMPLES = "Samples within a trial are not repeats and never count as such."
 
 
-def method_of(design: Design, estimates: Sequence[Estimate], comparisons: Sequence[Comparison], family: int) -> str:
-    """The paragraph; empty where nothing was measured. ``family``: how many comparisons there are."""
+def method_of(
+    design: Design, estimates: Sequence[Estimate], comparisons: Sequence[Comparison], family: int, since: int
+) -> str:
+    """The paragraph; empty where nothing was measured.
+
+    ``family``: how many comparisons there are. ``since``: the first round that counts.
+    """
     if not estimates:
         return ""
     confidence = percent(design.confidence)
@@ -264,4 +281,7 @@ def method_of(design: Design, estimates: Sequence[Estimate], comparisons: Sequen
         told = DESCRIBED.format(g=EFFECT_VARIANCE, confidence=confidence)
     else:
         told = SINGLE
-    return f"{told} {RESTED} {SAMPLES}" if design.rests else f"{told} {SAMPLES}"
+    further = [RESTED] if design.rests else []
+    if design.steady:
+        further.append(STEADY.format(since=since))
+    return " ".join((told, *further, SAMPLES))

@@ -321,6 +321,7 @@ class Summary:
     knees: tuple[Knee, ...] = ()  # of the first of them
     objectives: tuple[Objective, ...] = ()  # in the study's order
     steady: tuple[SteadyWindow, ...] = ()  # where the study stops at steady state: its points, in the order of cells
+    reported_since: int = 1  # the first round that counts in figures and verdicts: later, in such a study
 
 
 def to_json(summary: Summary) -> bytes:

@@ -92,7 +92,8 @@ class Repeat(Model):
         'has a verdict. Cells rest once no open comparison needs them. "max": always max rounds of every cell. For a '
         "study with sweeps only, the same for every point of its primary metric; decided is then ±10%. "
         '"steady": until the last five rounds of every point of the primary metric are in steady state, as SNIA '
-        "defines it: their range is at most 20 % of their mean, their slope at most 10 %.",
+        "defines it: their range is at most 20 % of their mean, their slope at most 10 %. Only rounds in steady state "
+        "are reported.",
     )
     min: Whole = Field(5, ge=1, le=10_000, description="Rounds before it may stop.")
     max: Whole = Field(30, ge=1, le=10_000, description="Maximum number of rounds.")

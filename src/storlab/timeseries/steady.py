@@ -36,13 +36,27 @@ def block_means(values: Floats, size: int) -> Floats:
 
 def snia_steady(rounds: Floats, window: int = SNIA_WINDOW) -> int | None:
     """How many ``rounds`` (shape ``(n,)``) had passed when the first steady window ended; ``None``: never."""
-    if len(rounds) < window:
+    return _first(_snia(rounds, window), window)
+
+
+def snia_since(rounds: Floats, window: int = SNIA_WINDOW) -> int | None:
+    """The index from which on every window of ``rounds`` (shape ``(n,)``) is steady; ``None``: the last one is not."""
+    steady = _snia(rounds, window)
+    if not len(steady) or not steady[-1]:
         return None
+    moving = np.flatnonzero(~steady)
+    return int(moving[-1]) + 1 if len(moving) else 0
+
+
+def _snia(rounds: Floats, window: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Whether each window is steady, of each by its first round; empty where there is none."""
+    if len(rounds) < window:
+        return np.zeros(0, dtype=np.bool_)
     windows = sliding_window_view(rounds, window)
     mean = np.abs(windows.mean(axis=1))
     near = windows.max(axis=1) - windows.min(axis=1) <= SNIA_RANGE * mean
     flat = np.abs(_slopes(rounds, window)) * (window - 1) <= SNIA_SLOPE * mean
-    return _first(near & flat & (mean > 0), window)
+    return np.asarray(near & flat & (mean > 0))
 
 
 @dataclass(frozen=True)

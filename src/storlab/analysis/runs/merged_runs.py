@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from storlab.analysis.design import CompareSpec, Design, Levels
+from storlab.analysis.estimates import collect
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.runs.sides import Place, Sample, one_sided, without
 from storlab.analysis.stats.interleaving import Order
+from storlab.analysis.steady import steady_state
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, Key, named
@@ -61,7 +63,8 @@ class Merged:
 
 
 def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> Merged:
-    """``runs`` as one. Raises ``UserError`` where they don't fit together."""
+    """``runs`` as one, each from its steady state on if it stopped there. Raises ``UserError`` where they don't fit."""
+    runs = [_as_reported(run) for run in runs]
     factor = by or RUN
     others, notes = _apart(runs, _other_factors(runs, by), by)
     primary = _primary(runs, metrics)
@@ -96,6 +99,12 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
     rests_after = _rests_after(runs, cells, others, by)
     found = Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed, declared)
     return replace(found, rests_after=rests_after)
+
+
+def _as_reported(run: RunData) -> RunData:
+    recorded = collect(run.metrics, _done(run), [cell for cell, _ in run.design.cells]) if run.design.steady else None
+    since = 1 if recorded is None else steady_state(recorded, run.design).since
+    return run if since == 1 else replace(run, trials=run.trials.filter(pl.col("round") >= since))
 
 
 def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
