@@ -185,6 +185,11 @@ def test_what_cells_share_for_a_round_is_told_by_their_levels(study: Path, there
     assert note in " ".join(planned().split())
 
 
+def test_a_program_of_the_studys_own_that_is_not_there_is_refused() -> None:
+    ran = call("plan", "regression", "--set", "new=/no/such")
+    assert (ran.status, ran.message.rpartition(": line 21: ")[2]) == (2, NO_PROGRAM)
+
+
 def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("without root block devices are unsupported")
@@ -196,6 +201,7 @@ def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
     assert "there is no block device /dev/no-such-disk" in ran.message
 
 
+NO_PROGRAM = 'workload.copy.command.argv[0]: there is no program "/no/such" on node host: write where it is\n'
 THREE = """
 title = "Three programs"
 primary = "took"

@@ -11,7 +11,12 @@ import pytest
 
 from laboratory import Laboratory, ended, wait_until
 from laboratory.guests import BEGUN, DISK, EXT4, WhenBegun, endings, guests, own_kernel, qemus
+from storlab.errors import UserError
 from storlab.images.image import find_image
+from storlab.nodes.kinds.vm.accelerator import Acceleration
+from storlab.nodes.kinds.vm.confinement import Confinement
+from storlab.nodes.kinds.vm.kind import Boot
+from storlab.nodes.needs import Needs
 
 pytestmark = pytest.mark.needs("guests")
 
@@ -122,15 +127,13 @@ def test_a_shell_runs_what_is_piped_in_on_a_guest_and_leaves_nothing(lab: Labora
     assert set(Path("/tmp").glob("storlab-shell-*")) <= before
 
 
-def test_what_the_image_lacks_makes_a_cell_unsupported_with_the_reason(lab: Laboratory) -> None:
-    study = guests("true", count="1", stack=EXT4.replace("ext4", "{fs}"))
-    study = study.replace('"sh", "-c"', '"{program}", "-c"')
-    lab.execute(study + '[factors.fs]\nlevels = ["ext4"]\n[factors.program]\nlevels = ["sh", "no-such-program"]\n')
-    (unsupported,) = (reason for status, reason in endings(lab) if status == "unsupported")
-    assert unsupported is not None and unsupported.startswith("the guest image debian-")
-    assert unsupported.endswith(" can't do this: no-such-program is not in it")
-    assert ("done", None) in endings(lab)
+def test_a_program_that_the_image_lacks_is_the_studys_mistake_and_all_else_a_reason(lab: Laboratory) -> None:
+    with pytest.raises(UserError, match=r'argv\[0\]: there is no program "no-such-program" on node vm: install it'):
+        lab.execute(guests("true", count="1", stack=EXT4).replace('"sh", "-c"', '"no-such-program", "-c"'))
     assert lab.leftovers() == []
+    boot = Boot(find_image(frozenset()), Path(), Acceleration("tcg"), "", Confinement())
+    (lack,) = boot.lacks(Needs(programs=("sh", "no-such-program")))
+    assert re.fullmatch("the guest image debian-.* can't do this: no-such-program is not in it", lack)
 
 
 def test_guests_that_want_more_memory_than_there_is_are_refused_where_it_is_written(lab: Laboratory) -> None:

@@ -140,6 +140,10 @@ class Workload(Model):
         """What the node must have."""
         return Needs()
 
+    def programs(self) -> Mapping[str, tuple[str | int, ...]]:
+        """Programs that the study names itself, each with the key that does: one that is not there is its mistake."""
+        return {}
+
     def resolve(self, read: ReadInput) -> Self:
         """The same workload with the files that it names read in. Raises ``ValueError``."""
         return self

@@ -209,7 +209,11 @@ class CommandWorkload(Workload):
         return (*ELAPSED, *(rule.declared for rule in self.metrics))
 
     def needs(self) -> Needs:
-        return Needs(programs=tuple(argv[0] for argv in (self.argv, self.prepare_argv) if argv and "{" not in argv[0]))
+        return Needs(programs=(*self.programs(),))
+
+    def programs(self) -> dict[str, tuple[str | int, ...]]:
+        named = {"prepare": self.prepare_argv, "argv": self.argv}
+        return {argv[0]: (key, 0) for key, argv in named.items() if argv and "{" not in argv[0]}
 
     def commands(self) -> tuple[tuple[str, ...], ...]:
         return tuple(argv for argv in (self.prepare_argv, self.argv) if argv)

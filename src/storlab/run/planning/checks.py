@@ -64,9 +64,25 @@ class Checks:
         for name, group in cell.nodes.items():
             needs = group_needs(cell, name)
             node = await self._session.stand_in(group.spec())
-            found += self._prepared[name].lacks(needs) if node is None else await self._lacks_of(node, needs)
+            for load in cell.loads:
+                if name in load.groups:
+                    await self._refuse_absent(name, node, load.workload, ("workload", load.name))
+            found += await self._absent(name, node, needs)
         found += await self._lacks_of(self._session.host, needs_here(cell))
         return list(dict.fromkeys(found))
+
+    async def _absent(self, group: str, node: Node | None, needs: Needs) -> list[str]:
+        return self._prepared[group].lacks(needs) if node is None else await self._lacks_of(node, needs)
+
+    async def _refuse_absent(self, group: str, node: Node | None, workload: Workload, origin: Origin) -> None:
+        """A set-up whose own program is missing can't be measured anywhere: it is misspelt, or not built yet."""
+        for program, key in workload.programs().items():
+            if await self._absent(group, node, Needs(programs=(program,))):
+                where = f"node {group}" if node is None else f"node {node.name}"
+                remedy = "write where it is" if "/" in program else "install it, or write its path"
+                raise self._study.problem(
+                    (*origin, workload.kind, *key), f"there is no program {shown(program)} on {where}: {remedy}"
+                )
 
     async def _lacks_of(self, node: Node, needs: Needs) -> list[str]:
         key = node.name, needs
