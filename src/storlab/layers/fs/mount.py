@@ -137,6 +137,18 @@ async def kernel_says(node: Node, says: re.Pattern[str], since: str) -> str:
     return next((plain(line) for line in reversed(lines) if says.search(line)), "")
 
 
+def about(disk: str, options: Sequence[str]) -> re.Pattern[str]:
+    """The kernel's lines on a file system on ``disk``, or on these options: what it does not take of them, most file
+    systems say of no disk (``fs/fs_parser.c``, "Unknown parameter", "Bad value for").
+    """
+    names = [option.strip().partition("=")[0] for each in options for option in each.split(",")]
+    taken = "|".join(re.escape(name) for name in names if name)
+    of_options = (
+        rf"|\b(?:unknown parameter|bad value for|unrecognized mount option) ['\"](?:{taken})\b" if taken else ""
+    )
+    return re.compile(rf"\({re.escape(disk)}\)(?!.*\bunmounting filesystem){of_options}", re.I)
+
+
 def words_of(error: CommandFailed) -> str:
     """What mount(8) says of a failure, without where else to look."""
     lines = [line.strip() for line in error.detail.splitlines()[1:]]
@@ -227,7 +239,7 @@ class MountLayer(Layer):
         try:
             await context.node.run(["mount", "-t", below.filesystem, *options, below.path, path], env=ENGLISH)
         except CommandFailed as error:
-            says = re.compile(rf"\({re.escape(below.name)}\)(?!.*\bunmounting filesystem)", re.I)
+            says = about(below.name, self.options)
             kernel = (await kernel_says(context.node, says, before)).replace(f" ({below.name})", "")
             reason = kernel or words_of(error)
             if is_refusal(error, kernel) and await _is_made(context.node, below):

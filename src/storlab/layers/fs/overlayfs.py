@@ -6,17 +6,27 @@ first: as a clone where the underlying file system can (XFS, Btrfs), else byte b
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.fs.mount import ENGLISH, is_refusal, mount_facts, unmount, words_of
+from storlab.layers.fs.mount import (
+    ENGLISH,
+    end_of_log,
+    is_refusal,
+    kernel_says,
+    mount_facts,
+    unmount,
+    words_of,
+)
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.needs import Needs
 from storlab.units import Size
 
+_SAYS = re.compile("^overlayfs")
 _IMAGE = 'head --bytes="$2" /dev/urandom | split --bytes="$3" --suffix-length=6 --numeric-suffixes - "$1/"'
 
 
@@ -49,13 +59,15 @@ class OverlayfsLayer(Layer):
         options = [f"{name}dir={path}" for name, path in folders.items()]
         if self.metacopy is not None:
             options.append(f"metacopy={'on' if self.metacopy else 'off'}")
+        before = await end_of_log(context.node)
         try:
             mount = ["mount", "-t", "overlay", "-o", ",".join(options), "overlay", merged]
             await context.node.run(mount, env=ENGLISH)
         except CommandFailed as error:
-            if not is_refusal(error, ""):
+            kernel = await kernel_says(context.node, _SAYS, before)
+            if not is_refusal(error, kernel):
                 raise
-            raise Unsupported(f"no overlayfs on this directory: {words_of(error)}") from None
+            raise Unsupported(f"no overlayfs on this directory: {kernel or words_of(error)}") from None
         return Dir(below.node, merged, disk=below.disk)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
