@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import polars as pl
 import pytest
 
 from formats.fio.samples import PACK, counts, read_lines, run_fio, values
-from storlab.errors import CommandFailed, DiskFull
+from storlab.errors import CommandFailed, DiskFull, TrialError
 from storlab.formats.fio.document import NO_LATENCY
 from storlab.formats.fio.logs import find_logs, read_series
 from storlab.formats.fio.metrics import Direction
@@ -134,6 +135,24 @@ def test_phases_that_ran_one_after_another_are_so_in_the_series(tmp_path: Path) 
     assert _at(measured, "write.iops", "slow")["t"].min() > 1  # type: ignore[operator]
     assert 0 <= values(measured)["stall.longest"] < 0.5 and values(measured)["stall.total"] == 0
     assert UNKNOWN_STARTS not in measured.warnings
+
+
+@pytest.mark.parametrize(
+    ("does", "asked", "said"),
+    [
+        ("fill_device=1\nfilename=/dev/full\nsize=64M", "size=64M", "did no I/O"),
+        ("size=4M", "size=64M", "did 4 MiB of the 64 MiB that it was asked for"),
+        ("size=4M\nramp_time=1ms", "size=64M", ""),
+        ("size=4M\nbs=3M", "size=4M\nbs=3M", "did 3 MiB of the 4 MiB"),
+        ("size=4M\nruntime=1", "size=64M\nruntime=1", ""),
+        ("size=4M\nruntime=200ms\ntime_based", "size=4M\nruntime=60s\ntime_based", r"ran for 0\.2\d* s of the 60 s"),
+    ],
+)
+def test_a_load_that_did_less_than_it_was_asked_has_failed(tmp_path: Path, does: str, asked: str, said: str) -> None:
+    ran = fio(tmp_path, "--name=a", "--ioengine=psync", "--rw=write", *(f"--{each}" for each in does.split("\n")))
+    (tmp_path / "fio.json").write_bytes(ran.stdout[ran.stdout.index(b"{") :])
+    with pytest.raises(TrialError, match=said) if said else contextlib.nullcontext():
+        read_results(left(tmp_path), 0.1, jobs_of(sections_of(f"[a]\nrw=write\n{asked}")))
 
 
 def test_jobs_that_begin_apart_have_no_series_together(tmp_path: Path) -> None:

@@ -231,8 +231,8 @@ def ramps(jobs: Iterable[Job], warm_up: float) -> bool:
 def ends_while_ramping(jobs: Iterable[Job], warm_up: float) -> bool:
     """Whether any of them has a ramp longer than its ``runtime``: fio (3.33) then ends with the ramp not over."""
     for job in jobs:
-        ramp, runtime = _time(job.options.get("ramp_time", warm_up)), _time(job.options.get("runtime", 0))
-        if ramp and runtime and ramp > runtime:
+        ramp, limit = _time(job.options.get("ramp_time", warm_up)), _time(job.options.get("runtime", 0))
+        if ramp and limit and ramp > limit:
             return True
     return False
 
@@ -255,12 +255,17 @@ def processes(options: Options) -> int:
     return int(count) if is_whole(count, 5) else 1
 
 
-def _seconds(options: Options) -> float | None:
+def runtime(options: Options) -> float | None:
+    """Seconds that a job with these options measures, where a time ends it; ``None`` where an amount does."""
     if not is_on(options.get("time_based", False)) or "runtime" not in options:
         return None
-    runtime = _time(options["runtime"])
+    return _time(options["runtime"])
+
+
+def _seconds(options: Options) -> float | None:
+    lasts = runtime(options)
     extra = [_time(options.get(key, 0)) or 0.0 for key in ("ramp_time", "startdelay")]
-    return None if runtime is None else runtime + sum(extra)
+    return None if lasts is None else lasts + sum(extra)
 
 
 def _time(value: Option) -> float | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from storlab.errors import CommandFailed, ParseError
+from storlab.errors import CommandFailed, ParseError, TrialError
 from storlab.formats.fio.declared import METRICS
 from storlab.formats.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
 from storlab.formats.fio.log_lines import ENDING
@@ -32,6 +32,7 @@ from storlab.nodes.process import ExitRecord
 from storlab.text import is_whole
 from storlab.workloads.base import bytes_of, read_exit
 from storlab.workloads.fio import sliced
+from storlab.workloads.fio.asked import fell_short
 from storlab.workloads.fio.options import Job
 from storlab.workloads.fio.phases import phases_of
 from storlab.workloads.slices import read_turns
@@ -65,6 +66,8 @@ def read_results(raw: Path, log_interval: float, ran: Sequence[Job]) -> Measurem
     if turns is not None:
         return sliced.measured(measured, jobs, raw, turns)
     options, total = _options(measured), measured.facts["latency"] == "total"
+    if short := fell_short(ran, measured.totals(), ramped=any("ramp_time" in each for each in options)):
+        raise TrialError(short)
     rates, means = averages_are_sound(options), latencies_are_means(options)
     phases = phases_of(ran, report.jobs, _logged(raw))
     series = read_series(raw, LOGS, log_interval, jobs, rates=rates, means=means, total=total, phases=phases or AT_ONCE)
