@@ -103,9 +103,12 @@ WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
     "command": (COMMAND, {"stdout": b"rate 3\n", "out.json": b'{"latency": {"p99": 0.25}}'}),
     "files": ({"files": 1, "fsync": "directory"}, {"stdout": FILES, "stderr": b""}),
     "ledger": ({}, {"commits.json": b'{"elapsed": 1.5, "latencies": [0.5, 0.25, 0.125]}', "stderr": b""}),
-    "pgbench": ({}, {"stdout": PGBENCH.encode(), "stderr": b"", "transactions.71": PGBENCH_LOG}),
+    "pgbench": (
+        {"threads": 2, "runtime": 1},
+        {"stdout": PGBENCH.encode(), "stderr": b"", "transactions.71": PGBENCH_LOG},
+    ),
     "sql-ledger": ({}, {"stdout": b"1\n2\n3\n", "stderr": b""}),
-    "sysbench": ({}, {"stdout": SYSBENCH, "stderr": b""}),
+    "sysbench": ({"runtime": 5}, {"stdout": SYSBENCH, "stderr": b""}),
     "posix": ({"checks": ["fsync", "flock"]}, {"stdout": POSIX, "stderr": b"", "exit.json": LOOKED}),
     "fio": ({"rw": "randrw"}, {"fio.json": fio_golden("fio-plain.json"), "stderr": b""}),
 }

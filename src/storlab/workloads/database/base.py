@@ -13,6 +13,7 @@ from storlab.layers.base import Layer
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.clients import sql
 from storlab.layers.resources import Resource, Server
+from storlab.measurements import Measurements
 from storlab.units import Duration
 from storlab.workloads.base import RunContext, Workload
 
@@ -25,6 +26,7 @@ SELECT @most, @low;
 _DIRTY = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
 _UNTIL_CLEAN = 'until "$@" | grep -q "[^0-9]0$"; do sleep 0.05; done'
 _PATIENCE = 300.0  # s
+_ENOUGH = 0.9  # of the time that was asked
 
 
 class DatabaseWorkload(Workload):
@@ -52,6 +54,18 @@ class DatabaseWorkload(Workload):
         if database.dialect not in self.dialects:
             return f"{self.kind} is for {' and '.join(self.dialects)}, and not for layer {database.layer}"
         return self.lacks_data(database)
+
+    def refuse_less(self, found: Measurements, time: str, clients: str) -> Measurements:
+        """``found``. Raises ``TrialError`` where it ended early, or with other clients than it was asked for.
+
+        ``time``: the metric of how long it ran, in s; ``clients``: the fact of how many it had.
+        """
+        lasted, had = found.totals().get(time, 0.0), str(found.facts.get(clients, self.threads))
+        if lasted < _ENOUGH * self.runtime:
+            raise TrialError(f"{self.kind} ran for {lasted:g} s of the {self.runtime:g} s that it was asked for")
+        if had != str(self.threads):
+            raise TrialError(f"{self.kind} had {had} of the {self.threads} clients that it was asked for")
+        return found
 
     @abstractmethod
     def lacks_data(self, database: DatabaseLayer) -> str | None:

@@ -93,4 +93,4 @@ class PgbenchWorkload(DatabaseWorkload):
     def parse(self, raw: Path) -> Measurements:
         from storlab.workloads.database.pgbench_results import read_results  # polars: not needed to load a study
 
-        return read_results(raw, LOG)
+        return self.refuse_less(read_results(raw, LOG), "elapsed", "clients")

@@ -125,7 +125,7 @@ class SysbenchWorkload(DatabaseWorkload):
     def parse(self, raw: Path) -> Measurements:
         from storlab.workloads.database.sysbench_results import read_results  # polars: not needed to load a study
 
-        return read_results(raw, self.max_ignored_errors)
+        return self.refuse_less(read_results(raw, self.max_ignored_errors), "time", "threads")
 
 
 def _word(value: str | int | bool) -> str:
