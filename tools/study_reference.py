@@ -32,7 +32,7 @@ from storlab.study.schema import (
 )
 from storlab.units import shown, size_text
 from storlab.workloads.bonnie.workload import Files
-from storlab.workloads.command import MetricRule
+from storlab.workloads.command import Expectation, MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
 from storlab.workloads.posix.pjdfstest import Pjdfstest
 from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
@@ -43,7 +43,7 @@ _LARGE = 1024  # bytes: a sector is called 512
 _BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share", "100Mbit": "bandwidth"}
 _INNER: dict[str, dict[str, type[BaseModel]]] = {
     "bonnie": {"`files`, where it is a table": Files},
-    "command": {"each of its `metrics`": MetricRule},
+    "command": {"each of its `metrics`": MetricRule, "`expect`": Expectation},
     "files": {
         "`directories`": Directories,
         "`size`, where it is a table": FileSizes,

@@ -98,6 +98,7 @@ POSIX = b"""{"check": "fsync", "outcome": "pass", "reason": ""}
 {"check": "flock", "outcome": "unsupported", "reason": "flock: EOPNOTSUPP"}
 """
 LOOKED = ENDED.replace(b'"load"', b'"python3", "-I", "posix.pyz", "/mnt", "15", "fsync", "flock"')
+SECOND = {"runtime": 1, "threads": 2}
 WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
     "bonnie": ({"size": "160M", "files": 1}, {"stdout": BONNIE, "stderr": b"", "free": b"301592576 87020"}),
     "command": (COMMAND, {"stdout": b"rate 3\n", "out.json": b'{"latency": {"p99": 0.25}}'}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import re
@@ -47,6 +48,33 @@ def test_a_regex_and_a_path_pick_the_same_number(numbers: list[float], pick: str
     expected = pytest.approx(PICKS[pick](numbers) * scale, rel=1e-9, abs=1e-6)
     assert number(lines, regex=r"^speed: (\S+) MB/s$", pick=pick, scale=scale) == expected
     assert number(document, json="runs[].speed", pick=pick, scale=scale) == expected
+
+
+COPIED: dict[str, Any] = {"name": "copied", "regex": r"(\d+) bytes", "quantity": "bytes written"}
+
+
+@pytest.mark.parametrize(
+    ("expect", "elapsed", "said"),
+    [
+        ({"bytes": "64M"}, 1.0, "cp moved 4096 bytes of the 67108864 that are expected of it"),
+        ({"bytes": "4k"}, 1.0, ""),
+        ({"min_time": "2s"}, 1.0, "cp ran for 1 s of the 2 s that are expected of it"),
+        ({"min_time": "1s"}, 1.0, ""),
+        ({}, 0.002, ""),
+    ],
+)
+def test_a_command_that_did_less_than_is_expected_has_failed_and_one_of_no_time_is_named(
+    tmp_path: Path, expect: dict[str, str], elapsed: float, said: str
+) -> None:
+    load = CommandWorkload.model_validate({"argv": ["cp"], "metrics": [COPIED], "expect": expect})
+    left(tmp_path, replace(ended(argv=("cp",)), elapsed=elapsed), stdout="4096 bytes\n")
+    with pytest.raises(TrialError, match=said) if said else contextlib.nullcontext():
+        assert bool(load.parse(tmp_path).warnings) == (elapsed < 0.01)
+
+
+def test_bytes_can_be_expected_only_where_something_tells_how_many() -> None:
+    with pytest.raises(ValidationError, match="nothing tells how many bytes the command moved"):
+        CommandWorkload.model_validate({"argv": ["cp"], "expect": {"bytes": 1}})
 
 
 def test_numbers_are_read_as_programs_print_them() -> None:

@@ -24,7 +24,7 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
 from storlab.reading import read_file
-from storlab.units import Duration, shown
+from storlab.units import Duration, Size, shown
 from storlab.workloads.base import (
     ELAPSED,
     Launch,
@@ -157,6 +157,17 @@ def _check_regex(regex: str) -> None:
         raise OptionError(f"{shown(slow[0])} repeats a repetition, which can take forever: remove one", "regex")
 
 
+_START = 0.01  # s: forking, loading and linking a program take one or two ms, and twice that on a busy machine
+_MOSTLY_START = "the command ran for less than 10 ms, of which starting it is a large part: give it more to do"
+
+
+class Expectation(Model):
+    """What a command must have done: one that did less has failed, however fast it was."""
+
+    bytes: Size | None = Field(None, ge=1, description="Bytes, by its metrics that have a `quantity` of bytes.")
+    min_time: Duration | None = Field(None, gt=0, description="How long it must have run.")
+
+
 class CommandWorkload(Workload):
     """Runs a program on a directory or disk, or against a server. Its elapsed and CPU time are always metrics."""
 
@@ -173,6 +184,9 @@ class CommandWorkload(Workload):
     prepare_argv: tuple[str, ...] = Field((), alias="prepare", description="A command to run before, unmeasured.")
     metrics: tuple[MetricRule, ...] = Field((), description="What to read out of its output.")
     expected: Duration | None = Field(None, description="How long it takes, for the estimate of time.")
+    expect: Expectation = Field(
+        Expectation(), description="What it must have done: a trial in which it did less has failed."
+    )
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:
@@ -192,6 +206,9 @@ class CommandWorkload(Workload):
             if rule.name in names:
                 raise OptionError(f"the metric {rule.name} is listed twice", "metrics", index)
             names.append(rule.name)
+        if self.expect.bytes is not None and not any(rule.quantity for rule in self.metrics):
+            remedy = 'one of its metrics must say how many: quantity = "bytes written", or "bytes read"'
+            raise OptionError(f"nothing tells how many bytes the command moved: {remedy}", "expect", "bytes")
         if not self.takes():
             words = ", ".join(f"{{{word}}}" for word in sorted(self._words()))
             raise OptionError(f"nothing that a stack can end as has all of {words}", "argv")
@@ -243,7 +260,7 @@ class CommandWorkload(Workload):
     def parse(self, raw: Path) -> Measurements:
         ended = read_exit(raw)
         _refuse_failure(ended, raw)
-        values = list(elapsed_values(ended))
+        values, moved = list(elapsed_values(ended)), 0.0
         for rule in self.metrics:
             path = raw / rule.source
             try:
@@ -251,8 +268,19 @@ class CommandWorkload(Workload):
             except OSError:
                 raise TrialError(f"metric {rule.name}: the command left no file {rule.source}") from None
             number = rule.read(text, str(path))
+            moved += number if rule.quantity else 0
             values.append(rule.declared.value(number))
-        return Measurements(metrics=metric_frame(values))
+        self._refuse_less(ended, moved)
+        return Measurements(metric_frame(values), warnings=(_MOSTLY_START,) if ended.elapsed < _START else ())
+
+    def _refuse_less(self, ended: ExitRecord, moved: float) -> None:
+        """Raises ``TrialError``."""
+        least, shortest = self.expect.bytes, self.expect.min_time
+        if least is not None and moved < least:
+            raise TrialError(f"{ended.argv[0]} moved {moved:.0f} bytes of the {least} that are expected of it")
+        if shortest is not None and ended.elapsed < shortest:
+            lasted = f"{ended.elapsed:.3g} s of the {shortest:g} s"
+            raise TrialError(f"{ended.argv[0]} ran for {lasted} that are expected of it")
 
 
 def _refuse_failure(record: ExitRecord, raw: Path) -> None:

@@ -39,3 +39,12 @@ def fell_short(ran: Sequence[Job], totals: Mapping[str, float], ramped: bool) ->
     if lasted < _ENOUGH * longest and not options & _EARLIER:
         return f"fio ran for {lasted:g} s of the {longest:g} s that it was asked for"
     return ""
+
+
+_COARSE = 0.1  # s
+TOO_SHORT = "fio's jobs ran for less than 100 ms, which it counts in whole ms: rates may be wrong by 1 % and more"
+
+
+def is_too_short(totals: Mapping[str, float]) -> bool:
+    """Whether fio's own clock is too coarse for what it did."""
+    return 0 < totals.get("runtime", _COARSE) < _COARSE

@@ -32,7 +32,7 @@ from storlab.nodes.process import ExitRecord
 from storlab.text import is_whole
 from storlab.workloads.base import bytes_of, read_exit
 from storlab.workloads.fio import sliced
-from storlab.workloads.fio.asked import fell_short
+from storlab.workloads.fio.asked import TOO_SHORT, fell_short, is_too_short
 from storlab.workloads.fio.options import Job
 from storlab.workloads.fio.phases import phases_of
 from storlab.workloads.slices import read_turns
@@ -74,6 +74,7 @@ def read_results(raw: Path, log_interval: float, ran: Sequence[Job]) -> Measurem
     stalls = [] if phases is None else _stalls(raw, log_interval, measured, phases)
     left_out = {f"bandwidth and IOPS are left out: {AVERAGED_WRONG}": rates, f"latency are left out: {MAXIMA}": means}
     warnings = [f"its logs of {said}" for said, sound in left_out.items() if not sound]
+    warnings += [TOO_SHORT] if is_too_short(measured.totals()) else []
     measured = replace(
         measured,
         metrics=pl.concat([measured.metrics, metric_frame(stalls)]),
