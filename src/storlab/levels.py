@@ -51,6 +51,18 @@ def is_sweep(labels: Iterable[str]) -> bool:
     return found is not None and len(set(found.values)) >= LEAST
 
 
+_OF_LOAD = re.compile(
+    r"(io)?_?depth|q(ueue_?)?d(epth)?|(num_?)?jobs|threads|clients|workers|processes|streams|connections|count|nodes"
+    r"|(fio_?)?rate(_iops)?|load|concurrency|users",
+    re.IGNORECASE,
+)
+
+
+def names_load(name: str) -> bool:
+    """Whether a factor or key of this name says how much is asked of storage at once, and not what is asked."""
+    return _OF_LOAD.fullmatch(name.replace("-", "_")) is not None
+
+
 def _read(texts: Iterable[str], parse: Callable[[object], float]) -> tuple[float, ...] | None:
     try:
         return tuple(float(0 if text == "0" else parse(text)) for text in texts)

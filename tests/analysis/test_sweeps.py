@@ -30,6 +30,7 @@ def sweep(
     limit: str = "5ms",
     jobs: tuple[str, ...] = ("1", "2", "4"),
     silent: Container[tuple[str, int]] = (),
+    loading: int = 1,
 ) -> Summary:
     """fio in a closed loop: iops, mean latency and p99 of every depth and number of jobs."""
     draw = np.random.default_rng(4)
@@ -50,6 +51,7 @@ def sweep(
         comparisons=(),
         declared=Declarations.union([("load", declared())]),
         sweeps=("iodepth", "jobs") if len(jobs) > 2 else ("iodepth",),
+        loading=loading,
         objectives=(ObjectiveSpec("latency.p99", "iodepth", limit),),
     )
     trials = trial_frame([(trial, n, cell, "done", None) for trial, n, (cell, _) in places])
@@ -67,6 +69,7 @@ def test_every_combination_of_other_factors_has_a_line_and_every_line_its_knee()
     assert [(knee.levels["jobs"], knee.level) for knee in knees] == [("1", "8"), ("2", "4"), ("4", "2")]
     assert knees[0].rate == pytest.approx(8000, rel=0.05) and knees[0].time == pytest.approx(0.001, rel=0.05)
     assert (knees[0].throughput, knees[0].latency) == ("iops", "latency.mean")
+    assert sweep(loading=0).knees == (), "of block sizes, say"
 
 
 @pytest.mark.parametrize(("most", "said"), [(1000, "still grows at 32"), (0.5, "falls from 1 on")])

@@ -93,6 +93,24 @@ def test_an_objective_that_cannot_be_answered_is_refused_with_its_place(slo: str
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("factors", "load", "sweeps"),
+    [
+        (
+            "bs = ['4k', '64k', '1M']\niodepth = [1, 4, 16]",
+            "bs = '{bs}', iodepth = '{iodepth}'",
+            (["iodepth", "bs"], 1),
+        ),
+        ("bs = ['4k', '64k', '1M']\nat = [1, 4, 16]", "bs = '{bs}', numjobs = '{at}'", (["at", "bs"], 1)),
+        ("mix = [0, 65, 100]\nbs = ['4k', '64k', '1M']", "rwmixread = '{mix}', bs = '{bs}'", (["mix", "bs"], 0)),
+    ],
+)
+def test_the_first_sweep_is_one_of_how_much_is_asked_at_once(factors: str, load: str, sweeps: object) -> None:
+    text = f"title = 'x'\nstack = [{{ layer = 'directory' }}]\n[factors]\n{factors}\n[workload.w.fio]\nrw = 'randrw'\n"
+    found = parse_study(f"{text}{load.replace(', ', chr(10))}".encode(), "x.toml", lambda _: "")
+    assert ([*found.sweeps], found.loading) == sweeps
+
+
 @pytest.mark.parametrize(("heading", "key"), [("[slo]", "slo.below"), ("[[slo]]", "slo[0].below")])
 def test_an_objective_is_named_as_it_is_written_with_the_line_of_its_key(heading: str, key: str) -> None:
     text = f'{SLO}{heading}\nmetric = "latency.p99"\n\nbelow = "5parsecs"\n'

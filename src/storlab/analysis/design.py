@@ -108,8 +108,8 @@ class Design:
     ``gates``: as `--fail-on` has them. ``claims``: their comparisons are among those that are planned. ``emulated``:
     whether any node is. ``rests``: cells that were not due in all rounds. ``partial``: cells whose loads don't count
     what they did in a warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its
-    trials. ``sweeps``: factors whose levels are numbers, of which curves are drawn. ``steady``: whether the run
-    stops at steady state.
+    trials. ``sweeps``: factors whose levels are numbers, of which curves are drawn; the first ``loading`` of them say
+    how much is asked of storage at once. ``steady``: whether the run stops at steady state.
     """
 
     title: str
@@ -132,6 +132,7 @@ class Design:
     claims: tuple[ClaimSpec, ...] = ()
     emulated: bool = False
     sweeps: tuple[str, ...] = ()
+    loading: int = 0
     objectives: tuple[ObjectiveSpec, ...] = ()
     steady: bool = False
 

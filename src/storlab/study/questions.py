@@ -165,7 +165,9 @@ class Objective(Model):
     )
     above: str | Number | None = Field(None, description="Instead of `below`: the metric should stay above this.")
     factor: str | None = Field(
-        None, description="Along which factor; its levels are numbers. By default the first sweep."
+        None,
+        description="Along which factor; its levels are numbers. By default the first sweep of "
+        "a load (iodepth, numjobs, threads, clients, rate, a count of nodes), or else the first.",
     )
 
     @model_validator(mode="after")

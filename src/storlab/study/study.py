@@ -12,10 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from storlab.errors import Problem, StudyError, UserError
-from storlab.levels import is_sweep
+from storlab.levels import is_sweep, names_load
 from storlab.metrics import MetricSpec
 from storlab.reading import read_file
 from storlab.study.cells import Cell
@@ -42,7 +42,8 @@ class Study:
     """A study that can be run. ``text`` is the file as it stood, ``overrides`` what --set changed.
 
     ``inputs`` are the contents of the files that it names, such as fio job files. ``notes`` are for its reader.
-    ``sweeps``: the factors whose levels are numbers, those that --only leaves out among them.
+    ``sweeps``: the factors whose levels are numbers, those that --only leaves out among them; first those that say how
+    much is asked of storage at once, of which there are ``loading``.
     """
 
     file: str
@@ -55,6 +56,7 @@ class Study:
     only: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     sweeps: tuple[str, ...] = ()
+    loading: int = 0
 
     def compared_factor(self, compare: Compare) -> str | None:
         """The factor whose levels it compares: the one that it names, or else the first that is no sweep.
@@ -162,7 +164,9 @@ def parse_study(
         assert model is not None
         factors = apply_only(only, every)
         levels = {factor.name: [level.label for level in factor.levels] for factor in every}
-        sweeps = tuple(name for name, labels in levels.items() if is_sweep(labels))
+        swept = [name for name, labels in levels.items() if is_sweep(labels)]
+        loading = [name for name in swept if names_load(name) or _is_load(name, {**model.workload, **model.nodes})]
+        sweeps = tuple(dict.fromkeys([*loading, *swept]))
         _check_names(model, levels, sweeps, report)
         check_claims(model.claim, levels, _possible(data, file) if model.claim else {}, report)
         check_objectives(model.slo, levels, sweeps, report)
@@ -179,7 +183,18 @@ def parse_study(
     except Outgrown as error:
         raise StudyError(file, [_problem_at(error.path, str(error), positions(text), changed)]) from None
     notes = tuple(_notes(model, factors, cells, used))
-    return Study(file, text, model, tuple(factors), cells, inputs, tuple(overrides), tuple(only), notes, sweeps)
+    selected = inputs, tuple(overrides), tuple(only)
+    return Study(file, text, model, tuple(factors), cells, *selected, notes, sweeps, len(loading))
+
+
+def _is_load(factor: str, tables: object) -> bool:
+    """Whether the levels of a factor are what a key of these tables is that says how much is asked at once."""
+    for key, value in tables.items() if isinstance(tables, dict) else ():
+        if isinstance(value, str) and names_load(key) and f"{{{factor}}}" in value:
+            return True
+        if _is_load(factor, value.model_dump() if isinstance(value, BaseModel) else value):
+            return True
+    return False
 
 
 def _problem_at(

@@ -51,9 +51,11 @@ def keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]
 def found(design: Design, catalogue: Catalogue, series: Series, failed: Mapping[int, Rounds]) -> Swept:
     """``failed``: rounds in which a cell's trial failed."""
     sweeps = tuple(sweep for name in design.sweeps if (sweep := sweep_of(design, name)) is not None)
+    # A knee is where more load buys little: of block sizes, nobody asks.
+    loading = [sweep for sweep in sweeps if sweep.factor in design.sweeps[: min(design.loading, 1)]]
     return Swept(
         sweeps,
-        tuple(_knees(sweeps[:1], design, catalogue, series)),
+        tuple(_knees(loading, design, catalogue, series)),
         tuple(_objectives(design, catalogue, series, failed)),
     )
 

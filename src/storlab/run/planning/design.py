@@ -12,7 +12,7 @@ from storlab.analysis.stopping import Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.precision import CURVE_PRECISION
-from storlab.levels import is_sweep
+from storlab.levels import is_sweep, names_load
 from storlab.records.derived.settings import settings_of
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
@@ -55,6 +55,7 @@ def design_of(
         claims=tuple(_claimed(claim, factors) for claim in study.model.claim),
         emulated=emulated,
         sweeps=study.sweeps,
+        loading=study.loading,
         steady=study.model.repeat.until == "steady",
         objectives=tuple(
             ObjectiveSpec(asked.metric, asked.factor or study.sweeps[0], asked.limit, asked.above is None)
@@ -162,6 +163,8 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         warnings, emulated = tables.warnings(), manifest.emulated
         design = design_of(manifest.study(), stopped, warnings, manifest.gates, manifest.rests, emulated)
         return replace(design, declared=tables.declared())
+    swept = [name for name, labels in imported.factors.items() if is_sweep(labels)]
+    loading = [name for name in swept if names_load(name)]
     return Design(
         title=manifest.title,
         primary=imported.primary,
@@ -169,7 +172,8 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         cells=imported.cells,
         comparisons=(CompareSpec(imported.compared),) if imported.turns else (),
         compared=bool(imported.turns),
-        sweeps=tuple(name for name, labels in imported.factors.items() if is_sweep(labels)),
+        sweeps=tuple(dict.fromkeys([*loading, *swept])),
+        loading=len(loading),
         order=imported.order({record.trial for record in tables.records if record.status == "done"}),
         stopped=manifest.stopped,
         warnings=tables.warnings(),
