@@ -114,6 +114,10 @@ def test_a_disk_may_be_named_by_a_link_to_it_and_a_file_by_a_link_too(disk: Loop
 def test_json_is_alone_on_standard_output(disk: LoopDisk) -> None:
     ran = storlab("--disk", disk.name, "--json", "--for", "200ms")
     assert (ran.returncode, json.loads(ran.stdout)) == (0, {"disks": {}})
+    both = f"echo said; {' '.join(dd(disk.path, 4096, 9))}"
+    ran = storlab("--disk", disk.name, "--op", "write", "--json", "--", "sh", "-c", both)
+    assert json.loads(ran.stdout)["disks"][disk.name]["granularity"] == {"4096": 9}
+    assert ran.stderr.splitlines() == ["said"]
 
 
 def test_events_are_rows_and_what_was_dropped_is_said(disk: LoopDisk) -> None:
@@ -164,6 +168,7 @@ def test_commands_are_told_apart(disk: LoopDisk) -> None:
 
 LOAD = """
 import socket
+print("said")
 with socket.create_server(("127.0.0.1", {port})) as server:
     with socket.create_connection(("127.0.0.1", {port})) as client, server.accept()[0] as peer:
         client.sendall(bytes(100_000))

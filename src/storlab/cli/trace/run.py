@@ -55,7 +55,8 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
             started = await tracer.started(Started)
             with (LiveScreen if live else Screen)(options, started, told_apart=group is not None) as screen:
                 following = asyncio.create_task(_follow(tracer, screen, for_its_own_sake=not options.command))
-                status = await work.command(options.command, group) if options.command else 0
+                aside = options.json
+                status = await work.command(options.command, group, aside=aside) if options.command else 0
                 if options.command or work.signal is not None:
                     tracer.end()
                 await following
@@ -88,12 +89,17 @@ class Interruptible:
         self.began = False
         self._command: asyncio.subprocess.Process | None = None
 
-    async def command(self, argv: tuple[str, ...], group: OwnGroup | None = None) -> int:
-        """Run it with our own standard input and output; returns its status as a shell would."""
+    async def command(self, argv: tuple[str, ...], group: OwnGroup | None = None, *, aside: bool = False) -> int:
+        """Run it with our own standard input and output; returns its status as a shell would.
+
+        ``aside``: what it prints goes to standard error, as standard output is for a document.
+        """
         if self.signal is not None:
             return _KILLED + self.signal
         try:
-            self._command = await asyncio.create_subprocess_exec(*argv, preexec_fn=group.join if group else None)
+            self._command = await asyncio.create_subprocess_exec(
+                *argv, stdout=sys.stderr if aside else None, preexec_fn=group.join if group else None
+            )
         except OSError as error:
             warn(f"storlab: cannot execute {argv[0]}: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE

@@ -34,7 +34,7 @@ _NO_GROUP = "there is no cgroup v2 here to separate the command's requests"
 
 
 class Screen:
-    """Plain text. What a command prints has standard output to itself; then all goes to standard error."""
+    """Plain text. What a command prints has standard output to itself, but for JSON: the other is standard error."""
 
     def __init__(self, options: TraceOptions, started: Started, *, told_apart: bool = False) -> None:
         self.options, self._started, self._told_apart = options, started, told_apart
@@ -44,7 +44,7 @@ class Screen:
         out = options.out if options.events and options.out and options.out.suffix in EVENT_FILES else None
         self._kept = EventFile(out) if out is not None else None
         self._rows = options.events and self._kept is None and not options.json
-        self._to: TextIO = sys.stderr if options.command else sys.stdout
+        self._to: TextIO = sys.stderr if options.command and not options.json else sys.stdout
         self._form = event_form(_columns(self._to))
         self.failure: OSError | None = None
         """Why nothing more can be shown; ``finish`` raises it, once files are written."""

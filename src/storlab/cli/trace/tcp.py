@@ -67,7 +67,7 @@ async def _watch(options: TcpOptions) -> int:
             shows = not options.command and not options.json
             with _live(seen) if shows and drawable else nullcontext(_ticking(options, seen)) as tick:
                 following = asyncio.create_task(_follow(tracer, seen, tick))
-                status = await work.command(options.command) if options.command else 0
+                status = await work.command(options.command, aside=options.json) if options.command else 0
                 if options.command or work.signal is not None:
                     tracer.end()
                 await following
