@@ -37,6 +37,12 @@ _LIMITS = {
 _ALTERNATIVE = re.compile(r"\w[\w-]*\[.*\]|str|int|float|bool|dict|list", re.DOTALL)
 
 
+class WrongKey(str):
+    """A part of a path that is wrong itself, wherever its value comes from."""
+
+    __slots__ = ()
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` where something close exists, else nothing."""
     close = _closest(word, known)
@@ -88,7 +94,7 @@ def _real_path(detail: ErrorDetails) -> Path:
     path: list[str | int] = []
     here: Any = detail["loc"]
     if detail["type"] == "extra_forbidden":
-        return tuple(here)
+        return (*here[:-1], WrongKey(here[-1]))
     for index, part in enumerate(here):
         if index and isinstance(part, str) and (part == "[key]" or _ALTERNATIVE.fullmatch(part)):
             break

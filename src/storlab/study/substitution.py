@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from storlab.study.messages import nearest
+from storlab.study.messages import WrongKey, nearest
 from storlab.study.toml_text import Path
 from storlab.units import shown
 
@@ -69,6 +69,8 @@ class Substitution:
 
     def origin_of(self, path: Path) -> Path:
         """Where in the study file the part at ``path`` of the result stands."""
+        if path and isinstance(path[-1], WrongKey):
+            return (*self.origin_of(path[:-1]), path[-1])
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return (*self.origins[path[:length]], *path[length:])

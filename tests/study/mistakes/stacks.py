@@ -35,6 +35,11 @@ stack = [
   { layer = "file", sise = "64M", size = "64M" },  #! stack[0].sise: this key is unknown; did you mean 'size'?
   { layer = "loop" }]
 
+stack = [FILE, { layer = "loop" },
+  { layer = "mkfs", type = "ext4", blok_size = "{bs}" },  #! stack[2].blok_size: this key is unknown; did you mean 'block_size'?
+  { layer = "mount" }]
+factors.bs = ["1k", "4k"]
+
 stack = [FILE,
   { layer = "mkfs", type = "ext4" },  #! layer mkfs takes a Disk, but layer file gives a File
   { layer = "mount" }]
