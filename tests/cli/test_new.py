@@ -79,12 +79,13 @@ def test_where_nobody_can_answer_what_is_missing_is_an_error_that_names_it() -> 
     message = refused("study", "--compare", "safety", "--guests", "0")
     assert "--on, --load, --until are missing" in message
     assert "--yes" in message
-    assert "--compare is missing" in refused("study", "--yes")
 
 
-def test_yes_takes_defaults_for_all_but_what_is_compared() -> None:
+def test_yes_takes_defaults_for_all_that_is_not_given() -> None:
     new("study", "--compare", "safety", "--yes", "--on", ".")
     assert f'path = "{Path.cwd()}"' in written()
+    new("--yes", "--unchecked")
+    assert Path("file-systems.toml" if os.geteuid() == 0 else "safety.toml").is_file()
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,10 @@ class Asked:
 
 def answers_of(asked: Asked, look: Looker) -> Answers:
     """Those of options and defaults, looked at. Raises ``UserError``."""
-    if asked.compare is None:
-        raise UserError(f"--compare is missing, and has no default: {', '.join(SUBJECTS)}")
-    target, path = place_of(asked.on or usual_place(asked.compare))
+    compare = asked.compare or usual_subject()
+    target, path = place_of(asked.on or usual_place(compare))
     answers = Answers(
-        asked.compare,
+        compare,
         target,
         path,
         wipe=asked.wipe or "",
@@ -67,6 +66,11 @@ def answers_of(asked: Asked, look: Looker) -> Answers:
         raise UserError(f"{reason} Add --wipe {path} if that is what you want")
     look.check(answers)
     return answers
+
+
+def usual_subject() -> str:
+    """What is compared where nobody says it: file systems, or what those who may not mount one can compare."""
+    return next(iter(SUBJECTS)) if os.geteuid() == 0 else IN_A_DIRECTORY[0]
 
 
 def usual_place(compare: str) -> str:

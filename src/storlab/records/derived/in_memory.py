@@ -14,8 +14,9 @@ _MOST = 3  # cells that are named
 _SAID = {
     "write": (
         "When the load ended, only {share} of what was written{where} had reached the disk: its rates are those of "
-        "memory, unless the rest was compressed away. To wait for the disk, give fio direct = 1, fsync = 1 or "
-        "end_fsync = 1, and the workload files fsync"
+        "memory, unless the rest was compressed away. What is written again before it was written back never reaches "
+        "the disk, whatever waits at the end: to measure the disk, give fio direct = 1 or fsync = 1, and the workload "
+        "files fsync"
     ),
     "read": (
         "Of what was read{where}, only {share} came from the disk: its rates are those of memory. fio reads from the "
