@@ -217,8 +217,8 @@ def test_ends_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [("PFFFFFFFFF", "FPPPPPPPPP"), ("FPPPPPPPPP", "PFFFFFFFFF")])
 def test_groups_that_changed_one_way_are_as_unlikely_as_those_that_changed_the_other(before: str, after: str) -> None:
-    runs = [[run_of({f"group{at}/test": each for at, each in enumerate(text)})] for text in (before, after)]
-    (words,) = [note for note in changes_page([compared(*runs)], []).notes if "one-sided" in note]
+    a, b = ([run_of({f"group{at}/test": each for at, each in enumerate(text)})] for text in (before, after))
+    (words,) = [note for note in changes_page([compared(a, b)], []).notes if "one-sided" in note]
     assert words.endswith("flakiness alone would be as one-sided, either way, with a probability of 2.1 %.")
 
 
