@@ -5,19 +5,21 @@ That cells took turns is their user's word. It is held against the times that fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 from storlab.errors import UserError
 from storlab.grouping import grouped
+from storlab.importing.contradictions import plain_name, refuse_contradictions
 from storlab.importing.imported import Imported, ImportedFile, ImportedTrial, Order
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
 
 INSTEAD = "Without --interleaved they are described, and not judged"
 
+_NAMED = 5  # of many
 _ROUNDED = timedelta(milliseconds=10)
 _WHOLE = timedelta(seconds=1)
 
@@ -161,9 +163,10 @@ def assemble(
     Parts with the same levels are rounds of one cell: those that they name, or one after the other. ``interleaved``:
     rounds are those of all cells, which took turns. Then, and where files are told apart by their names, traits that
     follow from what is said of files are no factors, or no two cells would differ in one factor alone. Raises
-    ``UserError`` where the user's factors and those of the files have a name in common, a round comes twice, or files
-    contradict that cells took turns.
+    ``UserError`` where the user's factors and those of the files have a name in common, files contradict what is said
+    of them, a round comes twice, or files contradict that cells took turns.
     """
+    refuse_contradictions(files, read)
     importer, differing = importer_of(kind), _differing(read)
     by_name = not (importer.repeats or any(part.levels for parts in read for part in parts))
     followed = _followed(files, read, differing) if interleaved or by_name else {}
@@ -176,15 +179,23 @@ def assemble(
         Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
         for (file, part), each in levels.items()
     ]
+    also = _also(followed)
     if not interleaved:
         rounds = _rounds(files, read, levels, cells)
         trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
-        return Imported(kind, tuple(files), trials, factors, primary, notes=(*_no_repeats(measured), *said))
+        return Imported(
+            kind,
+            tuple(files),
+            trials,
+            factors,
+            primary,
+            notes=(*_no_repeats(measured), *_of_versions(measured), *also, *said),
+        )
     numbers, turns, order = rounds_in_turns(measured)
     each = zip(levels, numbers, turns, strict=True)
     trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
-    notes = tuple(f"Set-ups differ in {name} as well ({told})." for name, told in followed.items())
-    return Imported(kind, tuple(files), trials, factors, primary, order, (*notes, *said))
+    notes = (*_of_versions(measured), *also, *said)
+    return Imported(kind, tuple(files), trials, factors, primary, order, notes)
 
 
 def _factors(levels: Sequence[Mapping[str, str]], published: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -226,6 +237,23 @@ def _no_repeats(trials: Sequence[Measured]) -> tuple[str, ...]:
     )
 
 
+def _of_versions(trials: Sequence[Measured]) -> Iterator[str]:
+    """Of cells whose trials were measured by several versions of their tool, as far as files name it."""
+    said = ((trial.levels, fact) for trial in trials for fact in trial.part.found.facts.items())
+    for levels, facts in grouped((levels, fact) for levels, fact in said if fact[0].endswith("version")).items():
+        versions = list(dict.fromkeys(f"{name} {value}" for name, value in facts))
+        if len(versions) > len(dict(facts)):
+            yield f"Rounds of {levels or 'the only set-up'} are of several versions: {_first(versions)}."
+
+
+def _also(followed: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(f"Set-ups differ in {name} as well ({_first(told, '; ')})." for name, told in followed.items())
+
+
+def _first(words: Sequence[str], between: str = ", ") -> str:
+    return between.join([*words[:_NAMED], *(["…"] if len(words) > _NAMED else [])])
+
+
 def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]) -> Levels:
     """Those that their user gave, those that files name, and the traits in which they differ."""
     given = dict.fromkeys(name for file in files for name in file.levels)
@@ -233,7 +261,8 @@ def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], diffe
     both = [name for name in own if name in given]
     if both:
         raise UserError(f"{both[0]} is a factor that the files themselves name: choose another name for it")
-    differing = [name for name in differing if name not in given and name not in own]
+    said = {plain_name(name) for name in given}
+    differing = [name for name in differing if plain_name(name) not in said and name not in own]
     levels = {}
     for file, parts in enumerate(read):
         for number, part in enumerate(parts):
@@ -251,7 +280,7 @@ def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
 
 def _followed(
     files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]
-) -> dict[str, str]:
+) -> dict[str, list[str]]:
     """Traits that are the same wherever a file's user said the same; and what they are, in words."""
     found = {}
     for name in differing:
@@ -260,7 +289,7 @@ def _followed(
             for part in parts:
                 values.setdefault(_in_words(file.levels), {})[part.traits.get(name, NOT_SAID)] = None
         if len(values) > 1 and all(len(each) == 1 for each in values.values()):
-            found[name] = "; ".join(f"{said}: {next(iter(each))}" for said, each in values.items())
+            found[name] = [f"{said}: {next(iter(each))}" for said, each in values.items()]
     return found
 
 

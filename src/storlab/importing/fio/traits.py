@@ -35,7 +35,8 @@ def options_of(document: Document, job: JobBlock) -> dict[str, str]:
 def traits_of(jobs: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """What can tell a group of jobs, of these options, from others. Where its jobs differ: ``read + write``."""
     spelled = [_spelled(options) for options in jobs]
-    names = dict.fromkeys([*_DEFAULTS, *(name for options in spelled for name in options)])
+    known = _DEFAULTS if any(spelled) else {}  # of a job without any, nobody knows them
+    names = dict.fromkeys([*known, *(name for options in spelled for name in options)])
     values = {name: [options.get(name, _DEFAULTS.get(name, "–")) for options in spelled] for name in names}
     return {name: " + ".join(dict.fromkeys(each)) for name, each in values.items()}
 
