@@ -180,7 +180,6 @@ NOTHING = (
     b'{"jobs": []}\n',
     b"[ 2s ] thds: 1 tps: none\n",
 )
-OLD = b"+ run\nsysbench 0.5:  multi-threaded system evaluation benchmark\n"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +188,6 @@ OLD = b"+ run\nsysbench 0.5:  multi-threaded system evaluation benchmark\n"
         *((text, ": is no output of sysbench") for text in NOTHING),
         (BANNER + b"Creating file test_file.0\n", ": holds no result of sysbench, only what it prints"),
         (BANNER + b"FATAL: Cannot open file 'test_file.0'\n", ": holds no result of sysbench, which ended with"),
-        (OLD, ":2: is of sysbench 0.5; only versions 1.0 and 1.1 are read"),
         (OLTP.replace(b"[ 6s ]", b"[ 1s ]"), ":15: goes back in time"),
     ],
 )

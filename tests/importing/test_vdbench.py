@@ -48,7 +48,7 @@ def test_a_flat_file_has_a_trial_for_each_run_and_its_intervals_are_series_also_
 
 def test_a_summary_says_what_is_looped_over_and_totals_have_no_series_and_the_same_figures() -> None:
     one, eight = parts_of(SUMMARY)
-    assert one.traits == {"run": "rd1", "reqrate": "1000", "xfersize": "4k", "threads": "1"}
+    assert one.traits == {"run": "rd1", "reqrate": "1000", "elapsed": "4", "xfersize": "4k", "threads": "1"}
     assert (eight.traits["threads"], one.measured.warnings) == ("8", ("what only formats is left out: SD_format",))
     assert one.measured.totals()["iops"] == 1002
     assert series(one, "iops") == [(1.0, 840.0), (2.0, 1003.0), (3.0, 997.0), (4.0, 1006.0)]

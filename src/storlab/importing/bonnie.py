@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from storlab.formats.bonnie.results import read_bonnie
 from storlab.formats.bonnie.run import BonnieRun
 from storlab.importing.importer import Importer, Part
+from storlab.importing.passed_on import read_passed_on
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import declared_by
 from storlab.text import printable
@@ -31,13 +32,17 @@ class BonnieImporter(Importer):
     unknown: ClassVar[str] = "on which storage and file system it ran, nor what else ran meanwhile"
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        runs, warnings = read_bonnie(text, source)
-        return [_part(run, warnings if run is runs[0] else ()) for run in runs]
+        return read_passed_on(text, lambda shown: _parts(shown, source))
 
     def notes(self, parts: Sequence[Part]) -> Sequence[str]:
         """Lines of CSV that name no version are of 1.03."""
         versions = {str(part.measured.facts.get("bonnie_version", "1.03")) for part in parts}
         return [_APART.format(version) for version in sorted(versions) if version.startswith(_OLD)]
+
+
+def _parts(text: bytes, source: str) -> Sequence[Part]:
+    runs, warnings = read_bonnie(text, source)
+    return [_part(run, warnings if run is runs[0] else ()) for run in runs]
 
 
 def _part(run: BonnieRun, warnings: Sequence[str]) -> Part:

@@ -10,8 +10,9 @@ import polars as pl
 from storlab.errors import ParseError
 from storlab.formats.elbencho.phases import SYNCED, Phase, in_trials, share_of_reads
 from storlab.formats.elbencho.table import is_table, read_table
-from storlab.formats.elbencho.text import read_text
+from storlab.formats.elbencho.text import BEGIN, read_text
 from storlab.importing.importer import Importer, Part
+from storlab.importing.passed_on import read_passed_on
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 
@@ -34,11 +35,15 @@ class ElbenchoImporter(Importer):
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
         if _BINARY in text:
             raise ParseError("is no output of elbencho: neither CSV nor text", source)
-        read = read_table if is_table(text[: 1 << 16]) else read_text
-        trials = in_trials(read(text.decode(errors="replace"), source))
-        if not trials:
-            raise ParseError("has no phase of elbencho but syncs and dropped caches", source)
-        return [_part(trial) for trial in trials]
+        return read_passed_on(text, lambda shown: _parts(shown, source), BEGIN)
+
+
+def _parts(text: bytes, source: str) -> Sequence[Part]:
+    read = read_table if is_table(text[: 1 << 16]) else read_text
+    trials = in_trials(read(text.decode(errors="replace"), source))
+    if not trials:
+        raise ParseError("has no phase of elbencho but syncs and dropped caches", source)
+    return [_part(trial) for trial in trials]
 
 
 def _part(phases: Sequence[Phase]) -> Part:

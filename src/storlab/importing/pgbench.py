@@ -15,14 +15,15 @@ from typing import Any, ClassVar
 from storlab.errors import ParseError
 from storlab.formats.pgbench.log import Log, is_log, read_log
 from storlab.formats.pgbench.results import FACT, measured, measured_by_log
-from storlab.formats.pgbench.summary import Summary, read_summaries
+from storlab.formats.pgbench.summary import BEGIN, Summary, read_summaries
 from storlab.importing.importer import Importer, Part
+from storlab.importing.passed_on import read_passed_on
 from storlab.measurements import Measurements
 from storlab.reading import read_file
 
 _TRAITS = (
     *("transaction type", "scaling factor", "query mode", "clients", "threads", "tries", "latency limit"),
-    "time to connect",
+    *("duration", "transactions per client", "partitioning", "partitions", "scripts", "weights", "time to connect"),
 )
 _NAME = re.compile(r"(?P<run>.+?\.\d{1,9})(?:\.\d{1,6})?", re.DOTALL)
 _USUAL = re.compile(r"pgbench_log\.\d{1,9}(\.\d{1,6})?")
@@ -42,7 +43,7 @@ class PgbenchImporter(Importer):
             return [Part(measured_by_log(_log([text], source)))]
         if _BINARY in text:
             raise ParseError("is no output of pgbench: neither a summary nor a log", source)
-        return [_part(run) for run in read_summaries(text.decode(errors="replace"), source)]
+        return read_passed_on(text, lambda shown: [_part(run) for run in _summaries(shown, source)], BEGIN)
 
     def beside_named(self, name: str, text: bytes, names: Collection[str]) -> Sequence[str]:
         return _logs_beside(name, names, of_log=is_log(text[:4096]))
@@ -86,7 +87,7 @@ def _log(texts: Sequence[bytes], source: str) -> Log:
 
 
 def _with_log(part: Part, text: bytes, logs: Sequence[bytes], source: str) -> Part:
-    (run,) = read_summaries(text.decode(errors="replace"), source)
+    (run,) = read_passed_on(text, lambda shown: _summaries(shown, source), BEGIN)
     log, done = read_log(logs), run.numbers.get("transactions")
     if log is None or not run.whole:
         return part
@@ -97,6 +98,10 @@ def _with_log(part: Part, text: bytes, logs: Sequence[bytes], source: str) -> Pa
         )
         return replace(part, found=replace(part.measured, warnings=(*part.measured.warnings, said)))
     return replace(part, found=measured(run, log))
+
+
+def _summaries(text: bytes, source: str) -> list[Summary]:
+    return read_summaries(text.decode(errors="replace"), source)
 
 
 def _part(run: Summary) -> Part:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from storlab.formats.prefixes import peeled
+
 HEAD = 1 << 16
 """Bytes of a file by which it is known."""
 
@@ -32,15 +34,19 @@ _SIGNATURES = (
     Signature("fio", "terse lines of fio", r"^[2-9];fio-[^;\n]*;"),
     Signature("fio", "fio's output for people", r"^[^\n]{1,200}: \(groupid=\d+, jobs=\d+\): err="),
     Signature("fio", "fio's JSON", r'"fio version"\s*:'),
-    Signature("sysbench", "sysbench's first line", r"^sysbench \d+\.\d+\S* "),
-    Signature("sysbench", "intervals of sysbench", r"^\[ \d+s \] (?:thds|reads|threads)"),
-    Signature("sysbench", "a closing block of sysbench", r"^(?:SQL statistics|Threads fairness|General statistics):$"),
-    Signature("bonnie", "CSV of Bonnie++", r"^(?:format_version,|1\.9\d,1\.9\d|1\.9\d,2\.0\d)"),
+    Signature("sysbench", "sysbench's first line", r"^[ \t]*+sysbench \d+\.\d+\S* "),
+    Signature("sysbench", "intervals of sysbench", r"^[ \t]*+\[ *\d+s ?\] (?:thds|reads|threads)"),
+    Signature(
+        "sysbench",
+        "a closing block of sysbench",
+        r"^[ \t]*+(?:SQL statistics|Threads fairness|General statistics|Test execution summary):\r?$",
+    ),
+    Signature("bonnie", "CSV of Bonnie++", r"^[ \t]*+(?:format_version,|1\.9\d,1\.9\d|1\.9\d,2\.0\d)"),
     Signature("bonnie", "a table of Bonnie++", r"Sequential (?:Output|Input|Create)[- ]"),
     Signature("bonnie", "CSV of Bonnie++ 1.03", r"^[^,\n]{1,63},\d+[kMGT]?(?::\d+[km]?)?,(?:[\d.+]*,){20,}[\d.+]*\s*$"),
-    Signature("pgbench", "what pgbench begins with", r"^pgbench \(\S[^\n]*\)\s*$"),
-    Signature("pgbench", "a summary of pgbench", r"^number of transactions actually processed: \d"),
-    Signature("pgbench", "progress lines of pgbench", r"^progress: [\d.]+ s, [\d.]+ tps, lat "),
+    Signature("pgbench", "what pgbench begins with", r"^[ \t]*+pgbench \(\S[^\n]*\)\s*$"),
+    Signature("pgbench", "a summary of pgbench", r"^[ \t]*+number of transactions actually processed: \d"),
+    Signature("pgbench", "progress lines of pgbench", r"^[ \t]*+progress: [\d.]+ s, [\d.]+ tps, lat "),
     Signature(
         "pgbench",
         "a log of pgbench's transactions",
@@ -50,8 +56,8 @@ _SIGNATURES = (
     Signature("pgbench", "a log of pgbench's intervals", r"\A\d{9,12}(?: \d{1,24}){5}(?: -?\d{1,24})*$"),
     Signature("elbencho", "CSV of elbencho", r"\A(?=[^\n]*\boperation,)(?=[^\n]*,time ms \[last\])"),
     Signature("elbencho", "elbencho's live statistics", r"\A(?=[^\n]*\bPhase,RuntimeMS,Rank,)"),
-    Signature("elbencho", "results of elbencho", r"^OPERATION +RESULT TYPE +FIRST DONE +LAST DONE"),
-    Signature("vdbench", "a flat file of vdbench", r"^ *tod +timestamp +[Rr]un +[Ii]nterval "),
+    Signature("elbencho", "results of elbencho", r"^[ \t]*+OPERATION +RESULT TYPE +FIRST DONE +LAST DONE"),
+    Signature("vdbench", "a flat file of vdbench", r"^[ \t]*+tod +timestamp +[Rr]un +[Ii]nterval "),
     Signature("vdbench", "runs of vdbench that start", r"\d\d:\d\d:\d\d\.\d{3} Starting RD="),
     Signature(
         "virtiofs-tests", "the head of a raw file of virtiofs-tests", r"(?s)\A(?>.*?^TEST_NAME=).*^Running: fio "
@@ -86,9 +92,12 @@ def signatures_of(head: bytes) -> list[Signature]:
     """
     head = head.removeprefix(b"\xef\xbb\xbf")
     found: dict[str, Signature] = {}
-    for signature in _SIGNATURES:
-        if signature.kind not in found and signature.of(head):
-            found[signature.kind] = signature
+    for shown in peeled(head):
+        for signature in _SIGNATURES:
+            if signature.kind not in found and signature.of(shown):
+                found[signature.kind] = signature
+        if found:
+            break
     contained = {inner for kind in found for inner in _CONTAINS.get(kind, ())}
     kept = [signature for kind, signature in found.items() if kind not in contained]
     if not kept and not is_fio_log(head) and _is_table(head):

@@ -6,20 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from storlab.formats.sysbench.metrics import measured
+from storlab.formats.sysbench.places import BEGIN
 from storlab.formats.sysbench.text import SysbenchRun, read_sysbench
 from storlab.importing.importer import Importer, Part
+from storlab.importing.passed_on import read_passed_on
 from storlab.measurements import Measurements
 from storlab.text import printable
 
 _TRAITS = (
     *("test", "threads", "rate", "mode", "files", "total size", "block size", "open flags", "read/write ratio"),
     *("fsync", "fsync at the end", "I/O mode", "primes up to", "memory operation", "memory block"),
+    *("OLTP mode", "distribution", "transactions", "tables", "requests"),
 )
 """The facts that tell runs in one file apart: all but those that change nothing measured."""
 
 
 class SysbenchImporter(Importer):
-    """Text of sysbench 1.0 and 1.1, of any report interval. Several runs alike in one file are rounds."""
+    """Text of sysbench 0.4 to 1.1, of any report interval. Several runs alike in one file are rounds."""
 
     kind: ClassVar[str] = "sysbench"
     raw_name: ClassVar[str] = "sysbench.txt"
@@ -29,13 +32,14 @@ class SysbenchImporter(Importer):
     )
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        return [_part(run) for run in read_sysbench(text, source)]
+        return read_passed_on(text, lambda shown: [_part(run) for run in read_sysbench(shown, source)], BEGIN)
 
 
 def _part(run: SysbenchRun) -> Part:
     """A trial. One that counted no event failed: sysbench prints zeros of it."""
-    if run.closed.get("events") == 0:
-        reason = "; ".join(run.warnings) or "sysbench counted no event"
+    if not run.measured or run.closed.get("events") == 0:
+        nothing = "sysbench counted no event" if run.measured else f"line {run.line}: it ended before it measured"
+        reason = "; ".join(run.warnings) or nothing
         return Part(Measurements(facts=run.facts), traits=_traits(run), status="failed", reason=reason)
     return Part(measured(run), traits=_traits(run))
 

@@ -12,6 +12,7 @@ from storlab.formats.vdbench.flatfile import is_flatfile, read_flatfile
 from storlab.formats.vdbench.runs import METRICS, Run
 from storlab.formats.vdbench.summary import read_summary
 from storlab.importing.importer import Importer, Part
+from storlab.importing.passed_on import read_passed_on
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 
 _BINARY = b"\0"
@@ -29,18 +30,22 @@ class VdbenchImporter(Importer):
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
         if _BINARY in text:
             raise ParseError("is no output of vdbench: neither a flat file nor a summary", source)
-        read = read_flatfile if is_flatfile(text) else read_summary
-        runs = [run for run in read(text.decode(errors="replace"), source) if run.intervals or run.average]
-        if not runs:
-            raise ParseError("has no interval of a run of vdbench", source)
-        parts = [_part(run) for run in runs if not run.formats]
-        formats = [run.name for run in runs if run.formats]
-        if not parts:
-            raise ParseError(f"has only runs of vdbench that format ({formats[0]}): nothing was measured", source)
-        if formats and parts[0].status == "done":
-            warning = f"what only formats is left out: {', '.join(dict.fromkeys(formats))}"
-            parts[0] = _warned(parts[0], warning)
-        return parts
+        return read_passed_on(text, lambda shown: _parts(shown, source))
+
+
+def _parts(text: bytes, source: str) -> Sequence[Part]:
+    read = read_flatfile if is_flatfile(text) else read_summary
+    runs = [run for run in read(text.decode(errors="replace"), source) if run.intervals or run.average]
+    if not runs:
+        raise ParseError("has no interval of a run of vdbench", source)
+    parts = [_part(run) for run in runs if not run.formats]
+    formats = [run.name for run in runs if run.formats]
+    if not parts:
+        raise ParseError(f"has only runs of vdbench that format ({formats[0]}): nothing was measured", source)
+    if formats and parts[0].status == "done":
+        warning = f"what only formats is left out: {', '.join(dict.fromkeys(formats))}"
+        parts[0] = _warned(parts[0], warning)
+    return parts
 
 
 def _warned(part: Part, warning: str) -> Part:
@@ -61,11 +66,14 @@ def _part(run: Run) -> Part:
     values = list(run.values())
     if not values:
         reason = f"line {run.line}: vdbench did no operation in {run.name}"
+        if not (run.average or run.counted):
+            reason = f"line {run.line}: {run.name} was cut short in its warm-up of {run.warm_up:g} s"
         return Part(Measurements(facts=facts), traits=traits, status="failed", reason=reason)
     rows = [(None, metric, time, value, METRICS[metric].unit) for metric, time, value in run.samples()]
     warnings: tuple[str, ...] = ()
     if not run.average:
         but = " but the first" if len(run.intervals) > 1 else ""
+        but = f" after {run.warm_up:g} s of warm-up" if run.warm_up else but
         warnings = (f"{run.name} has no average: it was cut short, and figures are the means of its intervals{but}",)
     measured = Measurements(
         metric_frame(values),

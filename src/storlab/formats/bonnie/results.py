@@ -155,7 +155,7 @@ class _Reader:
         table = self.table
         cut = not ended and len(line) < _LENGTH
         if table.half == "create" and "-Create--" in line:
-            table.name = line[:_FIRST].strip()
+            table.name = line.partition("-Create--")[0].strip()
         elif line.startswith("Latency"):
             self._latencies(line, number)
         elif not cut and (row := _row(line)) is not None:
@@ -272,6 +272,7 @@ def _run(line: int, values: Sequence[str], source: str) -> BonnieRun:
     names = _CSV.get(values[0], _OLD)
     if _FORMAT.fullmatch(values[0]) and names is _OLD:
         raise ParseError(f"is CSV of Bonnie++'s format {values[0]}; {', '.join(_CSV)} are known", source, line)
+    values = _whole(values, names)
     if len(values) != len(names):
         raise ParseError(f"has {len(values)} fields; format {values[0]} has {len(names)}", source, line)
     fields = dict(zip(names, values, strict=True))
@@ -282,6 +283,14 @@ def _run(line: int, values: Sequence[str], source: str) -> BonnieRun:
         run.take(test, fields[test], fields[f"{test}_cpu"])
         run.take_latency(test, fields.get(f"{test}_latency", ""))
     return run
+
+
+def _whole(values: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    """With the empty field that 1.96 leaves out where there was no file (``-s 0``), so that all before files are."""
+    begin, end = (names.index(name) for name in ("file_size", "num_files"))
+    if len(values) == len(names) - 1 and names is not _OLD and not any(values[begin : end - 1]):
+        return [*values[:begin], "", *values[begin:]]
+    return values
 
 
 def _without_repeats(tables: Sequence[BonnieRun], lines: Sequence[BonnieRun]) -> list[BonnieRun]:

@@ -1,7 +1,8 @@
 """elbencho's results as it prints them, and as it appends them to a file (``--resfile``).
 
 Source: https://github.com/breuner/elbencho/blob/master/docs/result-columns-explanation.md and what versions 1.6 to 3
-print. A phase begins with its name in the first column and ends with ``---``. Numbers are whole, but times.
+print. A phase begins with its name in the first column and ends with ``---``. Numbers are whole, but times. Before a
+run stands ``ISO DATE:`` or, of some versions, ``ISO DATE start:`` and after it ``ISO DATE end:``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from storlab.errors import ParseError
 from storlab.formats.elbencho.phases import Bin, Phase, exact, is_operation, number
 from storlab.text import printable
 
+_ISO_DATE = re.compile(r"ISO DATE(?: start)? *: (?P<date>.*)")
+_ISO_END = re.compile(r"ISO DATE end *:.*")
 _HEADING = ["OPERATION", "RESULT", "TYPE", "FIRST", "DONE", "LAST", "DONE"]
+BEGIN = rb"OPERATION +RESULT TYPE|ISO DATE|COMMAND LINE: |LABEL: "
+"""What lines begin with that elbencho doesn't indent, beside the names of phases."""
 _TIME = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6}(?:\.\d{1,3})?)s)?")
 _MIB = 2.0**20
 _TYPES = {
@@ -69,8 +74,10 @@ def read_text(text: str, source: str) -> list[Phase]:
     started: datetime | None = None
     below = False  # a heading
     for line, words in enumerate(text.splitlines(), start=1):
-        if words.startswith("ISO DATE: "):
-            settings, started, below = {}, _date(words.removeprefix("ISO DATE: ")), False
+        if (date := _ISO_DATE.fullmatch(words)) is not None:
+            settings, started, below = {}, _date(date["date"]), False
+        elif _ISO_END.fullmatch(words) is not None:
+            settings, started, below = {}, None, False
         elif words.startswith("LABEL: "):
             settings["label"] = printable(words.removeprefix("LABEL: "))[:_LONGEST]
         elif words.startswith("COMMAND LINE: "):
@@ -80,7 +87,8 @@ def read_text(text: str, source: str) -> list[Phase]:
         elif below and ":" in words:
             left, _, results = words.partition(":")
             type_ = left.split()
-            if type_ and not left[0].isspace() and is_operation(type_[0]):
+            begins = type_ and not left[0].isspace() and is_operation(type_[0])
+            if begins and _in_columns(" ".join(type_[1:]), results):
                 phases.append(Phase(type_.pop(0), line, settings=dict(settings), started=started))
                 started = None  # of the first phase of a run only
             if phases:
@@ -90,6 +98,11 @@ def read_text(text: str, source: str) -> list[Phase]:
     for phase in phases:
         exact(phase)
     return phases
+
+
+def _in_columns(type_: str, results: str) -> bool:
+    """Whether they are results: any other line with a colon may begin with a word that looks like a phase's name."""
+    return bool(type_) and (len(results.split()) == 2 or results.lstrip().startswith("[ "))
 
 
 def _read(phase: Phase, type_: str, results: str) -> None:

@@ -1,7 +1,10 @@
 """pgbench's logs: a line for each transaction, or for each interval (``--aggregate-interval``).
 
     client_id transaction_no time script_no time_epoch time_us [schedule_lag] [retries]
-    interval_start num_transactions sum_latency sum_latency_2 min_latency max_latency [sum_lag …]
+    interval_start num_transactions sum_latency sum_latency_2 min_latency max_latency
+        [sum_lag sum_lag_2 min_lag max_lag [skipped [retried retries serialization_failures deadlock_failures …]]]
+
+Since version 15, an interval has all of them, and its transactions don't count those that were skipped.
 
 Source: https://www.postgresql.org/docs/current/pgbench.html#PGBENCH-PER-TRANSACTION-LOGGING. Times are in µs, starts
 in s since 1970. Each thread has a log of its own; all of a run's are read together.
@@ -13,8 +16,8 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
 
 import polars as pl
 
@@ -28,9 +31,10 @@ TRANSACTION = re.compile(
     rb"\d{1,9} \d{9,12} \d{1,6}(?: \d{1,15}){0,2}\r?$",
     re.M,
 )
-INTERVAL = re.compile(rb"^\d{9,12}(?: \d{1,18})(?: \d{1,24}){4}(?: -?\d{1,24})*\r?$", re.M)
+INTERVAL = re.compile(rb"^\d{9,12}(?: \d{1,18})(?: \d{1,24}){4}(?:(?: \d{1,24}){4,5}|(?: \d{1,24}){9,10})?\r?$", re.M)
 
 _COLUMNS = dict.fromkeys(("client", "number", "time", "script", "epoch", "us"), pl.Int64)
+_WITH_SKIPPED = 10  # numbers after the start of an interval
 _DIGITS = 3  # of a latency in the histogram
 _LONGEST = 10_000_000  # s, four months: what a damaged log says beyond that would be a sample each second all the same
 
@@ -160,46 +164,82 @@ def _of_intervals(logs: Sequence[bytes]) -> Log | None:
     """Of aggregates: counts, sums, extremes; and the rate of each interval but the first and last, which began or
     ended within.
     """
-    rows: dict[int, list[float]] = {}
+    rows: dict[int, _Interval] = {}
     damaged = 0
     for line in b"\n".join(logs).splitlines():
         if INTERVAL.fullmatch(line.strip()) is None:
             damaged += bool(line.strip())
             continue
-        start, count, total, squares, least, most = map(int, line.split()[:6])
-        known = rows.setdefault(start, [0, 0, 0, math.inf, 0])
-        rows[start] = [known[0] + count, known[1] + total, known[2] + squares, *_extremes(known, count, least, most)]
-    done = sum(int(row[0]) for row in rows.values())
+        start, *numbers = map(int, line.split())
+        if len(numbers) == _WITH_SKIPPED:  # before version 15 these count as transactions
+            numbers[0] -= numbers[-1]
+        if numbers[0] < 0:
+            damaged += 1
+            continue
+        rows.setdefault(start, _Interval()).add(numbers)
+    done = sum(row.count for row in rows.values())
     if not done:
         return None
     starts = sorted(rows)
     interval = min((later - earlier for earlier, later in pairwise(starts)), default=0)
     length = starts[-1] - starts[0] + interval
-    mean = sum(row[1] for row in rows.values()) / done
-    variance = sum(row[2] for row in rows.values()) / done - mean**2
     warnings = [f"{damaged} lines of its log are no intervals; the others count"] if damaged else []
-    values = {
-        "latency.mean": mean * 1e-6,
-        "latency.stddev": math.sqrt(max(variance, 0.0)) * 1e-6,
-        "latency.min": min(row[3] for row in rows.values() if row[0]) * 1e-6,
-        "latency.max": max(row[4] for row in rows.values()) * 1e-6,
-    }
+    values = _totals(list(rows.values()), done)
     return Log(
         done,
         float(length) if len(starts) > 2 else 0.0,
         [METRICS[name].value(value) for name, value in values.items() if value < 1e12],
-        _rates({start: row[0] for start, row in rows.items()}, starts, interval),
+        _rates({start: row.count for start, row in rows.items()}, starts, interval),
         empty(HISTOGRAM_COLUMNS),
         tuple(warnings),
     )
 
 
-def _extremes(known: Sequence[float], count: int, least: int, most: int) -> tuple[float, float]:
-    """Of an interval without a transaction, pgbench prints 0 as both."""
-    return (min(known[3], least), max(known[4], most)) if count else (known[3], known[4])
+@dataclass
+class _Interval:
+    """The sum of what all threads say of one interval. Of none without a transaction there are extremes: it says 0."""
+
+    count: int = 0
+    sums: list[int] = field(default_factory=lambda: [0] * 4)  # of latencies and lags, and their squares
+    least: float = math.inf
+    most: int = 0
+    latest: int = 0
+    others: list[int] = field(default_factory=list)  # skipped, retried, retries, and failures of all kinds
+
+    def add(self, numbers: Sequence[int]) -> None:
+        count, total, squares, least, most, *rest = numbers
+        lags, others = [*rest[:4], 0, 0, 0, 0][:4], rest[4:]
+        self.count += count
+        self.sums = [sum(pair) for pair in zip(self.sums, (total, squares, *lags[:2]), strict=True)]
+        self.others = [sum(pair) for pair in zip_longest(self.others, others, fillvalue=0)]
+        self.latest = max(self.latest, lags[3])
+        if count:
+            self.least, self.most = min(self.least, least), max(self.most, most)
 
 
-def _rates(counts: dict[int, float], starts: Sequence[int], interval: int) -> pl.DataFrame:
+def _totals(rows: Sequence[_Interval], done: int) -> dict[str, float]:
+    """Metric → number in base units; what these logs don't have, such as the lag without a rate, is absent."""
+    total, squares, lag, _ = (sum(each) for each in zip(*(row.sums for row in rows), strict=True))
+    skipped, _, retries, *failed = [
+        *(sum(each) for each in zip_longest(*(row.others for row in rows), fillvalue=0)),
+        *[0] * 3,
+    ]
+    all_of_them = any(len(row.others) > 1 for row in rows)
+    mean = total / done
+    found = {
+        "latency.mean": mean * 1e-6,
+        "latency.stddev": math.sqrt(max(squares / done - mean**2, 0.0)) * 1e-6,
+        "latency.min": min(row.least for row in rows) * 1e-6,
+        "latency.max": max(row.most for row in rows) * 1e-6,
+    }
+    if all_of_them:
+        found |= {"errors": sum(failed), "retries": retries}
+    if lag:
+        found |= {"lag.mean": lag / done * 1e-6, "lag.max": max(row.latest for row in rows) * 1e-6}
+    return found | ({"skipped": skipped} if skipped or any(len(row.others) == 1 for row in rows) else {})
+
+
+def _rates(counts: dict[int, int], starts: Sequence[int], interval: int) -> pl.DataFrame:
     if len(starts) < 3 or (starts[-1] - starts[0]) / interval > _LONGEST:
         return empty(SERIES_COLUMNS)
     whole = range(starts[0] + interval, starts[-1], interval)

@@ -35,7 +35,7 @@ _NUMBERS = {
 _TPS = re.compile(rf"tps = {NUMBER} \((?P<what>.*)\)")
 _WITHOUT = ("without initial connection time", "excluding connections establishing")
 _MILLISECONDS = frozenset({"latency.mean", "latency.stddev", "lag.mean", "lag.max"})
-_VERSION = re.compile(r"pgbench \((?P<version>\S{1,40})")
+_VERSION = re.compile(r"pgbench \((?P<version>[^\s()]{1,40})")
 _FACTS = {
     name: re.compile(rf"{words}: (.{{1,200}})")
     for name, words in {
@@ -45,16 +45,23 @@ _FACTS = {
         "clients": "number of clients",
         "threads": "number of threads",
         "tries": "maximum number of tries",
+        "duration": "duration",
+        "transactions per client": "number of transactions per client",
+        "partitioning": "partition method",
+        "partitions": "partitions",
     }.items()
 } | {"latency limit": re.compile(rf"number of transactions above the ({NUMBER} ms) latency limit: .*")}
 _PROGRESS = re.compile(rf"progress: {NUMBER} s, {NUMBER} tps, lat (?:NaN|{NUMBER}) ms(?: stddev (?:NaN|{NUMBER}))?.*")
 _SCRIPT = re.compile(r"SQL script (?P<number>\d{1,6}): (?P<name>.*)")
 _OF_SCRIPT = {
-    "transactions": re.compile(rf" - (\d{{1,15}}) transactions \({NUMBER}% of total, tps = (?P<tps>{NUMBER})\)"),
-    "latency.mean": re.compile(rf" - latency average{_IS} {NUMBER} ms"),
-    "latency.stddev": re.compile(rf" - latency stddev{_IS} {NUMBER} ms"),
+    "transactions": re.compile(rf" ?- (\d{{1,15}}) transactions \({NUMBER}% of total, tps = (?P<tps>{NUMBER})\)"),
+    "latency.mean": re.compile(rf" ?- latency average{_IS} {NUMBER} ms"),
+    "latency.stddev": re.compile(rf" ?- latency stddev{_IS} {NUMBER} ms"),
 }
+_WEIGHT = re.compile(r" ?- weight: (\d{1,9}) .*")
 _BEGINS = ("pgbench (", "starting vacuum")
+BEGIN = rb"pgbench \(|starting vacuum|progress: |transaction type: |SQL script \d"
+"""What lines begin with that pgbench doesn't indent, of those by which runs are told apart."""
 _SCRIPTS = 200
 """Of one run; pgbench itself takes at most 128."""
 _LONGEST = 63
@@ -112,10 +119,14 @@ def read_summaries(text: str, source: str) -> list[Summary]:
             runs.append(Summary(line))
             script = None
         if (named := _SCRIPT.fullmatch(words)) is not None and len(runs[-1].scripts) < _SCRIPTS:
-            script = runs[-1].scripts.setdefault(printable(f"{named['number']}: {named['name']}")[:_LONGEST], {})
-        elif words.startswith(" - "):
+            name = printable(f"{named['number']}: {named['name']}")[:_LONGEST]
+            script = runs[-1].scripts.setdefault(name, {})
+            runs[-1].facts["scripts"] = ", ".join(runs[-1].scripts)
+        elif words.lstrip().startswith("- "):
             if script is not None:
                 script |= _of_script(words)
+            if script is not None and (weight := _WEIGHT.fullmatch(words)) is not None:
+                runs[-1].facts["weights"] = " : ".join((*_said(runs[-1], "weights"), weight[1]))
         else:
             _read(words, runs[-1])
     runs = [run for run in runs if run.numbers or run.progress]
@@ -151,6 +162,10 @@ def _read(words: str, run: Summary) -> None:
     elif (progress := _PROGRESS.fullmatch(words)) is not None:
         latency = None if progress[3] is None else float(progress[3]) * 1e-3
         run.progress.append((float(progress[1]), float(progress[2]), latency))
+
+
+def _said(run: Summary, fact: str) -> list[str]:
+    return [str(run.facts[fact])] if fact in run.facts else []
 
 
 def _of_script(words: str) -> Mapping[str, float]:

@@ -8,6 +8,7 @@ anything differs, ``each`` looks at every line by itself.
 from __future__ import annotations
 
 import io
+import re
 import string
 from collections.abc import Iterator
 from functools import cache
@@ -33,6 +34,16 @@ SHOWS = 65536
 
 _PIECE = 1 << 17
 
+_OLD = re.compile(
+    rb"^\[ *(?P<t>\d+)s ?\] threads: (?P<threads>\d+), tps: (?P<tps>N), reads(?:/s)?: (?P<read>N), "
+    rb"writes(?:/s)?: (?P<write>N), response time: (?P<latency>N)ms \((?P<percentile>\d+)%\)"
+    rb"(?:, errors: (?P<errors>N), reconnects: +(?P<reconnects>N))?$".replace(b"N", rb"\d{1,15}(?:\.\d{1,9})?"),
+    re.MULTILINE,
+)
+_BEGUN = re.compile(rb"^\[ *\d+s ?\] ", re.MULTILINE)
+_OF_OLD = b" response time: "
+"""Of 0.5, and of what became 1.0."""
+
 _NUMERALS = b"0123456789."
 _IS_NUMERAL = bytes(character in _NUMERALS for character in range(256))
 _COMMAS = bytes.maketrans(b":/", b",,")
@@ -46,6 +57,9 @@ def read_intervals(text: bytes, begin: int, end: int) -> tuple[Test | None, int,
     """Of ``text[begin:end]``: which test its intervals are of, how many lines there are, and those that are whole."""
     shown = text[begin : min(begin + SHOWS, end)]
     unlike = 0
+    if _OF_OLD in shown:
+        old = _old(text, begin, end)
+        return ("oltp" if old.height else None), len(_BEGUN.findall(text, begin, end)), old
     for test, mark in _MARKS.items():
         if mark in shown:
             layout = LAYOUTS[test] if b" err/s: " in shown else LAYOUTS[test].replace(*_OF_TPCC)
@@ -55,6 +69,13 @@ def read_intervals(text: bytes, begin: int, end: int) -> tuple[Test | None, int,
                 return test, lines, rows
             unlike = max(unlike, lines)
     return None, unlike, pl.DataFrame()
+
+
+def _old(text: bytes, begin: int, end: int) -> pl.DataFrame:
+    """As ``each``, of lines of 0.5; what they lack is no column."""
+    rows = [list(map(float, match.groups(default=b"nan"))) for match in _OLD.finditer(text, begin, end)]
+    table = pl.DataFrame(rows, schema=dict.fromkeys(_OLD.groupindex, pl.Float64), orient="row")
+    return table.select(column for column in table if not column.is_nan().any())
 
 
 def alike(text: bytes, begin: int, end: int, layout: str) -> pl.DataFrame | None:

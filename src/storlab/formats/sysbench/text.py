@@ -1,12 +1,12 @@
-"""The text that sysbench 1.0 and 1.1 print: what it was told, its interval lines, and its closing block.
+"""The text that sysbench prints: what it was told, its interval lines, and its closing block.
 
 Source of the formats: ``src/sysbench.c``, ``src/lua/internal/sysbench.sql.lua`` and
-``src/tests/fileio/sb_fileio.c`` of sysbench 1.0.20 and of its master branch, 1.1.0, and what these print.
+``src/tests/fileio/sb_fileio.c`` of sysbench 1.0.20 and of its master branch, 1.1.0, and what these print; for 0.4 and
+0.5 also what closing.py names.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,68 +14,16 @@ from dataclasses import dataclass
 import polars as pl
 
 from storlab.errors import ParseError
+from storlab.formats.sysbench.closing import is_whole, read_closing
 from storlab.formats.sysbench.histogram import BEGIN, LONGEST, read_histogram
 from storlab.formats.sysbench.intervals import SHOWS, Test, read_intervals
+from storlab.formats.sysbench.places import BANNER, CHECKPOINT, Place, places
 
-NUMBER = rb"(\d+(?:\.\d+)?)"
-
-_CLOSED: dict[str, re.Pattern[bytes]] = {
-    name: re.compile(rb"^ +" + pattern, re.MULTILINE)
-    for name, pattern in {
-        "queries.read": rb"read: +(\d+)$",
-        "queries.write": rb"write: +(\d+)$",
-        "queries.other": rb"other: +(\d+)$",
-        "transactions": rb"transactions: +(\d+) +\(",
-        "tps": rb"transactions: +\d+ +\(" + NUMBER + rb" per sec",
-        "queries": rb"queries: +(\d+) +\(",
-        "qps": rb"queries: +\d+ +\(" + NUMBER + rb" per sec",
-        "errors": rb"ignored errors: +(\d+) +\(",
-        "reconnects": rb"reconnects: +(\d+) +\(",
-        "read.iops": rb"(?:reads/s: +|read:  IOPS=)" + NUMBER + rb"(?: |$)",
-        "write.iops": rb"(?:writes/s: +|write: IOPS=)" + NUMBER + rb"(?: |$)",
-        "fsync.rate": rb"(?:fsyncs/s: +|fsync: IOPS=)" + NUMBER + rb"$",
-        "read.mib": rb"(?:read, MiB/s: +|read:  IOPS=[\d.]+ )" + NUMBER + rb"(?: MiB/s |$)",
-        "write.mib": rb"(?:written, MiB/s: +|write: IOPS=[\d.]+ )" + NUMBER + rb"(?: MiB/s |$)",
-        "time": rb"(?:total time|time elapsed): +" + NUMBER + rb"s$",
-        "events": rb"total number of events: +(\d+)$",
-        "latency.min": rb"min: +" + NUMBER + rb"$",
-        "latency.mean": rb"avg: +" + NUMBER + rb"$",
-        "latency.max": rb"max: +" + NUMBER + rb"$",
-        "latency.sum": rb"sum: +" + NUMBER + rb"$",
-        "threads.events.mean": rb"events \(avg/stddev\): +" + NUMBER + rb"/",
-        "threads.events.stddev": rb"events \(avg/stddev\): +[\d.]+/" + NUMBER + rb"$",
-        "threads.time.mean": rb"execution time \(avg/stddev\): +" + NUMBER + rb"/",
-        "threads.time.stddev": rb"execution time \(avg/stddev\): +[\d.]+/" + NUMBER + rb"$",
-    }.items()
-}
-_LAST, _LAST_OF_FILEIO = "threads.time.stddev", "latency.sum"
-_FILEIO = b" IOPS="  # of 1.1
-
-
-def read_closing(block: bytes) -> dict[str, float]:
-    """The numbers of a closing block, as far as it is whole: times in s, latencies in ms, rates of bytes in MiB/s."""
-    found = ((name, pattern.search(block)) for name, pattern in _CLOSED.items())
-    numbers = {name: float(match[1]) for name, match in found if match}
-    return {name: number for name, number in numbers.items() if math.isfinite(number)}
-
-
-# Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
-# plain text, and those that begin with ^ are not.
-_BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
-_FIRST = re.compile(rb"\n\[ \d+s \] ")
 _FATAL = re.compile(rb"\nFATAL: (.*)")
 _CHECKPOINTS = (
     "it was asked to report at checkpoints, at each of which it starts to count again: its rates are those after the "
     "last one, and an interval that ends with a checkpoint is zero"
 )
-_GENERAL = b"\nGeneral statistics:\n"
-_CHECKPOINT = b"] Checkpoint report:\n"
-_BEGINNINGS = (b"\nSQL statistics:\n", b"\nFile operations:\n", b"\nCPU speed:\n", b"\nThroughput:\n")
-"""Of the closing block, the first that is there; 1.1 has no general statistics."""
-_LONGEST_CLOSING = 4096  # bytes; it has some 1,000 up to the general statistics
-
-_PERCENTILE = re.compile(rb"^ +(\d+)th percentile: +" + NUMBER + rb"$", re.MULTILINE)
-
 _FACTS: dict[str, re.Pattern[bytes]] = {
     name: re.compile(pattern, re.MULTILINE)
     for name, pattern in {
@@ -94,6 +42,12 @@ _FACTS: dict[str, re.Pattern[bytes]] = {
         "I/O mode": rb"^Using (.*) I/O mode$",
         "mode": rb"^Doing (.*) test$",
         "primes up to": rb"^Prime numbers limit: (\d+)$",
+        "transactions": rb"^(Skipping BEGIN/COMMIT|Using .* for starting transactions)$",
+        "OLTP mode": rb"^Running (\w+) OLTP test$",
+        "distribution": rb"^Using (\w+) distribution",
+        "tables": rb"^Using (\d+) test tables$",
+        "requests": rb"^(?:Maximum number of requests for OLTP test is limited to|"
+        rb"Number of (?:random requests for random IO|IO requests):) (\d+)$",
         "memory operation": rb"^  operation: (\w+)$",
         "memory block": rb"^  block size: (\w+)$",
     }.items()
@@ -102,13 +56,14 @@ _FACTS: dict[str, re.Pattern[bytes]] = {
 
 @dataclass(frozen=True)
 class SysbenchRun:
-    """One run of sysbench, as it printed it: numbers in its own units (ms, MiB/s).
+    """One run of sysbench, on ``line`` of its file, as it printed it: numbers in its own units (ms, MiB/s).
 
     ``intervals``: the columns that ``test`` has, ``t`` in seconds since the start; may have no rows. ``percentile``
     is that of the latencies; ``None`` where sysbench was told to compute none. ``closed``: the closing block, as far
     as there is one. ``histogram``: of latencies, in s, with the columns of histograms; may have no rows.
     """
 
+    line: int
     test: Test
     intervals: pl.DataFrame
     percentile: int | None
@@ -117,85 +72,66 @@ class SysbenchRun:
     warnings: tuple[str, ...]
     histogram: pl.DataFrame
 
+    @property
+    def measured(self) -> bool:
+        """Whether there is anything that it measured."""
+        return bool(self.closed or self.intervals.height)
+
 
 def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     """All runs that one file holds, in order. Lines of other programs are skipped. Raises ``ParseError``.
 
-    A run begins with sysbench's first line, or with the file, should that line be missing.
+    One that began, as others did that ended, and of which nothing was measured has neither intervals nor a closing
+    block. ``sysbench prepare`` is none.
     """
     text = b"\n" + (text.replace(b"\r\n", b"\n") if b"\r" in text else text)
-    banners = list(_banners(text))
-    for banner in banners:
-        if banner[1].startswith(b"0."):
-            line = text.count(b"\n", 0, banner.start() + 1)
-            version = _shown(banner[1]).rstrip(":")
-            raise ParseError(f"is of sysbench {version}; only versions 1.0 and 1.1 are read", source, line)
-    starts = [0, *(banner.start() for banner in banners)]
-    ends = [*starts[1:], len(text)]
-    runs = [_run(text, start, end, source) for start, end in zip(starts, ends, strict=True) if end > start]
-    found = [run for run in runs if run is not None]
-    if not found and banners:
+    runs: list[SysbenchRun] = []
+    line = counted = 0
+    for place in places(text):
+        line, counted = line + text.count(b"\n", counted, place.start + 1), place.start + 1
+        run = _run(text, place, line, source)
+        runs += [] if run is None else [run]
+    if any(run.measured for run in runs):
+        return runs
+    if BANNER.search(text) or runs:
         fatal = _FATAL.search(text)
         said = f"which ended with: FATAL: {_shown(fatal[1])}" if fatal else "only what it prints before it measures"
         raise ParseError(f"holds no result of sysbench, {said}", source)
-    if not found:
-        raise ParseError("is no output of sysbench: it has neither lines of intervals nor a closing block", source)
-    return found
+    raise ParseError("is no output of sysbench: it has neither lines of intervals nor a closing block", source)
 
 
-def _banners(text: bytes) -> Iterator[re.Match[bytes]]:
-    place = text.find(b"\nsysbench ")
-    while place >= 0:
-        found = _BANNER.match(text, place)
-        if found:
-            yield found
-        place = text.find(b"\nsysbench ", place + 1)
-
-
-def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
-    """The run in ``text[start:end]``; ``None`` where none was measured there, as with ``sysbench prepare``."""
-    first = _FIRST.search(text, start, end)
-    closing = _closing(text, first.start() if first else start, end)
-    body_end = text.rfind(BEGIN, max(first.start() if first else start, closing - LONGEST), closing)
+def _run(text: bytes, place: Place, line: int, source: str) -> SysbenchRun | None:
+    first, end = place.first, place.end
+    closing = end if place.closing is None else place.closing
+    begin = place.start if first is None else first
+    body_end = text.rfind(BEGIN, max(begin, closing - LONGEST), closing)
     body_end = closing if body_end < 0 else body_end  # where there is no histogram
-    head = text[start : first.start() if first else body_end]
-    closed = read_closing(text[closing:end])
-    begin = first.start() + 1 if first else body_end
-    test, lines, intervals = read_intervals(text, begin, min(body_end + 1, end))  # with its last line feed
-    checkpoints = text.count(_CHECKPOINT, start, end)
+    head = text[place.head : body_end if first is None else first]
+    closed, named = read_closing(text[closing:end])
+    body = body_end if first is None else first + 1
+    test, lines, intervals = read_intervals(text, body, min(body_end + 1, end))  # with its last line feed
+    checkpoints = text.count(CHECKPOINT, place.start, end)
     if test is None:
         test = _test_of(closed)
     if test is None or (intervals.is_empty() and not closed):
-        return None
-    _refuse_steps_back(intervals, text, start, source)
-    named = _PERCENTILE.search(text, closing, end)
-    percentile = int(intervals["percentile"][0]) if intervals.height else int(named[1]) if named else 0
-    if named and percentile:
-        closed["latency.percentile"] = float(named[2])
+        facts = {name: fact for name, fact in _facts(head, "events").items() if name != "test"}
+        lost = SysbenchRun(line, "events", pl.DataFrame(), None, {}, facts, tuple(_fatal(head, b"")), pl.DataFrame())
+        return lost if place.told else None
+    _refuse_steps_back(intervals, text, place.start, source)
+    percentile = int(intervals["percentile"][0]) if intervals.height else named
+    if not percentile:
+        closed.pop("latency.percentile", None)
+    closed.pop(
+        "time" if checkpoints else "eps", None
+    )  # events count from the last one on; their count by time is exact
     histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
-    whole = (_LAST_OF_FILEIO if _FILEIO in text[closing:end] else _LAST) in closed
+    whole = is_whole(text[closing:end], closed)
     warnings = [*_damage(lines - checkpoints, intervals, closing < end, whole)]
-    warnings += [*([_CHECKPOINTS] if checkpoints else []), *_fatal(head, text[max(begin, body_end - SHOWS) : end])]
+    warnings += [*([_CHECKPOINTS] if checkpoints else []), *_fatal(head, text[max(body, body_end - SHOWS) : end])]
     if damaged:
         warnings.append(f"{damaged} lines of its histogram are unreadable; the others count")
     facts = _facts(head, test)
-    return SysbenchRun(test, intervals, percentile or None, closed, facts, tuple(warnings), histogram)
-
-
-def _closing(text: bytes, start: int, end: int) -> int:
-    """Where the closing block of a run begins, ``end`` where it has none. Searched for from behind, where it is.
-
-    The report of a checkpoint looks alike, but there are intervals after it.
-    """
-    general = text.rfind(_GENERAL, start, end)
-    if general >= 0 and _FIRST.search(text, general, end):
-        return end
-    last = end if general < 0 else general
-    places = [text.rfind(name, max(start, last - _LONGEST_CLOSING), last) for name in _BEGINNINGS]
-    found = min((place for place in places if place >= 0), default=-1)
-    if general < 0 and found >= 0 and _FIRST.search(text, found, end):
-        return end
-    return found if found >= 0 else last
+    return SysbenchRun(line, test, intervals, percentile or None, closed, facts, tuple(warnings), histogram)
 
 
 def _test_of(closed: dict[str, float]) -> Test | None:
@@ -211,8 +147,8 @@ def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source:
         return
     times = intervals["t"]
     at = (times.diff() < 0).arg_true()[0]
-    later = re.compile(rb"\n\[ %ds \]" % int(times[at - 1])).search(text, start)
-    found = later and re.compile(rb"\n\[ %ds \]" % int(times[at])).search(text, later.end())
+    later = re.compile(rb"\n\[ *%ds ?\] " % int(times[at - 1])).search(text, start)
+    found = later and re.compile(rb"\n\[ *%ds ?\] " % int(times[at])).search(text, later.end())
     line = text.count(b"\n", 0, found.start() + 1) if found else None
     raise ParseError("goes back in time: two runs in one file, and nothing between them says so", source, line)
 
@@ -242,8 +178,8 @@ def _shown(message: bytes) -> str:
 
 
 def _facts(head: bytes, test: Test) -> dict[str, object]:
-    banner = _BANNER.match(head)
-    version = {"version": banner[1].decode(errors="replace")} if banner else {}
+    banner = BANNER.match(head)
+    version = {"version": banner[1].decode(errors="replace").rstrip(":")} if banner else {}
     return {**version, "test": test, **dict(_options(head))}
 
 

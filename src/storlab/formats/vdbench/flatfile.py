@@ -1,7 +1,7 @@
 """``flatfile.html``: a line of column names after comments that begin with ``*``, then a line each interval.
 
 Source: vdbench's documentation, "Selective flatfile parsing", and the comments in the file, which explain each column.
-Times are in ms, MB are MiB.
+Times are in ms; a comment says what an MB is.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def read_flatfile(text: str, source: str) -> list[Run]:
     """All runs, in order. Raises ``ParseError`` with the line."""
     names: list[str] = []
     runs: list[Run] = []
+    megabyte = 1e6 if "(MB=1000*1000)" in text.replace(" ", "") else _MIB
     lines = text.split("\n")
     for line, words in enumerate(lines, start=1):
         fields = words.split()
@@ -69,7 +70,7 @@ def read_flatfile(text: str, source: str) -> list[Run]:
                 if line == len(lines):
                     break  # it was cut off
                 raise ParseError(f"has {len(fields)} fields, and the line of names {len(names)}", source, line)
-            _add(runs, dict(zip(names, fields, strict=True)), source, line)
+            _add(runs, dict(zip(names, fields, strict=True)), megabyte, source, line)
     if not names:
         raise ParseError("is no flatfile of vdbench: it has no line of names that begins with tod", source)
     return runs
@@ -81,7 +82,7 @@ def clock(text: str) -> float | None:
     return None if match is None else int(match[1]) * 3600 + int(match[2]) * 60 + float(match[3])
 
 
-def _add(runs: list[Run], row: Mapping[str, str], source: str, line: int) -> None:
+def _add(runs: list[Run], row: Mapping[str, str], megabyte: float, source: str, line: int) -> None:
     raw = "bytes/io" in row
     columns = {**_COMMON, **(_RAW if raw else _FILES)}
     settings = _settings(row, _SETTINGS if raw else ("reqrate",))
@@ -93,7 +94,7 @@ def _add(runs: list[Run], row: Mapping[str, str], source: str, line: int) -> Non
             continue
         if _NUMBER.fullmatch(text) is None:
             raise ParseError(f"column {column}: {printable(text)[:_LONGEST]} is not a number", source, line)
-        numbers[metric] = float(text) * scale
+        numbers[metric] = float(text) * (megabyte if scale == _MIB else scale)
     last = runs[-1] if runs else None
     if last is None or last.name != name or last.settings != settings or last.average:
         runs.append(Run(name, line, settings))

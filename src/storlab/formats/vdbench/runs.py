@@ -1,4 +1,4 @@
-"""Runs of vdbench (``RD=``), in whichever file they are: intervals, and their average without the first.
+"""Runs of vdbench (``RD=``), in whichever file they are: intervals, and their average without the first or the warm-up.
 
 Two kinds: raw I/O on disks or files (``SD``, ``WD``), and operations on a file system (``FSD``, ``FWD``).
 """
@@ -6,7 +6,7 @@ Two kinds: raw I/O on disks or files (``SD``, ``WD``), and operations on a file 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -16,8 +16,8 @@ from storlab.metrics import MetricSpec, Value, by_name, latencies
 Numbers = Mapping[str, float]
 """Metric → its number in base units."""
 
-_AVERAGE = re.compile(r"avg_(?P<first>\d{1,9})-\d{1,9}")
-_OTHERS = re.compile(r"(?:std|max)_\d{1,9}-\d{1,9}")
+_AVERAGE = re.compile(r"avg_\d{1,9}(?:-\d{1,9})?")
+_OTHERS = re.compile(r"(?:std|min|max)_\d{1,9}(?:-\d{1,9})?")
 _DAY = 86400.0
 _FORMAT = re.compile(r"SD_format|format_for_.*", re.I)
 OPERATIONS = (*("mkdir", "rmdir", "create", "open", "close", "delete", "getattr", "setattr", "access", "copy", "move"),)
@@ -77,14 +77,14 @@ class Interval:
 
 @dataclass
 class Run:
-    """One run. ``settings``: what it was told, as far as the file says. ``average``: from interval ``first`` on."""
+    """One run. ``settings``: what it was told, as far as the file says. ``warm_up``: in s, which no average counts."""
 
     name: str
     line: int
     settings: dict[str, str] = field(default_factory=dict)
     intervals: list[Interval] = field(default_factory=list)
     average: Numbers = field(default_factory=dict)
-    first: int = 0
+    warm_up: float = 0.0
 
     @property
     def formats(self) -> bool:
@@ -93,8 +93,8 @@ class Run:
 
     def add(self, interval: str, time: float | None, numbers: Numbers) -> bool:
         """Take a line in; false where what stands for its interval is no such thing."""
-        if (average := _AVERAGE.fullmatch(interval)) is not None:
-            self.average, self.first = numbers, int(average["first"])
+        if _AVERAGE.fullmatch(interval) is not None:
+            self.average = numbers
         elif interval.isascii() and interval.isdigit() and len(interval) < 10:
             self.intervals.append(Interval(int(interval), time, numbers))
         else:
@@ -102,12 +102,20 @@ class Run:
         return True
 
     def values(self) -> Iterator[Value]:
-        """Of the average; where the run was cut short before it, the mean of all intervals but the first."""
+        """Of the average; where the run was cut short before it, the mean of the intervals that it would count."""
         for name, number in done(self.average or self._mean()).items():
             yield METRICS[name].value(number)
 
+    @property
+    def counted(self) -> Sequence[Interval]:
+        """The intervals that an average is of: those after the warm-up, or all but the first."""
+        if not self.warm_up:
+            return self.intervals[1:] or self.intervals
+        step = self._step() or 1.0  # of a single interval: the usual one
+        return [each for each in self.intervals if each.number * step > self.warm_up]
+
     def _mean(self) -> dict[str, float]:
-        rest = self.intervals[1:] or self.intervals
+        rest = self.counted
         names = dict.fromkeys(name for each in rest for name in each.numbers)
         means: dict[str, float] = {}
         for name in names:

@@ -2,7 +2,8 @@
 
 Versions differ in their columns, so the heading says which there are: for raw I/O a word above and one below each
 (``i/o`` and ``rate``), for file systems names in dots above one or two (``.ReqstdOps.`` above ``rate resp``). Times are
-in ms, MB are MiB. Source: vdbench's documentation, "Report file examples".
+in ms; the heading says whether MB are MiB. The interval, or the words for an average, are right in a field of 10 or
+12, so a long one touches the time: ``17:46:35.163avg_31-150``. Source: vdbench's documentation, "Report file examples".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from storlab.errors import ParseError
 from storlab.formats.vdbench.flatfile import clock
 from storlab.formats.vdbench.runs import OPERATIONS, Run
-from storlab.text import printable
+from storlab.text import is_whole, printable
 
 _MIB, _MS, _PERCENT = 2.0**20, 1e-3, 1e-2
 STARTING = re.compile(r"(?P<time>\d{2}:\d{2}:\d{2}\.\d{3}) Starting RD=(?P<name>[^;\s]+)(?P<told>;.*)?")
@@ -21,10 +22,15 @@ _HEADING = re.compile(r"(?:\S{1,20} )?\d{2}, \d{4}\s+(?P<names>\.*interval\.*\s.
 _TAG = re.compile(r"<[^<>]{0,200}>")
 _SETTING = re.compile(r"([A-Za-z_]{1,30})=([^\s;]{1,60})")
 _TOLD = re.compile(r"; (?:I/O rate: (?P<rate>[^;]+)|fwdrate=(?P<fwdrate>[^;.]+))", re.I)
+_LINE = re.compile(
+    r"(?P<time>\d{2}:\d{2}:\d{2}\.\d{3})(?:\s+(?P<interval>\d+)|\s*(?P<of>(?:avg|std|min|max)_\S*))(?P<numbers>\s.*)"
+)
+_MESSAGE = re.compile(r"\s*[^\d\s.-]")  # after a number: what follows is a word
 _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,9})?")
 _RAW: Mapping[str, tuple[str, float]] = {
     "i/o rate": ("iops", 1.0),
     "mb/sec 1024**2": ("bandwidth", _MIB),
+    "mb/sec 1000**2": ("bandwidth", 1e6),
     "bytes i/o": ("request.size", 1.0),
     "read pct": ("read.share", _PERCENT),
     "resp time": ("latency.mean", _MS),
@@ -78,23 +84,29 @@ def read_summary(text: str, source: str) -> list[Run]:
             if not columns:
                 raise ParseError("is below the names of columns, and its words don't belong to these", source, line)
         elif (starting := STARTING.search(words)) is not None:
-            runs.append(Run(printable(starting["name"])[:_LONGEST], line, _told(starting["told"] or "")))
+            told = _told(starting["told"] or "")
+            runs.append(Run(printable(starting["name"])[:_LONGEST], line, told, warm_up=_seconds(told)))
         elif (found := _HEADING.fullmatch(words)) is not None:
             heading = found["names"]
-        elif runs and columns and clock(words[:12]) is not None:
-            _add(runs[-1], words.split(), columns, source, line, cut=line == len(lines))
+        elif runs and columns and (of_run := _LINE.fullmatch(words)) is not None:
+            _add(runs[-1], of_run, columns, source, line, cut=line == len(lines))
     if not runs:
         raise ParseError("is no output of vdbench: no run starts in it (Starting RD=)", source)
     return runs
 
 
 def _told(text: str) -> dict[str, str]:
-    """The rate that was asked for, and what is looped over: ``For loops: threads=2 xfersize=4k``."""
+    """The rate that was asked for, how long, and what is looped over: ``For loops: threads=2 xfersize=4k``."""
     settings = {}
     if (rate := _TOLD.search(text)) is not None:
         settings["reqrate"] = printable((rate["rate"] or rate["fwdrate"]).strip())[:_LONGEST]
-    _, _, loops = text.partition("For loops:")
-    return settings | {name: printable(value) for name, value in _SETTING.findall(loops)}
+    named = ((name, printable(value)) for name, value in _SETTING.findall(text) if name != "fwdrate")
+    return settings | dict(named)
+
+
+def _seconds(told: Mapping[str, str]) -> float:
+    text = told.get("warmup", "")
+    return float(text) if is_whole(text) else 0.0
 
 
 def _columns(above: str, below: str) -> list[tuple[str, float] | None]:
@@ -113,19 +125,41 @@ def _columns(above: str, below: str) -> list[tuple[str, float] | None]:
 
 
 def _add(
-    run: Run, words: Sequence[str], columns: Sequence[tuple[str, float] | None], source: str, line: int, *, cut: bool
+    run: Run,
+    of_run: re.Match[str],
+    columns: Sequence[tuple[str, float] | None],
+    source: str,
+    line: int,
+    *,
+    cut: bool,
 ) -> None:
-    if len(words) < 3 or not (words[1].isdigit() or "_" in words[1]):
-        return  # a message
-    if len(words) != len(columns) + 2:
-        if cut:
-            return
-        raise ParseError(f"has {len(words) - 2} numbers, and its heading {len(columns)} columns", source, line)
-    numbers: dict[str, float] = {}
-    for text, column in zip(words[2:], columns, strict=True):
+    words = of_run["numbers"].split()
+    if (cut and len(words) < len(columns)) or (of_run["interval"] and _MESSAGE.match(of_run["numbers"])):
+        return
+    if len(words) != len(columns):
+        raise ParseError(f"has {len(words)} numbers, and its heading {len(columns)} columns", source, line)
+    said: dict[str, tuple[str, float]] = {}
+    for text, column in zip(words, columns, strict=True):
         if column is None or text == "NaN":
             continue
         if _NUMBER.fullmatch(text) is None:
             raise ParseError(f"{printable(text)[:_LONGEST]} is not a number", source, line)
-        numbers[column[0]] = float(text) * column[1]
-    run.add(words[1], clock(words[0]), numbers)
+        said[column[0]] = text, column[1]
+    interval = of_run["interval"] or of_run["of"]
+    if not run.add(interval, clock(of_run["time"]), _numbers(said)):
+        raise ParseError(f"{printable(interval)[:_LONGEST]} is neither an interval nor an average", source, line)
+
+
+def _numbers(said: Mapping[str, tuple[str, float]]) -> dict[str, float]:
+    """In base units. A bandwidth of fewer digits than the rate has, as of small requests, is that of these requests."""
+    numbers = {name: float(text) * scale for name, (text, scale) in said.items()}
+    if {"iops", "bandwidth", "request.size"} <= said.keys():
+        (text, scale), product = said["bandwidth"], numbers["iops"] * numbers["request.size"]
+        unit = scale / 10 ** len(text.partition(".")[2])  # of the last digit: some are cut off, and not rounded
+        if abs(product - numbers["bandwidth"]) < unit and _digits(text) < _digits(said["iops"][0]):
+            numbers["bandwidth"] = product
+    return numbers
+
+
+def _digits(text: str) -> int:
+    return len(text.replace(".", "").lstrip("0"))

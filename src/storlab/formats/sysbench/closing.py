@@ -1,0 +1,93 @@
+"""The block with which sysbench closes: of 1.0 and 1.1, and of 0.4 and 0.5, whose latencies have units beside them.
+
+Source: what text.py names; ``sb_timer.c``, ``tests/oltp/sb_oltp.c`` and ``tests/fileio/sb_fileio.c`` of 0.4.12 and 0.5,
+whose ``sb_print_value_size`` counts in 1024s: their ``Mb`` are MiB.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+NUMBER = rb"(\d+(?:\.\d+)?)"
+
+_CLOSED: dict[str, re.Pattern[bytes]] = {
+    name: re.compile(rb"^ +" + pattern, re.MULTILINE)
+    for name, pattern in {
+        "queries.read": rb"read: +(\d+)$",
+        "queries.write": rb"write: +(\d+)$",
+        "queries.other": rb"other: +(\d+)$",
+        "transactions": rb"transactions: +(\d+) +\(",
+        "tps": rb"transactions: +\d+ +\(" + NUMBER + rb" per sec",
+        "queries": rb"(?:queries: +(?=\d+ +\()|total: +(?=\d+$))(\d+)",
+        "qps": rb"queries: +\d+ +\(" + NUMBER + rb" per sec",
+        "eps": rb"events(?: per second|/s \(eps\)): +" + NUMBER + rb"$",
+        "errors": rb"(?:ignored errors|deadlocks): +(\d+) +\(",
+        "reconnects": rb"reconnects: +(\d+) +\(",
+        "read.iops": rb"(?:reads/s: +|read:  IOPS=)" + NUMBER + rb"(?: |$)",
+        "write.iops": rb"(?:writes/s: +|write: IOPS=)" + NUMBER + rb"(?: |$)",
+        "fsync.rate": rb"(?:fsyncs/s: +|fsync: IOPS=)" + NUMBER + rb"$",
+        "read.mib": rb"(?:read, MiB/s: +|read:  IOPS=[\d.]+ )" + NUMBER + rb"(?: MiB/s |$)",
+        "write.mib": rb"(?:written, MiB/s: +|write: IOPS=[\d.]+ )" + NUMBER + rb"(?: MiB/s |$)",
+        "time": rb"(?:total time|time elapsed): +" + NUMBER + rb"s$",
+        "events": rb"total number of events: +(\d+)$",
+        "latency.sum": rb"sum: +" + NUMBER + rb"$",
+        "threads.events.mean": rb"events \(avg/stddev\): +" + NUMBER + rb"/",
+        "threads.events.stddev": rb"events \(avg/stddev\): +[\d.]+/" + NUMBER + rb"$",
+        "threads.time.mean": rb"execution time \(avg/stddev\): +" + NUMBER + rb"/",
+        "threads.time.stddev": rb"execution time \(avg/stddev\): +[\d.]+/" + NUMBER + rb"$",
+    }.items()
+}
+_LAST, _LAST_OF_FILEIO = "threads.time.stddev", "latency.sum"
+_FILEIO = b" IOPS="  # of 1.1
+
+_LATENCY = re.compile(
+    rb"^ +(?P<which>min|avg|max|(?:approx\. +)?(?P<percentile>\d{1,2}) ?(?:th)? percentile): +"
+    + NUMBER
+    + rb"(?P<unit>ms|s)?$",
+    re.MULTILINE,
+)
+_OLD_SUM = re.compile(rb"^ +total time taken by event execution: +" + NUMBER + rb"s?$", re.MULTILINE)  # in s
+_OLD_COUNTS = re.compile(rb"^Operations performed:  (\d+) Read, (\d+) Write, (\d+) Other = \d+ Total$", re.MULTILINE)
+_OLD_BYTES = re.compile(rb"^Read " + NUMBER + rb"([KMGT]?)b  Written " + NUMBER + rb"([KMGT]?)b  Total ", re.MULTILINE)
+_MIBS = {b"": 2.0**-20, b"K": 2.0**-10, b"M": 1.0, b"G": 2.0**10, b"T": 2.0**20}
+
+
+def read_closing(block: bytes) -> tuple[dict[str, float], int]:
+    """Its numbers, as far as it is whole, and of which percentile ``latency.percentile`` is; 0 where it has none.
+
+    Times are in s, latencies in ms, rates of bytes in MiB/s.
+    """
+    found = ((name, pattern.search(block)) for name, pattern in _CLOSED.items())
+    numbers = {name: float(match[1]) for name, match in found if match}
+    old = _OLD_SUM.search(block)
+    if old:
+        numbers["latency.sum"] = float(old[1]) * 1e3
+    percentile = 0
+    for match in _LATENCY.finditer(block):
+        if old and not match["unit"]:
+            continue  # no version prints it so: which unit it has isn't known
+        name = {b"min": "min", b"avg": "mean", b"max": "max"}.get(match["which"], "percentile")
+        numbers.setdefault(f"latency.{name}", float(match[3]) * (1e3 if match["unit"] == b"s" else 1))
+        percentile = percentile or int(match["percentile"] or 0)
+    if numbers.get("time"):
+        numbers |= _old_fileio(block, numbers["time"])
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}, percentile
+
+
+def is_whole(block: bytes, closed: dict[str, float]) -> bool:
+    """Whether it has its end."""
+    return (_LAST_OF_FILEIO if _FILEIO in block else _LAST) in closed
+
+
+def _old_fileio(block: bytes, time: float) -> dict[str, float]:
+    """Rates, of which 0.4 and 0.5 print the counts."""
+    counts, done = _OLD_COUNTS.search(block), _OLD_BYTES.search(block)
+    rates: dict[str, float] = {}
+    if counts:
+        names = ("read.iops", "write.iops", "fsync.rate")
+        rates |= {name: float(count) / time for name, count in zip(names, counts.groups(), strict=True)}
+    if done:
+        rates |= {"read.mib": float(done[1]) * _MIBS[done[2]] / time}
+        rates |= {"write.mib": float(done[3]) * _MIBS[done[4]] / time}
+    return rates
