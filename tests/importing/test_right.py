@@ -82,8 +82,11 @@ def test_a_factor_that_contradicts_what_files_say_of_themselves_is_refused(
 def test_runs_that_say_other_settings_are_other_cells_and_other_versions_are_named(tmp_path: Path) -> None:
     ran = call("import", "pgbench", str(GOLDEN / "pgbench-durations.md"), "--out", str(tmp_path / "run"))
     assert "3 trials of 2 cells" in ran.output, ran.message
+    assert (
+        "Rounds of file = pgbench-durations, duration = 300 s differ in their heading (Multi AZ, Aurora)" in ran.message
+    )
     new = tmp_path / "new.txt"
     new.write_bytes((GOLDEN / "pgbench-17.txt").read_bytes().replace(b"17.2", b"18.1"))
     files = (str(GOLDEN / "pgbench-17.txt"), str(new), "--label", "a", "--label", "a")
     ran = call("import", "pgbench", *files, "--out", str(tmp_path / "versions"))
-    assert "Rounds of file = a are of several versions: version 17.2, version 18.1." in ran.message, ran.output
+    assert "Rounds of file = a differ in their version (17.2, 18.1)" in ran.message, ran.output

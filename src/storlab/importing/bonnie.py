@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from storlab.formats.bonnie.results import read_bonnie
 from storlab.formats.bonnie.run import BonnieRun
 from storlab.importing.importer import Importer, Part
-from storlab.importing.passed_on import read_passed_on
+from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import declared_by
 from storlab.text import printable
@@ -42,7 +42,7 @@ class BonnieImporter(Importer):
 
 def _parts(text: bytes, source: str) -> Sequence[Part]:
     runs, warnings = read_bonnie(text, source)
-    return [_part(run, warnings if run is runs[0] else ()) for run in runs]
+    return under_headings(text, [(run.line, _part(run, warnings if run is runs[0] else ())) for run in runs])
 
 
 def _part(run: BonnieRun, warnings: Sequence[str]) -> Part:

@@ -14,7 +14,7 @@ from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.importing.contradictions import plain_name, refuse_contradictions
 from storlab.importing.imported import Imported, ImportedFile, ImportedTrial, Order
-from storlab.importing.importer import Importer, Part
+from storlab.importing.importer import HEADING, Importer, Part
 from storlab.importing.registry import importer_of
 
 INSTEAD = "Without --interleaved they are described, and not judged"
@@ -189,12 +189,12 @@ def assemble(
             trials,
             factors,
             primary,
-            notes=(*_no_repeats(measured), *_of_versions(measured), *also, *said),
+            notes=(*_no_repeats(measured), *_unlike(measured), *also, *said),
         )
     numbers, turns, order = rounds_in_turns(measured)
     each = zip(levels, numbers, turns, strict=True)
     trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
-    notes = (*_of_versions(measured), *also, *said)
+    notes = (*_unlike(measured), *also, *said)
     return Imported(kind, tuple(files), trials, factors, primary, order, notes)
 
 
@@ -237,13 +237,17 @@ def _no_repeats(trials: Sequence[Measured]) -> tuple[str, ...]:
     )
 
 
-def _of_versions(trials: Sequence[Measured]) -> Iterator[str]:
-    """Of cells whose trials were measured by several versions of their tool, as far as files name it."""
+def _unlike(trials: Sequence[Measured]) -> Iterator[str]:
+    """Of cells whose trials say that they may not be repeats: by other versions of their tool, under other headings."""
     said = ((trial.levels, fact) for trial in trials for fact in trial.part.found.facts.items())
-    for levels, facts in grouped((levels, fact) for levels, fact in said if fact[0].endswith("version")).items():
-        versions = list(dict.fromkeys(f"{name} {value}" for name, value in facts))
-        if len(versions) > len(dict(facts)):
-            yield f"Rounds of {levels or 'the only set-up'} are of several versions: {_first(versions)}."
+    of_cell = grouped((levels, fact) for levels, fact in said if fact[0] == HEADING or fact[0].endswith("version"))
+    for levels, facts in of_cell.items():
+        for name, values in grouped((name, str(value)) for name, value in facts).items():
+            if len(each := list(dict.fromkeys(values))) > 1:
+                yield (
+                    f"Rounds of {levels or 'the only set-up'} differ in their {name} ({_first(each)}): if these are "
+                    "set-ups of their own, import each from a file of its own."
+                )
 
 
 def _also(followed: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from storlab.formats.elbencho.phases import SYNCED, Phase, in_trials, share_of_r
 from storlab.formats.elbencho.table import is_table, read_table
 from storlab.formats.elbencho.text import BEGIN, read_text
 from storlab.importing.importer import Importer, Part
-from storlab.importing.passed_on import read_passed_on
+from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 
@@ -43,7 +43,7 @@ def _parts(text: bytes, source: str) -> Sequence[Part]:
     trials = in_trials(read(text.decode(errors="replace"), source))
     if not trials:
         raise ParseError("has no phase of elbencho but syncs and dropped caches", source)
-    return [_part(trial) for trial in trials]
+    return under_headings(text, [(trial[0].line, _part(trial)) for trial in trials])
 
 
 def _part(phases: Sequence[Phase]) -> Part:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 if TYPE_CHECKING:
     from storlab.measurements import Measurements
 
+HEADING = "heading"
+"""The fact of a part that stands under a heading, where others of its file stand under others."""
+
 
 @dataclass(frozen=True)
 class Deferred:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import TypeVar
 
 from storlab.errors import ParseError
 from storlab.formats.prefixes import as_shown, peeled
+from storlab.importing.importer import HEADING, Part
+from storlab.text import printable
 
 Found = TypeVar("Found")
+_HEADING = re.compile(rb"\n#{1,6} {1,8}([^\s#][^\n]{0,60})")
+_MOST = 1000  # headings of a file
 
 
 def read_passed_on(text: bytes, read: Callable[[bytes], Sequence[Found]], begin: bytes = b"") -> Sequence[Found]:
@@ -31,6 +37,29 @@ def read_passed_on(text: bytes, read: Callable[[bytes], Sequence[Found]], begin:
     if not found and refused is not None:
         raise refused
     return found
+
+
+def under_headings(text: bytes, parts: Sequence[tuple[int, Part]]) -> list[Part]:
+    """Parts, each with the line on which it begins; where they stand under several headings, with their own as a fact.
+
+    What a heading means nobody knows but its writer, so it tells no cells apart.
+    """
+    found: list[tuple[int, bytes]] = []
+    line = counted = 0
+    for match in islice(_HEADING.finditer(b"\n" + text), _MOST):
+        line, counted = line + text.count(b"\n", counted, match.start()), match.start()
+        found.append((line + 1, match[1]))
+    said = [next((heading for at, heading in reversed(found) if at <= line), b"") for line, _ in parts]
+    if len(set(said)) < 2:
+        return [part for _, part in parts]
+    return [
+        _with_fact(part, printable(heading.decode(errors="replace")))
+        for (_, part), heading in zip(parts, said, strict=True)
+    ]
+
+
+def _with_fact(part: Part, heading: str) -> Part:
+    return replace(part, found=replace(part.measured, facts={**part.measured.facts, HEADING: heading.strip("# ")}))
 
 
 def _at_margin(text: bytes, begin: bytes) -> bytes:

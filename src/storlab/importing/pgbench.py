@@ -17,7 +17,7 @@ from storlab.formats.pgbench.log import Log, is_log, read_log
 from storlab.formats.pgbench.results import FACT, measured, measured_by_log
 from storlab.formats.pgbench.summary import BEGIN, Summary, read_summaries
 from storlab.importing.importer import Importer, Part
-from storlab.importing.passed_on import read_passed_on
+from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import Measurements
 from storlab.reading import read_file
 
@@ -43,7 +43,7 @@ class PgbenchImporter(Importer):
             return [Part(measured_by_log(_log([text], source)))]
         if _BINARY in text:
             raise ParseError("is no output of pgbench: neither a summary nor a log", source)
-        return read_passed_on(text, lambda shown: [_part(run) for run in _summaries(shown, source)], BEGIN)
+        return read_passed_on(text, lambda shown: _parts(shown, source), BEGIN)
 
     def beside_named(self, name: str, text: bytes, names: Collection[str]) -> Sequence[str]:
         return _logs_beside(name, names, of_log=is_log(text[:4096]))
@@ -98,6 +98,10 @@ def _with_log(part: Part, text: bytes, logs: Sequence[bytes], source: str) -> Pa
         )
         return replace(part, found=replace(part.measured, warnings=(*part.measured.warnings, said)))
     return replace(part, found=measured(run, log))
+
+
+def _parts(text: bytes, source: str) -> Sequence[Part]:
+    return under_headings(text, [(run.line, _part(run)) for run in _summaries(text, source)])
 
 
 def _summaries(text: bytes, source: str) -> list[Summary]:

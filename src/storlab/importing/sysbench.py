@@ -9,7 +9,7 @@ from storlab.formats.sysbench.metrics import measured
 from storlab.formats.sysbench.places import BEGIN
 from storlab.formats.sysbench.text import SysbenchRun, read_sysbench
 from storlab.importing.importer import Importer, Part
-from storlab.importing.passed_on import read_passed_on
+from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import Measurements
 from storlab.text import printable
 
@@ -32,7 +32,11 @@ class SysbenchImporter(Importer):
     )
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        return read_passed_on(text, lambda shown: [_part(run) for run in read_sysbench(shown, source)], BEGIN)
+        return read_passed_on(text, lambda shown: _parts(shown, source), BEGIN)
+
+
+def _parts(text: bytes, source: str) -> Sequence[Part]:
+    return under_headings(text, [(run.line, _part(run)) for run in read_sysbench(text, source)])
 
 
 def _part(run: SysbenchRun) -> Part:

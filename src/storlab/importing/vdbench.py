@@ -12,7 +12,7 @@ from storlab.formats.vdbench.flatfile import is_flatfile, read_flatfile
 from storlab.formats.vdbench.runs import METRICS, Run
 from storlab.formats.vdbench.summary import read_summary
 from storlab.importing.importer import Importer, Part
-from storlab.importing.passed_on import read_passed_on
+from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 
 _BINARY = b"\0"
@@ -38,7 +38,7 @@ def _parts(text: bytes, source: str) -> Sequence[Part]:
     runs = [run for run in read(text.decode(errors="replace"), source) if run.intervals or run.average]
     if not runs:
         raise ParseError("has no interval of a run of vdbench", source)
-    parts = [_part(run) for run in runs if not run.formats]
+    parts = under_headings(text, [(run.line, _part(run)) for run in runs if not run.formats])
     formats = [run.name for run in runs if run.formats]
     if not parts:
         raise ParseError(f"has only runs of vdbench that format ({formats[0]}): nothing was measured", source)

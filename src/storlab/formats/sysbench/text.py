@@ -56,7 +56,7 @@ _FACTS: dict[str, re.Pattern[bytes]] = {
 
 @dataclass(frozen=True)
 class SysbenchRun:
-    """One run of sysbench, on ``line`` of its file, as it printed it: numbers in its own units (ms, MiB/s).
+    """One run of sysbench, whose results begin on ``line``, as it printed it: numbers in its own units (ms, MiB/s).
 
     ``intervals``: the columns that ``test`` has, ``t`` in seconds since the start; may have no rows. ``percentile``
     is that of the latencies; ``None`` where sysbench was told to compute none. ``closed``: the closing block, as far
@@ -88,7 +88,8 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     runs: list[SysbenchRun] = []
     line = counted = 0
     for place in places(text):
-        line, counted = line + text.count(b"\n", counted, place.start + 1), place.start + 1
+        begin = next((at for at in (place.first, place.closing) if at is not None), place.start) + 1
+        line, counted = line + text.count(b"\n", counted, begin), begin
         run = _run(text, place, line, source)
         runs += [] if run is None else [run]
     if any(run.measured for run in runs):
