@@ -113,33 +113,6 @@ def test_rows_with_blanks_have_figures_in_their_own_columns() -> None:
         parts(head + row[:60] + b"\n")  # which columns are missing can't be told
 
 
-@pytest.mark.parametrize(("margin", "between"), [(b"", b"\n"), (b"    ", b""), (b"> ", b""), (b"> ", b"\n")])
-def test_a_table_may_be_indented_or_quoted_with_blank_lines_and_long_numbers(margin: bytes, between: bytes) -> None:
-    upper = [
-        b"Version 1.03e       ------Sequential Output------ --Sequential Input- --Random-",
-        b"                    -Per Chr- --Block-- -Rewrite- -Per Chr- --Block-- --Seeks--",
-        b"Machine        Size K/sec %CP K/sec %CP K/sec %CP K/sec %CP K/sec %CP  /sec %CP",
-        b"stripes         24G           312500  14 62500   7           1250000  99 412.5   1",
-    ]
-    lower = [
-        b"                    ------Sequential Create------ --------Random Create--------",
-        b"                    -Create-- --Read--- -Delete-- -Create-- --Read--- -Delete--",
-        b"              files  /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP",
-        b"                 16    75   0 +++++ +++   125   0    80   0 +++++ +++   120   0",
-    ]
-    table = b"".join(margin + line + b"\n" + between for line in (*upper, *lower))
-    twice = parts(b"We ran it:\n\n" + table + b"\nand again:\n\n" + table)
-    assert len(twice) == 2
-    for part in twice:
-        assert part.levels == {"machine": "stripes"}
-        found = values(part.measured)
-        assert found["write.block.bandwidth"] == 312500 * 1024
-        assert (found["rewrite.bandwidth"], found["rewrite.cpu"]) == (62500 * 1024, 0.07)
-        assert found["read.block.bandwidth"] == 1250000 * 1024
-        assert (found["seek.rate"], found["random.delete.rate"]) == (412.5, 120)
-        assert not {"write.char.bandwidth", "read.char.bandwidth", "sequential.stat.rate"} & found.keys()
-
-
 def test_the_last_line_of_csv_may_be_cut_anywhere() -> None:
     whole = values(parts(CSV)[1].measured)
     for end in range(CSV.rindex(b"\n1.98") + 13, len(CSV) - 1):

@@ -44,18 +44,6 @@ def test_phases_with_the_same_settings_are_one_trial_and_of_a_table_that_was_cut
     assert part.measured.facts["phases"] == "MKDIRS WRITE"
 
 
-def test_results_of_the_last_thread_have_the_plain_names_and_an_old_text_has_milliseconds() -> None:
-    totals = golden("results.csv")[0].measured.totals()
-    assert (totals["write.iops"], totals["write.iops.first"]) == (428, 434)
-    assert totals["write.latency.mean"] == pytest.approx(9311e-6) and totals["write.time"] == 4.784
-    assert ((totals["files.delete.rate"], totals["dirs.create.entries"]), totals["sync.time"]) == ((2666, 4), 0.04)
-    assert not any(name.startswith("dropcache") for name in totals) and "dirs.create.bandwidth" not in totals
-    (part,) = golden("1.6.txt")
-    totals = part.measured.totals()
-    assert (totals["write.time"], totals["write.time.first"]) == (99.973, 85.656)
-    assert (totals["mixed.write.iops"], totals["mixed.read.iops"]) == (700, 300)
-
-
 def test_bandwidth_is_that_of_bytes_and_time_where_the_rounded_one_agrees() -> None:
     (mixed,) = golden("mixed.csv")
     totals = mixed.measured.totals()
@@ -89,7 +77,7 @@ def test_text_has_latencies_percentiles_and_histograms() -> None:
     assert (totals["write.latency.mean"], totals["write.latency.p99.9"]) == pytest.approx((1.95e-3, 19484e-6))
     assert disk.measured.histograms["count"].sum() == 5242 + 258000 + 140000 + 115000 + 6046
     told = {"label": "nvme", "threads": "2", "file size": "1g", "block size": "4k", "IO depth": "8"}
-    assert disk.traits == told | {"direct IO": "yes", "random": "yes"}
+    assert disk.traits == told | {"direct IO": "yes", "random": "yes", "paths": "/dev/nvme0n1"}
     assert files.measured.totals()["files.stat.rate"] == 181818
     assert files.measured.totals()["write.entry.latency.max"] == pytest.approx(9.1e-3)
 

@@ -34,6 +34,8 @@ def read_passed_on(text: bytes, read: Callable[[bytes], Sequence[Found]], begin:
             refused = error if refused is None or (refused.line is None and error.line is not None) else refused
         else:
             found = parts if len(parts) >= len(found) else found
+        if found and begin and b"\n>" not in shown:
+            break  # where lines must begin so, nothing else stands before any
     if not found and refused is not None:
         raise refused
     return found
@@ -45,6 +47,8 @@ def under_headings(text: bytes, parts: Sequence[tuple[int, Part]]) -> list[Part]
     What a heading means nobody knows but its writer, so it tells no cells apart.
     """
     found: list[tuple[int, bytes]] = []
+    if len(parts) < 2:
+        return [part for _, part in parts]
     line = counted = 0
     for match in islice(_HEADING.finditer(b"\n" + text), _MOST):
         line, counted = line + text.count(b"\n", counted, match.start()), match.start()

@@ -62,9 +62,17 @@ _OPTIONS = {
     **dict.fromkeys(("-n", "--dirs"), "dirs"),
     **dict.fromkeys(("-N", "--files"), "files"),
     "--iodepth": "IO depth",
+    "--hosts": "hosts",
+    "--timelimit": "time limit",
+    "--limitread": "limit of reads",
+    "--limitwrite": "limit of writes",
+    "--rwmixthr": "threads that read",
 }
-_SWITCHES = {"--direct": "direct IO", "--rand": "random"}
-_LONGEST = 63
+_SWITCHES = {"--direct": "direct IO", "--rand": "random", "--trunc": "truncate", "--mmap": "mmap"}
+_WITHOUT_VALUE = re.compile(
+    r"-(?![tbsnN])\w|--(?:write|read|stat\w*|mkdirs|del\w+|sync|dropcache|lat\w*|cpu|all\w+|no\w+)"
+)
+_LONGEST, _LONGEST_PATHS = 63, 200
 
 
 def read_text(text: str, source: str) -> list[Phase]:
@@ -203,7 +211,16 @@ def _settings(command: str) -> dict[str, str]:
         option, equals, own = word.partition("=")
         if option in _OPTIONS and (own or value):
             found[_OPTIONS[option]] = printable(own if equals else value)[:_LONGEST]
-    return found
+    paths = _paths(words[1:])
+    return found | ({"paths": printable(" ".join(paths))[:_LONGEST_PATHS]} if paths else {})
+
+
+def _paths(words: list[str]) -> list[str]:
+    """What stands at the end of a command and is neither an option nor the value of one."""
+    begin = next((at + 1 for at, word in reversed(list(enumerate(words))) if word.startswith("-")), 0)
+    option = words[begin - 1] if begin else ""
+    of_option = begin and "=" not in option and not (option in _SWITCHES or _WITHOUT_VALUE.fullmatch(option))
+    return words[begin + 1 :] or words[begin:] if of_option else words[begin:]
 
 
 def _date(text: str) -> datetime | None:
