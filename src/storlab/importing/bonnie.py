@@ -13,7 +13,10 @@ from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import declared_by
 from storlab.text import printable
 
-_TRAITS = ("file_size", "io_chunk_size", "concurrency", "num_files", "max_size", "min_size", "num_dirs")
+_TRAITS = (
+    *("file_size", "io_chunk_size", "concurrency", "seek_count", "seek_processes", "num_files", "max_size", "min_size"),
+    *("num_dirs", "file_chunk_size"),
+)
 _LONGEST = 63
 _OLD = "1.0"
 _APART = (

@@ -60,7 +60,12 @@ _OF_SCRIPT = {
 }
 _WEIGHT = re.compile(r" ?- weight: (\d{1,9}) .*")
 _BEGINS = ("pgbench (", "starting vacuum")
-BEGIN = rb"pgbench \(|starting vacuum|progress: |transaction type: |SQL script \d"
+_HEAD = (
+    *("transaction type: ", "scaling factor: ", "query mode: ", "number of clients: "),
+    "number of transactions actually processed: ",
+)
+"""With any of these a summary begins of which people left out what is above."""
+BEGIN = b"|".join(re.escape(words.encode()) for words in (*_BEGINS, *_HEAD, "progress: ", "SQL script "))
 """What lines begin with that pgbench doesn't indent, of those by which runs are told apart."""
 _SCRIPTS = 200
 """Of one run; pgbench itself takes at most 128."""
@@ -114,7 +119,7 @@ def read_summaries(text: str, source: str) -> list[Summary]:
     for line, words in enumerate(text.splitlines(), start=1):
         words = words.rstrip()
         if not runs or _is_next(words, runs[-1]):
-            if not words.startswith(("progress: ", "transaction type: ", *_BEGINS)):
+            if not words.startswith(("progress: ", *_HEAD, *_BEGINS)):
                 continue
             runs.append(Summary(line))
             script = None
@@ -136,14 +141,15 @@ def read_summaries(text: str, source: str) -> list[Summary]:
 
 
 def _is_next(words: str, run: Summary) -> bool:
-    """Whether a line can't be of ``run`` any more: its end was there, or it begins twice."""
+    """Whether a line can't be of ``run`` any more: its end was there, which is its tps, or it begins twice."""
     if words.startswith(_BEGINS):
         return bool(run.numbers or run.progress or (words.startswith(_BEGINS[0]) and "version" in run.facts))
     if words.startswith("transaction type: "):
-        return "transaction type" in run.facts
+        return bool(run.facts.keys() - {"version"})
     if (progress := _PROGRESS.fullmatch(words)) is not None:
         return run.whole or bool(run.progress and float(progress[1]) <= run.progress[-1][0])
-    return False
+    said = (name for name, form in (_NUMBERS | _FACTS).items() if form.fullmatch(words))
+    return any(run.whole or name in run.numbers or name in run.facts for name in said)
 
 
 def _read(words: str, run: Summary) -> None:
