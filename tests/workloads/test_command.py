@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import math
-import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -92,7 +91,7 @@ def test_numbers_are_read_as_programs_print_them() -> None:
     ("text", "fields", "says"),
     [
         ("nothing", {"regex": r"(\d+)"}, "matches nothing"),
-        ("1 2", {"regex": r"(\d)"}, '2 matches; say which by pick = "last"'),
+        ("1 2", {"regex": r"(\d)"}, 'more than one match; say which by pick = "last"'),
         ("ab", {"regex": r"(a)"}, "is not a number"), ("b", {"regex": r"(a)?b"}, "is not a number"),
         ("412,5 MB/s", {"regex": r"([\d.,]+) MB/s"}, '412,5" has a comma that is not between thousands'),
         ("1.234,5 MB/s", {"regex": r"([\d.,]+) MB/s"}, "has a comma that is not between thousands"),
@@ -101,7 +100,7 @@ def test_numbers_are_read_as_programs_print_them() -> None:
         ("1e300", {"regex": r"(\S+)", "scale": 1e300}, "no finite number"), ("{}", {"json": "a"}, "matches nothing"),
         ('{"a": []}', {"json": "a"}, "matches nothing"), ('{"a": "5"}', {"json": "a"}, "is not a number"),
         ('{"a": true}', {"json": "a"}, "is not a number"), ('{"a": [[1]]}', {"json": "a"}, "is not a number"),
-        ('{"a": [1, 2]}', {"json": "a"}, "2 matches"), ("not json", {"json": "a"}, "metric x: "),
+        ('{"a": [1, 2]}', {"json": "a"}, "more than one match"), ("not json", {"json": "a"}, "metric x: "),
         ("", {"json": "a"}, "metric x: "), ('{"a": "x"}', {"json": "abs(a)"}, "metric x: "),
     ],
 )  # fmt: skip
@@ -124,12 +123,32 @@ def test_any_output_gives_a_number_or_an_error(text: str, fields: dict[str, Any]
         assert "metric x" in str(error)
 
 
-def test_a_regex_that_can_not_serve_is_refused_and_others_are_taken() -> None:
-    for regex in ("(", "x", "(a)(b)", "((?:a+)+)", "((?:[^,]*)*)", "(?P<n>", "(*)", "(a{9999999999999})"):
-        with pytest.raises(ValidationError):
-            rule(regex=regex)
-    for regex in (r"(\d+)", r"(?:a+ )+(\d+)", r"((?:\d+,)*\d+)", r"(?P<n>\d+)", "([+*])+x", r"\((\d+)\)+"):
-        assert re.compile(rule(regex=regex).regex or "").groups == 1
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"regex": "("}, "missing )"), ({"regex": "x"}, "exactly one group"), ({"regex": "(a)(b)"}, "exactly one"),
+        ({"regex": "(a{9999999999999})"}, "at most 1000 times"), ({"regex": "(a)" + "b?" * 5000}, "4096 characters"),
+        ({"regex": "(?<=x)(a)"}, "no lookaround: write what stands"), ({"regex": r"(a)\1"}, "no back references"),
+        ({"regex": r"(a)\Z"}, r"write \\z"), ({"regex": "(a++)"}, "needs none"), ({"regex": "(?x)(a)"}, "of flags"),
+        ({"json": "a[["}, "can't be a JMESPath here"), ({"json": "!" * 4000 + "a"}, "nested too deeply"),
+        ({"json": "|".join(["[@,@][]"] * 40)}, "more than 1000 times"), ({"json": "join('', a)"}, "no number"),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_can_not_serve_is_refused_with_what_to_write_instead(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says.replace("(", r"\(").replace(")", r"\)")):
+        rule(**fields)
+
+
+def test_patterns_of_strangers_end_at_once_or_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for regex in ("((?:a+)+)$", "((?:a|a)*)!", "((?:a*)*)!", "((?:a|aa)+)$"):  # of which re tries 2^n ways
+        with pytest.raises(ParseError, match="matches nothing"):
+            number("a" * 100_000 + "?", regex=regex)
+    monkeypatch.setattr("storlab.patterns._MOST_SECONDS", 0.05)
+    with pytest.raises(ParseError, match="begin it with words"):  # n matches, and for each the rest of the text
+        number("1" * 400_000, regex="(?:.*[^0-9]|([0-9]))", pick="sum")
+    monkeypatch.setattr("storlab.patterns.MOST_TEXT", 1000)
+    with pytest.raises(ParseError, match="let the program print less"):
+        number("1" * 1001, regex="(1)")
     made = rule(json="a.b", **{"from": "result.json"})
     assert (made.json_path, made.source) == ("a.b", "result.json")
 

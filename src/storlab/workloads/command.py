@@ -6,12 +6,12 @@ import contextlib
 import math
 import re
 from collections.abc import Callable
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, ClassVar, Literal, Self
 
-import jmespath
 import orjson
 from jmespath.exceptions import JMESPathError
 from pydantic import Field, Strict, field_validator, model_validator
@@ -23,6 +23,7 @@ from storlab.metrics import Across, Better, MetricSpec, rate_quantity
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
+from storlab.patterns import MOST_TEXT, PatternError, json_path, pattern
 from storlab.reading import read_file
 from storlab.units import Duration, Size, shown
 from storlab.workloads.base import (
@@ -38,10 +39,6 @@ from storlab.workloads.base import (
 )
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]*")
-_ENDLESS = re.compile(r"\((?:\?:)?(?:\\.|\[[^\]]*\]|[^\\()\[\]|])[+*]\)[+*]")
-"""``(a+)+``: takes time exponential in the length of what almost matches."""
-
-
 _GROUPED = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})+(\.\d*)?([eE][-+]?\d+)?\s*")
 _PICKED: dict[str, Callable[[list[float]], float]] = {"sum": sum, "mean": fmean, "min": min, "max": max}
 _PICKED |= {"only": itemgetter(0), "first": itemgetter(0), "last": itemgetter(-1)}
@@ -52,7 +49,10 @@ class MetricRule(Model):
 
     name: str = Field(description="Name of the metric, such as `write.bandwidth`.")
     regex: str | None = Field(
-        None, description="The first group is the number; several matches are combined by `pick`."
+        None,
+        description="A regular expression of [RE2](https://github.com/google/re2/wiki/Syntax), without lookaround and "
+        "back references; `^` and `$` are the ends of lines. Its one group is the number; several matches are combined "
+        "by `pick`.",
     )
     json_path: str | None = Field(None, alias="json", description="JMESPath into a JSON document.")
     unit: str = Field("1", min_length=1, description="Base unit after scaling: B/s, 1/s, s, B, or 1.")
@@ -65,7 +65,9 @@ class MetricRule(Model):
     pick: Literal["only", "first", "last", "sum", "mean", "min", "max"] = Field(
         "only", description="Which of several matches counts; `only`: exactly one must match."
     )
-    source: str = Field("stdout", alias="from", description="stdout, stderr, or a file that it left in its folder.")
+    source: str = Field(
+        "stdout", alias="from", description="stdout, stderr, or a file that it left in its folder; up to 64 MiB."
+    )
 
     @field_validator("name")
     @classmethod
@@ -91,10 +93,9 @@ class MetricRule(Model):
             _check_regex(self.regex)
         if self.json_path is not None:
             try:
-                jmespath.compile(self.json_path)
-            except JMESPathError as error:
-                reason = str(error).splitlines()[0].removesuffix(", for expression:")
-                raise OptionError(f"{shown(self.json_path)} is no JMESPath: {reason}", "json") from None
+                json_path(self.json_path)
+            except PatternError as error:
+                raise OptionError(f"{shown(self.json_path)} can't be a JMESPath here: {error}", "json") from None
         if not self.source or "/" in self.source or self.source.startswith(".") or not self.source.isprintable():
             raise OptionError(f"{shown(self.source)} must be a plain file name, or stdout or stderr", "from")
         return self
@@ -107,13 +108,14 @@ class MetricRule(Model):
 
     def read(self, text: str, source: str) -> float:
         """The number, in base units. Raises ``ParseError`` where it is not there."""
-        numbers = self._by_regex(text, source) if self.regex is not None else self._by_json(text, source)
+        try:
+            numbers = self._by_regex(text, source) if self.regex is not None else self._by_json(text, source)
+        except PatternError as error:
+            raise ParseError(f"metric {self.name}: {shown(self.regex)}: {error}", source) from None
         if not numbers:
             raise ParseError(f"metric {self.name}: {shown(self.regex or self.json_path)} matches nothing", source)
         if self.pick == "only" and len(numbers) > 1:
-            raise ParseError(
-                f'metric {self.name}: {len(numbers)} matches; say which by pick = "last" or another', source
-            )
+            raise ParseError(f'metric {self.name}: more than one match; say which by pick = "last" or another', source)
         number = _PICKED[self.pick](numbers) * self.scale
         if not math.isfinite(number):
             raise ParseError(f"metric {self.name}: {number} is no finite number", source)
@@ -122,22 +124,21 @@ class MetricRule(Model):
     def _by_regex(self, text: str, source: str) -> list[float]:
         assert self.regex is not None
         found = []
-        for match in re.finditer(self.regex, text, re.MULTILINE):
-            written = match[1] or ""
+        for written in islice(pattern(self.regex).first_groups(text), {"first": 1, "only": 2}.get(self.pick)):
             if "," in written and not _GROUPED.fullmatch(written):
                 said = f"the match {shown(written)} has a comma that is not between thousands"
                 raise ParseError(f"metric {self.name}: {said}: let the program print in English (LC_ALL=C)", source)
             try:
                 found.append(float(written.replace(",", "")))
             except ValueError:
-                raise ParseError(f"metric {self.name}: the match {shown(match[1])} is not a number", source) from None
+                raise ParseError(f"metric {self.name}: the match {shown(written)} is not a number", source) from None
         return found
 
     def _by_json(self, text: str, source: str) -> list[float]:
+        assert self.json_path is not None
         try:
-            assert self.json_path is not None
-            found = jmespath.search(self.json_path, orjson.loads(text))
-        except (orjson.JSONDecodeError, JMESPathError) as error:
+            found = json_path(self.json_path).search(orjson.loads(text))
+        except (orjson.JSONDecodeError, JMESPathError, RecursionError) as error:
             raise ParseError(f"metric {self.name}: {str(error).splitlines()[0]}", source) from None
         values = found if isinstance(found, list) else [] if found is None else [found]
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
@@ -148,13 +149,11 @@ class MetricRule(Model):
 
 def _check_regex(regex: str) -> None:
     try:
-        groups = re.compile(regex, re.MULTILINE).groups
-    except (re.error, RecursionError, OverflowError) as error:
-        raise OptionError(f"{shown(regex)} is not a regular expression: {error}", "regex") from None
+        groups = pattern(regex).groups
+    except PatternError as error:
+        raise OptionError(f"{shown(regex)} can't be a regular expression here: {error}", "regex") from None
     if groups != 1:
         raise OptionError(f"{shown(regex)} needs exactly one group, around the number; (?:…) is none", "regex")
-    if slow := _ENDLESS.search(regex):
-        raise OptionError(f"{shown(slow[0])} repeats a repetition, which can take forever: remove one", "regex")
 
 
 _START = 0.01  # s: forking, loading and linking a program take one or two ms, and twice that on a busy machine
@@ -264,9 +263,11 @@ class CommandWorkload(Workload):
         for rule in self.metrics:
             path = raw / rule.source
             try:
-                text = read_file(path).decode(errors="replace")
-            except OSError:
+                text = read_file(path, MOST_TEXT).decode(errors="replace")
+            except FileNotFoundError:
                 raise TrialError(f"metric {rule.name}: the command left no file {rule.source}") from None
+            except OSError as error:
+                raise TrialError(f"metric {rule.name}: cannot read {rule.source}: {error.strerror}") from None
             number = rule.read(text, str(path))
             moved += number if rule.quantity else 0
             values.append(rule.declared.value(number))

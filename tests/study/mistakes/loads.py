@@ -144,10 +144,10 @@ metrics = [{ name = "x", regex = "(1)", json = "a" }]  #! metric x: write either
 metrics = [{ regex = "(1)" }]  #! name: this key is missing
 metrics = [{ name = "Write speed", regex = "(1)" }]  #! "Write speed" is not a valid name of a metric
 metrics = [{ name = "elapsed", regex = "(1)" }]  #! elapsed
-metrics = [{ name = "x", regex = "([0-9]+" }]  #! missing ), unterminated subpattern
+metrics = [{ name = "x", regex = "([0-9]+" }]  #! can't be a regular expression here: missing ): ([0-9]+
 metrics = [{ name = "x", regex = "[0-9]+" }]  #! exactly one group, around the number
-metrics = [{ name = "x", regex = "((?:a+)+)$" }]  #! repeats a repetition
-metrics = [{ name = "x", json = "a[[" }]  #! is no JMESPath
+metrics = [{ name = "x", regex = "(?=a)(b)" }]  #! RE2 has no lookaround: write what stands around the number
+metrics = [{ name = "x", json = "a[[" }]  #! can't be a JMESPath here
 metrics = [{ name = "x", json = "a", scale = 0 }]  #! scale
 metrics = [{ name = "x", json = "a", scale = inf }]  #! finite
 metrics = [{ name = "x", json = "a", better = "up" }]  #! "up" is not one of 'higher', 'lower' or 'neither'
