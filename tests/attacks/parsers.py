@@ -88,7 +88,8 @@ from storlab.records.suite.sources import console
 from storlab.run.recovery.journal import JOURNAL, read_pending
 from storlab.run.suite.bisect.steps import parse_steps
 from storlab.run.suite.own_files import read_own_expectations
-from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list
+from storlab.suite.check_log import read_check
+from storlab.suite.check_text import groups_in, read_excludes, read_group_list
 from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import parse_find
 from storlab.suite.ktap import judged, read_ktap
@@ -238,7 +239,7 @@ PARSERS: dict[str, Parser] = {
         RecordsError,
     ),
     "console as a run": Parser(
-        of_text(lambda text: console(text.splitlines(), "log")), these(console_line(attempt("a/b"), "t")), UserError
+        of_bytes(lambda data: console(data, "log")), golden("suite/golden/logs/*.log"), UserError
     ),
     "steps of a bisection": Parser(
         of_bytes(lambda data: parse_steps(data, "tests.jsonl")), these('{"number":1,"passed":true}\n'), RecordsError

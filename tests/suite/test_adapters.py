@@ -15,7 +15,8 @@ from storlab.run.suite.own_files import read_suite_file
 from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.adapters.base import Environment
 from storlab.suite.adapters.check import Check, CheckOptions
-from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list
+from storlab.suite.check_log import read_check
+from storlab.suite.check_text import groups_in, read_excludes, read_group_list
 from storlab.suite.installed import Installed
 from storlab.suite.ktap import Result, judge_text, judged, ktap_text, read_ktap
 from storlab.suite.model import Outcome
@@ -178,15 +179,15 @@ FSTESTS = {
     "generic/001       [not run] this test requires a valid $SCRATCH_DEV\nRan: generic/001\nNot run: generic/001\n"
     "Passed all 1 tests\n": (0, Outcome.SKIP, "this test requires a valid $SCRATCH_DEV"),
     "generic/001       [expunged]\n": (0, Outcome.SKIP, "it is expunged"),
-    "generic/001 5s ... - output mismatch (see /x/results//generic/001.out.bad)\n    --- a\n    +++ b\n"
-    "Ran: generic/001\nFailures: generic/001\nFailed 1 of 1 tests\n": (
-        1, Outcome.FAIL, "output mismatch (see 001.out.bad)",
+    "generic/001 5s ... - output mismatch (see /x/results//generic/001.out.bad)\n    --- a\n    +++ b\n    @@ -1 @@\n"
+    "    -same\n    +other\n    +more\n    ...\nRan: generic/001\nFailures: generic/001\nFailed 1 of 1 tests\n": (
+        1, Outcome.FAIL, "output mismatch (see 001.out.bad): -same; +other",
     ),
     "generic/001 5s ... [failed, exit status 1]- output mismatch (see /x)\nFailures: generic/001\n": (
         1, Outcome.FAIL, "exit status 1 output mismatch (see x)",
     ),
     "generic/001 3s ...  3s\n_check_dmesg: something found\nRan: generic/001\nFailures: generic/001\n": (
-        1, Outcome.FAIL, "",
+        1, Outcome.FAIL, "_check_dmesg: something found",
     ),
     "our local _scratch_mkfs routine ...\n": (1, Outcome.FAIL, "check ended with status 1"),
     "": (0, Outcome.FAIL, "check printed no result of it"),

@@ -15,18 +15,20 @@ _DEPTH = 6  # things before a line, one before the other
 _SEVERAL = 3  # labels, as far as they are named
 _SOUGHT = 1 << 22  # bytes in which something must stand before lines: what passes one line on, passes on all
 
-# Colours and cursor movements (ECMA-48, CSI), titles and links (OSC), and two of which nothing is left.
+# Colours and cursor movements (ECMA-48, CSI), titles and links (OSC), Buildkite's times (APC), and two of nothing.
 _ESCAPES = re.compile(
-    rb"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78cM])"
+    rb"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|[\]_][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78cM])"
 )
 _ENDS = re.compile(rb"(?<!\r)\r++(?=\n|\Z)")
 _OVERWRITTEN = re.compile(rb"\n[^\n]*\r")
 
 _ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[ ]?[+-]\d\d:?\d\d)?"
-_SYSLOG = rb"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d(?:\.\d{1,9})?"
+_SYSLOG = rb"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?: \d{4})?"
 _CLOCK = rb"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
 _STAMP = rb"(?:" + _ISO + rb"|" + _SYSLOG + rb"|" + _CLOCK + rb")"
-_PROGRAM = rb"[\w.-]{1,255} [\w./@:-]{1,255}\[\d{1,10}\]:"  # "host fio[123]:", as syslog and journald have it
+_PROGRAM = (
+    rb"[\w.-]{1,255} (?:[\w./@:-]{1,255}\[\d{1,10}\]|kernel):"  # "host fio[123]:", as syslog and journald have it
+)
 _RUNTIME = rb"std(?:out|err) [FP]"  # of the container runtime interface, in /var/log/containers
 _GITLAB = rb"\d\d[OE]"
 _END = rb"(?:[ \t]|(?=\r?\n|\Z))"  # one sign: what is indented stays so

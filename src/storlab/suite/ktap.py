@@ -137,7 +137,9 @@ def _close(levels: list[tuple[int, _Level]]) -> None:
 
 
 def _keep(above: _Level, level: _Level) -> None:
-    if level.results or level.planned:
+    if not above.results and above.planned is None:  # KUnit indents subtests twice, and their version line once
+        above.results, above.planned = level.results, level.planned
+    elif level.results or level.planned:
         above.results.append(Result("(no result)", _of(level), "", tuple(level.results), level.planned))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Outcome
@@ -12,15 +13,27 @@ from storlab.suite.model import Outcome
 
 @dataclass(frozen=True)
 class Try:
-    """One try of a test. ``elapsed``: seconds."""
+    """One try of a test. ``elapsed``: seconds; ``None`` where nothing says how long it took."""
 
     outcome: Outcome
-    elapsed: float
+    elapsed: float | None
 
     @property
     def passed(self) -> bool | None:
         """Whether it passed; ``None`` where it was skipped, which says nothing."""
         return None if self.outcome is Outcome.SKIP else self.outcome is Outcome.PASS
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What the log of a run leaves open: ``count`` tests, with their names where it has them.
+
+    ``planned``: results that were announced and did not come; ``no summary``: it ends before the one of its runner.
+    """
+
+    kind: Literal["no result", "planned", "bailed out", "no summary"]
+    count: int = 0
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,7 @@ class ObservedRun:
     environment: SuiteEnvironment
     tests: Mapping[str, tuple[Try, ...]]
     asked: frozenset[str] = field(default_factory=frozenset)
+    gaps: tuple[Gap, ...] = ()
 
     def first(self, test: str) -> Try | None:
         """The first try of a test, which is the one that counts: later ones are there only because it failed."""

@@ -77,6 +77,16 @@ class Comparison:
         """All tests of which that is said."""
         return [each for each in self.changes if each.change is change]
 
+    @property
+    def compared(self) -> bool:
+        """Whether any test passed or failed on both sides."""
+        return any(each.before.decided and each.after.decided for each in self.changes)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether logs leave something open."""
+        return any(run.gaps for side in (self.before, self.after) for run in side.runs)
+
 
 def compare_runs(before: Side, history: Sequence[ObservedRun], afters: Sequence[Side]) -> list[Comparison]:
     """Each of ``afters`` beside ``before``, whose tests also have ``history``; false discoveries over all together."""

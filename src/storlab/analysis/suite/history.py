@@ -80,7 +80,7 @@ def _test(test: str, runs: Sequence[ObservedRun]) -> TestHistory:
     if counts.decided:
         rate, (low, high) = counts.passed / counts.decided, interval(counts.passed, counts.decided)
     firsts = [(run, first) for run in runs if (first := run.first(test)) is not None]
-    times = [first.elapsed for _, first in firsts if first.passed]
+    times = [first.elapsed for _, first in firsts if first.passed and first.elapsed is not None]
     seconds = median(times) if times else None
     return TestHistory(test, runs[0].environment, counts, rate, low, high, seconds, firsts[-1][0].name)
 

@@ -59,7 +59,8 @@ def compare_times(before: Sequence[ObservedRun], after: Sequence[ObservedRun]) -
 
 
 def _times(run: ObservedRun) -> dict[str, float]:
-    return {name: tries[0].elapsed for name, tries in run.tests.items() if tries[0].passed and tries[0].elapsed > 0}
+    firsts = ((name, tries[0]) for name, tries in run.tests.items())
+    return {name: first.elapsed for name, first in firsts if first.passed and first.elapsed}
 
 
 def _factor(times: dict[str, float], usual: dict[str, float]) -> float:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from storlab.errors import RecordsError, UserError
+from storlab.errors import UserError
 from storlab.reading import read_file
 from storlab.records.suite import SuiteRun, read_suite_run
+from storlab.records.suite.logs import zts_lines
 from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.past import Past, past_of
 from storlab.records.suite.sources import runs_in
@@ -215,9 +216,11 @@ def _failures_in_log(path: Path) -> Failures:
     """What did not pass according to a console or ``log`` of the suite's runner. Raises ``UserError`` if it has no
     result.
     """
-    text = text_of(path)
+    text = console_of(path)
     if not any(read_results(text.splitlines())):
-        raise UserError(f"--failed-of {path}: no line of it says what came of a test")
+        raise UserError(
+            f"--failed-of {path}: no line of it says what came of a test, as the runner of ZFS's suite does"
+        )
     failed: set[tuple[str, str]] = set()
     for part in text.split(_SUMMARY):  # of zfs-tests.sh -R, what follows a summary is a retry
         results = _last_tries(list(read_results(part.splitlines())))
@@ -254,11 +257,18 @@ def _is_frame(path: str) -> bool:
     return posixpath.basename(path) in ("setup", "cleanup")
 
 
+def console_of(path: Path) -> str:
+    """A console or log of the ZFS Test Suite's runner, without what something put before its lines. As ``text_of``."""
+    return "\n".join(zts_lines(_bytes_of(path)))
+
+
 def text_of(path: Path) -> str:
     """A file's text, however it is encoded. Raises ``UserError``."""
+    return _bytes_of(path).decode(errors="replace")
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
-        return read_file(path, _MOST_LOG).decode(errors="replace")
+        return read_file(path, _MOST_LOG)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except RecordsError as error:
-        raise UserError(str(error)) from None

@@ -23,13 +23,9 @@ FORMATS = ("text", "md", "html", "json")
 Format = Annotated[
     str, Option("--format", "-f", metavar="|".join(FORMATS), autocompletion=offered(*FORMATS), help="Format.")
 ]
-Sides = Annotated[
-    list[Path],
-    Argument(metavar="A B...", help="Runs, folders of runs, or logs of the suite's runner; A is what was before."),
-]
-Runs = Annotated[
-    list[Path], Argument(metavar="RUN|FOLDER...", help="Runs, folders of runs, or logs of the suite's runner.")
-]
+_SOURCES = "Runs, folders of runs, or logs: of the ZFS Test Suite's runner, xfstests, blktests, or in KTAP"
+Sides = Annotated[list[Path], Argument(metavar="A B...", help=f"{_SOURCES}; A is what was before.")]
+Runs = Annotated[list[Path], Argument(metavar="RUN|FOLDER|LOG...", help=f"{_SOURCES}.")]
 
 
 def compare(
@@ -46,7 +42,8 @@ def compare(
 ) -> None:
     """Say which tests regressed, were fixed, are flaky or undecided, and how likely that is chance.
 
-    Exit status: 3 a test regressed, else 4 a test that was asked for has no result any more, else 0.
+    Exit status: 3 a test regressed, else 4 a result is missing (a test has none any more, a log is cut off, no test has
+    one on both sides), else 0.
     """
     from storlab.analysis.suite.comparing import Side, compare_runs
     from storlab.records.suite.sources import read_source, read_sources
@@ -92,7 +89,8 @@ def _status(found: Sequence[Comparison]) -> int:
 
     if any(each.of(Change.REGRESSED) for each in found):
         return TRIALS_FAILED
-    return GATE_HIT if any(each.of(Change.MISSING) for each in found) else 0
+    lost = (each.of(Change.MISSING) or not each.compared or each.gaps for each in found)
+    return GATE_HIT if any(lost) else 0
 
 
 def _alike(

@@ -305,9 +305,9 @@ def _runfile(name: str) -> str:
 
 
 def _log_of(logfile: str) -> str:
-    from storlab.cli.suite.choose import text_of
+    from storlab.cli.suite.choose import console_of
 
-    return text_of(Path(logfile)) if logfile else ""
+    return console_of(Path(logfile)) if logfile else ""
 
 
 def _environment(environment: Mapping[str, str], nfsfile: str, here: Here | None) -> dict[str, str]:

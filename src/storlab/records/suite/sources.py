@@ -1,23 +1,23 @@
-"""Results of many runs, wherever they lie: runs of Storlab, folders of them, consoles and logs of a suite's runner."""
+"""Results of many runs, wherever they lie: runs of Storlab, folders of them, consoles and logs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from storlab.errors import RecordsError, UserError
+from storlab.errors import ParseError, RecordsError, UserError
 from storlab.reading import RECORD, read_file
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.suite.folder import SUITE, SuiteRun, read_suite_run
+from storlab.records.suite.logs import read_log
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.observed import ObservedRun, Try
 from storlab.suite.order import iteration_name, split_iteration
-from storlab.suite.zts_text import ResultLine, read_results, report_name, test_name
+from storlab.suite.zts_text import test_name
 
-LOGS = (".log", ".txt")
+LOGS = (".log", ".txt", ".tap", ".ktap")
 """How consoles are called that are looked for in a folder."""
-_AROUND = ("setup", "cleanup")  # what a console also has lines for
 _UNKNOWN = SuiteEnvironment()
 
 
@@ -27,13 +27,14 @@ def read_source(path: Path) -> list[ObservedRun]:
     Raises ``UserError`` where there is nothing of that kind.
     """
     if not path.exists():
-        raise UserError(f"there is no {path}: name a run of a suite, a folder of runs, or a log of the suite's runner")
+        raise UserError(f"there is no {path}: name a run of a suite, a folder of runs, or a log")
     if not path.is_dir():
-        return [read_console(path)]
+        return read_console(path)
     found = [each for run in runs_in(path) for each in observed(run)]
     if (path / MANIFEST).exists():
         return found
-    found += [read_console(each) for each in sorted(path.iterdir()) if each.suffix in LOGS and each.is_file()]
+    logs = (each for each in sorted(path.iterdir()) if each.suffix in LOGS and each.is_file())
+    found += [run for each in logs for run in read_console(each)]
     if not found:
         raise UserError(f"{path} is no run of a suite, and has none in it, nor a log (*{', *'.join(LOGS)})")
     # Runs by their begin, then consoles, of which it is not known, by name.
@@ -102,30 +103,26 @@ def _missed(
     return frozenset((asked | found[number, key].keys()) - (elsewhere - found[number, key].keys()))
 
 
-def read_console(path: Path) -> ObservedRun:
-    """What a console or ``log`` of the suite's runner says. Raises ``UserError`` where it says nothing of tests."""
+def read_console(path: Path) -> list[ObservedRun]:
+    """What a console or log says, run by run. Raises ``UserError`` where it says nothing of tests, or too little."""
     try:
-        lines = read_file(path, RECORD).decode(errors="replace").splitlines()
+        data = read_file(path, RECORD)
     except OSError as error:
         raise RecordsError(f"cannot read {path}: {error.strerror}") from None
-    return console(lines, str(path))
+    return console(data, str(path))
 
 
-def console(lines: Iterable[str], name: str) -> ObservedRun:
-    """What these lines say. Raises ``UserError`` where none says what came of a test."""
-    tests = _by_test(list(read_results(lines)))
-    if not tests:
-        raise UserError(f"{name} has no line that says what came of a test: Test: PATH (run as USER) [MM:SS] [OUTCOME]")
-    return ObservedRun(name, f"console {name}", None, _UNKNOWN, tests, frozenset(tests))
-
-
-def _by_test(results: Sequence[ResultLine]) -> dict[str, tuple[Try, ...]]:
-    tries: dict[str, list[Try]] = {}
-    for result in results:
-        name = report_name(result.path)
-        if name.rpartition("/")[2] not in _AROUND:
-            tries.setdefault(name, []).append(Try(result.outcome, float(result.elapsed)))
-    return {name: tuple(each) for name, each in tries.items()}
+def console(data: bytes, name: str) -> list[ObservedRun]:
+    """What this text says. Raises ``UserError`` as ``read_console`` does."""
+    try:
+        runs = read_log(data, name)
+    except ParseError as error:
+        raise UserError(str(error)) from None
+    found = []
+    for number, run in enumerate(runs, 1):
+        which = f"{name} ({number} of {len(runs)})" if len(runs) > 1 else name
+        found.append(ObservedRun(which, f"console {which}", None, _UNKNOWN, run.tests, run.asked, run.gaps))
+    return found
 
 
 def _repeated(names: Iterable[str]) -> set[str]:

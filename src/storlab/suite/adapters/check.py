@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from storlab.suite.adapters.base import Environment, Judged, Launch, Needs
 from storlab.suite.adapters.command import Command
-from storlab.suite.check_text import read_check
+from storlab.suite.check_log import read_check
 from storlab.suite.installed import Installed
 from storlab.suite.model import Expectations, Group, Script, Suite
 from storlab.suite.runfile import Runfile

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from storlab.analysis.suite.comparing import LEVEL, Change, Comparison, TestChange
 from storlab.analysis.suite.counts import Counts
 from storlab.report.model.format import duration, plural
 from storlab.report.suite.pages.page import Page, Table
+from storlab.suite.observed import ObservedRun
 
 _SHOWN = {
     Change.REGRESSED: ("Regressed", "", "bad"),
@@ -41,7 +42,9 @@ def _answer(found: Comparison, several: bool) -> str:
     same = len(found.of(Change.UNCHANGED))
     said = ", ".join(f"{count} {word}" for count, word in counted)
     begin = f"{found.after.label}: " if several else ""
-    verdict = said or ("no test differs" if same else "no test has a result on both sides")
+    if not found.compared:
+        return f"{begin}{said + '. ' if said else ''}No test passed or failed on both sides, so nothing was compared."
+    verdict = said or "no test differs"
     return f"{begin}{verdict[0].upper()}{verdict[1:]}{f', {same} unchanged' if said and same else ''}."
 
 
@@ -100,7 +103,24 @@ def chance(value: float | None) -> str:
     return "< 0.0001 %" if value < 1e-6 else f"{float(f'{value * 100:.2g}'):g} %"
 
 
+def gaps(runs: Iterable[ObservedRun]) -> Iterator[str]:
+    """What logs leave open, a sentence each."""
+    for run in runs:
+        for gap in run.gaps:
+            few = ", ".join(gap.names[:5]) + (f" and {len(gap.names) - 5} more" if len(gap.names) > 5 else "")
+            match gap.kind:
+                case "no result":
+                    yield f"{run.name} has no result of {plural(gap.count, 'test')} that it names: {few}."
+                case "planned":
+                    yield f"{run.name} lacks {plural(gap.count, 'result')} that it announces."
+                case "bailed out":
+                    yield f"{run.name} ends with Bail out!, so later tests may be missing."
+                case "no summary":
+                    yield f"{run.name} ends before the summary of check, so tests may be missing."
+
+
 def _notes(found: Comparison) -> Iterator[str]:
+    yield from gaps(run for side in (found.before, found.after) for run in side.runs)
     left = len(found.of(Change.LEFT_OUT))
     if left:
         were = "was" if left == 1 else "were"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from storlab.analysis.suite.history import History, TestHistory
 from storlab.report.model.format import duration, plural
-from storlab.report.suite.pages.changes import counts_document, last
+from storlab.report.suite.pages.changes import counts_document, gaps, last
 from storlab.report.suite.pages.page import Page, Table
 
 
@@ -65,6 +65,7 @@ def share(value: float) -> str:
 
 
 def _notes(history: History, everything: bool) -> Iterator[str]:
+    yield from gaps(history.runs)
     if history.passing and not everything:
         yield f"{plural(len(history.passing), 'test')} that always passed: --all shows them."
     if len(history.environments) == 1:
