@@ -16,10 +16,12 @@ import pytest
 from laboratory import Ended, Laboratory, ended, kill, opened, wait_for
 from laboratory.devices import Device, new_device
 from run.test_suites import planted, result
+from storlab.errors import NodeError
 from storlab.records.suite import RESULTS, SuiteRun, read_suite_run
 from storlab.records.suite.under_way import UNDER_WAY
 from storlab.suite.ktap import read_ktap
 from storlab.suite.model import Outcome
+from study.program import call
 
 pytestmark = pytest.mark.needs("root")
 HERE = socket.gethostname()
@@ -249,6 +251,30 @@ def test_test_runner_runs_tests_of_ones_own_where_they_lie(lab: Laboratory) -> N
     assert said.status == 1 and "[FAIL]" in said.stdout, said
     printed = [path.read_text() for path in (results / "current").resolve().rglob("passes*/stdout")]
     assert printed == [f"{suite.parent}/tests/here/passes.sh\n"], said
+
+
+def test_a_suite_of_which_no_test_was_executed_is_no_success(lab: Laboratory) -> None:
+    skips = own(lab.folder, "tags = ['x']\n", skips="exit 4")[2]
+    (lab.folder / "own/empty.run").write_text(HEAD)
+    original = ("test-runner", "-i", lab.folder / "own", "-o", lab.folder / "results", "-c", skips)
+    for words, status, says in (
+        (("run", skips, "--tests", lab.folder / "own"), 3, "No test was executed: all were skipped."),
+        (("run", lab.folder / "own/empty.run", "--tests", lab.folder / "own"), 2, "empty.run has no tests"),
+        (("run", skips, "--tests", lab.folder / "own", "--tags", "y"), 2, "no group of"),
+        (original, 4, "[SKIP]"),
+        ((*original, "-T", ","), 2, "-T ',': it names no tag"),
+    ):
+        said = lab.storlab("suite", *words, "--here", HERE, "--out", lab.folder / f"{status}-{len(says)}")
+        assert said.status == status and says in said.stdout + said.stderr, said
+
+
+def test_a_place_that_can_not_be_had_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never_boots(*_: object) -> None:
+        raise NodeError("vm-1 did not boot")
+
+    monkeypatch.setattr("storlab.run.suite.places.here.HereMaker.open", never_boots)
+    said = call(*map(str, own(tmp_path, passes="true")), "--out", str(tmp_path / "run"))
+    assert said.status == 1 and "vm-1 did not boot" in said.message and not (tmp_path / "run").exists()
 
 
 def test_the_zfs_test_suite_wants_a_user_who_is_not_root(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:

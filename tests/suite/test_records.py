@@ -88,10 +88,12 @@ def test_a_result_that_finds_no_room_leaves_nothing_that_a_later_one_follows(tmp
     assert read_results(tmp_path) == [first, later]
 
 
-def test_the_status_tells_unexpected_from_missing_results(tmp_path: Path) -> None:
+def test_the_status_tells_unexpected_from_missing_results_and_from_none_at_all(tmp_path: Path) -> None:
     for outcome, status in ((Outcome.PASS, 0), (Outcome.FAIL, 3), (Outcome.SKIP, 0)):
         assert status_of(written(tmp_path / outcome, SUITE, *passes(first=1), of(SUITE, 0, outcome))) == status
     assert status_of(written(tmp_path / "less", SUITE, *passes(first=1))) == 4
+    skipped = (of(SUITE, number, Outcome.SKIP) for number in range(SUITE.size))
+    assert status_of(written(tmp_path / "none", SUITE, *skipped)) == 3
 
 
 def test_what_has_a_result_is_not_run_again() -> None:

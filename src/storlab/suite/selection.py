@@ -67,6 +67,8 @@ def select(suite: Suite, selection: Selection, times: Mapping[tuple[str, str], f
 
     ``times``: seconds that tests took before, by which shares are made even.
     """
+    if not suite.groups and not suite.absent:
+        raise UserError(f"{suite.name} has no tests")
     for pattern in (*selection.tests, *selection.excluded):
         if not any(matches(test.path, pattern) for group in suite.groups for test in group.tests):
             raise UserError(

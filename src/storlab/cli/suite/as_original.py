@@ -56,8 +56,9 @@ class Ran:
 
     @property
     def missing(self) -> bool:
-        """Whether something that was asked for has no result."""
-        return bool(self.run.without_result or self.run.asked.absent)
+        """Whether something that was asked for has no result, or no test was executed."""
+        executed = any(each.role == "test" and each.outcome is not Outcome.SKIP for each in self.run.attempts)
+        return bool(self.run.without_result or self.run.asked.absent or not executed)
 
 
 def look(asked: Asked) -> Suite:

@@ -27,8 +27,8 @@ suite = typer.Typer(
     name="suite",
     no_args_is_help=True,
     help="Run test suites, such as that of ZFS, in virtual machines.",
-    epilog="Exit status: 0 all results as expected, 3 unexpected results, 4 a test that was asked for has no result, "
-    "2 a usage error, 1 an internal error, 130 interrupted.",
+    epilog="Exit status: 0 all results as expected, 3 unexpected results or no test executed, 4 a test that was asked "
+    "for has no result, 2 a usage error, 1 an internal error, 130 interrupted.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -63,13 +63,15 @@ def keep_table(known: SuiteRun) -> None:
 
 
 def status_of(known: SuiteRun) -> int:
-    """4 where a test that was asked for has no result, else 3 where a result was not expected, else 0."""
+    """4 where a test that was asked for has no result, else 3 where a result was not expected or no test was executed,
+    else 0.
+    """
     from storlab.report.suite.view import view_of
 
     seen = view_of(known)
     if seen.without_result or seen.absent:
         return GATE_HIT
-    return TRIALS_FAILED if seen.unexpected else 0
+    return TRIALS_FAILED if seen.unexpected or not seen.executed else 0
 
 
 def _watch(silent: bool) -> Watch:

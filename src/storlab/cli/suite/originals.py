@@ -258,8 +258,9 @@ def _tagged(name: str, read: Sequence[Runfile], installed: Installed, testdir: s
     from storlab.suite.selection import Selection, select
 
     words = [tag.strip() for tag in tags.split(",") if tag.strip()]
-    suite_ = read_suite(name, read, installed, testdir)
-    return select(suite_, Selection(tags=" or ".join(words))) if words else suite_
+    if tags and not words:
+        raise UserError(f"-T {tags!r}: it names no tag")
+    return select(read_suite(name, read, installed, testdir), Selection(tags=" or ".join(words)))
 
 
 def _absolute(paths: Sequence[str]) -> list[str]:

@@ -113,6 +113,11 @@ class View:
         return [test_name(path, self.run.asked.testdir) for _, path in self.without_result]
 
     @property
+    def executed(self) -> int:
+        """How many tests were not skipped."""
+        return sum(count for outcome, count in self.counts.items() if outcome is not Outcome.SKIP)
+
+    @property
     def answer(self) -> str:
         """The whole in a sentence or two."""
         tests = plural(len(self.run.results), "test")
@@ -122,8 +127,10 @@ class View:
             said.append(
                 f"{plural(unexpected, 'result')} of {tests} {'was' if unexpected == 1 else 'were'} not expected."
             )
-        elif self.run.results:
+        elif self.executed:
             said.append(f"All results of {tests} are as expected.")
+        if self.run.results and not self.executed:
+            said.append("No test was executed: all were skipped.")
         if missing:
             said.append(f"{plural(missing, 'test')} that {'was' if missing == 1 else 'were'} asked for "
                         f"{'has' if missing == 1 else 'have'} no result.")  # fmt: skip
