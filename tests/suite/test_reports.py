@@ -64,6 +64,17 @@ def test_reports_say_what_was_not_expected_and_what_has_no_result(tmp_path: Path
     assert "KILLED\t   1" in render(run, "zts")
 
 
+@pytest.mark.parametrize("name", ["text", "md", "html", "junit", "ktap", "json"])
+def test_every_format_gives_the_line_by_which_a_failed_test_says_what_was_wrong(name: str, tmp_path: Path) -> None:
+    failed = [of(SUITE, at, Outcome.FAIL, folder=f"output/{at}") for at in range(3)]
+    for at, log in enumerate(("ERROR: zpool exited 1\n12:00:01.50 NOTE: cleaning up", "one\n12:00:01.50 it is so", "")):
+        (tmp_path / f"output/{at}").mkdir(parents=True)
+        (tmp_path / f"output/{at}/log").write_text(f"12:00:01.00 {log}\n")
+    text = render(written(tmp_path, SUITE, *failed), name)
+    assert "ERROR: zpool exited 1" in text and "it is so" in text
+    assert name == "html" or ("cleaning up" not in text and "12:00" not in text.replace("T12:00", ""))
+
+
 def test_a_test_that_lost_its_guest_and_passed_when_tried_again_is_not_as_expected(tmp_path: Path) -> None:
     """What lost a guest is never made up for by a try that passes."""
     crashed = of(SUITE, 0, Outcome.CRASHED, reason="the guest's kernel panicked")

@@ -6,6 +6,7 @@ A line is on disk for good before the next script starts, so that a run that was
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -37,6 +38,9 @@ ENVIRONMENT = "environment.json"
 """Beside the console of a guest that is not what the run's first guest was."""
 FORMAT = 1
 _LAST = 4000  # bytes of what a script printed
+_LOOKED_AT = 64 * 1024  # bytes of it in which its reason is looked for
+_LONGEST = 300  # characters of a reason
+_STAMP = re.compile(r"^\d\d:\d\d:\d\d\.\d\d ")
 
 
 class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,17 +136,27 @@ class SuiteRun:
         end = self.finished.timestamp() if self.finished else max(ends, default=self.started.timestamp())
         return max(end - self.started.timestamp(), 0.0)
 
-    def last_words(self, attempt: Attempt) -> str:
+    def last_words(self, attempt: Attempt, most: int = _LAST) -> str:
         """The end of what a script printed, with its times; empty where nothing is kept of it."""
         if not attempt.folder:
             return ""
         try:
             with open_file(self.folder / attempt.folder / "log") as file:
                 file.seek(0, 2)
-                file.seek(max(file.tell() - _LAST, 0))
-                return file.read(_LAST).decode(errors="replace")
+                file.seek(max(file.tell() - most, 0))
+                return file.read(most).decode(errors="replace")
         except OSError:
             return ""
+
+    def telling(self, attempt: Attempt) -> str:
+        """The line by which a script seems to say what was wrong; empty where it printed none.
+
+        The last with ``ERROR:``, since tests of ZFS clean up and say so after it; else the last.
+        """
+        lines = [_STAMP.sub("", line).strip() for line in self.last_words(attempt, _LOOKED_AT).splitlines()]
+        lines = [line for line in lines if line]
+        said = next((line for line in reversed(lines) if "ERROR:" in line), lines[-1] if lines else "")
+        return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} …"
 
 
 def read_suite_run(folder: Path) -> SuiteRun:

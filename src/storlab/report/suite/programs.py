@@ -35,7 +35,7 @@ def render_json(view: View) -> str:
 def _result(row: Row) -> dict[str, object]:
     fields = {name: getattr(row.attempt, name) for name in row.attempt.__struct_fields__}
     expectation = row.expectation.reason if row.expectation else None
-    return {**fields, "name": row.name, "unexpected": row.surprising, "expected_for": expectation}
+    return {**fields, "name": row.name, "unexpected": row.surprising, "expected_for": expectation, "said": row.said}
 
 
 def render_junit(view: View) -> str:

@@ -20,7 +20,8 @@ ORDER = tuple(Outcome)
 class Row:
     """One script's result. ``name``: below the suite's tests. ``why``: what it is expected for, or what happened.
 
-    ``later``: what came of it afterwards, where it had lost a guest.
+    ``said``: where there is no reason, the line of its output that tells most. ``later``: what came of it afterwards,
+    where it had lost a guest.
     """
 
     attempt: Attempt
@@ -30,11 +31,12 @@ class Row:
     lacks: tuple[str, ...] = ()
     who_lacks: str = ""
     later: Attempt | None = None
+    said: str = ""
 
     @property
     def why(self) -> str:
         """In words; empty where there is nothing to say."""
-        parts = [self.attempt.reason]
+        parts = [self.attempt.reason or self.said]
         if self.expectation is not None:
             parts.append(f"expected: {self.expectation.reason}")
         elif self.surprising and self.attempt.outcome is Outcome.PASS:
@@ -179,4 +181,6 @@ def _row(attempt: Attempt, run: SuiteRun, lacks: tuple[str, ...]) -> Row:
     found = expected(attempt, name, tables)
     # Tests that no table is about may skip themselves; those of the ZFS Test Suite are skipped for a reason, or not.
     own_skip = attempt.outcome is Outcome.SKIP and foreign
-    return Row(attempt, name, found, found is None and not own_skip, lacks, who)
+    surprising = found is None and not own_skip
+    said = run.telling(attempt) if surprising and not attempt.reason else ""
+    return Row(attempt, name, found, surprising, lacks, who, said=said)
