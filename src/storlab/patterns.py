@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class Pattern:
             yield (match[1] or b"").decode(errors="replace")
 
 
-@cache
+@lru_cache(128)
 def pattern(written: str) -> Pattern:
     """The regular expression, compiled once. Raises ``PatternError``."""
     return Pattern(written)
 
 
-@cache
+@lru_cache(128)
 def json_path(written: str) -> ParsedResult:
     """A JMESPath, compiled once. Raises ``PatternError``, also where its result could be far larger than a document."""
     import jmespath

@@ -9,7 +9,7 @@ from pathlib import Path
 from storlab.errors import ParseError, RecordsError, UserError
 from storlab.reading import RECORD, read_file
 from storlab.records.manifest import NAME as MANIFEST
-from storlab.records.suite.folder import SUITE, SuiteRun, read_suite_run
+from storlab.records.suite.folder import SUITE, SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.logs import read_log
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.observed import ObservedRun, Try
@@ -61,8 +61,8 @@ def observed(run: SuiteRun) -> list[ObservedRun]:
     """A run as comparisons see it: each iteration is a run of its own, and so is what guests of another environment
     than the first one's did.
     """
-    testdir, first = run.asked.testdir, run.asked.environment or _UNKNOWN
-    paths = {(split_iteration(group)[0], path): test_name(path, testdir) for group, path in run.asked.keys}
+    first = run.asked.environment or _UNKNOWN
+    paths = {(split_iteration(group)[0], path): _name(path, run.asked) for group, path in run.asked.keys}
     twice = _repeated(paths.values())
     environments = {first.key: first, **{other.key: other for other in dict(run.others).values()}}
     others = {console: other.key for console, other in run.others}
@@ -76,7 +76,7 @@ def observed(run: SuiteRun) -> list[ObservedRun]:
     for attempt in run.attempts:
         if attempt.role == "test":
             base, number = split_iteration(attempt.group)
-            name = _unique(test_name(attempt.path, testdir), base, twice)
+            name = _unique(_name(attempt.path, run.asked), base, twice)
             own = found.setdefault((number, others.get(attempt.console, first.key)), {})
             own.setdefault(name, []).append(Try(attempt.outcome, attempt.elapsed))
     return [
@@ -123,6 +123,14 @@ def console(data: bytes, name: str) -> list[ObservedRun]:
         which = f"{name} ({number} of {len(runs)})" if len(runs) > 1 else name
         found.append(ObservedRun(which, f"console {which}", None, _UNKNOWN, run.tests, run.asked, run.gaps))
     return found
+
+
+def _name(path: str, asked: SuiteRecord) -> str:
+    """What a test is called; one of ``check`` as logs of it do."""
+    name = test_name(path, asked.testdir)
+    if asked.check is None:
+        return name
+    return name.removeprefix("tests/") + (f" [{asked.check.section}]" if asked.check.section else "")
 
 
 def _repeated(names: Iterable[str]) -> set[str]:
