@@ -100,8 +100,8 @@ from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import OptionError
 from storlab.workloads.fio.checking import bad_option, complaint
 from storlab.workloads.ledger.results import read_commits
-from suite.samples import REPORT, RUNFILE, attempt, suite_of
-from suite.test_adapters import BLKTESTS, FSTESTS, KSELFTEST, KUNIT, NESTED, QUICK
+from suite.samples import REPORT, RUNFILE, attempt, sayings, suite_of
+from suite.test_adapters import QUICK
 from suite.test_own_files import EXAMPLE, groups_of
 
 PARSERS: dict[str, Parser] = {
@@ -214,9 +214,10 @@ PARSERS: dict[str, Parser] = {
     "console of the ZFS Test Suite": Parser(
         of_text(lambda text: [*read_results(text.splitlines())]), these(console_line(attempt("a/b"), "tester"))
     ),
-    "KTAP": Parser(of_text(lambda text: judged(read_ktap(text.splitlines()), 0)), these(NESTED, KSELFTEST, KUNIT)),
+    "KTAP": Parser(of_text(lambda text: judged(read_ktap(text.splitlines()), 0)), golden("suite/golden/*.ktap")),
     "check of xfstests and blktests": Parser(
-        of_text(lambda text: read_check(text.splitlines(), "generic/001", 0)), these(*FSTESTS, *BLKTESTS)
+        of_text(lambda text: read_check(text.splitlines(), "generic/001", 0)),
+        these(*(text for _, text in sayings("said-by-check.txt"))),
     ),
     "groups of xfstests": Parser(
         of_text(lambda text: (read_group_list(text), groups_in(text), read_excludes(text))),

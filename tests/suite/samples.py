@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from storlab.suite.installed import Installed
 from storlab.suite.model import Attempt, Outcome, Suite
 from storlab.suite.runfile import Runfile, read_suite
 
+GOLDEN = Path(__file__).parent / "golden"
 HERE = "/suite"
 RUNFILE = """\
 # Ours.
@@ -113,3 +115,15 @@ def recorded(run: SuiteRun, **fields: Any) -> SuiteRun:
     """The same with other fields of what was asked for."""
     write_suite_record(run.folder, replace(run.asked, **fields))
     return read_suite_run(run.folder)
+
+
+def sayings(name: str) -> list[tuple[str, str]]:
+    """Of a file of samples: what is said of each, which stands on the line above it, and the sample."""
+    parts = re.split(r"^#### (.*)\n", (GOLDEN / name).read_text(), flags=re.MULTILINE)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def judgements(name: str) -> list[tuple[str, int | None, Outcome, str]]:
+    """Of a file of outputs: each with the status of who printed it, and what came of it, and why."""
+    said = ((text, *f"{head}  ".split(" ", 2)) for head, text in sayings(name))
+    return [(text, None if code == "None" else int(code), Outcome[came], why.strip()) for text, code, came, why in said]

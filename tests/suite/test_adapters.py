@@ -21,40 +21,9 @@ from storlab.suite.installed import Installed
 from storlab.suite.ktap import Result, judge_text, judged, ktap_text, read_ktap
 from storlab.suite.model import Outcome
 from study.program import call
+from suite.samples import GOLDEN, judgements, sayings
 
-NESTED = """\
-KTAP version 1
-1..2
-  KTAP version 1
-  1..3
-    KTAP version 1
-    1..2
-    ok 1 first
-    not ok 2 second
-  not ok 1 deep
-  ok 2 fine
-  ok 3 later # SKIP no device
-not ok 1 suite
-ok 2 alone
-"""
-KSELFTEST = """\
-TAP version 13
-1..2
-# timeout set to 45
-# selftests: sync: sync_test
-# TAP version 13
-# 1..3
-# # [RUN]\tExecuting a_test
-# ok 1 [RUN]\ttest_alloc_sync_timeline
-# not ok 2 [RUN]\ttest_merge # TODO known to fail
-# ok 3 wait # SKIP no timer
-# # Totals: pass:1 fail:0 xfail:0 xpass:0 skip:1 error:0
-ok 1 selftests: sync: sync_test
-not ok 2 selftests: size: get_size # TIMEOUT 45 seconds
-"""
-KUNIT = "[    0.060000] TAP version 14\n[    0.060000] 1..1\n[    0.070000]     # Subtest: example\n" + (
-    "[    0.070000]     1..1\n[    0.080000]     ok 1 - example_simple_test\n[    0.090000] ok 1 - example\n"
-)
+NESTED, KSELFTEST, KUNIT = ((GOLDEN / f"{name}.ktap").read_text() for name in ("nested", "kselftest", "kunit"))
 
 
 def read_text(text: str) -> Result:
@@ -82,27 +51,11 @@ def test_what_kselftest_puts_behind_a_hash_is_nested_and_times_of_the_kernel_s_l
 
 
 FAIL, PASS, SKIP = Outcome.FAIL, Outcome.PASS, Outcome.SKIP
-JUDGED: dict[str, tuple[int | None, Outcome, str]] = {
-    "1..0 # SKIP no such module\n": (0, SKIP, "no such module"),
-    "1..0 # SKIP no module\n": (4, SKIP, "no module"),
-    "1..3\nok 1 a\nok 2 b\n": (0, FAIL, "1 planned results are missing"),
-    "1..1\nok 1 a\nBail out! the disk is gone\n": (0, FAIL, "Bail out! the disk is gone"),
-    "1..1\nok 1 b\n": (1, FAIL, "no subtest failed, and yet its status is 1"),
-    "1..1\nok 1 a\n": (0, PASS, ""),
-    "1..1\nok 1 a # SKIP not here\n": (0, SKIP, "not here"),
-    "1..1\nnot ok 1 a # XFAIL known\n": (0, PASS, ""),
-    "TAP version 13\n": (0, FAIL, "there are no results"),
-    "okay\nnothing of it\n": (0, PASS, "it printed no line of KTAP"),
-    "": (4, SKIP, ""),
-    "\n": (None, FAIL, ""),
-    "ok 1 a\n  not ok 1 b\n": (0, FAIL, "1 of 2 subtests failed: (no result).b"),
-}
 
 
-@pytest.mark.parametrize("text", JUDGED)
-def test_results_and_status_are_judged_together(text: str) -> None:
-    code, *judgement = JUDGED[text]
-    assert judged(read_ktap(text.splitlines()), code) == tuple(judgement)
+@pytest.mark.parametrize(("text", "code", "outcome", "why"), judgements("said-in-ktap.txt"))
+def test_results_and_status_are_judged_together(text: str, code: int | None, outcome: Outcome, why: str) -> None:
+    assert judged(read_ktap(text.splitlines()), code) == (outcome, why)
 
 
 _FILLER = "# some diagnostics\n" * 5
@@ -174,48 +127,14 @@ def test_any_text_has_an_outcome(text: str) -> None:
 
 
 HEAD = "FSTYP         -- ext4\nPLATFORM      -- Linux/x86_64 vm\nMKFS_OPTIONS  -- /dev/vdb\n\n"
-FSTESTS = {
-    "generic/001 4s ...  3s\nRan: generic/001\nPassed all 1 tests\n": (0, Outcome.PASS, ""),
-    "generic/001       [not run] this test requires a valid $SCRATCH_DEV\nRan: generic/001\nNot run: generic/001\n"
-    "Passed all 1 tests\n": (0, Outcome.SKIP, "this test requires a valid $SCRATCH_DEV"),
-    "generic/001       [expunged]\n": (0, Outcome.SKIP, "it is expunged"),
-    "generic/001 5s ... - output mismatch (see /x/results//generic/001.out.bad)\n    --- a\n    +++ b\n    @@ -1 @@\n"
-    "    -same\n    +other\n    +more\n    ...\nRan: generic/001\nFailures: generic/001\nFailed 1 of 1 tests\n": (
-        1, Outcome.FAIL, "output mismatch (see 001.out.bad): -same; +other",
-    ),
-    "generic/001 5s ... [failed, exit status 1]- output mismatch (see /x)\nFailures: generic/001\n": (
-        1, Outcome.FAIL, "exit status 1 output mismatch (see x)",
-    ),
-    "generic/001 3s ...  3s\n_check_dmesg: something found\nRan: generic/001\nFailures: generic/001\n": (
-        1, Outcome.FAIL, "_check_dmesg: something found",
-    ),
-    "our local _scratch_mkfs routine ...\n": (1, Outcome.FAIL, "check ended with status 1"),
-    "": (0, Outcome.FAIL, "check printed no result of it"),
-}  # fmt: skip
-BLKTESTS = {
-    "generic/001 (stress device)                                [passed]\n    runtime  0.5s  ...  0.6s\n": (
-        0, Outcome.PASS, "",
-    ),
-    "generic/001 => vdc (do it)                                 [not run]\n    driver nvme is not available\n": (
-        0, Outcome.SKIP, "driver nvme is not available",
-    ),
-    "generic/001 (do it)                                        [failed]\n    runtime  0.5s  ...  0.6s\n"
-    "    something found in dmesg:\n    [  1.0] BUG\n": (1, Outcome.FAIL, "something found in dmesg:"),
-    "generic/001 (do it)                                        [failed]\n    runtime    ...  0.6s\n"
-    "    --- tests/generic/001.out\t2026\n    +++ /x/results/nodev/generic/001.out.bad\t2026\n": (
-        1, Outcome.FAIL, "output mismatch",
-    ),
-    "generic/001 => vdc (do it)   [failed]\ngeneric/001 => vdd (do it)   [passed]\n": (1, Outcome.FAIL, ""),
-}  # fmt: skip
 QUICK, SLOW = (
     "#! /bin/bash\n. ./common/preamble\n_begin_fstest auto quick\n",
     "#!/bin/bash\n_begin_fstest auto stress\n",
 )
 
 
-@pytest.mark.parametrize("text", [*FSTESTS, *BLKTESTS])
-def test_a_test_is_judged_by_what_check_says_of_it(text: str) -> None:
-    code, outcome, why = {**FSTESTS, **BLKTESTS}[text]
+@pytest.mark.parametrize(("text", "code", "outcome", "why"), judgements("said-by-check.txt"))
+def test_a_test_is_judged_by_what_check_says_of_it(text: str, code: int, outcome: Outcome, why: str) -> None:
     assert read_check((HEAD + text).splitlines(), "generic/001", code) == (outcome, why)
     assert read_check((HEAD + text).splitlines(), "generic/002", 0) == (Outcome.FAIL, "check printed no result of it")
 
@@ -297,26 +216,8 @@ def test_a_suite_file_says_the_same_as_the_options(tmp_path: Path, checkout: Pat
     assert "./check -s s a/001" in launch.argv[2] and launch.env["MKFS_OPTIONS"] == "-m crc=1"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("adapter = 'check'\n", "x.toml: folder: name the checkout"),
-        ("adapter = 'check'\nfolder = '{}'\n[check]\ntests = ['a/1']\n", "x.toml: line 3: check: there is no test a/1"),
-        (
-            "adapter = 'check'\nfolder = '{}'\n[check]\ngroup = ['a']\n",
-            "x.toml: line 4: check.group: this key is unknown",
-        ),
-        ("adapter = 'check'\nfolder = '{}'\nskip = [3]\n", "x.toml: line 3: skip: a checkout has its own"),
-        (
-            "adapter = 'check'\nfolder = '{}'\n[groups.a]\ntests = ['b']\n",
-            "x.toml: line 3: groups: a checkout has its own",
-        ),
-        ("adapter = 'check'\nfolder = '{}'\n[guests]\ndisks = 1\n", "x.toml: line 3: guests: tests of a checkout have"),
-        ("[check]\n[groups.a]\ntests = ['b']\n", "x.toml: line 1: check: this table is for adapter"),
-        ("[groups]\n", "x.toml: line 1: groups: name at least one group"),
-    ],
-)
-def test_what_is_wrong_with_such_a_file_is_said_with_its_line(checkout: Path, text: str, says: str) -> None:
+@pytest.mark.parametrize(("says", "text"), sayings("mistakes-in-suite-files.txt"))
+def test_what_is_wrong_with_a_suite_file_is_said_with_its_line_and_key(checkout: Path, text: str, says: str) -> None:
     with pytest.raises(StudyError) as refused:
         read_suite_file(text.replace("{}", str(checkout)), "x.toml")
     assert str(refused.value).startswith(says)

@@ -84,39 +84,6 @@ def test_what_is_absent_is_named_with_file_and_line_and_the_rest_is_kept() -> No
     assert "unknown user 'bob'" in groups_of(ONE + "user = 'bob'\n", "a/t").absent[0].what
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "x.toml: groups: this key is missing"),
-        (ONE + "timeuot = 5\n", "x.toml: line 3: groups.a.timeuot: this key is unknown; did you mean 'timeout'?"),
-        (ONE + "timeout = 'soon'\n", "x.toml: line 3: groups.a.timeout: "),
-        (ONE + "timeout = -1\n", "x.toml: line 3: groups.a.timeout: "),
-        ("[groups.a]\ntests = []\n", "x.toml: line 2: groups.a.tests: "),
-        ("[groups.a]\ntests = ['t', 't']\n", "x.toml: line 2: groups.a.tests: test 't' is listed twice"),
-        ("[groups.a]\ntests = [\n't',\n{ name = 'x' }]\n", "x.toml: line 4: groups.a.tests.1.run: this key is missing"),
-        ("[groups.a]\ntests = ['']\n", "x.toml: line 2: groups.a.tests.0: "),
-        ("[groups.a]\ntests = ['../t']\n", "x.toml: line 2: groups.a.tests.0: '../t' leads out of the group's folder"),
-        ("[groups.a]\ntests = [{ name = '/t', run = 'x' }]\n", "x.toml: line 2: groups.a.tests.0.name: '/t' leads out"),
-        (ONE + "[guests]\ndisks = 99\n", "x.toml: line 4: guests.disks: 99 should be at most 20"),
-        (ONE + "[guests]\nmemory = '1 parsec'\n", "x.toml: line 4: guests.memory: "),
-        (ONE + "[guests]\nmemory = '100M'\n", "x.toml: line 4: guests.memory: a guest needs 128M at least to boot"),
-        (ONE + "[guests]\nmemory = '129M'\n", "x.toml: line 4: guests.memory: a guest's memory is a multiple of 2M"),
-        (
-            ONE + "[guests]\nrootfs = 'root'\n",
-            "x.toml: line 3: guests: rootfs goes with a kernel of your own: write kernel",
-        ),
-        ("adapter = 'zfs'\n" + ONE, 'x.toml: line 1: adapter: "zfs" is not one of'),
-        ("skip = ['4']\n" + ONE, "x.toml: line 1: skip.0: "),
-        (ONE + ONE, "x.toml: line 3: this is not TOML: "),
-        ("environment = { '' = 'x' }\n" + ONE, "x.toml: line 1: environment: "),
-    ],
-)
-def test_what_is_wrong_is_reported_with_file_line_and_key(text: str, says: str) -> None:
-    with pytest.raises(StudyError, match=r".") as refused:
-        read_suite_file(text, "x.toml")
-    assert str(refused.value).startswith(says)
-
-
 def test_all_of_it_is_known_before_a_guest_is_started(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(f"folder = 'gone'\n{ONE}")
     ran = call("suite", "run", str(tmp_path / "x.toml"))

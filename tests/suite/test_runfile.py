@@ -18,7 +18,7 @@ from storlab.suite.installed import FIND, Installed, parse_find
 from storlab.suite.model import Script
 from storlab.suite.runfile import RunfileError, unique_folders
 from study.program import call
-from suite.samples import FILES, HERE, INSTALLED, RUNFILE, suite_of
+from suite.samples import FILES, HERE, INSTALLED, RUNFILE, sayings, suite_of
 
 
 def test_sections_are_groups_in_the_order_of_their_names_after_single_tests() -> None:
@@ -67,20 +67,10 @@ def test_a_group_whose_set_up_lies_elsewhere_or_is_not_there_is_left_out_whole()
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("says", "text"),
     [
-        ("tests = ['a']\n", "1.run:1: no section begins before this line"),
-        ("[a]\nb\n", "1.run:2: this is neither a section nor"),
-        ("[a]\ntests = ['b']\n[a]\n", "1.run:3: section [a] is defined already"),
-        ("[a]\ntests = ['b']\ntests = ['c']\n", "1.run:3: option 'tests' of [a] is defined already"),
-        ("[a]\ntests = ['b'\n", "1.run:2: [a] tests: it must be a list of strings"),
-        ("[a]\ntests = [__import__('os').system('true')]\n", "1.run:2: [a] tests: it must be a list of strings"),
-        ("[a]\ntests = ('b')\n", "1.run:2: [a] tests: it must be a list of strings"),
-        ("[a]\ntests = ['']\n", "1.run:2: [a] tests: '' can't be a name"),
-        ("[a]\ntests = ['b']\ntimeout = soon\n", "1.run:3: [a] timeout: 'soon' is not a number of seconds"),
-        ("[DEFAULT]\ntimeout = -1\n[a]\ntests = ['b']\n", "1.run:2: [a] timeout: '-1' is not a number of seconds"),
-        ("[a]\nx" + " " * 70_000 + "y\n", "1.run:2: a line may have 8192 characters, and this one has 70002"),
-        ("[a]\ntests = ['b']\nquiet = perhaps\n", "1.run:3: [a] quiet: 'perhaps' is neither True nor False"),
+        *sayings("mistakes-in-runfiles.txt"),
+        ("1.run:2: a line may have 8192 characters, and this one has 70002", "[a]\nx" + " " * 70_000 + "y\n"),
     ],
 )
 def test_what_can_not_be_read_is_refused_with_file_and_line(text: str, says: str) -> None:
