@@ -20,7 +20,7 @@ MOST_TEXT = 64 * 1024**2
 """Bytes of a text that a pattern is looked for in."""
 _LONGEST = 4096  # characters of a pattern
 _MOST_STEPS = 2**33  # of one search, at worst: the pattern's instructions by the text's bytes; half a minute
-_MOST_SECONDS = 20.0  # of CPU for all matches in a text: each begins a search anew
+_MOST_SECONDS = 20.0  # of CPU for all matches in a text, each of which is a search
 _MOST_GROWTH = 1000  # times as large as the document
 
 _REPEATS = "RE2 repeats at most 1000 times"

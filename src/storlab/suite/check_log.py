@@ -21,7 +21,7 @@ _TOOK = re.compile(r"(?:.*\.\.\.\s*|\s\s+|\t\s*)(?P<seconds>\d{1,7})s\Z")
 _TOOK_BELOW = re.compile(r"\s+(?P<seconds>\d{1,7})s\Z")
 _RUNTIME = re.compile(r"\s+runtime\s.*\.\.\.\s+(?P<seconds>\d{1,7}(?:\.\d{1,9})?)s\Z")
 _CLOCKS = re.compile(r"\s*\[(\d\d):(\d\d):(\d\d)\]\s*\[(\d\d):(\d\d):(\d\d)\]\Z")
-_LIST = re.compile(r"(?P<list>Ran|Not run|Failures):(?P<tests>(?:\s+\S+)*)\Z")
+_LISTS = ("Ran", "Not run", "Failures")
 _MORE = re.compile(rf"\s*{_NAME}(?:\s+{_NAME})*\Z")  # of a list that fmt(1) has broken
 _CLOSING = re.compile(r"(?:Failed (?P<failed>\d{1,7}) of \d{1,7} tests|Passed all \d{1,7} tests)\Z")
 _SECTION = re.compile(r"SECTION {1,20}-- (?P<name>\S{1,255})")
@@ -29,7 +29,7 @@ _BEGINS = ("FSTYP ", "RECREATING ")
 _MARKS = ("output mismatch", "no qualified output", "[dumped core]", "_check_")
 _SEE = re.compile(r"\(see \S*/(?P<name>[^/\s)]+)\)")  # in the guest, which is gone: the file is kept beside the output
 _CHANGED = re.compile(r"    (?P<line>[-+](?![-+][-+] ).*)")
-_LONGEST = 4096  # characters of a line that is looked at
+_LONGEST = 4096  # characters of a line that is looked at, but for lists: those of all tests are longer
 _MOST_CHANGED = 2  # lines of a diff that are given as the reason
 
 
@@ -124,9 +124,9 @@ class _Reader:
             self._summary = False
         elif self._summary:
             return
-        elif found := _LIST.match(line):
-            self._list = self._block().lists.setdefault(found["list"], [])
-            self._list += found["tests"].split()
+        elif line.startswith(_LISTS) and (listed := line.partition(":"))[0] in _LISTS:
+            self._list = self._block().lists.setdefault(listed[0], [])
+            self._list += listed[2].split()
             self._current = None
         elif found := _CLOSING.match(line):
             self._close(number, line, int(found["failed"] or 0))
@@ -213,7 +213,7 @@ def read_check_log(lines: Iterable[str], source: str) -> list[Block]:
     """
     reader = _Reader(source)
     for number, line in enumerate(lines, 1):
-        reader.take(number, line[:_LONGEST].rstrip())
+        reader.take(number, (line if line.startswith(_LISTS) else line[:_LONGEST]).rstrip())
     return reader.blocks
 
 
