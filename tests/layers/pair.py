@@ -121,6 +121,7 @@ class Pair:
             return contexts[-1]
 
         built = await stack.set_up(parsed, context_of)
+        await built.read_facts()
         return Crossed(parsed, built.resources, built.facts, contexts)
 
     async def mount(self, layer: Mapping[str, Any], below: Crossed) -> None:

@@ -54,7 +54,9 @@ class Ground:
 
     async def set_up(self, *layers: Mapping[str, Any], owner: str = "", node: Node | None = None) -> BuiltStack:
         """A whole stack, from its tables in a study file."""
-        return await stack.set_up(parse(layers), lambda position: self.context(position, owner, node))
+        built = await stack.set_up(parse(layers), lambda position: self.context(position, owner, node))
+        await built.read_facts()
+        return built
 
     async def tear_down(self) -> list[str]:
         """Undo everything, newest first; says what was done. A second time nothing may be left to do."""

@@ -17,7 +17,7 @@ from attacks.odd_files import bounded
 from storlab.errors import ParseError
 from storlab.layers.base import LayerContext
 from storlab.layers.block.loop import signatures
-from storlab.layers.block.queue import chosen, parse_queue, sysfs
+from storlab.layers.block.queue import parse_queue, sysfs
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.image.base import parse_image_info

@@ -52,13 +52,24 @@ class BuiltStack:
     """A stack that is set up: what its top gives, and what each layer really got.
 
     ``resource`` is ``None`` where there is no layer, and nothing below. ``memory`` is for workloads to note what they
-    have already done on it.
+    have already done on it. ``facts`` are as they were when they were read last.
     """
 
     resource: Resource | None
     resources: list[Resource] = field(default_factory=list)  # of each layer
     facts: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, str] = field(default_factory=dict)
+    layers: list[tuple[Layer, LayerContext]] = field(default_factory=list)
+
+    async def read_facts(self) -> None:
+        """Ask each layer what it is now. Raises ``TrialError`` where something is not as it was asked for."""
+        if not self.layers:
+            return  # what it has is no layer's: the shape of a network
+        facts = []
+        for (layer, context), resource in zip(self.layers, self.resources, strict=True):
+            with understood(context.node.name, f"looking at {layer.label()}"):
+                facts.append({"layer": layer.layer, **await layer.facts(resource, context)})
+        self.facts = facts
 
 
 async def set_up(
@@ -66,7 +77,7 @@ async def set_up(
 ) -> BuiltStack:
     """Set the layers up, lowest first, the first of them on ``below``.
 
-    On failure, what is set up stays: the journal knows it, the caller undoes it.
+    On failure, what is set up stays: the journal knows it, the caller undoes it. Its facts are not read yet.
     """
     resource = below
     built = BuiltStack(below)
@@ -74,7 +85,7 @@ async def set_up(
         context = context_of(position)
         with understood(context.node.name, f"setting up {layer.label()}"):
             resource = await layer.set_up(resource, context)
-            built.resource = resource
-            built.resources.append(resource)
-            built.facts.append({"layer": layer.layer, **await layer.facts(resource, context)})
+        built.resource = resource
+        built.resources.append(resource)
+        built.layers.append((layer, context))
     return built

@@ -51,6 +51,18 @@ class NodeRecord(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("end: it is not after its start")
 
 
+class ChangedSetting(Struct, frozen=True, forbid_unknown_fields=True):
+    """A setting that is another one after a trial than before. ``now``: as it was left, which is ``before`` if put
+    back.
+    """
+
+    node: NodeName
+    name: str  # "vm.dirty_bytes", "scheduler of loop"
+    before: str
+    after: str
+    now: str
+
+
 class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """One row of ``trials.parquet``, with what else is needed to derive the other tables. Times in seconds."""
 
@@ -75,6 +87,8 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     loads: dict[str, list[NodeName]] = {}  # workload → nodes where it ran
     warnings: list[str] = []
     guests: dict[NodeName, dict[str, Any]] = {}  # node → what that virtual machine was
+    settings: dict[NodeName, dict[str, str]] = {}  # node → what else was set on its machine, by name
+    changed: list[ChangedSetting] = []
 
     def __post_init__(self) -> None:
         """Facts are those of some layer."""

@@ -188,7 +188,7 @@ class AttachmentLayer(Crossing):
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Disk)
         qemu = cache_facts(self.cache, self.aio, self.discard)
-        guest = await queue_facts(context.node, resource.name)
+        guest = await queue_facts(context.node, resource)
         return {"device": resource.path, "size": resource.size, "qemu": qemu, "guest": guest}
 
 

@@ -3,7 +3,8 @@
 It is refused while anything uses it (mounts in any mount namespace, swap, device-mapper, md, a loop device, a process
 that has it open, anything that holds it exclusively, another run) and while it carries a signature (file system,
 partition table, RAID or LVM member), unless the study names it a second time in ``wipe``. What the name leads to is
-found out once, when the run is planned, and must stay that device to the end.
+found out once, when the run is planned, and must stay that device to the end. Its queue stays as its user has set it,
+and is put back to that where the study's commands change it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from storlab.errors import CommandFailed, SafetyError, Unsupported, UserError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.identity import DeviceIdentity, identify, refuse_another
 from storlab.layers.block.loop import signatures
-from storlab.layers.block.queue import queue_facts
+from storlab.layers.block.queue import TUNED, queue_facts, queue_of
 from storlab.layers.block.users import user_of
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.nodes.settings import journalled, read_settings, restore
 
 
 class DeviceLayer(Layer):
@@ -37,6 +39,7 @@ class DeviceLayer(Layer):
 
     takes: ClassVar = (None,)
     gives: ClassVar = Disk
+    undoes: ClassVar = (restore,)
 
     def label(self) -> str:
         return self.path
@@ -78,6 +81,9 @@ class DeviceLayer(Layer):
         device = await self._checked(node)  # again: much may have happened since the run was planned
         disk = Disk(node.name, device.path, device.size, ours=False, device=device)
         refuse_changed(node, self.path, context.planned.get(self.path), device)
+        folder = queue_of(disk)
+        were = await read_settings(node, (f"{folder}/{name}" for name in TUNED))
+        await context.register_undo(restore.name, **await journalled(node, were))
         if self.wipe is not None:
             await refuse_another(node, disk.path, disk.device)
             # wipefs opens the device exclusively, and so refuses one that came into use this very moment.
@@ -100,7 +106,7 @@ class DeviceLayer(Layer):
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Disk) and resource.device is not None
         marks = {"marks": list(resource.device.marks)} if resource.device.marks else {}
-        queue = await queue_facts(context.node, resource.name)
+        queue = await queue_facts(context.node, resource)
         return {"device": resource.path, "number": resource.device.number, **marks, "size": resource.size, **queue}
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block.queue import queue_facts, sysfs
+from storlab.layers.block.queue import as_new, queue_facts, sysfs
 from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
@@ -21,6 +21,8 @@ from storlab.record import read_answer
 from storlab.units import Size, power_of_two
 
 _CONTROL = "/dev/loop-control"
+_DEPTH = "/sys/module/loop/parameters/hw_queue_depth"
+_DEFAULT_DEPTH = "128"  # LOOP_DEFAULT_HW_Q_DEPTH
 _CLOSED = 10.0  # s
 _LOOK = 0.05  # s
 _SECTOR = 512  # bytes, of the sizes in sysfs, whatever the disk's own are
@@ -77,7 +79,7 @@ def signatures(listing: bytes) -> list[Signature]:
 
 
 class LoopLayer(Layer):
-    """A loop device over the underlying file."""
+    """A loop device over the underlying file. Its queue is as the kernel makes a new one, whoever had it before."""
 
     layer: Literal["loop"] = "loop"
     sector_size: Annotated[Size, power_of_two("sector size", 512, 64 * 1024)] = Field(
@@ -115,11 +117,16 @@ class LoopLayer(Layer):
             if self.sector_size != 512 and "Invalid argument" in error.detail:
                 raise Unsupported(f"this kernel refuses such a loop device: {error}") from None
             raise
-        device = device.strip()
-        size = int(await context.node.read_text(f"{sysfs(device.removeprefix('/dev/'))}/size")) * _SECTOR
-        return Disk(context.node.name, device, size, ours=True)
+        name = device.strip().removeprefix("/dev/")
+        size, depth = await context.node.texts(f"{sysfs(name)}/size", _DEPTH)
+        for setting, (wanted, found) in (await as_new(context.node, name, depth or _DEFAULT_DEPTH)).items():
+            context.warn(
+                f"node {context.node.name}: {setting} of its loop device should be {wanted}, as of a new one, but the "
+                f"kernel leaves it at {found}"
+            )
+        return Disk(context.node.name, f"/dev/{name}", int(size or 0) * _SECTOR, ours=True)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Disk)
         direct = (await context.node.read_text(f"/sys/block/{resource.name}/loop/dio")).strip()
-        return {"device": resource.path, "direct_io": direct == "1", **await queue_facts(context.node, resource.name)}
+        return {"device": resource.path, "direct_io": direct == "1", **await queue_facts(context.node, resource)}

@@ -1,21 +1,44 @@
-"""What sysfs says of a block device; Documentation/ABI/stable/sysfs-block in the kernel's sources."""
+"""What sysfs says of a block device's queue, and the state in which a disk that may have been somebody else's is given;
+Documentation/ABI/stable/sysfs-block in the kernel's sources.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from storlab.layers.resources import Disk, Resource
-from storlab.text import number_or_text
+from storlab.nodes.agent import steps
+from storlab.nodes.settings import in_use
+from storlab.text import is_whole, number_or_text
 
 if TYPE_CHECKING:
     from storlab.nodes.node import Node
 
+TUNED = (
+    "scheduler",  # what waits for what; changing it changes requests in flight and writeback throttling
+    "nr_requests",  # how many requests may wait
+    "max_sectors_kb",  # into what size a large request is cut
+    "write_cache",  # whether an fsync flushes
+    "rotational",  # what file systems and reclaim take it for
+    "discard_max_bytes",  # 0: none is passed on
+    "wbt_lat_usec",  # from what latency on writeback is held back
+    "rq_affinity",  # on which CPU a request is completed
+    "nomerges",  # whether neighbours become one request
+    "iostats",  # without it nothing is counted, and probes see nothing
+    "add_random",  # costs time with each request
+    "read_ahead_kb",  # last: limits on requests reset it
+)
+"""The files of a queue that anybody may have written to, in the order in which they are set."""
+
 QUEUE = (
-    "logical_block_size", "physical_block_size", "minimum_io_size", "optimal_io_size", "max_sectors_kb",
-    "max_hw_sectors_kb", "nr_requests", "scheduler", "rotational", "write_cache", "fua", "discard_granularity",
-    "read_ahead_kb",
+    "logical_block_size", "physical_block_size", "minimum_io_size", "optimal_io_size", "max_hw_sectors_kb", "fua",
+    "discard_granularity", *TUNED,
 )  # fmt: skip
+
+_TRIES = 3  # to look, with what differed set in between: one setting may change another
+_DEFAULT_READ_AHEAD = 128  # KiB, VM_READAHEAD_PAGES
+_ROTATING = (6, 17)  # the first Linux in which what rotates looks ahead by two requests (blk_apply_bdi_limits)
 
 
 def sysfs(disk: str) -> str:
@@ -35,18 +58,87 @@ async def has_volatile_cache(node: Node, below: Resource) -> bool:
     return "back" in await node.read_text(f"{sysfs(below.name)}/queue/write_cache")
 
 
-async def queue_facts(node: Node, disk: str) -> dict[str, Any]:
+def queue_folder(disk: str, *, partition: bool = False) -> str:
+    """The folder of a disk's queue; a partition has that of its disk."""
+    return f"{sysfs(disk)}/{'../' if partition else ''}queue"
+
+
+async def queue_facts(node: Node, disk: Disk) -> dict[str, Any]:
     """The queue's settings of a disk, by the kernel's names; those that the kernel lacks are left out."""
-    paths = [f"{sysfs(disk)}/queue/{name}" for name in QUEUE]
-    said = dict(zip(QUEUE, await node.texts(*paths), strict=True))
-    return parse_queue({name: value for name, value in said.items() if value is not None})
+    return parse_queue(await _read(node, queue_of(disk), QUEUE))
+
+
+def queue_of(disk: Disk) -> str:
+    """The folder of its queue."""
+    return queue_folder(disk.name, partition=disk.device is not None and disk.device.number != disk.device.whole)
+
+
+async def _read(node: Node, folder: str, names: Sequence[str]) -> dict[str, str]:
+    said = zip(names, await node.texts(*(f"{folder}/{name}" for name in names)), strict=True)
+    return {name: value for name, value in said if value is not None}
 
 
 def parse_queue(said: Mapping[str, str]) -> dict[str, Any]:
     """What each file says: numbers become integers, the scheduler in use stands alone."""
-    return {name: number_or_text(chosen(value) if name == "scheduler" else value) for name, value in said.items()}
+    return {name: number_or_text(in_use(value) if name == "scheduler" else value) for name, value in said.items()}
 
 
-def chosen(value: str) -> str:
-    """Of alternatives, that in brackets: ``none`` of ``[none] mq-deadline``; else the value as it is."""
-    return next((word.strip("[]") for word in value.split() if word.startswith("[")), value.strip())
+async def put(node: Node, folder: str, values: Mapping[str, str], read: Sequence[str] = ()) -> list[str]:
+    """Write to files of a folder of sysfs, and then ``read`` what these say, without white space around it.
+
+    Whether it took is for who reads it back: what can't be written is left as it is. Raises ``FileNotFoundError`` or
+    ``NodeError`` where something can't be read.
+    """
+    writes = [steps.write(f"{folder}/{file}", f"{value}\n") for file, value in values.items()]
+    done = await node.carry_out(*writes, *(steps.read(f"{folder}/{file}") for file in read), go_on=True)
+    return [each.check(node.name).text for each in done[len(writes) :]]
+
+
+async def as_new(node: Node, disk: str, depth: str) -> dict[str, tuple[str, str]]:
+    """Give the queue of a loop device, which keeps what somebody wrote to it from one file to the next, the state that
+    the kernel gives to a new one. What did not take: file → (wanted, found).
+
+    ``depth``: the requests that the driver takes at once.
+    """
+    folder = queue_folder(disk)
+    names = (*TUNED, "max_hw_sectors_kb", "discard_max_hw_bytes", "optimal_io_size")
+    (release,) = await node.texts("/proc/sys/kernel/osrelease")
+    differs: dict[str, str] = {}
+    for _ in range(_TRIES):
+        await put(node, folder, differs)
+        said = await _read(node, folder, names)
+        wanted = new_state(said, release or "", depth)
+        differs = {name: value for name, value in wanted.items() if in_use(said[name]) != value}
+        if not differs:
+            break
+    return {name: (value, in_use(said[name])) for name, value in differs.items()}
+
+
+def new_state(said: Mapping[str, str], release: str, depth: str) -> dict[str, str]:
+    """What the files of a loop device's queue say when it is new (``loop_add`` and ``loop_update_limits`` in
+    drivers/block/loop.c), in the order in which they are to be set; those that the kernel lacks are left out.
+
+    ``said``: what they say now, with limits that nobody can set. ``release``: of the kernel.
+    """
+    largest, best = said.get("max_hw_sectors_kb", ""), said.get("optimal_io_size", "0")
+    ahead = 2 * int(best) // 1024 if is_whole(best) else 0
+    if best == "0" and said.get("rotational") == "1" and _version(release) >= _ROTATING and is_whole(largest):
+        ahead = 2 * int(largest)
+    new = {
+        "scheduler": "none",
+        "nr_requests": depth,
+        "max_sectors_kb": largest,
+        "write_cache": "write back",
+        "discard_max_bytes": said.get("discard_max_hw_bytes", ""),
+        "wbt_lat_usec": "2000",
+        "rq_affinity": "1",
+        "nomerges": "0",
+        "iostats": "1",
+        "add_random": "0",
+        "read_ahead_kb": str(max(ahead, _DEFAULT_READ_AHEAD)),
+    }
+    return {name: new[name] for name in TUNED if said.get(name) and new.get(name)}
+
+
+def _version(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdecimal())

@@ -12,7 +12,6 @@ import asyncio
 import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,7 +19,7 @@ from pydantic import Field, model_validator
 
 from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import Crossing, Layer, LayerContext
-from storlab.layers.block.queue import chosen, queue_facts, sysfs
+from storlab.layers.block.queue import put, queue_facts, sysfs
 from storlab.layers.net.protocols import mismatch, title
 from storlab.layers.resources import Disk, Export, Protocol, Resource
 from storlab.layers.share.watch import Reachable
@@ -28,6 +27,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.nodes.settings import in_use
 from storlab.units import Duration, Size, size_text
 
 _SECTOR = 512
@@ -133,13 +133,13 @@ class InitiatorLayer(Crossing):
             "protocol": self.protocol,
             "queues": self.queues,
             **await self.session_facts(resource.name, context),
-            "queue": await queue_facts(context.node, resource.name),
+            "queue": await queue_facts(context.node, resource),
         }
 
     async def _tune(self, name: str, below: Export, context: LayerContext) -> None:
         node, queue = context.node, f"{sysfs(name)}/queue"
-        # What counts as rotating has another limit for writing back, which -1 resets.
-        first = {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none"}
+        # What counts as rotating has another limit for writing back, which -1 resets. Some devices stay (``nbd0``).
+        first = {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none", "rq_affinity": "1", "nomerges": "0"}
         largest, cache = await put(node, queue, first, read=("max_hw_sectors_kb", "write_cache"))
         most = {
             "queue_depth": await _deepest(node, queue, self.queue_depth),
@@ -154,7 +154,7 @@ class InitiatorLayer(Crossing):
         limits |= {each.file: each.value for each in settings}
         read = (*(each.file for each in settings), "write_cache")
         *got, cache = await put(node, queue, limits, read=read)
-        for each, there in zip(settings, map(chosen, got), strict=True):
+        for each, there in zip(settings, map(in_use, got), strict=True):
             if there != each.value:
                 raise Unsupported(await self._refused(node, queue, name, each, there, most))
         if cache != wanted:
@@ -225,17 +225,6 @@ async def _deepest(node: Node, queue: str, enough: int) -> int:
             return more
         deepest = there
     return deepest
-
-
-async def put(node: Node, folder: str, values: Mapping[str, str], read: Sequence[str] = ()) -> list[str]:
-    """Write to files of a folder of sysfs, and then ``read`` what these say, without white space around it.
-
-    Whether it took is for who reads it back: what can't be written is left as it is. Raises ``FileNotFoundError`` or
-    ``NodeError`` where something can't be read.
-    """
-    writes = [steps.write(f"{folder}/{file}", f"{value}\n") for file, value in values.items()]
-    done = await node.carry_out(*writes, *(steps.read(f"{folder}/{file}") for file in read), go_on=True)
-    return [each.check(node.name).text for each in done[len(writes) :]]
 
 
 async def appears(node: Node, path: str, patience: float = UNTIL_THERE) -> bool:

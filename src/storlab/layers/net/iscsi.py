@@ -15,9 +15,9 @@ from msgspec import Meta, Struct
 
 from storlab.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
-from storlab.layers.block.queue import sysfs
+from storlab.layers.block.queue import put, sysfs
 from storlab.layers.net import multipath
-from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, complete, host_word, put
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, complete, host_word
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.server.configfs import attributes
 from storlab.layers.server.log import ServerLog

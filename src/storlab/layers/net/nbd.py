@@ -12,8 +12,8 @@ from msgspec import Meta, Struct
 
 from storlab.errors import TrialError
 from storlab.layers.base import LayerContext
-from storlab.layers.block.queue import sysfs
-from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, put
+from storlab.layers.block.queue import put, sysfs
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps

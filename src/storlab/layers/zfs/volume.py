@@ -127,7 +127,7 @@ class ZvolLayer(PropertiesLayer):
             "volume": volume,
             "device": resource.path,
             **await dataset_facts(context.node, volume),
-            "queue": await queue_facts(context.node, resource.name),
+            "queue": await queue_facts(context.node, resource),
         }
 
 

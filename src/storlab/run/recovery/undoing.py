@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from storlab.nodes.node import Node
+from storlab.nodes.settings import restore
 from storlab.nodes.undo import LONG, AtPath, Undo, remove_folder, undo
 from storlab.registry import layer_types, node_kinds
 from storlab.run.suite.places.leftovers import remove_leftovers
@@ -19,7 +20,7 @@ async def remove_scratch(node: Node, arguments: Mapping[str, Any]) -> str | None
     return await remove_folder(node, arguments["path"])
 
 
-_OWN = (remove_scratch, remove_leftovers)
+_OWN = (remove_scratch, remove_leftovers, restore)
 
 
 @cache

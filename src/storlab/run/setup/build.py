@@ -39,13 +39,23 @@ class Built:
     parts: dict[str, Part] = field(default_factory=dict)  # those that it uses, by key
     underlying: dict[tuple[str, str], BuiltStack] = field(default_factory=dict)  # node, chain: below its crossing
 
+    async def read_facts(self) -> None:
+        """Ask each layer that is set up what it is now."""
+        await all_of(*(part.stack.read_facts() for part in self.parts.values() if part.facts_of))
+
     def facts(self) -> dict[str, list[dict[str, Any]]]:
-        """What each layer that is set up really got, by node."""
+        """What each layer was when it was asked last, by node.
+
+        ``on`` names the node that has it, if it is another one; ``chain`` of what, if it is not the node's own stack.
+        """
         found: dict[str, list[dict[str, Any]]] = {}
-        for part in sorted(self.parts.values(), key=lambda part: part.depth):
-            if part.facts_of:
-                found.setdefault(part.facts_of, []).extend(part.stack.facts)
-        return {name: facts for name, facts in found.items() if facts}
+        for part in sorted(self.parts.values(), key=lambda part: (part.depth, part.chain)):
+            node = part.facts_of
+            place = {"chain": part.chain} if part.chain else {}
+            if part.node is not None and part.node.name != node:
+                place["on"] = part.node.name
+            found.setdefault(node, []).extend({**facts, **place} for facts in part.stack.facts)
+        return {name: facts for name, facts in found.items() if name and facts}
 
     def group_of(self, node: str) -> str:
         """The group that a node is of."""
@@ -209,7 +219,7 @@ class Builder:
             await self._set_up(part, [link.layer for link in links], begin, spot, below)
 
         label = f"{', '.join(link.layer.label() for link in links)} for {spot.owner}"
-        about = {"label": label, "facts_of": spot.facts_of}
+        about = {"label": label, "facts_of": spot.facts_of, "chain": spot.owner.removeprefix(spot.facts_of).lstrip("-")}
         return await self.parts.get(key, keep, stands_on, set_up, self.built.parts, **about)
 
     async def _set_up(self, part: Part, layers: Sequence[Layer], begin: int, spot: _Spot, below: Part | None) -> None:
@@ -244,8 +254,6 @@ class Builder:
             )
 
         part.stack = await stack.set_up(layers, context_of, below.stack.resource if below is not None else None)
-        if spot.facts_of != node.name:
-            part.stack.facts = [{**fact, "on": node.name} for fact in part.stack.facts]
         if layers and isinstance(crossing := layers[0], Crossing):
             part.crossings.append((crossing, part.stack.resources[0], context_of(0)))
 

@@ -56,7 +56,8 @@ class Program:
 
 @dataclass(eq=False)
 class Part:
-    """Something that is set up. ``label`` names it; its facts are those of ``facts_of``, a node's name.
+    """Something that is set up. ``label`` names it; its facts are those of ``facts_of``, a node's name, and there of
+    ``chain``: "" is its own stack.
 
     ``slot``: what only one part can have at a time, such as the shape of a card.
     """
@@ -66,6 +67,7 @@ class Part:
     stands_on: tuple[Part, ...] = ()
     label: str = ""
     facts_of: str = ""
+    chain: str = ""
     slot: str = ""
     node: Node | None = None
     started: bool = False  # it is the node itself, which ends with it

@@ -164,7 +164,7 @@ def _nearest(part: Part) -> list[str]:
 async def _disks_below(built: Built, node: Node, session: Session) -> tuple[str, ...] | None:
     """The lowest disks that layers on a node stand on, or else the one that its scratch folder is on."""
     found = [disk for part in _parts_on(built, node) for disk in _lowest(part)]
-    return tuple(dict.fromkeys(found)) or await _disks_beneath(node, await session.scratch_on(node))
+    return tuple(dict.fromkeys(found)) or await disks_beneath(node, await session.scratch_on(node))
 
 
 def _lowest(part: Part) -> list[str]:
@@ -172,7 +172,7 @@ def _lowest(part: Part) -> list[str]:
     return below or [each.name for each in part.stack.resources if isinstance(each, Disk)][:1]
 
 
-async def _disks_beneath(node: Node, path: str) -> tuple[str, ...] | None:
+async def disks_beneath(node: Node, path: str) -> tuple[str, ...] | None:
     """The disk that a folder's file system is on; ``None`` where it has none, or several."""
     try:
         (looked,) = await node.carry_out(steps.look(path))

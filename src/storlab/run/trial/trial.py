@@ -19,15 +19,16 @@ from storlab.layers.resources import Dir, Disk, Resource, Share
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.agent import steps
 from storlab.nodes.answers import understood
-from storlab.nodes.node import Confinement, Node
+from storlab.nodes.node import Node
 from storlab.nodes.undo import remove_folder
 from storlab.nodes.waiting import all_of, cancelled, to_its_end
 from storlab.records.derive_trial import Done, parse_load, parse_loads
-from storlab.records.run_folder import TrialRecord, raw_folder
+from storlab.records.run_folder import ChangedSetting, TrialRecord, raw_folder
 from storlab.run.planning.order import PlannedTrial
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory
 from storlab.run.setup.setups import Setups
+from storlab.run.trial.commands import TEMPORARY, make_folders, reach, run_commands
 from storlab.run.trial.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
 from storlab.run.trial.measure import (
     LoadSpan,
@@ -41,15 +42,15 @@ from storlab.run.trial.measure import (
 from storlab.run.trial.reasons import out_of_memory, reason_of, server_logs
 from storlab.run.trial.slices import SlicedWork, Slices, watching_slices
 from storlab.run.trial.subjects import subjects_of
+from storlab.run.trial.watch import Files, Watch
 from storlab.run.trial.write_back import prove_written
 from storlab.study.cells import MAIN, Cell, Load
 from storlab.workloads.base import RunContext, Served, Workload
 
 T = TypeVar("T")
 
-_TEMPORARY = ".tmp"  # ends the name of a load's own temporary folder, beside its folder
-
 _AFTERMATH = 0.3  # s: clients may fail a moment before the agent reports that their server has ended
+_AT_LAST = 5.0  # s, for facts of what has failed
 _REST = 30.0  # s, for what is cancelled: commands that are stopped, and probes that end
 
 
@@ -62,6 +63,7 @@ class TrialRun:
     session: Session
     setups: Setups
     folder: Path  # for raw records, on the controller
+    watch: Watch
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     built: Built = field(init=False)
@@ -71,6 +73,9 @@ class TrialRun:
     proven: bool = False  # an earlier trial of this cell was measured, so it is supported
     facts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     guests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    watched: Files = field(default_factory=dict)  # settings that its commands may change
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    changed: list[ChangedSetting] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.built = self.setups.begin(self.cell)
@@ -104,7 +109,9 @@ class TrialRun:
             await to_its_end(self._tear_down(failed=record.status == "failed"))
         duration = time.monotonic() - began
         record = structs.replace(record, duration=duration, phases=self.phases, warnings=self.warnings)
-        return structs.replace(record, facts=self.facts, guests=self.guests)
+        return structs.replace(
+            record, facts=self.facts, guests=self.guests, settings=self.settings, changed=self.changed
+        )
 
     async def _measured(self, record: TrialRecord) -> TrialRecord:
         others = 1 if self.slices is None else self.slices.number  # that are set up, and work, at the same time
@@ -164,11 +171,13 @@ class TrialRun:
         places = [(load, await self._place(load, node, chain)) for load, node, chain in where]
         written = {(node.name, chain): node for _, node, chain in where}
         await self._refuse_other_devices()
+        await self.watch.begin(self.built, self.session, self.watched)
         async with self._phase("prepare"):
             await self._commands(self.cell.trial.prepare, "prepare")
             await all_of(*(self._prepare(load.workload, place) for load, place in places))
         async with self._phase("precondition"):
             await self._precondition()
+        await self._read_facts()
         async with self._phase("settle"):
             # What is written back on one end may be new to the other: whoever serves is flushed after its clients.
             for groups in self.cell.outward:
@@ -230,11 +239,28 @@ class TrialRun:
             async with self._phase("set up"):
                 await self.setups.set_up(self.built, self.folder)
         finally:
-            self.facts = self.built.facts()
             self.guests = {name: dict(node.about) for name, node in self.built.nodes.items() if node.about}
+
+    async def _read_facts(self) -> None:
+        """What is now, right before the load: commands may have set what the stack does not say."""
+        await self.built.read_facts()
+        self.facts, self.settings = self.built.facts(), await self.watch.now(self.watched)
+
+    async def _put_back(self) -> None:
+        """What commands and loads changed. Of a trial that failed before its load, facts as far as they can be had."""
+        try:
+            self.changed = await self.watch.end(self.watched)
+            if not self.facts and self.setups.first_loss(self.built) is None:
+                async with asyncio.timeout(_AT_LAST):
+                    await self.built.read_facts()
+        except (StorlabError, FileNotFoundError, TimeoutError) as error:
+            if self.facts:
+                self.warnings.append(f"whether the trial changed settings is not known: {error or 'no answer in time'}")
+        self.facts = self.facts or self.built.facts()
 
     async def _tear_down(self, *, failed: bool) -> None:
         began = time.monotonic()
+        await self._put_back()
         result = await self.setups.tear_down(self.built, failed=failed)
         self.warnings += self.setups.parts.warnings
         self.warnings += [f"could not be torn down: {reason}" for reason in result.failed]
@@ -280,7 +306,7 @@ class TrialRun:
         words = {**target.words(), "node": node.name, **{word: str(number) for word, number in numbers.items()}}
         folder = f"{await self._folder(node)}/{name}"
         if not self.session.permissions.unconfined:
-            node = node.confined(_reach(node, target, folder), TMPDIR=folder + _TEMPORARY)
+            node = node.confined(reach(node, target, folder), TMPDIR=folder + TEMPORARY)
         return RunContext(node, target, folder, name, warm_up, planned.seed, words, stack.memory)
 
     async def _contexts(self, name: str) -> list[RunContext]:
@@ -301,18 +327,12 @@ class TrialRun:
 
     @staticmethod
     async def _prepare(workload: Workload, place: RunContext) -> None:
-        await _make_folders(place)
+        await make_folders(place)
         with understood(place.node.name, f"preparing {place.name}"):
             await workload.prepare(place)
 
     async def _commands(self, commands: Sequence[Sequence[str]], phase: str) -> None:
-        for argv in commands:
-            places = await self._contexts(phase)
-            await all_of(*(_make_folders(place) for place in places))
-            try:
-                await all_of(*(place.node.run([place.fill(word) for word in argv]) for place in places))
-            except TrialError as error:
-                raise type(error)(f"{phase}: {error}", error.detail) from None
+        await run_commands(commands, phase, lambda: self._contexts(phase), self.folder)
 
     async def _precondition(self) -> None:
         workload = self.cell.precondition
@@ -364,25 +384,3 @@ class TrialRun:
     async def _remove_folders(self) -> None:
         folders = [(node, await self._folder(node)) for node in self.built.nodes.values()]
         await all_of(*(remove_folder(node, folder, itself=False) for node, folder in folders))
-
-
-async def _make_folders(place: RunContext) -> None:
-    """A load's own, which are confined to them later."""
-    folders = (place.folder, place.folder + _TEMPORARY)
-    await place.node.carry_out(*(steps.make_directory(folder, parents=True) for folder in folders))
-
-
-def _reach(node: Node, target: Resource, folder: str) -> Confinement:
-    """What a load may write to: its target, its folder, its temporary folder, and what harms nobody.
-
-    A guest's console is a file of the trial's.
-    """
-    writable = (folder, folder + _TEMPORARY, "/proc/sys/vm/drop_caches")
-    devices = ("/dev/console",) if node.identity.volatile else ()
-    match target:
-        case Dir():
-            return Confinement((*writable, target.path), devices)
-        case Disk():
-            return Confinement(writable, (*devices, target.path))
-        case _:
-            return Confinement(writable, devices)

@@ -22,6 +22,7 @@ from storlab.run.session import Session
 from storlab.run.setup.setups import Setups
 from storlab.run.trial.slices import Slices
 from storlab.run.trial.trial import TrialRun
+from storlab.run.trial.watch import Watch
 
 TimeLeft = Callable[[int, list[int]], tuple[float, float] | None]
 """Of a round's number and the cells that are left in it: seconds that the run still takes, at least and at most."""
@@ -44,6 +45,7 @@ class Trials:
 
     def __post_init__(self) -> None:
         self._cells = {cell.number: cell for cell in self.plan.study.cells}
+        self._watch = Watch(self.journal, self.session.permissions.unconfined)
         self._done: list[Done] = []  # of this round; not in the tables yet
         self.unsupported = dict(self.plan.unsupported)
         for record in self.tables.records:
@@ -99,7 +101,7 @@ class Trials:
         self.journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
         folder = self.held.named.trial_folder(planned.number)
         proven = any(record.cell == planned.cell and record.status == "done" for record in self.tables.records)
-        trial = TrialRun(planned, cell, self.session, self.setups, folder, slices=slices, proven=proven)
+        trial = TrialRun(planned, cell, self.session, self.setups, folder, self._watch, slices=slices, proven=proven)
         if cut_short:  # perhaps by what it did to the machine: a level must not look better for being run again
             said = f"trial {planned.number} was cut short and run again: what it measured at first isn't known"
             trial.warnings.append(f"{', '.join(cell.levels.values())}: {said}" if cell.levels else said)

@@ -1,0 +1,75 @@
+"""The commands that a study has run before and after its loads; what they print is kept, and told if they fail."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from storlab.errors import TrialError
+from storlab.layers.resources import Dir, Disk, Resource
+from storlab.nodes.agent import steps
+from storlab.nodes.node import Confinement, Exit, Node
+from storlab.nodes.waiting import all_of
+from storlab.records.run_folder import raw_folder
+from storlab.run.trial.fetch import keep_exit
+from storlab.workloads.base import RunContext
+
+TEMPORARY = ".tmp"  # ends the name of a load's own temporary folder, beside its folder
+_PRINTED = 1024**2  # bytes of each stream that are kept
+_SHOWN = 4096  # bytes of each that are told
+
+
+async def make_folders(place: RunContext) -> None:
+    """A load's own, which are confined to them later."""
+    folders = (place.folder, place.folder + TEMPORARY)
+    await place.node.carry_out(*(steps.make_directory(folder, parents=True) for folder in folders))
+
+
+async def run_commands(
+    commands: Sequence[Sequence[str]],
+    phase: str,
+    places: Callable[[], Awaitable[Sequence[RunContext]]],
+    folder: Path,
+) -> None:
+    """One after the other, each at all places at once. Below ``folder``, ``NODE/prepare-2`` is of the second.
+
+    Raises ``TrialError`` where one fails.
+    """
+    for number, argv in enumerate(commands, start=1):
+        where = await places()
+        await all_of(*(make_folders(place) for place in where))
+        filled = [[place.fill(word) for word in argv] for place in where]
+        runs = (
+            place.node.run(words, check=False, first_output=_PRINTED)
+            for place, words in zip(where, filled, strict=True)
+        )
+        ended = await all_of(*runs)
+        for place, each in zip(where, ended, strict=True):
+            keep_exit(raw_folder(folder, place.node.name, f"{phase}-{number}"), each)
+        for place, each in zip(where, ended, strict=True):
+            try:
+                each.check(place.node.name)
+            except TrialError as error:
+                raise type(error)(f"{phase}: {error}", _printed(each)) from None
+
+
+def _printed(ended: Exit) -> str:
+    streams = (each[-_SHOWN:].decode(errors="replace").strip() for each in (ended.stdout, ended.stderr))
+    return "\n".join([f"$ {shlex.join(ended.argv)}", *filter(None, streams)])
+
+
+def reach(node: Node, target: Resource, folder: str) -> Confinement:
+    """What a load may write to: its target, its folder, its temporary folder, and what harms nobody.
+
+    A guest's console is a file of the trial's.
+    """
+    writable = (folder, folder + TEMPORARY, "/proc/sys/vm/drop_caches")
+    devices = ("/dev/console",) if node.identity.volatile else ()
+    match target:
+        case Dir():
+            return Confinement((*writable, target.path), devices)
+        case Disk():
+            return Confinement(writable, (*devices, target.path))
+        case _:
+            return Confinement(writable, devices)
