@@ -39,6 +39,7 @@ from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
 from storlab.layers.zfs.properties import parse_changed, parse_properties
 from storlab.nodes.kinds.local import local_node
+from storlab.nodes.settings import in_use
 from storlab.workloads.fio.options import in_job_file
 
 from .sites import parse
@@ -248,7 +249,7 @@ def context_of(instance: str, run: str = "20260102-030405-abcd") -> LayerContext
 
 def test_sysfs_says_which_controller_was_made_and_which_scheduler_is_in_use() -> None:
     assert parse_instance("instance=12,cntlid=1\n") == 12
-    assert (chosen("none [mq-deadline] kyber\n"), chosen("64\n")) == ("mq-deadline", "64")
+    assert (in_use("none [mq-deadline] kyber\n"), in_use("64\n")) == ("mq-deadline", "64")
     assert sysfs("etherd/e7.0") == "/sys/class/block/etherd!e7.0"
 
 

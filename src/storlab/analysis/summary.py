@@ -252,6 +252,31 @@ class FactDifference:
     b: str
 
 
+Among = Literal["nodes", "trials", "levels"]
+
+
+@dataclass(frozen=True)
+class Held:
+    """One value of a setting that is not the same everywhere, and where it was so."""
+
+    value: str
+    nodes: tuple[str, ...]
+    trials: tuple[int, ...]
+    cells: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Unequal:
+    """A setting of what was declared alike, and was not alike: among nodes in one trial, among trials of one cell, or
+    among levels that the study says nothing different of.
+    """
+
+    among: Among
+    thing: str  # a layer's kind, or "kernel"
+    setting: str
+    held: tuple[Held, ...]  # the commonest first
+
+
 @dataclass(frozen=True)
 class Underneath:
     """What differs underneath a comparison that was decided. No verdict rests on it."""
@@ -320,6 +345,7 @@ class Summary:
     sweeps: tuple[Sweep, ...] = ()  # factors whose levels are numbers, in the study's order
     knees: tuple[Knee, ...] = ()  # of the first of them
     objectives: tuple[Objective, ...] = ()  # in the study's order
+    unequal: tuple[Unequal, ...] = ()  # what was measured under settings that nobody declared
     steady: tuple[SteadyWindow, ...] = ()  # where the study stops at steady state: its points, in the order of cells
     reported_since: int = 1  # the first round that counts in figures and verdicts: later, in such a study
 

@@ -164,6 +164,11 @@ class Layer(Model):
     undoes: ClassVar[tuple[Undo, ...]] = ()
     serves_one: ClassVar[bool] = False
     """Whether what it gives is for one node alone, so that each node of a group has one of its own."""
+    compared: ClassVar[tuple[str, ...]] = ()
+    """Which of its facts are the same wherever it is set up in the same way: patterns as ``mount.*`` of dotted names,
+    without sizes in use, ids, paths and ports. A report begins with those that differ all the same. The settings of a
+    disk's queue are always among them.
+    """
     flush: ClassVar[tuple[str, ...]] = ()
     """A command that writes back what this kind of layer holds back and ``sync`` does not write."""
 

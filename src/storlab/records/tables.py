@@ -10,7 +10,7 @@ import polars as pl
 
 from storlab.metrics import Declarations, MetricSpec, Specs
 from storlab.records.columns import COLUMNS
-from storlab.records.derived import fairness, in_memory
+from storlab.records.derived import fairness, in_memory, settings
 from storlab.records.run_folder import TrialRecord
 from storlab.timeseries import variability
 from storlab.timeseries.findings import SeriesFindings
@@ -184,7 +184,8 @@ class Tables:
         levels = {record.trial: ", ".join(record.levels.values()) for record in self.records}
         cells = {record.cell: record.levels for record in self.records}
         cached = in_memory.warnings(self.frame("metrics"), cells)
-        return tuple(dict.fromkeys([*cached, *said, *recorded, *said_of(self._examined(), levels)]))
+        changed = settings.warnings(self.records)
+        return tuple(dict.fromkeys([*changed, *cached, *said, *recorded, *said_of(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:
         return probe_facts(each for _, notes in self.notes() for each in notes.observed)

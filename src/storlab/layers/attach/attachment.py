@@ -104,6 +104,7 @@ class AttachmentLayer(Crossing):
 
     takes: ClassVar = (File, Disk, Export)
     gives: ClassVar = Disk
+    compared: ClassVar = ("qemu.*",)
     transport: ClassVar = "hypervisor"
 
     drivers: ClassVar[tuple[str, ...]]

@@ -41,6 +41,7 @@ class NinePLayer(Crossing):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Dir
+    compared: ClassVar = ("filesystem", "options")
     transport: ClassVar = "hypervisor"
     requests: ClassVar = "9p"
     undoes: ClassVar = (unmount,)

@@ -42,6 +42,7 @@ class VirtiofsLayer(Crossing):
 
     takes: ClassVar = (Share,)
     gives: ClassVar = Dir
+    compared: ClassVar = ("queue_size", "queues", "filesystem", "options")
     transport: ClassVar = "hypervisor"
     requests: ClassVar = "fuse"
     undoes: ClassVar = (unmount,)

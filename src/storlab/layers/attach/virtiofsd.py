@@ -74,6 +74,7 @@ class VirtiofsdLayer(ServerLayer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Share
+    compared: ClassVar = ("*",)
     program: ClassVar = "virtiofsd"
     protocol: ClassVar = "virtiofs"
     serves_one: ClassVar = True

@@ -83,7 +83,7 @@ class DeviceLayer(Layer):
         refuse_changed(node, self.path, context.planned.get(self.path), device)
         folder = queue_of(disk)
         were = await read_settings(node, (f"{folder}/{name}" for name in TUNED))
-        await context.register_undo(restore.name, **await journalled(node, were))
+        await context.register_undo("settings.restore", **await journalled(node, were))
         if self.wipe is not None:
             await refuse_another(node, disk.path, disk.device)
             # wipefs opens the device exclusively, and so refuses one that came into use this very moment.

@@ -27,6 +27,7 @@ class FillLayer(Layer):
 
     takes: ClassVar = (Disk,)
     gives: ClassVar = Disk
+    compared: ClassVar = ("written",)
 
     def needs(self) -> Needs:
         return Needs(programs=("fio",), root="a disk that is written to")

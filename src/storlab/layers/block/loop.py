@@ -91,6 +91,7 @@ class LoopLayer(Layer):
 
     takes: ClassVar = (File,)
     gives: ClassVar = Disk
+    compared: ClassVar = ("direct_io",)
     undoes: ClassVar = (_detach,)
 
     def needs(self) -> Needs:

@@ -95,6 +95,7 @@ class DatabaseLayer(ServerLayer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Server
+    compared: ClassVar = ("*",)
     undoes: ClassVar = (*ServerLayer.undoes, destroy_dataset)
     dialect: ClassVar[str]
     start_patience: ClassVar = 300.0  # it may have to recover first

@@ -31,6 +31,7 @@ class DirectoryLayer(Layer):
 
     takes: ClassVar = (None,)
     gives: ClassVar = Dir
+    compared: ClassVar = ("filesystem", "options")
     undoes: ClassVar = (_remove,)
 
     def existing_directory(self, scratch: str) -> str | None:

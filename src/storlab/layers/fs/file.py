@@ -39,6 +39,7 @@ class FileLayer(Layer):
 
     takes: ClassVar = (None, Dir)
     gives: ClassVar = File
+    compared: ClassVar = ("size",)
     undoes: ClassVar = (remove_file,)
 
     @model_validator(mode="after")

@@ -85,6 +85,11 @@ class MkfsLayer(Layer):
 
     takes: ClassVar = (Disk,)
     gives: ClassVar = Disk
+    compared: ClassVar = (
+        "Filesystem features", "Block size", "Block count", "Reserved block count", "Inode size", "Inode count",
+        "Flex block group size", "meta-data.*", "data.*", "naming.*", "log.*", "realtime.*",
+        "total_bytes", "sectorsize", "nodesize", "csum_type", "incompat_flags", "num_devices",
+    )  # fmt: skip
     undoes: ClassVar = (forget_filesystem,)
 
     @model_validator(mode="after")

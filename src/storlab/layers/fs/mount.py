@@ -219,6 +219,7 @@ class MountLayer(Layer):
 
     takes: ClassVar = (Disk,)
     gives: ClassVar = Dir
+    compared: ClassVar = ("filesystem", "options")
     undoes: ClassVar = (unmount,)
 
     def needs(self) -> Needs:

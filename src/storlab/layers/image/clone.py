@@ -11,7 +11,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.file import file_facts, remove_file
 from storlab.layers.fs.mount import filesystem_under
 from storlab.layers.image.base import BASE_HELP, Base, base_file, new_image
-from storlab.layers.image.qcow2 import ClusterSize, check_clusters, create_qcow2, qcow2_facts
+from storlab.layers.image.qcow2 import IMAGE, ClusterSize, check_clusters, create_qcow2, qcow2_facts
 from storlab.layers.resources import Dir, File, Format, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -24,6 +24,7 @@ class _OnBase(Layer):
 
     takes: ClassVar = (None, Dir)
     gives: ClassVar = File
+    compared: ClassVar = IMAGE
     undoes: ClassVar = (remove_file,)
 
     @model_validator(mode="after")

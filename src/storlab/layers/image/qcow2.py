@@ -27,6 +27,12 @@ def check_clusters(cluster_size: int | None, extended_l2: bool) -> None:
         raise ValueError(f"extended_l2 needs clusters of at least 16k, not {size_text(cluster_size)}")
 
 
+IMAGE = (
+    "format", "virtual_size", "cluster_size", "lazy-refcounts", "extended-l2", "refcount-bits", "compat",
+)  # fmt: skip
+"""The facts of an image that are the same for all that are made in one way."""
+
+
 class Qcow2Layer(Layer):
     """A blank qcow2 image."""
 
@@ -42,6 +48,7 @@ class Qcow2Layer(Layer):
 
     takes: ClassVar = (None, Dir)
     gives: ClassVar = File
+    compared: ClassVar = IMAGE
     undoes: ClassVar = (remove_file,)
 
     @model_validator(mode="after")

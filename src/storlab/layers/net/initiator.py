@@ -72,6 +72,11 @@ class InitiatorLayer(Crossing):
 
     takes: ClassVar = (Export,)
     gives: ClassVar = Disk
+    compared: ClassVar = (
+        "protocol", "queues", "sessions", "payload", "driver.*", "session.recovery_tmo", "session.first_burst_len",
+        "session.max_burst_len", "session.immediate_data", "session.initial_r2t", "session.queue_depth",
+        "session.sqsize", "session.queue_count", "session.kato",
+    )  # fmt: skip
     transport: ClassVar = "network"
 
     protocol: ClassVar[Protocol]

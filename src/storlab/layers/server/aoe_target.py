@@ -38,6 +38,7 @@ class AoeTargetLayer(ServerLayer):
 
     takes: ClassVar = (File, Disk)
     gives: ClassVar = Export
+    compared: ClassVar = ("server", "direct", "sync", "buffers", "mtu")
     program: ClassVar = "vblade"
     first_port: ClassVar = _FIRST
     protocol: ClassVar[Protocol] = "aoe"

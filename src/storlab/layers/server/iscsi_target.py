@@ -81,6 +81,7 @@ class IscsiTargetLayer(KernelTarget):
     first_burst: Size = Field(65536, ge=512, le=16776192, multiple_of=512, description="Bytes sent unasked.")
 
     protocol: ClassVar = "iscsi"
+    compared: ClassVar = ("server", "version", "backstore", "direct", "device.*", "limits.*")
     modules: ClassVar = ("target_core_mod", "target_core_iblock", "target_core_file", "iscsi_target_mod")
     first_port: ClassVar = 3260
     undoes: ClassVar = (_remove, *FileSays.undoes, *Tgt.undoes)

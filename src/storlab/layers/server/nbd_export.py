@@ -55,6 +55,10 @@ class NbdExportLayer(ServerLayer):
 
     takes: ClassVar = (File, Disk)
     gives: ClassVar = Export
+    compared: ClassVar = (
+        "server", "version", "transport", "cache", "direct", "no_flush", "write_cache", "aio", "discard",
+        "advertised.*",
+    )  # fmt: skip
     program: ClassVar = "qemu-nbd"
     protocol: ClassVar = "nbd"
     first_port: ClassVar = 10809

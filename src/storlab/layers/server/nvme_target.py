@@ -66,6 +66,7 @@ class NvmeTargetLayer(KernelTarget):
     inline_data: Size = Field(16384, ge=0, le=65536, description="Writes up to this size go out with their command.")
 
     protocol: ClassVar = "nvme-tcp"
+    compared: ClassVar = ("server",)
     modules: ClassVar = ("nvmet", "nvmet_tcp")
     first_port: ClassVar = 4420
     undoes: ClassVar = (_remove, *FileSays.undoes)

@@ -45,6 +45,7 @@ class RelayLayer(ServerLayer):
 
     takes: ClassVar = (Server, Export)
     gives: ClassVar = Server
+    compared: ClassVar = ("nagle", "whole", "head")
     protocol: ClassVar = "nbd"  # the only exports that it can be in front of
     program: ClassVar = "storlab-agent"
     first_port: ClassVar = 10909

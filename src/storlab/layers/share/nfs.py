@@ -35,6 +35,7 @@ class NfsLayer(ShareClient):
     options: tuple[str, ...] = Field((), description="More options of the mount, as nfs(5) has them.")
 
     protocol: ClassVar = "nfs"
+    compared: ClassVar = ("vers", "rsize", "wsize", "proto", "flags", "connections", "transport", "read_ahead")
 
     def label(self) -> str:
         return f"nfs {self.version}"

@@ -148,6 +148,7 @@ class NfsExportLayer(Layer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Share
+    compared: ClassVar = ("threads", "versions", "max_block_size")
     undoes: ClassVar = (_stop, _restore_block_size, *FileSays.undoes, *ServerLayer.undoes)
     protocol: ClassVar = "nfs"
 

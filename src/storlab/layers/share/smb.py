@@ -42,6 +42,7 @@ class SmbLayer(ShareClient):
     options: tuple[str, ...] = Field((), description="More options of the mount, as mount.cifs(8) has them.")
 
     protocol: ClassVar = "smb"
+    compared: ClassVar = ("vers", "cache", "rsize", "wsize", "actimeo", "flags", "signed", "encrypted", "read_ahead")
 
     def label(self) -> str:
         return f"smb {self.version}"

@@ -125,6 +125,7 @@ class SmbShareLayer(Layer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Share
+    compared: ClassVar = ("version",)
     undoes: ClassVar = (_stop, *FileSays.undoes, *ServerLayer.undoes)
     protocol: ClassVar = "smb"
 

@@ -25,6 +25,7 @@ class SshShareLayer(ServerLayer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Share
+    compared: ClassVar = ("version",)
     program: ClassVar = "/usr/sbin/sshd"  # it insists on being called by its path
     first_port: ClassVar = 2222
     users: ClassVar = ("nobody",)

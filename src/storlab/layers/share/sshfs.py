@@ -80,6 +80,7 @@ class SshfsLayer(ShareClient):
 
     undoes: ClassVar = (unmount_share, *Reachable.undoes)
     protocol: ClassVar = "sftp"
+    compared: ClassVar = ("version", "read_ahead")
     requests: ClassVar = "fuse"
 
     def needs(self) -> Needs:

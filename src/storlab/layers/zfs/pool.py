@@ -149,6 +149,7 @@ class ZpoolLayer(Layer):
 
     takes: ClassVar = (None, Disk, File, Dir)
     gives: ClassVar = Pool
+    compared: ClassVar = ("set", "properties.ashift", "properties.autotrim", "version.*", "module.*")
     flush: ClassVar = ("zpool", "sync")
     undoes: ClassVar = (_destroy, forget_labels, remove_device_node, restore_parameter, remove_file)
 

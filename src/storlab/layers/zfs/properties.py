@@ -43,6 +43,12 @@ class PropertiesLayer(Layer):
     """Properties that have a key of their own."""
     reserved: ClassVar[tuple[str, ...]] = ()
     """Properties that Storlab sets itself."""
+    compared: ClassVar = (
+        "set", "properties.recordsize", "properties.volblocksize", "properties.compression", "properties.checksum",
+        "properties.sync", "properties.logbias", "properties.primarycache", "properties.secondarycache",
+        "properties.dedup", "properties.copies", "properties.atime", "properties.xattr", "properties.direct",
+        "properties.redundant_metadata", "properties.special_small_blocks",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _each_property_once(self) -> Self:

@@ -1,4 +1,4 @@
-"""How the kernel's queues of a cell's disks were set: what a study may not have asked for, and what may decide all."""
+"""How queues of disks and kernels were set: what a study may not have asked for, and what may decide all."""
 
 from __future__ import annotations
 
@@ -21,11 +21,29 @@ def settings_of(records: Iterable[TrialRecord]) -> dict[int, dict[str, str]]:
 def _settings(record: TrialRecord) -> Iterator[tuple[str, str]]:
     """Of layers of one name on several nodes, all values that there are."""
     found = grouped(
-        (f"{name} of {layer['layer']}", str(layer[name]))
+        (f"{name} of {layer['layer']}", str(values[name]))
         for layers in record.facts.values()
         for layer in layers
+        for values in (layer, *(each for each in layer.values() if isinstance(each, dict)))
         for name in QUEUE
-        if isinstance(layer.get(name), str | int | float)
+        if isinstance(values.get(name), str | int | float)
     )
+    found |= grouped(each for settings in record.settings.values() for each in settings.items())
     for name, texts in found.items():
         yield name, ", ".join(sorted(set(texts)))
+
+
+def warnings(records: Iterable[TrialRecord]) -> Iterator[str]:
+    """What changed while trials ran, and whether it is as before: a sentence for each setting of each cell."""
+    changes = ((record, each) for record in records for each in record.changed)
+    found = grouped(((record.cell, each.name, each.before, each.after, each.now), record) for record, each in changes)
+    for (_, name, before, after, now), those in found.items():
+        cell = ", ".join(f"{factor}={level}" for factor, level in those[0].levels.items()) or "all trials"
+        trials = len({record.trial for record in those})
+        how = "could not be put back"
+        if now == before:
+            how = "was put back"
+        elif now == after:
+            how = "was left so: the study's commands may not change it, so others did"
+        change = f"changed from {before or 'nothing'} to {after or 'nothing'}"
+        yield f"{cell}: {name} {change} in {'a trial' if trials == 1 else f'{trials} trials'}, and {how}"

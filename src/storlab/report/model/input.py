@@ -17,6 +17,7 @@ from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.report.model import format as fmt
 from storlab.report.model.power_cuts import PowerCuts
+from storlab.report.model.unequal import unequal_sentences
 from storlab.text import one_line
 
 _INTEGERS, _TEXTS = (
@@ -57,7 +58,8 @@ class ReportInput:
     @property
     def cautions(self) -> tuple[str, ...]:
         """Sentences that nobody may overlook in the first lines."""
-        return self.manifest.cautions if self.manifest else ()
+        planned = self.manifest.cautions if self.manifest else ()
+        return (*planned, *unequal_sentences(self.summary.unequal, self.summary.cells))
 
     @property
     def study(self) -> str:

@@ -18,6 +18,7 @@ from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
+from storlab.run.planning.conditions import seen_in
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
@@ -147,7 +148,8 @@ def _summary(tables: Tables, design: Design, ended: bool) -> Summary:
         design = replace(design, facts=design.facts | {"probes": probes})
     names = ("trials", "metrics", "histograms", "requests")
     trials, metrics, histograms, requests = (tables.frame(name) for name in names)
-    return summarise(trials, metrics, design, histograms=histograms, requests=requests, ended=ended)
+    summary = summarise(trials, metrics, design, histograms=histograms, requests=requests, ended=ended)
+    return replace(summary, unequal=seen_in(tables.records, tables.cells).unequal()) if ended else summary
 
 
 def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:

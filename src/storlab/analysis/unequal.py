@@ -1,0 +1,61 @@
+"""What was declared alike and was not: a difference that nobody declared may be taken for the one that is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from storlab.analysis.summary import Among, Held, Unequal
+from storlab.grouping import grouped
+
+
+class Place(NamedTuple):
+    """Where a setting was seen. ``node``: with the chain, where that is not the node's own stack."""
+
+    cell: int
+    trial: int
+    node: str
+
+
+@dataclass
+class Seen:
+    """The settings of all that was set up, as the measured phases began."""
+
+    _values: dict[tuple[str, str, str], dict[str, list[Place]]] = field(default_factory=dict)
+
+    def add(self, declared: str, thing: str, settings: Iterable[tuple[str, str]], place: Place) -> None:
+        """``declared`` is the same for all that the study declares alike; ``thing``: what has the settings."""
+        for setting, value in settings:
+            self._values.setdefault((declared, thing, setting), {}).setdefault(value, []).append(place)
+
+    def unequal(self) -> tuple[Unequal, ...]:
+        """The settings that differ where the study declares no difference: each once, in the order of settings."""
+        found: dict[tuple[object, ...], Unequal] = {}
+        for (_, thing, setting), values in self._values.items():
+            if len(values) > 1:
+                one = Unequal(_among(values), thing, setting, _held(values))
+                found.setdefault((one.thing, one.setting, one.held), one)
+        return tuple(found.values())
+
+
+def _among(values: Mapping[str, list[Place]]) -> Among:
+    """Within what it differs: the least, for that explains the rest."""
+    rows = [(place, value) for value, places in values.items() for place in places]
+    if _differs(((place.cell, place.trial), value) for place, value in rows):
+        return "nodes"
+    return "trials" if _differs((place.cell, value) for place, value in rows) else "levels"
+
+
+def _differs(pairs: Iterable[tuple[object, str]]) -> bool:
+    return any(len(set(values)) > 1 for values in grouped(pairs).values())
+
+
+def _held(values: Mapping[str, list[Place]]) -> tuple[Held, ...]:
+    def held(value: str, places: list[Place]) -> Held:
+        cells, trials, nodes = ({each[at] for each in places} for at in range(3))
+        return Held(
+            value, tuple(sorted(map(str, nodes))), tuple(sorted(map(int, trials))), tuple(sorted(map(int, cells)))
+        )
+
+    return tuple(held(*each) for each in sorted(values.items(), key=lambda each: (-len(each[1]), each[0])))
