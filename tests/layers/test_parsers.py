@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,23 +48,6 @@ from .sites import parse
 GOLDEN = Path(__file__).parent / "golden"
 
 
-QUEUE = {
-    "logical_block_size": "4096",
-    "physical_block_size": "4096",
-    "minimum_io_size": "4096",
-    "optimal_io_size": "0",
-    "max_sectors_kb": "1280",
-    "nr_requests": "128",
-    "scheduler": "[none] mq-deadline kyber bfq ",
-    "rotational": "1",
-    "write_cache": "write back",
-    "fua": "0",
-    "discard_granularity": "4096",
-    "read_ahead_kb": "2560",
-}
-"""What the files of a loop device's queue say."""
-
-
 def golden(name: str) -> str:
     return (GOLDEN / name).read_text()
 
@@ -82,9 +66,9 @@ def test_mountinfo_gives_every_mount_with_its_real_path_and_knows_lines_with_mor
 
 
 def test_queues_give_numbers_and_the_scheduler_in_use_and_file_systems_every_field_of_their_superblocks() -> None:
-    facts = parse_queue(QUEUE)
+    facts = parse_queue(queue := json.loads(golden("queue.json")))
     assert (facts["logical_block_size"], facts["scheduler"], facts["write_cache"]) == (4096, "none", "write back")
-    assert len(facts) == len(QUEUE)
+    assert len(facts) == len(queue)
     assert parse_queue({"nr_requests": "9" * 5000}) == {"nr_requests": "9" * 5000}, "a number of many digits"
     ext4, xfs, btrfs = (
         parse_dumpe2fs(golden("dumpe2fs.txt")),
@@ -190,26 +174,7 @@ def test_properties_and_parameters_of_zfs_are_numbers_where_they_are_and_what_wa
     assert version["module"].startswith("2.3.2")
 
 
-STATUS = """  pool: p
- state: DEGRADED
-config:
-
-\tNAME             STATE     READ WRITE CKSUM
-\tp                DEGRADED     0     0     0
-\t  mirror-0       DEGRADED     0     0     0
-\t    /a b/0.img   ONLINE       0     0     0
-\t    /a b/1.img   FAULTED      0     0     0  too many errors
-\t  mirror-1       ONLINE       0     0     0
-\t    spare-0      ONLINE       0     0     0
-\t      /c         ONLINE       0     0     0
-\t      /d         ONLINE       0     0     0
-\tlogs
-\t  /log           ONLINE       0     0     0
-\tspares
-\t  /e             AVAIL
-
-errors: No known data errors
-"""
+STATUS = golden("zpool-status.txt")
 
 
 def test_the_layout_of_a_pool_is_a_tree_with_its_logs_and_spares() -> None:

@@ -176,7 +176,7 @@ def loop(**facts: object) -> dict[str, Any]:
 
 
 def test_settings_are_those_that_all_trials_of_a_cell_had_on_all_nodes() -> None:
-    records = [of_nodes(1, host=[{"layer": "file", "size": 5}, loop(scheduler="none", read_ahead_kb=128)])]
+    records = [of_nodes(1, host=[{"layer": "file", "size": 5}, loop(scheduler="none", queue={"read_ahead_kb": 128})])]
     assert settings_of(records) == {1: {"scheduler of loop": "none", "read_ahead_kb of loop": "128"}}
     records = [of_nodes(n, host=[loop(scheduler="none", nr_requests=n)]) for n in (1, 2)]
     assert settings_of(records) == {1: {"scheduler of loop": "none"}}

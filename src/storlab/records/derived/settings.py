@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from storlab.grouping import grouped
 from storlab.layers.block.queue import QUEUE
-from storlab.records.run_folder import TrialRecord
+from storlab.records.run_folder import ChangedSetting, TrialRecord
+
+_MOST = 6  # settings of one sentence
 
 
 def settings_of(records: Iterable[TrialRecord]) -> dict[int, dict[str, str]]:
@@ -34,16 +36,19 @@ def _settings(record: TrialRecord) -> Iterator[tuple[str, str]]:
 
 
 def warnings(records: Iterable[TrialRecord]) -> Iterator[str]:
-    """What changed while trials ran, and whether it is as before: a sentence for each setting of each cell."""
+    """What changed while trials ran, and whether it is as before: for each cell, one for all that ended alike."""
     changes = ((record, each) for record in records for each in record.changed)
-    found = grouped(((record.cell, each.name, each.before, each.after, each.now), record) for record, each in changes)
-    for (_, name, before, after, now), those in found.items():
-        cell = ", ".join(f"{factor}={level}" for factor, level in those[0].levels.items()) or "all trials"
-        trials = len({record.trial for record in those})
-        how = "could not be put back"
-        if now == before:
-            how = "was put back"
-        elif now == after:
-            how = "was left so: the study's commands may not change it, so others did"
-        change = f"changed from {before or 'nothing'} to {after or 'nothing'}"
-        yield f"{cell}: {name} {change} in {'a trial' if trials == 1 else f'{trials} trials'}, and {how}"
+    found = grouped(((record.cell, _ended(each)), (record, each)) for record, each in changes)
+    for (_, ended), those in found.items():
+        cell = ", ".join(f"{factor}={level}" for factor, level in those[0][0].levels.items()) or "all trials"
+        said = dict.fromkeys(f"{e.name} from {e.before or 'nothing'} to {e.after or 'nothing'}" for _, e in those)
+        trials = len({record.trial for record, _ in those})
+        changed = f"{'1 trial' if trials == 1 else f'{trials} trials'} changed {', '.join(list(said)[:_MOST])}"
+        more = f" and {len(said) - _MOST} more settings" if len(said) > _MOST else ""
+        yield f"{cell}: {changed}{more}, which {ended}"
+
+
+def _ended(change: ChangedSetting) -> str:
+    if change.now == change.before:
+        return "was put back"
+    return "was left so, as commands of the study can't do it" if change.now == change.after else "can't be put back"

@@ -1,0 +1,76 @@
+"""Nothing is measured under a setting that nobody declared: it is stated, put back, or comes first in the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from laboratory import Laboratory
+from storlab.analysis.summary import CellState
+from storlab.analysis.unequal import Place, Seen
+from storlab.cli.reporting import report_input
+from storlab.records.derive import derive
+from storlab.report.model.unequal import unequal_sentences
+
+TUNED = """
+primary = "read.bandwidth"
+repeat = { until = "max", min = 2, max = 2 }
+trial = { settle = { sync = false, drop_caches = false }, prepare = [["sh", "-ec", "PREPARE"]] }
+workload.r.fio = { rw = "read", bs = "64k", direct = 1, size = "1M" }
+[nodes.disk]
+kind = "local"
+count = 2
+stack = [{ layer = "file", size = "16M" }, { layer = "loop" }]
+"""
+PREPARE = "echo {node}; [ {node} = disk-2 ] || echo 8 > /sys/block/$(basename {target})/queue/max_sectors_kb"
+
+
+@pytest.mark.needs("root")
+def test_a_command_that_tunes_one_of_two_equal_disks_is_told_first_and_put_back(lab: Laboratory) -> None:
+    outcome = lab.succeed(TUNED.replace("PREPARE", PREPARE), trials=2, unconfined=True)
+    for record in lab.records():
+        found = {node: layers[1]["max_sectors_kb"] for node, layers in record.facts.items()}
+        assert found["disk-1"] == 8 < found["disk-2"], "as the measured phase began"
+        (changed,) = record.changed
+        assert (changed.node, changed.name, changed.after) == ("disk-1", "max_sectors_kb of loop", "8")
+        assert changed.now == changed.before == str(found["disk-2"])
+    (one,) = outcome.summary.unequal
+    assert (one.among, one.thing, one.setting) == ("nodes", "loop", "max_sectors_kb")
+    tables = derive(lab.run_folder)
+    assert [warning for warning in tables.warnings() if "2 trials changed max_sectors_kb of loop" in warning]
+    (caution,) = [each for each in report_input(lab.run_folder, tables, outcome.summary).cautions if "loop" in each]
+    assert "Declared alike, but not set alike: max_sectors_kb of loop is" in caution
+    assert (lab.run_folder.trial_folder(1) / "disk-2" / "prepare-1" / "stdout").read_text() == "disk-2\n"
+
+
+@pytest.mark.needs("root")
+def test_what_a_failed_command_printed_is_kept_and_told(lab: Laboratory) -> None:
+    lab.execute(TUNED.replace("PREPARE", "echo as far as this; echo but not here >&2; exit 3"))
+    (record, *_) = lab.records()
+    assert record.status == "failed" and "as far as this\nbut not here" in record.detail
+    assert [layer["layer"] for layer in record.facts["disk-1"]] == ["file", "loop"], "though it was never measured"
+
+
+def seen(*rows: tuple[int, int, str, str]) -> Seen:
+    """Cell, trial, node and value of each."""
+    found = Seen()
+    for cell, trial, node, value in rows:
+        found.add("alike", "loop", [("scheduler", value), ("fua", "0")], Place(cell, trial, node))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(1, 1, "a", "bfq"), (1, 1, "b", "none")],
+         "Declared alike, but not set alike: scheduler of loop is bfq on a; none on b"),
+        ([(1, 1, "a", "bfq"), (1, 2, "a", "none"), (2, 3, "a", "none")],
+         "Not set alike in all trials: scheduler of loop is none in trials 2 and 3; bfq in trial 1"),
+        ([(1, 1, "a", "bfq"), (2, 2, "a", "none"), (2, 3, "a", "none")],
+         "Also differs, though the study does not say so: scheduler of loop is none with bs=8k; bfq with bs=4k"),
+        ([(1, 1, "a", "bfq"), (2, 2, "a", "bfq")], ""),
+    ],
+)  # fmt: skip
+def test_what_differs_is_named_where_it_does(rows: list[tuple[int, int, str, str]], said: str) -> None:
+    cells = [CellState(number, {"bs": bs}, "measured", 1) for number, bs in ((1, "4k"), (2, "8k"))]
+    sentences = unequal_sentences(seen(*rows).unequal(), cells)
+    assert [sentence.partition(". ")[0] for sentence in sentences] == ([said] if said else [])
