@@ -56,7 +56,7 @@ from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
 from storlab.importing.signatures import is_fio_log, signatures_of
 from storlab.importing.table.suggest import options_for
-from storlab.layers.block.queue import parse_queue
+from storlab.layers.block.queue import QUEUE, new_state, parse_queue
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.image.base import parse_image_info
@@ -172,6 +172,9 @@ PARSERS: dict[str, Parser] = {
     "dump-super": Parser(of_text(parse_dump_super), golden("layers/golden/dump_super.txt")),
     "wipefs": Parser(of_bytes(lambda data: (own_types(data, "a"), is_only_member(data, "p"))), these(*samples.WIPEFS)),
     "queue": Parser(of_text(lambda text: parse_queue({"scheduler": text, "nr_requests": text})), these("[none] kyber")),
+    "queue as new": Parser(
+        of_text(lambda text: new_state(dict.fromkeys(QUEUE, text), text, "1")), these("1280", "6.18")
+    ),
     "qemu-img": Parser(of_text(parse_image_info), these(*samples.QEMU_IMG)),
     "tc": Parser(of_text(parse_queues), these(QUEUES), ValueError),
     "ip link": Parser(of_text(parse_link), these(LINK), ValueError),

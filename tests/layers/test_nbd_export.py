@@ -160,19 +160,7 @@ def test_what_may_stand_on_an_export_is_known_before_anything_is_made() -> None:
     assert type_errors(parse([CLONE, EXPORT]), [Export]) == []
 
 
-LISTING = """exports available: 2
- export: 'vm-1'
-  size:  67108864
-  flags: 0x1ced ( flush fua trim zeroes df cache fast-zero block-status-payload )
-  min block: 1
-  opt block: 4096
-  max block: 33554432
-  transaction size: 64-bit
-  available meta contexts: 1
-   base:allocation
- export: 'it's'
-  size:  12
-"""
+LISTING = (Path(__file__).parent / "golden" / "nbd-list.txt").read_text()
 
 
 def test_a_list_of_exports_gives_what_each_advertises_and_one_of_sockets_who_listens() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from laboratory import Laboratory
 from storlab.analysis.summary import CellState
-from storlab.analysis.unequal import Place, Seen
+from storlab.analysis.unequal import Place, Seen, among_runs
 from storlab.cli.reporting import report_input
 from storlab.records.derive import derive
 from storlab.report.model.unequal import unequal_sentences
@@ -74,3 +74,9 @@ def test_what_differs_is_named_where_it_does(rows: list[tuple[int, int, str, str
     cells = [CellState(number, {"bs": bs}, "measured", 1) for number, bs in ((1, "4k"), (2, "8k"))]
     sentences = unequal_sentences(seen(*rows).unequal(), cells)
     assert [sentence.partition(". ")[0] for sentence in sentences] == ([said] if said else [])
+
+
+def test_a_setting_of_one_run_and_not_of_another_is_told_where_they_are_compared() -> None:
+    runs = {name: seen((1, 1, "a", value)) for name, value in (("before", "bfq"), ("after", "none"))}
+    (sentence,) = unequal_sentences(among_runs(runs), ())
+    assert sentence.startswith("Not set alike in all runs: scheduler of loop is bfq in before; none in after.")

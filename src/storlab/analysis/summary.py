@@ -252,7 +252,7 @@ class FactDifference:
     b: str
 
 
-Among = Literal["nodes", "trials", "levels"]
+Among = Literal["nodes", "trials", "levels", "runs"]
 
 
 @dataclass(frozen=True)
@@ -267,8 +267,8 @@ class Held:
 
 @dataclass(frozen=True)
 class Unequal:
-    """A setting of what was declared alike, and was not alike: among nodes in one trial, among trials of one cell, or
-    among levels that the study says nothing different of.
+    """A setting of what was declared alike, and was not: among nodes in one trial, among trials of one cell, among
+    levels that the study says nothing different of, or among runs that are compared, whose names are then ``nodes``.
     """
 
     among: Among

@@ -20,23 +20,34 @@ class Place(NamedTuple):
 
 @dataclass
 class Seen:
-    """The settings of all that was set up, as the measured phases began."""
+    """The settings of all that was set up, as the measured phases began: what is declared, what has it, its name."""
 
-    _values: dict[tuple[str, str, str], dict[str, list[Place]]] = field(default_factory=dict)
+    values: dict[tuple[str, str, str], dict[str, list[Place]]] = field(default_factory=dict)
 
     def add(self, declared: str, thing: str, settings: Iterable[tuple[str, str]], place: Place) -> None:
         """``declared`` is the same for all that the study declares alike; ``thing``: what has the settings."""
         for setting, value in settings:
-            self._values.setdefault((declared, thing, setting), {}).setdefault(value, []).append(place)
+            self.values.setdefault((declared, thing, setting), {}).setdefault(value, []).append(place)
 
     def unequal(self) -> tuple[Unequal, ...]:
         """The settings that differ where the study declares no difference: each once, in the order of settings."""
         found: dict[tuple[object, ...], Unequal] = {}
-        for (_, thing, setting), values in self._values.items():
+        for (_, thing, setting), values in self.values.items():
             if len(values) > 1:
                 one = Unequal(_among(values), thing, setting, _held(values))
                 found.setdefault((one.thing, one.setting, one.held), one)
         return tuple(found.values())
+
+
+def among_runs(runs: Mapping[str, Seen]) -> tuple[Unequal, ...]:
+    """The settings that are the same all over each run, and not the same in all runs."""
+    found: dict[tuple[str, str, str], dict[str, list[Place]]] = {}
+    for name, seen in runs.items():
+        for key, values in seen.values.items():
+            for value in values if len(values) == 1 else ():
+                found.setdefault(key, {}).setdefault(value, []).append(Place(0, 0, name))
+    differing = ((key, values) for key, values in found.items() if len(values) > 1)
+    return tuple(Unequal("runs", thing, setting, _held(values)) for (_, thing, setting), values in differing)
 
 
 def _among(values: Mapping[str, list[Place]]) -> Among:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +20,7 @@ from storlab.report.formats import COMPARISONS, Format, find
 if TYPE_CHECKING:
     from storlab.analysis.runs.across_runs import RunsCompared
     from storlab.analysis.runs.merged_runs import RunData
+    from storlab.analysis.unequal import Seen
     from storlab.records.run_folder import RunFolder
 
 
@@ -44,8 +45,9 @@ def compare(
     chosen = find(format_, COMPARISONS)
     gates = [parse_gate(text) for text in fail_on or []]
     opened = _opened(runs, by)
-    read = [_read(name, run) for name, run in opened.items()]
+    read, seen = zip(*(_read(name, run) for name, run in opened.items()), strict=True)
     told = differences({name: run.manifest for name, run in opened.items()})
+    told = (*told, *_unequal(dict(zip(opened, seen, strict=True))))
     found = compare_runs(read, by=by, metrics=metric or [], gates=gates, cautions=told, allow_undecided=allow_undecided)
     _show(found, chosen, output)
     if found.failed:
@@ -107,11 +109,21 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _read(name: str, run: RunFolder) -> RunData:
+def _unequal(seen: Mapping[str, Seen]) -> list[str]:
+    """What was set otherwise in one run than in another, and within each."""
+    from storlab.analysis.unequal import among_runs
+    from storlab.report.model.unequal import unequal_sentences
+
+    own = (f"{name}: {said}" for name, of in seen.items() for said in unequal_sentences(of.unequal(), ()))
+    return [*unequal_sentences(among_runs(seen), ()), *own]
+
+
+def _read(name: str, run: RunFolder) -> tuple[RunData, Seen]:
     import polars as pl
 
     from storlab.analysis.runs.merged_runs import RunData
     from storlab.records.derive import tables_of
+    from storlab.run.planning.conditions import seen_in
     from storlab.run.planning.design import design_of_run
 
     tables = tables_of(run)
@@ -122,4 +134,5 @@ def _read(name: str, run: RunFolder) -> RunData:
     columns = {"trial": [record.trial for record in tables.records], "machine": machine}
     machines = pl.DataFrame(columns, schema={"trial": pl.Int64, "machine": pl.String})
     trials = tables.frame("trials").join(machines, on="trial", how="left", maintain_order="left")
-    return RunData(name, design_of_run(run.manifest, tables), trials, tables.frame("metrics"))
+    data = RunData(name, design_of_run(run.manifest, tables), trials, tables.frame("metrics"))
+    return data, seen_in(tables.records, tables.cells)

@@ -14,6 +14,7 @@ _LEADS = {
     "nodes": "Declared alike, but not set alike",
     "trials": "Not set alike in all trials",
     "levels": "Also differs, though the study does not say so",
+    "runs": "Not set alike in all runs",
 }
 _SO = "What is compared may differ for this reason alone"
 
@@ -44,8 +45,8 @@ def _sentence(those: Sequence[Unequal], levels: dict[int, str]) -> str:
 
 def _where(of: Unequal, held: Held, levels: dict[int, str]) -> str:
     match of.among:
-        case "nodes":
-            return f"on {_some(held.nodes)}"
+        case "nodes" | "runs":
+            return f"{'on' if of.among == 'nodes' else 'in'} {_some(held.nodes)}"
         case "trials":
             return f"in {'trial' if len(held.trials) == 1 else 'trials'} {_some(list(map(str, held.trials)))}"
         case "levels":
