@@ -177,8 +177,8 @@ class TrialRun:
             await all_of(*(self._prepare(load.workload, place) for load, place in places))
         async with self._phase("precondition"):
             await self._precondition()
-        await self._read_facts()
         async with self._phase("settle"):
+            await self._read_facts()
             # What is written back on one end may be new to the other: whoever serves is flushed after its clients.
             for groups in self.cell.outward:
                 await all_of(*(self._settle(node) for group in groups for node in self.built.group(group)))
