@@ -8,7 +8,7 @@ from functools import cache
 from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
-from storlab.analysis.summary import CellState, Comparison, Estimate, FactDifference, Underneath
+from storlab.analysis.summary import CellState, Comparison, Estimate, FactDifference, Held, Underneath, Unequal
 from storlab.records.manifest import Kernel, NodeFacts, Tool
 from storlab.report.model.input import ReportInput
 
@@ -90,6 +90,7 @@ def hostile_run(text: str) -> ReportInput:
         given,
         summary=replace(
             summary, title=text, stopped=text, method=text, warnings=(text,), cells=tuple(map(state, summary.cells)),
+            unequal=(Unequal("nodes", text, text, (Held(text, (text,), (1,), (1,)), Held("b", (text,), (1,), (1,)))),),
             estimates=tuple(map(estimate, summary.estimates)), comparisons=tuple(map(comparison, summary.comparisons)),
             by_node=tuple(replace(estimate(e), node=text) for e in summary.by_node),
         ),

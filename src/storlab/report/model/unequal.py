@@ -10,6 +10,7 @@ from storlab.report.model import format as fmt
 from storlab.report.model import words
 
 _MOST = 4  # sentences of one kind, settings of one sentence, and places of one value
+_LONGEST = 120  # characters of a value
 _LEADS = {
     "nodes": "Declared alike, but not set alike",
     "trials": "Not set alike in all trials",
@@ -36,11 +37,15 @@ def _first(sentences: Sequence[str]) -> list[str]:
 def _sentence(those: Sequence[Unequal], levels: dict[int, str]) -> str:
     first, rest = those[0], len(those) - _MOST
     settings = [each.setting for each in those[:_MOST]] + ([f"{rest} more"] if rest > 0 else [])
-    values = [words.listed([each.held[at].value or "empty" for each in those[:_MOST]]) for at in range(len(first.held))]
+    values = [words.listed([_short(each.held[at].value) for each in those[:_MOST]]) for at in range(len(first.held))]
     held = [f"{value} {_where(first, each, levels)}" for value, each in zip(values, first.held, strict=True)]
     of = "" if first.thing == "kernel" else f" of {first.thing}"
     verb = "is" if len(those) == 1 else "are"
     return f"{_LEADS[first.among]}: {words.listed(settings)}{of} {verb} {'; '.join(held)}. {_SO}."
+
+
+def _short(value: str) -> str:
+    return value if 0 < len(value) <= _LONGEST else f"{value[:_LONGEST]}…" if value else "empty"
 
 
 def _where(of: Unequal, held: Held, levels: dict[int, str]) -> str:
