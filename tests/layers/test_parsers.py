@@ -252,12 +252,7 @@ def test_two_clients_on_one_kernel_never_choose_the_same_device_one_after_the_ot
     assert len(set(names)) == 16 and asyncio.run(some(1)) == names[:1]
 
 
-PINGING = """PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.
-64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=0.045 ms
-64 bytes from 10.0.0.1: icmp_seq=2 ttl=64 time=0.041 ms
-no answer yet for icmp_seq=3
-64 bytes from 10.0.0.1: icmp_seq=4 ttl=64 time=0.041 ms
-"""
+PINGING = golden("ping.txt")
 
 
 def answered(*lines: str, limit: float = 5.0) -> list[str | None]:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from laboratory import Laboratory
+from laboratory.devices import new_device
 from storlab.analysis.summary import CellState
 from storlab.analysis.unequal import Place, Seen, among_runs
 from storlab.cli.reporting import report_input
 from storlab.records.derive import derive
 from storlab.report.model.unequal import unequal_sentences
 
-TUNED = """
-primary = "read.bandwidth"
-repeat = { until = "max", min = 2, max = 2 }
-trial = { settle = { sync = false, drop_caches = false }, prepare = [["sh", "-ec", "PREPARE"]] }
-workload.r.fio = { rw = "read", bs = "64k", direct = 1, size = "1M" }
-[nodes.disk]
-kind = "local"
-count = 2
-stack = [{ layer = "file", size = "16M" }, { layer = "loop" }]
-"""
+CASES = Path(__file__).parent / "cases"
+TUNED = (CASES / "equal-disks.toml").read_text()
 PREPARE = "echo {node}; [ {node} = disk-2 ] || echo 8 > /sys/block/$(basename {target})/queue/max_sectors_kb"
 
 
@@ -40,6 +35,18 @@ def test_a_command_that_tunes_one_of_two_equal_disks_is_told_first_and_put_back(
     (caution,) = [each for each in report_input(lab.run_folder, tables, outcome.summary).cautions if "loop" in each]
     assert "Declared alike, but not set alike: max_sectors_kb of loop is" in caution
     assert (lab.run_folder.trial_folder(1) / "disk-2" / "prepare-1" / "stdout").read_text() == "disk-2\n"
+
+
+@pytest.mark.needs("root")
+def test_a_level_that_tunes_a_disk_of_the_users_reaches_no_other_level(lab: Laboratory) -> None:
+    with new_device(lab.folder / "own.img") as disk:
+        limit = Path("/sys/block", disk.path.rpartition("/")[2], "queue", "max_sectors_kb")
+        limit.write_text("512")
+        study = (CASES / "shared-disk.toml").read_text().replace("DEVICE", disk.path)
+        outcome = lab.succeed(study, trials=6, unconfined=True)
+        found = {(record.levels["tune"], record.facts["host"][0]["max_sectors_kb"]) for record in lab.records()}
+        assert found == {("default", 512), ("small", 8)} and limit.read_text() == "512\n"
+    assert outcome.summary.unequal == (), "the study says what is different"
 
 
 @pytest.mark.needs("root")
