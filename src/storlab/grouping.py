@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -34,12 +34,26 @@ def connected(things: Iterable[K], pairs: Iterable[tuple[K, K]]) -> dict[K, K]:
     return {thing: root(thing) for thing in first}
 
 
+_MOST_RANGES = 10
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """Names in a row; of more than ``most`` the first ones and the last, and how many these are: ``a, b, … z (26)``."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])}, … {names[-1]} ({len(names):,})"
+
+
 def ranges(numbers: Iterable[int]) -> str:
-    """Of numbers in ascending order, ``1–3, 7``."""
+    """Of numbers in ascending order, ``1–3, 7``; of very many ranges, the first ones and the last."""
     found: list[list[int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
             found[-1][1] = number
         else:
             found.append([number, number])
-    return ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in found)
+    told = [f"{first}" if first == last else f"{first}–{last}" for first, last in found]
+    if len(told) <= _MOST_RANGES:
+        return ", ".join(told)
+    count = sum(last - first + 1 for first, last in found)
+    return f"{', '.join(told[: _MOST_RANGES - 1])}, … {told[-1]} ({count:,} in all)"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 from typer import Argument, Option
 
 from storlab.cli.output import show_json
+from storlab.cli.waiting import waiting
 from storlab.report.formats import Format, names
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class StudyOptions:
     def load(self) -> Study:
         from storlab.study.study import find_study, load_study
 
-        return load_study(find_study(self.name), self.overrides, self.only)
+        with waiting(f"reading {self.name}"):
+            return load_study(find_study(self.name), self.overrides, self.only)
 
     def rounds_of(self, study: Study) -> tuple[int, int]:
         """Rounds at least and at most: ``--rounds`` means exactly so many."""

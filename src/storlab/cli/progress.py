@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TextIO, cast
 
 from rich.console import Group
@@ -20,7 +20,8 @@ from storlab.analysis.summary import Summary
 from storlab.cli.console import Console
 from storlab.cli.output import warn
 from storlab.cli.standings import MOST, News, table, tally
-from storlab.grouping import grouped
+from storlab.cli.waiting import waiting
+from storlab.grouping import few, grouped
 from storlab.records.run_folder import TrialRecord
 from storlab.report.model.format import duration, plural
 from storlab.report.model.words import listed
@@ -32,6 +33,7 @@ from storlab.study.cells import Cell
 
 _MARKS = {"done": ("✓", "green"), "failed": ("✗", "bold red"), "unsupported": ("–", "yellow")}
 _EACH = 10
+_MOST_CELLS = 12  # that a sentence names
 _UNBOUNDED = 10_000  # rounds: so many means that something else ends the run
 _OTHER_LINES = 5  # of the display, and one for what is printed above it
 
@@ -47,7 +49,9 @@ def observer(quiet: bool) -> Iterator[Observer]:
         with Live(display, console=console, refresh_per_second=2, transient=True):
             yield display
     else:
-        yield PlainProgress()
+        with ExitStack() as looking:
+            looking.enter_context(waiting("looking at this machine"))
+            yield PlainProgress(looking.close)
 
 
 class _Lasting(io.TextIOBase):
@@ -91,13 +95,15 @@ class PlainProgress(Observer):
     must be known; no sentence twice.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, looked: Callable[[], None] = lambda: None) -> None:
+        self._looked = looked
         self._news = News()
         self._failures = Failures()
         self._messages: set[str] = set()
         self._rounds = self._decided = ""
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
+        self._looked()
         _line(f"{plan.study.model.title}: {', '.join(_size(plan, done))}. Run: {folder}")
         self._rounds = _rounds(plan)
         for line, _ in _foreseen(plan):
@@ -139,19 +145,27 @@ def _is_told(round_number: int) -> bool:
     return round_number <= _EACH or round_number % _EACH == 0
 
 
+def _is_round(count: int) -> bool:
+    """10, 100, 1000, and so on."""
+    return set(str(count)[1:]) <= {"0"} and str(count)[0] == "1"
+
+
 class Failures:
     """Trials that were not done, each reason once: what fails in the same way in each round is one piece of news."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str], int] = {}
+        self._same: dict[tuple[str, str], list[int]] = {}
 
     def of(self, record: TrialRecord) -> str:
-        """``trial 4 (fs zfs) failed: reason``; the second time ``trial 9 (fs zfs) failed as trial 4 did``."""
+        """``trial 4 (fs zfs) failed: reason``; then ``trial 9 (fs zfs) failed, as trial 4``; of many, how many."""
         if record.status == "done":
             return ""
         trial = f"trial {record.trial} ({levels_text(record.levels)}) {record.status}"
-        first = self._first.setdefault((record.status, record.reason or ""), record.trial)
-        return f"{trial}: {record.reason}" if first == record.trial else f"{trial}, as trial {first}"
+        same = self._same.setdefault((record.status, record.reason or ""), [])
+        same.append(record.trial)
+        if len(same) <= _EACH:
+            return f"{trial}: {record.reason}" if len(same) == 1 else f"{trial}, as trial {same[0]}"
+        return f"{trial}, as {len(same):,} trials since trial {same[0]}" if _is_round(len(same)) else ""
 
 
 def _unsupported(plan: Plan) -> Iterator[str]:
@@ -160,7 +174,8 @@ def _unsupported(plan: Plan) -> Iterator[str]:
     for reason, cells in grouped(
         ("; ".join(said), levels[number]) for number, said in plan.unsupported.items()
     ).items():
-        yield f"Unsupported here: {listed(cells)}: {reason}"
+        told = listed(cells) if len(cells) <= _MOST_CELLS else few(cells, _MOST_CELLS)
+        yield f"Unsupported here: {told}: {reason}"
 
 
 def _foreseen(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -180,7 +195,8 @@ def _line(text: str) -> None:
 def _resting(after: int, cells: Sequence[Cell]) -> str:
     """``From round 9 on, 2 cells rest, which no open comparison needs: fs ext4; fs xfs``."""
     many, verb = plural(len(cells), "cell"), "rests" if len(cells) == 1 else "rest"
-    names = "; ".join(levels_text(cell.levels) for cell in cells)
+    names = "; ".join(levels_text(cell.levels) for cell in cells[:_MOST_CELLS])
+    names += f"; … {levels_text(cells[-1].levels)}" if len(cells) > _MOST_CELLS else ""
     return f"From round {after + 1} on, {many} {verb}, which no open comparison needs: {names}"
 
 

@@ -65,8 +65,9 @@ def _of_factor(factor: str, levels: Mapping[str, Settings]) -> Iterator[LevelSet
         for n in differing
         if n.rpartition(".")[2] in _LISTS_OF_OPTIONS
     }
+    has = [{name.rpartition(".")[0] for name in settings} for settings in levels.values()]
+    everywhere = set.intersection(*has) - {""}  # what is in each level: layers, loads and node groups
     for level, settings in levels.items():
-        everywhere = {n.rpartition(".")[0] for n in names if _thing_is_everywhere(n, levels.values())}
         own = {}
         for name in differing:
             thing, setting = name.rpartition(".")[0], settings.get(name)
@@ -77,12 +78,6 @@ def _of_factor(factor: str, levels: Mapping[str, Settings]) -> Iterator[LevelSet
             own[name] = _without(setting.text, common.get(name)) if setting is not None else DEFAULT
         explicit = {name: text for name, text in own.items() if text != DEFAULT}
         yield LevelSettings(factor, level, explicit or own)
-
-
-def _thing_is_everywhere(name: str, levels: Iterable[Settings]) -> bool:
-    """Whether each level has the layer, load or node group that the key belongs to."""
-    thing = name.rpartition(".")[0]
-    return bool(thing) and all(any(n.startswith(f"{thing}.") for n in settings) for settings in levels)
 
 
 def _without(text: str, common: set[str] | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storlab.cli.options import AllowCode, Json, Only, Rounds, Seed, Set, StudyName, StudyOptions
+from storlab.cli.waiting import waiting
 
 
 def plan(
@@ -34,4 +35,5 @@ def plan(
         async with open_session(new_run_id(), permissions=Permissions(code=tuple(allow_code or ()))) as session:
             return await make_plan(loaded, session, seed or 0, options.rounds_of(loaded))
 
-    (print_json if json else print_text)(asyncio.run(look()), seed)
+    with waiting(f"looking what {len(loaded.cells):,} cells take"):
+        (print_json if json else print_text)(asyncio.run(look()), seed)

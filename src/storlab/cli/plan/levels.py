@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from storlab.grouping import grouped
+from storlab.grouping import few, grouped
 from storlab.study.differences import LevelSettings, differences
 
 if TYPE_CHECKING:
@@ -45,10 +45,9 @@ def _rows(levels: Sequence[LevelSettings]) -> list[tuple[str, str, str]]:
     factor = levels[0].factor
     if all(each.settings and set(each.settings.values()) == {each.level} for each in levels):
         names = [each.level for each in levels]
-        shown = ", ".join(names) if len(names) <= _MOST_LEVELS else f"{', '.join(names[:3])}, …, {names[-1]}"
-        return [(factor, shown, ", ".join(levels[0].settings))]
+        return [(factor, few(names, _MOST_LEVELS), ", ".join(levels[0].settings))]
     if not any(each.settings for each in levels):
-        return [(factor, ", ".join(each.level for each in levels), "nothing")]
+        return [(factor, few([each.level for each in levels], _MOST_LEVELS), "nothing")]
     rows = [(factor if not at else "", each.level, _text(each)) for at, each in enumerate(levels[:_MOST_LEVELS])]
     more = len(levels) - _MOST_LEVELS
     return [*rows, ("", f"and {more} more", "--json has all")] if more > 0 else rows

@@ -13,6 +13,7 @@ from storlab.study.schema import NodeGroup
 if TYPE_CHECKING:
     from storlab.run.planning.plan import Plan
 
+_MOST_MACHINES = 6
 CROSSES = " ⇢ "
 """Between the nodes of a chain."""
 
@@ -75,8 +76,13 @@ def node_lines(made: Plan) -> list[str]:
     nodes = ((name, cell.nodes[name]) for name in names for cell in made.study.cells if name in cell.nodes)
     described = ((name, group.count, said) for name, group in nodes if (said := group.describe()))
     groups = grouped((name, f"{count} × {said}" if count > 1 else said) for name, count, said in described)
-    lines = [f"{name}: {' or '.join(dict.fromkeys(machines))}" for name, machines in groups.items()]
+    lines = [f"{name}: {_or(list(dict.fromkeys(machines)))}" for name, machines in groups.items()]
     return [*lines, *dict.fromkeys(line for name in groups for line in made.prepared[name].lines())]
+
+
+def _or(machines: Sequence[str]) -> str:
+    left_out = len(machines) - _MOST_MACHINES
+    return " or ".join(machines) if left_out <= 0 else f"{' or '.join(machines[:_MOST_MACHINES])}, or {left_out:,} more"
 
 
 def memory_text(made: Plan) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -26,17 +26,21 @@ from storlab.cli.plan.nodes import (
     stack_text,
 )
 from storlab.cli.plan.times import time_as_data, time_text
-from storlab.grouping import grouped
+from storlab.grouping import few, grouped
 from storlab.run.planning.foresight import foresight_of
 from storlab.study.questions import Compare
 from storlab.units import size_text
 
 if TYPE_CHECKING:
+    from storlab.analysis.foresight import Foresight
     from storlab.run.planning.plan import Plan
 
 
 _LABELS = 11  # columns
 _MOST_COMMANDS = 12
+_FIRST, _LAST = 24, 3  # rows of a table of more
+_MOST_SENTENCES = 10  # of a kind
+_MOST_IN_A_ROW = 50
 
 
 def print_json(made: Plan, seed: int | None) -> None:
@@ -88,14 +92,20 @@ def print_text(made: Plan, seed: int | None) -> None:
         which = f"Cell {numbers[0]} is" if len(numbers) == 1 else f"Cells {cells_text(numbers, 0)} are"
         console.print(Text(f"{which} unsupported here: {reason}", style="yellow"))
     console.print()
-    for label, text in _facts(made, seed):
+    foresight = foresight_of(made)
+    for label, text in _facts(made, seed, foresight):
         _fact(console, label, text)
-    if (foresight := foresight_of(made)) is not None and foresight.warning():
+    if foresight is not None and foresight.warning():
         console.print(Text(f"Warning: {foresight.warning()}", style="bold yellow"))
-    for caution in made.cautions:
-        console.print(Text(f"Caution: {caution}", style="yellow"))
-    for note in made.notes:
-        console.print(Text(f"Note: {note}", style="yellow"))
+    for line in (*_first("Caution", made.cautions), *_first("Note", made.notes)):
+        console.print(Text(line, style="yellow"))
+
+
+def _first(kind: str, sentences: Sequence[str]) -> Iterator[str]:
+    """Those that are read; of thousands, nobody reads more."""
+    yield from (f"{kind}: {sentence}" for sentence in sentences[:_MOST_SENTENCES])
+    if (more := len(sentences) - _MOST_SENTENCES) > 0:
+        yield f"{kind}: and {more:,} more: --json has all"
 
 
 def _fact(console: Console, label: str, text: str) -> None:
@@ -114,7 +124,12 @@ def _cells(made: Plan, *, with_stacks: bool) -> Table:
     if with_stacks:
         table.add_column("stack", overflow="fold")
     table.add_column("load")
-    for cell in made.study.cells:
+    left_out = len(made.study.cells) - _FIRST - _LAST
+    for at, cell in enumerate(made.study.cells):
+        if left_out > 1 and _FIRST <= at < _FIRST + left_out:
+            if at == _FIRST:
+                table.add_row("…", f"{left_out:,} more", style="dim")
+            continue
         mark = "dim" if cell.number in made.unsupported else ""
         loads = ", ".join(load.name for load in cell.loads)
         stack = [next(filter(None, (stack_text(cell, name) for name in cell.nodes)), "")] if with_stacks else []
@@ -125,6 +140,8 @@ def _cells(made: Plan, *, with_stacks: bool) -> Table:
 
 def _stacks(made: Plan) -> Table:
     rows = stack_rows(made.study.cells)
+    if (more := len(rows) - _FIRST - _LAST) > 1:
+        rows[_FIRST:-_LAST] = [("…", "", f"{more:,} more")]
     crosses = any(CROSSES in stack for _, _, stack in rows)
     table = Table(box=None, pad_edge=False)
     table.add_column("cells", style="cyan")
@@ -135,7 +152,7 @@ def _stacks(made: Plan) -> Table:
     return table
 
 
-def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
+def _facts(made: Plan, seed: int | None, foresight: Foresight | None) -> list[tuple[str, str]]:
     least, most = made.rounds
     cells = len(made.supported)
     rounds = f"{least}" if least == most else f"{least} to {most}"
@@ -150,12 +167,12 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
         each = f"{cells} set-up" if cells == 1 else f"{cells} set-ups"
         text = f"after the rounds, and not in their time: {each} once more, with {cuts.moments} cuts of each"
         facts.append(("Power cuts", text))
-    if (foresight := foresight_of(made)) is not None:
+    if foresight is not None:
         facts += [("Verdicts", foresight.earliest()), ("Expected", foresight.expected())]
     if seed is None:
         facts.append(("Order", "each round in a random order of its own; --seed N shows and fixes it"))
     else:
-        shown = ", ".join(str(trial.cell) for trial in made.order(1))
+        shown = few([str(trial.cell) for trial in made.order(1)], _MOST_IN_A_ROW)
         facts.append(("Order", f"seed {seed}; cells of round 1: {shown}"))
     facts.append(("Disk space", _space(made)))
     facts += [("Memory", text) for text in [memory_text(made)] if text]
@@ -279,5 +296,6 @@ def _question(made: Plan, compare: Compare) -> str:
     if compare.pairs is None and len(factor.levels) == 1:
         return f"nothing of {factor.name}, which has one level"
     if compare.pairs is None:
-        return f"{metrics} between the levels of {factor.name} ({', '.join(lev.label for lev in factor.levels)}){rest}"
-    return f"{metrics}: {', '.join(f'{a} against {b}' for a, b in compare.pairs)}{rest}"
+        levels = few([level.label for level in factor.levels], _MOST_IN_A_ROW)
+        return f"{metrics} between the levels of {factor.name} ({levels}){rest}"
+    return f"{metrics}: {few([f'{a} against {b}' for a, b in compare.pairs], _MOST_IN_A_ROW)}{rest}"

@@ -70,6 +70,7 @@ class TerminalReport:
 
 
 _LINES = 92  # of what is shown without being asked for: two screens, with room for the shell's own lines
+_MOST_SENTENCES = 8  # of a kind
 _ROWS = 20  # of a matrix: more are in the full report
 
 
@@ -102,16 +103,22 @@ def _first(shown: View, width: int, full: bool) -> Iterator[RenderableType]:
         yield from (bullet_of for group in shown.verdicts for bullet_of in _gates(group))
     if shown.not_compared:
         yield Text()
-        for sentence in shown.not_compared:
-            yield bullet("−", "yellow", sentence)
+        yield from _bullets("−", shown.not_compared, full)
     yield Text()
     yield foreign(" ".join(part for part in (shown.overview, shown.resting, shown.certainty) if part), "dim")
     if shown.claims:
         yield from _claims(shown.claims)
     if shown.warnings:
         yield Text()
-        for warning in shown.warnings:
-            yield bullet("!", "yellow", warning)
+        yield from _bullets("!", shown.warnings, full)
+
+
+def _bullets(mark: str, sentences: Sequence[str], full: bool) -> Iterator[RenderableType]:
+    shown = sentences if full or len(sentences) <= _MOST_SENTENCES + 1 else sentences[:_MOST_SENTENCES]
+    for sentence in shown:
+        yield bullet(mark, "yellow", sentence)
+    if (more := len(sentences) - len(shown)) > 0:
+        yield bullet(mark, "yellow", f"and {more:,} more: `storlab report RUN --full` has all")
 
 
 def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterator[RenderableType]]]:

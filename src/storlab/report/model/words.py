@@ -169,8 +169,9 @@ def ratio(comparison: Comparison) -> str:
 
 def not_compared(comparisons: Sequence[Comparison], places: Iterable[str] = ()) -> str:
     """Comparisons without a ratio that share a reason, as one sentence; ``places``: where, unless everywhere."""
-    pairs = listed(list(dict.fromkeys(f"{named(c.factor, c.a)} against {named(c.factor, c.b)}" for c in comparisons)))
-    where = "; ".join(filter(None, dict.fromkeys(places)))
+    pairs = _some(list(dict.fromkeys(f"{named(c.factor, c.a)} against {named(c.factor, c.b)}" for c in comparisons)))
+    found = list(filter(None, dict.fromkeys(places)))
+    where = "; ".join(found if len(found) <= _NAMED else [*found[: _NAMED - 1], f"{len(found) - _NAMED + 1} more"])
     where = f" ({where})" if where else ""
     return f"{pairs} cannot be compared{where}: {stop(comparisons[0].reason or 'no round has both')}"
 

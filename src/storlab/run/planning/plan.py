@@ -157,11 +157,11 @@ async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:
     """What is found out of each group's nodes. Raises ``MissingImage``, or an error with its place in the study."""
     prepared = {}
     needed = grouped((name, group_needs(cell, name)) for cell in study.cells for name in cell.nodes)
+    needs = {name: together(dict.fromkeys(each)) for name, each in needed.items()}
     for cell in study.cells:
         for name, group in cell.nodes.items():
-            needs = together(dict.fromkeys(needed[name]))
             try:
-                prepared[name] = await session.prepare(name, group.spec(), needs)
+                prepared[name] = await session.prepare(name, group.spec(), needs[name])
             except (MissingImage, MissingTool):
                 raise
             except UserError as error:
