@@ -13,7 +13,7 @@ from typer import Argument, Option
 from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.failure import GATE_HIT
 from storlab.cli.options import AllowUndecided, FailOn, Output, String, Strings, format_option
-from storlab.cli.output import show
+from storlab.cli.output import show, show_rendered, write_output
 from storlab.errors import UserError
 from storlab.report.formats import COMPARISONS, Format, find
 
@@ -74,8 +74,6 @@ def _opened(folders: Sequence[Path], by: str | None) -> dict[str, RunFolder]:
 
 def _show(found: RunsCompared, chosen: Format, output: Path | None) -> None:
     if output is not None:
-        from storlab.cli.reporting import write_output
-
         write_output(output, chosen.render(found))
         show(str(output))
     elif chosen.name == "text" and sys.stdout.isatty():
@@ -84,7 +82,7 @@ def _show(found: RunsCompared, chosen: Format, output: Path | None) -> None:
 
         Console().print(TerminalComparison(found))
     else:
-        sys.stdout.write(chosen.render(found))
+        show_rendered(chosen.render(found), chosen.name)
 
 
 def _remedy(runs: Sequence[RunData]) -> str:

@@ -18,6 +18,10 @@ class Console(RichConsole):
     def __init__(self, file: IO[str] | None = None, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(file=file, stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
+    def on_broken_pipe(self) -> None:
+        """Whoever draws says what that means, and not Rich, which would end the process."""
+        raise
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=plain(segment.text))

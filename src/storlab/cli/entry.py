@@ -5,17 +5,22 @@ import resource
 import sys
 import warnings
 
+from storlab.cli.streams import open_streams
+
 _COMPLETING = "_STORLAB_COMPLETE"
 """Set by a shell that asks Typer how a command goes on."""
 _LEAST = 512 << 20
 """Bytes of address space. With less than 300 MiB Polars can't start its threads, and ends the process by a signal."""
+_OTHERS = 0o022
+"""What nobody else may write, whatever the umask: root refuses to follow records that others could have changed."""
 _NO_MEMORY = b"storlab: not enough memory: nothing more could be done\n"
 
 
 def main() -> None:
     """Run a command; see ``storlab.cli.main``."""
     try:
-        _open_what_is_closed()
+        open_streams()
+        os.umask(os.umask(0o077) | _OTHERS)
         warnings.filterwarnings("ignore", "Polars binary is missing")  # for lack of memory, which is then reported
         if not _import_plainly():
             _refuse_too_little_memory()
@@ -59,10 +64,3 @@ def _refuse_too_little_memory() -> None:
             f"storlab: not enough memory: this process may use {limit >> 20} MiB of addresses (ulimit -v), "
             f"and the program needs {_LEAST >> 20} MiB at least"
         )
-
-
-def _open_what_is_closed() -> None:
-    """Standard streams that the caller has closed lead nowhere, and no file that is opened later gets their numbers."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import sys
 from collections.abc import Callable
 
 from storlab.cli.output import warn
+from storlab.cli.streams import NAMES, discard
 from storlab.errors import StorlabError, StudyError, UserError
 
 OWN_FAULT = 1
@@ -21,7 +21,15 @@ INTERRUPTED = 130
 def explaining(command: Callable[[], object]) -> None:
     """Run a command; every error of it becomes a message and an exit status."""
     try:
-        command()
+        try:
+            command()
+        except SystemExit:
+            try:
+                sys.stdout.flush()
+            except BrokenPipeError:  # the status says more than that somebody has seen enough
+                discard(1)
+            raise
+        sys.stdout.flush()
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:  # a panic of Polars is no Exception
@@ -32,9 +40,7 @@ def explain(error: BaseException) -> int:
     """Print what went wrong; returns the exit status."""
     match error:
         case BrokenPipeError():
-            # Whoever read our output has seen enough. Python would complain once more while flushing at exit.
-            with contextlib.suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard(1)  # whoever read our output has seen enough
             return 0
         case StudyError():
             _say(str(error))
@@ -47,6 +53,11 @@ def explain(error: BaseException) -> int:
             return OWN_FAULT
         case _ if _lacks_memory(error):
             _say(f"storlab: not enough memory, or too few processes allowed{_limits()}: nothing more could be done")
+            return OWN_FAULT
+        case OSError() if error.filename == NAMES[1]:
+            discard(1)
+            why = "it is closed" if error.errno == errno.EBADF else error.strerror
+            _say(f"storlab: cannot write to standard output: {why}; what was to be shown there is lost")
             return OWN_FAULT
         case OSError(errno=errno.ENOSPC):
             where = f" ({error.filename})" if error.filename else ""
@@ -104,7 +115,9 @@ def _details(error: BaseException) -> str:
     import traceback
 
     try:
-        with tempfile.NamedTemporaryFile("w", prefix="storlab-fault-", suffix=".txt", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", prefix="storlab-fault-", suffix=".txt", delete=False
+        ) as file:
             traceback.print_exception(error, file=file)
         return file.name
     except OSError:

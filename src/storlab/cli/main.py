@@ -42,8 +42,6 @@ class Commands(TyperGroup):
             from storlab.cli.failure import explain
 
             raise typer.Exit(explain(error)) from None
-        except SystemExit:  # raised by Rich, and by nothing else in here: Console.on_broken_pipe()
-            raise typer.Exit(0) from None
         return result
 
 
@@ -94,11 +92,11 @@ app.add_typer(suite)
 
 def main() -> None:
     """The entry point: runs a command and turns every error into a message and an exit status."""
-    if sys.argv[1:] == ["--version"]:  # Typer reads options by pydantic, which takes longer to load than all else
-        _print_version()
-        return
     from storlab.cli.failure import explaining
 
+    if sys.argv[1:] == ["--version"]:  # Typer reads options by pydantic, which takes longer to load than all else
+        explaining(_print_version)
+        return
     explaining(lambda: app(prog_name="storlab"))
 
 

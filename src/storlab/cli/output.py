@@ -1,14 +1,19 @@
 """The way to standard output and standard error: what passes here is text, and no order to a terminal.
 
-Nothing else prints (``ruff`` sees to it), except what draws (``storlab.cli.console``) and reports, which have no other
-signs than text either.
+Nothing else prints (``ruff`` sees to it), except what draws (``storlab.cli.console``). What the locale can't write is
+replaced (``storlab.cli.streams``), but for what programs read: that is UTF-8 in any locale, as files are.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+from storlab.errors import UserError
 from storlab.text import plain, spelled
+
+_FOR_PEOPLE = ("text", "full text", "zts")
+"""The formats that are read where they are printed."""
 
 
 def show(text: str = "") -> None:
@@ -18,9 +23,44 @@ def show(text: str = "") -> None:
 
 def show_json(text: str) -> None:
     """Print what programs read. It is changed in nothing, for in JSON each sign can be spelled."""
-    print(spelled(text))
+    _write_bytes(f"{spelled(text)}\n".encode())
+
+
+def show_rendered(text: str, format_: str) -> None:
+    """Print a report in a format."""
+    if format_ in _FOR_PEOPLE:
+        show(text.removesuffix("\n"))
+    elif format_ == "json":
+        show_json(text.removesuffix("\n"))
+    else:
+        _write_bytes(text.encode())
+
+
+def write_output(path: Path, rendered: str | bytes) -> None:
+    """Write ``rendered`` to ``path``, text as UTF-8: all of it or nothing. Raises ``UserError`` where that can't be.
+
+    What is no regular file, such as ``/dev/stdout``, is written into as it is.
+    """
+    from storlab.records.files import write_whole
+
+    data = rendered.encode() if isinstance(rendered, str) else rendered
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+        else:
+            write_whole(path.resolve(), data)  # where a link leads, so that it stays one
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
 def warn(text: str) -> None:
     """Print on standard error what isn't the result. Raises ``OSError`` where nobody listens any more."""
     print(plain(text), file=sys.stderr, flush=True)
+
+
+def _write_bytes(data: bytes) -> None:
+    sys.stdout.flush()
+    if (binary := getattr(sys.stdout, "buffer", None)) is None:  # a stream of text in its place
+        sys.stdout.write(data.decode())
+    else:
+        binary.write(data)

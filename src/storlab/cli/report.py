@@ -9,7 +9,7 @@ from typer import Option
 
 from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.options import Output, RunPath, format_option
-from storlab.cli.output import show
+from storlab.cli.output import show, show_rendered, write_output
 from storlab.errors import UserError
 from storlab.report.formats import FULL, PRINTED, PUBLISHED, REPORTS, find
 
@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Report on a run, new or old, from its records."""
     one_thread_for_algebra()
-    from storlab.cli.reporting import report_input, write_html, write_output
+    from storlab.cli.reporting import report_input, write_html
     from storlab.records.derive import tables_of
     from storlab.records.run_folder import RunFolder
     from storlab.run.planning.design import summary_of_run
@@ -52,4 +52,4 @@ def report(
 
         Console().print(TerminalReport(given, full=full))
     else:
-        sys.stdout.write(chosen.render(given))
+        show_rendered(chosen.render(given), chosen.name)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from storlab.analysis.summary import Summary
 from storlab.cli.output import warn
 from storlab.cli.power_cuts import power_cuts_of
-from storlab.errors import UserError
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.records.tables import Tables
@@ -87,18 +86,3 @@ def show_and_write(run: RunFolder, given: ReportInput, size: str = "") -> Consol
     of = f", {size}" if size else ""
     console.print(f"\nRun:    {run.path}{of}\nReport: {page}", soft_wrap=True, markup=False)
     return console
-
-
-def write_output(path: Path, rendered: str | bytes) -> None:
-    """Write ``rendered`` to ``path``, text as UTF-8: all of it or nothing. Raises ``UserError`` where that can't be.
-
-    What is no regular file, such as ``/dev/stdout``, is written into as it is.
-    """
-    data = rendered.encode() if isinstance(rendered, str) else rendered
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-        else:
-            write_whole(path.resolve(), data)  # where a link leads, so that it stays one
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -31,6 +29,7 @@ from storlab.cli.options import (
 )
 from storlab.cli.output import show_json, warn
 from storlab.cli.power_cuts import cut_power, refuse_unchecked
+from storlab.cli.streams import discard
 from storlab.run.limits import MOST_ROUNDS, Limits, parse_extent
 from storlab.run.permissions import Permissions
 
@@ -152,9 +151,9 @@ def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> int:
         warn(f"storlab: interrupted; all is recorded, and `storlab report {folder}` shows it")
         return INTERRUPTED
     except OSError as error:
-        if error.errno != errno.EIO:
+        if error.errno not in (errno.EIO, errno.EPIPE):  # the terminal is gone, or the reader has seen enough
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the terminal is gone
+        discard(1)
     if outcome.ending == "interrupted":
         return INTERRUPTED
     if outcome.left_behind:

@@ -188,4 +188,4 @@ def _counted(result: SetUp, log: WriteLog, begin: int) -> SetUp:
 
 def _write_acknowledged(path: Path, commits: Sequence[tuple[int, int]]) -> None:
     """Which commit was acknowledged after how many entries."""
-    path.write_text("entries,commit\n" + "".join(f"{entries},{number}\n" for entries, number in commits))
+    path.write_text("entries,commit\n" + "".join(f"{entries},{number}\n" for entries, number in commits), "utf-8")

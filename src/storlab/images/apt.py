@@ -68,11 +68,11 @@ class Apt:
         for name in ("lists/partial", "cache/archives/partial", "empty.d"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
-        (folder / "sources.list").write_text("\n".join(recipe.sources(mirror)) + "\n")
-        (folder / "preferences").write_text(recipe.preferences())
+        (folder / "sources.list").write_text("\n".join(recipe.sources(mirror)) + "\n", "utf-8")
+        (folder / "preferences").write_text(recipe.preferences(), "utf-8")
         self.acquire = folder / "acquire.conf"
-        self.acquire.write_text(taken_over(commands.run(["apt-config", "dump", "Acquire"], log).decode()))
-        (folder / "apt.conf").write_text(self._configuration())
+        self.acquire.write_text(taken_over(commands.run(["apt-config", "dump", "Acquire"], log).decode()), "utf-8")
+        (folder / "apt.conf").write_text(self._configuration(), "utf-8")
         self._environment = {"APT_CONFIG": str(folder / "apt.conf")}
 
     def _configuration(self) -> str:
@@ -95,7 +95,7 @@ class Apt:
             "Acquire::Languages": "none",
             "APT::Update::Error-Mode": "any",
         }
-        return self.acquire.read_text() + "".join(f'{key} "{value}";\n' for key, value in settings.items())
+        return self.acquire.read_text("utf-8") + "".join(f'{key} "{value}";\n' for key, value in settings.items())
 
     async def update(self) -> None:
         """Fetch what has changed in the mirror's lists. Raises ``ImageError``."""

@@ -205,7 +205,7 @@ def remove_tree(folder: Path) -> None:
     if not folder.exists():
         return
     inside = f"{folder.resolve()}/"
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    mounts = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
     points = [line.split()[4].encode().decode("unicode_escape") for line in mounts]
     mounted = [point for point in points if f"{point}/".startswith(inside)]
     if mounted:

@@ -127,9 +127,9 @@ async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, notify: Calla
         )
         await bootstrap.run(work, cache.path("logs") / "root.log", lambda step: notify(f"root file system: {step}"))
         remove_tree(work / "tmp")
-        lines = (line.partition("\t") for line in (work / "packages").read_text().splitlines())
+        lines = (line.partition("\t") for line in (work / "packages").read_text("utf-8").splitlines())
         installed = {package.partition(":")[0]: version for package, _, version in lines}
-        programs = (work / "programs").read_text().splitlines()
+        programs = (work / "programs").read_text("utf-8").splitlines()
         cache.finish(work, About(installed, programs=tuple(programs)))
     return cache.finished(name)
 

@@ -76,7 +76,7 @@ async def unpack(
 async def _download(wanted: Unpacked, work: Path, log: Path, notify: Callable[[str], None], mirror: str) -> None:
     notify(f"downloading {wanted.package} of Debian {wanted.suite}")
     acquire = work / "acquire.conf"
-    acquire.write_text(taken_over(commands.run(["apt-config", "dump", "Acquire"], log).decode()))
+    acquire.write_text(taken_over(commands.run(["apt-config", "dump", "Acquire"], log).decode()), "utf-8")
     argv = ["mmdebstrap", "--variant=extract", "--format=tar", f"--include={wanted.package}"]
     argv += [f"--architectures={recipe.ARCHITECTURE}", f"--aptopt={acquire}"]
     argv += ['--aptopt=APT::Install-Recommends "false"']

@@ -96,7 +96,7 @@ class Controller(NamedTuple):
 def started(pid: int) -> int | None:
     """When a process of this machine did, in clock ticks since boot, see proc_pid_stat(5); ``None``: it has ended."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace").rpartition(") ")[2].split()
     except OSError:
         return None
     return int(fields[19]) if fields and fields[0] not in "ZX" else None

@@ -7,7 +7,6 @@ Of kinds that ask for nothing else. Whatever is written in another way, rightly 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,9 +46,5 @@ def import_plainly(options: ImportOptions) -> None:
     from storlab.cli.failure import explaining
     from storlab.cli.import_.files import import_files
 
-    def command() -> None:
-        import_files(options)
-        sys.stdout.flush()
-
     one_thread_for_algebra()
-    explaining(command)
+    explaining(lambda: import_files(options))

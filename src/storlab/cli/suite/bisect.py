@@ -93,7 +93,7 @@ def _candidates(written: str, good: str, bad: str, repository: Path) -> list[str
         return commits_between(repository, good, bad)
     if written.startswith("@"):
         try:
-            names = Path(written[1:]).read_text().split()
+            names = Path(written[1:]).read_text("utf-8").split()
         except (OSError, UnicodeError) as reason:
             raise UserError(f"cannot read {written[1:]}: {reason}") from None
     else:

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from storlab.cli.options import Json, Output, Quiet, RunPath, Strings, offered
-from storlab.cli.output import show, show_json, warn
+from storlab.cli.output import show, show_json, show_rendered, warn, write_output
 from storlab.cli.suite.bisect import bisect
 from storlab.cli.suite.check import check
 from storlab.cli.suite.compare import compare
@@ -230,9 +230,9 @@ def report(
         known = replace(known, asked=structs.replace(known.asked, own=read_own_expectations(expect)))
     text = render(known, format_)
     if output is None:
-        (show_json if format_ == "json" else show)(text.removesuffix("\n"))
+        show_rendered(text, format_)
     else:
-        output.write_text(text)
+        write_output(output, text)
 
 
 suite.command("test-runner")(test_runner)

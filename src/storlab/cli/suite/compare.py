@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from storlab.cli.failure import GATE_HIT, TRIALS_FAILED
 from storlab.cli.options import Output, offered
-from storlab.cli.output import show, show_json
+from storlab.cli.output import show_rendered, write_output
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -107,6 +107,6 @@ def _show(page: Page, format_: str, output: Path | None) -> None:
 
     text = render_page(page, format_)
     if output is None:
-        (show_json if format_ == "json" else show)(text.removesuffix("\n"))
+        show_rendered(text, format_)
     else:
-        output.write_text(text)
+        write_output(output, text)

@@ -22,6 +22,7 @@ def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json
     """Run it, show what came of it, and exit."""
     import asyncio
 
+    from storlab.records.files import write_whole
     from storlab.records.suite import read_suite_run
     from storlab.report.suite.formats import render
 
@@ -35,7 +36,7 @@ def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json
         raise typer.Exit(INTERRUPTED)
     known = read_suite_run(folder)
     page = folder / "report.html"
-    page.write_text(render(known, "html"))
+    write_whole(page, render(known, "html").encode())
     keep_table(known)
     if json:
         show_json(render(known, "json").removesuffix("\n"))

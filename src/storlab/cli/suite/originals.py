@@ -129,7 +129,7 @@ def test_runner(
     if dryrun or template:
         found = look(asked)
         if template:
-            Path(template).write_text(as_runfile(found))
+            Path(template).write_text(as_runfile(found), "utf-8")
         else:
             show(dry_run(found, f"{outputdir}/{datetime.now():%Y%m%dT%H%M%S}"))
         return

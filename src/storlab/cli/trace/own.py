@@ -64,8 +64,8 @@ def _remove(folder: Path, parent: Path) -> None:
 def _group_of_this_process() -> Path | None:
     """Its folder in cgroup v2, which may be mounted beside v1."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-        own = Path("/proc/self/cgroup").read_text().splitlines()
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+        own = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
     except OSError:
         return None
     at = next((line.split()[4] for line in mounts if " - cgroup2 " in line), None)

@@ -257,7 +257,7 @@ class ServerLayer(Layer):
         for name, text in self.configuration(server).items():
             await self.write(server, name, text)
             if (kept := context.record(name)) is not None:
-                kept.write_text(text)
+                kept.write_text(text, "utf-8")
         command = list(self.command(server))
         log = ServerLog(context.record(f"{self.layer}.log"))
         process = await node.start(

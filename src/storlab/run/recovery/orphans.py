@@ -163,7 +163,9 @@ def _works(controller: int) -> bool:
     """Whether a process holds the lock of some run's folder, see proc_pid_fdinfo(5)."""
     for path in _below(Path(f"/proc/{controller}/fd")):
         with contextlib.suppress(OSError):
-            if path.readlink().name == LOCK and "FLOCK" in Path(f"/proc/{controller}/fdinfo/{path.name}").read_text():
+            if path.readlink().name == LOCK and "FLOCK" in Path(f"/proc/{controller}/fdinfo/{path.name}").read_text(
+                "utf-8"
+            ):
                 return True
     return False
 
@@ -209,7 +211,9 @@ def _processes() -> Iterator[Orphan]:
 
 def _folders() -> Iterator[Orphan]:
     """Scratch folders and those of sockets, with what is mounted in them and the loop devices over what they hold."""
-    mounts = [mount.path for mount in parse_mountinfo(Path("/proc/self/mountinfo").read_text(errors="replace"))]
+    mounts = [
+        mount.path for mount in parse_mountinfo(Path("/proc/self/mountinfo").read_text("utf-8", errors="replace"))
+    ]
     backs = [(path, back) for path in Path("/sys/block").glob("loop*/loop/backing_file") if (back := _text(path))]
     roots = {Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")}
     found = {path for root in roots if root.is_dir() for path in _below(root) if run_of(path.name)}
@@ -291,13 +295,13 @@ def _since_epoch(ticks: int) -> float:
 
 def _booted() -> int:
     """When this machine was, in seconds since the epoch."""
-    lines = Path("/proc/stat").read_text().splitlines()
+    lines = Path("/proc/stat").read_text("utf-8").splitlines()
     return int(next(line for line in lines if line.startswith("btime ")).split()[1])
 
 
 def _parent(pid: int) -> int:
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace").rpartition(") ")[2].split()[1])
     except (OSError, IndexError):
         return 1
 
@@ -318,7 +322,7 @@ def _changed(path: Path) -> float:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(errors="surrogateescape").rstrip("\n")
+        return path.read_text("utf-8", errors="surrogateescape").rstrip("\n")
     except OSError:
         return ""
 

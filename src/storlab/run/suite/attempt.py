@@ -239,7 +239,7 @@ async def _collect(guest: SuiteGuest, process: Process, path: Path) -> str:
     except NodeLost:
         raise
     except StorlabError as error:
-        path.write_text(f"nothing could be collected: {error}\n")
+        path.write_text(f"nothing could be collected: {error}\n", "utf-8")
         return ""
     path.write_bytes(found.stdout)
     return kernel_complaint(found.stdout.decode(errors="replace"))

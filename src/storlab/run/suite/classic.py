@@ -73,7 +73,7 @@ class ClassicFolder:
     def write_results(self, text: str) -> None:
         """Write ``results``, what was printed. Raises ``UserError``."""
         try:
-            (self._within / "results").write_text(text)
+            (self._within / "results").write_text(text, "utf-8")
         except OSError as error:
             raise UserError(f"cannot write {self.path}/results: {error.strerror}") from None
 

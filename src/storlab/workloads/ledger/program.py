@@ -202,7 +202,7 @@ def write(ledger: Ledger, runtime: float) -> None:
         took.append(done - now)
         os.write(1, b"%d\n" % len(took))
         now = time.monotonic()
-    with open("commits.json", "w") as file:
+    with open("commits.json", "w", encoding="utf-8") as file:
         json.dump({"elapsed": now - began, "latencies": [round(each, 9) for each in took]}, file)
 
 

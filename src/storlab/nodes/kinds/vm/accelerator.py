@@ -59,7 +59,7 @@ async def find_acceleration(image: Image, initrd: Path, host: Node) -> Accelerat
 
 
 async def _machine(image: Image) -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8")
     key = "\0".join([boot, await qemu_version(), str(image.kernel), str(os.geteuid())])
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
