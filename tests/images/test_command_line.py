@@ -35,15 +35,18 @@ def storlab(*arguments: str, cache: Path | None = None, **more: str) -> subproce
     return program("image", *arguments, environment=environment)
 
 
-def test_an_unpacked_program_is_listed_and_can_be_removed_and_an_empty_cache_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "kind"), [(MYSQL.name, "program"), ("own-kernel-1f", "own kernel")])
+def test_what_belongs_to_no_image_is_listed_and_can_be_removed_and_an_empty_cache_is_said(
+    name: str, kind: str, tmp_path: Path
+) -> None:
     ended = storlab("list", cache=tmp_path)
     assert (ended.returncode, ended.stdout) == (0, "There is no guest image; `storlab image build` makes one.\n")
     assert json.loads(storlab("list", "--json", cache=tmp_path).stdout) == []
     cache = Cache(tmp_path / "storlab" / "images")
-    with cache.making(MYSQL.name, 1) as work:
+    with cache.making(name, 1) as work:
         cache.finish(work, About(versions={"mysqld": "9.7.4-2"}))
-    assert f"{MYSQL.name}  program  " in storlab("list", cache=tmp_path).stdout
-    assert (storlab("remove", MYSQL.name, cache=tmp_path).stdout, cache.parts()) == (f"removed: {MYSQL.name}\n", [])
+    assert f"{name}  {kind}  " in storlab("list", cache=tmp_path).stdout
+    assert (storlab("remove", name, cache=tmp_path).stdout, cache.parts()) == (f"removed: {name}\n", [])
 
 
 NAME_ONE = "storlab: name one image to remove, or say --all; `storlab image list` shows them\n"

@@ -11,12 +11,22 @@ from rich.segment import Segment
 
 from storlab.text import plain
 
+_LEAST = 60  # columns
+
 
 class Console(RichConsole):
-    """What is drawn on it is text: brackets are no markup, and only Rich itself gives orders to the terminal."""
+    """What is drawn on it is text: brackets are no markup, and only Rich itself gives orders to the terminal.
 
-    def __init__(self, file: IO[str] | None = None, *, stderr: bool = False, width: int | None = None) -> None:
+    ``live``: it is drawn over again, and so by the terminal's own width. Other results have columns enough for words
+    to stay whole; a terminal that is narrower breaks their lines, which is easier to read than columns of two letters.
+    """
+
+    def __init__(
+        self, file: IO[str] | None = None, *, stderr: bool = False, width: int | None = None, live: bool = False
+    ) -> None:
         super().__init__(file=file, stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+        if width is None and not live and self.width < _LEAST:
+            self.width = _LEAST
 
     def on_broken_pipe(self) -> None:
         """Whoever draws says what that means, and not Rich, which would end the process."""

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from storlab.cli.failure import INTERRUPTED
 from storlab.cli.options import Json, Quiet, String, Strings, print_json
-from storlab.cli.output import show, warn
+from storlab.cli.output import is_drawable, show, warn
 from storlab.errors import MissingImage, UserError
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from storlab.study.study import Study
 
 _MIRROR = "http://deb.debian.org/debian"
-_PROGRAMS = ("mysql-", "virtiofsd-")
-"""How the parts of unpacked programs are called."""
+_OTHERS = {"mysql-": "program", "virtiofsd-": "program", "own-kernel-": "own kernel", "own-root-": "own root"}
+"""What parts are that belong to no image, by how their names begin. Own ones go by themselves when unused."""
 
 
 image = typer.Typer(name="image", help="Build, list and remove what guests boot.", no_args_is_help=True)
@@ -75,12 +75,12 @@ def _progress(quiet: bool, doing: str = "building a guest image") -> Iterator[Ca
     """A line that changes on a terminal, a line a step elsewhere; on standard error, as all progress."""
     if quiet:
         yield lambda step: None
-    elif sys.stderr.isatty():
+    elif is_drawable(sys.stderr):
         from rich.text import Text
 
         from storlab.cli.console import Console
 
-        console = Console(stderr=True)
+        console = Console(stderr=True, live=True)
         with console.status(doing) as status:
             yield lambda step: status.update(Text(step))
     else:
@@ -160,7 +160,7 @@ def image_mysql(
 
 @image.command("list")
 def image_list(json: Json = False) -> None:
-    """List what is in the cache: guest images, unpacked programs, data sets of databases."""
+    """List what is in the cache: guest images, unpacked programs, own kernels, data sets of databases."""
     from storlab.images.manifest import list_images
 
     images, others = list_images(), _others()
@@ -183,8 +183,9 @@ def _others() -> list[tuple[str, Part]]:
     from storlab.images.cache import Cache, cache_folder
     from storlab.layers.database.data_set import list_data_sets
 
-    programs = [part for part in Cache(cache_folder()).parts() if part.name.startswith(_PROGRAMS)]
-    return [("program", part) for part in programs] + [("data set", part) for part in list_data_sets()]
+    parts = Cache(cache_folder()).parts()
+    found = [(kind, part) for begins, kind in _OTHERS.items() for part in parts if part.name.startswith(begins)]
+    return found + [("data set", part) for part in list_data_sets()]
 
 
 def _described(part: Part) -> dict[str, Any]:
@@ -221,7 +222,7 @@ def image_remove(
     name: Annotated[String, Argument(metavar="NAME", help="What to remove, as the list names it.")] = None,
     all_: Annotated[bool, Option("--all", help="All but data sets, and all that was downloaded.")] = False,
 ) -> None:
-    """Remove a guest image, an unpacked program or a data set; or all."""
+    """Remove a guest image, an unpacked program, an own kernel or a data set; or all."""
     if (name is None) == (not all_):
         raise UserError("name one image to remove, or say --all; `storlab image list` shows them")
     import asyncio
@@ -236,12 +237,12 @@ def image_remove(
 
 
 async def _remove_part(name: str) -> bool:
-    """Whether there was a program or a data set of this name."""
+    """Whether there was such a part of this name, and no image's."""
     from storlab.images.cache import Cache, cache_folder, remove_tree
     from storlab.layers.database.data_set import remove_data_set
 
     cache = Cache(cache_folder())
-    if name.startswith(_PROGRAMS) and name in {part.name for part in cache.parts()}:
+    if name.startswith(tuple(_OTHERS)) and name in {part.name for part in cache.parts()}:
         async with cache.locked(lambda step: None):
             remove_tree(cache.folder / "parts" / name)
         return True

@@ -6,8 +6,10 @@ replaced (``storlab.cli.streams``), but for what programs read: that is UTF-8 in
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from storlab.errors import UserError
 from storlab.text import plain, spelled
@@ -56,6 +58,11 @@ def write_output(path: Path, rendered: str | bytes) -> None:
 def warn(text: str) -> None:
     """Print on standard error what isn't the result. Raises ``OSError`` where nobody listens any more."""
     print(plain(text), file=sys.stderr, flush=True)
+
+
+def is_drawable(stream: TextIO) -> bool:
+    """Whether it is a terminal on which what was drawn can be drawn over."""
+    return stream.isatty() and os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown", "")
 
 
 def _write_bytes(data: bytes) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
 from storlab.cli.console import Console
-from storlab.cli.output import warn
+from storlab.cli.output import is_drawable, warn
 from storlab.cli.standings import MOST, News, table, tally
 from storlab.cli.waiting import waiting
 from storlab.grouping import few, grouped
@@ -43,8 +43,8 @@ def observer(quiet: bool) -> Iterator[Observer]:
     """The observer that fits standard error, where progress goes: results have standard output to themselves."""
     if quiet:
         yield _OnlyMessages()
-    elif sys.stderr.isatty():
-        console = Console(file=cast(IO[str], _Lasting(sys.stderr)))
+    elif is_drawable(sys.stderr):
+        console = Console(file=cast(IO[str], _Lasting(sys.stderr)), live=True)
         display = LiveProgress(console)
         with Live(display, console=console, refresh_per_second=2, transient=True):
             yield display

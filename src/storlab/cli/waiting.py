@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 
 from storlab.cli.output import warn
 
-_AT = (2.0, 5.0, 10.0, 20.0, 30.0)
-"""Seconds after which a line comes; then one comes each time that the last of them has passed."""
+_FIRST, _EACH = 2.0, 5.0
+"""Seconds of this process's own work after which a line comes: what waits for other programs says so itself."""
+_LOOK = 0.5  # s
 
 
 @contextmanager
@@ -19,12 +20,12 @@ def waiting(doing: str) -> Iterator[None]:
     done = threading.Event()
 
     def tell() -> None:
-        began = time.monotonic()
-        due = iter(_AT)
-        at = 0.0
-        while not done.wait(max(0.0, (at := next(due, at + _AT[-1])) - (time.monotonic() - began))):
-            with suppress(OSError):  # nobody listens any more
-                warn(f"{doing}: {at:.0f} s so far")
+        began, due = time.monotonic(), time.process_time() + _FIRST
+        while not done.wait(_LOOK):
+            if time.process_time() >= due:
+                due += _EACH
+                with suppress(OSError):  # nobody listens any more
+                    warn(f"{doing}: {time.monotonic() - began:.0f} s so far")
 
     teller = threading.Thread(target=tell, daemon=True)
     with suppress(RuntimeError):  # no room for a thread: that is no reason to stop

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from storlab.nodes.needs import PROGRAMS
+from storlab.programs import search_path
 
 _TIMEOUT = 10.0  # s; a program that takes longer to say its version is broken
-# Debian keeps mkfs and its kind off an ordinary user's PATH; virtiofsd and PostgreSQL are not on anyone's.
-_MORE_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/libexec", "/usr/lib/qemu")
+_NOT_ON_PATH = ("/usr/libexec", "/usr/lib/qemu")  # nor on root's: virtiofsd
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Machine:
         return sorted(str(path) for path in Path(folder).glob(pattern))
 
     def which(self, program: str) -> str | None:
-        return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_MORE_FOLDERS]))
+        return shutil.which(program, path=search_path(*_NOT_ON_PATH))
 
     def run(self, argv: Sequence[str]) -> Ended:
         """Run a short program to its end, without input; one that is missing or hangs has status 127 or 124."""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from storlab.errors import ImageError, MissingTool
+from storlab.programs import search_path
 
-# Debian keeps depmod, mkfs and chroot off an ordinary user's PATH.
-PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+PATH = search_path()
 _PACKAGES = {
     "apt-config": "apt", "apt-get": "apt", "depmod": "kmod", "dpkg-deb": "dpkg", "mkfs.erofs": "erofs-utils",
     "mmdebstrap": "mmdebstrap", "setpriv": "util-linux", "tar": "tar", "unshare": "util-linux", "zstd": "zstd",

@@ -25,6 +25,7 @@ from storlab.nodes.kind import K, Launcher, Prepared, Services
 from storlab.nodes.node import Node
 from storlab.nodes.processes import Agents, Controller, cgroup_name, end_marked, end_processes, mark
 from storlab.nodes.waiting import cancelled, to_its_end
+from storlab.programs import search_path
 
 HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
 _EXIT_TIMEOUT = 10.0
@@ -39,6 +40,7 @@ async def running_agent(name: str, argv: Sequence[str], *, hello: float | None =
         *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PATH": search_path()},
         # Ctrl-C in the terminal is for the controller alone: it decides what is stopped, and in which order.
         start_new_session=True,
     )

@@ -33,7 +33,7 @@ def plan(
 
     async def look() -> Plan:
         async with open_session(new_run_id(), permissions=Permissions(code=tuple(allow_code or ()))) as session:
-            return await make_plan(loaded, session, seed or 0, options.rounds_of(loaded))
+            return await make_plan(loaded, session, seed or 0, options.rounds_of(loaded), without_image=True)
 
     with waiting(f"looking what {len(loaded.cells):,} cells take"):
         (print_json if json else print_text)(asyncio.run(look()), seed)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from storlab.blockio.text import of_partition, without_requests
 from storlab.cli.failure import OWN_FAULT
-from storlab.cli.output import warn
+from storlab.cli.output import is_drawable, warn
 from storlab.cli.trace.options import TraceOptions
 from storlab.cli.trace.own import OwnGroup, own_group
 from storlab.errors import MissingTool, NodeError, UserError
@@ -40,7 +40,7 @@ def run(options: TraceOptions) -> int:
 
 async def _trace(options: TraceOptions, agent: Path) -> int:
     # A terminal on which what was printed can be replaced, as Rich has it.
-    drawable = sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    drawable = is_drawable(sys.stdout)
     live = not (options.command or options.events or options.json) and drawable
     interval = options.interval or (_LIVE_INTERVAL if live else None)
     work = Interruptible()

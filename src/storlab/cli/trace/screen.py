@@ -166,7 +166,7 @@ class LiveScreen(Screen):
 
         from storlab.cli.console import Console
 
-        self._console = Console()
+        self._console = Console(live=True)
         self._live = Live(self._drawn(None), console=self._console, auto_refresh=False, transient=True)
         with self._showing():
             self._live.start(refresh=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from storlab.cli.failure import OWN_FAULT
-from storlab.cli.output import show_json, warn
+from storlab.cli.output import is_drawable, show_json, warn
 from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
 from storlab.nodes.agent.binary import agent_path
 from storlab.tcp.agent_output import Line, Started, decode_lines
@@ -56,7 +55,7 @@ def run(options: TcpOptions) -> int:
 
 
 async def _watch(options: TcpOptions) -> int:
-    drawable = sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    drawable = is_drawable(sys.stdout)
     work, seen = Interruptible(), Follower()
     with signals(work.signalled):
         words = [str(agent_path()), "tcp", *options.arguments()]
@@ -110,7 +109,7 @@ def _live(seen: Follower) -> Iterator[Callable[[], None]]:
     from storlab.cli.console import Console
     from storlab.cli.trace.tcp_view import TcpView
 
-    live: Live = Live(TcpView(seen), console=Console(), auto_refresh=False, transient=True)
+    live: Live = Live(TcpView(seen), console=Console(live=True), auto_refresh=False, transient=True)
     with live:
         yield lambda: live.update(TcpView(seen), refresh=True)
 

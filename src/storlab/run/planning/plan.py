@@ -119,15 +119,23 @@ class Plan:
 
 
 async def make_plan(
-    study: Study, session: Session, seed: int, rounds: tuple[int, int], order: Order = "together"
+    study: Study,
+    session: Session,
+    seed: int,
+    rounds: tuple[int, int],
+    order: Order = "together",
+    *,
+    without_image: bool = False,
 ) -> Plan:
     """Look at the nodes, change nothing. Raises ``UserError`` for what can't be, with its place in the study.
 
     The plan's own study has every node in its place. ``order``: that of the run, where one is resumed.
+    ``without_image``: a guest image that has to be built first is a note, and not refused as ``MissingImage``.
     """
     refuse_unknown_metrics(study)
     study = await place(study, session.host)
-    prepared = await _prepare(study, session)
+    images: dict[str, None] | None = {} if without_image else None
+    prepared = await _prepare(study, session, images)
     unsupported: dict[int, tuple[str, ...]] = {}
     checked = Checks(study, session, prepared)
     for cell in study.cells:
@@ -147,14 +155,23 @@ async def make_plan(
     meminfo = await session.host.read_text("/proc/meminfo")
     memory = refuse_guests_too_large(study, supported, meminfo, together)
     root = [needs.root for cell in study.cells for needs in [needs_here(cell), *node_needs(cell)] if needs.root]
-    notes = (*study.notes, *about_slices(supported), *_left_out(supported), *_shared_in_rounds(supported))
+    notes = (
+        *study.notes,
+        *(images or ()),
+        *about_slices(supported),
+        *_left_out(supported),
+        *_shared_in_rounds(supported),
+    )
     needed = tuple(dict.fromkeys(root))
     found = free, needed, notes, session.permissions, prepared, memory
     return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out)
 
 
-async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:
-    """What is found out of each group's nodes. Raises ``MissingImage``, or an error with its place in the study."""
+async def _prepare(study: Study, session: Session, images: dict[str, None] | None) -> dict[str, Prepared]:
+    """What is found out of each group's nodes. Raises an error with its place in the study.
+
+    A missing image is noted in ``images``, and of its nodes nothing is known; without these, it is raised.
+    """
     prepared = {}
     needed = grouped((name, group_needs(cell, name)) for cell in study.cells for name in cell.nodes)
     needs = {name: together(dict.fromkeys(each)) for name, each in needed.items()}
@@ -162,7 +179,12 @@ async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:
         for name, group in cell.nodes.items():
             try:
                 prepared[name] = await session.prepare(name, group.spec(), needs[name])
-            except (MissingImage, MissingTool):
+            except MissingImage as error:
+                if images is None:
+                    raise
+                images[f"{error}. What its guests would lack is not known before"] = None
+                prepared[name] = Prepared()
+            except MissingTool:
                 raise
             except UserError as error:
                 raise study.problem(("nodes", name, *error.key), str(error)) from None
