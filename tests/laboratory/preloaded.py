@@ -31,6 +31,7 @@ TEST = "STORLAB_TEST"
 """The variable that names the test for which a process runs, where coverage is measured."""
 _WHILE_LOADING = ("PYTHON", "LANG", "LC_", "OPENBLAS", "POLARS", "TZ")
 """Variables that matter while a program is loaded begin so."""
+_ENCODING = "PYTHONIOENCODING"  # of the streams, which are opened in the new process
 _LATER = ("storlab.workloads.posix.checks", "storlab.workloads.ledger.program")
 """Programs of nodes, which the controller never loads."""
 _LONGEST = 1 << 20  # bytes of a request
@@ -131,7 +132,7 @@ _STREAMS = ("stdin", "stdout", "stderr")
 def can_fork(environment: Mapping[str, str]) -> bool:
     """Whether a process with this environment would load the same as one with that of this process."""
     ours, theirs = (
-        {name: value for name, value in each.items() if name.startswith(_WHILE_LOADING)}
+        {name: value for name, value in each.items() if name.startswith(_WHILE_LOADING) and name != _ENCODING}
         for each in (os.environ, environment)
     )
     return ours == theirs and hasattr(os, "pidfd_open")
@@ -237,7 +238,8 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         os.close(descriptor)
     for name, number, mode in zip(_STREAMS, range(3), "rww", strict=True):
         errors = "backslashreplace" if name == "stderr" else None
-        setattr(sys, name, os.fdopen(number, mode, closefd=False, errors=errors))
+        encoding = request["environment"].get(_ENCODING)
+        setattr(sys, name, os.fdopen(number, mode, encoding=encoding, closefd=False, errors=errors))
         setattr(sys, f"__{name}__", getattr(sys, name))
     os.chdir(request["folder"])
     os.environ.clear()

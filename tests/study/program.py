@@ -44,7 +44,9 @@ def program(
             output, message = process.communicate(timeout=timeout)
         finally:
             process.kill()
-    return subprocess.CompletedProcess(arguments, process.returncode, output.decode(), message.decode())
+    encoding = environment.get("PYTHONIOENCODING", "utf-8")
+    said = (each.decode(encoding, "backslashreplace") for each in (output, message))
+    return subprocess.CompletedProcess(arguments, process.returncode, *said)
 
 
 @cache

@@ -10,6 +10,7 @@ import codecs
 import io
 import os
 import sys
+from typing import TextIO
 
 NAMES = {1: "standard output", 2: "standard error"}
 """By descriptor; it is the ``filename`` of the ``OSError`` where one can't be written to."""
@@ -46,7 +47,7 @@ def open_streams() -> None:
     sys.stderr = _opened(2, sys.stderr, os.O_RDWR)
 
 
-def _opened(number: int, now: io.TextIOWrapper | None, closed: int) -> io.TextIOWrapper:
+def _opened(number: int, now: TextIO | None, closed: int) -> io.TextIOWrapper:
     """``closed``: how the descriptor is opened where it is not; what is open for reading alone can't be written to."""
     if now is None and (lowest := os.open(os.devnull, closed)) != number:
         os.dup2(lowest, number)

@@ -80,6 +80,7 @@ async def run_study(
             plan.refuse_empty()
             await session.claim_devices()
             with new_run_folder(folder) as records:
+                refuse_others(folder)  # a folder that was there: better now than when what it set up is torn down
                 await begin_manifest(folder, run, session, plan, limits)
                 tables = tables_of_study(records.manifest, plan.study)
                 return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
