@@ -217,6 +217,22 @@ metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lo
 """
 
 
+def test_of_many_cells_and_levels_the_first_and_the_last_are_shown() -> None:
+    levels = ", ".join(f'"l{number}"' for number in range(60))
+    Path("three.toml").write_text(THREE.replace("MOST", "30").replace('"a", "b", "c"', levels))
+    text = call("plan", "three.toml", "--seed", "1").output
+    assert " … " in text and "153 more" in text and len(text.splitlines()) < 100
+    assert len(json.loads(call("plan", "three.toml", "--json").output)["cells"]) == 180
+
+
+def test_a_plan_with_guests_is_shown_before_there_is_an_image_and_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = " ".join(call("plan", "network-block").output.split())
+    assert "Note: there is no guest image in" in text and " Question " in text
+
+
 def foreseen(most: int, *words: str) -> tuple[str, dict[str, Any]]:
     Path("three.toml").write_text(THREE.replace("MOST", str(most)))
     text, data = call("plan", "three.toml", *words), call("plan", "three.toml", "--json", *words)
