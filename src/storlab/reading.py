@@ -9,13 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
-RECORD = 256 * 1024**2
-"""Bytes: the longest record of Storlab's own; a manifest of ten thousand imported files has a hundredth."""
-RAW = 2 * 1024**3
-"""Bytes: the longest raw file that is read at once; a load leaves none above half of it."""
+from storlab.limits import FILE, LINE, RAW
 
 _KINDS = {
     stat.S_IFIFO: "it is a pipe, not a file",
@@ -57,3 +55,17 @@ def read_file(path: str | Path, limit: int = RAW, pipes: bool = False) -> bytes:
             if len(data) <= limit:
                 return data
     raise OSError(errno.EFBIG, f"it is longer than {limit / 1024**2:g} MiB", str(path))
+
+
+def lines_of(path: str | Path) -> Iterator[bytes]:
+    """The lines of a file of any length that a trial may leave, one at a time, each with its end.
+
+    Raises ``OSError`` where one is longer than any may be, such as of a sparse file, or as ``open_file`` does.
+    """
+    with open_file(path) as file:
+        if os.fstat(file.fileno()).st_size > FILE:
+            raise OSError(errno.EFBIG, f"it is longer than {FILE / 1024**2:g} MiB", str(path))
+        while line := file.readline(LINE + 1):
+            if len(line) > LINE:
+                raise OSError(errno.EFBIG, f"it has a line of more than {LINE / 1024**2:g} MiB", str(path))
+            yield line

@@ -177,7 +177,7 @@ def test_a_command_that_prints_nothing_over_and_over_ends_its_node() -> None:
 
 
 def test_what_is_printed_or_read_without_end_is_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "MAX_OUTPUT", 4 * 1024**2)
+    monkeypatch.setattr(process, "OUTPUT", 4 * 1024**2)
     endless = {"payload": 256 * 1024, "endless": True}
     with pytest.raises(TooMuch, match="node guest: yes was killed, as it printed more than 4M"):
         on_liar(lambda node: node.run(["yes"]), run=[STARTED, {**OUTPUT, **endless}])
@@ -196,7 +196,7 @@ def test_samples_without_end_are_no_samples(tmp_path: Path) -> None:
 
 
 def test_large_samples_are_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(nodes, "MAX_SAMPLED", 4 * 1024**2)
+    monkeypatch.setattr(nodes, "SAMPLED", 4 * 1024**2)
     large = {**SAMPLE, "sizes": [1024**2], "payload": 1024**2}
 
     async def sample(node: Node) -> None:
@@ -287,7 +287,7 @@ def test_more_than_a_trial_may_bring_is_not_fetched_whatever_was_claimed(
     with pytest.raises(TooMuch, match="node guest: its loads left more than the 8G of files"):
         on_liar(fetching(tmp_path / "bytes", size=1024**2), **GROWS)
     assert (tmp_path / "bytes" / "x").stat().st_size <= 1024**2
-    monkeypatch.setattr(fetch, "MAX_FILE", 1024**2)
+    monkeypatch.setattr(fetch, "FILE", 1024**2)
     with pytest.raises(TooMuch, match="node guest: /load/x holds more than the 1M that are read of it"):
         on_liar(fetching(tmp_path / "file"), **GROWS)
 

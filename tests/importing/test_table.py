@@ -52,9 +52,6 @@ def test_rows_with_times_are_a_series_and_its_mean_and_a_long_table_names_the_me
     assert (rows(xfs), rows(ext4)) == ([("MB", 2e6, "B/s", "higher")], [("MB", 7e6, "B/s", "higher")])
 
 
-SAMPLES = b"IOPS\n" + b"1\n" * 20_001
-
-
 @pytest.mark.parametrize(
     ("text", "options", "says"),
     [
@@ -81,11 +78,6 @@ SAMPLES = b"IOPS\n" + b"1\n" * 20_001
         (b"\xff\xfe\x00", TWO, "1: is no text in UTF-8"),
         (bytes(256), TWO, "1: "),
         (b"fs,IOPS,lat\n", TWO, " has no row with a number"),
-        (
-            SAMPLES,
-            {"value": ["IOPS"]},
-            "20002: would be trial 20001, for each row is one: samples of a run need --time-c",
-        ),
         (WIDE.replace(b"ext4,1", b"e" * 64 + b",1"), TWO, '3: column "fs"'),
         (WIDE, {}, " --value is needed"),
         (WIDE, {"value": ["IOPS:furlong"]}, ' --value "IOPS:furlong": write NAME:UNIT:BETTER'),

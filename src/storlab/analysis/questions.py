@@ -7,6 +7,7 @@ does not support, a metric that a workload does not have.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -76,6 +77,16 @@ def each_planned(design: Design, catalogue: Catalogue) -> Iterator[Planned]:
                     if item.question.key not in known and item.question.mirrored not in known:
                         known.add(item.question.key)
                         yield item
+
+
+def count_of_pairs(design: Design) -> int:
+    """How many pairs of cells are compared, without going through them."""
+    count = 0
+    for spec in design.planned():
+        pairs = math.comb(len(design.factors[spec.factor]), 2) if spec.pairs is None else len(spec.pairs)
+        only = (spec.only or {}).items()
+        count += pairs * sum(only <= levels.items() for _, levels in design.cells) // len(design.factors[spec.factor])
+    return count
 
 
 def compared_cells(design: Design) -> Iterator[tuple[int, int]]:

@@ -30,7 +30,8 @@ from storlab.cli.options import (
 from storlab.cli.output import show_json, warn
 from storlab.cli.power_cuts import cut_power, refuse_unchecked
 from storlab.cli.streams import discard
-from storlab.run.limits import MOST_ROUNDS, Limits, parse_extent
+from storlab.limits import ROUNDS
+from storlab.run.limits import Limits, parse_extent
 from storlab.run.permissions import Permissions
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _run(options: RunOptions) -> int:
 def _rounds(options: RunOptions, study: Study) -> tuple[int, int]:
     """At least and at most; where a budget is to end the run, as many as it takes."""
     least, most = options.rounds_of(study)
-    return (least, MOST_ROUNDS) if options.limits.minutes is not None and options.rounds is None else (least, most)
+    return (least, ROUNDS) if options.limits.minutes is not None and options.rounds is None else (least, most)
 
 
 def new_folder(study: str) -> Path:

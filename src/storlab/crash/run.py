@@ -13,8 +13,9 @@ from storlab.crash.logged import logged_study
 from storlab.crash.results import CrashResult
 from storlab.crash.set_up import Asked, SetUpCheck
 from storlab.errors import MissingTool, RecordsError, UserError
+from storlab.limits import RECORD
 from storlab.nodes.waiting import to_its_end
-from storlab.reading import RECORD, read_file
+from storlab.reading import read_file
 from storlab.records.run_folder import new_run_folder, refuse_unless_empty
 from storlab.run.executor import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts

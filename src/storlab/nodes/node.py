@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storlab.errors import DiskFull, NodeError, TooMuch
+from storlab.limits import SAMPLED
 from storlab.nodes.agent import events, steps
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.events import Answer, Data, Event, Facts, Failed, Sampled, Stderr, Stdout
@@ -27,7 +28,6 @@ from storlab.units import size_text
 __all__ = ["Clock", "Confinement", "Exit", "Node", "Process", "Sample"]
 
 MAX_READ = 64 * 1024**2  # bytes of a file that are held in memory
-MAX_SAMPLED = 1024**3  # bytes that one sampling may bring
 _TICKS_AHEAD = 16  # samples; more than there were intervals is no timer's inaccuracy
 _CLOCK_ROUNDS = 9
 
@@ -144,7 +144,7 @@ class Node:
         ``stdin``: a path is a file of the node's, which its agent opens.
         ``name`` is what the name of its cgroup ends with, and by which ``named`` has it. What it prints goes to
         ``on_output``, where that is given, and is not collected; else it is killed where that is more than
-        ``max_output`` bytes, by default ``MAX_OUTPUT``, and who waits for it gets ``TooMuch``. ``on_stderr`` gets what
+        ``max_output`` bytes, by default ``OUTPUT``, and who waits for it gets ``TooMuch``. ``on_stderr`` gets what
         goes to standard error, in place of ``on_output``. Of each of the two, only the ``first_output`` bytes leave the
         node, where that is given. With ``keep_survivors``, processes that outlive the first one stay in the command's
         cgroup, unless it is stopped.
@@ -266,9 +266,9 @@ class Node:
                     ended = True
                     continue
                 size, count = size + len(answer.payload), count + 1
-                if size > MAX_SAMPLED:
+                if size > SAMPLED:
                     raise TooMuch(
-                        f"node {self.name}: one sampling brought more than {size_text(MAX_SAMPLED)}: sample less often"
+                        f"node {self.name}: one sampling brought more than {size_text(SAMPLED)}: sample less often"
                     )
                 if count > (time.monotonic() - began) / interval + _TICKS_AHEAD:
                     raise self.connection.give_up("its agent sends samples faster than it was asked to")

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut, TooMuch
+from storlab.limits import OUTPUT
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.events import Event, Exited, Failed, Started, Stderr, Stdout, Turns
 from storlab.nodes.agent.protocol import CHUNK
@@ -21,7 +22,6 @@ from storlab.record import Count, Seconds
 from storlab.units import size_text
 
 _FULL = "No space left on device"  # ENOSPC, see strerror(3)
-MAX_OUTPUT = 256 * 1024**2  # bytes of a command's output that are collected in memory
 MAX_LINE = 64 * 1024  # bytes of the first line that is waited for
 _REST = 10.0  # s, for a command that was killed to be gone; one that hangs in the kernel never is
 
@@ -112,7 +112,7 @@ class Process:
     ) -> None:
         self._node, self._connection, self._argv, self._listeners = node, connection, argv, listeners
         self._id = connection.next_id()
-        self._max_output = max_output or MAX_OUTPUT
+        self._max_output = max_output or OUTPUT
         self._started, self._spoke = asyncio.Event(), asyncio.Event()
         self._first = b""
         self._following = asyncio.create_task(self._follow(fields), name=f"{argv[0]} on {node}")

@@ -21,7 +21,7 @@ from storlab.nodes.node import Node, Sample
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.waiting import to_its_end
 from storlab.probes.base import Window
-from storlab.reading import read_file
+from storlab.reading import lines_of
 
 NAME = "samples.jsonl"
 _END_TIMEOUT = 5.0  # s
@@ -95,12 +95,12 @@ def read_samples(raw: Path) -> list[Snapshot]:
     """All samples in order. A last line cut off by a crash is left out. Raises ``ParseError``."""
     path = raw / NAME
     try:
-        lines = read_file(path).split(b"\n")
-        paths = orjson.loads(lines[0])["paths"]
+        lines = lines_of(path)
+        paths = orjson.loads(next(lines, b""))["paths"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ParseError(f"cannot read it: {error}", str(path), 1) from None
     snapshots = []
-    for number, line in enumerate(lines[1:-1], start=2):
+    for number, line in enumerate(_whole(lines, path), start=2):
         try:
             fields = orjson.loads(line)
             texts = {p: text for p, text in zip(paths, fields["contents"], strict=True) if isinstance(text, str)}
@@ -111,6 +111,13 @@ def read_samples(raw: Path) -> list[Snapshot]:
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise ParseError(f"is no sample: {error}", str(path), number) from None
     return sorted(snapshots, key=lambda snapshot: snapshot.t)
+
+
+def _whole(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    try:
+        yield from (line for line in lines if line.endswith(b"\n"))
+    except OSError as error:
+        raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
 
 
 def around(snapshots: Sequence[Snapshot], window: Window) -> list[Snapshot]:

@@ -22,9 +22,10 @@ import polars as pl
 from msgspec import Struct
 from polars.exceptions import PanicException, PolarsError
 
+from storlab.limits import FILE
+from storlab.limits import RECORD as LONGEST
 from storlab.metrics import MetricSpec
-from storlab.reading import RAW, open_file, read_file
-from storlab.reading import RECORD as LONGEST
+from storlab.reading import open_file, read_file
 from storlab.record import Count
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.files import write_whole
@@ -94,7 +95,7 @@ def _contents(run: RunFolder, kept: _Kept) -> Iterator[tuple[str, bytes]]:
     """The tables whose rows are needed, each with its contents; all files are held against their checksums."""
     for name in (*TABLES, _DECLARED):
         path = run.declared_path if name == _DECLARED else run.table_path(name)
-        data = read_file(path, RAW)
+        data = read_file(path, FILE)
         if hashlib.sha256(data).hexdigest() != kept.files[name]:
             raise ValueError(f"{path} is not what was kept")
         if name in COLUMNS:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from storlab.errors import RecordsError, UserError
+from storlab.limits import RECORD as LONGEST_RECORD
 from storlab.metrics import Declarations
-from storlab.reading import RECORD as LONGEST_RECORD
 from storlab.reading import open_file, read_file
 from storlab.record import Number, Seconds, read_record, to_json
 from storlab.records.files import sync_folder, unfinished, write_durably, write_whole

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storlab.errors import UserError
-
-MOST_ROUNDS = 10_000
-"""Where a budget ends the run, rounds don't."""
+from storlab.limits import ROUNDS
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Extent:
         asked = self.rounds if self.more is None else begun + self.more
         if self.until in (None, "max"):
             return planned if asked is None else (asked, asked)
-        most = MOST_ROUNDS if asked is None else asked
+        most = ROUNDS if asked is None else asked
         return min(planned[0], most), most
 
 
@@ -90,6 +88,6 @@ def parse_extent(text: str | None, until: str | None = None) -> Extent:
     until = None if until is None else parse_until(until)
     if text is None:
         return Extent(until=until)
-    if re.fullmatch(r"\+?[0-9]{1,5}", text, re.ASCII) is None or not 1 <= int(text) <= MOST_ROUNDS:
+    if re.fullmatch(r"\+?[0-9]{1,5}", text, re.ASCII) is None or not 1 <= int(text) <= ROUNDS:
         raise UserError(f"cannot read --rounds {text!r}: write +10 for ten more rounds, or 40 for forty in all")
     return Extent(more=int(text), until=until) if text.startswith("+") else Extent(rounds=int(text), until=until)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from storlab.limits import LABEL
 from storlab.study.toml_text import Path
 from storlab.units import shown, size_text
 
 Report = Callable[[Path, str], None]
 
-MAX_LABEL = 60
 MAX_NUMBER = 10**30
 _WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 _NEITHER = "a factor is a table: levels = [ … ], or a name for each level"
@@ -59,7 +59,7 @@ def read_factors(
 
 def is_label(text: str) -> bool:
     """Whether people can read it in a table and write it on a command line."""
-    return 0 < len(text) <= MAX_LABEL and text.isprintable() and text == text.strip()
+    return 0 < len(text) <= LABEL and text.isprintable() and text == text.strip()
 
 
 def _of_parameter(
@@ -103,7 +103,7 @@ def label_of(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and abs(value) >= MAX_NUMBER:
-        return "?" * (MAX_LABEL + 1)  # no label: Python refuses to print numbers of thousands of digits
+        return "?" * (LABEL + 1)  # no label: Python refuses to print numbers of thousands of digits
     return size_text(value) if isinstance(value, int) and value >= 4096 and value % 1024 == 0 else str(value)
 
 

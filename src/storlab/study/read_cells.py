@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from storlab.layers.resources import Resource
+from storlab.limits import NODES
 from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
 from storlab.registry import node_kinds, probe_types, workload_types
@@ -218,6 +219,8 @@ class _CellReader:
                 self.problem((*path, "kind"), "host means this machine: call other nodes something else")
             elif name == HOST and group.count != 1:
                 self.problem((*path, "count"), "host means this machine, once: call a group of several something else")
+        if (count := sum(group.count for group in groups.values())) > NODES:
+            self.problem(("nodes",), f"these are {count} nodes, more than {NODES}: make their counts smaller")
         return groups or default_groups()
 
     def group(self, tree: Any, path: Path) -> NodeGroup | None:

@@ -21,6 +21,8 @@ from pydantic import (
 )
 
 from storlab.layers.base import Keep
+from storlab.limits import DISKS, GROUP_NODES, ROUNDS
+from storlab.limits import NAME as LONGEST_NAME
 from storlab.model import Model
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Tcp
@@ -32,13 +34,15 @@ HOST = "host"
 """This machine, as a node."""
 
 DEFAULT_PROBES: dict[str, dict[str, Any]] = {"host-load": {}, "stalls": {}, "processes": {}}
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
+WORD = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{LONGEST_NAME - 1}}}")
 
 
 def _checked(value: str, pattern: re.Pattern[str], signs: str) -> str:
     if not pattern.fullmatch(value):
-        raise ValueError(f"{shown(value)} is not a valid name: at most 63 letters, digits, {signs}, a letter first")
+        raise ValueError(
+            f"{shown(value)} is not a valid name: at most {LONGEST_NAME} letters, digits, {signs}, a letter first"
+        )
     return value
 
 
@@ -95,8 +99,8 @@ class Repeat(Model):
         "defines it: their range is at most 20 % of their mean, their slope at most 10 %. Only rounds in steady state "
         "are reported.",
     )
-    min: Whole = Field(5, ge=1, le=10_000, description="Rounds before it may stop.")
-    max: Whole = Field(30, ge=1, le=10_000, description="Maximum number of rounds.")
+    min: Whole = Field(5, ge=1, le=ROUNDS, description="Rounds before it may stop.")
+    max: Whole = Field(30, ge=1, le=ROUNDS, description="Maximum number of rounds.")
 
     @field_validator("until", mode="before")
     @classmethod
@@ -120,14 +124,14 @@ class Extra(Model):
     """A further chain of each node of a group, by name."""
 
     stack: Any = Field(None, description="Its layers, the lowest first.")
-    count: Whole = Field(1, ge=1, le=64, description="How many each node has of it.")
+    count: Whole = Field(1, ge=1, le=DISKS, description="How many each node has of it.")
     source: Name = Field(HOST, alias="from", description="The nodes whose stack it continues; by default this machine.")
 
 
 class NodeGroup(NodeKind):
     """Machines of one kind. A group of several is named NAME-1, NAME-2, …"""
 
-    count: Whole = Field(1, ge=1, le=256, description="How many such nodes.")
+    count: Whole = Field(1, ge=1, le=GROUP_NODES, description="How many such nodes.")
     stack: Any = Field(None, description="The stack on these nodes, if not the study's.")
     source: Name = Field(
         HOST, alias="from", description="The nodes whose stack this one continues; by default this machine."

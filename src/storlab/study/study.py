@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from storlab.errors import Problem, StudyError, UserError
 from storlab.levels import is_sweep, names_load
+from storlab.limits import CELLS, FACTORS, STUDY_TEXT
 from storlab.metrics import MetricSpec
 from storlab.reading import read_file
 from storlab.study.cells import Cell
@@ -28,13 +29,11 @@ from storlab.study.questions import Compare, check_claims, check_objectives
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
-from storlab.study.toml_text import MAX_TEXT, as_written, line_of, positions, read_toml
 from storlab.study.toml_text import Path as TreePath
+from storlab.study.toml_text import as_written, line_of, positions, read_toml
 from storlab.text import printable
 from storlab.units import shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput
-
-MAX_CELLS = 10_000
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def load_study(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = 
 
 def _read(path: Path, refusal: type[Exception], pipes: bool = False) -> bytes:
     try:
-        return read_file(path, MAX_TEXT, pipes)  # never a whole disk image, should one be named by mistake
+        return read_file(path, STUDY_TEXT, pipes)  # never a whole disk image, should one be named by mistake
     except OSError as error:
         hint = "; is it the right file?" if error.errno == errno.EFBIG else ""
         raise refusal(f"cannot read {path}: {error.strerror}{hint}") from None
@@ -294,10 +293,12 @@ def _check_metrics(cells: Sequence[Cell], report: Report) -> None:
 
 
 def _limit_cells(factors: Sequence[Factor], report: Report) -> None:
+    if len(factors) > FACTORS:
+        report(("factors",), f"there are {len(factors)} factors, more than {FACTORS}: leave out some, or ask in parts")
     count = math.prod(len(factor.levels) for factor in factors)
-    if count > MAX_CELLS:
+    if count > CELLS:
         cells = f"{count} cells" if count < 10**15 else "a vast number of cells"
-        report(("factors",), f"these factors make {cells}, more than {MAX_CELLS}: leave out levels, or use --only")
+        report(("factors",), f"these factors make {cells}, more than {CELLS}: leave out levels, or use --only")
 
 
 def _notes(model: StudyFile, factors: Sequence[Factor], cells: Sequence[Cell], used: set[str]) -> list[str]:

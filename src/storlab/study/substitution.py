@@ -13,15 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from storlab.limits import CELL_PARTS
 from storlab.study.messages import WrongKey, nearest
 from storlab.study.toml_text import Path
 from storlab.units import shown
 
 _NAME = r"[A-Za-z_][\w-]*(?:\.[\w-]+)*"
 _WORD = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{\{{|\}}\}}|\{{({_NAME})\}}", re.ASCII)
-
-MAX_PARTS = 20_000
-"""Values, and pieces of text, that one cell may grow to: more is a parameter that multiplies itself, not a study."""
 
 _PIECE = 256  # characters
 
@@ -182,7 +180,7 @@ class Substitution:
 
     def _grow(self, parts: int) -> None:
         self._parts += parts
-        if self._parts > MAX_PARTS:
+        if self._parts > CELL_PARTS:  # a parameter that multiplies itself, not a study
             raise Outgrown("the words in braces make this too large: does one contain others many times?", self._at)
 
     @contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from storlab.errors import Problem, StudyError
+from storlab.limits import DOTS, NESTING, STUDY_TEXT
 from storlab.text import printable
 from storlab.units import shown
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-MAX_TEXT = 4 * 1024 * 1024  # bytes
-_MOST_DOTS = 10_000  # of a line: tomllib takes time for a key that grows with the square of its parts
+_TOO_DEEP = f"this is nested too deeply for a study: at most {NESTING} tables and lists within each other"
 
 _HINTS = {
     "illegal character '\\n'": "; a text in quotes ends on the line where it begins",
@@ -38,8 +38,8 @@ def read_toml(data: bytes, file: str) -> tuple[str, dict[str, Any]]:
     def refused(message: str, line: int | None = None) -> StudyError:
         return StudyError(file, [Problem("", message, line)])
 
-    if len(data) > MAX_TEXT:
-        raise refused(f"more than {MAX_TEXT // 1024**2} MiB is too long for a study; is this the right file?")
+    if len(data) > STUDY_TEXT:
+        raise refused(f"more than {STUDY_TEXT // 1024**2} MiB is too long for a study; is this the right file?")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise refused("this is UTF-16; save it as UTF-8", 1)
     try:
@@ -47,15 +47,30 @@ def read_toml(data: bytes, file: str) -> tuple[str, dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise refused("this is not UTF-8 text", data[: error.start].count(b"\n") + 1) from None
     for number, written in enumerate(text.split("\n"), start=1):
-        if written.count(".") > _MOST_DOTS:
-            raise refused(f"a line with more than {_MOST_DOTS:,} dots is too long for a study", number)
+        if written.count(".") > DOTS:  # tomllib takes time for a key that grows with the square of its parts
+            raise refused(f"a line with more than {DOTS:,} dots is too long for a study", number)
     try:
-        return text, tomllib.loads(text)
+        tree = tomllib.loads(text)
     except RecursionError:
-        raise refused("this is nested too deeply for a study") from None
+        raise refused(_TOO_DEEP) from None
     except ValueError as error:  # a plain one for numbers of thousands of digits
         reason, line, column = _place(str(error), text)
         raise refused(printable(f"this is not TOML: {reason}{_hint(reason, text, line, column)}"), line) from None
+    if (deep := _deeper(tree)) is not None:
+        raise refused(f"{deep}: {_TOO_DEEP}", line_of((deep,), positions(text)))
+    return text, tree
+
+
+def _deeper(tree: dict[str, Any]) -> str | None:
+    """The first key of all under which more tables and lists are within each other than may be."""
+    for key, value in tree.items():
+        level, depth = [value], 1
+        while level := [each for each in level if isinstance(each, dict | list)]:
+            if depth == NESTING:
+                return key
+            level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+            depth += 1
+    return None
 
 
 def _place(message: str, text: str) -> tuple[str, int | None, int]:

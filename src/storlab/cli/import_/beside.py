@@ -10,11 +10,9 @@ from storlab.cli.import_.options import ImportOptions
 from storlab.errors import UserError
 from storlab.importing.importer import Importer
 from storlab.importing.registry import importer_of
+from storlab.limits import IMPORTED
 from storlab.reading import read_file
 from storlab.text import printable
-
-LARGEST = 256 * 1024**2
-"""Bytes; no tool that is imported from writes a larger file."""
 
 
 def without_beside(options: ImportOptions) -> ImportOptions:
@@ -50,6 +48,6 @@ def _one_for_each(options: ImportOptions) -> bool:
 
 def _text(path: Path) -> bytes:
     try:
-        return read_file(path, LARGEST)
+        return read_file(path, IMPORTED)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None

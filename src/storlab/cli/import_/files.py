@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from storlab.amounts import shown
+from storlab.amounts import shown, size_text
 from storlab.analysis.wording import plural
-from storlab.cli.import_.beside import LARGEST, without_beside
+from storlab.cli.import_.beside import without_beside
 from storlab.cli.import_.folder import new_import
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
@@ -24,6 +24,7 @@ from storlab.importing.imported import ImportedFile
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
 from storlab.importing.signatures import HEAD
+from storlab.limits import IMPORTED, IMPORTED_FILES, IMPORTED_TOGETHER
 from storlab.reading import open_file, read_file
 from storlab.records.imported import write_imported
 from storlab.records.manifest import LOCK
@@ -51,6 +52,8 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     importer, options = importer_of(options.kind), without_beside(options)
     found = [_files(importer, path) for path in options.paths]
     files = [path for each in found for path in each]
+    if not importer.streams:
+        _refuse_too_much(files)
     texts = [_sound_head(path) if importer.streams else _read(path) for path in files]
     logs = [_beside(importer, path, text) for path, text in zip(files, texts, strict=True)]
     try:
@@ -101,6 +104,10 @@ def _files(importer: Importer, path: Path) -> list[Path]:
         raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from None
     if not files:
         raise UserError(f"{path}: there is no file in it")
+    if len(files) > IMPORTED_FILES:
+        raise UserError(
+            f"{path}: there are {len(files)} files in it, more than {IMPORTED_FILES}: import fewer at a time"
+        )
     known = [each for each in files if importer.knows(head_of(each))]
     if not known:
         raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
@@ -262,9 +269,18 @@ def _digest(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
+def _refuse_too_much(paths: Sequence[Path]) -> None:
+    """All are held until the run is made: what they had when they were read is what is kept."""
+    left = IMPORTED_TOGETHER
+    for path in paths:
+        if (left := left - (path.stat().st_size if path.is_file() else 0)) < 0:
+            most = size_text(IMPORTED_TOGETHER)
+            raise UserError(f"{path}: up to here the files have more than {most} together: import fewer at a time")
+
+
 def _read(path: Path) -> bytes:
     try:
-        text = read_file(path, LARGEST, pipes=True)
+        text = read_file(path, IMPORTED, pipes=True)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     if (said := foreign(text)) is not None:

@@ -20,13 +20,12 @@ import polars as pl
 from storlab.errors import ParseError, UserError
 from storlab.importing.importer import Importer, Part
 from storlab.importing.table.mapping import TableMapping, ValueColumn, found_in, mapping_of
+from storlab.limits import IMPORTED_ROWS
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Value, declared_by
 from storlab.units import shown
 
 _LONGEST = 63
-_MOST = 20_000
-"""Trials of a file: of more, each row is a sample and no trial, and so many would take minutes."""
 _DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 _COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+|[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
@@ -100,9 +99,9 @@ class _Table:
             for metric, value, number in self._numbers(line, row):
                 at = places.get(key)
                 if at is None or self._is_next(trials[at][1], metric, key, line):
-                    if len(trials) == _MOST:
-                        many = f"would be trial {_MOST + 1}, for each row is one: samples of a run need --time-column"
-                        raise ParseError(many, self.source, line)
+                    if len(trials) == IMPORTED_ROWS:  # of more, each row is a sample and no trial
+                        many = f"would be trial {IMPORTED_ROWS + 1}, for each row is one"
+                        raise ParseError(f"{many}: samples of a run need --time-column", self.source, line)
                     places[key] = at = len(trials)
                     trials.append((key, _Trial()))
                 trial = trials[at][1]

@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, Field
 from storlab.blockio.text import counted_twice, is_off_boundary, off_boundary, without_requests
 from storlab.blockio.trace_output import Output, read_output
 from storlab.errors import CommandFailed, NodeError, ParseError, StorlabError
+from storlab.limits import RECORD
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
@@ -28,7 +29,7 @@ from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment.metrics import METRICS, measurements
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import End, Kind, Subject
-from storlab.reading import RECORD, read_file
+from storlab.reading import read_file
 from storlab.text import is_whole
 
 TRACE = "trace.jsonl"

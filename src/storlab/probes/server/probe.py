@@ -26,7 +26,7 @@ from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.server.checkpoints import checkpoints
 from storlab.probes.server.counters import ASKED, END, SERIES, SPECS, Asked
 from storlab.probes.subject import Kind, Service
-from storlab.reading import read_file
+from storlab.reading import lines_of
 from storlab.text import is_whole
 from storlab.units import Duration
 
@@ -112,13 +112,12 @@ class Look:
 def read_answers(path: Path) -> list[Look]:
     """All that are whole, in order. Raises ``ParseError``."""
     try:
-        lines = read_file(path).decode(errors="replace").splitlines()
+        return list(_looks(line.decode(errors="replace").rstrip("\n") for line in lines_of(path)))
     except OSError as error:
         raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
-    return list(_looks(lines))
 
 
-def _looks(lines: Sequence[str]) -> Iterator[Look]:
+def _looks(lines: Iterator[str]) -> Iterator[Look]:
     numbers: dict[str, int] = {}
     for line in lines:
         time, _, answer = line.partition(" ")

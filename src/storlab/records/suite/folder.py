@@ -19,7 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from storlab.errors import RecordsError
-from storlab.reading import RECORD, open_file, read_file
+from storlab.limits import RECORD
+from storlab.reading import open_file, read_file
 from storlab.record import Count, Number, Seconds, parse_lines, read_record, to_json
 from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from storlab.errors import ParseError, RecordsError, UserError
-from storlab.reading import RECORD, read_file
+from storlab.limits import RECORD
+from storlab.reading import read_file
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.suite.folder import SUITE, SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.logs import read_log

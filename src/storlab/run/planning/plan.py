@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from storlab.analysis.questions import compared_cells
+from storlab.analysis.questions import compared_cells, count_of_pairs
 from storlab.errors import MissingImage, MissingTool, UserError
 from storlab.grouping import connected, grouped, ranges
 from storlab.layers.base import Layer
+from storlab.limits import COMPARISONS
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
 from storlab.records.manifest import Order
@@ -132,6 +133,7 @@ async def make_plan(
     The plan's own study has every node in its place. ``order``: that of the run, where one is resumed.
     ``without_image``: a guest image that has to be built first is a note, and not refused as ``MissingImage``.
     """
+    _refuse_too_many_comparisons(study)
     refuse_unknown_metrics(study)
     study = await place(study, session.host)
     images: dict[str, None] | None = {} if without_image else None
@@ -165,6 +167,15 @@ async def make_plan(
     needed = tuple(dict.fromkeys(root))
     found = free, needed, notes, session.permissions, prepared, memory
     return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out)
+
+
+def _refuse_too_many_comparisons(study: Study) -> None:
+    """Each is judged after each round, and the more there are, the more evidence each takes."""
+    count = count_of_pairs(design_of(study))
+    if count > COMPARISONS:
+        said = f"{count:,} pairs of cells would be compared, more than {COMPARISONS:,}"
+        at = ("compare", 0) if study.model.compare else ("factors",)
+        raise study.problem(at, f"{said}: name the pairs of levels that matter, in [[compare]] pairs, or use --only")
 
 
 async def _prepare(study: Study, session: Session, images: dict[str, None] | None) -> dict[str, Prepared]:

@@ -22,6 +22,7 @@ import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from storlab.errors import RecordsError
+from storlab.limits import JOURNAL_LINE
 from storlab.nodes.identity import NodeIdentity
 from storlab.record import Number
 from storlab.records.files import sync_folder
@@ -102,6 +103,10 @@ class Journal:
     def _append(self, fields: Mapping[str, Any], durable: bool = False) -> None:
         """One line, whole or not at all. Only where it must be ``durable`` does a full disk matter: ``OSError``."""
         line = orjson.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}) + b"\n"
+        if len(line) > JOURNAL_LINE:  # nobody could read the journal any more
+            if durable or "registered" in fields:
+                raise RecordsError(f"{self._path}: an entry of {len(line)} bytes is longer than any may be")
+            return
         length = os.fstat(self._descriptor).st_size
         try:
             if os.write(self._descriptor, line) < len(line):
@@ -121,7 +126,7 @@ class Journal:
             return
         with file:
             length = os.fstat(file.fileno()).st_size
-            begin = max(length - _LONGEST, 0)
+            begin = max(length - JOURNAL_LINE, 0)
             file.seek(begin)
             end = file.read()
         if end and not end.endswith(b"\n"):
@@ -159,7 +164,6 @@ class _Line(Struct, frozen=True):
 
 
 _LINE = msgspec.json.Decoder(_Line)
-_LONGEST = 256 * 1024  # bytes of a line
 
 
 def _open(path: Path) -> BinaryIO | None:
@@ -186,12 +190,12 @@ def _read(path: Path) -> tuple[dict[int, Pending], int]:
         return pending, last
     with file:
         for number in itertools.count(1):
-            line = file.readline(_LONGEST)
-            if len(line) < _LONGEST and not line.endswith(b"\n"):
+            line = file.readline(JOURNAL_LINE)
+            if len(line) < JOURNAL_LINE and not line.endswith(b"\n"):
                 return pending, last  # what follows the last newline is torn
             try:
                 if not line.endswith(b"\n"):
-                    raise ValueError(f"it is longer than {_LONGEST // 1024} KiB")
+                    raise ValueError(f"it is longer than {JOURNAL_LINE // 1024} KiB")
                 read = _LINE.decode(line)
                 if read.undone is not UNSET:
                     pending.pop(read.undone, None)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storlab.errors import NodeError, TooMuch
+from storlab.limits import FETCHED, FILE, FILES
 from storlab.nodes.agent import steps
 from storlab.nodes.listing import files_below
 from storlab.nodes.node import Exit, Node
@@ -22,9 +23,6 @@ from storlab.nodes.raw_folders import make_raw_folder
 from storlab.units import size_text
 from storlab.workloads.base import NAME, exit_bytes
 
-MAX_FILE = 1024**3  # bytes; larger ones are left out, with a note in their place
-MAX_FETCHED = 8 * 1024**3  # bytes of a trial
-MAX_FILES = 10_000  # of a trial
 _OURS = (NAME, "stdout", "stderr")  # files that are written beside those of the node
 _DEEPEST = 16  # components of a name
 _LONGEST = 255  # bytes of a component, NAME_MAX of Linux
@@ -38,20 +36,20 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class Allowance:
     """What a trial may still bring. One for all of its loads."""
 
-    files: int = MAX_FILES
-    size: int = MAX_FETCHED
+    files: int = FILES
+    size: int = FETCHED
 
     def take_file(self, node: Node) -> None:
         """One more file. Raises ``TooMuch``."""
         self.files -= 1
         if self.files < 0:
-            raise TooMuch(f"node {node.name}: its loads left more than the {MAX_FILES} files that a trial may bring")
+            raise TooMuch(f"node {node.name}: its loads left more than the {FILES} files that a trial may bring")
 
     def take(self, node: Node, size: int) -> None:
         """So many more bytes. Raises ``TooMuch``."""
         self.size -= size
         if self.size < 0:
-            largest = size_text(MAX_FETCHED)
+            largest = size_text(FETCHED)
             raise TooMuch(f"node {node.name}: its loads left more than the {largest} of files that a trial may bring")
 
 
@@ -128,14 +126,14 @@ async def _fetch_small(node: Node, files: Sequence[_File], into: Path, allowance
 
 
 async def _fetch(node: Node, file: _File, into: Path, allowance: Allowance) -> None:
-    if file.size > MAX_FILE:
-        note = f"{file.size} bytes: longer than {MAX_FILE}\n"
+    if file.size > FILE:
+        note = f"{file.size} bytes: longer than {FILE}\n"
         with _made(node, file, into, f"{file.names[-1][: _LONGEST - 16]}.left-out") as (written, _):
             os.write(written, note.encode())
         return
     with _made(node, file, into) as (written, at):
         try:
-            async with aclosing(node.pieces(file.whole, MAX_FILE)) as pieces:
+            async with aclosing(node.pieces(file.whole, FILE)) as pieces:
                 async for piece in pieces:
                     allowance.take(node, len(piece))
                     _write(written, piece)

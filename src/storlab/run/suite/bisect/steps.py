@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from storlab.errors import RecordsError, StorlabError
-from storlab.reading import RECORD, read_file
+from storlab.limits import RECORD
+from storlab.reading import read_file
 from storlab.record import Count, Seconds, parse_lines, read_record, to_json
 from storlab.records.files import write_durably
 from storlab.records.suite import drop_torn_line
