@@ -29,7 +29,7 @@ from storlab.cli.options import (
 )
 from storlab.cli.output import show_json, warn
 from storlab.cli.power_cuts import cut_power, refuse_unchecked
-from storlab.cli.streams import discard
+from storlab.cli.streams import NAMES, discard
 from storlab.limits import ROUNDS
 from storlab.run.limits import Limits, parse_extent
 from storlab.run.permissions import Permissions
@@ -153,6 +153,8 @@ def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> int:
         return INTERRUPTED
     except OSError as error:
         if error.errno not in (errno.EIO, errno.EPIPE):  # the terminal is gone, or the reader has seen enough
+            if error.filename == NAMES[1]:
+                warn(f"storlab: all is recorded, and `storlab report {outcome.folder.path}` shows it")
             raise
         discard(1)
     if outcome.ending == "interrupted":
