@@ -75,8 +75,8 @@ _TAIL = 99.0
 
 
 def percentile_name(percentile: float) -> str:
-    """``p50``, ``p99.9``."""
-    return f"p{percentile:g}"
+    """``p50``, ``p99.9``; ``p99.99999`` and not ``p100``."""
+    return f"p{percentile:.12g}"
 
 
 def without_end(source: str) -> str:

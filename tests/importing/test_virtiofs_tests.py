@@ -40,7 +40,7 @@ def direction(kib: int, iops: int) -> list[str]:
 
 def terse(job: str, read: Rates = (0, 0), write: Rates = (0, 0), error: int = 0) -> str:
     fields = ["3", "fio-3.21", job, "0", str(error), *direction(*read), *direction(*write), "9.4%", "89.9%", "21", "0"]
-    return ";".join([*fields, *["0"] * (121 - len(fields))])
+    return ";".join([*fields, "7", *["0.0%"] * 29])
 
 
 def ran(job: str, line: str, *messages: str) -> str:
@@ -179,7 +179,7 @@ def test_what_is_none_of_them_is_refused_in_a_sentence() -> None:
         ("TEST_NAME=a\nRunning: fio --size=1\n", "raw.txt:2: the line `Running: fio …` ends without a job file"),
         (raw_file("a", [ran("x", "3;fio-3.21;x;0;0;1")]), "raw.txt:12: fio's terse line has 6 fields of 121"),
         (raw_file("a", [ran("x", terse("x").replace("3;", "6;", 1))]), "versions 3, its default"),
-        (raw_file("a", [ran("x", terse("x").replace(";20000;", ";many;"))]), "should be a number, and is 'many'"),
+        (raw_file("a", [ran("x", terse("x").replace(";20000;", ";many;"))]), "field 9 should be a count, and is 'many'"),
     ):
         with pytest.raises(ParseError) as error:
             parts(text)

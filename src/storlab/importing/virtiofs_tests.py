@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import polars as pl
 
 from storlab.errors import ParseError
-from storlab.formats.fio.declared import declared
 from storlab.formats.fio.terse import TerseReport, terse_values
 from storlab.formats.virtiofs_tests import WORKLOADS, FioRun, RawFile, begins_raw_file, read_raw
 from storlab.importing.importer import Importer, Part
@@ -65,7 +64,7 @@ def _part(file: RawFile, run: FioRun, report: TerseReport, metrics: pl.DataFrame
     levels = {TEST: printable(file.head["TEST_NAME"]), WORKLOAD: run.workload}
     said = {name: file.head[name] for name in _FACTS if file.head.get(name)}
     facts: dict[str, object] = {"fio": report.version, **said, **run.facts}
-    measured = Measurements(metrics, _SERIES, _HISTOGRAMS, facts=facts, requests=_REQUESTS, declared=declared())
+    measured = Measurements(metrics, _SERIES, _HISTOGRAMS, facts=facts, requests=_REQUESTS, declared=report.declared)
     if metrics.is_empty():
         return Part(measured, levels, status="unsupported", reason=run.refusal)
     return Part(measured, levels)

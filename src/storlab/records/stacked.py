@@ -83,7 +83,7 @@ def _together(metrics: pl.DataFrame, groups: Sequence[Group], declared: Declarat
         number: group for number, group in enumerate(groups) if isinstance(group, Measured) and len(group.by_node) > 1
     }
     alone = metrics.filter(~pl.col(_GROUP).is_in(list(several))) if several else metrics
-    parts = [alone.filter(pl.col("job").is_null(), pl.col("across") != "none")]
+    parts = [alone.filter(pl.col("job").is_null())]
     shared = [
         found
         for source, specs in declared.items()
@@ -123,16 +123,16 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
     """Metrics (``METRIC_COLUMNS``, ``job`` null) of all nodes together, by each metric's ``across``.
 
     ``merge``: percentiles come from the nodes' merged histograms, a mean from the nodes' means weighted by their
-    numbers of operations, a ratio of block requests from the requests of all nodes. A metric that can't be combined
-    soundly is left out, never averaged. Throughputs of several nodes, or jobs, come with their ``fairness`` and
-    ``imbalance``.
+    numbers of operations, a ratio of block requests from the requests of all nodes. What can't be combined soundly is
+    left out, never averaged; of a single node, everything is what it is. Throughputs of several nodes, or jobs, come
+    with their ``fairness`` and ``imbalance``.
     """
     metrics = pl.concat([m.metrics.filter(pl.col("job").is_null()) for m in measured])
     specs = specs_of(measured[0].declared)
     each = (m.metrics.with_columns(node=pl.lit(str(number))) for number, m in enumerate(measured))
     among_jobs = metric_frame(value for _, value in of_jobs(pl.concat(each), specs.throughputs()))
     if len(measured) == 1:
-        return pl.concat([metrics.filter(pl.col("across") != "none"), among_jobs])
+        return pl.concat([metrics, among_jobs])
     order = metrics["metric"].unique(maintain_order=True)
     keys = ["job", "metric", "unit", "better", "across"]
     frames = [metrics.filter(pl.col("across") == "merge").clear()]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from functools import cache
 
-from storlab.metrics import MetricSpec, Quantity, by_name, latencies
+from storlab.metrics import PERCENTILES, MetricSpec, Quantity, by_name, latencies
 
 DIRECTIONS = ("read", "write", "trim", "mixed")
 PREFIXES = (*(f"{name}." for name in DIRECTIONS), "")
 """Of the names of what is of one direction, and of all together."""
 SYNC = "sync."
+
+_DEFAULT_LIST = frozenset((1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99))
+"""fio's own ``percentile_list`` (``def_percentile_list`` in ``stat.h`` of 3.33)."""
 
 _BYTES: dict[str, Quantity] = {"read.": "bytes read", "write.": "bytes written"}
 
@@ -26,8 +30,14 @@ def rates(prefix: str) -> tuple[MetricSpec, ...]:
     )  # fmt: skip
 
 
-def _latency(prefix: str) -> tuple[MetricSpec, ...]:
-    return latencies(f"{prefix}latency", f"{prefix}ios")
+def wanted_percentiles(stated: Iterable[Set[float]]) -> tuple[float, ...]:
+    """Which become metrics, where fio states these: ``PERCENTILES``, and what a ``percentile_list`` asked for."""
+    asked = {each for one in stated if one != _DEFAULT_LIST for each in one if 0 < each <= 100}
+    return tuple(sorted(asked.union(PERCENTILES))) if not asked <= set(PERCENTILES) else PERCENTILES
+
+
+def _latency(prefix: str, percentiles: tuple[float, ...]) -> tuple[MetricSpec, ...]:
+    return latencies(f"{prefix}latency", f"{prefix}ios", percentiles)
 
 
 _SYNCS = MetricSpec(f"{SYNC}ios", "1")
@@ -54,26 +64,34 @@ _STEADY = (
     MetricSpec("steady.slope", "1/s", across="none"),
 )
 
-COLUMNS = (
-    *(spec for prefix in PREFIXES for spec in rates(prefix)),
-    _SYNCS,
-    *(spec for prefix in (*PREFIXES, SYNC) for spec in _latency(prefix)[1:]),  # without the histogram
-    *_WHOLE,
-)
-"""The numbers of a report's jobs, in the order in which ``metrics.frames`` computes them."""
 
-METRICS = by_name([*COLUMNS, *_STALLS, *_SLICES, *_STEADY])
+@cache
+def columns(percentiles: tuple[float, ...] = PERCENTILES) -> tuple[MetricSpec, ...]:
+    """The numbers of a report's jobs, in the order in which ``metrics.frames`` computes them."""
+    return (
+        *(spec for prefix in PREFIXES for spec in rates(prefix)),
+        _SYNCS,
+        *(spec for prefix in (*PREFIXES, SYNC) for spec in _latency(prefix, percentiles)[1:]),  # without the histogram
+        *_WHOLE,
+    )
+
+
+METRICS = by_name([*columns(), *_STALLS, *_SLICES, *_STEADY])
 
 
 @cache
 def declared(
-    directions: frozenset[str] = frozenset(DIRECTIONS), *, sync: bool = True, steady: bool = True
+    directions: frozenset[str] = frozenset(DIRECTIONS),
+    *,
+    sync: bool = True,
+    steady: bool = True,
+    percentiles: tuple[float, ...] = PERCENTILES,
 ) -> tuple[MetricSpec, ...]:
     """All that fio yields of jobs that may do I/O in these directions, with fsync or its like, or a steady state."""
     prefixes = [prefix for prefix in PREFIXES if not prefix or prefix[:-1] in directions]
     return (
-        *(spec for prefix in prefixes for spec in (*rates(prefix), *_latency(prefix))),
-        *((_SYNCS, *_latency(SYNC)) if sync else ()),
+        *(spec for prefix in prefixes for spec in (*rates(prefix), *_latency(prefix, percentiles))),
+        *((_SYNCS, *_latency(SYNC, percentiles)) if sync else ()),
         *_WHOLE,
         *_STALLS,
         *_SLICES,

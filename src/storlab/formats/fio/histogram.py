@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storlab.formats.fio.document import Latency
-from storlab.metrics import PERCENTILES, percentile_name
+from storlab.metrics import PERCENTILES
 from storlab.percentiles import Floats, Ints, ranked
 
 _BITS = 6
@@ -56,11 +56,10 @@ def bin_index(latency_ns: npt.ArrayLike) -> Ints:
     return np.maximum(index, np.clip(latency, 0, _PER_GROUP - 1), out=index)
 
 
-STATISTICS = ("mean", "min", "max", *map(percentile_name, PERCENTILES))
-"""The columns of ``Latencies.statistics``."""
+EXACT = ("mean", "min", "max")
+"""The first columns of ``Latencies.statistics``; those of the percentiles follow."""
 
 _MOST = np.iinfo(np.int64).max
-_KEYS = tuple(f"{percentile:f}" for percentile in PERCENTILES)
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,10 @@ class Latencies:
     """Latencies in ns, a row for each distribution.
 
     ``counts[i]`` operations of row ``rows[i]`` are in bin ``bins[i]``; ``rows`` ascend. A row without bins may
-    have fio's own ``percentiles`` (a column for each of ``PERCENTILES``, NaN where unknown), which can't be merged.
+    have fio's own ``percentiles`` (a column for each of ``wanted``, NaN where unknown), which can't be merged.
     """
+
+    wanted: tuple[float, ...]
 
     n: Ints
     minimum: Ints
@@ -100,12 +101,13 @@ class Latencies:
         np.minimum.at(minimum, into, self.minimum[part])
         np.maximum.at(maximum, into, self.maximum[part])
         mean: Floats = np.bincount(into, self.mean[part] * (self.n[part] / n[into]), number).astype(np.float64)
-        percentiles = np.full((number, len(PERCENTILES)), np.nan)
+        percentiles = np.full((number, len(self.wanted)), np.nan)
         alone = np.bincount(into, minlength=number)[into] == 1
         percentiles[into[alone]] = self.percentiles[part[alone]]
         without = np.bincount(into, ~self.has_bins[part], number) > 0
         kept = ~without[into]
-        return Latencies(n, minimum, maximum, mean, percentiles, *self._added(part[kept], into[kept]))
+        added = self._added(part[kept], into[kept])
+        return Latencies(self.wanted, n, minimum, maximum, mean, percentiles, *added)
 
     def _added(self, part: Ints, into: Ints) -> tuple[Ints, Ints, Ints]:
         """Rows, bins and counts of the bins of each ``part``, added up in row ``into``."""
@@ -122,27 +124,29 @@ class Latencies:
         return key[first] // BINS, key[first] % BINS, counts
 
     def statistics(self) -> Floats:
-        """``STATISTICS`` of every row, s; NaN where unknown, and where no operation was measured."""
+        """``EXACT`` and the percentiles of every row, s; NaN where unknown, and where no operation was measured."""
         percentiles = self.percentiles.copy()
-        rows, at = ranked(self.rows, self.counts, PERCENTILES)
+        rows, at = ranked(self.rows, self.counts, self.wanted)
         percentiles[rows] = VALUE_NS[self.bins[at]]
         found = np.column_stack([self.mean, self.minimum, self.maximum, percentiles]) / 1e9
         found[self.n == 0] = np.nan
         return found
 
 
-def latencies(blocks: Sequence[Latency]) -> Latencies:
-    """The table of fio's latency objects, whose bins are all fio's."""
+def latencies(blocks: Sequence[Latency], wanted: tuple[float, ...] = PERCENTILES) -> Latencies:
+    """The table of fio's latency objects, whose bins are all fio's, with these percentiles."""
+    names = [f"{percentile:f}" for percentile in wanted]
     keys = [BIN_OF_VALUE[key] for block in blocks for key in block.bins]
     counts = np.array([count for block in blocks for count in block.bins.values()], dtype=np.int64)
     used = counts > 0
-    own = [[np.nan if block.bins else block.percentile.get(key, np.nan) for key in _KEYS] for block in blocks]
+    own = [[np.nan if block.bins else block.percentile.get(name, np.nan) for name in names] for block in blocks]
     return Latencies(
+        wanted,
         n=np.array([block.n for block in blocks], dtype=np.int64),
         minimum=np.array([block.minimum for block in blocks], dtype=np.int64),
         maximum=np.array([block.maximum for block in blocks], dtype=np.int64),
         mean=np.array([block.mean or 0.0 for block in blocks]),
-        percentiles=np.array(own).reshape(-1, len(PERCENTILES)),
+        percentiles=np.array(own).reshape(-1, len(wanted)),
         rows=np.repeat(np.arange(len(blocks)), [len(block.bins) for block in blocks])[used],
         bins=np.array(keys, dtype=np.int64)[used],
         counts=counts[used],

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from storlab.formats.fio import histogram
-from storlab.formats.fio.declared import COLUMNS, DIRECTIONS, METRICS, PREFIXES, SYNC
+from storlab.formats.fio.declared import DIRECTIONS, METRICS, PREFIXES, SYNC, columns, wanted_percentiles
 from storlab.formats.fio.document import JobBlock, Latency, SteadyBlock
-from storlab.formats.fio.histogram import STATISTICS, Latencies, latencies
+from storlab.formats.fio.histogram import EXACT, Latencies, latencies
 from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.metrics import Value
 from storlab.percentiles import Floats, Ints
@@ -59,15 +60,28 @@ class Job:
         """From the start to the end of the direction that took longest, s."""
         return max((direction.runtime for direction in self.directions.values()), default=0.0)
 
+    @property
+    def latencies(self) -> dict[str, Latency]:
+        """By what they are of: a direction, or fsync and its like."""
+        return {**{name: direction.latency for name, direction in self.directions.items()}, SYNC: self.sync}
 
-_COLUMNS = [(spec.name, spec.unit, spec.better, spec.across) for spec in COLUMNS]
-# The same again, for percentiles that aren't from bins and so never combine.
-_DESCRIBED = pl.DataFrame(
-    _COLUMNS + [(name, unit, better, "none") for name, unit, better, _ in _COLUMNS],
-    schema=["metric", "unit", "better", "across"],
-    orient="row",
-)
-_FIRST_LATENCY = [metric for metric, *_ in _COLUMNS].index(f"{_WAYS[0]}latency.{STATISTICS[0]}")
+
+def percentiles_of(reports: Sequence[Sequence[Job]]) -> tuple[float, ...]:
+    """Which percentiles of these ``frames`` gives."""
+    keys = {frozenset(each.percentile) for jobs in reports for job in jobs for each in job.latencies.values()}
+    return wanted_percentiles({float(key) for key in each} for each in keys)
+
+
+@cache
+def _described(percentiles: tuple[float, ...]) -> pl.DataFrame:
+    """Columns, then the same again, for percentiles that aren't from bins and so never combine."""
+    found = columns(percentiles)
+    rows = [(spec.name, spec.unit, spec.better, spec.across) for spec in found]
+    rows += [(spec.name, spec.unit, spec.better, "none") for spec in found]
+    return pl.DataFrame(rows, schema=["metric", "unit", "better", "across"], orient="row")
+
+
+_FIRST_LATENCY = [spec.name for spec in columns()].index(f"{_WAYS[0]}latency.{EXACT[0]}")
 _LATENCY = pl.DataFrame({"metric": [f"{way}latency" for way in _WAYS]})
 
 
@@ -77,15 +91,15 @@ def frames(reports: Sequence[Sequence[Job]]) -> tuple[pl.DataFrame, pl.DataFrame
     For each report first all jobs together (``job`` null), then each. Histograms are of ``d.latency``,
     ``latency`` and ``sync.latency``.
     """
-    owners = _Owners(reports)
-    measured = _latencies(owners)
+    owners, percentiles = _Owners(reports), percentiles_of(reports)
+    measured = _latencies(owners, percentiles)
     runtimes = _runtimes(owners)
     syncs = measured.n[_SYNC :: len(_WAYS)]
-    statistics = measured.statistics().reshape(-1, len(_WAYS) * len(STATISTICS))
+    statistics = measured.statistics().reshape(-1, len(_WAYS) * (len(EXACT) + len(percentiles)))
     some = np.where(syncs > 0, syncs, np.nan)
     wide = np.column_stack([_rates(owners, runtimes), some, statistics, _rest(owners, runtimes)])
     owner, column = np.nonzero(~np.isnan(wide))
-    described = _rows(_DESCRIBED, column + _never_combines(measured, owner, column) * len(_COLUMNS))
+    described = _rows(_described(percentiles), column + _never_combines(measured, owner, column) * wide.shape[1])
     value = pl.Series("value", wide[owner, column])
     metrics = pl.DataFrame([*_rows(owners.frame, owner), described[0], value, *described[1:]])
     owner, way = np.divmod(measured.rows, len(_WAYS))
@@ -102,10 +116,10 @@ def _rows(frame: pl.DataFrame, numbers: Ints) -> list[pl.Series]:
 
 def _never_combines(measured: Latencies, owner: Ints, column: Ints) -> npt.NDArray[np.bool_]:
     """Of which values ``across`` is none: of percentiles that aren't from bins."""
-    way, statistic = np.divmod(column - _FIRST_LATENCY, len(STATISTICS))
+    way, statistic = np.divmod(column - _FIRST_LATENCY, len(EXACT) + len(measured.wanted))
     latency = (way >= 0) & (way < len(_WAYS))
     binned = measured.has_bins[owner * len(_WAYS) + np.where(latency, way, 0)]
-    return latency & (statistic >= STATISTICS.index("p50")) & ~binned
+    return latency & (statistic >= len(EXACT)) & ~binned
 
 
 class _Owners:
@@ -135,22 +149,21 @@ class _Owners:
         return rows
 
 
-def _latencies(owners: _Owners) -> Latencies:
+def _latencies(owners: _Owners, percentiles: tuple[float, ...]) -> Latencies:
     blocks: list[Latency] = []
     of_job: list[int] = []
     ways: list[int] = []
     for number, job in enumerate(owners.jobs):
-        own = {DIRECTIONS.index(name): direction.latency for name, direction in job.directions.items()}
-        own[_SYNC] = job.sync
+        own = job.latencies
         blocks += own.values()
-        ways += own
+        ways += [_SYNC if name == SYNC else DIRECTIONS.index(name) for name in own]
         of_job += [number] * len(own)
     way = np.array(ways, dtype=np.int64)
     each, everyone = (owner[of_job] * len(_WAYS) for owner in (owners.of_job, owners.all_of))
     part, directed = np.arange(way.size), np.flatnonzero(way != _SYNC)
     into = [each + way, everyone + way, each[directed] + _TOTAL, everyone[directed] + _TOTAL]
     parts = np.concatenate([part, part, directed, directed])
-    return latencies(blocks).merged(parts, np.concatenate(into), owners.number * len(_WAYS))
+    return latencies(blocks, percentiles).merged(parts, np.concatenate(into), owners.number * len(_WAYS))
 
 
 def _runtimes(owners: _Owners) -> Floats:

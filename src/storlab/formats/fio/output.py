@@ -15,6 +15,7 @@ time among them; so they don't depend on whether fio or Storlab merged the jobs.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_fra
 
 _SUBMISSION = 0.01  # of the total latency: less of it changes no verdict
 _LAST_BIN = str(histogram.VALUE_NS[-1])
+NO_BINS = "percentiles of several jobs can't be merged without fio's latency bins (--output-format=json+)"
+_PERCENTILE, _MOST_PERCENTILES = re.compile(r"\d{1,3}\.\d{1,9}"), 20  # FIO_IO_U_LIST_MAX_LEN
 _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all servers
 
 
@@ -71,7 +74,9 @@ def parse_fio(output: bytes, source: str, messages: bytes = b"") -> Measurements
 def measured(report: Report) -> Measurements:
     """The numbers of one report."""
     metrics, series, histograms = (frame[:, 1:] for frame in frames([report]))
-    return Measurements(metrics, series, histograms, report.warnings, report.facts, declared=declared())
+    specs = declared(percentiles=fio_metrics.percentiles_of([report.jobs]))
+    warnings = (*report.warnings, *said_together(report.jobs))
+    return Measurements(metrics, series, histograms, warnings, report.facts, declared=specs)
 
 
 def read_report(output: bytes, source: str, messages: bytes = b"") -> Report:
@@ -229,7 +234,9 @@ def has_total(block: JobBlock, root: Root) -> bool:
 
 
 def _fios(latency: Latency, path: str, source: str) -> Latency:
-    """The latency, if its bins are fio's and their counts can be added."""
+    """The latency, if its percentiles and bins are fio's and their counts can be added."""
+    if len(latency.percentile) > _MOST_PERCENTILES or not all(map(_PERCENTILE.fullmatch, latency.percentile)):
+        raise ParseError(f"{path}.percentile should be at most {_MOST_PERCENTILES} of fio's percentiles", source)
     if not latency.bins.keys() <= histogram.BIN_OF_VALUE.keys():
         wrong = next(key for key in latency.bins if key not in histogram.BIN_OF_VALUE)
         raise ParseError(f"{path}.bins: {wrong!r} is none of fio's latency bins", source)
@@ -244,18 +251,11 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
     for line in document.messages:
         yield line if line.startswith("fio") else f"fio: {line}"
     latencies = [direction.latency for job in jobs for direction in job.directions.values()]
-    if any(latency.n and not latency.has_bins for latency in latencies):
-        yield "fio gave no latency bins (without --output-format=json+): its percentiles can't be merged"
     beyond = sum(latency.bins.get(_LAST_BIN, 0) for latency in latencies)
     if beyond:
         yield (
             f"{beyond} operations took {histogram.LAST_LOWER:.1f} s or longer, where fio's bins end: "
             "a percentile there is a lower bound; the maximum is exact"
-        )
-    if any(job.phase for job in jobs):
-        yield (
-            "fio reported several groups of jobs, which are taken to have run one after another (stonewall): "
-            "rates of all jobs together are over the groups' added run times"
         )
     if passed_over := sum(job.errors for job in jobs):
         yield f"fio passed over {passed_over} failed operations (continue_on_error)"
@@ -264,6 +264,18 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
             yield f"job {job.name} did no I/O"
         elif not job.runtime:
             yield f"job {job.name} ran for less than a millisecond: no rates"
+
+
+def said_together(jobs: Sequence[Job]) -> Iterator[str]:
+    """What their numbers as one lack."""
+    if any(job.phase for job in jobs):
+        yield (
+            "fio reported several groups of jobs, which are taken to have run one after another (stonewall): "
+            "rates of all jobs together are over the groups' added run times"
+        )
+    each = [(of, latency.has_bins) for job in jobs for of, latency in job.latencies.items() if latency.n]
+    if any(number > 1 and (of, False) in each for of, number in Counter(of for of, _ in each).items()):
+        yield NO_BINS
 
 
 def _without_submission(blocks: Sequence[JobBlock]) -> Iterator[str]:

@@ -2,41 +2,53 @@
 
 Source: fio 3.33, ``stat.c`` (``show_thread_status_terse_all``) and ``HOWTO.rst`` ("Terse output"). Version 3 is the
 default; 4 adds trims after the writes, and 5 six more fields to each direction, at its end. Rates are KiB/s and
-1/s, cut to whole numbers; latencies µs. The metrics are those of ``output``, as far as a line has them: no
-histogram, so percentiles combine over nothing. A line is a job, or with ``group_reporting`` all jobs of a group.
+1/s, percentiles and extremes of latency µs, all cut to whole numbers. The metrics are those of ``output``, as far as a
+line has them: no histogram, so percentiles combine over nothing. A line is a job, or with ``group_reporting`` all jobs
+of a group.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from storlab.errors import ParseError
-from storlab.formats.fio.declared import METRICS
-from storlab.metrics import PERCENTILES, Value, percentile_name
+from storlab.formats.fio.declared import METRICS, declared, wanted_percentiles
+from storlab.metrics import MetricSpec, Specs, Value, percentile_name, specs_of
 
 LINE = re.compile(rb"^[2-9];fio-[^;\n]*;", re.MULTILINE)
 """How a terse line of any version from 3 on begins (2 names no version of fio)."""
 
 _DIRECTIONS = ("read", "write", "trim")
 _FIRST = 5  # where the first direction begins
-_WIDTHS = {"3": (41, 41), "4": (41, 41, 41), "5": (47, 47, 47)}  # how many fields each direction has
-_AFTER = 34  # fields after them; those of disks, and a description, follow
-_PERCENTILE = re.compile(r"(?P<name>\d+(\.\d+)?)%=(?P<value>\d+)")
-_LARGEST = 1e15
+_COUNT, _NUMBER, _SHARE, _PERCENTILE = "a count", "a number", "a percentage", "a percentile, such as 99.000000%=209"
+_KINDS = {
+    _COUNT: r"\d{1,15}",
+    _NUMBER: r"\d{1,15}(?:\.\d+)?|-?nan|inf",
+    _SHARE: r"(?:\d{1,15}(?:\.\d+)?|-?nan|inf)%",
+    _PERCENTILE: r"\d{1,3}(?:\.\d+)?%=\d{1,15}",
+}
+_LATENCY = (_COUNT, _COUNT, _NUMBER, _NUMBER)  # minimum, maximum, mean, deviation
+_COMMON = (*[_COUNT] * 4, *_LATENCY, *_LATENCY, *[_PERCENTILE] * 20, *_LATENCY, _COUNT, _COUNT, _SHARE, *[_NUMBER] * 2)
+_DIRECTION = {"3": _COMMON, "4": _COMMON, "5": (*_COMMON, _COUNT, *_LATENCY, _COUNT)}
+_WAYS = {"3": _DIRECTIONS[:2], "4": _DIRECTIONS, "5": _DIRECTIONS}
+_CPU = (_SHARE, _SHARE, *[_COUNT] * 3)
+_AFTER = (*_CPU, *[_SHARE] * 29)  # then those of disks, of errors that were passed over, and a description
 
 
 @dataclass(frozen=True)
 class TerseDirection:
-    """What was read, written or trimmed. Bytes/s, 1/s, bytes, s."""
+    """What was read, written or trimmed. Bytes/s, 1/s, bytes, s. ``extremes``: of latency, µs, as fio counts on."""
 
     bandwidth: float
     iops: float
     bytes: float
     runtime: float
     latency: dict[str, float]  # "mean", "min", "max", "p50", …: s
+    extremes: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -49,34 +61,44 @@ class TerseReport:
     error: int
     directions: dict[str, TerseDirection]
     cpu: tuple[float, float]  # user, system, as shares of the run time
+    counted: tuple[float, ...]  # context switches, major and minor faults
+    percentiles: tuple[float, ...]  # those that become metrics
+
+    @property
+    def runtime(self) -> float:
+        return max((way.runtime for way in self.directions.values()), default=0.0)
+
+    @property
+    def declared(self) -> tuple[MetricSpec, ...]:
+        return declared(percentiles=self.percentiles)
 
 
 def read_terse(line: str, source: str, number: int) -> TerseReport:
     """A terse line without its end. Raises ``ParseError`` with ``source`` and its ``number`` where it is none."""
     fields = line.split(";")
-    widths = _WIDTHS.get(fields[0])
-    if widths is None:
-        said = f"fio's terse output of version {fields[0][:9]!r}: versions 3, its default, 4 and 5 are read"
+    version = fields[0]
+    if version not in _WAYS:
+        said = f"fio's terse output of version {version[:9]!r}: versions 3, its default, 4 and 5 are read"
         raise ParseError(said, source, number)
-    cpu = _FIRST + sum(widths)
-    if _begins_cpu(fields, _FIRST + widths[0]):
+    width = len(_DIRECTION[version])
+    if _begins_cpu(fields, _FIRST + width):
         said = "fio's terse line is of a run with unified_rw_reporting=1, which makes one of all directions"
         raise ParseError(f"{said}: have fio write JSON, or run it without that option", source, number)
-    if len(fields) < cpu + _AFTER:
-        said = f"fio's terse line has {len(fields)} fields of {cpu + _AFTER}: it was cut off"
-        raise ParseError(said, source, number)
-    if _begins_cpu(fields, cpu + widths[0]):
-        cpu += widths[0]  # unified_rw_reporting=2 adds all directions' sum after them
-    read = _Fields(fields, source, number)
-    begins = [_FIRST + sum(widths[:way]) for way in range(len(widths))]
-    directions = {way: read.direction(first) for way, first in zip(_DIRECTIONS, begins, strict=False)}
+    # unified_rw_reporting=2 adds all directions' sum after them
+    directions = next((each for each in (0, 1) if _form(version, each).match(line)), None)
+    if directions is None:
+        raise ParseError(_damage(fields), source, number)
+    cpu = _FIRST + (len(_WAYS[version]) + directions) * width
+    found = {way: _direction(fields[_FIRST + at * width :]) for at, way in enumerate(_WAYS[version])}
     return TerseReport(
         version=fields[1].removeprefix("fio-"),
         name=fields[2],
-        group=int(read.at(3)),
-        error=int(read.at(4)),
-        directions={way: each for way, each in directions.items() if each.bytes or each.bandwidth},
-        cpu=(read.at(cpu, "%") / 100, read.at(cpu + 1, "%") / 100),
+        group=int(fields[3]),
+        error=int(fields[4]),
+        directions={way: each for way, (each, _) in found.items() if each.bytes or each.bandwidth},
+        cpu=(_number(fields[cpu]) / 100, _number(fields[cpu + 1]) / 100),
+        counted=tuple(map(_number, fields[cpu + 2 : cpu + len(_CPU)])),
+        percentiles=wanted_percentiles(stated for _, stated in found.values()),
     )
 
 
@@ -85,28 +107,54 @@ def _begins_cpu(fields: list[str], index: int) -> bool:
     return index < len(fields) and fields[index].endswith("%")
 
 
+def _kinds(version: str, sums: int) -> tuple[str, ...]:
+    """Of the fields after the name, as far as each line has them."""
+    return (_COUNT, _COUNT, *_DIRECTION[version] * (len(_WAYS[version]) + sums), *_AFTER)
+
+
+@cache
+def _form(version: str, sums: int) -> re.Pattern[str]:
+    fields = ";".join(f"(?:{_KINDS[kind]})" for kind in _kinds(version, sums))
+    return re.compile(f"{version};[^;]*;[^;]*;{fields}(?=;|$)")
+
+
+def _damage(fields: list[str]) -> str:
+    """What is wrong with a line: the first field that isn't what belongs there."""
+    kinds = ("", "", "", *_kinds(fields[0], 0))
+    for at, (kind, text) in enumerate(zip(kinds, fields, strict=False)):
+        if kind and not re.fullmatch(_KINDS[kind], text):
+            said = f"fio's terse line is damaged: it has {len(fields)} fields, of which field {at + 1} should be {kind}"
+            return f"{said}, and is {text[:40]!r}"
+    return f"fio's terse line has {len(fields)} fields of {len(kinds)}: it was cut off"
+
+
 def terse_values(report: TerseReport) -> Iterator[Value]:
     """Its metrics, of all jobs together: by direction, and over all where that is a sum."""
+    specs = specs_of(report.declared)
     for way, direction in report.directions.items():
-        yield from _of_direction(f"{way}.", direction)
+        yield from _of_direction(f"{way}.", direction, specs)
     ways = list(report.directions.values())
     if not ways:
         return
     if len(ways) == 1:
-        yield from _of_direction("", ways[0])
+        yield from _of_direction("", ways[0], specs)
     else:
         yield from _rates(
             "", *(math.fsum(getattr(way, name) for way in ways) for name in ("bandwidth", "iops", "bytes"))
         )
     yield METRICS["cpu.user"].value(report.cpu[0])
     yield METRICS["cpu.system"].value(report.cpu[1])
-    yield METRICS["runtime"].value(max(way.runtime for way in ways))
+    yield METRICS["runtime"].value(report.runtime)
 
 
-def _of_direction(prefix: str, way: TerseDirection) -> Iterator[Value]:
+def _of_direction(prefix: str, way: TerseDirection, specs: Specs) -> Iterator[Value]:
+    """Of percentiles those that become metrics, which combine over nothing."""
     yield from _rates(prefix, way.bandwidth, way.iops, way.bytes)
     for name, seconds in way.latency.items():
-        yield replace(METRICS[f"{prefix}latency.{name}"].value(seconds), across="none")
+        spec = specs.find(f"{prefix}latency.{name}")
+        if spec.unit:
+            value = spec.value(seconds)
+            yield value if spec.percentile is None else replace(value, across="none")
 
 
 def _rates(prefix: str, bandwidth: float, iops: float, size: float) -> Iterator[Value]:
@@ -114,27 +162,21 @@ def _rates(prefix: str, bandwidth: float, iops: float, size: float) -> Iterator[
         yield METRICS[f"{prefix}{name}"].value(number)
 
 
-@dataclass(frozen=True)
-class _Fields:
-    fields: list[str]
-    source: str
-    number: int
+def _number(text: str) -> float:
+    """A field; what fio could not compute is 0, as where nothing was measured."""
+    value = float(text.removesuffix("%"))
+    return value if math.isfinite(value) else 0.0
 
-    def at(self, index: int, unit: str = "") -> float:
-        text = self.fields[index]
-        try:
-            value = float(text.removesuffix(unit))
-        except ValueError:
-            value = math.nan
-        if not 0 <= value <= _LARGEST:
-            said = f"field {index + 1} of fio's terse line should be a number, and is {text[:40]!r}"
-            raise ParseError(said, self.source, self.number)
-        return value
 
-    def direction(self, first: int) -> TerseDirection:
-        kib, bandwidth, iops, runtime = (self.at(first + offset) for offset in range(4))
-        latency = {name: self.at(first + 8 + at) / 1e6 for at, name in enumerate(("min", "max", "mean"))}
-        found = (_PERCENTILE.fullmatch(field) for field in self.fields[first + 12 : first + 32])
-        given = {float(match["name"]): float(match["value"]) / 1e6 for match in found if match is not None}
-        latency |= {percentile_name(each): given[each] for each in PERCENTILES if each in given}
-        return TerseDirection(bandwidth * 1024, iops, kib * 1024, runtime / 1000, latency)
+def _direction(fields: Sequence[str]) -> tuple[TerseDirection, set[float]]:
+    """One that begins with these fields, and the percentiles that it states."""
+    kib, bandwidth, iops, runtime = map(_number, fields[:4])
+    completion, total = ([_number(field) for field in fields[at : at + 3]] for at in (8, 32))
+    given = {float(name): float(value) / 1e6 for name, value in (field.split("%=") for field in fields[12:32])}
+    given.pop(0.0, None)  # where there are fewer than 20
+    # With disable_clat there is the total alone. Percentiles may be of either, and what took less than 1 µs has none.
+    least, most, mean = completion if completion[1] else total
+    latency = {"mean": mean / 1e6, "min": least / 1e6, "max": most / 1e6}
+    latency |= {percentile_name(percentile): value for percentile, value in given.items()}
+    latency = {name: value for name, value in latency.items() if value}
+    return TerseDirection(bandwidth * 1024, iops, kib * 1024, runtime / 1000, latency, (least, most)), set(given)

@@ -14,8 +14,8 @@ from storlab.errors import ParseError
 from storlab.formats.fio.declared import declared
 from storlab.formats.fio.document import DirectionBlock, Document, JobBlock, Root
 from storlab.formats.fio.failures import failure
-from storlab.formats.fio.metrics import Job
-from storlab.formats.fio.output import Report, frames, has_total, report_by_group, unique_names
+from storlab.formats.fio.metrics import Job, percentiles_of
+from storlab.formats.fio.output import Report, frames, has_total, report_by_group, said_together, unique_names
 from storlab.grouping import grouped
 from storlab.importing.fio.traits import log_prefixes, options_of, traits_of
 from storlab.importing.importer import Part
@@ -40,12 +40,22 @@ def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], sour
     others = [each.line for each in documents if not jobs_of(each.root)]
     said += [f"line {line}: JSON that is no result of fio is left out" for line in others]
     if len(ours) > len(once):
-        said.append(f"copies of its own reports are left out: {len(ours) - len(once)}")
+        said.append(said_of_copies(len(ours) - len(once)))
     if len(once) > len(runs):
-        said.append(f"reports of runs that went on (--status-interval) are left out: {len(once) - len(runs)}")
+        said.append(said_of_status(len(once) - len(runs)))
     first = parts[0].measured
     parts[0] = replace(parts[0], found=replace(first, warnings=(*said, *first.warnings)))
     return parts
+
+
+def said_of_copies(number: int) -> str:
+    """Of reports that are in a file twice."""
+    return f"copies of its own reports are left out: {number}"
+
+
+def said_of_status(number: int) -> str:
+    """Of reports that the last one of their run contains."""
+    return f"reports of runs that went on (--status-interval) are left out: {number}"
 
 
 def _reason(error: ParseError) -> str:
@@ -177,7 +187,7 @@ def _parts(document: Document, source: str) -> Iterator[Part]:
     traits = [group.traits for group in groups]
     alike = len({tuple(each.items()) for each in traits}) < len(groups)
     written = _written(document)
-    warnings = tuple(each for each in report.warnings if "several groups of jobs" not in each)
+    warnings = report.warnings
     for at, group in enumerate(groups):
         told = {"job": " + ".join(dict.fromkeys(group.names))} if alike else {}
         after = timedelta(seconds=sum(each.lasted for each in groups[at:]))
@@ -201,7 +211,8 @@ def _measured(group: _Group, report: Report, warnings: tuple[str, ...]) -> Measu
     metrics, series, histograms = (frame[:, 1:] for frame in frames([alone]))
     latency = "total" if any(group.totals) else "completion"
     facts = report.facts | {"latency": latency, "options": dict(group.options)} | group.logs
-    return Measurements(metrics, series, histograms, warnings, facts, declared=declared())
+    specs = declared(percentiles=percentiles_of([group.jobs]))
+    return Measurements(metrics, series, histograms, (*warnings, *said_together(group.jobs)), facts, declared=specs)
 
 
 def _written(document: Document) -> datetime | None:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from storlab.errors import ParseError
-from storlab.formats.fio.declared import declared
 from storlab.formats.fio.document import read_documents
-from storlab.formats.fio.terse import LINE, read_terse, terse_values
+from storlab.formats.fio.terse import LINE, TerseReport, read_terse, terse_values
 from storlab.importing.fio.beside import logs_of, with_logs
-from storlab.importing.fio.document import json_parts
+from storlab.importing.fio.document import json_parts, said_of_copies, said_of_status
+from storlab.importing.fio.status import last_of_each_run
 from storlab.importing.fio.traits import said_of_jobs
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import Measurements, metric_frame
@@ -87,29 +87,36 @@ def _refusal(text: bytes, source: str) -> ParseError:
 
 
 def _terse_parts(text: bytes, source: str) -> list[Part]:
-    """A part for each terse line. The last is left out where the file ends within it."""
-    lines = text.decode(errors="replace").split("\n")
+    """A part for each terse line that ends a run. The last is left out where the file ends within it."""
+    lines = [line.rstrip("\r") for line in text.decode(errors="replace").split("\n")]
     numbers = [number for number, line in enumerate(lines, start=1) if LINE.match(line.encode())]
-    said = said_of_jobs(lines)
-    parts, warnings = [], list[str]()
-    for number in numbers:
-        if number == len(lines) and not text.endswith(b"\n"):
-            warnings.append(f"line {number}: the terse line was cut off, and left out")
-            continue
-        report = read_terse(lines[number - 1].rstrip("\r"), source, number)
-        traits = {"job": printable(report.name), **said.get(report.name, {})}
-        facts: dict[str, object] = {"version": report.version}
-        if report.error or not report.directions:
-            reason = f"fio ended with errno {report.error}" if report.error else "fio read and wrote nothing"
-            parts.append(Part(Measurements(facts=facts), traits=traits, status="failed", reason=reason))
-        else:
-            measured = Measurements(metric_frame(terse_values(report)), facts=facts, declared=declared())
-            parts.append(Part(measured, traits=traits))
-    if not parts:
-        raise ParseError("fio's terse line was cut off: nothing is whole", source, numbers[0])
-    if len(parts) > 1:
+    warnings = []
+    if numbers[-1] == len(lines):
+        cut = numbers.pop()
+        if not numbers:
+            raise ParseError("fio's terse line was cut off: nothing is whole", source, cut)
+        warnings.append(f"line {cut}: the terse line was cut off, and left out")
+    reports = [read_terse(lines[number - 1], source, number) for number in numbers]
+    runs = last_of_each_run(reports)
+    if len(reports) > len(runs):
+        warnings.append(said_of_status(len(reports) - len(runs)))
+    once = {lines[numbers[at] - 1]: reports[at] for at in reversed(runs)}
+    if len(runs) > len(once):
+        warnings.append(said_of_copies(len(runs) - len(once)))
+    if len(once) > 1:
         warnings.append("terse lines don't say which jobs ran at once: each is taken to be a run of its own")
-    return _warned(parts, warnings)
+    said = said_of_jobs(lines)
+    return _warned([_terse_part(report, said) for report in reversed(once.values())], warnings)
+
+
+def _terse_part(report: TerseReport, said: Mapping[str, Mapping[str, str]]) -> Part:
+    traits = {"job": printable(report.name), **said.get(report.name, {})}
+    facts: dict[str, object] = {"version": report.version}
+    if report.error or not report.directions:
+        reason = f"fio ended with errno {report.error}" if report.error else "fio read and wrote nothing"
+        return Part(Measurements(facts=facts), traits=traits, status="failed", reason=reason)
+    measured = Measurements(metric_frame(terse_values(report)), facts=facts, declared=report.declared)
+    return Part(measured, traits=traits)
 
 
 def _warned(parts: list[Part], warnings: Sequence[str]) -> list[Part]:
