@@ -12,6 +12,12 @@ DIRECTIONS = ("read", "write", "trim", "mixed")
 PREFIXES = (*(f"{name}." for name in DIRECTIONS), "")
 """Of the names of what is of one direction, and of all together."""
 SYNC = "sync."
+OPERATIONS = {
+    "filecreate": "create", "filestat": "stat", "filedelete": "delete",
+    "dircreate": "mkdir", "dirstat": "stat", "dirdelete": "rmdir",
+}  # fmt: skip
+"""Engine → what it does to files, of which it moves no data: fio prints that as reads of one block each."""
+DONE = tuple(dict.fromkeys(OPERATIONS.values()))
 
 _DEFAULT_LIST = frozenset((1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99))
 """fio's own ``percentile_list`` (``def_percentile_list`` in ``stat.h`` of 3.33)."""
@@ -28,6 +34,12 @@ def rates(prefix: str) -> tuple[MetricSpec, ...]:
         MetricSpec(f"{prefix}bytes", "B", quantity=_BYTES.get(prefix, "bytes")),
         MetricSpec(f"{prefix}ios", "1", quantity="operations"),
     )  # fmt: skip
+
+
+def _done(name: str) -> tuple[MetricSpec, ...]:
+    """What engines that move no data have in place of the above."""
+    rate = MetricSpec(f"{name}.rate", "1/s", "higher", quantity="throughput")
+    return (rate, MetricSpec(f"{name}.ios", "1", quantity="operations"))
 
 
 def wanted_percentiles(stated: Iterable[Set[float]]) -> tuple[float, ...]:
@@ -65,13 +77,18 @@ _STEADY = (
 )
 
 
+WAYS = (*PREFIXES, SYNC, *(f"{name}." for name in DONE))
+"""Of the names of all that latencies are of."""
+
+
 @cache
 def columns(percentiles: tuple[float, ...] = PERCENTILES) -> tuple[MetricSpec, ...]:
     """The numbers of a report's jobs, in the order in which ``metrics.frames`` computes them."""
     return (
         *(spec for prefix in PREFIXES for spec in rates(prefix)),
+        *(spec for name in DONE for spec in _done(name)),
         _SYNCS,
-        *(spec for prefix in (*PREFIXES, SYNC) for spec in _latency(prefix, percentiles)[1:]),  # without the histogram
+        *(spec for prefix in WAYS for spec in _latency(prefix, percentiles)[1:]),  # without the histogram
         *_WHOLE,
     )
 
@@ -81,16 +98,20 @@ METRICS = by_name([*columns(), *_STALLS, *_SLICES, *_STEADY])
 
 @cache
 def declared(
-    directions: frozenset[str] = frozenset(DIRECTIONS),
+    directions: frozenset[str] = frozenset((*DIRECTIONS, *DONE)),
     *,
     sync: bool = True,
     steady: bool = True,
     percentiles: tuple[float, ...] = PERCENTILES,
 ) -> tuple[MetricSpec, ...]:
-    """All that fio yields of jobs that may do I/O in these directions, with fsync or its like, or a steady state."""
+    """All that fio yields of jobs that may do I/O in these directions, with fsync or its like, or a steady state.
+
+    Among ``directions`` may be any of ``DONE``, for jobs of these engines.
+    """
     prefixes = [prefix for prefix in PREFIXES if not prefix or prefix[:-1] in directions]
     return (
         *(spec for prefix in prefixes for spec in (*rates(prefix), *_latency(prefix, percentiles))),
+        *(spec for name in DONE if name in directions for spec in (*_done(name), *_latency(f"{name}.", percentiles))),
         *((_SYNCS, *_latency(SYNC, percentiles)) if sync else ()),
         *_WHOLE,
         *_STALLS,

@@ -259,6 +259,11 @@ def keeps_total(block: JobBlock, root: Root) -> bool:
     return options.get("lat_percentiles", "0") != "0" and options.get("clat_percentiles") == "0"
 
 
+def engine_of(block: JobBlock, root: Root) -> str:
+    """The engine of a job, as far as its options say."""
+    return str(_options(block, root).get("ioengine", ""))
+
+
 def _options(block: JobBlock, root: Root) -> Mapping[str, object]:
     return {**(root.options or {}), **(block.options or {})}
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from storlab.formats.fio import histogram
-from storlab.formats.fio.declared import DIRECTIONS, METRICS, PREFIXES, SYNC, columns, wanted_percentiles
+from storlab.formats.fio.declared import DIRECTIONS, DONE, METRICS, WAYS, columns, wanted_percentiles
 from storlab.formats.fio.document import JobBlock, Latency, SteadyBlock
 from storlab.formats.fio.histogram import EXACT, Latencies, latencies
 from storlab.measurements import SERIES_COLUMNS, empty
@@ -23,12 +23,16 @@ from storlab.metrics import Value
 from storlab.percentiles import Floats, Ints
 
 _TOTAL, _SYNC = len(DIRECTIONS), len(DIRECTIONS) + 1
-_WAYS = (*PREFIXES, SYNC)  # what a latency is of
+_ALL = (*DIRECTIONS, *DONE)  # what a job may do
+_PLACES = {name: at for at, name in enumerate(each.rstrip(".") for each in WAYS)}  # of what a latency is of
 
 
 @dataclass(frozen=True)
 class Direction:
-    """What one job did in one direction; ``runtime`` in s. ``total``: latency from submission's preparation on."""
+    """What one job did in one direction, or to files (``DONE``), which moves no bytes; ``runtime`` in s.
+
+    ``total``: latency from submission's preparation on.
+    """
 
     bytes: int
     ios: int
@@ -63,7 +67,7 @@ class Job:
     @property
     def latencies(self) -> dict[str, Latency]:
         """By what they are of: a direction, or fsync and its like."""
-        return {**{name: direction.latency for name, direction in self.directions.items()}, SYNC: self.sync}
+        return {**{name: direction.latency for name, direction in self.directions.items()}, "sync": self.sync}
 
 
 def percentiles_of(reports: Sequence[Sequence[Job]]) -> tuple[float, ...]:
@@ -81,8 +85,8 @@ def _described(percentiles: tuple[float, ...]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["metric", "unit", "better", "across"], orient="row")
 
 
-_FIRST_LATENCY = [spec.name for spec in columns()].index(f"{_WAYS[0]}latency.{EXACT[0]}")
-_LATENCY = pl.DataFrame({"metric": [f"{way}latency" for way in _WAYS]})
+_FIRST_LATENCY = [spec.name for spec in columns()].index(f"{WAYS[0]}latency.{EXACT[0]}")
+_LATENCY = pl.DataFrame({"metric": [f"{way}latency" for way in WAYS]})
 
 
 def frames(reports: Sequence[Sequence[Job]]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -94,15 +98,15 @@ def frames(reports: Sequence[Sequence[Job]]) -> tuple[pl.DataFrame, pl.DataFrame
     owners, percentiles = _Owners(reports), percentiles_of(reports)
     measured = _latencies(owners, percentiles)
     runtimes = _runtimes(owners)
-    syncs = measured.n[_SYNC :: len(_WAYS)]
-    statistics = measured.statistics().reshape(-1, len(_WAYS) * (len(EXACT) + len(percentiles)))
+    syncs = measured.n[_SYNC :: len(WAYS)]
+    statistics = measured.statistics().reshape(-1, len(WAYS) * (len(EXACT) + len(percentiles)))
     some = np.where(syncs > 0, syncs, np.nan)
     wide = np.column_stack([_rates(owners, runtimes), some, statistics, _rest(owners, runtimes)])
     owner, column = np.nonzero(~np.isnan(wide))
     described = _rows(_described(percentiles), column + _never_combines(measured, owner, column) * wide.shape[1])
     value = pl.Series("value", wide[owner, column])
     metrics = pl.DataFrame([*_rows(owners.frame, owner), described[0], value, *described[1:]])
-    owner, way = np.divmod(measured.rows, len(_WAYS))
+    owner, way = np.divmod(measured.rows, len(WAYS))
     edges = pl.Series("lower", histogram.LOWER[measured.bins]), pl.Series("upper", histogram.UPPER[measured.bins])
     of = [*_rows(owners.frame, owner), *_rows(_LATENCY, way)]
     return metrics, pl.DataFrame([*of, *edges, pl.Series("count", measured.counts)])
@@ -117,8 +121,8 @@ def _rows(frame: pl.DataFrame, numbers: Ints) -> list[pl.Series]:
 def _never_combines(measured: Latencies, owner: Ints, column: Ints) -> npt.NDArray[np.bool_]:
     """Of which values ``across`` is none: of percentiles that aren't from bins."""
     way, statistic = np.divmod(column - _FIRST_LATENCY, len(EXACT) + len(measured.wanted))
-    latency = (way >= 0) & (way < len(_WAYS))
-    binned = measured.has_bins[owner * len(_WAYS) + np.where(latency, way, 0)]
+    latency = (way >= 0) & (way < len(WAYS))
+    binned = measured.has_bins[owner * len(WAYS) + np.where(latency, way, 0)]
     return latency & (statistic >= len(EXACT)) & ~binned
 
 
@@ -156,42 +160,48 @@ def _latencies(owners: _Owners, percentiles: tuple[float, ...]) -> Latencies:
     for number, job in enumerate(owners.jobs):
         own = job.latencies
         blocks += own.values()
-        ways += [_SYNC if name == SYNC else DIRECTIONS.index(name) for name in own]
+        ways += map(_PLACES.__getitem__, own)
         of_job += [number] * len(own)
     way = np.array(ways, dtype=np.int64)
-    each, everyone = (owner[of_job] * len(_WAYS) for owner in (owners.of_job, owners.all_of))
-    part, directed = np.arange(way.size), np.flatnonzero(way != _SYNC)
+    each, everyone = (owner[of_job] * len(WAYS) for owner in (owners.of_job, owners.all_of))
+    part, directed = np.arange(way.size), np.flatnonzero(way < _TOTAL)
     into = [each + way, everyone + way, each[directed] + _TOTAL, everyone[directed] + _TOTAL]
     parts = np.concatenate([part, part, directed, directed])
-    return latencies(blocks, percentiles).merged(parts, np.concatenate(into), owners.number * len(_WAYS))
+    return latencies(blocks, percentiles).merged(parts, np.concatenate(into), owners.number * len(WAYS))
 
 
 def _runtimes(owners: _Owners) -> Floats:
     """Of each owner in each direction. Of all jobs: the longest of each phase, and the phases' added."""
-    rows = np.zeros((owners.number, len(DIRECTIONS)))
+    rows = np.zeros((owners.number, len(_ALL)))
     for at, job in zip(owners.of_job, owners.jobs, strict=True):
-        rows[at] = [job.directions[name].runtime if name in job.directions else 0.0 for name in DIRECTIONS]
+        rows[at] = [job.directions[name].runtime if name in job.directions else 0.0 for name in _ALL]
     phases = np.array([job.phase for job in owners.jobs], dtype=np.int64)
     most = phases.max(initial=0) + 1
     keys, phase = np.unique(owners.all_of * most + phases, return_inverse=True)
-    longest = np.zeros((keys.size, len(DIRECTIONS)))
+    longest = np.zeros((keys.size, len(_ALL)))
     np.maximum.at(longest, phase, rows[owners.of_job])
     np.add.at(rows, keys // most, longest)
     return rows
 
 
 def _rates(owners: _Owners, runtimes: Floats) -> Floats:
-    """Bandwidth, IOPS, bytes and operations in each direction, and over all; rates where there is a run time."""
-    done = [[job.directions.get(name) for name in DIRECTIONS] for job in owners.jobs]
+    """Bandwidth, IOPS, bytes and operations in each direction, and over all; of what else was done, rate and number.
+
+    Rates where there is a run time.
+    """
+    done = [[job.directions.get(name) for name in _ALL] for job in owners.jobs]
     # The third says whether there is the direction.
     of_jobs = np.array([[(way.bytes, way.ios, 1) if way else (0, 0, 0) for way in ways] for ways in done], dtype=float)
-    summed = owners.summed(of_jobs.reshape(-1, len(DIRECTIONS), 3))
+    summed = owners.summed(of_jobs.reshape(-1, len(_ALL), 3))
     amounts = np.where(summed[:, :, 2:] > 0, summed[:, :, :2], np.nan)
     rates = np.full_like(amounts, np.nan)
     np.divide(amounts, runtimes[:, :, np.newaxis], out=rates, where=runtimes[:, :, np.newaxis] > 0)
-    ways = np.concatenate([rates, amounts], axis=2)
+    everything = np.concatenate([rates, amounts], axis=2)
+    ways, others = np.split(everything, [len(DIRECTIONS)], axis=1)
     total = np.where(np.isnan(ways).all(axis=1), np.nan, np.nansum(ways, axis=1))
-    return np.concatenate([ways.reshape(-1, len(DIRECTIONS) * ways.shape[2]), total], axis=1)
+    # bandwidth, IOPS, bytes, operations
+    flat = [ways.reshape(owners.number, -1), total, others[:, :, 1::2].reshape(owners.number, -1)]
+    return np.concatenate(flat, axis=1)
 
 
 def _rest(owners: _Owners, runtimes: Floats) -> Floats:

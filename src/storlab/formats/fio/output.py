@@ -18,14 +18,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from storlab.errors import CommandFailed, ParseError
 from storlab.formats.fio import histogram
 from storlab.formats.fio import metrics as fio_metrics
-from storlab.formats.fio.declared import DIRECTIONS, declared
+from storlab.formats.fio.declared import DIRECTIONS, OPERATIONS, declared
 from storlab.formats.fio.document import (
     MOST_OPERATIONS,
     NO_LATENCY,
@@ -34,6 +34,7 @@ from storlab.formats.fio.document import (
     JobBlock,
     Latency,
     Root,
+    engine_of,
     keeps_total,
     percentiles_in_place,
     read_document,
@@ -100,7 +101,7 @@ def report_of(document: Document, source: str) -> Report:
 def report_by_group(document: Document, source: str) -> Report:
     """The same, in which some or all groups of jobs may have failed. Raises ``ParseError``."""
     blocks = _job_blocks(document, source)
-    jobs = _jobs(blocks, source)
+    jobs = _jobs(blocks, document.root, source)
     ended = {job.phase for job in jobs if job.error}
     failed = tuple(job for job in jobs if job.phase in ended)
     blocks = [block for block, job in zip(blocks, jobs, strict=True) if job.phase not in ended]
@@ -151,10 +152,10 @@ def _job_blocks(document: Document, source: str) -> list[JobBlock]:
     return blocks
 
 
-def _jobs(blocks: Sequence[JobBlock], source: str) -> list[Job]:
+def _jobs(blocks: Sequence[JobBlock], root: Root, source: str) -> list[Job]:
     names = unique_names([block.jobname for block in blocks])
     rows = zip(blocks, names, _phases(blocks), strict=True)
-    return [_job(block, name, phase, source) for block, name, phase in rows]
+    return [_job(block, name, phase, engine_of(block, root), source) for block, name, phase in rows]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -184,13 +185,16 @@ def _phases(blocks: Sequence[JobBlock]) -> list[int]:
     return [order[group] for group in groups]
 
 
-def _job(block: JobBlock, name: str, phase: int, source: str) -> Job:
+def _job(block: JobBlock, name: str, phase: int, engine: str, source: str) -> Job:
     directions = {}
     # "both" (unified_rw_reporting=2) gives the directions and their sum, which would count twice.
     mixed = block.mixed if block.read is None else None
     for key, way in zip(DIRECTIONS, (block.read, block.write, block.trim, mixed), strict=True):
         if way is not None and (way.total_ios or way.io_bytes):
             directions[key] = _direction(way, f"job {name}: {key}", source)
+    if engine in OPERATIONS and directions:
+        most = max(directions.values(), key=lambda direction: (direction.latency.n, direction.ios))
+        directions = {OPERATIONS[engine]: replace(most, bytes=0)}
     run, sync = block.job_runtime / 1000, NO_LATENCY
     if block.sync is not None:
         sync = _fios(block.sync.lat_ns, f"job {name}: sync.lat_ns", source).counted(block.sync.total_ios)

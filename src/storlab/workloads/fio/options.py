@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from storlab.formats.fio.declared import DIRECTIONS
+from storlab.formats.fio.declared import DIRECTIONS, OPERATIONS
 from storlab.text import is_whole
 from storlab.units import parse_duration, parse_size
 from storlab.workloads.base import OptionError, ReadInput, Work
@@ -210,6 +210,9 @@ def directions(jobs: Iterable[Job]) -> frozenset[str]:
         told = [options[key].partition(":")[0] for key in ("rw", "readwrite") if key in options] or ["read"]
         if not {*told} <= _WAYS.keys() or any(key in options for key in _REPLAYS):
             return frozenset(DIRECTIONS)
+        if engine in OPERATIONS:
+            found.add(OPERATIONS[engine])
+            continue
         if engine.startswith(("file", "dir", "external")) or "/" in engine:  # creations and the like count as reads
             found |= {"read", "write"}
         found |= {way for each in told for way in _WAYS[each]}
