@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 REPLACEMENT = "\ufffd"
 
@@ -16,6 +17,7 @@ _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 # What a spreadsheet computes where a cell begins with it, and numbers, which it may.
+_NAMED = 5  # of many
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
@@ -44,6 +46,11 @@ def spelled(json: str) -> str:
 def printable(text: str) -> str:
     """The text with a code in place of every sign that a terminal would act upon instead of showing it."""
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text)
+
+
+def first(names: Sequence[str]) -> str:
+    """The first few of many, for a sentence."""
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
 def is_whole(text: str, digits: int = 18) -> bool:

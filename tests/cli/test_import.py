@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from importing.test_virtiofs_tests import terse
 from storlab import open_run
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.plain import KINDS, plain_options
@@ -252,12 +253,10 @@ def test_the_contents_say_which_tool_it_was_and_the_report_is_shown() -> None:
 
 
 def test_a_file_that_others_could_claim_says_which_it_was_taken_for_and_how_to_force_another() -> None:
-    rates = ";".join(["20000", "4096", "1024", "20000", *"1111" * 2, *["1%=1"] * 20, *"1111", "0", "0", "9%", "1", "1"])
-    nothing = ";".join(["0"] * (121 - 5 - rates.count(";") - 1))
     head = "TESTDIR=/mnt\nTEST_NAME=none\nMOUNTPOINT=/mnt tag virtiofs rw\nRUNTIME=20 LOOPS=3 SIZE=4G\n\n"
     line = "a: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=psync, iodepth=16"
     job = f"Running: fio fio-jobs/randread-psync.job\n{line}\nfio-3.21\nStarting 1 process\n"
-    Path("raw").write_text(f"{head}{job}3;fio-3.21;a;0;0;{rates};{nothing}\n\nRun status group 0:\n")
+    Path("raw").write_text(f"{head}{job}{terse('a', read=(4096, 1024))}\n\nRun status group 0:\n")
     ran = call("import", "raw", "--out", "run")
     assert ran.status == 0, ran.message
     assert "raw: recognised as virtiofs-tests" in ran.output

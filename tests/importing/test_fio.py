@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +21,8 @@ from storlab.importing.importer import Part
 from study.program import Ran, call
 
 from .test_virtiofs_tests import terse
+
+SAMPLES = Path(__file__).parent / "fio"
 
 
 def test_options_that_differ_become_factors_and_equal_ones_rounds(folder: Path, tmp_path: Path) -> None:
@@ -145,6 +148,38 @@ def test_terse_lines_take_their_options_from_the_messages_before_them() -> None:
     assert "line 3: the terse line was cut off" in kept.measured.warnings[0]
 
 
+def test_terse_reports_of_a_run_that_went_on_are_one_trial_and_repeats_are_not() -> None:
+    one, two = ((SAMPLES / name).read_text() for name in ("status-interval.txt", "status-interval-2.txt"))
+    others = [line.replace("job1", "job2") for line in [*two.splitlines(), two.splitlines()[-1]]]  # it ends first
+    jobs = "\n".join(line for pair in zip(one.splitlines(), others, strict=True) for line in pair)
+    for text, kibs in ((one + two + one, [15888, 12000]), (f"{jobs}\n", [15888, 12000])):
+        assert [values(part.measured)["bytes"] / 1024 for part in parts(text.encode())] == kibs
+    last = one.splitlines()[-1]
+    for times in ([4006, 4007, 4009], [4006, 4306, 5006], [4006, 9006, 9500, 9900]):  # fixed time, fixed size, neither
+        grown = [last.replace(";15888;", f";{15888 + at};").replace(";4006;", f";{t};") for at, t in enumerate(times)]
+        same = [line.replace(";15889;", ";15888;").replace(";15890;", ";15888;") for line in grown]
+        assert len(parts("\n".join([*(same if times[1] == 4306 else grown), ""]).encode())) == len(times)
+
+
+@pytest.mark.parametrize("name", ["terse-3.1.txt", "status-interval.txt"])
+def test_a_terse_line_that_lost_or_gained_a_field_is_refused_by_its_number_or_means_the_same(name: str) -> None:
+    line = next(line for line in (SAMPLES / name).read_text().splitlines() if line.startswith("3;"))
+    fields, (whole,) = line.split(";"), parts(f"{line}\n".encode())
+    for at in range(2, len(fields) + 1):
+        for put in ([], ["7", *fields[at : at + 1]], ["1.00%", *fields[at : at + 1]]):
+            damaged = ";".join([*fields[:at], *put, *fields[at + 1 :]])
+            try:
+                (part,) = parts(f"x\n{damaged}\n".encode())
+            except ParseError as error:
+                assert str(error).startswith("x.json:2: fio's terse line") and f"has {damaged.count(';') + 1}" in str(
+                    error
+                )
+            else:
+                assert part.measured.metrics.equals(whole.measured.metrics)
+    with pytest.raises(ParseError, match=r"x\.json:5: .*damaged: it has 129 fields, of which field 121"):
+        parts((SAMPLES / "terse-damaged.txt").read_bytes())
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -175,13 +210,50 @@ def test_files_of_a_folder_that_are_none_are_named_and_a_folder_without_any_is_r
     assert ended.status == 2 and "none of its 1 file is one of fio" in ended.message
 
 
-def test_what_is_true_of_many_files_is_said_once(tmp_path: Path) -> None:
-    paths = [tmp_path / f"{number}.json" for number in range(6)]
+def test_what_is_true_of_many_files_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = [Path(f"{number}.json") for number in range(6)]
     for number, path in enumerate(paths):
         path.write_bytes(later(golden("fio-plain.json"), number * 60_000).replace(b'"bins"', b'"x"'))
-    imported = taken(tmp_path / "run", *paths)
-    (said,) = (line for line in imported.message.splitlines() if "no latency bins" in line)
-    assert said.startswith(f"{tmp_path}/0.json, {tmp_path}/1.json") and "4.json, …: fio gave no latency bins" in said
+    told = "0.json, 1.json, 2.json, 3.json, 4.json, …: percentiles of several jobs can't be merged without fio's"
+    assert taken(tmp_path / "run", *paths).message.count(told) == 1
+    assert " ".join(call("report", "run").output.split()).count(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("json-3.1.json", {"read.latency.p50": 135.6e-6, "read.latency.p99": 542.2e-6, "latency.p99.9": 1.084e-3}),
+        ("total-percentiles-3.16.json", {"read.latency.p99": 2.245e-3, "write.latency.p99": 2.073e-3}),
+        ("terse-3.1.txt", {"read.latency.mean": 525.6e-6, "read.latency.min": 311e-6, "read.latency.max": 35.648e-3,
+                           "latency.p50": 428e-6, "read.latency.p99": 2.211e-3}),
+        ("fdatasync.json", {"sync.latency.p99": 8.02816e-3, "sync.latency.p99.99": 56.36e-3, "sync.ios": 911}),
+        ("percentile-list.json", {"read.latency.p50": 54.528e-6, "read.latency.p99.999": 1.0199e-3}),
+        ("filestat.json", {"stat.rate": 200e3, "stat.ios": 200, "stat.latency.p99": 2.48e-6}),
+        ("filecreate.json", {"create.rate": 66666.7, "create.ios": 200, "create.latency.p50": 11.072e-6}),
+        ("status-interval.txt", {"write.bytes": 15888 * 1024, "bandwidth": 3966 * 1024, "iops": 991, "runtime": 4.006}),
+    ],
+)  # fmt: skip
+def test_what_a_file_of_one_job_states_is_what_its_trial_measured(
+    name: str, right: dict[str, float], tmp_path: Path
+) -> None:
+    imported = taken(tmp_path / "run", SAMPLES / name)
+    metrics = open_run(tmp_path / "run").metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
+    found = dict(metrics.select("metric", "value").iter_rows())
+    assert {metric: found.get(metric) for metric in right} == pytest.approx(right, rel=1e-3)
+    assert "1 trial of 1 cell" in imported.output and "bins" not in imported.message
+    assert not {"stat.rate", "create.rate"} & found.keys() or not {"bytes", "bandwidth", "read.iops"} & found.keys()
+
+
+def test_percentiles_of_a_file_are_in_every_report_and_compared_round_by_round(tmp_path: Path) -> None:
+    run, turns = str(tmp_path / "run"), "A,B,B,A,A,B,B,A,A,B,B,A"
+    taken(Path(run), *sorted((SAMPLES / "in-turns").iterdir()), "--factor", f"dev={turns}", "--interleaved")
+    for form in ("text", "md", "html", "csv", "json"):
+        printed = call("report", run, "--full", "--format", form).output
+        shown = Path(printed.strip()).read_text() if form == "html" else printed
+        assert "read.latency.p99.99" in shown, form
+    said = call("compare", run, "--by", "dev", "--metric", "read.latency.p99").output
+    assert "▲ B is better than A: 0.74×" in said and "6 rounds" in said
 
 
 WHOLE = [
@@ -341,11 +413,44 @@ def test_files_of_clients_that_ran_at_once_are_told_to_be_no_repeats(
     assert part.lasted is not None
     for name, after in (("one", 0), ("two", int(part.lasted * 500)), ("three", int(part.lasted * 2000))):
         Path(f"{name}.json").write_bytes(later(whole, after))
-    told = "one.json and two.json ran at once, as clients do, and are no repeats: tell them apart by --factor"
+    told = "Ran at once, as clients do, and are no repeats: one.json and two.json. Each is shown by itself; with "
     imported = call("import", "fio", "one.json", "two.json", "three.json", "--out", "run")
     assert told in imported.message and told in " ".join(call("report", "run").output.split())
+    trials = open_run("run").trials
+    assert (trials["factor.client"].to_list(), set(trials["round"])) == (["one", "two", "–"], {1})
     for named in (["two.json", "--factor", "client=1,2", "--out", "apart"], ["three.json", "--out", "after"]):
         assert "ran at once" not in call("import", "fio", "one.json", *named).message
+
+
+def test_files_of_clients_are_one_trial_where_their_user_says_so_and_add_up(tmp_path: Path) -> None:
+    run, files = tmp_path / "run", sorted((SAMPLES / "clients").iterdir())
+    for number, path in enumerate(files):
+        (tmp_path / f"2-{number}.json").write_bytes(later(path.read_bytes(), 600_000).replace(b"3000000,", b"2900000,"))
+    second = sorted(tmp_path.glob("2-*.json"))
+    imported = taken(run, *files, *second, "--clients")
+    assert "2 trials of 1 cell" in imported.output and "what 3 clients did at once" in imported.message
+    shutil.rmtree(run / "tables")  # they can be derived from the files that are kept
+    report = call("report", str(run)).output
+    metrics = open_run(run).metrics.filter(trial=1)
+    found = dict(
+        metrics.filter(pl.col("node").is_null(), pl.col("job").is_null()).select("metric", "value").iter_rows()
+    )
+    assert found["bandwidth"] == pytest.approx(9_003_000 * 4096 / 60) and found["ios"] == 9_003_000
+    assert found["read.latency.mean"] == pytest.approx(320e-6) and "read.latency.p99" not in found
+    assert set(metrics["node"].drop_nulls()) == {"client-1", "client-2", "client-3"}
+    assert "what 3 clients" in report and report.count("percentiles of several nodes can't be merged") == 1
+    for words, says in (
+        ([files[0], second[0]], "no two of these files ran at once"), ([*files, second[0]], "ran at another time than"),
+        ([*files, *second[:2]], "a client's file is missing"),
+    ):  # fmt: skip
+        refused = call("import", "fio", *map(str, words), "--clients", "--out", str(tmp_path / "none"))
+        assert refused.status == 2 and says in refused.message
+    both = [golden("fio-steady.json"), later(golden("fio-steady.json"), 1)]
+    for number, text in enumerate(both):
+        (tmp_path / f"bins-{number}.json").write_bytes(text)
+    taken(tmp_path / "bins", *sorted(tmp_path.glob("bins-*.json")), "--clients")
+    merged = open_run(tmp_path / "bins").metrics.filter(pl.col("node").is_null(), metric="latency.p99")["value"]
+    assert merged.to_list() == pytest.approx([values(parts(both[0])[0].measured)["latency.p99"]])
 
 
 def inside(text: bytes) -> dict[str, bytes]:

@@ -7,21 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
+
+import msgspec
 
 from storlab.errors import UserError
 from storlab.grouping import grouped
+from storlab.importing.clients import (
+    Place,
+    end_of,
+    is_within,
+    named,
+    notes_on,
+    overlapping,
+    trials_of_clients,
+)
 from storlab.importing.contradictions import plain_name, refuse_contradictions
 from storlab.importing.imported import Imported, ImportedFile, ImportedTrial, Order
 from storlab.importing.importer import HEADING, Importer, Part
 from storlab.importing.registry import importer_of
 
+_LONGEST = 63
+_SHOWN = 3
 INSTEAD = "Without --interleaved they are described, and not judged"
 
 _NAMED = 5  # of many
-_ROUNDED = timedelta(milliseconds=10)
-_WHOLE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -87,31 +99,22 @@ def _require_times(ordered: Sequence[Measured]) -> None:
                 f"({_clock(later)}; {_clock(began)}). Not all files name their times: give them in the order in which "
                 "they were measured"
             )
-        if _is_within(later, one.part):
+        end = end_of(one.part)
+        if end is not None and is_within(later, end):
             raise UserError(
                 f"--interleaved: {other.where} began at {_clock(later)}, before {one.where} had ended, which began at "
                 f"{_clock(began)} and took {one.part.lasted:.1f} s: they ran at once and took no turns. {INSTEAD}"
             )
 
 
-def at_once(trials: Sequence[Measured]) -> tuple[Measured, Measured] | None:
-    """Two trials of one cell of which the second began before the first had ended, as far as files name their times."""
-    last: dict[int, Measured] = {}
-    timed = [(trial.part.started, at) for at, trial in enumerate(trials) if trial.part.started is not None]
-    for began, at in sorted(timed):
-        trial = trials[at]
-        before = last.get(trial.cell)
-        if before is not None and _is_within(began, before.part):
-            return before, trial
-        last[trial.cell] = trial
-    return None
-
-
-def _is_within(time: datetime, part: Part) -> bool:
-    if part.started is None:
-        return False
-    end = part.started + timedelta(seconds=part.lasted or 0.0)
-    return time < end - (_ROUNDED if end.microsecond else _WHOLE)  # some files name times to the second only
+def at_once(trials: Sequence[Measured]) -> list[list[int]]:
+    """The trials, by their numbers from 0, of one cell that ran at once, as far as files name their times."""
+    timed = [
+        (trial.cell, ((trial.part.started, end), at))
+        for at, trial in enumerate(trials)
+        if trial.part.started is not None and (end := end_of(trial.part)) is not None
+    ]
+    return [group for spans in grouped(timed).values() for group in overlapping(spans) if len(group) > 1]
 
 
 def _require_turns(ordered: Sequence[Measured], cells: int, order: Order) -> None:
@@ -151,14 +154,39 @@ def _clock(time: datetime) -> str:
 NOT_SAID = "–"
 """The level of a factor that another file or part names, and this one doesn't."""
 
-Levels = Mapping[tuple[int, int], dict[str, str]]
-"""Of each part, by its file and its number there, both from 0."""
+_APART = ("client", "file", "part")
+"""Names of the factor that tells trials apart that ran at once: the first that is none already."""
+
+Levels = Mapping[Place, dict[str, str]]
 
 
 def assemble(
-    kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], interleaved: bool = False
+    kind: str,
+    files: Sequence[ImportedFile],
+    read: Sequence[Sequence[Part]],
+    interleaved: bool = False,
+    clients: bool = False,
 ) -> Imported:
     """The cells and rounds of all that ``files`` hold; ``read`` is what each was read as.
+
+    ``clients``: files that ran at once are one trial. Otherwise they are set-ups of their own, as they are no repeats.
+    """
+    if not clients:
+        return _assembled(kind, files, read, interleaved)
+    trials = trials_of_clients(files, read)
+    told = [msgspec.structs.replace(files[trial.places[0][0]], name=trial.names) for trial in trials]
+    found = _assembled(kind, told, [[trial.part] for trial in trials], interleaved)
+    places = [trials[each.file].places for each in found.trials]
+    own = [
+        ImportedTrial(*first, each.cell, each.round, each.levels, each.turn, list(others))
+        for each, (first, *others) in zip(found.trials, places, strict=True)
+    ]
+    notes = (*notes_on(trials, read), *found.notes)
+    return Imported(kind, tuple(files), tuple(own), found.factors, found.primary, found.turns, notes)
+
+
+def _assembled(kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], interleaved: bool) -> Imported:
+    """The same, where each part is a trial.
 
     Parts with the same levels are rounds of one cell: those that they name, or one after the other. ``interleaved``:
     rounds are those of all cells, which took turns. Then, and where files are told apart by their names, traits that
@@ -171,31 +199,54 @@ def assemble(
     by_name = not (importer.repeats or any(part.levels for parts in read for part in parts))
     followed = _followed(files, read, differing) if interleaved or by_name else {}
     levels = _levels(files, read, [name for name in differing if name not in followed])
-    factors = _factors(list(levels.values()), importer.published)
-    cells = _numbered(levels, factors, ordered=bool(importer.published))
+    factors, cells, measured = _design(importer, files, read, levels)
     primary = primary_of(importer, read)
     said = tuple(importer.notes([part for parts in read for part in parts]))
-    measured = [
-        Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
-        for (file, part), each in levels.items()
-    ]
     also = _also(followed)
     if not interleaved:
+        groups = at_once(measured)
+        if groups:
+            levels = _told_apart(files, levels, groups)
+            said = (*_no_repeats(measured, groups, importer), *said)
+            factors, cells, _ = _design(importer, files, read, levels)
         rounds = _rounds(files, read, levels, cells)
         trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
-        return Imported(
-            kind,
-            tuple(files),
-            trials,
-            factors,
-            primary,
-            notes=(*_no_repeats(measured), *_unlike(measured), *also, *said),
-        )
+        return Imported(kind, tuple(files), trials, factors, primary, notes=(*_unlike(measured), *also, *said))
     numbers, turns, order = rounds_in_turns(measured)
     each = zip(levels, numbers, turns, strict=True)
     trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
     notes = (*_unlike(measured), *also, *said)
     return Imported(kind, tuple(files), trials, factors, primary, order, notes)
+
+
+def _design(
+    importer: Importer, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels
+) -> tuple[dict[str, tuple[str, ...]], dict[Place, int], list[Measured]]:
+    """Factors, the cell of each part, and all of them as trials."""
+    factors = _factors(list(levels.values()), importer.published)
+    cells = _numbered(levels, factors, ordered=bool(importer.published))
+    measured = [
+        Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
+        for (file, part), each in levels.items()
+    ]
+    return factors, cells, measured
+
+
+def _told_apart(files: Sequence[ImportedFile], levels: Levels, groups: Sequence[Sequence[int]]) -> Levels:
+    """With a further factor, of which each trial of ``groups`` has a level of its own, and all others the same."""
+    name = next((name for name in _APART if not any(name in each for each in levels.values())), "")
+    if not name:
+        raise UserError(f"--factor: {', '.join(_APART)}: one of these names is for files that ran at once")
+    places = list(levels)
+    apart = [places[at] for group in groups for at in group]
+    stems = {file: Path(files[file].name).stem for file, _ in apart}
+    alike = len(set(stems.values())) < len(stems)
+    several = {file for file, part in apart if part}
+    own = {
+        (file, part): (files[file].name if alike else stems[file]) + (f" {part + 1}" if file in several else "")
+        for file, part in apart
+    }
+    return {place: {**each, name: own.get(place, NOT_SAID)[-_LONGEST:]} for place, each in levels.items()}
 
 
 def _factors(levels: Sequence[Mapping[str, str]], published: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -208,7 +259,7 @@ def _factors(levels: Sequence[Mapping[str, str]], published: Mapping[str, Sequen
     return factors
 
 
-def _numbered(levels: Levels, factors: Mapping[str, Sequence[str]], *, ordered: bool) -> dict[tuple[int, int], int]:
+def _numbered(levels: Levels, factors: Mapping[str, Sequence[str]], *, ordered: bool) -> dict[Place, int]:
     """Of each part its cell, from 1: in the order of the files, or where ``ordered`` in that of the factors' levels."""
     distinct = dict.fromkeys(tuple(each.values()) for each in levels.values())
     if ordered:
@@ -227,14 +278,11 @@ def primary_of(importer: Importer, read: Sequence[Sequence[Part]]) -> str:
     return found or (str(metrics[0][0]) if metrics else next(iter(importer.primary), ""))
 
 
-def _no_repeats(trials: Sequence[Measured]) -> tuple[str, ...]:
-    found = at_once(trials)
-    if found is None:
-        return ()
-    return (
-        f"{found[0].where} and {found[1].where} ran at once, as clients do, and are no repeats: tell them apart by "
-        "--factor; what they did is not added up.",
-    )
+def _no_repeats(trials: Sequence[Measured], groups: Sequence[Sequence[int]], importer: Importer) -> tuple[str, ...]:
+    which = "; ".join(named([trials[at].where for at in group]) for group in groups[:_SHOWN])
+    more = f"; {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
+    said = f"Ran at once, as clients do, and are no repeats: {which}{more}. Each is shown by itself"
+    return (f"{said}; with --clients they are one trial, and added up." if importer.clients else f"{said}.",)
 
 
 def _unlike(trials: Sequence[Measured]) -> Iterator[str]:
@@ -298,10 +346,10 @@ def _followed(
 
 
 def _rounds(
-    files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels, cells: Mapping[tuple[int, int], int]
-) -> dict[tuple[int, int], int]:
+    files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels, cells: Mapping[Place, int]
+) -> dict[Place, int]:
     """Of each part its round, which each cell counts for itself."""
-    places: dict[tuple[int, int], int] = {}
+    places: dict[Place, int] = {}
     for own in grouped((cell, at) for at, cell in cells.items()).values():
         rounds = rounds_of_cell([read[file][part] for file, part in own])
         for member, number in zip(own, rounds, strict=True):

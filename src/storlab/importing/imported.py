@@ -10,6 +10,9 @@ from msgspec import Meta, Struct
 from storlab.grouping import grouped
 from storlab.record import Count, Number
 
+NODE = "imported"
+"""The node of what was imported, but for clients, which are numbered."""
+
 Order = Literal["times", "given"]
 """How the order in which trials were measured is known: all files name it, or their user gave them in that order."""
 
@@ -24,7 +27,10 @@ class ImportedFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ImportedTrial(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which part of which file a trial is, both from 0, and its place in the run. ``levels`` are all of its cell."""
+    """Which part of which file a trial is, both from 0, and its place in the run. ``levels`` are all of its cell.
+
+    ``others``: of a trial of several clients, those of the others.
+    """
 
     file: Count
     part: Count
@@ -32,6 +38,14 @@ class ImportedTrial(Struct, frozen=True, forbid_unknown_fields=True):
     round: Number
     levels: dict[str, str]
     turn: Count = 0  # its place in the order of measurement, from 1, where cells took turns
+    others: list[tuple[Count, Count]] = []
+
+    @property
+    def nodes(self) -> dict[str, tuple[int, int]]:
+        """Node → which part of which file is its. Which machine it was is not known."""
+        places = [(self.file, self.part), *self.others]
+        names = [f"client-{number}" for number in range(1, len(places) + 1)] if self.others else [NODE]
+        return dict(zip(names, places, strict=True))
 
 
 class Imported(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,8 +69,9 @@ class Imported(Struct, frozen=True, forbid_unknown_fields=True):
         for trial in self.trials:
             if trial.levels.keys() != self.factors.keys():
                 raise ValueError("its trials have different factors")
-            if trial.file >= len(self.files):
-                raise ValueError(f"there is no file {trial.file}")
+            for file, _ in trial.nodes.values():
+                if file >= len(self.files):
+                    raise ValueError(f"there is no file {file}")
 
     @property
     def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:

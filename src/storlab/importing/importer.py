@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
+
+from storlab.grouping import grouped
+from storlab.text import first
 
 if TYPE_CHECKING:
     from storlab.measurements import Measurements
@@ -65,6 +68,12 @@ class Part:
         return self.found.metrics if isinstance(self.found, Deferred) else self.found.metrics["metric"].to_list()
 
 
+def said_of_files(parts: Iterable[tuple[str, Part]]) -> list[str]:
+    """The warnings of parts, each once, after the first few names of the files that it is of."""
+    where = grouped((warning, name) for name, part in parts for warning in part.found.warnings)
+    return [f"{first(list(dict.fromkeys(names)))}: {warning}" for warning, names in where.items()]
+
+
 class Importer(ABC):
     """Reads the files of one tool. ``options`` are what its user said of a file, kept in the run's manifest."""
 
@@ -80,6 +89,8 @@ class Importer(ABC):
     """Whether files that say the same of themselves are rounds of one cell. Else their names tell them apart."""
     folders: ClassVar[bool] = False
     """Whether a folder may be given, for all files in it that it ``knows``."""
+    clients: ClassVar[bool] = False
+    """Whether files may be those of several clients of one load, each with one of its own."""
     streams: ClassVar[bool] = False
     """Whether files may be too long for the memory: ``read_stream`` is called then, and not ``read``."""
     published: ClassVar[Mapping[str, Sequence[str]]] = {}

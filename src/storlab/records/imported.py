@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storlab.errors import ParseError, UserError
-from storlab.importing.imported import Imported, ImportedFile
-from storlab.importing.importer import Deferred, Importer, Part
+from storlab.importing.clients import as_one
+from storlab.importing.imported import Imported, ImportedFile, ImportedTrial
+from storlab.importing.importer import Deferred, Importer, Part, said_of_files
 from storlab.importing.registry import importer_of
 from storlab.reading import open_file, read_file
 from storlab.records.files import copy_durably, write_durably
@@ -20,8 +21,8 @@ from storlab.version import __version__
 if TYPE_CHECKING:
     from storlab.records.tables import Tables
 
-NODE = "imported"
-"""The node of what was imported: which machine it was is not known."""
+Parts = Mapping[str, Part]
+"""What a trial's nodes measured."""
 
 _LOST = 0  # no trial's number: what there is to say of those that are missing
 
@@ -52,39 +53,48 @@ def write_imported(
     ``beside``: for each file those that belong to it, by their names; they may be large.
     """
     importer = importer_of(imported.kind)
-    measured: list[tuple[TrialRecord, Part | None]] = []
+    measured: list[tuple[TrialRecord, Parts]] = []
     for number, trial in enumerate(imported.trials, start=1):
         folder = run.trial_folder(number)
         folder.mkdir(parents=True)
-        if trial.part == 0:
-            raw = _raw(folder, importer)
-            raw.parent.mkdir(parents=True)
-            text = texts[trial.file]
-            write_durably(raw, text) if isinstance(text, bytes) else copy_durably(text, raw)
-            for name, path in beside[trial.file].items() if beside else ():
-                copy_durably(path, raw.with_name(name))
-        file, part = imported.files[trial.file], read[trial.file][trial.part]
-        record = TrialRecord(
-            trial=number,
-            round=trial.round,
-            cell=trial.cell,
-            levels=trial.levels,
-            status=part.status,
-            reason=part.reason,
-            started=part.started,
-            facts={NODE: [{"layer": imported.kind, "file": file.name, **part.found.facts}]},
-            loads={imported.kind: [NODE]},
-        )
+        for node, (file, part) in trial.nodes.items():
+            if part == 0:
+                raw = _raw(folder, importer, node)
+                raw.parent.mkdir(parents=True)
+                text = texts[file]
+                write_durably(raw, text) if isinstance(text, bytes) else copy_durably(text, raw)
+                for name, path in beside[file].items() if beside else ():
+                    copy_durably(path, raw.with_name(name))
+        parts = {node: read[file][part] for node, (file, part) in trial.nodes.items()}
+        record = _record(number, trial, imported, parts)
         write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
-        measured.append((record, part))
+        measured.append((record, parts))
     manifest = _manifest(identity, argv, imported, importer, read)
     write_manifest(run.path, manifest)
     if not all(isinstance(part.found, Deferred) for parts in read for part in parts):
         _keep_tables(run, manifest, imported, measured)
 
 
+def _record(number: int, trial: ImportedTrial, imported: Imported, parts: Parts) -> TrialRecord:
+    ended = as_one({imported.files[file].name: parts[node] for node, (file, _) in trial.nodes.items()})
+    return TrialRecord(
+        trial=number,
+        round=trial.round,
+        cell=trial.cell,
+        levels=trial.levels,
+        status=ended.status,
+        reason=ended.reason,
+        started=ended.started,
+        facts={
+            node: [{"layer": imported.kind, "file": imported.files[file].name, **parts[node].found.facts}]
+            for node, (file, _) in trial.nodes.items()
+        },
+        loads={imported.kind: [*parts]},
+    )
+
+
 def _keep_tables(
-    run: RunFolder, manifest: Manifest, imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]]
+    run: RunFolder, manifest: Manifest, imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]]
 ) -> None:
     from storlab.records.kept import write_tables
 
@@ -153,28 +163,31 @@ def _not_interleaved(imported: Imported, parts: Sequence[Part]) -> str:
 
 def derive_imported(run: RunFolder, imported: Imported) -> Tables:
     """All tables of an imported run, from the files that it keeps. One that can't be read any more is named."""
-    measured: list[tuple[TrialRecord, Part | None]] = []
+    measured: list[tuple[TrialRecord, Parts]] = []
     warnings: dict[int, str] = {}
     read: dict[int, Sequence[Part] | ParseError] = {}
+    kept = _kept(run, imported)
     for record in run.records():
         try:
             if not 0 < record.trial <= len(imported.trials):
                 raise ParseError("the manifest doesn't name it")
-            trial = imported.trials[record.trial - 1]
-            if trial.file not in read:
-                read[trial.file] = _read_again(run, imported, trial.file)
-            parts = read[trial.file]
-            if isinstance(parts, ParseError):
-                raise parts
-            if trial.part >= len(parts):
-                raise ParseError(f"the file holds {len(parts)} of its trials")
+            found = {}
+            for node, (file, part) in imported.trials[record.trial - 1].nodes.items():
+                if file not in read:
+                    read[file] = _read_again(kept.get(file), imported, file)
+                parts = read[file]
+                if isinstance(parts, ParseError):
+                    raise parts
+                if part >= len(parts):
+                    raise ParseError(f"the file holds {len(parts)} of its trials")
+                found[node] = parts[part]
         except ParseError as error:
             warnings[record.trial] = f"trial {record.trial}: cannot read its raw records: {error}"
-            measured.append((record, None))
+            measured.append((record, {}))
         else:
-            measured.append((record, parts[trial.part]))
-    found = {record.trial for record, _ in measured}
-    lost = [str(number) for number in range(1, len(imported.trials) + 1) if number not in found]
+            measured.append((record, found))
+    known = {record.trial for record, _ in measured}
+    lost = [str(number) for number in range(1, len(imported.trials) + 1) if number not in known]
     if lost:
         which = f"trial {lost[0]} is" if len(lost) == 1 else f"trials {', '.join(lost)} are"
         warnings[_LOST] = f"{which} missing from the run's folder: import the files again"
@@ -209,15 +222,13 @@ def refuse_copies(runs: Mapping[str, RunFolder], *, together: bool) -> None:
 
 def _raw_files(run: RunFolder, imported: Imported) -> list[tuple[ImportedFile, Path]]:
     """The files of an imported run that are still there, with where their contents lie."""
-    importer = importer_of(imported.kind)
-    kept = ((t.file, _raw(run.trial_folder(at), importer)) for at, t in enumerate(imported.trials, 1) if t.part == 0)
-    return [(imported.files[file], path) for file, path in kept if path.is_file()]
+    return [(imported.files[file], path) for file, path in _kept(run, imported).items() if path.is_file()]
 
 
-def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part] | ParseError:
+def _read_again(raw: Path | None, imported: Imported, file: int) -> Sequence[Part] | ParseError:
     importer = importer_of(imported.kind)
-    first = next(number for number, trial in enumerate(imported.trials, start=1) if trial.file == file)
-    raw = _raw(run.trial_folder(first), importer)
+    if raw is None:
+        return ParseError("the manifest doesn't name a trial of it", imported.files[file].name)
     try:
         if importer.streams:
             with open_file(raw) as stream:
@@ -230,19 +241,23 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
         return error
 
 
-def _tables(
-    imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]], warnings: Mapping[int, str]
-) -> Tables:
+def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]], warnings: Mapping[int, str]) -> Tables:
     from storlab.records.derived.within_trials import add_within_trials
-    from storlab.records.stacked import stacked
+    from storlab.records.stacked import Measured, rows_of
     from storlab.records.tables import Notes, Tables
 
     tables = Tables({}, tuple(imported.factors), records=[record for record, _ in measured])
-    read = [(record, part.measured) for record, part in measured if part is not None]
-    rows = stacked(read, imported.kind, NODE)
-    for record, each in read:
-        name = imported.files[imported.trials[record.trial - 1].file].name
-        rows.notes[record.trial].warnings += [f"{name}: {warning}" for warning in each.warnings]
+    read = [(record, parts) for record, parts in measured if parts]
+    rows = rows_of(
+        [
+            Measured(record, imported.kind, {node: part.measured for node, part in parts.items()})
+            for record, parts in read
+        ]
+    )
+    for record, parts in read[:1]:
+        each = ((imported.trials[record.trial - 1].nodes, parts) for record, parts in read)
+        named = ((imported.files[nodes[node][0]].name, part) for nodes, own in each for node, part in own.items())
+        rows.notes[record.trial].warnings += said_of_files(named)
     for trial, warning in warnings.items():
         rows.notes.setdefault(trial, Notes()).warnings.append(warning)
     add_within_trials(rows)
@@ -250,5 +265,16 @@ def _tables(
     return tables
 
 
-def _raw(trial: Path, importer: Importer) -> Path:
-    return trial / NODE / importer.kind / importer.raw_name
+def _kept(run: RunFolder, imported: Imported) -> dict[int, Path]:
+    """Where the contents of each file lie: with the first of its trials."""
+    importer = importer_of(imported.kind)
+    return {
+        file: _raw(run.trial_folder(number), importer, node)
+        for number, trial in enumerate(imported.trials, start=1)
+        for node, (file, part) in trial.nodes.items()
+        if part == 0
+    }
+
+
+def _raw(trial: Path, importer: Importer, node: str) -> Path:
+    return trial / node / importer.kind / importer.raw_name

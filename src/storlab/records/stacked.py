@@ -46,6 +46,8 @@ class Told:
 
 Group = Measured | Told
 
+NOT_MERGED = "percentiles of several nodes can't be merged, as not all of them have a histogram of latencies"
+
 
 def stacked(measured: Sequence[tuple[TrialRecord, Measurements]], source: str, node: str) -> TrialTables:
     """What each trial's only node measured, as that node's and as that of all nodes together. Without warnings."""
@@ -72,13 +74,15 @@ def rows_of(groups: Sequence[Group]) -> TrialTables:
     metrics = _placed(places, [one.metrics for one in measured])
     told = _told(groups)
     declared = Declarations.union(tables.declared())
-    parts = [told] if metrics is None else [metrics, *_together(metrics, groups, declared), told]
+    parts = [told] if metrics is None else [metrics, *_together(metrics, groups, declared, tables), told]
     tables.metrics.append(pl.concat(parts).sort(_GROUP, maintain_order=True).select(list(COLUMNS["metrics"])))
     return tables
 
 
-def _together(metrics: pl.DataFrame, groups: Sequence[Group], declared: Declarations) -> list[pl.DataFrame]:
-    """What ``across_nodes`` makes of each group; of all that have one node at once."""
+def _together(
+    metrics: pl.DataFrame, groups: Sequence[Group], declared: Declarations, tables: TrialTables
+) -> list[pl.DataFrame]:
+    """What ``across_nodes`` makes of each group; of all that have one node at once. Adds notes on what it can't."""
     several = {
         number: group for number, group in enumerate(groups) if isinstance(group, Measured) and len(group.by_node) > 1
     }
@@ -94,6 +98,9 @@ def _together(metrics: pl.DataFrame, groups: Sequence[Group], declared: Declarat
     for number, group in several.items():
         rows = across_nodes(list(group.by_node.values()))
         parts.append(_of_all(rows, [number] * rows.height, groups))
+        lost = {name for each in group.by_node.values() for name in each.totals()} - {*rows["metric"]}
+        if any(declared[group.source].find(name).percentile is not None for name in lost):
+            tables.notes[group.record.trial].warnings.append(f"{group.source}: {NOT_MERGED}")
     return [part.with_columns(pl.lit(None, pl.String).alias("node")) for part in parts]
 
 

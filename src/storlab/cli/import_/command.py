@@ -30,6 +30,8 @@ _TURNS = (
 Label = Annotated[Strings, _LABEL]
 Factor = Annotated[Strings, Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help=_LEVELS)]
 Interleaved = Annotated[bool, Option("--interleaved", help=_TURNS)]
+_CLIENTS = "Files that ran at once are one trial, each of one client: rates and counts are added up."
+Clients = Annotated[bool, Option("--clients", help=_CLIENTS)]
 
 
 def _files(what: str) -> Any:
@@ -111,14 +113,19 @@ def import_blkalgn(
 
 @import_.command("fio")
 def import_fio(
-    paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False
+    paths: Paths,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+    clients: Clients = False,
 ) -> None:
     """Output of fio: JSON, JSON+ or terse, with the logs that lie beside it.
 
     Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
     times, or as given.
     """
-    _import(ImportOptions("fio", paths, out, label, factor, interleaved=interleaved))
+    _import(ImportOptions("fio", paths, out, label, factor, interleaved=interleaved, clients=clients))
 
 
 @import_.command("virtiofs-tests")
@@ -280,10 +287,11 @@ def import_detected(
     separator: Separator = None,
     decimal: Decimal = None,
     dialect: Dialect = None,
+    clients: Clients = False,
 ) -> None:
     """Files of one tool, which is found out by what is in them; then the report is shown at once.
 
-    The options of columns are of tables (csv), --dialect is of blkalgn.
+    The options of columns are of tables (csv), --dialect is of blkalgn, --clients of fio.
     """
     from storlab.cli.import_ import detect
 
@@ -291,7 +299,9 @@ def import_detected(
     given |= {"round_column": round_column, "time_column": time_column, "separator": separator, "decimal": decimal}
     given["dialect"] = dialect
     options = {name: each for name, each in given.items() if each is not None}
-    detect.import_detected(ImportOptions("", paths, out, label, factor, interleaved=interleaved, of_kind=options))
+    detect.import_detected(
+        ImportOptions("", paths, out, label, factor, interleaved=interleaved, clients=clients, of_kind=options)
+    )
 
 
 def _extension(kind: str) -> Any:

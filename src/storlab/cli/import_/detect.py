@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storlab.cli.import_.beside import without_beside
-from storlab.cli.import_.files import all_files, first, head_of, make_run
+from storlab.cli.import_.files import all_files, head_of, make_run
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign
 from storlab.cli.output import show, warn
@@ -16,7 +16,7 @@ from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.importing.registry import importer_of, importers
 from storlab.importing.signatures import Signature, contained_in, is_fio_log, signatures_of
-from storlab.text import printable
+from storlab.text import first, printable
 
 _OF_KIND = {"dialect": "blkalgn"}
 """Options of one kind; all others that there are belong to ``csv``."""
@@ -110,6 +110,8 @@ def _warn_of_others(path: Path, kind: str) -> None:
 
 
 def _refuse_options(options: ImportOptions) -> None:
+    if options.clients and not importer_of(options.kind).clients:
+        raise UserError(f"--clients is for fio, but {options.paths[0]} is {options.kind}: leave it out")
     for name, value in options.of_kind.items():
         kind = _OF_KIND.get(name, "csv")
         if value and kind != options.kind:

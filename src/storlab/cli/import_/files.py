@@ -18,10 +18,9 @@ from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
 from storlab.cli.output import show, warn
 from storlab.errors import ParseError, UserError
-from storlab.grouping import grouped
 from storlab.importing.cells import assemble
 from storlab.importing.imported import ImportedFile
-from storlab.importing.importer import Importer, Part
+from storlab.importing.importer import Importer, Part, said_of_files
 from storlab.importing.registry import importer_of
 from storlab.importing.signatures import HEAD
 from storlab.limits import IMPORTED, IMPORTED_FILES, IMPORTED_TOGETHER
@@ -29,11 +28,10 @@ from storlab.reading import open_file, read_file
 from storlab.records.imported import write_imported
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
-from storlab.text import printable, storable
+from storlab.text import first, printable, storable
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
-_NAMED = 5  # of many files
 
 
 def import_files(options: ImportOptions) -> None:
@@ -70,7 +68,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
         ImportedFile(storable(str(path)), dict(each), dict(options.of_kind), list(beside))
         for path, each, beside in zip(files, levels, logs, strict=True)
     ]
-    imported = assemble(options.kind, kept, read, options.interleaved)
+    imported = assemble(options.kind, kept, read, options.interleaved, options.clients)
     if options.interleaved:
         refuse_other_dates(imported, files)
         refuse_fixed_order(imported)
@@ -173,15 +171,8 @@ def _found(parts: Sequence[Part]) -> str:
 
 
 def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
-    each = ((str(path), part) for path, parts in zip(files, read, strict=True) for part in parts)
-    where = grouped((warning, name) for name, part in each for warning in part.found.warnings)
-    for warning, names in where.items():
-        warn(printable(f"{first(list(dict.fromkeys(names)))}: {warning}"))
-
-
-def first(names: Sequence[str]) -> str:
-    """The first few of many, for a sentence."""
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    for said in said_of_files((str(path), part) for path, parts in zip(files, read, strict=True) for part in parts):
+        warn(printable(said))
 
 
 def levels_of(

@@ -18,4 +18,5 @@ class ImportOptions:
     factors: Sequence[str] | None
     _: KW_ONLY
     interleaved: bool = False
+    clients: bool = False
     of_kind: Mapping[str, object] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Plain calls of ``storlab import`` without Typer, which takes longer to load than most files to read.
 
-    storlab import KIND FILE... [--out DIR] [--label NAME]... [--factor NAME=LEVEL]... [--interleaved]
+    storlab import KIND FILE... [--out DIR] [--label NAME]... [--factor NAME=LEVEL]... [--interleaved] [--clients]
 
 Of kinds that ask for nothing else. Whatever is written in another way, rightly or not, is for Typer to read.
 """
@@ -27,7 +27,7 @@ def plain_options(words: Sequence[str]) -> ImportOptions | None:
     for word in rest:
         if not word.startswith("-"):
             paths.append(Path(word))
-        elif word == "--interleaved":
+        elif word == "--interleaved" or (word == "--clients" and words[0] == "fio"):
             given.setdefault(word, [])
         elif word in (*_LISTS, "--out") and not (value := next(rest, "-")).startswith("-"):
             given.setdefault(word, []).append(value)
@@ -37,7 +37,8 @@ def plain_options(words: Sequence[str]) -> ImportOptions | None:
         return None
     out = Path(given["--out"][0]) if "--out" in given else None
     labels, factors = (given.get(name) for name in _LISTS)
-    return ImportOptions(words[0], paths, out, labels, factors, interleaved="--interleaved" in given)
+    interleaved, clients = (flag in given for flag in ("--interleaved", "--clients"))
+    return ImportOptions(words[0], paths, out, labels, factors, interleaved=interleaved, clients=clients)
 
 
 def import_plainly(options: ImportOptions) -> None:

@@ -6,6 +6,7 @@ is a row of one wide array, a column for each metric, NaN where there is none; t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +20,7 @@ from storlab.formats.fio.declared import DIRECTIONS, DONE, METRICS, WAYS, column
 from storlab.formats.fio.document import JobBlock, Latency, SteadyBlock
 from storlab.formats.fio.histogram import EXACT, Latencies, latencies
 from storlab.measurements import SERIES_COLUMNS, empty
-from storlab.metrics import Value
+from storlab.metrics import PERCENTILES, Value
 from storlab.percentiles import Floats, Ints
 
 _TOTAL, _SYNC = len(DIRECTIONS), len(DIRECTIONS) + 1
@@ -99,9 +100,14 @@ def frames(reports: Sequence[Sequence[Job]]) -> tuple[pl.DataFrame, pl.DataFrame
     measured = _latencies(owners, percentiles)
     runtimes = _runtimes(owners)
     syncs = measured.n[_SYNC :: len(WAYS)]
-    statistics = measured.statistics().reshape(-1, len(WAYS) * (len(EXACT) + len(percentiles)))
+    statistics = measured.statistics().reshape(-1, len(WAYS), len(EXACT) + len(percentiles))
+    for at, percentile in enumerate(percentiles, start=len(EXACT)):
+        if percentile not in PERCENTILES:  # asked for in some of the reports
+            lacking = np.array([percentile not in percentiles_of([jobs]) for jobs in reports])
+            statistics[lacking[owners.frame["report"].to_numpy()], :, at] = np.nan
+    flat = statistics.reshape(-1, len(WAYS) * (len(EXACT) + len(percentiles)))
     some = np.where(syncs > 0, syncs, np.nan)
-    wide = np.column_stack([_rates(owners, runtimes), some, statistics, _rest(owners, runtimes)])
+    wide = np.column_stack([_rates(owners, runtimes), some, flat, _rest(owners, runtimes)])
     owner, column = np.nonzero(~np.isnan(wide))
     described = _rows(_described(percentiles), column + _never_combines(measured, owner, column) * wide.shape[1])
     value = pl.Series("value", wide[owner, column])
@@ -200,7 +206,8 @@ def _rates(owners: _Owners, runtimes: Floats) -> Floats:
     ways, others = np.split(everything, [len(DIRECTIONS)], axis=1)
     total = np.where(np.isnan(ways).all(axis=1), np.nan, np.nansum(ways, axis=1))
     # bandwidth, IOPS, bytes, operations
-    flat = [ways.reshape(owners.number, -1), total, others[:, :, 1::2].reshape(owners.number, -1)]
+    counted = others[:, :, 1::2]
+    flat = [part.reshape(owners.number, math.prod(part.shape[1:])) for part in (ways, total, counted)]
     return np.concatenate(flat, axis=1)
 
 

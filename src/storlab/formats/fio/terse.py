@@ -80,15 +80,15 @@ def read_terse(line: str, source: str, number: int) -> TerseReport:
     if version not in _WAYS:
         said = f"fio's terse output of version {version[:9]!r}: versions 3, its default, 4 and 5 are read"
         raise ParseError(said, source, number)
-    width = len(_DIRECTION[version])
-    if _begins_cpu(fields, _FIRST + width):
+    width, number_of = len(_DIRECTION[version]), len(_WAYS[version])
+    # unified_rw_reporting=2 adds all directions' sum after them
+    directions = next((each for each in (number_of, number_of + 1, 1) if _form(version, each).match(line)), 0)
+    if not directions:
+        raise ParseError(_damage(fields), source, number)
+    if directions == 1:
         said = "fio's terse line is of a run with unified_rw_reporting=1, which makes one of all directions"
         raise ParseError(f"{said}: have fio write JSON, or run it without that option", source, number)
-    # unified_rw_reporting=2 adds all directions' sum after them
-    directions = next((each for each in (0, 1) if _form(version, each).match(line)), None)
-    if directions is None:
-        raise ParseError(_damage(fields), source, number)
-    cpu = _FIRST + (len(_WAYS[version]) + directions) * width
+    cpu = _FIRST + directions * width
     found = {way: _direction(fields[_FIRST + at * width :]) for at, way in enumerate(_WAYS[version])}
     return TerseReport(
         version=fields[1].removeprefix("fio-"),
@@ -102,25 +102,20 @@ def read_terse(line: str, source: str, number: int) -> TerseReport:
     )
 
 
-def _begins_cpu(fields: list[str], index: int) -> bool:
-    """Whether the directions end there: a direction begins with KiB, and the CPU's part of the line with a share."""
-    return index < len(fields) and fields[index].endswith("%")
-
-
-def _kinds(version: str, sums: int) -> tuple[str, ...]:
+def _kinds(version: str, directions: int) -> tuple[str, ...]:
     """Of the fields after the name, as far as each line has them."""
-    return (_COUNT, _COUNT, *_DIRECTION[version] * (len(_WAYS[version]) + sums), *_AFTER)
+    return (_COUNT, _COUNT, *_DIRECTION[version] * directions, *_AFTER)
 
 
 @cache
-def _form(version: str, sums: int) -> re.Pattern[str]:
-    fields = ";".join(f"(?:{_KINDS[kind]})" for kind in _kinds(version, sums))
+def _form(version: str, directions: int) -> re.Pattern[str]:
+    fields = ";".join(f"(?:{_KINDS[kind]})" for kind in _kinds(version, directions))
     return re.compile(f"{version};[^;]*;[^;]*;{fields}(?=;|$)")
 
 
 def _damage(fields: list[str]) -> str:
     """What is wrong with a line: the first field that isn't what belongs there."""
-    kinds = ("", "", "", *_kinds(fields[0], 0))
+    kinds = ("", "", "", *_kinds(fields[0], len(_WAYS[fields[0]])))
     for at, (kind, text) in enumerate(zip(kinds, fields, strict=False)):
         if kind and not re.fullmatch(_KINDS[kind], text):
             said = f"fio's terse line is damaged: it has {len(fields)} fields, of which field {at + 1} should be {kind}"

@@ -41,6 +41,7 @@ class FioImporter(Importer):
     unknown: ClassVar[str] = "on which machine it was, what else that did, nor what happened between the runs"
     repeats: ClassVar[bool] = True
     folders: ClassVar[bool] = True
+    clients: ClassVar[bool] = True
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
         return _read(text.removeprefix(_BOM), source)
@@ -100,13 +101,15 @@ def _terse_parts(text: bytes, source: str) -> list[Part]:
     runs = last_of_each_run(reports)
     if len(reports) > len(runs):
         warnings.append(said_of_status(len(reports) - len(runs)))
-    once = {lines[numbers[at] - 1]: reports[at] for at in reversed(runs)}
+    once: dict[str, TerseReport] = {}
+    for at in runs:
+        once.setdefault(lines[numbers[at] - 1], reports[at])
     if len(runs) > len(once):
         warnings.append(said_of_copies(len(runs) - len(once)))
     if len(once) > 1:
         warnings.append("terse lines don't say which jobs ran at once: each is taken to be a run of its own")
     said = said_of_jobs(lines)
-    return _warned([_terse_part(report, said) for report in reversed(once.values())], warnings)
+    return _warned([_terse_part(report, said) for report in once.values()], warnings)
 
 
 def _terse_part(report: TerseReport, said: Mapping[str, Mapping[str, str]]) -> Part:

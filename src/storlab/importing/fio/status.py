@@ -14,6 +14,7 @@ from storlab.formats.fio.terse import TerseDirection, TerseReport
 
 _JITTER, _ROUNDED = 0.25, 0.1  # of a step, and s: fio's helper thread may be late
 _LEAST = 0.1  # of the run time: two runs of a fixed time differ by less
+_SEEN = 8  # steps before the next, of thousands
 _MOST_JOBS = 32  # that a report lists one by one, without group_reporting
 
 
@@ -45,8 +46,10 @@ def _times(reports: Sequence[TerseReport], at: int, jobs: int) -> int:
         before = reports[end - jobs : end] if end > at else lines
         if not all(_goes_on(one, two) for one, two in zip(before, lines, strict=True)):
             break
-        if not all(step.take(line.runtime) for step, line in zip(steps, lines, strict=True)):
+        if not all(step.fits(line.runtime) for step, line in zip(steps, lines, strict=True)):
             break
+        for step, line in zip(steps, lines, strict=True):
+            step.take(line.runtime)
         end += jobs
     times = (end - at) // jobs
     first, last = reports[at : at + jobs], reports[end - jobs : end]
@@ -80,17 +83,23 @@ class _Steps:
     def __init__(self) -> None:
         self._at, self._steps, self._ended = 0.0, list[float](), False
 
-    def take(self, runtime: float) -> bool:
+    def fits(self, runtime: float) -> bool:
         """Whether it may be the next. A job may start later than others, and end before them."""
-        step, self._at = runtime - self._at, runtime
-        if step <= 0:
-            self._ended = bool(self._steps)
+        step = runtime - self._at
+        if step <= 0 or self._ended:
             return step == 0
-        self._steps.append(step)
-        whole = self._steps[1:-1]
-        longest, least = max(whole or self._steps[1:] or [step]), min(whole, default=step)
-        fits = max(self._steps) <= longest * (1 + _JITTER) + _ROUNDED or len(self._steps) <= 2
-        return not self._ended and fits and longest <= least * (1 + _JITTER) + _ROUNDED
+        steps = [*self._steps[-_SEEN:], step]
+        whole = steps[1:-1] or steps[1:]  # the first may be shorter, and so may the last
+        longest = max(whole, default=step) * (1 + _JITTER) + _ROUNDED
+        return len(steps) < 3 or (max(steps) <= longest and max(whole) <= min(whole) * (1 + _JITTER) + _ROUNDED)
+
+    def take(self, runtime: float) -> None:
+        """Add it, which ``fits``."""
+        step, self._at = runtime - self._at, runtime
+        if step > 0:
+            self._steps.append(step)
+        else:
+            self._ended = bool(self._steps)
 
     @property
     def apart(self) -> bool:
