@@ -40,6 +40,9 @@ def _numbers(reports: Sequence[TerseReport], at: int) -> list[int]:
 def _times(reports: Sequence[TerseReport], at: int, jobs: int) -> int:
     """How many reports of so many lines each, from there on, are of one run."""
     steps = [_Steps() for _ in range(jobs)]
+    clones = [line.runtime for line in reports[at : at + jobs] if _same(line, reports[at])]
+    if not _alike(clones):  # processes of one job begin at once
+        return 1
     end = at
     while end + jobs <= len(reports):
         lines = reports[end : end + jobs]
@@ -47,7 +50,7 @@ def _times(reports: Sequence[TerseReport], at: int, jobs: int) -> int:
         if not all(_goes_on(one, two) for one, two in zip(before, lines, strict=True)):
             break
         if not all(step.fits(line.runtime) for step, line in zip(steps, lines, strict=True)):
-            break
+            return 1  # by its counts it may be the next, and yet its time isn't: so the others may be by chance
         for step, line in zip(steps, lines, strict=True):
             step.take(line.runtime)
         end += jobs
@@ -77,6 +80,14 @@ def _bytes(report: TerseReport) -> float:
     return sum(way.bytes for way in report.directions.values())
 
 
+def _alike(times: Sequence[float]) -> bool:
+    return max(times) <= _later(min(times))
+
+
+def _later(time: float) -> float:
+    return time * (1 + _JITTER) + _ROUNDED
+
+
 class _Steps:
     """The run times of one job's lines, as far as they are those of one run."""
 
@@ -90,8 +101,7 @@ class _Steps:
             return step == 0
         steps = [*self._steps[-_SEEN:], step]
         whole = steps[1:-1] or steps[1:]  # the first may be shorter, and so may the last
-        longest = max(whole, default=step) * (1 + _JITTER) + _ROUNDED
-        return len(steps) < 3 or (max(steps) <= longest and max(whole) <= min(whole) * (1 + _JITTER) + _ROUNDED)
+        return len(steps) < 3 or (_alike(whole) and max(steps) <= _later(max(whole)))
 
     def take(self, runtime: float) -> None:
         """Add it, which ``fits``."""
