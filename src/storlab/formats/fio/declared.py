@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -19,8 +20,8 @@ OPERATIONS = {
 """Engine → what it does to files, of which it moves no data: fio prints that as reads of one block each."""
 DONE = tuple(dict.fromkeys(OPERATIONS.values()))
 
-_DEFAULT_LIST = frozenset((1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99))
-"""fio's own ``percentile_list`` (``def_percentile_list`` in ``stat.h`` of 3.33)."""
+MOST_PERCENTILES = 20  # FIO_IO_U_LIST_MAX_LEN in stat.h of 3.33
+_PERCENTILE = re.compile(r"\d{1,3}(?:\.\d{1,9})?")
 
 _BYTES: dict[str, Quantity] = {"read.": "bytes read", "write.": "bytes written"}
 
@@ -42,10 +43,11 @@ def _done(name: str) -> tuple[MetricSpec, ...]:
     return (rate, MetricSpec(f"{name}.ios", "1", quantity="operations"))
 
 
-def wanted_percentiles(stated: Iterable[Set[float]]) -> tuple[float, ...]:
-    """Which become metrics, where fio states these: ``PERCENTILES``, and what a ``percentile_list`` asked for."""
-    asked = {each for one in stated if one != _DEFAULT_LIST for each in one if 0 < each <= 100}
-    return tuple(sorted(asked.union(PERCENTILES))) if not asked <= set(PERCENTILES) else PERCENTILES
+def wanted_percentiles(lists: Iterable[str]) -> tuple[float, ...]:
+    """Which become metrics: ``PERCENTILES``, and those that any ``percentile_list`` of jobs asks for."""
+    each = (text for one in lists for text in one.split(":")[:MOST_PERCENTILES] if _PERCENTILE.fullmatch(text))
+    asked = {number for text in each if 0 < (number := float(text)) <= 100}
+    return PERCENTILES if asked <= {*PERCENTILES} else tuple(sorted(asked.union(PERCENTILES)))
 
 
 def _latency(prefix: str, percentiles: tuple[float, ...]) -> tuple[MetricSpec, ...]:

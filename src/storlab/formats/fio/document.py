@@ -242,7 +242,7 @@ def percentiles_in_place(block: JobBlock, root: Root) -> JobBlock:
     fio 3.1 to 3.12 print those of the total latency with the completion latency, until its commit e5eb6fbf9161. Where
     there are no bins, only the options tell of which they are (``fixup_options`` in ``init.c`` of 3.12).
     """
-    if not (_BEFORE_3_13.match(root.version or "") and _inverse_percentiles(_options(block, root))):
+    if not (_BEFORE_3_13.match(root.version or "") and _inverse_percentiles(options_of(block, root))):
         return block
     ways = (block.read, block.write, block.trim, block.mixed)
     read, write, trim, mixed = (None if way is None else _with_total_percentiles(way) for way in ways)
@@ -251,7 +251,7 @@ def percentiles_in_place(block: JobBlock, root: Root) -> JobBlock:
 
 def keeps_total(block: JobBlock, root: Root) -> bool:
     """Whether a job of ``root`` was told to keep total latencies only, or percentiles of these only."""
-    options = _options(block, root)
+    options = options_of(block, root)
     if options.get("disable_clat", "0") != "0":
         return True
     if _BEFORE_3_13.match(root.version or ""):
@@ -259,12 +259,8 @@ def keeps_total(block: JobBlock, root: Root) -> bool:
     return options.get("lat_percentiles", "0") != "0" and options.get("clat_percentiles") == "0"
 
 
-def engine_of(block: JobBlock, root: Root) -> str:
-    """The engine of a job, as far as its options say."""
-    return str(_options(block, root).get("ioengine", ""))
-
-
-def _options(block: JobBlock, root: Root) -> Mapping[str, object]:
+def options_of(block: JobBlock, root: Root) -> Mapping[str, object]:
+    """All options that hold for a job, the global ones among them."""
     return {**(root.options or {}), **(block.options or {})}
 
 

@@ -59,6 +59,7 @@ class Job:
     cpu_runtime: float
     errors: int
     error: int
+    percentile_list: str = ""  # "50:99.999", as its options have it
 
     @property
     def runtime(self) -> float:
@@ -73,8 +74,7 @@ class Job:
 
 def percentiles_of(reports: Sequence[Sequence[Job]]) -> tuple[float, ...]:
     """Which percentiles of these ``frames`` gives."""
-    keys = {frozenset(each.percentile) for jobs in reports for job in jobs for each in job.latencies.values()}
-    return wanted_percentiles({float(key) for key in each} for each in keys)
+    return wanted_percentiles({job.percentile_list for jobs in reports for job in jobs})
 
 
 @cache

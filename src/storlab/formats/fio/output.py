@@ -15,9 +15,8 @@ time among them; so they don't depend on whether fio or Storlab merged the jobs.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -34,8 +33,8 @@ from storlab.formats.fio.document import (
     JobBlock,
     Latency,
     Root,
-    engine_of,
     keeps_total,
+    options_of,
     percentiles_in_place,
     read_document,
 )
@@ -46,7 +45,6 @@ from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_fra
 _SUBMISSION = 0.01  # of the total latency: less of it changes no verdict
 _LAST_BIN = str(histogram.VALUE_NS[-1])
 NO_BINS = "percentiles of several jobs can't be merged without fio's latency bins (--output-format=json+)"
-_PERCENTILE, _MOST_PERCENTILES = re.compile(r"\d{1,3}\.\d{1,9}"), 20  # FIO_IO_U_LIST_MAX_LEN
 _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all servers
 
 
@@ -155,7 +153,7 @@ def _job_blocks(document: Document, source: str) -> list[JobBlock]:
 def _jobs(blocks: Sequence[JobBlock], root: Root, source: str) -> list[Job]:
     names = unique_names([block.jobname for block in blocks])
     rows = zip(blocks, names, _phases(blocks), strict=True)
-    return [_job(block, name, phase, engine_of(block, root), source) for block, name, phase in rows]
+    return [_job(block, name, phase, options_of(block, root), source) for block, name, phase in rows]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -185,13 +183,14 @@ def _phases(blocks: Sequence[JobBlock]) -> list[int]:
     return [order[group] for group in groups]
 
 
-def _job(block: JobBlock, name: str, phase: int, engine: str, source: str) -> Job:
+def _job(block: JobBlock, name: str, phase: int, options: Mapping[str, object], source: str) -> Job:
     directions = {}
     # "both" (unified_rw_reporting=2) gives the directions and their sum, which would count twice.
     mixed = block.mixed if block.read is None else None
     for key, way in zip(DIRECTIONS, (block.read, block.write, block.trim, mixed), strict=True):
         if way is not None and (way.total_ios or way.io_bytes):
             directions[key] = _direction(way, f"job {name}: {key}", source)
+    engine = str(options.get("ioengine", ""))
     if engine in OPERATIONS and directions:
         most = max(directions.values(), key=lambda direction: (direction.latency.n, direction.ios))
         directions = {OPERATIONS[engine]: replace(most, bytes=0)}
@@ -208,6 +207,7 @@ def _job(block: JobBlock, name: str, phase: int, engine: str, source: str) -> Jo
         cpu_runtime=run,
         errors=int(block.error != 0) if block.total_err is None else block.total_err,
         error=block.error,
+        percentile_list=str(options.get("percentile_list", "")),
     )
 
 
@@ -238,9 +238,7 @@ def has_total(block: JobBlock, root: Root) -> bool:
 
 
 def _fios(latency: Latency, path: str, source: str) -> Latency:
-    """The latency, if its percentiles and bins are fio's and their counts can be added."""
-    if len(latency.percentile) > _MOST_PERCENTILES or not all(map(_PERCENTILE.fullmatch, latency.percentile)):
-        raise ParseError(f"{path}.percentile should be at most {_MOST_PERCENTILES} of fio's percentiles", source)
+    """The latency, if its bins are fio's and their counts can be added."""
     if not latency.bins.keys() <= histogram.BIN_OF_VALUE.keys():
         wrong = next(key for key in latency.bins if key not in histogram.BIN_OF_VALUE)
         raise ParseError(f"{path}.bins: {wrong!r} is none of fio's latency bins", source)

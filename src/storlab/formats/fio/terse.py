@@ -17,7 +17,7 @@ from functools import cache
 
 from storlab.errors import ParseError
 from storlab.formats.fio.declared import METRICS, declared, wanted_percentiles
-from storlab.metrics import MetricSpec, Specs, Value, percentile_name, specs_of
+from storlab.metrics import MetricSpec, Specs, Value, specs_of
 
 LINE = re.compile(rb"^[2-9];fio-[^;\n]*;", re.MULTILINE)
 """How a terse line of any version from 3 on begins (2 names no version of fio)."""
@@ -31,6 +31,9 @@ _KINDS = {
     _SHARE: r"(?:\d{1,15}(?:\.\d+)?|-?nan|inf)%",
     _PERCENTILE: r"\d{1,3}(?:\.\d+)?%=\d{1,15}",
 }
+_DEFAULT = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
+"""fio's own ``percentile_list`` (``def_percentile_list`` in ``stat.h`` of 3.33)."""
+_DEFAULT_NAMES = frozenset(f"{each:.12g}" for each in _DEFAULT)
 _LATENCY = (_COUNT, _COUNT, _NUMBER, _NUMBER)  # minimum, maximum, mean, deviation
 _COMMON = (*[_COUNT] * 4, *_LATENCY, *_LATENCY, *[_PERCENTILE] * 20, *_LATENCY, _COUNT, _COUNT, _SHARE, *[_NUMBER] * 2)
 _DIRECTION = {"3": _COMMON, "4": _COMMON, "5": (*_COMMON, _COUNT, *_LATENCY, _COUNT)}
@@ -98,7 +101,7 @@ def read_terse(line: str, source: str, number: int) -> TerseReport:
         directions={way: each for way, (each, _) in found.items() if each.bytes or each.bandwidth},
         cpu=(_number(fields[cpu]) / 100, _number(fields[cpu + 1]) / 100),
         counted=tuple(map(_number, fields[cpu + 2 : cpu + len(_CPU)])),
-        percentiles=wanted_percentiles(stated for _, stated in found.values()),
+        percentiles=wanted_percentiles(":".join(stated) for _, stated in found.values() if stated != _DEFAULT_NAMES),
     )
 
 
@@ -163,15 +166,17 @@ def _number(text: str) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-def _direction(fields: Sequence[str]) -> tuple[TerseDirection, set[float]]:
+def _direction(fields: Sequence[str]) -> tuple[TerseDirection, frozenset[str]]:
     """One that begins with these fields, and the percentiles that it states."""
     kib, bandwidth, iops, runtime = map(_number, fields[:4])
     completion, total = ([_number(field) for field in fields[at : at + 3]] for at in (8, 32))
-    given = {float(name): float(value) / 1e6 for name, value in (field.split("%=") for field in fields[12:32])}
-    given.pop(0.0, None)  # where there are fewer than 20
+    given = {
+        f"{float(name):.12g}": float(value) / 1e6 for name, value in (field.split("%=") for field in fields[12:32])
+    }
+    given.pop("0", None)  # where there are fewer than 20
     # With disable_clat there is the total alone. Percentiles may be of either, and what took less than 1 µs has none.
     least, most, mean = completion if completion[1] else total
     latency = {"mean": mean / 1e6, "min": least / 1e6, "max": most / 1e6}
-    latency |= {percentile_name(percentile): value for percentile, value in given.items()}
+    latency |= {f"p{percentile}": value for percentile, value in given.items()}
     latency = {name: value for name, value in latency.items() if value}
-    return TerseDirection(bandwidth * 1024, iops, kib * 1024, runtime / 1000, latency, (least, most)), set(given)
+    return TerseDirection(bandwidth * 1024, iops, kib * 1024, runtime / 1000, latency, (least, most)), frozenset(given)

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from storlab.errors import Unsupported, UserError
-from storlab.formats.fio.declared import declared
+from storlab.formats.fio.declared import declared, wanted_percentiles
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
@@ -27,6 +27,7 @@ from storlab.workloads.fio.amounts import in_fios_words
 from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, Options, Sections
 
+_PERCENTILES = "percentile_list"
 _OF_LATENCY = frozenset({"lat_percentiles", "clat_percentiles", "disable_lat", "gtod_reduce"})
 """Who writes one of these has chosen which latencies there are."""
 _UNMAPPED = {errno.EINVAL, errno.ENODEV}
@@ -79,7 +80,8 @@ class FioWorkload(Workload):
     def declares(self) -> tuple[MetricSpec, ...]:
         jobs = self._jobs()
         sync, steady = (fio_options.may_have(jobs, pattern) for pattern in (".*sync.*", "steadystate|ss"))
-        return declared(fio_options.directions(jobs), sync=sync, steady=steady)
+        lists = [fio_options.text(value) for job in jobs for key, value in job.options.items() if key == _PERCENTILES]
+        return declared(fio_options.directions(jobs), sync=sync, steady=steady, percentiles=wanted_percentiles(lists))
 
     def takes(self) -> tuple[type[Resource], ...]:
         return (Dir,) if fio_options.names_files(self._jobs()) else (Dir, Disk)
