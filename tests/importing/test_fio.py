@@ -23,6 +23,7 @@ from study.program import Ran, call
 from .test_virtiofs_tests import terse
 
 SAMPLES = Path(__file__).parent / "fio"
+RIGHT = json.loads((SAMPLES / "right.json").read_text())
 
 
 def test_options_that_differ_become_factors_and_equal_ones_rounds(folder: Path, tmp_path: Path) -> None:
@@ -44,8 +45,7 @@ def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Pa
     path = ran(folder, "x.out", "--rw=randrw", "--bs=4k", *version, form="terse" if version else form)
     run = tmp_path / "run"
     taken(run, path)
-    found = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
-    rows = dict(zip(found["metric"], found["value"], strict=True))
+    rows = together(run)
     assert rows["read.bytes"] + rows["write.bytes"] == rows["bytes"] == 1 << 20
     assert rows["bandwidth"] == pytest.approx(rows["read.bandwidth"] + rows["write.bandwidth"])
     assert rows["iops"] * 4096 == pytest.approx(rows["bandwidth"], rel=0.02)
@@ -218,31 +218,16 @@ def test_what_is_true_of_many_files_is_said_once(tmp_path: Path, monkeypatch: py
     told = "0.json, 1.json, 2.json, 3.json, 4.json, …: percentiles of several jobs can't be merged without fio's"
     assert taken(tmp_path / "run", *paths).message.count(told) == 1
     assert " ".join(call("report", "run").output.split()).count(told) == 1
+    assert "latency.p99" not in together(tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [
-        ("json-3.1.json", {"read.latency.p50": 135.6e-6, "read.latency.p99": 542.2e-6, "latency.p99.9": 1.084e-3}),
-        ("total-percentiles-3.16.json", {"read.latency.p99": 2.245e-3, "write.latency.p99": 2.073e-3}),
-        ("terse-3.1.txt", {"read.latency.mean": 525.6e-6, "read.latency.min": 311e-6, "read.latency.max": 35.648e-3,
-                           "latency.p50": 428e-6, "read.latency.p99": 2.211e-3}),
-        ("fdatasync.json", {"sync.latency.p99": 8.02816e-3, "sync.latency.p99.99": 56.36e-3, "sync.ios": 911}),
-        ("percentile-list.json", {"read.latency.p50": 54.528e-6, "read.latency.p99.999": 1.0199e-3}),
-        ("filestat.json", {"stat.rate": 200e3, "stat.ios": 200, "stat.latency.p99": 2.48e-6}),
-        ("filecreate.json", {"create.rate": 66666.7, "create.ios": 200, "create.latency.p50": 11.072e-6}),
-        ("status-interval.txt", {"write.bytes": 15888 * 1024, "bandwidth": 3966 * 1024, "iops": 991, "runtime": 4.006}),
-    ],
-)  # fmt: skip
-def test_what_a_file_of_one_job_states_is_what_its_trial_measured(
-    name: str, right: dict[str, float], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_a_file_of_one_job_states_is_what_its_trial_measured(name: str, tmp_path: Path) -> None:
     imported = taken(tmp_path / "run", SAMPLES / name)
-    metrics = open_run(tmp_path / "run").metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
-    found = dict(metrics.select("metric", "value").iter_rows())
-    assert {metric: found.get(metric) for metric in right} == pytest.approx(right, rel=1e-3)
+    found = together(tmp_path / "run")
+    for metric, right in RIGHT[name].items():
+        assert found.get(metric) == (None if right is None else pytest.approx(right, rel=1e-3)), metric
     assert "1 trial of 1 cell" in imported.output and "bins" not in imported.message
-    assert not {"stat.rate", "create.rate"} & found.keys() or not {"bytes", "bandwidth", "read.iops"} & found.keys()
 
 
 def test_percentiles_of_a_file_are_in_every_report_and_compared_round_by_round(tmp_path: Path) -> None:
@@ -392,65 +377,35 @@ def test_logs_that_a_failed_job_wrote_into_as_well_are_named(folder: Path, tmp_p
     assert "its logs mine_*.log are of jobs or runs that ran one after another" in imported.message
 
 
-def test_the_times_of_the_reports_give_the_order_not_the_files(tmp_path: Path) -> None:
-    document = json.loads(golden("fio-plain.json")[golden("fio-plain.json").index(b"{") :])
-    paths = []
-    for name, stamp in (("late", 2_000_000), ("early", 1_000_000)):
-        path = tmp_path / f"{name}.json"
-        path.write_text(json.dumps({**document, "timestamp_ms": stamp}, indent=1))
-        paths.append(str(path))
-    run = tmp_path / "run"
-    taken(run, *paths)
-    assert open_run(run).trials["round"].to_list() == [2, 1]
-
-
-def test_files_of_clients_that_ran_at_once_are_told_to_be_no_repeats(
+def test_files_that_ran_at_once_are_no_repeats_and_one_trial_where_their_user_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # reports break lines within long paths
-    whole = golden("fio-steady.json")
-    (part,) = parts(whole)
-    assert part.lasted is not None
-    for name, after in (("one", 0), ("two", int(part.lasted * 500)), ("three", int(part.lasted * 2000))):
-        Path(f"{name}.json").write_bytes(later(whole, after))
-    told = "Ran at once, as clients do, and are no repeats: one.json and two.json. Each is shown by itself; with "
-    imported = call("import", "fio", "one.json", "two.json", "three.json", "--out", "run")
+    for number, path in enumerate(sorted((SAMPLES / "clients").iterdir()), start=1):
+        for turn in (1, 2):
+            Path(f"{turn}-{number}.json").write_bytes(later(path.read_bytes(), 600_000 * turn))
+    first, second = (sorted(tmp_path.glob(f"{turn}-*")) for turn in (1, 2))
+    told = "Ran at once, as clients do, and are no repeats: 1-1.json, 1-2.json and 1-3.json. Each is shown by itself"
+    imported = call("import", "fio", *(path.name for path in first), "2-1.json", "--out", "run")
     assert told in imported.message and told in " ".join(call("report", "run").output.split())
     trials = open_run("run").trials
-    assert (trials["factor.client"].to_list(), set(trials["round"])) == (["one", "two", "–"], {1})
-    for named in (["two.json", "--factor", "client=1,2", "--out", "apart"], ["three.json", "--out", "after"]):
-        assert "ran at once" not in call("import", "fio", "one.json", *named).message
-
-
-def test_files_of_clients_are_one_trial_where_their_user_says_so_and_add_up(tmp_path: Path) -> None:
-    run, files = tmp_path / "run", sorted((SAMPLES / "clients").iterdir())
-    for number, path in enumerate(files):
-        (tmp_path / f"2-{number}.json").write_bytes(later(path.read_bytes(), 600_000).replace(b"3000000,", b"2900000,"))
-    second = sorted(tmp_path.glob("2-*.json"))
-    imported = taken(run, *files, *second, "--clients")
+    assert (trials["factor.client"].to_list(), set(trials["round"])) == (["1-1", "1-2", "1-3", "–"], {1})
+    for apart in (["1-2.json", "--factor", "client=1,2"], ["2-1.json"]):
+        assert "at once" not in call("import", "fio", "1-1.json", *apart, "--out", f"apart {len(apart)}").message
+    imported, run = taken(Path("one"), *first, *second, "--clients"), Path("one")
     assert "2 trials of 1 cell" in imported.output and "what 3 clients did at once" in imported.message
     shutil.rmtree(run / "tables")  # they can be derived from the files that are kept
-    report = call("report", str(run)).output
-    metrics = open_run(run).metrics.filter(trial=1)
-    found = dict(
-        metrics.filter(pl.col("node").is_null(), pl.col("job").is_null()).select("metric", "value").iter_rows()
-    )
+    report, found = call("report", "one").output, together(run)
     assert found["bandwidth"] == pytest.approx(9_003_000 * 4096 / 60) and found["ios"] == 9_003_000
     assert found["read.latency.mean"] == pytest.approx(320e-6) and "read.latency.p99" not in found
-    assert set(metrics["node"].drop_nulls()) == {"client-1", "client-2", "client-3"}
+    assert set(open_run(run).metrics["node"].drop_nulls()) == {"client-1", "client-2", "client-3"}
     assert "what 3 clients" in report and report.count("percentiles of several nodes can't be merged") == 1
     for words, says in (
-        ([files[0], second[0]], "no two of these files ran at once"), ([*files, second[0]], "ran at another time than"),
-        ([*files, *second[:2]], "a client's file is missing"),
+        ([first[0], second[0]], "no two of these files ran at once"), ([*first, second[0]], "ran at another time than"),
+        ([*first, *second[:2]], "a client's file is missing"),
     ):  # fmt: skip
-        refused = call("import", "fio", *map(str, words), "--clients", "--out", str(tmp_path / "none"))
+        refused = call("import", "fio", *map(str, words), "--clients", "--out", "none")
         assert refused.status == 2 and says in refused.message
-    both = [golden("fio-steady.json"), later(golden("fio-steady.json"), 1)]
-    for number, text in enumerate(both):
-        (tmp_path / f"bins-{number}.json").write_bytes(text)
-    taken(tmp_path / "bins", *sorted(tmp_path.glob("bins-*.json")), "--clients")
-    merged = open_run(tmp_path / "bins").metrics.filter(pl.col("node").is_null(), metric="latency.p99")["value"]
-    assert merged.to_list() == pytest.approx([values(parts(both[0])[0].measured)["latency.p99"]])
 
 
 def inside(text: bytes) -> dict[str, bytes]:
@@ -491,6 +446,12 @@ def ran(folder: Path, name: str, *options: str, form: str = "json+") -> Path:
 def later(whole: bytes, by: int = 60_000) -> bytes:
     """The same document, as if another run had given it, a minute later, or ``by`` ms."""
     return re.sub(rb'("timestamp_ms" ?: ?)(\d+)', lambda found: found[1] + b"%d" % (int(found[2]) + by), whole)
+
+
+def together(run: Path) -> dict[str, float]:
+    """What all jobs and nodes of the run's first trial measured."""
+    metrics = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null(), trial=1)
+    return dict(metrics.select("metric", "value").iter_rows())
 
 
 def taken(run: Path, *words: str | Path) -> Ran:

@@ -160,17 +160,6 @@ def test_a_truncated_file_gives_what_is_whole_and_says_what_is_not(data: st.Data
     assert bool(read[0].measured.warnings) == (missing > 0)
 
 
-@settings(max_examples=60)
-@given(st.binary(max_size=300), st.integers(0, 3000), st.booleans())
-def test_rubbish_is_refused_with_file_and_line_or_read(rubbish: bytes, at: int, alone: bool) -> None:
-    text = raw_file("a", reads("seqread-psync", (1000, 250))).encode()
-    damaged = rubbish if alone else text[:at] + rubbish + text[at:]
-    try:
-        assert VirtiofsTestsImporter().read(damaged, "raw.txt", {})
-    except ParseError as error:
-        assert "raw.txt" in str(error)
-
-
 def test_what_is_none_of_them_is_refused_in_a_sentence() -> None:
     for text, says in (
         ("\x7fELF\x00\x01", "raw.txt:1: "),

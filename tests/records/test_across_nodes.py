@@ -251,13 +251,6 @@ def test_warnings_are_said_once_over_all_trials_and_of_one_series_a_source() -> 
     assert tables.warnings() == ("load, iops in 5 of 6 trials: the level changes within the trial, once",)
 
 
-def test_many_trials_are_looked_at_in_a_few_milliseconds_each() -> None:
-    values = 100 + np.random.default_rng(1).standard_normal((100, 300))
-    tables = stacked([(record(at + 1), sampled(iops=row.tolist())) for at, row in enumerate(values)], "load", "n")
-    add_within_trials(tables)
-    assert len(tables.examined) == 100
-
-
 def test_many_trials_at_once_get_what_each_gets_by_itself() -> None:
     draw = np.random.default_rng(5)
     trials = []

@@ -118,16 +118,6 @@ def test_syncs_are_apart_from_the_totals_and_nan_and_paths_in_other_encodings_ar
     assert values(parse_fio(text, "x"))["cpu.user"] == 0
 
 
-def test_plain_json_keeps_the_percentiles_of_each_job_and_merges_none() -> None:
-    measured = parse_fio(golden("fio-plain.json"), "x")
-    assert measured.histograms.is_empty()
-    theirs = document("fio-plain.json")["jobs"][0]["read"]["clat_ns"]["percentile"]["99.000000"]
-    assert values(measured, "rand.1")["read.latency.p99"] == theirs / 1e9 and "read.latency.mean" in values(measured)
-    assert "read.latency.p99" not in values(measured) and any("json+" in warning for warning in measured.warnings)
-    alone = measured.metrics.filter(pl.col("metric") == "read.latency.p99")
-    assert set(alone["across"]) == {"none"}
-
-
 def test_total_latency_mixed_reporting_and_the_last_of_several_reports_are_read() -> None:
     measured = parse_fio(golden("fio-total-latency.json"), "x")
     assert measured.facts["latency"] == "total" and "read.latency.p99" in values(measured) and measured.warnings == ()
