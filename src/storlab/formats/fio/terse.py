@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from storlab.errors import ParseError
 from storlab.formats.fio.declared import METRICS, declared, wanted_percentiles
@@ -166,14 +166,20 @@ def _number(text: str) -> float:
     return value if math.isfinite(value) else 0.0
 
 
+@lru_cache(256)
+def _short(percentile: str) -> str:
+    """``99`` for ``99.000000``."""
+    return f"{float(percentile):.12g}"
+
+
 def _direction(fields: Sequence[str]) -> tuple[TerseDirection, frozenset[str]]:
     """One that begins with these fields, and the percentiles that it states."""
-    kib, bandwidth, iops, runtime = map(_number, fields[:4])
+    kib, bandwidth, iops, runtime = map(float, fields[:4])
+    if not (kib or bandwidth):
+        return TerseDirection(0.0, 0.0, 0.0, 0.0, {}, (0.0, 0.0)), frozenset()
     completion, total = ([_number(field) for field in fields[at : at + 3]] for at in (8, 32))
-    given = {
-        f"{float(name):.12g}": float(value) / 1e6 for name, value in (field.split("%=") for field in fields[12:32])
-    }
-    given.pop("0", None)  # where there are fewer than 20
+    stated = (field.split("%=") for field in fields[12:32])
+    given = {_short(name): float(value) / 1e6 for name, value in stated if name != "0"}  # 0 where there are fewer
     # With disable_clat there is the total alone. Percentiles may be of either, and what took less than 1 µs has none.
     least, most, mean = completion if completion[1] else total
     latency = {"mean": mean / 1e6, "min": least / 1e6, "max": most / 1e6}
