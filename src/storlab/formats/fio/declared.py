@@ -79,6 +79,11 @@ _STEADY = (
 )
 
 
+def submissions(prefix: str, percentiles: tuple[float, ...]) -> tuple[MetricSpec, ...]:
+    """How long submission took, of jobs with ``slat_percentiles``."""
+    return latencies(f"{prefix}submission", f"{prefix}ios", percentiles)
+
+
 WAYS = (*PREFIXES, SYNC, *(f"{name}." for name in DONE))
 """Of the names of all that latencies are of."""
 
@@ -105,8 +110,10 @@ def declared(
     sync: bool = True,
     steady: bool = True,
     percentiles: tuple[float, ...] = PERCENTILES,
+    submission: bool = True,
 ) -> tuple[MetricSpec, ...]:
-    """All that fio yields of jobs that may do I/O in these directions, with fsync or its like, or a steady state.
+    """All that fio yields of jobs that may do I/O in these directions, with fsync or its like, a steady state, or
+    percentiles of submission.
 
     Among ``directions`` may be any of ``DONE``, for jobs of these engines.
     """
@@ -115,6 +122,7 @@ def declared(
         *(spec for prefix in prefixes for spec in (*rates(prefix), *_latency(prefix, percentiles))),
         *(spec for name in DONE if name in directions for spec in (*_done(name), *_latency(f"{name}.", percentiles))),
         *((_SYNCS, *_latency(SYNC, percentiles)) if sync else ()),
+        *(spec for prefix in prefixes if submission and prefix for spec in submissions(prefix, percentiles)),
         *_WHOLE,
         *_STALLS,
         *_SLICES,

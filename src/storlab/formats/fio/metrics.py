@@ -7,8 +7,8 @@ is a row of one wide array, a column for each metric, NaN where there is none; t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -16,8 +16,8 @@ import numpy.typing as npt
 import polars as pl
 
 from storlab.formats.fio import histogram
-from storlab.formats.fio.declared import DIRECTIONS, DONE, METRICS, WAYS, columns, wanted_percentiles
-from storlab.formats.fio.document import JobBlock, Latency, SteadyBlock
+from storlab.formats.fio.declared import DIRECTIONS, DONE, METRICS, WAYS, columns, submissions, wanted_percentiles
+from storlab.formats.fio.document import NO_LATENCY, JobBlock, Latency, SteadyBlock
 from storlab.formats.fio.histogram import EXACT, Latencies, latencies
 from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.metrics import PERCENTILES, Value
@@ -40,6 +40,7 @@ class Direction:
     runtime: float
     latency: Latency
     total: bool
+    submission: Latency = NO_LATENCY  # where its percentiles were asked for
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,22 @@ def _rest(owners: _Owners, runtimes: Floats) -> Floats:
     user, system, runtime, errors = owners.summed(np.array(of_jobs).reshape(-1, 4)).T
     runtime = np.where(runtime > 0, runtime, np.nan)
     return np.column_stack([user / runtime, system / runtime, runtimes.max(axis=1), errors])
+
+
+def submission_values(jobs: Sequence[Job]) -> Iterator[Value]:
+    """How long submission took, as far as the jobs state it: of each, and of one alone as that of all together."""
+    percentiles = percentiles_of([jobs])
+    for name, job in [*((None, job) for job in jobs if len(jobs) == 1), *((job.name, job) for job in jobs)]:
+        for way, direction in job.directions.items():
+            latency = direction.submission
+            if latency.maximum:
+                known = {"mean": latency.mean, "min": latency.minimum, "max": latency.maximum}
+                for spec in submissions(f"{way}.", percentiles)[1:]:
+                    at = spec.percentile
+                    found = known[spec.statistic] if at is None else latency.percentile.get(f"{at:f}")
+                    if found is not None:
+                        value = spec.value(found / 1e9, name)
+                        yield value if at is None else replace(value, across="none")
 
 
 _QUANTITIES = ("iops", "bw", "lat")

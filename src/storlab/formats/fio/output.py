@@ -116,7 +116,8 @@ def frames(reports: Sequence[Report]) -> tuple[pl.DataFrame, pl.DataFrame, pl.Da
     """
     metrics, histograms = fio_metrics.frames([report.jobs for report in reports])
     steady = [report.steady for report in reports]
-    values = [metrics, *(_of(at, metric_frame(each.values)) for at, each in enumerate(steady) if each.values)]
+    told = [[*report.steady.values, *fio_metrics.submission_values(report.jobs)] for report in reports]
+    values = [metrics, *(_of(at, metric_frame(each)) for at, each in enumerate(told) if each)]
     series = [_NO_SERIES, *(_of(at, each.series) for at, each in enumerate(steady) if each.values)]
     return pl.concat(values), pl.concat(series), histograms
 
@@ -218,7 +219,8 @@ def _direction(block: DirectionBlock, path: str, source: str) -> Direction:
     if block.lat_ns is not None and _is_total(block):
         kind, latency = "lat_ns", block.lat_ns
     latency = _fios(latency, f"{path}.{kind}", source).counted(block.total_ios)
-    return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, kind == "lat_ns")
+    submission = block.slat_ns if block.slat_ns is not None and block.slat_ns.percentile else NO_LATENCY
+    return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, kind == "lat_ns", submission)
 
 
 def _is_total(block: DirectionBlock) -> bool:

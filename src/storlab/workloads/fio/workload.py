@@ -79,9 +79,16 @@ class FioWorkload(Workload):
 
     def declares(self) -> tuple[MetricSpec, ...]:
         jobs = self._jobs()
-        sync, steady = (fio_options.may_have(jobs, pattern) for pattern in (".*sync.*", "steadystate|ss"))
+        patterns = (".*sync.*", "steadystate|ss", "slat_percentiles")
+        sync, steady, submission = (fio_options.may_have(jobs, pattern) for pattern in patterns)
         lists = [fio_options.text(value) for job in jobs for key, value in job.options.items() if key == _PERCENTILES]
-        return declared(fio_options.directions(jobs), sync=sync, steady=steady, percentiles=wanted_percentiles(lists))
+        return declared(
+            fio_options.directions(jobs),
+            sync=sync,
+            steady=steady,
+            percentiles=wanted_percentiles(lists),
+            submission=submission,
+        )
 
     def takes(self) -> tuple[type[Resource], ...]:
         return (Dir,) if fio_options.names_files(self._jobs()) else (Dir, Disk)
