@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from storlab.metrics import PERCENTILES, MetricSpec, Quantity, by_name, latencies
 
@@ -20,6 +20,7 @@ OPERATIONS = {
 """Engine → what it does to files, of which it moves no data: fio prints that as reads of one block each."""
 DONE = tuple(dict.fromkeys(OPERATIONS.values()))
 
+_PERCENTILES = frozenset(PERCENTILES)
 MOST_PERCENTILES = 20  # FIO_IO_U_LIST_MAX_LEN in stat.h of 3.33
 _PERCENTILE = re.compile(r"\d{1,3}(?:\.\d{1,9})?")
 
@@ -45,9 +46,14 @@ def _done(name: str) -> tuple[MetricSpec, ...]:
 
 def wanted_percentiles(lists: Iterable[str]) -> tuple[float, ...]:
     """Which become metrics: ``PERCENTILES``, and those that any ``percentile_list`` of jobs asks for."""
-    each = (text for one in lists for text in one.split(":")[:MOST_PERCENTILES] if _PERCENTILE.fullmatch(text))
-    asked = {number for text in each if 0 < (number := float(text)) <= 100}
-    return PERCENTILES if asked <= {*PERCENTILES} else tuple(sorted(asked.union(PERCENTILES)))
+    asked = frozenset().union(*map(_asked, lists))
+    return PERCENTILES if asked <= _PERCENTILES else tuple(sorted(asked | _PERCENTILES))
+
+
+@lru_cache(256)
+def _asked(percentile_list: str) -> frozenset[float]:
+    each = (text for text in percentile_list.split(":")[:MOST_PERCENTILES] if _PERCENTILE.fullmatch(text))
+    return frozenset(number for text in each if 0 < (number := float(text)) <= 100)
 
 
 def _latency(prefix: str, percentiles: tuple[float, ...]) -> tuple[MetricSpec, ...]:

@@ -222,6 +222,8 @@ def _rest(owners: _Owners, runtimes: Floats) -> Floats:
 
 def submission_values(jobs: Sequence[Job]) -> Iterator[Value]:
     """How long submission took, as far as the jobs state it: of each, and of one alone as that of all together."""
+    if not any(way.submission.maximum for job in jobs for way in job.directions.values()):
+        return
     percentiles = percentiles_of([jobs])
     for name, job in [*((None, job) for job in jobs if len(jobs) == 1), *((job.name, job) for job in jobs)]:
         for way, direction in job.directions.items():
