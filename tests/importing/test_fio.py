@@ -177,7 +177,7 @@ def test_a_terse_line_that_lost_or_gained_a_field_is_refused_by_its_number_or_me
             else:
                 assert part.measured.metrics.equals(whole.measured.metrics)
     with pytest.raises(ParseError, match=r"x\.json:5: .*damaged: it has 129 fields, of which field 121"):
-        parts((SAMPLES / "terse-damaged.txt").read_bytes())
+        parts((SAMPLES / "damaged.txt").read_bytes())
 
 
 @pytest.mark.parametrize(
