@@ -55,7 +55,7 @@ from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
 from storlab.importing.signatures import is_fio_log, signatures_of
-from storlab.importing.table.suggest import options_for
+from storlab.importing.table.suggest import suggestion_for
 from storlab.layers.block.queue import QUEUE, new_state, parse_queue
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
@@ -112,7 +112,8 @@ PARSERS: dict[str, Parser] = {
     "pgbench, live": Parser(of_pgbench, these(SUMMARY.encode() + b"\0" + LOG)),
     "elbencho": Parser(imported("elbencho"), golden("importing/golden/elbencho-*")),
     "which tool it was": Parser(
-        of_bytes(lambda data: (signatures_of(data), is_fio_log(data), options_for(data))), golden("importing/golden/*")
+        of_bytes(lambda data: (signatures_of(data), is_fio_log(data), suggestion_for(data, "x"))),
+        golden("importing/golden/*"),
     ),
     "vdbench": Parser(imported("vdbench"), golden("importing/golden/vdbench-*")),
     "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),

@@ -298,7 +298,7 @@ def test_a_table_is_read_by_the_columns_that_are_named_with_decimal_commas_where
     Path("t").write_text("fs;IOPS;lat (ms)\nxfs;1000,5;1,5\next4;900,25;2\n")
     ran = call("import", "t")
     assert ran.status == 2
-    assert "storlab import t --factor-column fs --value IOPS::higher --value 'lat (ms)::lower' --decimal ," in (
+    assert "storlab import t --factor-column fs --value IOPS:1/s:higher --value 'lat (ms)::lower' --decimal ," in (
         ran.message
     )
     columns = ["--factor-column", "fs", "--value", "IOPS::higher"]

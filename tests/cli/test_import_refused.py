@@ -146,7 +146,7 @@ def test_a_mistake_has_status_2_and_leaves_nothing(arguments: str, says: str, tm
         ("fio", b"[" * 200_000, "x"),
         ("blkalgn", b'{"a":' * 100_000, "x"),
         ("fio", b"null", "x"),
-        ("csv", b"file system,run,read bw (MiB/s)\nxfs,0,2\n", "x:2: "),
+        ("csv", b"file system,run,read bw (MiB/s)\nxfs,-1,2\n", "x:2: "),
         ("csv", b"file system,run,read bw (MiB/s)\nxfs,99999999999999999999,2\n", "x:2: "),
         ("csv", b"file system,run,read bw (MiB/s)\nxfs,1,4\0\n", "x:2: "),
         ("csv", b"file system,run,read bw (MiB/s)\n" + b"x" * (1 << 20) + b",1,2\n", "x:2: "),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,12 @@ from hypothesis import strategies as st
 from storlab.errors import ParseError
 from storlab.importing.cells import primary_of
 from storlab.importing.importer import Part
+from storlab.importing.signatures import signatures_of
 from storlab.importing.table.importer import TableImporter
+from storlab.importing.table.suggest import suggestion_for
+
+HERE = Path(__file__).parent
+SUGGESTED = tomllib.loads((HERE / "suggested.toml").read_text())
 
 WIDE = b"fs,rep,IOPS,lat\nxfs,1,1000,1.5\next4,1,900,1.7\nxfs,2,1010,\next4,2,930,1.6\n"
 TWO = {"value": ["IOPS:1/s:higher", "lat:ms:lower"], "factor_column": ["fs"]}
@@ -33,7 +41,7 @@ def test_a_wide_table_has_a_metric_for_each_column_and_a_last_line_that_was_cut_
     assert rows(found[0]) == [("IOPS", 1000, "1/s", "higher"), ("lat", 0.0015, "s", "lower")]
     assert rows(found[2]) == [("IOPS", 1010, "1/s", "higher")]  # an empty field is no 0
     assert [part.round for part in parts(WIDE, **TWO, round_column="rep")] == [1, 1, 2, 2]
-    found = parts(WIDE[:-10], **TWO)
+    found = parts(WIDE[:-10].replace(b"2,1010,", b"2,1010,2"), **TWO)
     assert (len(found), found[0].measured.warnings) == (3, ("line 5 is cut short and left out",))
 
 
@@ -65,7 +73,16 @@ def test_rows_with_times_are_a_series_and_its_mean_and_a_long_table_names_the_me
             '3: column "lat": "1,7" is not a number: write it with a p',
         ),
         (WIDE.replace(b"900", b"-1e305"), {"value": ["IOPS:M/s:higher"]}, '3: column "IOPS": "-1e305" is too large'),
-        (WIDE.replace(b"900", b'"12,900.5"'), TWO, '3: column "IOPS": "12,900.5" is not a number: write it with'),
+        (WIDE.replace(b"900", b'"12,900"'), TWO, '3: column "IOPS": "12,900" is not a number: write it with'),
+        (
+            WIDE.replace(b"1.7", b"1.7 us"),
+            TWO | {"value": ["lat"]},
+            '3: column "lat": "1.7 us" has another unit, or none',
+        ),
+        (WIDE.replace(b"900", b"9 MB/s"), TWO, '3: column "IOPS": "9 MB/s" has another unit than its column, 1/s'),
+        (WIDE, {"value": ["IOPS"]}, '3: column "fs" has "ext4", but "xfs" in line 2, and both'),
+        (WIDE.replace(b"1.7", b"9k"), TWO, '3: column "lat": "9k" may be a multiple of 1000 or of 1024: if it is'),
+        (WIDE.replace(b"rep", b"qd"), TWO, '4: column "qd" has "2", but "1" in line 2, and both rows would be of one'),
         (WIDE.replace(b"lat", b"lat (us)"), TWO, '1: column "lat (us)" has another unit in its heading'),
         (WIDE, {"value": ["a=IOPS", "a=lat"]}, '1: two of its columns would be "a"'),
         (WIDE, {"value": ["a=iops"]}, '1: has no column "iops"'),
@@ -123,11 +140,63 @@ def test_a_heading_may_have_the_unit_of_times_or_something_else_in_brackets_and_
     assert rows(part) == [("a, b, c", 1, "1", "neither")]
 
 
-def test_what_says_that_there_is_no_figure_is_none_and_no_0() -> None:
-    for nothing in (b"NA", b"nan", b"-", b"N/A"):
+def test_what_says_that_there_is_no_figure_is_none_and_no_0_and_a_set_up_without_any_has_failed() -> None:
+    for nothing in (b"NA", b"nan", b"-", b"N/A", b""):
         found = parts(WIDE.replace(b"930", nothing), **TWO)
         assert [name for name, *_ in rows(found[3])] == ["lat"]
-        assert found[0].measured.warnings == ("fields such as NA, which count neither as a number nor as 0: 1",)
+        assert found[0].measured.warnings == (
+            "fields that are empty, or such as NA, which count neither as a number nor as 0: 2",
+        )
+    text = b"fs,r,n,metric\nxfs,1,1,a\next4,1,,a\next4,2,,a\nxfs,1,,b\n"
+    for options in ({}, {"round_column": "r"}, {"metric_column": "metric"}):
+        found = parts(
+            text,
+            value=["n"],
+            factor_column=["fs"],
+            ignore_column=["metric"][: "metric_column" not in options],
+            **options,
+        )
+        failed = [(part.levels["fs"], part.reason) for part in found if part.status == "failed"]
+        assert failed[0] == ("ext4", "line 3 of the table has no figure")
+        assert {level for level, _ in failed} == {"ext4"} or not options
+
+
+def test_columns_that_nobody_speaks_of_make_no_cells_one_and_may_hold_times_and_measured_figures() -> None:
+    text = b"fs,at,other,cpu,note,IOPS\nxfs,2024-01-01 10:00:00,1.5 ms,1,a,5\nxfs,2024-01-01 11:00:00,,NA,b,6\n"
+    assert len(parts(text, value=["IOPS"], ignore_column=["note"])) == 2
+    assert len(parts(text, value=["IOPS"], factor_column=["note"])) == 2
+    with pytest.raises(ParseError, match="--factor-column note if it tells set-ups apart, --ignore-column note if not"):
+        parts(text, value=["IOPS"])
+
+
+@pytest.mark.parametrize("name", SUGGESTED)
+def test_a_suggestion_works_as_it_is_and_gives_what_the_table_has(name: str) -> None:
+    text = (HERE / "golden" / name).read_bytes()
+    assert [signature.kind for signature in signatures_of(text)] == ["csv"]
+    suggestion = suggestion_for(text, name)
+    assert suggestion is not None and (shlex.join(suggestion.words), suggestion.fault) == (SUGGESTED[name]["words"], "")
+    options: dict[str, Any] = {"value": [], "factor_column": [], "ignore_column": []}
+    for option, said in zip(suggestion.words[::2], suggestion.words[1::2], strict=True):
+        key = option[2:].replace("-", "_")
+        options[key] = [*options[key], said] if key in options else said
+    found = [
+        [
+            *part.levels.values(),
+            part.round or 0,
+            *(f"{metric} {value:.6g} {unit}" for metric, value, unit, _ in rows(part)),
+        ]
+        for part in parts(text, **options)
+    ]
+    assert found == SUGGESTED[name]["trials"]
+
+
+def test_what_a_suggestion_can_not_help_with_is_named_at_once() -> None:
+    faults = {b"fs;IOPS\nx;98,400\n": "say --decimal ,", b"fs;IOPS\nx;1\n\xb5;2\n": "is no text in UTF-8"}
+    for text, fault in faults.items():
+        suggestion = suggestion_for(text, "x")
+        assert suggestion is not None and fault in suggestion.fault
+    assert suggestion_for(b"a,b\nx,y\n", "x") is None
+    assert signatures_of(b"\tIozone: Performance Test of File I/O\n\tVersion 3.489\n") == []
 
 
 def test_rows_that_are_equal_are_repeats_and_numbered_rounds_their_rounds_also_with_empty_fields() -> None:

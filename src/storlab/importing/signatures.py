@@ -77,6 +77,7 @@ _SIGNATURES = (
 _CONTAINS = {"virtiofs-tests": frozenset({"fio"}), "elbencho": frozenset({"csv"})}
 """Kinds whose files have what another tool writes in them."""
 _DELIMITERS = b",;\t"
+_QUOTED = re.compile(rb'"[^"\n]*"')
 _FIO_LOG = re.compile(rb"\A(?:\d+, \d+, [0-2], \d+(?:, \d+){0,2}\r?\n){2,}")
 
 
@@ -117,16 +118,17 @@ def is_fio_log(head: bytes) -> bool:
 
 
 def _is_table(head: bytes) -> bool:
-    """Whether its first two lines have as many fields, and the first no number."""
+    """Whether its first two lines have as many fields, and the first names columns: two or more, and none a number."""
     if b"\0" in head:
         return False
-    first, *rest = _lines(head)
-    if not rest:
+    lines = _lines(head)
+    if len(lines) < 2:
         return False
     for delimiter in _DELIMITERS:
         sign = bytes([delimiter])
-        names, values = first.split(sign), rest[0].split(sign)
-        if len(names) > 1 and len(names) == len(values) and not any(_is_number(name) for name in names):
+        names, values = (_QUOTED.sub(rb"x", line).split(sign) for line in lines)
+        named = [name for name in names if name.strip()]
+        if len(named) > 1 and len(names) == len(values) and not any(map(_is_number, named)):
             return True
     return False
 

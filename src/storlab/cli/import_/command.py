@@ -228,7 +228,8 @@ Value = Annotated[
 ]
 FactorColumn = Annotated[Strings, _column("--factor-column", "A column that tells set-ups apart.")]
 MetricColumn = Annotated[String, _column("--metric-column", "The column that says what each number is of.")]
-RoundColumn = Annotated[String, _column("--round-column", "The column that numbers the repeats, from 1.")]
+RoundColumn = Annotated[String, _column("--round-column", "The column that numbers the repeats, from 0 or 1.")]
+IgnoreColumn = Annotated[Strings, _column("--ignore-column", "A column of text, or of a setting, that doesn't matter.")]
 TimeColumn = Annotated[
     String, Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min.")
 ]
@@ -246,6 +247,7 @@ def import_csv(
     metric_column: MetricColumn = None,
     round_column: RoundColumn = None,
     time_column: TimeColumn = None,
+    ignore_column: IgnoreColumn = None,
     separator: Separator = None,
     decimal: Decimal = None,
     out: ImportOut = None,
@@ -262,6 +264,7 @@ def import_csv(
     others = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
     others |= {"separator": separator, "decimal": decimal}
     options: dict[str, object] = {"value": value or [], "factor_column": factor_column or []}
+    options |= {"ignore_column": ignore_column} if ignore_column else {}
     options |= {name: column for name, column in others.items() if column is not None}
     _import(ImportOptions("csv", files, out, label, factor, interleaved=interleaved, of_kind=options))
 
@@ -284,6 +287,7 @@ def import_detected(
     metric_column: MetricColumn = None,
     round_column: RoundColumn = None,
     time_column: TimeColumn = None,
+    ignore_column: IgnoreColumn = None,
     separator: Separator = None,
     decimal: Decimal = None,
     dialect: Dialect = None,
@@ -297,7 +301,7 @@ def import_detected(
 
     given: dict[str, object | None] = {"value": value, "factor_column": factor_column, "metric_column": metric_column}
     given |= {"round_column": round_column, "time_column": time_column, "separator": separator, "decimal": decimal}
-    given["dialect"] = dialect
+    given |= {"ignore_column": ignore_column, "dialect": dialect}
     options = {name: each for name, each in given.items() if each is not None}
     detect.import_detected(
         ImportOptions("", paths, out, label, factor, interleaved=interleaved, clients=clients, of_kind=options)

@@ -157,12 +157,18 @@ def _command(kind: str, paths: Sequence[Path]) -> str:
 
 
 def _needs_columns(path: Path) -> str:
-    from storlab.importing.table.suggest import options_for
+    from storlab.importing.table.suggest import suggestion_for
 
-    words = shlex.join(["storlab", "import", str(path), *options_for(head_of(path))])
+    found = suggestion_for(head_of(path), str(path))
+    if found is None:
+        return (
+            f"{path} is a table in which no column of numbers was found, so nothing is suggested; if one is, name it: "
+            f"{_command('csv', [path])[1:-1]} --value COLUMN"
+        )
+    words = shlex.join(["storlab", "import", str(path), *found.words])
     return (
         f"{path} is a table: say which of its columns are numbers, whether higher or lower is better, and what tells "
-        f"set-ups apart, such as: {words}"
+        f"set-ups apart, such as: {words}" + (f". But first: {found.fault}" if found.fault else "")
     )
 
 

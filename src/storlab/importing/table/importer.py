@@ -13,27 +13,27 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any, ClassVar
 
 import polars as pl
 
 from storlab.errors import ParseError, UserError
 from storlab.importing.importer import Importer, Part
-from storlab.importing.table.mapping import TableMapping, ValueColumn, found_in, mapping_of
+from storlab.importing.table.fields import delimiter_of, figure_of, has_no_figure, is_time
+from storlab.importing.table.headings import is_setting
+from storlab.importing.table.mapping import UNITS, TableMapping, ValueColumn, found_in, mapping_of
 from storlab.limits import IMPORTED_ROWS
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Value, declared_by
 from storlab.units import shown
 
 _LONGEST = 63
-_DELIMITERS = ",;\t"
-_QUOTED = re.compile(r'"[^"]*"')
+_SEVERAL = 5  # of many lines, those that are named
 _COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+|[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 _POINT = re.compile(r"[-+]?\d*\.\d+")
 _WITH_POINT = ": write it with a point, and none between thousands; where the comma is a decimal one, say --decimal ,"
-_THOUSANDS = ": with --decimal , no point stands in a number, nor between thousands"
-_NO_FIGURE = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "null", "None", "-", "–", "—"})
-"""What programs write into a field that has no figure, other than nothing."""
+_THOUSANDS = ": with --decimal , no point stands in a number, nor between thousands unless it has a fraction"
 
 Key = tuple[tuple[str, ...], int | None]
 """The levels of a row's cell, and its round where a column says it."""
@@ -41,8 +41,12 @@ Key = tuple[tuple[str, ...], int | None]
 
 @dataclass
 class _Trial:
-    """What is known of one trial so far: metric → its column, line of each number, time and number."""
+    """What is known of one trial so far: metric → its column, line of each number, time and number.
 
+    ``empty``: the line of one without any figure.
+    """
+
+    empty: int = 0
     values: dict[str, ValueColumn] = field(default_factory=dict)
     rows: dict[str, list[tuple[int, float | None, float]]] = field(default_factory=dict)
 
@@ -61,12 +65,15 @@ class TableImporter(Importer):
             raise ParseError(str(error), source) from None
         table = _Table(text, source, mapping)
         trials = table.trials()
-        if not trials:
+        if all(trial.empty for _, trial in trials):
             raise ParseError("has no row with a number in it", source)
+        from_0 = any(number == 0 for (_, number), _ in trials)
         parts = list[Part]()
         for (levels, number), trial in trials:
             measured = _measured(trial, [] if parts else table.warnings)
-            parts.append(Part(measured, dict(zip(mapping.factors, levels, strict=True)), number))
+            each, count = dict(zip(mapping.factors, levels, strict=True)), None if number is None else number + from_0
+            failed = f"line {trial.empty} of the table has no figure" if trial.empty else None
+            parts.append(Part(measured, each, count, status="failed" if failed else "done", reason=failed))
         return parts
 
 
@@ -83,33 +90,72 @@ class _Table:
             line = text.count(b"\n", 0, error.start) + 1
             said = "is no text in UTF-8: convert it first, such as by iconv -f LATIN1 -t UTF-8"
             raise ParseError(said, source, line) from None
-        header = _QUOTED.sub("", self.text.partition("\n")[0])
-        likely = _DELIMITERS.replace(mapping.decimal, "")
-        self.delimiter = mapping.separator or max(likely, key=header.count)
+        header = self.text.partition("\n")[0]
+        self.delimiter = mapping.separator or delimiter_of(header, mapping.decimal)
         self.whole = self.text.endswith(("\n", "\r"))
+        self.undeclared: list[tuple[int, str]] = []
+        self.firsts: dict[tuple[tuple[str, ...], str], tuple[int, list[str]]] = {}
+        self.with_unit: dict[str, tuple[int, str]] = {}
 
     def trials(self) -> list[tuple[Key, _Trial]]:
-        """All trials in order, with the levels and the round of each. Rows without a number are left out."""
+        """All trials in order, with the levels and the round of each. One without any figure has failed."""
         trials: list[tuple[Key, _Trial]] = []
         places: dict[Key, int] = {}
-        for line, row in self._rows():
+        empty: dict[Key, int] = {}
+        for line, fields, row in self._rows():
             if self.mapping.each_row_a_trial:
                 places.clear()  # else what the next row lacks would be filled from this one
             key = (tuple(self._level(line, row, name) for name in self.mapping.factors), self._round(line, row))
+            before = len(trials)
             for metric, value, number in self._numbers(line, row):
+                self._require_alike(line, fields, key[0], metric)
                 at = places.get(key)
                 if at is None or self._is_next(trials[at][1], metric, key, line):
-                    if len(trials) == IMPORTED_ROWS:  # of more, each row is a sample and no trial
-                        many = f"would be trial {IMPORTED_ROWS + 1}, for each row is one"
-                        raise ParseError(f"{many}: samples of a run need --time-column", self.source, line)
                     places[key] = at = len(trials)
                     trials.append((key, _Trial()))
                 trial = trials[at][1]
                 trial.values[metric] = value
                 trial.rows.setdefault(metric, []).append((line, self._time(line, row), number))
-        if self.absent:
-            self.warnings.append(f"fields such as NA, which count neither as a number nor as 0: {self.absent}")
+            if self.mapping.each_row_a_trial and len(trials) == before:
+                trials.append((key, _Trial(line)))
+            elif key not in places:
+                empty.setdefault(key, line)
+            if len(trials) + len(empty) > IMPORTED_ROWS:
+                many = f"would be trial {IMPORTED_ROWS + 1}, for each row is one: samples of a run need --time-column"
+                raise ParseError(many, self.source, line)
+        trials += [(key, _Trial(line)) for key, line in empty.items() if key not in places]
+        self._warn([(key[0], trial.empty) for key, trial in trials if trial.empty])
         return trials
+
+    def _warn(self, failed: Sequence[tuple[tuple[str, ...], int]]) -> None:
+        if self.absent:
+            said = f"fields that are empty, or such as NA, which count neither as a number nor as 0: {self.absent}"
+            self.warnings.append(said)
+        if failed:
+            named = (f"{line} ({', '.join(levels)})" if levels else str(line) for levels, line in failed[:_SEVERAL])
+            more = ", …" if len(failed) > _SEVERAL else ""
+            self.warnings.append(f"no figure at all, and so a failed trial, in line {', '.join(named)}{more}")
+
+    def _require_alike(self, line: int, fields: list[str], levels: tuple[str, ...], metric: str) -> None:
+        """Refuse rows of one cell that differ in a column which says what they are, and of which nobody spoke."""
+        earlier, others = self.firsts.setdefault((levels, metric), (line, fields))
+        if others is fields or others == fields:
+            return
+        for at, name in self.undeclared:
+            one, other = others[at].strip(), fields[at].strip()
+            if one != other and (is_setting(name) or any(map(self._is_word, (one, other)))):
+                instead = (
+                    f"--factor-column {quote(name)} if it tells set-ups apart, --ignore-column {quote(name)} if not"
+                )
+                said = f"column {shown(name)} has {shown(other)}, but {shown(one)} in line {earlier}"
+                raise ParseError(f"{said}, and both rows would be of one cell: {instead}", self.source, line)
+
+    def _is_word(self, field: str) -> bool:
+        """Whether it is no measured figure: ``xfs``, or ``64k``."""
+        if has_no_figure(field) or is_time(field):
+            return False
+        figure = figure_of(field, self.mapping.decimal)
+        return figure is None or figure.prefixed or figure.base == "B"
 
     def _is_next(self, trial: _Trial, metric: str, key: Key, line: int) -> bool:
         """Whether a number belongs to the next round of its cell, as this trial has one already."""
@@ -121,14 +167,14 @@ class _Table:
             raise ParseError(said, self.source, line)
         return True
 
-    def _rows(self) -> Iterator[tuple[int, dict[str, str]]]:
+    def _rows(self) -> Iterator[tuple[int, list[str], dict[str, str]]]:
         reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter, strict=True)
         try:
             names = [name.strip() for name in next(reader, [])]
             self._find(names)
             last = self.text.count("\n") + (not self.whole)
             for row in reader:
-                if not row or row == [""]:
+                if not any(map(str.strip, row)):
                     continue
                 if len(row) != len(names):
                     if reader.line_num >= last and not self.whole and len(row) < len(names):
@@ -136,7 +182,7 @@ class _Table:
                         return
                     said = f"has {len(row)} fields, and the first line {len(names)}"
                     raise ParseError(said, self.source, reader.line_num)
-                yield reader.line_num, dict(zip(names, row, strict=True))
+                yield reader.line_num, row, dict(zip(names, row, strict=True))
         except csv.Error as error:
             raise ParseError(f"is no CSV: {error}", self.source, reader.line_num) from None
 
@@ -152,50 +198,62 @@ class _Table:
             raise ParseError(f"two of its columns would be {shown(twice[0])}", self.source, 1)
         if time is not None and time.unit != "s":
             raise ParseError(f"column {shown(time.name)} has no unit of time in its heading", self.source, 1)
+        time = time and replace(time, stated=True)  # seconds, where nothing is said
         self.mapping = replace(self.mapping, values=values, time=time)
         for name in self.mapping.columns:
             if name not in names:
                 there = ", ".join(shown(each) for each in names[:20]) or "nothing"
                 raise ParseError(f"has no column {shown(name)}; its first line names {there}", self.source, 1)
-            if names.count(name) > 1:
+            if names.count(name) > 1 and name not in self.mapping.ignored:
                 raise ParseError(f"has two columns {shown(name)}", self.source, 1)
+        self.undeclared = [(at, name) for at, name in enumerate(names) if name not in self.mapping.columns]
 
     def _numbers(self, line: int, row: dict[str, str]) -> Iterator[tuple[str, ValueColumn, float]]:
         """Metric, its column and its number in base units: of each that has one."""
         for value in self.mapping.values:
-            text = row[value.name].strip()
-            self.absent += text in _NO_FIGURE
-            if text and text not in _NO_FIGURE:
-                metric = self._level(line, row, self.mapping.metric) if self.mapping.metric else value.metric
-                yield metric, value, self._number(line, row, value)
+            text = row[value.name]
+            if has_no_figure(text):
+                self.absent += 1
+                continue
+            metric = self._level(line, row, self.mapping.metric) if self.mapping.metric else value.metric
+            number, unit = self._number(line, text, value)
+            yield metric, value if unit == value.unit else replace(value, unit=unit), number
 
-    def _number(self, line: int, row: dict[str, str], column: ValueColumn) -> float:
-        """In base units."""
-        text = row[column.name]
-        with_comma = self.mapping.decimal == ","
-        try:
-            number = float("x" if with_comma and "." in text else text.replace(self.mapping.decimal, "."))
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number) or "_" in text:
+    def _number(self, line: int, text: str, column: ValueColumn) -> tuple[float, str]:
+        """In base units, and which: the column's or, where nobody states that, the one that all of its fields have."""
+        figure = figure_of(text, self.mapping.decimal)
+        fault = f"column {shown(column.name)}: {shown(text)}"
+        if figure is None:
+            with_comma = self.mapping.decimal == ","
             why = _THOUSANDS if with_comma else _WITH_POINT
             why = why if _COMMA.fullmatch(text.strip()) or (with_comma and _POINT.fullmatch(text.strip())) else ""
-            raise ParseError(f"column {shown(column.name)}: {shown(text)} is not a number{why}", self.source, line)
-        if not math.isfinite(number * column.factor):
-            raise ParseError(f"column {shown(column.name)}: {shown(text)} is too large", self.source, line)
-        return number * column.factor
+            raise ParseError(f"{fault} is not a number{why}", self.source, line)
+        if figure.prefixed and (column.unit, column.factor) != ("1/s", 1.0):
+            instead = f"if it is a thousand, say so of a rate by --value {quote(f'{column.name}:1/s:{column.better}')}"
+            raise ParseError(f"{fault} may be a multiple of 1000 or of 1024: {instead}", self.source, line)
+        unit = figure.base or column.unit
+        if column.stated and unit != column.unit:
+            raise ParseError(f"{fault} has another unit than its column, {column.unit}", self.source, line)
+        if not column.stated:
+            earlier, base = self.with_unit.setdefault(column.name, (line, figure.base))
+            if base != figure.base:
+                raise ParseError(f"{fault} has another unit, or none, than line {earlier} has", self.source, line)
+        number = figure.number * (UNITS[figure.unit][0] if figure.unit else column.factor)
+        if not math.isfinite(number):
+            raise ParseError(f"{fault} is too large", self.source, line)
+        return number, unit
 
     def _time(self, line: int, row: dict[str, str]) -> float | None:
         time = self.mapping.time
-        return None if time is None else self._number(line, row, time)
+        return None if time is None else self._number(line, row[time.name], time)[0]
 
     def _round(self, line: int, row: dict[str, str]) -> int | None:
         name = self.mapping.round
         if name is None:
             return None
         text = row[name].strip()
-        if not (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
-            said = f"column {shown(name)}: {shown(row[name])} is no round: they count from 1"
+        if not (text.isascii() and text.isdigit() and 0 < len(text) < 10):
+            said = f"column {shown(name)}: {shown(row[name])} is no round: they are counted, from 0 or 1"
             raise ParseError(said, self.source, line)
         return int(text)
 

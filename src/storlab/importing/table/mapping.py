@@ -41,7 +41,7 @@ _IN_HEADING = re.compile(r"(?P<name>.*\S)\s*(\((?P<round>[^()]*)\)|\[(?P<square>
 class ValueColumn:
     """A column of numbers: what one of them is in the base unit, which direction is better, and its metric.
 
-    ``stated``: whether its user said the unit; else it is that of the heading, if there is one.
+    ``stated``: whether its user or its heading says the unit; else it is that of its fields, if they have one.
     """
 
     name: str
@@ -56,8 +56,8 @@ class ValueColumn:
 class TableMapping:
     """What each column is. ``metric``: the column that names the metric of each row, in a long table.
 
-    ``separator``: between fields; without one, whichever of the usual ones the first line has most of. ``decimal``: the
-    sign between whole numbers and fractions.
+    ``ignored``: columns that don't matter, whatever they say. ``separator``: between fields; without one, whichever of
+    the usual ones the first line has most of. ``decimal``: the sign between whole numbers and fractions.
     """
 
     values: tuple[ValueColumn, ...]
@@ -67,11 +67,13 @@ class TableMapping:
     time: ValueColumn | None = None
     separator: str | None = None
     decimal: str = "."
+    ignored: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         others = (self.metric, self.round, self.time.name if self.time else None)
-        return (*(value.name for value in self.values), *self.factors, *(name for name in others if name is not None))
+        named = (name for name in others if name is not None)
+        return (*(value.name for value in self.values), *self.factors, *named, *self.ignored)
 
     @property
     def each_row_a_trial(self) -> bool:
@@ -98,7 +100,7 @@ def mapping_of(options: Mapping[str, Any]) -> TableMapping:
     if separator == decimal:
         raise UserError(f"--separator {shown(separator)} is --decimal as well: a table can have one of them only")
     columns = (values, tuple(options.get("factor_column", ())), metric, options.get("round_column"), when)
-    found = TableMapping(*columns, separator, decimal)
+    found = TableMapping(*columns, separator, decimal, tuple(options.get("ignore_column", ())))
     twice = {name for name in found.columns if found.columns.count(name) > 1}
     if twice:
         raise UserError(f"the column {shown(sorted(twice)[0])} was given twice")
@@ -146,7 +148,7 @@ def found_in(value: ValueColumn, headings: Sequence[str]) -> ValueColumn:
         if value.stated and (value.factor, value.unit) != UNITS[unit]:
             raise UserError(f"column {shown(heading)} has another unit in its heading than it is given here")
         factor, base = UNITS[unit]
-        value = replace(value, metric=renamed, factor=factor, unit=base)
+        value = replace(value, metric=renamed, factor=factor, unit=base, stated=True)
     return replace(value, name=heading)
 
 
@@ -162,9 +164,13 @@ def unit_of(heading: str) -> tuple[str, str | None]:
     match = _IN_HEADING.fullmatch(heading)
     if match is None:
         return heading, None
-    text = (match["round"] or match["square"] or "").strip()
-    unit = text if text in UNITS else _SPELLED.get(text)
+    unit = named_unit((match["round"] or match["square"] or "").strip())
     return (match["name"], unit) if unit else (heading, None)
+
+
+def named_unit(text: str) -> str:
+    """The unit as ``UNITS`` has it, however it is spelled; empty where there is none of this name."""
+    return text if text in UNITS else _SPELLED.get(text, "")
 
 
 def _time_column(text: str) -> ValueColumn:

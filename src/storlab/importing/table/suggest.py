@@ -5,54 +5,108 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-_DELIMITERS = ",;\t"
+from storlab.errors import ParseError
+from storlab.importing.signatures import HEAD
+from storlab.importing.table.fields import delimiter_of, figure_of, has_no_figure, is_time
+from storlab.importing.table.headings import better_of, counts_per_second, is_round, is_setting
+from storlab.importing.table.importer import TableImporter
+
 _ROWS = 200
-_POINT = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
-_COMMA = re.compile(r"[-+]?\d+(?:,\d+)?")
-_SHOWN = 6
-_ROUNDS = ("run", "runs", "round", "rep", "repeat", "repetition", "iteration", "iter", "loop", "trial")
-_LOWER = re.compile(
-    r"(?<![a-z/])(lat|latency|clat|slat|p\d+(\.\d+)?|time|elapsed|duration|seconds|usec|msec|sec|us|µs|ms|ns|s|errors?)(?![a-z/])"
-)
+_SHOWN = 12
+_COUNT = re.compile(r"\d{1,9}", re.ASCII)
+_COMMA = re.compile(r"[-+]?\d+(?:\.\d{3})*,\d+\D*", re.ASCII)
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:[.,]\d{3})+\D*", re.ASCII)
+
+Options = Mapping[str, str | Sequence[str]]
 
 
-def options_for(head: bytes) -> list[str]:
-    """Words of the command line for a table that begins like this: columns of numbers as values, others as factors."""
-    text = head.decode("utf-8-sig", errors="replace")
-    first = text.partition("\n")[0]
-    delimiter = max(_DELIMITERS, key=first.count)
+@dataclass(frozen=True)
+class Suggestion:
+    """Words of the command line; and why they don't do as they are, empty where they do."""
+
+    words: Sequence[str]
+    fault: str = ""
+
+
+def suggestion_for(head: bytes, source: str) -> Suggestion | None:
+    """Options for a table that begins like this, which are tried on it. ``None`` where it has no numbers."""
+    text = head[: head.rfind(b"\n") + 1] if len(head) >= HEAD else head
+    options = _options(text)
+    if not options.get("value"):
+        return None
+    faults = []
+    for each in (options, {name: said for name, said in options.items() if name != "round_column"}):
+        try:
+            TableImporter().read(text, source, each)
+        except ParseError as error:
+            faults.append(str(error))
+        else:
+            return Suggestion(list(_words(each)))
+    return Suggestion(list(_words(options)), faults[0])
+
+
+def _options(text: bytes) -> Options:
+    """What each column is, by its heading and its first fields; only what is not empty."""
+    names, rows, delimiter = _head(text)
+    decimal = "," if delimiter != "," and _with_commas(rows) else "."
+    found: dict[str, list[str]] = {"factor_column": [], "round_column": [], "ignore_column": [], "value": []}
+    for name, *column in zip(names, *rows, strict=True):
+        fields = [field.strip() for field in column if not has_no_figure(field)]
+        if not name or not fields or names.count(name) > 1 or all(map(is_time, fields)):
+            continue
+        if is_round(name):
+            numbered = not found["round_column"] and all(map(_COUNT.fullmatch, fields))
+            found["round_column" if numbered else "ignore_column"].append(name)
+        elif is_setting(name) or not _are_figures(name, fields, decimal):
+            found["factor_column"].append(name)
+        elif len(found["value"]) < _SHOWN:
+            found["value"].append(_value(name, fields, decimal))
+    chosen: dict[str, str | list[str]] = {name: said for name, said in found.items() if said}
+    chosen |= {"round_column": found["round_column"][0]} if found["round_column"] else {}
+    return chosen | ({"decimal": decimal} if decimal == "," else {})
+
+
+def _head(text: bytes) -> tuple[list[str], list[list[str]], str]:
+    """The headings, the first rows that have as many fields, and what separates these."""
+    decoded = text.decode("utf-8-sig", errors="replace")
+    delimiter = delimiter_of(decoded.partition("\n")[0])
+    rows = []
     try:
-        names, *rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))[: _ROWS + 1]
-    except (csv.Error, ValueError):
-        return []
-    rows = [row for row in rows if len(row) == len(names)]
-    commas = delimiter != "," and _are_with_comma(field for row in rows for field in row)
-    number = _COMMA if commas else _POINT
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    numeric = [_is_numeric(column, number) for column in columns]
-    words = [
-        word for name, is_ in zip(names, numeric, strict=True) if not is_ for word in ("--factor-column", name.strip())
-    ]
-    values = [name.strip() for name, is_ in zip(names, numeric, strict=True) if is_]
-    rounds = [name for name in values if name.lower() in _ROUNDS][:1]
-    words += [word for name in rounds for word in ("--round-column", name)]
-    measured = [name for name in values if name not in rounds][:_SHOWN]
-    words += [word for name in measured for word in ("--value", f"{name}::{_better(name)}")]
-    return words + (["--decimal", ","] if commas else [])
+        for row in csv.reader(io.StringIO(decoded, newline=""), delimiter=delimiter):
+            rows.append(row)
+            if len(rows) > _ROWS:
+                break
+    except csv.Error:
+        rows = rows or [[]]
+    names, *rest = rows or [[]]
+    return [name.strip() for name in names], [row for row in rest if len(row) == len(names)], delimiter
 
 
-def _better(name: str) -> str:
-    """Of times, percentiles and errors less is better, of most else more."""
-    return "lower" if _LOWER.search(name.lower()) else "higher"
+def _with_commas(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether commas are decimal: not where each may as well stand between thousands."""
+    found = [field for row in rows for each in row if _COMMA.fullmatch(field := each.strip())]
+    return any(not _GROUPED.fullmatch(field) for field in found)
 
 
-def _is_numeric(column: Sequence[str], number: re.Pattern[str]) -> bool:
-    fields = [field.strip() for field in column if field.strip() and field.strip() != "NA"]
-    return bool(fields) and all(number.fullmatch(field) for field in fields)
+def _are_figures(name: str, fields: Sequence[str], decimal: str) -> bool:
+    """Whether they are numbers, also such as are not read: but no sizes, ``64k``, that tell set-ups apart."""
+    read = [figure_of(field, decimal) for field in fields]
+    if any(each and (each.prefixed or each.base == "B") for each in read) and better_of(name) == "neither":
+        return False
+    return all(each or _GROUPED.fullmatch(field) for each, field in zip(read, fields, strict=True))
 
 
-def _are_with_comma(fields: Iterable[str]) -> bool:
-    found = [field.strip() for field in fields]
-    return any("," in field and _COMMA.fullmatch(field) for field in found)
+def _value(name: str, fields: Sequence[str], decimal: str) -> str:
+    first = figure_of(fields[0], decimal)
+    base = first.base if first else ""
+    unit = "1/s" if counts_per_second(name) and not base else ""
+    return f"{name}:{unit}:{better_of(name, base)}"
+
+
+def _words(options: Options) -> Iterator[str]:
+    for name, said in options.items():
+        for each in [said] if isinstance(said, str) else said:
+            yield from (f"--{name.replace('_', '-')}", each)
