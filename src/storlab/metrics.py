@@ -6,6 +6,7 @@ whose series says how much it varies. Nothing is told by the look of a name.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,6 +61,10 @@ of the load, anything else as it is. ``busy``: how many CPUs were at work, of wh
 to which all that the machine does adds. ``rare``: a sum of which a few may decide, beside many of something else.
 ``none``: not at all, as it says what others say or what was before the trial.
 """
+Domain = Literal["", "share", "signed"]
+"""What values are possible: by default none below 0, as of counts, times, rates and ratios; of a ``share`` none above 1
+either. ``signed``: any, as of what nobody has defined.
+"""
 HISTOGRAMS = (
     "latency", "request length", "request length alignment", "request alignment", "request offset",
     "acknowledged", "gap",
@@ -72,6 +77,7 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 COUNT_MARGIN, RATE_MARGIN, TAIL_MARGIN = 0.01, 0.10, 0.25
 """Counts hardly vary, and rates of storage seldom decide anything by less than a tenth; tails are far noisier."""
 _TAIL = 99.0
+_NEVER_NEGATIVE = frozenset(("1", "B/s", "1/s", "B", "s", "B²/s²", "1/s²"))
 
 
 def percentile_name(percentile: float) -> str:
@@ -127,6 +133,7 @@ class MetricSpec:
     tail: bool = False  # the worst of many, as every maximum and every percentile from p99 on is anyhow
     noun: str = ""  # what a sentence counts: "flushes"; with "of …", of what it is a share, or a part
     evidence: Evidence = ""
+    domain: Domain = ""
 
     def __hash__(self) -> int:  # that of all fields takes longer than what is looked up by it
         return hash(self.name)
@@ -141,6 +148,13 @@ class MetricSpec:
             return TAIL_MARGIN
         counted = self.unit in ("1", "B") and not self.of and self.across in ("sum", "merge", "none")
         return COUNT_MARGIN if counted else RATE_MARGIN
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the greatest value that is possible."""
+        if self.domain == "signed" or self.unit not in _NEVER_NEGATIVE:
+            return (-math.inf, math.inf)
+        return (0.0, 1.0 if self.domain == "share" else math.inf)
 
     @property
     def word(self) -> str:
@@ -205,9 +219,18 @@ def rate_quantity(unit: str, better: Better) -> Quantity:
     return "throughput" if unit in ("1/s", "B/s") and better == "higher" else ""
 
 
+def domain_of(unit: str) -> Domain:
+    """Of what somebody else measured: a number without a unit may be anything, and be below 0."""
+    return "signed" if unit == "1" else ""
+
+
+def _undefined(v: Value) -> MetricSpec:
+    return MetricSpec(v.metric, v.unit, v.better, v.across, rate_quantity(v.unit, v.better), domain=domain_of(v.unit))
+
+
 def declared_by(values: Iterable[Value], sampled: Collection[str] = ()) -> tuple[MetricSpec, ...]:
     """What these are, of which only that is known. Those ``sampled`` have series; of several rates the first leads."""
-    specs = [MetricSpec(v.metric, v.unit, v.better, v.across, rate_quantity(v.unit, v.better)) for v in values]
+    specs = [_undefined(v) for v in values]
     series = [spec.name for spec in specs if spec.quantity and spec.name in sampled]
     follows = {name: "" if name == series[0] else series[0] for name in series}
     return tuple(replace(s, series=True, follows=follows[s.name]) if s.name in follows else s for s in specs)

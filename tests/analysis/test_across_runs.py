@@ -100,7 +100,14 @@ def test_trials_in_turns_are_paired_and_judged_unless_that_proves_nothing(runs: 
 
 @given(st.lists(st.integers(0, 1), max_size=30), st.booleans())
 def test_pairs_in_time_are_one_of_each_side_and_neighbours(order: list[int], overlap: bool) -> None:
-    assert pairs_in_time([Span(None, None)], [Span(0, 1, "m")]) == "when their trials ran is not recorded"
+    for unknown, why in (
+        (Span(None, None), "when their trials started is not recorded"),
+        (Span(2, 3), "on which machine they ran is not recorded"),
+        (Span(2, None, "m"), "how long their trials ran is not recorded"),
+    ):
+        assert pairs_in_time([unknown], [Span(0, 1, "m")]) == why
+    imported = [Span(at, None) for at in range(4)]
+    assert pairs_in_time(imported[:2], imported[2:]) == "their trials do not alternate in time"
     spans = [Span(10.0 * at, 10.0 * at + (15 if overlap else 5), "m") for at in range(len(order))]
     a, b = ([span for span, side in zip(spans, order, strict=True) if side == want] for want in (0, 1))
     found = pairs_in_time(a, b)

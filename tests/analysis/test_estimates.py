@@ -18,6 +18,7 @@ from storlab.analysis.stats import checks
 from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Estimate, Summary, from_json, to_json
+from storlab.metrics import Declarations, MetricSpec, Specs
 from storlab.timeseries.drift import average_ranks
 
 from .simulate import trial_frame
@@ -37,22 +38,38 @@ def recorded(*series: list[float | None]) -> Recorded:
     )
 
 
-def one(values: list[float | None]) -> Estimate:
-    (found,) = estimates(recorded(values), CELLS, 0.95, 5)
+def one(values: list[float | None], spec: MetricSpec | None = None) -> Estimate:
+    declared = Declarations({"load": Specs([spec] if spec else [])})
+    (found,) = estimates(recorded(values), CELLS, 0.95, 5, declared)
     return found
 
 
-@given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=30))
-def test_an_estimate_says_what_the_plain_functions_say(values: list[float]) -> None:
-    found, numbers = one(list(values)), np.array(values)
+LIMITS = {  # of a metric that is declared so, and "None" of one that nobody declared: a rate, by its unit
+    MetricSpec("m0", "1", domain="share"): (0.0, 1.0), MetricSpec("m0", "1"): (0.0, math.inf),
+    MetricSpec("m0", "s"): (0.0, math.inf), MetricSpec("m0", "1", domain="signed"): (-math.inf, math.inf),
+    MetricSpec("m0", "°C"): (-math.inf, math.inf), None: (0.0, math.inf),
+}  # fmt: skip
+
+
+@given(
+    st.lists(st.floats(0.1, 1e6), min_size=2, max_size=30)
+    | st.lists(st.sampled_from([-0.1, 0.0, 0.1, 0.9, 1.0]), min_size=3, max_size=8),
+    st.sampled_from(list(LIMITS)),
+)
+def test_an_estimate_says_what_the_plain_functions_say_within_what_is_possible(
+    values: list[float], spec: MetricSpec | None
+) -> None:
+    found, numbers = one(list(values), spec), np.array(values)
+    bottom, top = LIMITS[spec]
     interval = mean_interval(numbers, 0.05)
     assert found.rounds == len(values)
     assert found.mean == pytest.approx(numbers.mean())
     assert found.median == pytest.approx(np.median(numbers))
     assert found.sd == pytest.approx(interval.sd, rel=1e-6, abs=1e-9)
-    assert found.cv == pytest.approx(interval.sd / numbers.mean(), rel=1e-6, abs=1e-9)
     if interval.bounded:
-        assert (found.low, found.high) == pytest.approx((max(interval.low, 0.0), interval.high), rel=1e-6)
+        low = max(interval.low, bottom) if min(values) >= bottom else interval.low
+        high = min(interval.high, top) if max(values) <= top else interval.high
+        assert (found.low, found.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
     else:
         assert (found.low, found.high) == (None, None)
 
@@ -81,7 +98,7 @@ def test_what_is_no_number_is_left_out_and_counted_and_without_any_there_is_no_e
     assert found.rounds == 5
     assert found.mean == pytest.approx(2.1)
     assert found.warnings == ("No finite value in 3 rounds: left out.",)
-    assert estimates(recorded([math.nan, None]), CELLS, 0.95, 5) == ()
+    assert estimates(recorded([math.nan, None]), CELLS, 0.95, 5, Declarations()) == ()
 
 
 def test_ranks_share_ties_drift_needs_a_direction_and_outliers_are_found_among_equal_values() -> None:
@@ -104,7 +121,7 @@ def test_an_estimate_of_huge_or_tiny_numbers_is_that_of_their_multiples(values: 
 
 
 def test_estimates_come_in_the_order_of_the_series_and_none_beyond_all_floats() -> None:
-    found = estimates(recorded([1.0, 2.0], [3.0, 4.0], [5.0, 6.0]), CELLS, 0.95, 5)
+    found = estimates(recorded([1.0, 2.0], [3.0, 4.0], [5.0, 6.0]), CELLS, 0.95, 5, Declarations())
     assert [(e.metric, e.mean) for e in found] == [("m0", 1.5), ("m1", 3.5), ("m2", 5.5)]
     assert found[0].levels == {"fs": "xfs"} and found[0].unit == "B/s"
     wide = one([1.7e308, 0.1e308])

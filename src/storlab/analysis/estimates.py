@@ -31,7 +31,7 @@ from storlab.analysis.stats.checks import (
 )
 from storlab.analysis.summary import HOST, Estimate
 from storlab.analysis.wording import plural
-from storlab.metrics import END, PROBE, Key
+from storlab.metrics import END, PROBE, Declarations, Key, MetricSpec, domain_of
 
 KEYS = ("cell", "source", "metric")
 
@@ -82,8 +82,6 @@ def collect(metrics: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int], nod
     )
 
 
-_NEVER_NEGATIVE = ("B/s", "1/s", "B", "s", "B²/s²", "1/s²")
-
 _AS_THEY_ARE = ("cell", "source", "metric", "unit", "better", "median", "mean", "sd", "cv", "low", "high")
 
 ROWS_AT_ONCE = 100_000
@@ -91,16 +89,17 @@ ROWS_AT_ONCE = 100_000
 
 
 def estimates(
-    recorded: Recorded, cells: Mapping[int, Levels], confidence: float, min_rounds: int
+    recorded: Recorded, cells: Mapping[int, Levels], confidence: float, min_rounds: int, declared: Declarations
 ) -> tuple[Estimate, ...]:
-    """One ``Estimate`` for each series of ``recorded`` that has a value.
+    """One ``Estimate`` for each series of ``recorded`` that has a value; ``declared``: what its metrics are.
 
     Values that are null, NaN or infinite are left out, and a warning says in how many rounds.
     """
     if recorded.values.is_empty():
         return ()
     statistics = pl.concat(_statistics(_with_scores(part)) for part in _parts(recorded.values))
-    table = _with_intervals(recorded.series.join(statistics, on="series", maintain_order="left"), 1 - confidence)
+    series = _with_limits(recorded.series, declared)
+    table = _with_intervals(series.join(statistics, on="series", maintain_order="left"), 1 - confidence)
     return tuple(
         Estimate(
             **{name: row[name] for name in _AS_THEY_ARE},
@@ -159,6 +158,7 @@ def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
             missing=value.null_count(),
             median=value.median(),
             least=value.min(),
+            most=value.max(),
             mean=value.mean(),
             sd=value.std(),
             floor=pl.col("floor").first(),
@@ -172,22 +172,39 @@ def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
             cv=pl.when(pl.col("mean") != 0).then(pl.col("sd") / pl.col("mean").abs()),
             drift=pl.col("rho").fill_nan(0.0) * (pl.col("n") - 1).sqrt(),
         )
-        .with_columns(pl.col("median", "least", "mean", "sd") * pl.col("scale"))
+        .with_columns(pl.col("median", "least", "most", "mean", "sd") * pl.col("scale"))
         .with_columns(sd=pl.when(pl.col("sd").is_finite()).then("sd"))
     )
+
+
+def _with_limits(series: pl.DataFrame, declared: Declarations) -> pl.DataFrame:
+    """``series`` with ``bottom`` and ``top``: the values between which each metric is."""
+    kinds = series.select("source", "metric", "unit").unique()
+    limits = [_spec(declared, *kind).limits for kind in kinds.iter_rows()]
+    ends = pl.DataFrame(limits, schema={"bottom": pl.Float64, "top": pl.Float64}, orient="row")
+    return series.join(kinds.hstack(ends), on=kinds.columns, how="left", maintain_order="left")
+
+
+def _spec(declared: Declarations, source: str, metric: str, unit: str) -> MetricSpec:
+    spec = declared[source].find(metric)
+    return spec if spec.unit else MetricSpec(metric, unit, domain=domain_of(unit))
 
 
 def _with_intervals(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
     """``table`` with ``low`` and ``high`` of the mean; null where ``n`` allows no interval, or none of floats.
 
-    Times, sizes and rates can't be negative: of their intervals only what lies above 0 is given, which loses nothing.
+    What lies beyond what a metric can be is cut off, unless a value contradicts its declaration. The interval holds the
+    mean as often as before, as the mean is never there; and it stays one of the mean, which on a scale of logs, where
+    it could not reach 0, it would not: that has the geometric mean, and no 0.
     """
     factors = pl.Series(width_factors(table["n"].to_numpy(), alpha))
     half = factors * pl.col("sd")
     half = pl.when(half.is_finite() & (pl.col("mean").abs() + half).is_finite()).then(half)
-    whole = pl.col("mean") - half
-    above = pl.when(pl.col("unit").is_in(_NEVER_NEGATIVE) & (pl.col("least") >= 0)).then(whole.clip(lower_bound=0.0))
-    return table.with_columns(low=above.otherwise(whole), high=pl.col("mean") + half)
+    low, high = pl.col("mean") - half, pl.col("mean") + half
+    return table.with_columns(
+        low=pl.when(pl.col("least") >= pl.col("bottom")).then(pl.max_horizontal(low, "bottom")).otherwise(low),
+        high=pl.when(pl.col("most") <= pl.col("top")).then(pl.min_horizontal(high, "top")).otherwise(high),
+    ).with_columns(pl.when(half.is_not_null()).then(pl.col("low", "high")))
 
 
 def _warnings(row: Mapping[str, object], min_rounds: int) -> tuple[str, ...]:
@@ -229,7 +246,7 @@ def node_estimates(
     for part in (rows, hosts):
         for node in sorted(part["node"].unique(), key=numbered):
             recorded = collect(part, done, list(cells), node)
-            of_node = estimates(recorded, cells, design.confidence, design.min_rounds)
+            of_node = estimates(recorded, cells, design.confidence, design.min_rounds, design.declared)
             found += [replace(estimate, node=node) for estimate in of_node]
     return tuple(found)
 

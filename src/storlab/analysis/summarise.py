@@ -70,7 +70,7 @@ def summarise(
     sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each], values)
     of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
-    found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds)
+    found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds, design.declared)
     rests = design.rests_after
     asked = [(item, _pairs(item, sides, failed, rests_of(item, rests))) for item in planned]
     earlier = {after: [(item, _pairs(item, sides, failed, after)) for item in items] for after, items in then.items()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from storlab.measurements import REQUEST_COLUMNS
-from storlab.metrics import Better, MetricSpec, Value
+from storlab.metrics import Better, Domain, MetricSpec, Value
 from storlab.units import size_text
 
 UNITS = (4096, 8192, 16384, 32768, 65536)
@@ -177,18 +177,20 @@ def _pairs(counts: pl.DataFrame, disk: str) -> dict[int, int]:
 
 
 WAYS = ("read", "write")
-_RATIOS: tuple[tuple[str, str, Better], ...] = (
-    ("{way}.aligned.{unit}", "share", "higher"),
-    ("{way}.aligned.{unit}.bytes", "byte_share", "higher"),
-    ("{way}.offset-aligned.{unit}", "offset_share", "higher"),
-    ("{way}.unit.amplification.{unit}", "amplification", "lower"),
+_RATIOS: tuple[tuple[str, str, Better, Domain], ...] = (
+    ("{way}.aligned.{unit}", "share", "higher", "share"),
+    ("{way}.aligned.{unit}.bytes", "byte_share", "higher", "share"),
+    ("{way}.offset-aligned.{unit}", "offset_share", "higher", "share"),
+    ("{way}.unit.amplification.{unit}", "amplification", "lower", ""),
 )
 _SIZE = {way: MetricSpec(f"{way}.size", "B", across="merge", noun=f"a {way} request") for way in WAYS}
 _OF_UNIT = {
-    (way, unit, column): MetricSpec(name.format(way=way, unit=size_text(unit)), "1", better, "merge", granule=unit)
+    (way, unit, column): MetricSpec(
+        name.format(way=way, unit=size_text(unit)), "1", better, "merge", granule=unit, domain=domain
+    )
     for way in WAYS
     for unit in UNITS
-    for name, column, better in _RATIOS
+    for name, column, better, domain in _RATIOS
 }
 RATIOS = (*_SIZE.values(), *_OF_UNIT.values())
 """Of several nodes they are computed again from all their requests: one that wrote ten times counts as ten do."""
@@ -210,7 +212,7 @@ def ratios_by(requests: pl.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple
         if mean:
             yield tuple(group), _SIZE[way].value(mean)
     for row in shares(requests, by=(*by, "operation")).iter_rows(named=True):
-        for _, column, _ in _RATIOS if row["operation"] in WAYS else ():
+        for _, column, *_ in _RATIOS if row["operation"] in WAYS else ():
             if row[column] is not None:
                 spec = _OF_UNIT[row["operation"], row["unit"], column]
                 yield tuple(row[key] for key in by), spec.value(row[column])

@@ -22,7 +22,8 @@ _REQUESTS, _BYTES = MetricSpec(f"{OPERATION}.requests", "1"), MetricSpec(f"{OPER
 _SIZE = MetricSpec(f"{OPERATION}.size", "B", across="mean")
 _BELOW = {unit: MetricSpec(f"{OPERATION}.below.{size_text(unit)}", "1", "lower", granule=unit) for unit in UNITS}
 _ALIGNED = {
-    unit: MetricSpec(f"{OPERATION}.aligned.{size_text(unit)}", "1", "higher", "mean", granule=unit) for unit in UNITS
+    unit: MetricSpec(f"{OPERATION}.aligned.{size_text(unit)}", "1", "higher", "mean", granule=unit, domain="share")
+    for unit in UNITS
 }
 _LENGTHS = MetricSpec(f"{OPERATION}.granularity", "B", quantity="request length", subject=OPERATION)
 _ALIGNMENTS = MetricSpec(f"{OPERATION}.alignment", "B", quantity="request alignment", subject=OPERATION)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from storlab.formats.bonnie.declared import declared
 from storlab.formats.bonnie.results import read_bonnie
 from storlab.formats.bonnie.run import BonnieRun
 from storlab.importing.importer import Importer, Part
 from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import Measurements, metric_frame
-from storlab.metrics import declared_by
 from storlab.text import printable
 
 _TRAITS = (
@@ -54,8 +54,6 @@ def _part(run: BonnieRun, warnings: Sequence[str]) -> Part:
     if untold := run.untold():
         said.append(f"{name}, line {run.line}: {untold}")
     values = list(run.values())
-    measured = Measurements(
-        metric_frame(values), warnings=tuple(said), facts={**run.facts}, declared=declared_by(values)
-    )
+    measured = Measurements(metric_frame(values), warnings=tuple(said), facts={**run.facts}, declared=declared())
     traits = {fact: printable(run.facts[fact])[:_LONGEST] for fact in _TRAITS if fact in run.facts}
     return Part(measured, {"machine": name}, traits=traits)

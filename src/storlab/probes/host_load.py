@@ -36,9 +36,15 @@ _WAITING = {"some": "some task", "full": "every task"}
 _METRICS = by_name(
     [
         *_LOADS,
-        *(MetricSpec(f"cpu.{state}", "1", across="mean", evidence="none") for state in CPU_STATES),
+        *(MetricSpec(f"cpu.{state}", "1", across="mean", evidence="none", domain="share") for state in CPU_STATES),
         *(
-            MetricSpec(f"pressure.{what}.{kind}", "1", across="max", noun=f"of the time {whose} waited for {what}")
+            MetricSpec(
+                f"pressure.{what}.{kind}",
+                "1",
+                across="max",
+                noun=f"of the time {whose} waited for {what}",
+                domain="share",
+            )
             for what in _PRESSURE
             for kind, whose in _WAITING.items()
         ),
@@ -67,7 +73,9 @@ _SIZE = {
     )
     for way, noun in (("read", "a read at the disk"), ("write", "a write at the disk"))
 }
-_UTILISATION = MetricSpec("disk.{disk}.utilisation", "1", across="max", noun="of the time the disk was busy")
+_UTILISATION = MetricSpec(
+    "disk.{disk}.utilisation", "1", across="max", noun="of the time the disk was busy", domain="share"
+)
 
 _Names = tuple[str, ...]
 _Point = tuple[float, str, float, str]  # t, metric, value, unit

@@ -62,7 +62,13 @@ _SPECS = by_name(
         _each("bytes", "B", "over TCP per request"),
         MetricSpec("retransmits", "1", "lower", noun="segments retransmitted", evidence="rare"),
         MetricSpec(
-            "retransmits.share", "1", "lower", across="merge", weight="segments.sent", noun="of segments retransmitted"
+            "retransmits.share",
+            "1",
+            "lower",
+            across="merge",
+            weight="segments.sent",
+            noun="of segments retransmitted",
+            domain="share",
         ),
         MetricSpec("dsack.received", "1", "lower", noun="DSACKs received", evidence="rare"),
         MetricSpec("out-of-order", "1", "lower", noun="segments out of order", evidence="rare"),

@@ -19,7 +19,7 @@ from pydantic import Field, Strict, field_validator, model_validator
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Export, Resource, Server
 from storlab.measurements import Measurements, metric_frame
-from storlab.metrics import Across, Better, MetricSpec, rate_quantity
+from storlab.metrics import Across, Better, MetricSpec, domain_of, rate_quantity
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
@@ -104,7 +104,8 @@ class MetricRule(Model):
     def declared(self) -> MetricSpec:
         """The metric. A rate of which more is better is one that nodes share."""
         quantity = self.quantity or rate_quantity(self.unit, self.better)
-        return MetricSpec(self.name, self.unit, self.better, self.across, quantity, by_job=False)
+        domain = domain_of(self.unit)
+        return MetricSpec(self.name, self.unit, self.better, self.across, quantity, by_job=False, domain=domain)
 
     def read(self, text: str, source: str) -> float:
         """The number, in base units. Raises ``ParseError`` where it is not there."""

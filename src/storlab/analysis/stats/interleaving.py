@@ -35,20 +35,24 @@ def pairs_in_time(a: Sequence[Span], b: Sequence[Span]) -> list[tuple[int, int]]
 
     One trial that is left over at the end is in no pair.
     """
-    known = [span for span in (*a, *b) if span.start is not None and span.end is not None]
-    if not known or len(known) < len(a) + len(b):
-        return "when their trials ran is not recorded"
-    machines = {span.machine for span in known}
-    if len(machines) > 1 or "" in machines:
+    every = (*a, *b)
+    machines = {span.machine for span in every}
+    if not every or any(span.start is None for span in every):
+        return "when their trials started is not recorded"
+    if len(machines - {""}) > 1:
         return "they did not run in one boot of one machine"
     sides = [(span, 0, at) for at, span in enumerate(a)] + [(span, 1, at) for at, span in enumerate(b)]
     ordered = sorted(sides, key=lambda side: (side[0].start or 0.0, side[1]))
     for (before, *_), (after, *_) in pairwise(ordered):
-        if (after.start or 0.0) < (before.end or 0.0):
+        if before.end is not None and (after.start or 0.0) < before.end:
             return "their trials overlap in time"
     couples = list(zip(ordered[::2], ordered[1::2], strict=False))
     if not couples or any(first[1] == second[1] for first, second in couples):
         return "their trials do not alternate in time"
+    if "" in machines:
+        return "on which machine they ran is not recorded"
+    if any(span.end is None for span in every):
+        return "how long their trials ran is not recorded"
     if often := _one_first(sum(first[1] == 0 for first, _ in couples), len(couples)):
         return f"their trials alternate in time, but {often} in the same order"
     found = [(first, second) if first[1] == 0 else (second, first) for first, second in couples]

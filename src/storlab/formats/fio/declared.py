@@ -79,7 +79,7 @@ _SLICES = (
 )
 """Of a load that worked in slices: how many, their time, operations that were in flight when one ended."""
 _STEADY = (
-    MetricSpec("steady.attained", "1", across="min"),
+    MetricSpec("steady.attained", "1", across="min", domain="share"),
     MetricSpec("steady.deviation", "1", "lower", "max"),
     MetricSpec("steady.slope", "1/s", across="none"),
 )

@@ -40,10 +40,10 @@ METRICS = by_name(
         *(spec for of in ("latency", "read.latency", "write.latency") for spec in latencies(of, "", ())),
         MetricSpec("latency.stddev", "s", "lower", "mean", of="latency", statistic="stddev"),
         MetricSpec("request.size", "B", across="mean"),
-        MetricSpec("read.share", "1", across="mean"),
+        MetricSpec("read.share", "1", across="mean", domain="share"),
         MetricSpec("queue.depth", "1"),
-        MetricSpec("cpu", "1", across="mean"),
-        MetricSpec("cpu.system", "1", across="mean"),
+        MetricSpec("cpu", "1", across="mean", domain="share"),
+        MetricSpec("cpu.system", "1", across="mean", domain="share"),
         *(
             spec
             for operation in OPERATIONS

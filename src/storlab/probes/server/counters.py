@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from storlab.metrics import MetricSpec, by_name
+from storlab.metrics import Domain, MetricSpec, by_name
 from storlab.probes.server.checkpoints import BEGAN, NOW, REACHED
 
 END = "end"
 """What the last line of an answer says."""
 
+_DIPS: tuple[tuple[str, str, Domain], ...] = (
+    ("checkpoint.dip.depth", "1", "share"),
+    ("checkpoint.dip.length", "s", ""),
+)
 SPECS = by_name(
     [
         MetricSpec("log.bytes", "B", "lower", noun="written to the database's log"),
@@ -29,8 +33,8 @@ SPECS = by_name(
         MetricSpec("checkpoint.age.max", "B", across="max", evidence="none"),
         MetricSpec("purge.lag.max", "1", across="max", evidence="none"),
         *(
-            MetricSpec(f"checkpoint.dip.{of}.{which}", unit, "lower", "none", tail=which == "max", evidence="none")
-            for of, unit in (("depth", "1"), ("length", "s"))
+            MetricSpec(f"{name}.{which}", unit, "lower", "none", tail=which == "max", evidence="none", domain=domain)
+            for name, unit, domain in _DIPS
             for which in ("median", "max")
         ),
     ]

@@ -12,7 +12,7 @@ from functools import cache
 
 import polars as pl
 
-from storlab.metrics import Better, MetricSpec, Value
+from storlab.metrics import Better, Domain, MetricSpec, Value
 
 JOBS = "jobs."
 """How the statistics begin that are of jobs, and not of nodes."""
@@ -21,11 +21,12 @@ JOBS = "jobs."
 @cache
 def declares(throughput: str) -> tuple[MetricSpec, ...]:
     """Fairness and imbalance of the nodes' shares in a throughput, and of the jobs'."""
-    better: dict[str, Better] = {"fairness": "higher", "imbalance": "lower"}
+    each: tuple[tuple[str, Better, Domain], ...] = (("fairness", "higher", "share"), ("imbalance", "lower", ""))
     return tuple(
-        MetricSpec(f"{throughput}.{among}{name}", "1", better[name], "none", of=throughput, statistic=f"{among}{name}")
+        MetricSpec(f"{throughput}.{name}", "1", better, "none", of=throughput, statistic=name, domain=domain)
         for among in ("", JOBS)
-        for name in better
+        for of, better, domain in each
+        for name in (f"{among}{of}",)
     )
 
 
