@@ -47,6 +47,17 @@ def delimiter_of(header: str, decimal: str = ".") -> str:
     return max(DELIMITERS.replace(decimal, ""), key=bare.count)
 
 
+def plain(text: str, decimal: str) -> float | None:
+    """The number that a field is, without anything else in it: of most fields, and quickly."""
+    if decimal == ",":
+        text = "" if "." in text else text.replace(",", ".")
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text and text.isascii() else None
+
+
 def has_no_figure(text: str) -> bool:
     """Whether a field says that there is no figure: it is empty, ``NA``, ``-`` and so on."""
     return text.strip().casefold() in _NO_FIGURE

@@ -20,7 +20,7 @@ import polars as pl
 
 from storlab.errors import ParseError, UserError
 from storlab.importing.importer import Importer, Part
-from storlab.importing.table.fields import delimiter_of, figure_of, has_no_figure, is_time
+from storlab.importing.table.fields import delimiter_of, figure_of, has_no_figure, is_time, plain
 from storlab.importing.table.headings import is_setting
 from storlab.importing.table.mapping import UNITS, TableMapping, ValueColumn, found_in, mapping_of
 from storlab.limits import IMPORTED_ROWS
@@ -93,7 +93,8 @@ class _Table:
         header = self.text.partition("\n")[0]
         self.delimiter = mapping.separator or delimiter_of(header, mapping.decimal)
         self.whole = self.text.endswith(("\n", "\r"))
-        self.undeclared: list[tuple[int, str]] = []
+        self.undeclared: list[tuple[int, str, bool]] = []  # columns: number, name, and whether it is of a setting
+        self.alike = 0
         self.firsts: dict[tuple[tuple[str, ...], str], tuple[int, list[str]]] = {}
         self.with_unit: dict[str, tuple[int, str]] = {}
 
@@ -102,13 +103,15 @@ class _Table:
         trials: list[tuple[Key, _Trial]] = []
         places: dict[Key, int] = {}
         empty: dict[Key, int] = {}
+        by_row = self.mapping.each_row_a_trial
         for line, fields, row in self._rows():
-            if self.mapping.each_row_a_trial:
+            if by_row:
                 places.clear()  # else what the next row lacks would be filled from this one
             key = (tuple(self._level(line, row, name) for name in self.mapping.factors), self._round(line, row))
             before = len(trials)
             for metric, value, number in self._numbers(line, row):
-                self._require_alike(line, fields, key[0], metric)
+                if self.undeclared:
+                    self._require_alike(line, fields, key[0], metric if self.mapping.metric else "")
                 at = places.get(key)
                 if at is None or self._is_next(trials[at][1], metric, key, line):
                     places[key] = at = len(trials)
@@ -116,7 +119,7 @@ class _Table:
                 trial = trials[at][1]
                 trial.values[metric] = value
                 trial.rows.setdefault(metric, []).append((line, self._time(line, row), number))
-            if self.mapping.each_row_a_trial and len(trials) == before:
+            if by_row and len(trials) == before:
                 trials.append((key, _Trial(line)))
             elif key not in places:
                 empty.setdefault(key, line)
@@ -139,11 +142,12 @@ class _Table:
     def _require_alike(self, line: int, fields: list[str], levels: tuple[str, ...], metric: str) -> None:
         """Refuse rows of one cell that differ in a column which says what they are, and of which nobody spoke."""
         earlier, others = self.firsts.setdefault((levels, metric), (line, fields))
-        if others is fields or others == fields:
+        if others is fields or self.alike == line:
             return
-        for at, name in self.undeclared:
+        self.alike = 0 if metric else line  # of a wide table, one look at a row is enough
+        for at, name, setting in self.undeclared:
             one, other = others[at].strip(), fields[at].strip()
-            if one != other and (is_setting(name) or any(map(self._is_word, (one, other)))):
+            if one != other and (setting or self._is_word(other) or self._is_word(one)):
                 instead = (
                     f"--factor-column {quote(name)} if it tells set-ups apart, --ignore-column {quote(name)} if not"
                 )
@@ -152,7 +156,7 @@ class _Table:
 
     def _is_word(self, field: str) -> bool:
         """Whether it is no measured figure: ``xfs``, or ``64k``."""
-        if has_no_figure(field) or is_time(field):
+        if plain(field, ".") is not None or has_no_figure(field) or is_time(field):
             return False
         figure = figure_of(field, self.mapping.decimal)
         return figure is None or figure.prefixed or figure.base == "B"
@@ -174,7 +178,7 @@ class _Table:
             self._find(names)
             last = self.text.count("\n") + (not self.whole)
             for row in reader:
-                if not any(map(str.strip, row)):
+                if not (row and (row[0] or any(map(str.strip, row)))):
                     continue
                 if len(row) != len(names):
                     if reader.line_num >= last and not self.whole and len(row) < len(names):
@@ -182,6 +186,10 @@ class _Table:
                         return
                     said = f"has {len(row)} fields, and the first line {len(names)}"
                     raise ParseError(said, self.source, reader.line_num)
+                if reader.line_num >= last and not self.whole and names[-1] in self.mapping.columns:
+                    self.warnings.append(
+                        f"line {reader.line_num} ends without a line feed: {shown(row[-1])} may be cut"
+                    )
                 yield reader.line_num, row, dict(zip(names, row, strict=True))
         except csv.Error as error:
             raise ParseError(f"is no CSV: {error}", self.source, reader.line_num) from None
@@ -206,21 +214,30 @@ class _Table:
                 raise ParseError(f"has no column {shown(name)}; its first line names {there}", self.source, 1)
             if names.count(name) > 1 and name not in self.mapping.ignored:
                 raise ParseError(f"has two columns {shown(name)}", self.source, 1)
-        self.undeclared = [(at, name) for at, name in enumerate(names) if name not in self.mapping.columns]
+        others = (each for each in enumerate(names) if each[1] not in self.mapping.columns)
+        self.undeclared = [(at, name, is_setting(name)) for at, name in others]
 
     def _numbers(self, line: int, row: dict[str, str]) -> Iterator[tuple[str, ValueColumn, float]]:
         """Metric, its column and its number in base units: of each that has one."""
         for value in self.mapping.values:
             text = row[value.name]
-            if has_no_figure(text):
+            bare = plain(text, self.mapping.decimal)
+            if bare is None and has_no_figure(text):
                 self.absent += 1
                 continue
             metric = self._level(line, row, self.mapping.metric) if self.mapping.metric else value.metric
-            number, unit = self._number(line, text, value)
+            number, unit = self._number(line, text, bare, value)
             yield metric, value if unit == value.unit else replace(value, unit=unit), number
 
-    def _number(self, line: int, text: str, column: ValueColumn) -> tuple[float, str]:
+    def _number(self, line: int, text: str, bare: float | None, column: ValueColumn) -> tuple[float, str]:
         """In base units, and which: the column's or, where nobody states that, the one that all of its fields have."""
+        number = math.inf if bare is None else bare * column.factor
+        if math.isfinite(number) and (column.stated or not self.with_unit.setdefault(column.name, (line, ""))[1]):
+            return number, column.unit
+        return self._figure(line, text, column)
+
+    def _figure(self, line: int, text: str, column: ValueColumn) -> tuple[float, str]:
+        """The same of what is not just a number."""
         figure = figure_of(text, self.mapping.decimal)
         fault = f"column {shown(column.name)}: {shown(text)}"
         if figure is None:
@@ -245,7 +262,10 @@ class _Table:
 
     def _time(self, line: int, row: dict[str, str]) -> float | None:
         time = self.mapping.time
-        return None if time is None else self._number(line, row[time.name], time)[0]
+        if time is None:
+            return None
+        text = row[time.name]
+        return self._number(line, text, plain(text, self.mapping.decimal), time)[0]
 
     def _round(self, line: int, row: dict[str, str]) -> int | None:
         name = self.mapping.round

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.errors import ParseError
@@ -25,10 +25,16 @@ Options = Mapping[str, str | Sequence[str]]
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Words of the command line; and why they don't do as they are, empty where they do."""
+    """Options; and why they don't do as they are, empty where they do."""
 
-    words: Sequence[str]
+    options: Options
     fault: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The same on a command line."""
+        each = ((name, [said] if isinstance(said, str) else said) for name, said in self.options.items())
+        return [word for name, all_said in each for said in all_said for word in (f"--{name.replace('_', '-')}", said)]
 
 
 def suggestion_for(head: bytes, source: str) -> Suggestion | None:
@@ -44,8 +50,8 @@ def suggestion_for(head: bytes, source: str) -> Suggestion | None:
         except ParseError as error:
             faults.append(str(error))
         else:
-            return Suggestion(list(_words(each)))
-    return Suggestion(list(_words(options)), faults[0])
+            return Suggestion(each)
+    return Suggestion(options, faults[0])
 
 
 def _options(text: bytes) -> Options:
@@ -104,9 +110,3 @@ def _value(name: str, fields: Sequence[str], decimal: str) -> str:
     base = first.base if first else ""
     unit = "1/s" if counts_per_second(name) and not base else ""
     return f"{name}:{unit}:{better_of(name, base)}"
-
-
-def _words(options: Options) -> Iterator[str]:
-    for name, said in options.items():
-        for each in [said] if isinstance(said, str) else said:
-            yield from (f"--{name.replace('_', '-')}", each)
