@@ -96,7 +96,15 @@ def imported(kind: str, options: Mapping[str, Any] | None = None) -> Callable[[b
     def read(data: bytes, _: Path) -> object:
         importer = importer_of(kind)
         importer.knows(data[:65536])
-        return importer.read(data, "x", options or {})
+        try:
+            parts = importer.read(data, "x", options or {})
+        except ParseError as error:
+            assert str(error).startswith("x")
+            raise
+        for part in parts:
+            assert all(level.isprintable() for level in part.levels.values())
+            assert part.measured.metrics["value"].is_finite().all()
+        return parts
 
     return read
 

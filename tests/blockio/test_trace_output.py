@@ -158,15 +158,6 @@ json_values = st.recursive(
 )
 
 
-@given(st.lists(st.binary(max_size=80) | json_values.map(lambda value: json.dumps(value).encode()), max_size=5))
-def test_rubbish_is_refused_and_nothing_else(parts: list[bytes]) -> None:
-    text = lines(STARTED) + b"\n".join(parts)
-    try:
-        decoded(text, "rubbish")
-    except ParseError as error:
-        assert str(error).startswith("rubbish:")
-
-
 @given(st.sampled_from(list(counts())), json_values)
 def test_one_field_of_another_kind_is_refused_or_read(name: str, value: object) -> None:
     try:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from storlab.blockio.requests import DiskHistograms, joint_alignment
 from storlab.errors import ParseError
-from storlab.formats.blkalgn.documents import read_counted
-from storlab.formats.blkalgn.file import DIALECTS, Dialect, blkalgn_json, read_blkalgn
+from storlab.formats.blkalgn.file import Dialect, blkalgn_json, read_blkalgn
 
 Request = tuple[int, int]  # offset, length
 
@@ -147,22 +146,6 @@ def test_counts_whose_sums_no_table_holds_and_a_dialect_that_does_not_fit_are_re
             read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode(), dialect=3)
 
 
-KEYS = ["disks", "vda", "granularity", "alignment", "Block size", "Algn size", "4096", "12", "x", ""]
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()), st.sampled_from([None, *DIALECTS]))
-def test_rubbish_is_refused_or_read_and_nothing_else(text: bytes, dialect: Dialect | None) -> None:
-    try:
-        read_blkalgn(text, "rubbish", dialect)
-    except ParseError as error:
-        assert str(error).startswith("rubbish:")
-
-
 def document(counts: Mapping[int, int]) -> dict[str, Any]:
     keyed = {str(length): count for length, count in counts.items()}
     return {"disks": {"vda": {"granularity": keyed, "alignment": keyed}} if keyed else {}}
@@ -202,11 +185,3 @@ def test_what_else_stands_beside_a_document_makes_it_no_such_file(other: bytes) 
     for text in (file({4096: 3}) + other, other + file({4096: 3})):
         with pytest.raises(ParseError, match=r"f:\d+: is no JSON"):
             read_blkalgn(text, "f")
-
-
-@given(st.lists(st.sampled_from((file({4096: 3}), b'{"disks":{', b"[", b"{}", b"[" * 10**5, b"\xff", b"9" * 5000))))
-def test_pieces_of_documents_are_read_or_refused(pieces: list[bytes]) -> None:
-    try:
-        read_counted(b"".join(pieces), "pieces")
-    except (ParseError, ValueError) as error:
-        assert str(error)

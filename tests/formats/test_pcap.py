@@ -8,8 +8,6 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from formats.test_pcap_streams import (
     SECOND,
@@ -152,17 +150,6 @@ def test_what_is_no_capture_is_refused_by_name(data: bytes, message: str) -> Non
         read(data)
 
 
-@given(st.binary(max_size=400), st.sampled_from([pcap([], 1), pcap([], 113), section() + interface(1)]))
-@settings(max_examples=300)
-def test_any_bytes_are_read_or_refused(data: bytes, head: bytes) -> None:
-    try:
-        read(head + data)
-        read(pcap([(0, data)]))
-        read(section() + interface(276) + enhanced(0, 5, data))
-    except ParseError as error:
-        assert str(error).startswith("x")
-
-
 CAPTURE = pcap([(packet.time, ethernet(packet)) for packet in reads()])
 ONE_LINE = b"10:00:00.1 IP a.1 > b.2: Flags [.], ack 1, win 5, length 0\n"
 
@@ -280,22 +267,6 @@ def test_names_of_ports_stay_names_and_lines_go_on_past_midnight_and_past_a_piec
     text = "".join(line.format(at % 10**6, at * 10, at * 10 + 10) for at in range(PIECE + 10))
     (talk,) = read(text.encode()).talks
     assert (talk.sent.segments, talk.missing) == (PIECE + 10, 0)
-
-
-@given(
-    st.lists(st.sampled_from([*OLD.decode().splitlines()[:3], *NEW.decode().splitlines()[:5]]), max_size=6),
-    st.binary(max_size=80),
-)
-@settings(max_examples=200)
-def test_any_lines_are_read_or_refused(lines: list[str], data: bytes) -> None:
-    text = "\n".join(lines).encode()
-    for each in (data + text, text[: len(data) * 5] + data + text, text + data):
-        try:
-            found = read(each)
-        except ParseError as error:
-            assert str(error).startswith("x")
-        else:
-            assert isinstance(found, Capture)
 
 
 def test_numbers_beyond_any_width_and_of_more_digits_than_python_reads_do_no_harm() -> None:

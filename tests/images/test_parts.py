@@ -157,12 +157,6 @@ def test_every_module_comes_once_and_after_all_that_it_needs(
     assert set(order) == found.closure(asked)
 
 
-@given(st.text(), st.binary())
-def test_any_text_is_read_without_a_fault(text: str, info: bytes) -> None:
-    parse_needs(text), parse_builtin(text), parse_soft(text), parse_aliases(text), parse_filesystems(text, info)
-    parse_stanzas(text)
-
-
 NAMES = st.text("abcXYZ._-é", min_size=1, max_size=12).filter(lambda name: name not in (".", ".."))
 FILES = st.dictionaries(st.lists(NAMES, min_size=1, max_size=1).map("/".join), st.binary(max_size=700), max_size=6)
 

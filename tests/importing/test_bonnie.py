@@ -183,17 +183,3 @@ def test_what_was_written_is_read_back(rows: list[list[int | None]]) -> None:
         expected = {name: f * 1024.0 if "bandwidth" in name else f for name, f in wanted if f is not None}
         got = values(part.measured)
         assert {name: value for name, value in got.items() if name in METRICS} == expected
-
-
-@given(
-    st.binary(max_size=60),
-    st.integers(0, 6000),
-    st.integers(0, 400),
-    st.sampled_from([CSV, TABLE, TERMINAL, CONVERTED]),
-)
-def test_damage_is_read_or_refused_and_never_fails_otherwise(new: bytes, at: int, length: int, text: bytes) -> None:
-    try:
-        found = parts(text[:at] + new + text[at + length :])
-    except ParseError:
-        return
-    assert all(part.levels["machine"].isprintable() for part in found)

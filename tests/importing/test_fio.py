@@ -9,8 +9,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from formats.fio.samples import golden, run_fio, values
 from storlab import open_run
@@ -239,27 +237,6 @@ def test_percentiles_of_a_file_are_in_every_report_and_compared_round_by_round(t
         assert "read.latency.p99.99" in shown, form
     said = call("compare", run, "--by", "dev", "--metric", "read.latency.p99").output
     assert "▲ B is better than A: 0.74×" in said and "6 rounds" in said
-
-
-WHOLE = [
-    golden("fio-plain.json"),
-    golden("fio-plain.json") + b"a message\n" + golden("fio-client.json"),
-    golden("fio-stonewall.json") * 2,
-    f"{terse('load', (9, 2))}\n".encode(),
-    json.dumps([json.loads(golden("fio-mixed.json"))], indent=1).encode(),
-]
-
-
-@settings(max_examples=150)
-@given(st.data())
-def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
-    whole = data.draw(st.sampled_from(WHOLE))
-    at, until = sorted((data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, len(whole)))))
-    damaged = whole[:at] + data.draw(st.binary(max_size=20)) + whole[until:]
-    try:
-        assert parts(damaged)
-    except ParseError as error:
-        assert "x.json" in str(error)
 
 
 def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) -> None:

@@ -220,20 +220,3 @@ def test_what_was_written_is_read_back(
         scale = 1e-3 if "latency" in name else 1
         expected = [(float(at * interval), row[column] * scale) for at, row in enumerate(rows, start=1)]
         assert series(measured, name) == expected
-
-
-@given(
-    st.binary(max_size=300),
-    st.integers(0, len(OLTP)),
-    st.integers(0, 40),
-    st.sampled_from([OLTP, FILEIO, RATE, HISTOGRAM]),
-)
-def test_damage_is_read_or_refused_and_never_fails_otherwise(new: bytes, at: int, length: int, text: bytes) -> None:
-    try:
-        found = parts(text[:at] + new + text[at + length :])
-    except ParseError:
-        return
-    for part in found:
-        for frame in (part.measured.metrics, part.measured.series):
-            assert frame["value"].is_finite().all()
-        assert part.measured.series.filter(pl.col("t") < 0).is_empty()

@@ -292,27 +292,3 @@ def test_nothing_that_is_printed_is_an_exception_or_fills_the_memory(pieces: lis
     for piece in [*pieces, "x" * 100_000]:
         answers.take(piece)
     assert len(answers._begun) <= 4096
-
-
-PARSERS: dict[str, Callable[[str], Any]] = {
-    "mountinfo.txt": parse_mountinfo,
-    "dumpe2fs.txt": parse_dumpe2fs,
-    "xfs_info.txt": parse_xfs_info,
-    "dump_super.txt": parse_dump_super,
-    "zfs_get.txt": parse_properties,
-    "zpool_get.txt": parse_changed,
-    "zfs_parameters.txt": parse_parameters,
-    "zfs_version.txt": parse_version,
-    "zpool_status.txt": parse_layout,
-}
-
-
-@pytest.mark.parametrize("name", PARSERS)
-@given(text=st.text(), places=st.lists(st.tuples(st.integers(0), st.integers(0, 40)), max_size=5))
-def test_no_text_and_no_damage_is_an_exception(name: str, text: str, places: list[tuple[int, int]]) -> None:
-    PARSERS[name](text)
-    damaged = golden(name)
-    for place, length in places:
-        at = place % (len(damaged) + 1)
-        damaged = damaged[:at] + text[:3] + damaged[at + length :]
-    PARSERS[name](damaged)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 from unittest import mock
 
@@ -212,17 +211,6 @@ def test_what_is_read_back_is_in_base_units_and_each_difference_is_named_with_bo
 def test_no_mtu_that_cannot_be_is_believed(text: str) -> None:
     with pytest.raises(ValueError, match="ip "):
         parse_link(text)
-
-
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8), st.lists))
-def test_any_json_is_read_or_refused(value: object) -> None:
-    options = {"options": value, "kind": "netem", "mtu": value}
-    for text in (json.dumps(value), json.dumps([options]), json.dumps([{"kind": "tbf", "options": {"rate": value}}])):
-        for parse in (parse_queues, parse_link):
-            try:
-                parse(text)
-            except ValueError as error:
-                assert str(error)
 
 
 def test_a_network_that_was_cut_short_in_the_making_is_made_again_from_the_start() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import orjson
 import polars as pl
@@ -108,19 +106,6 @@ def test_a_file_cut_off_by_a_crash_gives_what_was_whole(tmp_path_factory: pytest
     HostLoadProbe().parse(ProbeRecord(raw, WINDOW, LOOP0))
 
 
-@given(st.integers(0), st.binary(max_size=20), st.integers(0, 60))
-def test_a_damaged_file_is_read_or_named_with_the_line(
-    tmp_path_factory: pytest.TempPathFactory, place: int, other: bytes, length: int
-) -> None:
-    raw = tmp_path_factory.mktemp("damaged")
-    at = place % len(TRIAL)
-    (raw / NAME).write_bytes(TRIAL[:at] + other + TRIAL[at + length :])
-    try:
-        HostLoadProbe().parse(ProbeRecord(raw, WINDOW, LOOP0))
-    except ParseError as error:
-        assert f"{NAME}:" in str(error)
-
-
 @pytest.mark.parametrize("line", [b"[]", b"7", b'{"t": 1}', b'{"t": [], "late": 0, "contents": []}', b'{"t"', b"null"])
 def test_a_line_that_is_no_sample_is_named(raw: Path, line: bytes) -> None:
     (raw / NAME).write_bytes(TRIAL + line + b"\n")
@@ -171,20 +156,3 @@ def test_numbers_that_no_kernel_counts_up_to_are_none(many: str) -> None:
     assert parse_cpu(f"cpu {many} 1 1 1\n") == {}
     assert parse_pressure(f"some total={many}\n") == {}
     assert parse_disk_stat(f"{many} " * 11) is None
-
-
-PARSERS: list[tuple[Callable[[str], Any], str]] = [
-    (parse_loadavg, LOADAVG), (parse_cpu, STAT), (parse_activity, STAT), (parse_pressure, PRESSURE),
-    (parse_disk_stat, DISKSTATS.split("loop0")[1].split("\n")[0]), (parse_diskstats, DISKSTATS),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("parse", "text"), PARSERS)
-@given(other=st.text(), place=st.integers(0), length=st.integers(0, 60))
-def test_no_text_and_no_damage_is_an_exception(
-    parse: Callable[[str], Any], text: str, other: str, place: int, length: int
-) -> None:
-    parse(other)
-    at = place % len(text)
-    parse(text[:at] + other[:5] + text[at + length :])
-    parse(text[:at])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,13 +71,6 @@ def test_counts_are_those_between_the_last_answer_before_and_the_first_after(tmp
 def test_what_can_not_be_told_is_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ParseError, match=said):
         parsed(tmp_path, text)
-
-
-@given(st.text(alphabet="0129.e \tend\nINODB_S-+x", max_size=200))
-def test_whatever_was_printed_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    folder = tmp_path_factory.mktemp("probe")
-    with suppress(ParseError):
-        parsed(folder, text)
 
 
 @dataclass(frozen=True)

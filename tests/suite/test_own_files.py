@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 from tools.suite_reference import EXPECTATIONS, reference
 
@@ -114,16 +112,6 @@ def test_scripts_of_the_adapter_zts_find_what_those_of_the_zfs_test_suite_do() -
     assert adapter_of([], None).files("zts-sanity") == ("/usr/share/zfs/runfiles/sanity.run",)
 
 
-@given(st.text("[]{}=.,'\n groupstea1", max_size=60))
-def test_any_text_is_a_suite_or_is_refused(text: str) -> None:
-    try:
-        suite = groups_of(ONE + text)
-    except StudyError as refused:
-        assert str(refused).startswith("x.toml")
-    else:
-        assert suite.size + sum(each.tests for each in suite.absent) >= 1
-
-
 def test_a_list_of_nothing_but_wrong_words_is_one_mistake_and_told_at_once() -> None:
     text = f'adapter = "command"\n[guests]\nprograms = [{"1," * 35_000}]\n[groups.a]\ntests = ["true"]\n'
     with bounded(20), pytest.raises(StudyError) as refused:
@@ -216,15 +204,3 @@ def test_what_is_wrong_with_a_list_is_named_with_line_and_key(text: str, said: s
     failed_run(tmp_path / "run")
     ended = call("suite", "report", str(tmp_path / "run"), "--expect", str(path))
     assert ended.status == 2 and "Traceback" not in ended.message
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_a_list_or_is_refused(text: str) -> None:
-    path = Path("/dev/shm/storlab-expectations.toml")
-    path.write_text(text)
-    try:
-        read_own_expectations(path)
-    except StudyError as error:
-        assert str(error)
-    finally:
-        path.unlink()

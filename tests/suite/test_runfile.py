@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import random
 import re
 from collections.abc import Callable
@@ -112,16 +111,6 @@ def test_every_test_of_every_section_is_run_once_or_named(groups: dict[str, set[
     assert names == sorted(names)
     folders = [group.folder for group in suite.groups]
     assert len(set(folders)) == len(folders)
-
-
-@given(st.text("[]=: \n'tesabc,#;\t", max_size=60))
-def test_any_text_is_a_suite_or_is_refused(text: str) -> None:
-    try:
-        suite = suite_of(text)
-    except RunfileError as refused:
-        assert str(refused).startswith("1.run")
-    else:
-        assert all(posixpath.isabs(test.path) for group in suite.groups for test in group.tests)
 
 
 def test_the_samples_are_whole() -> None:

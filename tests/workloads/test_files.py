@@ -220,17 +220,6 @@ def test_rubbish_is_refused_by_name(text: bytes) -> None:
 
 
 @MANY
-@given(st.floats(0, 1), st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=4)), max_size=6))
-def test_damaged_output_is_read_or_refused(end: float, changes: list[tuple[float, bytes]]) -> None:
-    text = bytearray(golden())
-    survives(bytes(text[: int(end * len(text))]))
-    for where, new in changes:
-        at = int(where * len(text))
-        text[at : at + len(new)] = new
-    survives(bytes(text))
-
-
-@MANY
 @given(st.data())
 def test_a_value_replaced_or_gone(data: st.DataObject) -> None:
     root = json.loads(golden())

@@ -264,14 +264,3 @@ def test_every_count_is_in_a_bin_that_holds_its_own(
         assert bins.filter(pl.col("lower") <= ns, pl.col("upper") > ns).height == 1
     for row in read.series.iter_rows(named=True):
         assert bins.filter(pl.col("lower") <= row["value"], pl.col("upper") > row["value"]).height == 1
-
-
-@ANY_FOLDER
-@given(st.lists(st.binary(max_size=30) | st.just(line(7, 1, {9: 2}, 6).encode()), max_size=4).map(b"".join))
-def test_any_bytes_are_read_or_refused_by_line(tmp_path: Path, text: bytes) -> None:
-    path = tmp_path / "h_clat_hist.1.log"
-    path.write_bytes(text)
-    try:
-        read_histogram_logs({1: path}, 1.0)
-    except ParseError as error:
-        assert error.line is not None and 1 <= error.line <= text.count(b"\n")

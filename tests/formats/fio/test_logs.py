@@ -113,7 +113,6 @@ def test_a_line_number_counts_from_the_start_of_the_file_and_a_last_line_cut_off
 
 
 NUMBER = st.integers(0, 10**18 - 1) | st.integers(0, 99)
-TEXTS = st.binary(max_size=40).map(lambda text: text + b"\n") | st.sampled_from([b"1, 2, 0, 4\n", b"3,4,2,5,6,7\n"])
 
 
 @ANY_FOLDER
@@ -124,17 +123,6 @@ def test_numbers_of_any_length_are_read_and_offset_and_priority_may_follow(
     more = data.draw(st.sampled_from(["", ", 0", ", 0x0004", ", 4096, 0", ", 4096, 0x0004"]))
     path = write(tmp_path, "x_clat.1.log", *(", ".join(map(str, row)) + more for row in rows))
     assert read_lines(path).rows() == rows
-
-
-@ANY_FOLDER
-@given(st.lists(TEXTS, max_size=5).map(b"".join))
-def test_any_bytes_are_read_or_refused_by_line(tmp_path: Path, text: bytes) -> None:
-    path = tmp_path / "x_clat.1.log"
-    path.write_bytes(text)
-    try:
-        assert read_lines(path).height == text.count(b"\n")
-    except ParseError as error:
-        assert error.line is not None and 1 <= error.line <= text.count(b"\n") + 1
 
 
 LINE = st.tuples(st.integers(0, 5000), st.integers(0, 1 << 34), st.integers(0, 2), st.sampled_from([512, 4096]))
@@ -264,23 +252,6 @@ def test_a_packed_log_needs_little_memory_at_a_time_and_one_that_lies_there_unpa
     (tmp_path / "x_clat.1.log.fz").write_bytes(b"rubbish")
     (tmp_path / "x_clat.1.log").write_text("100, 5000, 0, 0, 0\n")
     assert read_series(tmp_path, "x", 0.1)["value"].to_list() == [5e-6]
-
-
-WHOLE = zlib.compress(sample("<QQIIQ", 9, 9, 1, 4096) * 50) * 2
-
-
-@ANY_FOLDER
-@given(st.data())
-def test_a_damaged_one_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    at, until = sorted((data.draw(st.integers(0, len(WHOLE))), data.draw(st.integers(0, len(WHOLE)))))
-    inside = data.draw(st.binary(max_size=20))
-    path = tmp_path / "x_clat.1.log.fz"
-    path.write_bytes(data.draw(st.sampled_from([WHOLE[:at] + inside + WHOLE[until:], zlib.compress(inside)])))
-    is_cut(path)
-    try:
-        read_lines(path)
-    except ParseError as error:
-        assert error.source == str(path)
 
 
 Operation = tuple[float, float, int]  # ends at s, took s, direction

@@ -9,15 +9,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from storlab.errors import CommandFailed, DiskFull, ParseError, TrialError
+from storlab.errors import CommandFailed, DiskFull, ParseError
 from storlab.formats.fio.output import frames, parse_fio, read_report, unique_names
 from storlab.measurements import METRIC_COLUMNS, SERIES_COLUMNS
 from storlab.metrics import percentile_name
 
-from .samples import GOLDEN, counts, golden, mutate, values
+from .samples import GOLDEN, counts, golden, values
 
 NAMES = sorted(path.name for path in GOLDEN.glob("fio-*.json"))
 READABLE = [name for name in NAMES if name != "fio-full.json"]
@@ -240,46 +238,3 @@ def test_a_wrong_value_is_named_by_its_path() -> None:
     ):
         with pytest.raises(ParseError, match=says):
             parse_fio(GROUP_TEXT.replace(old, new, 1), "x")
-
-
-MANY = settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
-
-
-def survives(text: bytes) -> None:
-    try:
-        parse_fio(text, "some.json")
-    except ParseError as error:
-        assert error.source == "some.json" and str(error).startswith("some.json")
-        assert error.line is None or 1 <= error.line <= text.count(b"\n") + 1
-    except TrialError as error:
-        assert str(error)
-
-
-@MANY
-@given(st.sampled_from(NAMES), st.floats(0, 1), st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=4)), max_size=6))
-def test_a_piece_of_an_output_and_bytes_overwritten(
-    name: str, start: float, changes: list[tuple[float, bytes]]
-) -> None:
-    text = bytearray(golden(name))
-    survives(bytes(text[int(start * len(text)) : int(max([0.0, *(end for end, _ in changes)]) * len(text))]))
-    for where, new in changes:
-        at = int(where * len(text))
-        text[at : at + len(new)] = new
-    survives(bytes(text))
-
-
-@MANY
-@given(st.sampled_from(NAMES), st.data())
-def test_a_value_replaced_or_gone(name: str, data: st.DataObject) -> None:
-    text = golden(name)
-    root = json.loads(text[text.index(b"{") :])
-    for _ in range(data.draw(st.integers(1, 3))):
-        mutate(root, data)
-    survives(json.dumps(root, indent=2).encode())
-
-
-@MANY
-@given(st.binary(max_size=200))
-def test_any_bytes(text: bytes) -> None:
-    survives(text)
-    survives(b"{\n" + text + b"\n}")

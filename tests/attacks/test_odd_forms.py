@@ -1,0 +1,76 @@
+"""Files in the forms in which people have them are read right, or refused, or warned of."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from attacks.odd_forms import AROUND, FORMS, INSIDE, Read, read, wrong
+from attacks.test_parsers import ANY_SEED, FUZZ, ONCE
+
+EACH = 200 if FUZZ else 8  # forms of one seed
+_OTHER_FIGURE = "a rate is computed from what else is there, in place of the one that is missing"
+KNOWN: dict[tuple[str, str], str] = {
+    ("fio", "dropped"): "percentiles come from bins, of which some are missing: they are fewer than total_ios",
+    ("sysbench", "dropped"): f"{_OTHER_FIGURE}; latency.mean is 0 without the number of events",
+    ("sysbench", "reordered"): "a run's own blocks count, though they stand before its first line",
+    ("sysbench", "cut_off"): "the end of fileio's output without its beginning is one of a test that counts events",
+    ("pgbench", "dropped"): "tps including connections stands in for the other; only a fact says so",
+    ("pgbench", "cut_off"): "the same",
+    ("elbencho", "appended"): "of text and CSV in one file, only one is read",
+    (
+        "elbencho",
+        "dropped",
+    ): f"{_OTHER_FIGURE}; phases of two runs are one trial; a phase has the lines of the next one",
+    ("elbencho", "reordered"): "phases of two runs are one trial",
+    ("elbencho", "repeated"): "the time of a SYNC that is there twice is added up",
+    ("elbencho", "cut_off"): f"{_OTHER_FIGURE}; a number that is cut at the end of the file is read as it is",
+    ("vdbench", "appended"): "of a summary, totals and a flat file in one, only one is read",
+    ("vdbench", "repeated"): "an average behind the next run's start counts as that run's",
+}
+"""Parser and form → what is still read of it that is wrong. A line that is no longer needed can go."""
+
+
+@cache
+def sound(name: str) -> Sequence[tuple[bytes, Read]]:
+    forms = FORMS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        return [(sample, read(forms.read, sample, Path(folder))) for sample in forms.samples()]
+
+
+@pytest.mark.parametrize("form", AROUND)
+@pytest.mark.parametrize("name", FORMS)
+def test_what_stands_around_or_before_lines_makes_no_other_figures(name: str, form: str, tmp_path: Path) -> None:
+    if (name, form) in KNOWN:
+        pytest.skip(KNOWN[name, form])
+    for sample, expected in sound(name):
+        assert not expected.refused
+        found = read(FORMS[name].read, AROUND[form](sample), tmp_path)
+        assert not wrong(found, expected)
+        assert found.refused or found.warnings != expected.warnings or len(found.trials) == len(expected.trials)
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", [name for name, forms in FORMS.items() if forms.inside])
+@ONCE
+@given(seed=ANY_SEED)
+def test_what_is_left_out_doubled_moved_or_appended_makes_no_other_figures(
+    name: str, seed: bytes, tmp_path: Path
+) -> None:
+    choose, samples = random.Random(seed), sound(name)
+    for number in range(EACH):
+        form = choose.choice(FORMS[name].inside)
+        (sample, expected), (more, also) = choose.choice(samples), choose.choice(samples)
+        odd = sample + more if form == "appended" else INSIDE[form](sample, choose)
+        if (name, form) in KNOWN:
+            continue
+        found = wrong(read(FORMS[name].read, odd, tmp_path), expected, *([also] if form == "appended" else []))
+        if found:
+            (tmp_path / "odd").write_bytes(odd)
+        assert not found, f"seed {seed.hex()}, number {number}, {form}: {tmp_path / 'odd'}"
