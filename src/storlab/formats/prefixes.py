@@ -41,8 +41,8 @@ _FORMS = tuple(
         rb"(?:\xef\xbb\xbf)?(?:\[" + _STAMP + rb"\]|" + _STAMP + rb":?)(?: " + _RUNTIME + rb"| " + _GITLAB + rb")?"
         rb"(?: (?P<label>" + _PROGRAM + rb"))?" + _END,
         rb"\[ {0,8}\d{1,9}\.\d{1,9}\]" + _END,  # the kernel's
-        rb"(?P<label>[\w./-]{1,255}) {1,64}\|" + _END,  # docker compose
-        rb"(?P<label>\[(?=[^\]\n]{0,255}[\d/:])[\w./:@-]{1,255}\])" + _END,  # kubectl logs --prefix
+        rb"(?P<label>[\w./-]{1,255}) {0,64}\|" + _END,  # docker compose
+        rb"(?P<label>\[(?:std(?:out|err)|(?=[^\]\n]{0,255}[\d/:])[\w./:@-]{1,255})\])" + _END,  # kubectl logs --prefix
     )
 )
 _HOST = re.compile(rb"\s*(?P<label>[\w.-]{1,255}): ")

@@ -11,18 +11,19 @@ The classes name what is read of the document; msgspec skips the rest of it unde
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from storlab.errors import ParseError
+from storlab.formats.fio.finding import KEY, Found, gaps, spans, unwrapped
 
-_START = re.compile(rb"^(?:fio: [^\n{]*(?=\{[ \t]*$)|[ \t]*)\{", re.MULTILINE)
-"""fio 3.33 ends some messages without a newline."""
-_BEFORE_3 = re.compile(rb'\s*\{\s*"fio version"\s*:\s*"fio-([12]\.(?!99)[\w.-]+)"')  # 2.99 is a draft of 3.0
+_OLD = re.compile(r"fio-[12]\.(?!99)")  # 2.99 is a draft of 3.0
+_HAS_OLD = re.compile(rb'"fio version"\s*:\s*"' + _OLD.pattern.encode())
+_OF_FIO_2 = "fio 2 gives latencies in whole µs and bytes in whole KiB: figures are exact to one of these"
 _BEFORE_3_13 = re.compile(r"fio-3\.([1-9]|1[0-2])(?!\d)")
 # A float that isn't a number: fio prints it as C does, which no JSON reader takes.
 _NOT_A_NUMBER = re.compile(rb"(:\s*|\[\s*|,\s*)-?(?:nan|inf)\b")
@@ -101,7 +102,10 @@ class SteadyBlock(Struct, frozen=True):
 
 
 class JobBlock(Struct, frozen=True):
-    """One of ``jobs``; ``job_runtime`` (since fio 3.8) in ms, summed over merged jobs; CPU times in percent of it."""
+    """One of ``jobs``; ``job_runtime`` (since fio 3.8) in ms, summed over merged jobs; CPU times in percent of it.
+
+    ``hostname`` and ``port``: of the server that ran it, under ``fio --client``.
+    """
 
     jobname: str
     groupid: Count
@@ -117,34 +121,73 @@ class JobBlock(Struct, frozen=True):
     sync: SyncBlock | None = None
     steadystate: SteadyBlock | None = None
     options: dict[str, Any] | None = msgspec.field(name="job options", default=None)
+    hostname: str = ""
+    port: Count = 0
 
 
-class Root(Struct, frozen=True):
-    """The document. ``client_stats`` takes the place of ``jobs`` under ``fio --client``."""
-
+class _WithoutOptions(Struct, frozen=True):
     version: str | None = msgspec.field(name="fio version", default=None)
-    options: dict[str, Any] | None = msgspec.field(name="global options", default=None)
     timestamp: Count | None = None  # of the report: when fio wrote it, s
     timestamp_ms: Count | None = None  # under ``fio --client`` there is none
     jobs: list[JobBlock] | None = None
     client_stats: list[JobBlock] | None = None
 
 
+class Root(_WithoutOptions, frozen=True):
+    """The document. ``client_stats`` takes the place of ``jobs`` under ``fio --client``."""
+
+    options: dict[str, Any] | None = msgspec.field(name="global options", default=None)
+
+
+class _OfServers(_WithoutOptions, frozen=True):
+    """Of several servers, since fio 3.39: the options of each, among them its ``hostname`` and ``port``."""
+
+    options: list[dict[str, Any]] = msgspec.field(name="global options", default=[])
+
+    @property
+    def one(self) -> Root:
+        """With the options that all servers have in common, and those of one with its jobs."""
+        servers = {(each.pop("hostname", ""), each.pop("port", 0)): each for each in map(dict, self.options)}
+        first, *others = servers.values() or ({},)
+        common = {name: value for name, value in first.items() if all(each.get(name) == value for each in others)}
+
+        def with_its_own(job: JobBlock) -> JobBlock:
+            of_server = servers.get((job.hostname, job.port), {})
+            its_own = {name: value for name, value in of_server.items() if name not in common}
+            return msgspec.structs.replace(job, options={**its_own, **(job.options or {})})
+
+        jobs, stats = (
+            None if each is None else list(map(with_its_own, each)) for each in (self.jobs, self.client_stats)
+        )
+        return Root(self.version, self.timestamp, self.timestamp_ms, jobs, stats, common)
+
+
 class NoJson(ParseError):
-    """A document that can't be decoded, for it was cut off or damaged."""
+    """A document that can't be decoded, for it was cut off or damaged; it ``begins`` in that line."""
+
+    begins = 0
 
 
+_T = TypeVar("_T")
 _DECODER = msgspec.json.Decoder(Root)
+_OF_SERVERS, _RAW = msgspec.json.Decoder(_OfServers), msgspec.json.Decoder(msgspec.Raw)
+_SERVERS = re.compile(rb'"global options"\s*:\s*\[')
+_MOST_IN_LINE = 100
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document and the lines around it. ``dropped`` is the number of earlier documents; it begins at ``line``."""
+    """A document and the lines around it. ``dropped`` is the number of earlier documents; it begins at ``line``.
+
+    ``path``: the keys under which it stands in other JSON. ``notes``: what is known of its figures, in sentences.
+    """
 
     root: Root
     messages: tuple[str, ...]
     dropped: int = 0
     line: int = 1
+    path: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_document(output: bytes, source: str, messages: bytes = b"") -> Document | tuple[str, ...]:
@@ -153,59 +196,80 @@ def read_document(output: bytes, source: str, messages: bytes = b"") -> Document
     ``messages`` is fio's standard error, if kept apart. Raises ``ParseError`` with source and, where the
     document is truncated or damaged, line; where a value in it isn't what it should be, with its path.
     """
-    spans = list(_spans(output))
-    if not spans:
+    found = list(spans(output))
+    if not found:
         return _lines(messages, output)
-    start, end = spans[-1]
-    root = _load(output[start:end], source, output.count(b"\n", 0, start))
-    around = [output[before:after] for before, after in _gaps(spans, len(output))]
-    return Document(root, _lines(messages, *around), len(spans) - 1)
+    start, end = found[-1]
+    lines_before = output.count(b"\n", 0, start)
+    root = _load(_split(output[start:end], source, lines_before)[0], source, lines_before)
+    around = [output[before:after] for before, after in gaps(found, len(output))]
+    return Document(root, _lines(messages, *around), len(found) - 1)
 
 
-def read_documents(output: bytes, source: str) -> tuple[list[Document], list[ParseError]]:
+def read_documents(output: bytes, source: str) -> tuple[list[Document], list[NoJson]]:
     """Every document of a file, in order, with the lines before it (the last: and after it); and what is no JSON.
 
     That is what a fio that was killed leaves, or a file that was cut off. Raises ``ParseError`` where a value in a
     document isn't what it should be.
     """
-    spans = list(_spans(output))
-    found, broken = list[Document](), list[ParseError]()
+    where = list(spans(output))
+    found, broken = list[Document](), list[NoJson]()
     line, counted = 1, 0
-    for (start, end), (gap, until) in zip(spans, _gaps(spans, len(output)), strict=False):
+    for (start, end), (gap, until) in zip(where, gaps(where, len(output)), strict=False):
         line, counted = line + output.count(b"\n", counted, start), start
         try:
-            root = _load(output[start:end], source, line - 1)
+            first, *others = _all_in(output[start:end], source, line)
         except NoJson as error:
+            error.begins = line
             broken.append(error)
         else:
-            found.append(Document(root, _lines(output[gap:until]), 0, line))
-    if found and spans:
-        found[-1] = replace(found[-1], messages=(*found[-1].messages, *_lines(output[spans[-1][1] :])))
+            found += [replace(first, messages=_lines(output[gap:until])), *others]
+    if found and where:
+        found[-1] = replace(found[-1], messages=(*found[-1].messages, *_lines(output[where[-1][1] :])))
     return found, broken
 
 
-def _spans(output: bytes) -> Iterator[tuple[int, int]]:
-    """Where documents stand. Any may be truncated: by the end, or by the next, whose brace opens a line."""
-    end = closed = 0
-    while (begun := _START.search(output, end)) is not None:
-        if 0 <= closed <= begun.start():  # else it is known where the next is, or that there is none
-            closed = output.find(b"\n}", begun.start())
-        # bytes.find, not one expression for the whole: that takes ten times as long as parsing.
-        line = output.find(b"\n", begun.end())
-        if output[begun.end() : line if line >= 0 else len(output)].rstrip().endswith(b"}"):
-            end = line if line >= 0 else len(output)
+def _all_in(text: bytes, source: str, line: int) -> Iterator[Document]:
+    """What stands there: a document, and others that follow it in its last line; or those in other JSON."""
+    for _ in range(_MOST_IN_LINE):
+        value, rest = _split(text, source, line - 1)
+        yield from _inside(value, source, line)
+        if not (KEY.search(rest) and rest.lstrip()[:1] in (b"{", b"[")):
+            return
+        line, text = line + value.count(b"\n"), rest.lstrip()
+    raise NoJson(f"more than {_MOST_IN_LINE} documents are in one line: give each its own (jq -c .)", source, line)
+
+
+def _inside(value: bytes, source: str, line: int) -> Iterator[Document]:
+    fault: ParseError | None = None
+    if value[:1] == b"{":
+        try:
+            root = _load(value, source, line - 1)
+        except NoJson:
+            raise
+        except ParseError as error:
+            fault = error
         else:
-            another = output.find(b"\n{", begun.end(), closed if closed >= 0 else len(output))
-            end = another + 1 if another >= 0 else closed + 2 if closed >= 0 else len(output)
-        yield begun.end() - 1, end
+            if root.jobs is not None or root.client_stats is not None or not KEY.search(value):
+                yield Document(root, (), line=line, notes=_notes(root))
+                return
+    try:
+        found = list(unwrapped(Found(0, value)))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise NoJson(f"fio's JSON is damaged or truncated: {error}", source, line) from None
+    if fault is not None and (not found or found[0].text == value):
+        raise fault
+    at = 0
+    for each in found:
+        line, at = line + value.count(b"\n", at, each.start), each.start
+        root = _load(each.text, source, line - 1)
+        yield Document(root, (), line=line, path=each.path, notes=_notes(root))
+    if not found:
+        yield Document(Root(), (), line=line)
 
 
-def _gaps(spans: Sequence[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
-    before = 0
-    for start, end in spans:
-        yield before, start
-        before = end
-    yield before, size
+def _notes(root: Root) -> tuple[str, ...]:
+    return (_OF_FIO_2,) if _OLD.match(root.version or "") else ()
 
 
 def _lines(*parts: bytes) -> tuple[str, ...]:
@@ -215,25 +279,65 @@ def _lines(*parts: bytes) -> tuple[str, ...]:
 
 
 def _load(document: bytes, source: str, lines_before: int) -> Root:
-    if old := _BEFORE_3.match(document):
-        message = f"is of fio {old[1].decode()}, with other units; only the output of fio 3 is read"
-        raise ParseError(message, source, lines_before + 1)
+    if _HAS_OLD.search(document):
+        from storlab.formats.fio.version2 import DECODER, current
+
+        return current(_decode(DECODER, document, source, lines_before), source, lines_before + 1)
     try:
-        return _DECODER.decode(document)
+        return _decode(_DECODER, document, source, lines_before)
+    except NoJson:
+        raise
+    except ParseError:
+        if not _SERVERS.search(document):
+            raise
+        return _decode(_OF_SERVERS, document, source, lines_before).one
+
+
+def _split(text: bytes, source: str, lines_before: int) -> tuple[bytes, bytes]:
+    """The JSON value with which a text begins, and what goes on in its last line."""
+    try:
+        _RAW.decode(text)
+    except (ValueError, RecursionError) as error:
+        reason, at = _reason(error, text)
+        if "trailing characters" in reason:
+            return text[: at - 1], text[at - 1 :]
+        text = _cleaned(text)
+        _decode(_RAW, text, source, lines_before)
+    return text, b""
+
+
+def _decode(decoder: msgspec.json.Decoder[_T], text: bytes, source: str, lines_before: int) -> _T:
+    try:
+        return decoder.decode(text)
     except (ValueError, RecursionError):
-        # Paths may be in any encoding.
-        text = document.decode(errors="replace").encode()
-        text = _NOT_A_NUMBER.sub(rb"\1null", text)
+        text = _cleaned(text)
     try:
-        return _DECODER.decode(text)
+        return decoder.decode(text)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at ")
         path = path.replace("$.", "").replace("`", "")
-        raise ParseError(f"{path or 'the document'} isn't what fio 3 writes: {reason}", source) from None
+        said = f"{path or 'the document'} isn't what fio writes: {reason}"
+        raise ParseError(said, source, lines_before + 1) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        reason, _, byte = str(error).partition(" (byte ")
-        lines = text.count(b"\n", 0, int(byte[:-1]) if byte else len(text)) + 1
+        reason, at = _reason(error, text)
+        lines = text.count(b"\n", 0, at) + 1
         raise NoJson(f"fio's JSON is damaged or truncated: {reason}", source, lines_before + lines) from None
+
+
+def _cleaned(text: bytes) -> bytes:
+    """Without what no JSON reader takes; paths may be in any encoding."""
+    return _NOT_A_NUMBER.sub(rb"\1null", text.decode(errors="replace").encode())
+
+
+def _reason(error: Exception, text: bytes) -> tuple[str, int]:
+    """Why something is no JSON, and at which byte of it, from 1."""
+    reason, _, byte = str(error).partition(" (byte ")
+    return reason, int(byte[:-1]) if byte else len(text)
+
+
+def untold(job: str) -> dict[str, Any]:
+    """The options of a job of which nothing is known: dashes, and not fio's defaults; its name must do."""
+    return {**dict.fromkeys(("rw", "bs", "ioengine", "iodepth", "direct"), "–"), "job": job}
 
 
 def percentiles_in_place(block: JobBlock, root: Root) -> JobBlock:

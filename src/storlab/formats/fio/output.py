@@ -252,6 +252,7 @@ def _fios(latency: Latency, path: str, source: str) -> Latency:
 def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
     if document.dropped:
         yield f"fio wrote {document.dropped + 1} reports; only the last was read"
+    yield from document.notes
     for line in document.messages:
         yield line if line.startswith("fio") else f"fio: {line}"
     latencies = [direction.latency for job in jobs for direction in job.directions.values()]

@@ -20,6 +20,7 @@ from storlab.grouping import grouped
 from storlab.importing.fio.traits import log_prefixes, options_of, traits_of
 from storlab.importing.importer import Part
 from storlab.measurements import Measurements
+from storlab.text import printable
 
 LOGS, HISTOGRAM_LOGS = "logs", "histogram logs"
 """Facts: how the names of the logs begin that a part's jobs wrote."""
@@ -56,6 +57,22 @@ def said_of_copies(number: int) -> str:
 def said_of_status(number: int) -> str:
     """Of reports that the last one of their run contains."""
     return f"reports of runs that went on (--status-interval) are left out: {number}"
+
+
+def normal_parts(documents: Sequence[Document], source: str) -> list[Part]:
+    """The same of fio's output for people, which doesn't say when it was written."""
+    return [part for run in documents for part in _parts(_without_chatter(run), source)]
+
+
+def same_run(one: Document, other: Document) -> bool:
+    """Whether both say of the same jobs that they did the same: one run, printed in two forms."""
+    return bool(_did(one)) and _did(one) == _did(other)
+
+
+def _did(document: Document) -> list[tuple[object, ...]]:
+    jobs = sorted(jobs_of(document.root), key=lambda job: (job.groupid, job.jobname))
+    ways = ((job, [way and way.total_ios for way in (job.read, job.write, job.trim)]) for job in jobs)
+    return [(job.jobname, job.groupid, *(done or 0 for done in of)) for job, of in ways]
 
 
 def _reason(error: ParseError) -> str:
@@ -187,13 +204,14 @@ def _parts(document: Document, source: str) -> Iterator[Part]:
     traits = [group.traits for group in groups]
     alike = len({tuple(each.items()) for each in traits}) < len(groups)
     written = _written(document)
+    key = {"key": printable(".".join(document.path))} if document.path else {}
     warnings = report.warnings
     for at, group in enumerate(groups):
         told = {"job": " + ".join(dict.fromkeys(group.names))} if alike else {}
         after = timedelta(seconds=sum(each.lasted for each in groups[at:]))
         part = Part(
             Measurements(facts=group.logs),
-            traits={**traits[at], **told},
+            traits={**traits[at], **told, **key},
             started=None if written is None else written - after,
             lasted=group.lasted,
         )

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 from storlab.errors import ParseError
-from storlab.formats.fio.document import read_documents
+from storlab.formats.fio.document import Document, NoJson, read_documents
+from storlab.formats.fio.finding import KEY
+from storlab.formats.fio.normal.documents import HEADER, read_normal
 from storlab.formats.fio.terse import LINE, TerseReport, read_terse, terse_values
+from storlab.formats.prefixes import labels_of, peeled
 from storlab.importing.fio.beside import logs_of, with_logs
-from storlab.importing.fio.document import json_parts, said_of_copies, said_of_status
+from storlab.importing.fio.document import json_parts, normal_parts, said_of_copies, said_of_status, same_run
 from storlab.importing.fio.status import last_of_each_run
 from storlab.importing.fio.traits import said_of_jobs
 from storlab.importing.importer import Importer, Part
@@ -25,10 +29,10 @@ from storlab.measurements import Measurements, metric_frame
 from storlab.text import printable
 
 _BOM = b"\xef\xbb\xbf"
-_KEY = b"fio version"
-_DOCUMENT = re.compile(rb'^[ \t]*\{\s*"fio version"', re.MULTILINE)
+_GROUPS = b": (groupid="
+_IN_THE_MIDST = "fio's JSON is in the midst of other text"
+_MOST = 5  # lines that are named
 _VERSION_2 = re.compile(rb"^2;[^;\n]*;\d+;\d+;(\d+;){4}", re.MULTILINE)
-_FOR_HUMANS = re.compile(rb"^.+: \(groupid=\d+, jobs=\d+\): err=", re.MULTILINE)
 _WANTED = "run it with --output-format=json+ (or normal,json+ for both)"
 
 
@@ -47,11 +51,11 @@ class FioImporter(Importer):
         return _read(text.removeprefix(_BOM), source)
 
     def knows(self, head: bytes) -> bool:
-        return _KEY in head or LINE.search(head) is not None
+        return KEY.search(head) is not None or LINE.search(head) is not None
 
     def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
         try:
-            return logs_of(read_documents(text.removeprefix(_BOM), "")[0], names)
+            return logs_of(_known(text.removeprefix(_BOM), "").documents, names)
         except ParseError:
             return ()
 
@@ -59,17 +63,53 @@ class FioImporter(Importer):
         return with_logs(parts, folder)
 
 
+@dataclass(frozen=True)
+class _Text:
+    """A file, or what is left of it without what something else put before its lines."""
+
+    text: bytes
+    documents: list[Document]
+    broken: list[NoJson]
+
+    @property
+    def unread(self) -> list[int]:
+        """In which lines documents stand that could not be told from the text around them."""
+        keys = [self.text.count(b"\n", 0, match.start()) + 1 for match in KEY.finditer(self.text)][:_MOST]
+        starts = [each.line for each in self.documents] + [error.begins for error in self.broken]
+        return [key for before, key in pairwise([0, *keys]) if not any(before < start <= key for start in starts)]
+
+
+def _known(text: bytes, source: str) -> _Text:
+    """The first form of the text that holds results, and nothing of fio's JSON that could not be read."""
+    forms = list[_Text]()
+    for each in peeled(text):
+        forms.append(_Text(each, *read_documents(each, source)))
+        documents, keys = len(forms[-1].documents), len(KEY.findall(each))
+        if documents >= keys and (documents or LINE.search(each) or HEADER.search(each)):
+            return forms[-1]
+    return max(forms, key=lambda form: len(form.documents))
+
+
 def _read(text: bytes, source: str) -> Sequence[Part]:
-    if _KEY in text and not _DOCUMENT.search(text):
-        line = text.count(b"\n", 0, text.index(_KEY)) + 1
-        raise ParseError("fio's JSON is in the midst of other text: leave only its lines, from { to }", source, line)
-    documents, broken = read_documents(text, source)
+    found = _known(text, source)
+    text, documents, broken = found.text, found.documents, found.broken
     terse = LINE.search(text) is not None
+    normal = read_normal(text, source) if _GROUPS in text else []
     if documents:
         parts = json_parts(documents, broken, source)
-        return _warned(parts, ["its terse lines are left out: the JSON counts"] if terse else [])
+        said = ["its terse lines are left out: the JSON counts"] if terse else []
+        said += [f"line {line}: {_IN_THE_MIDST}, and left out" for line in found.unread]
+        others = [each for each in normal if not any(same_run(each, document) for document in documents)]
+        said += [f"line {each.line}: a run in fio's output for people is left out: the JSON counts" for each in others]
+        return _warned(parts, said)
     if terse:
         return _terse_parts(text, source)
+    if normal:
+        return normal_parts(normal, source)
+    if unread := found.unread:
+        labels = labels_of(text)
+        remedy = f"leave those of one of these: {', '.join(labels)}" if labels else "leave only its lines, from { to }"
+        raise ParseError(f"{_IN_THE_MIDST}: {remedy}", source, unread[0])
     raise broken[0] if broken else _refusal(text, source)
 
 
@@ -78,9 +118,6 @@ def _refusal(text: bytes, source: str) -> ParseError:
     if match := _VERSION_2.search(text):
         line = text.count(b"\n", 0, match.start()) + 1
         return ParseError(f"fio's terse output of version 2 isn't read: {_WANTED}", source, line)
-    if match := _FOR_HUMANS.search(text):
-        line = text.count(b"\n", 0, match.start()) + 1
-        return ParseError(f"fio's output for people, which is rounded, isn't read: {_WANTED}", source, line)
     lines = [] if b"\0" in text else text.decode(errors="replace").splitlines()  # of a program, lines may be anything
     said = next((line for line in lines if line.startswith("fio:")), "")
     message = "holds no result of fio, neither JSON nor terse lines"

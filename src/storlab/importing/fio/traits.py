@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from storlab.formats.fio.document import Document, JobBlock
+from storlab.formats.fio.normal.told import told_of
 from storlab.text import printable
 from storlab.units import parse_size, size_text
 
@@ -20,10 +21,6 @@ _NO_TRAITS = frozenset(
 _LOGS = re.compile(r"write_(bw|iops|lat)_log")
 _HISTOGRAM_LOGS = re.compile(r"write_hist_log")
 _OF_LOGS = re.compile(r"write_\w+_log|log_\w+")
-_JOB = re.compile(
-    r"(?P<name>[^:]+): \(g=\d+\): rw=(?P<rw>\w+), bs=(?:\(R\) )?(?P<bs>\d+)B?-(?P<to>\d+)B?[,/].*"
-    r"ioengine=(?P<ioengine>[\w:./-]+), iodepth=(?P<iodepth>\d+)"
-)
 
 
 def options_of(document: Document, job: JobBlock) -> dict[str, str]:
@@ -71,11 +68,5 @@ def log_prefixes(options: Mapping[str, str], histograms: bool = False) -> list[s
 
 def said_of_jobs(lines: Iterable[str]) -> dict[str, dict[str, str]]:
     """Options by the name of their job, from the lines with which fio begins: ``x: (g=0): rw=read, bs=…``."""
-    found = {}
-    for line in lines:
-        if match := _JOB.match(line):
-            options = {name: match[name] for name in ("rw", "ioengine", "iodepth")}
-            least, most = match["bs"], match["to"]
-            options["bs"] = size_text(int(least)) if least == most else f"{least}-{most}"
-            found[match["name"]] = options
-    return found
+    told = (told_of(line) for line in lines)
+    return {each.name: each.options for each in told if each is not None}

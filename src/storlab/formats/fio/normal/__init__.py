@@ -1,0 +1,1 @@
+"""fio's output for people (``--output-format=normal``)."""
