@@ -106,7 +106,9 @@ from suite.test_own_files import EXAMPLE, groups_of
 
 PARSERS: dict[str, Parser] = {
     # What is imported
-    "fio": Parser(imported("fio"), golden("formats/fio/golden/*.json", "importing/fio/*-*.*")),
+    "fio": Parser(
+        imported("fio"), golden("formats/fio/golden/*.json", "importing/fio/*-*.*", "importing/golden/fio-*")
+    ),
     "sysbench": Parser(imported("sysbench"), few("importing/golden/sysbench*", rb"\[ \d+s \]|.* \|", 4)),
     "pgbench": Parser(imported("pgbench"), golden("importing/golden/pgbench[-_]*")),
     "pgbench, live": Parser(of_pgbench, these(SUMMARY.encode() + b"\0" + LOG)),

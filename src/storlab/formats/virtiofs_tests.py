@@ -26,7 +26,6 @@ WORKLOADS = tuple(f"{pattern}-{engine}{jobs}" for pattern, engine, jobs in produ
 
 _RUNNING = "Running: fio"
 _KEY = re.compile(r"([A-Z][A-Z_]*)=(.*)")
-_HEAD = re.compile(rb"^TEST_NAME=", re.MULTILINE)
 _TERSE = re.compile(r"[2-9];fio-[^;]*;")
 _ERROR = re.compile(r"fio: pid=\d+, err=(?P<errno>\d+)/file:.*?func=(?P<function>[^,]*), error=(?P<error>.*)")
 _ENGINE = re.compile(r"\brw=(?P<rw>[^,]+),.*\bioengine=(?P<engine>[^,]+), iodepth=(?P<depth>\d+)")
@@ -55,11 +54,6 @@ class RawFile:
 
     head: Mapping[str, str]
     runs: tuple[FioRun, ...]
-
-
-def begins_raw_file(head: bytes) -> bool:
-    """Whether a file that begins like this is one."""
-    return _HEAD.search(head) is not None and b"\n" + _RUNNING.encode() in head
 
 
 def read_raw(text: bytes, source: str) -> RawFile:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
 from storlab.grouping import grouped
+from storlab.importing.signatures import is_of
 from storlab.text import first
 
 if TYPE_CHECKING:
@@ -87,8 +88,6 @@ class Importer(ABC):
     """What these files don't say, and a reader would have to know; part of a sentence."""
     repeats: ClassVar[bool] = False
     """Whether files that say the same of themselves are rounds of one cell. Else their names tell them apart."""
-    folders: ClassVar[bool] = False
-    """Whether a folder may be given, for all files in it that it ``knows``."""
     clients: ClassVar[bool] = False
     """Whether files may be those of several clients of one load, each with one of its own."""
     streams: ClassVar[bool] = False
@@ -104,9 +103,9 @@ class Importer(ABC):
         """As ``read``, of a file that is read piece by piece; it can seek. Raises ``ParseError``, ``OSError``."""
         return self.read(file.read(), source, options)
 
-    def knows(self, head: bytes) -> bool:
-        """Whether a file of a folder that begins like this (64 KiB) is one of the tool's."""
-        return False
+    def knows(self, text: bytes) -> bool:
+        """Whether a file of a folder is one of the tool's: of its whole text, or of the first 64 KiB."""
+        return is_of(self.kind, text)
 
     def notes(self, parts: Sequence[Part]) -> Sequence[str]:
         """What whoever compares all these with others must know, in sentences; part of the report's head."""

@@ -14,7 +14,10 @@ from functools import cache
 from storlab.formats.prefixes import peeled
 
 HEAD = 1 << 16
-"""Bytes of a file by which it is known."""
+"""Bytes of a file by which it is known, unless nothing in them says what it is."""
+_AROUND = 1 << 12
+_MARKS = (b"fio version", b": (groupid=", b";fio-")
+"""What results begin with that may stand behind any length of other output."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ _SIGNATURES = (
     Signature("fio", "fio's JSON", r'^[ \t]*\{\s*"fio version"'),
     Signature("fio", "terse lines of fio", r"^[2-9];fio-[^;\n]*;"),
     Signature("fio", "fio's output for people", r"^[^\n]{1,200}: \(groupid=\d+, jobs=\d+\): err="),
-    Signature("fio", "fio's JSON", r'"fio version"\s*:'),
+    Signature("fio", "fio's JSON", r'"fio version\\{0,15}"\s*:'),
     Signature("sysbench", "sysbench's first line", r"^[ \t]*+sysbench \d+\.\d+\S* "),
     Signature("sysbench", "intervals of sysbench", r"^[ \t]*+\[ *\d+s ?\] (?:thds|reads|threads)"),
     Signature(
@@ -104,6 +107,39 @@ def signatures_of(head: bytes) -> list[Signature]:
     if not kept and not is_fio_log(head) and _is_table(head):
         return [Signature("csv", "a table", "")]
     return kept
+
+
+def signatures_in(text: bytes) -> list[Signature]:
+    """Those of a whole file: as it begins or, where that says nothing, further on in it, or behind prefixes."""
+    found = signatures_of(text[:HEAD])
+    if is_fio_log(text) or (found and not (found[0].kind == "csv" and any(mark in text for mark in _MARKS))):
+        return found
+    for each in peeled(_telling(text)):
+        further = [signature for signature in signatures_of(each) if signature.kind != "csv"]
+        if further:
+            return further
+    return found
+
+
+def is_of(kind: str, text: bytes) -> bool:
+    """Whether a file has what one of this kind has, whatever else it has."""
+    own = [signature for signature in _SIGNATURES if signature.kind == kind]
+    if any(signature.of(text[:HEAD]) for signature in own):
+        return True
+    if is_fio_log(text):
+        return False
+    if kind == "csv":
+        return _is_table(text[:HEAD])
+    return any(signature.of(each) for each in peeled(_telling(text)) for signature in own)
+
+
+def _telling(text: bytes) -> bytes:
+    """How a long file begins and ends, and what is around marks in it."""
+    if len(text) <= HEAD:
+        return text
+    marks = (text.find(mark, HEAD) for mark in _MARKS)
+    around = [text[text.rfind(b"\n", 0, at - _AROUND) + 1 : at + _AROUND] for at in marks if at >= 0]
+    return b"\n".join([text[:HEAD], *around, text[-HEAD:]])
 
 
 def contained_in(kind: str, head: bytes) -> list[Signature]:

@@ -15,7 +15,7 @@ import polars as pl
 
 from storlab.errors import ParseError
 from storlab.formats.fio.terse import TerseReport, terse_values
-from storlab.formats.virtiofs_tests import WORKLOADS, FioRun, RawFile, begins_raw_file, read_raw
+from storlab.formats.virtiofs_tests import WORKLOADS, FioRun, RawFile, read_raw
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.text import printable
@@ -35,7 +35,6 @@ class VirtiofsTestsImporter(Importer):
     primary: ClassVar[tuple[str, ...]] = ("bandwidth",)
     unknown: ClassVar[str] = "what the job files hold, what else the machines did, nor whether caches were dropped"
     repeats: ClassVar[bool] = True
-    folders: ClassVar[bool] = True
     published: ClassVar[Mapping[str, Sequence[str]]] = {WORKLOAD: WORKLOADS}
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
@@ -55,9 +54,6 @@ class VirtiofsTestsImporter(Importer):
             said = f"{'; '.join(lost)}: cut off, and left out"
             parts[0] = replace(parts[0], found=replace(parts[0].measured, warnings=(said,)))
         return parts
-
-    def knows(self, head: bytes) -> bool:
-        return begins_raw_file(head)
 
 
 def _part(file: RawFile, run: FioRun, report: TerseReport, metrics: pl.DataFrame) -> Part:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from storlab.cli.import_.options import ImportOptions
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.importing.importer import Importer
 from storlab.importing.registry import importer_of
 from storlab.limits import IMPORTED
@@ -20,25 +21,26 @@ def without_beside(options: ImportOptions) -> ImportOptions:
 
     Raises ``UserError`` where each path was given a label or a level: such a file can't have one of its own.
     """
-    owners = _owners(importer_of(options.kind), options.paths)
-    if owners and _one_for_each(options):
-        path, owner = next(iter(owners.items()))
+    along = owners(importer_of(options.kind), options.paths)
+    if along and _one_for_each(options):
+        path, owner = next(iter(along.items()))
         raise UserError(
             printable(f"{path} is read along with {owner}, as part of the same run: leave out its name, and its level")
         )
-    return replace(options, paths=[path for path in options.paths if path not in owners])
+    return replace(options, paths=[path for path in options.paths if path not in along])
 
 
-def _owners(importer: Importer, paths: Sequence[Path]) -> Mapping[Path, Path]:
+def owners(importer: Importer, paths: Sequence[Path]) -> Mapping[Path, Path]:
     """Of each path that is read along with another one, that one."""
-    owners: dict[Path, Path] = {}
+    found: dict[Path, Path] = {}
+    names = grouped((path.parent, path.name) for path in paths)
     for path in paths:
-        others = [each.name for each in paths if each.parent == path.parent and each != path]
-        if not others or path in owners or importer.streams or not path.is_file():
+        others = [name for name in names[path.parent] if name != path.name]
+        if not others or path in found or importer.streams or not path.is_file():
             continue
         for name in importer.beside_named(path.name, _text(path), others):
-            owners.setdefault(path.with_name(name), path)
-    return owners
+            found.setdefault(path.with_name(name), path)
+    return found
 
 
 def _one_for_each(options: ImportOptions) -> bool:

@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from storlab.cli.import_.beside import without_beside
-from storlab.cli.import_.files import all_files, head_of, make_run
+from storlab.cli.import_.files import files_in, head_of, make_run, text_of
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign
 from storlab.cli.output import show, warn
 from storlab.errors import UserError
+from storlab.formats.prefixes import labels_of
 from storlab.grouping import grouped
 from storlab.importing.registry import importer_of, importers
-from storlab.importing.signatures import Signature, contained_in, is_fio_log, signatures_of
+from storlab.importing.signatures import HEAD, Signature, contained_in, is_fio_log, signatures_in
 from storlab.text import first, printable
 
 _OF_KIND = {"dialect": "blkalgn"}
@@ -65,34 +66,26 @@ def _of_files(paths: Sequence[Path]) -> tuple[list[Path], list[Signature]]:
 
 def _of_file(path: Path) -> Signature | None:
     """The only signature that a file has; nothing for a log of fio, which belongs to another file."""
-    head = head_of(path)
-    if (said := foreign(head)) is not None:
+    text = text_of(path)
+    if (said := foreign(text)) is not None:
         raise UserError(f"{path} {said}")
-    found = signatures_of(head) or _of_extensions(head)
+    found = signatures_in(text) or _of_extensions(text)
     if len(found) == 1:
         return found[0]
-    if not found and is_fio_log(head):
+    if not found and is_fio_log(text):
         return None
-    raise UserError(_ambiguous(path, found) if found else _unknown(path, head))
+    raise UserError(_ambiguous(path, found) if found else _unknown(path, text))
 
 
 def _of_folder(folder: Path) -> Signature:
-    """That of the files in it, as far as they have one: only kinds that take folders. Raises ``UserError``."""
-    try:
-        files = all_files(folder)
-    except OSError as error:
-        raise UserError(f"cannot read {error.filename or folder}: {error.strerror}") from None
-    every = ((path, signature) for path in files for signature in signatures_of(head_of(path)))
-    found = [(path, signature) for path, signature in every if signature.kind != "csv"]
+    """That of the files in it, as far as they have one. Tables count where there is nothing else."""
+    every = [(path, signature) for path in files_in(folder) for signature in signatures_in(text_of(path))]
+    found = [(path, signature) for path, signature in every if signature.kind != "csv"] or every
     kinds = list(dict.fromkeys(signature.kind for _, signature in found))
     if not kinds:
         raise UserError(f"{folder}: no file in it is of a tool that Storlab reads; {_forced('KIND', folder)}")
     if len(kinds) > 1:
         raise UserError(_mixed(found))
-    if not importer_of(kinds[0]).folders:
-        raise UserError(
-            f"{folder}: its files are of {kinds[0]}, and must be named one by one: storlab import {folder}/*"
-        )
     return found[0][1]
 
 
@@ -140,11 +133,17 @@ def _ambiguous(path: Path, found: Sequence[Signature]) -> str:
     return f"{path} has {said}: say which counts: {' or '.join(_command(each.kind, [path]) for each in found)}"
 
 
-def _unknown(path: Path, head: bytes) -> str:
-    begins = printable(head.split(b"\n")[0][:_BEGINS].decode(errors="replace"))
-    kinds = ", ".join(sorted(importers()))
-    said = f'{path}: not recognised as the output of a tool that Storlab reads; it begins with "{begins}"'
-    return f"{said}. Kinds are {kinds}; {_forced('KIND', path)}"
+def _unknown(path: Path, text: bytes) -> str:
+    begins = printable(text[:HEAD].split(b"\n")[0][:_BEGINS].decode(errors="replace"))
+    labels = labels_of(text)
+    mixed = f"; lines of {', '.join(labels)} take turns in it: give each a file of its own" if labels else ""
+    kinds = f"{_forced('KIND', path)}, of {', '.join(sorted(importers()))}"
+    return (
+        f'{path}: not recognised as the output of a tool that Storlab reads; it begins with "{begins}"{mixed}. '
+        f"{kinds}. "
+        "Of any other tool, make a table of its figures, which `storlab import csv` reads; or let a study run it, as a "
+        "`command` with a pattern for each figure. `storlab import --help` has more"
+    )
 
 
 def _forced(kind: str, path: Path) -> str:
@@ -159,15 +158,16 @@ def _command(kind: str, paths: Sequence[Path]) -> str:
 def _needs_columns(path: Path) -> str:
     from storlab.importing.table.suggest import suggestion_for
 
-    found = suggestion_for(head_of(path), str(path))
+    table = next(each for each in files_in(path) if signatures_in(head_of(each))) if path.is_dir() else path
+    found = suggestion_for(head_of(table), str(table))
     if found is None:
         return (
-            f"{path} is a table in which no column of numbers was found, so nothing is suggested; if one is, name it: "
+            f"{table} is a table in which no column of numbers was found, so nothing is suggested; if one is, name it: "
             f"{_command('csv', [path])[1:-1]} --value COLUMN"
         )
     words = shlex.join(["storlab", "import", str(path), *found.words])
     return (
-        f"{path} is a table: say which of its columns are numbers, whether higher or lower is better, and what tells "
+        f"{table} is a table: say which of its columns are numbers, whether higher or lower is better, and what tells "
         f"set-ups apart, such as: {words}" + (f". But first: {found.fault}" if found.fault else "")
     )
 

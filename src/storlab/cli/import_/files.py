@@ -7,12 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from storlab.amounts import shown, size_text
 from storlab.analysis.wording import plural
-from storlab.cli.import_.beside import without_beside
+from storlab.cli.import_.beside import owners, without_beside
 from storlab.cli.import_.folder import new_import
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
@@ -48,7 +49,11 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     Refused where they were measured ``interleaved``, by the word of their user, and say otherwise themselves.
     """
     importer, options = importer_of(options.kind), without_beside(options)
+    folders = [path for path in options.paths if path.is_dir()]
     found = [_files(importer, path) for path in options.paths]
+    if not (importer.repeats or options.labels or options.factors):  # files of a folder are told apart by their names
+        found = [[file] for files in found for file in files]
+        options = replace(options, paths=[file for (file,) in found])
     files = [path for each in found for path in each]
     if not importer.streams:
         _refuse_too_much(files)
@@ -85,31 +90,47 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     for note in () if options.interleaved else imported.notes:
         warn(printable(note))
     used = {*files, *(path for each in logs for path in each.values())}
-    for path in options.paths if importer.folders else ():
-        left = [str(each.relative_to(path)) for each in all_files(path) if each not in used] if path.is_dir() else []
+    for path in folders:
+        left = [str(each.relative_to(path)) for each in all_files(path) if each not in used]
         if left:  # files of other kinds, and of other tools
             warn(printable(f"{path}: files that were not read: {first(left)}"))
     return folder, f"{plural(len(imported.trials), 'trial')} of {plural(len(imported.cells), 'cell')}"
 
 
 def _files(importer: Importer, path: Path) -> list[Path]:
-    """The path itself, or of a folder all files below it that are the tool's, by name."""
-    try:
-        if not (importer.folders and path.is_dir()):
-            return [path]
-        files = all_files(path)
-    except OSError as error:
-        raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from None
-    if not files:
-        raise UserError(f"{path}: there is no file in it")
-    if len(files) > IMPORTED_FILES:
-        raise UserError(
-            f"{path}: there are {len(files)} files in it, more than {IMPORTED_FILES}: import fewer at a time"
-        )
-    known = [each for each in files if importer.knows(head_of(each))]
+    """The path itself, or of a folder all files below it that are the tool's, by name, without what is read along."""
+    if not path.is_dir():
+        return [path]
+    files = files_in(path)
+    known = [each for each in files if importer.knows(head_of(each) if importer.streams else text_of(each))]
     if not known:
         raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
-    return known
+    along = owners(importer, known)
+    return [each for each in known if each not in along]
+
+
+def files_in(folder: Path) -> list[Path]:
+    """All files below a folder, of which there is one at least. Raises ``UserError``."""
+    try:
+        files = all_files(folder)
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename or folder}: {error.strerror}") from None
+    if not files:
+        raise UserError(f"{folder}: there is no file in it")
+    if len(files) > IMPORTED_FILES:
+        raise UserError(f"{folder}: {len(files)} files are in it, more than {IMPORTED_FILES}: import fewer at a time")
+    return files
+
+
+def text_of(path: Path) -> bytes:
+    """All of a file, or of one that is too long to be imported how it begins. Raises ``UserError``."""
+    head = head_of(path)
+    if len(head) < HEAD or path.stat().st_size > IMPORTED:
+        return head
+    try:
+        return read_file(path, IMPORTED)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
 def head_of(path: Path) -> bytes:

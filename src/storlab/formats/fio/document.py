@@ -170,9 +170,8 @@ class NoJson(ParseError):
 
 _T = TypeVar("_T")
 _DECODER = msgspec.json.Decoder(Root)
-_OF_SERVERS, _RAW = msgspec.json.Decoder(_OfServers), msgspec.json.Decoder(msgspec.Raw)
+_OF_SERVERS = msgspec.json.Decoder(_OfServers)
 _SERVERS = re.compile(rb'"global options"\s*:\s*\[')
-_MOST_IN_LINE = 100
 
 
 @dataclass(frozen=True)
@@ -200,8 +199,7 @@ def read_document(output: bytes, source: str, messages: bytes = b"") -> Document
     if not found:
         return _lines(messages, output)
     start, end = found[-1]
-    lines_before = output.count(b"\n", 0, start)
-    root = _load(_split(output[start:end], source, lines_before)[0], source, lines_before)
+    root = _load(output[start:end], source, output.count(b"\n", 0, start))
     around = [output[before:after] for before, after in gaps(found, len(output))]
     return Document(root, _lines(messages, *around), len(found) - 1)
 
@@ -218,7 +216,7 @@ def read_documents(output: bytes, source: str) -> tuple[list[Document], list[NoJ
     for (start, end), (gap, until) in zip(where, gaps(where, len(output)), strict=False):
         line, counted = line + output.count(b"\n", counted, start), start
         try:
-            first, *others = _all_in(output[start:end], source, line)
+            first, *others = _inside(output[start:end], source, line)
         except NoJson as error:
             error.begins = line
             broken.append(error)
@@ -229,18 +227,8 @@ def read_documents(output: bytes, source: str) -> tuple[list[Document], list[NoJ
     return found, broken
 
 
-def _all_in(text: bytes, source: str, line: int) -> Iterator[Document]:
-    """What stands there: a document, and others that follow it in its last line; or those in other JSON."""
-    for _ in range(_MOST_IN_LINE):
-        value, rest = _split(text, source, line - 1)
-        yield from _inside(value, source, line)
-        if not (KEY.search(rest) and rest.lstrip()[:1] in (b"{", b"[")):
-            return
-        line, text = line + value.count(b"\n"), rest.lstrip()
-    raise NoJson(f"more than {_MOST_IN_LINE} documents are in one line: give each its own (jq -c .)", source, line)
-
-
 def _inside(value: bytes, source: str, line: int) -> Iterator[Document]:
+    """The document that a JSON value is, or those in it, each with its path."""
     fault: ParseError | None = None
     if value[:1] == b"{":
         try:
@@ -293,19 +281,6 @@ def _load(document: bytes, source: str, lines_before: int) -> Root:
         return _decode(_OF_SERVERS, document, source, lines_before).one
 
 
-def _split(text: bytes, source: str, lines_before: int) -> tuple[bytes, bytes]:
-    """The JSON value with which a text begins, and what goes on in its last line."""
-    try:
-        _RAW.decode(text)
-    except (ValueError, RecursionError) as error:
-        reason, at = _reason(error, text)
-        if "trailing characters" in reason:
-            return text[: at - 1], text[at - 1 :]
-        text = _cleaned(text)
-        _decode(_RAW, text, source, lines_before)
-    return text, b""
-
-
 def _decode(decoder: msgspec.json.Decoder[_T], text: bytes, source: str, lines_before: int) -> _T:
     try:
         return decoder.decode(text)
@@ -319,7 +294,8 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes, source: str, lines_b
         said = f"{path or 'the document'} isn't what fio writes: {reason}"
         raise ParseError(said, source, lines_before + 1) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        reason, at = _reason(error, text)
+        reason, _, byte = str(error).partition(" (byte ")
+        at = int(byte[:-1]) if byte else len(text)
         lines = text.count(b"\n", 0, at) + 1
         raise NoJson(f"fio's JSON is damaged or truncated: {reason}", source, lines_before + lines) from None
 
@@ -327,12 +303,6 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes, source: str, lines_b
 def _cleaned(text: bytes) -> bytes:
     """Without what no JSON reader takes; paths may be in any encoding."""
     return _NOT_A_NUMBER.sub(rb"\1null", text.decode(errors="replace").encode())
-
-
-def _reason(error: Exception, text: bytes) -> tuple[str, int]:
-    """Why something is no JSON, and at which byte of it, from 1."""
-    reason, _, byte = str(error).partition(" (byte ")
-    return reason, int(byte[:-1]) if byte else len(text)
 
 
 def untold(job: str) -> dict[str, Any]:

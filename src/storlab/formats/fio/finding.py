@@ -18,10 +18,14 @@ _START = re.compile(
     re.MULTILINE,
 )
 """fio 3.33 ends some messages without a newline."""
-_FOLLOWS = re.compile(rb"(?P<indent>)[ \t]*(?P<sign>\{|\[(?=\s*\{))")
+_FOLLOWS = re.compile(rb"(?P<indent>)[ \t,]*(?P<sign>\{|\[(?=\s*\{))")
 """The next document, where the end of the file before it was no end of a line."""
 _NAME = b"fio version"
 _DEPTH = 16
+_MOST_DAMAGED = 1000
+"""From then on, where one ends is told by its lines: to read as far as its fault may take long."""
+_VALUE = msgspec.json.Decoder(msgspec.Raw)
+_TRAILING = re.compile(r".*trailing characters \(byte (\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -34,24 +38,41 @@ class Found:
 
 
 def spans(output: bytes) -> Iterator[tuple[int, int]]:
-    """Where documents stand. Any may be truncated: by the end, or by the next, whose brace opens a line."""
-    end = 0
-    closing: dict[bytes, int] = {}  # where the next one is, or that there is none
+    """Where documents stand. Any may be damaged, or truncated: by the end, or by the next, whose brace opens a line."""
+    end = damaged = 0
+    closing: dict[bytes, int] = {}
     while (begun := (end and _FOLLOWS.match(output, end)) or _START.search(output, end)) is not None:
-        opens = b"\n" + begun["indent"] + begun["sign"]
-        closes = opens[:-1] + (b"}" if begun["sign"] == b"{" else b"]")
-        closed = closing.get(closes, 0)
-        if 0 <= closed <= begun.start():
-            closing[closes] = closed = output.find(closes, begun.start())
-        # bytes.find, not one expression for the whole: that takes ten times as long as parsing.
-        line = output.find(b"\n", begun.end())
-        if output[begun.end() : line if line >= 0 else len(output)].rstrip().endswith(closes[-1:]):
-            end = line if line >= 0 else len(output)
-        else:
-            until = closed if closed >= 0 else len(output)
-            another = output.find(opens, begun.end(), until) if begun["sign"] == b"{" else -1
-            end = another + 1 if another >= 0 else closed + len(closes) if closed >= 0 else len(output)
-        yield begun.start("sign"), end
+        start = begun.start("sign")
+        size = _size(memoryview(output)[start:]) if damaged < _MOST_DAMAGED else 0
+        damaged += not size
+        end = start + size if size else _damaged_end(output, begun, closing)
+        yield start, end
+
+
+def _size(text: memoryview) -> int:
+    """Of the JSON value with which a text begins, in bytes; 0 where it is none."""
+    try:
+        _VALUE.decode(text)
+    except (ValueError, RecursionError) as error:
+        after = _TRAILING.fullmatch(str(error))
+        return int(after[1]) - 1 if after else 0
+    return len(text)
+
+
+def _damaged_end(output: bytes, begun: re.Match[bytes], closing: dict[bytes, int]) -> int:
+    """Where what was to be a value ends, by the lines. ``closing``: where the next such end is, or that none is."""
+    opens = b"\n" + begun["indent"] + begun["sign"]
+    closes = opens[:-1] + (b"}" if begun["sign"] == b"{" else b"]")
+    closed = closing.get(closes, 0)
+    if 0 <= closed <= begun.start():
+        closing[closes] = closed = output.find(closes, begun.start())
+    line = output.find(b"\n", begun.end())
+    line = line if line >= 0 else len(output)
+    if output[begun.end() : line].rstrip().endswith(closes[-1:]):
+        return line
+    until = closed if closed >= 0 else len(output)
+    another = output.find(opens, begun.end(), until)
+    return another + 1 if another >= 0 else closed + len(closes) if closed >= 0 else len(output)
 
 
 def gaps(of: Sequence[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:

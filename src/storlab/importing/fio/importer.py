@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from storlab.errors import ParseError
 from storlab.formats.fio.document import Document, NoJson, read_documents
 from storlab.formats.fio.finding import KEY
-from storlab.formats.fio.normal.documents import HEADER, read_normal
+from storlab.formats.fio.normal.documents import read_normal
 from storlab.formats.fio.terse import LINE, TerseReport, read_terse, terse_values
 from storlab.formats.prefixes import labels_of, peeled
 from storlab.importing.fio.beside import logs_of, with_logs
@@ -30,7 +30,8 @@ from storlab.text import printable
 
 _BOM = b"\xef\xbb\xbf"
 _GROUPS = b": (groupid="
-_IN_THE_MIDST = "fio's JSON is in the midst of other text"
+_IN_THE_MIDST = "fio's output is in the midst of other text"
+_ONLY_ITS_LINES = "leave only its lines, from { to }"
 _MOST = 5  # lines that are named
 _VERSION_2 = re.compile(rb"^2;[^;\n]*;\d+;\d+;(\d+;){4}", re.MULTILINE)
 _WANTED = "run it with --output-format=json+ (or normal,json+ for both)"
@@ -44,14 +45,10 @@ class FioImporter(Importer):
     primary: ClassVar[tuple[str, ...]] = ("bandwidth",)
     unknown: ClassVar[str] = "on which machine it was, what else that did, nor what happened between the runs"
     repeats: ClassVar[bool] = True
-    folders: ClassVar[bool] = True
     clients: ClassVar[bool] = True
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
         return _read(text.removeprefix(_BOM), source)
-
-    def knows(self, head: bytes) -> bool:
-        return KEY.search(head) is not None or LINE.search(head) is not None
 
     def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
         try:
@@ -80,37 +77,47 @@ class _Text:
 
 
 def _known(text: bytes, source: str) -> _Text:
-    """The first form of the text that holds results, and nothing of fio's JSON that could not be read."""
+    """The first form of the text that holds results, and nothing of fio's JSON that could not be read.
+
+    Of its output for people the last form: a job may have any name, so its line is known behind anything.
+    """
     forms = list[_Text]()
     for each in peeled(text):
         forms.append(_Text(each, *read_documents(each, source)))
         documents, keys = len(forms[-1].documents), len(KEY.findall(each))
-        if documents >= keys and (documents or LINE.search(each) or HEADER.search(each)):
+        if documents >= keys and (documents or LINE.search(each)):
             return forms[-1]
-    return max(forms, key=lambda form: len(form.documents))
+    return max(reversed(forms), key=lambda form: (len(form.documents), _GROUPS in form.text))
 
 
 def _read(text: bytes, source: str) -> Sequence[Part]:
     found = _known(text, source)
     text, documents, broken = found.text, found.documents, found.broken
     terse = LINE.search(text) is not None
-    normal = read_normal(text, source) if _GROUPS in text else []
     if documents:
-        parts = json_parts(documents, broken, source)
         said = ["its terse lines are left out: the JSON counts"] if terse else []
         said += [f"line {line}: {_IN_THE_MIDST}, and left out" for line in found.unread]
-        others = [each for each in normal if not any(same_run(each, document) for document in documents)]
-        said += [f"line {each.line}: a run in fio's output for people is left out: the JSON counts" for each in others]
-        return _warned(parts, said)
+        return _warned(json_parts(documents, broken, source), [*said, *_of_people(text, documents, source)])
     if terse:
         return _terse_parts(text, source)
-    if normal:
-        return normal_parts(normal, source)
-    if unread := found.unread:
+    groups = text.find(_GROUPS)
+    if lines := found.unread or ([text.count(b"\n", 0, groups) + 1] if groups >= 0 and labels_of(text) else []):
         labels = labels_of(text)
-        remedy = f"leave those of one of these: {', '.join(labels)}" if labels else "leave only its lines, from { to }"
-        raise ParseError(f"{_IN_THE_MIDST}: {remedy}", source, unread[0])
+        remedy = f"give each of these a file of its own: {', '.join(labels)}" if labels else _ONLY_ITS_LINES
+        raise ParseError(f"{_IN_THE_MIDST}: {remedy}", source, lines[0])
+    if groups >= 0 and (runs := read_normal(text, source)):
+        return normal_parts(runs, source)
     raise broken[0] if broken else _refusal(text, source)
+
+
+def _of_people(text: bytes, documents: Sequence[Document], source: str) -> list[str]:
+    """Of a file in which the JSON counts: which runs are in it for people only."""
+    try:
+        runs = read_normal(text, source) if _GROUPS in text else []
+    except ParseError as error:
+        return [f"line {error.line}: fio's output for people is left out: the JSON counts"]
+    others = [each for each in runs if not any(same_run(each, document) for document in documents)]
+    return [f"line {each.line}: a run in fio's output for people is left out: the JSON counts" for each in others]
 
 
 def _refusal(text: bytes, source: str) -> ParseError:

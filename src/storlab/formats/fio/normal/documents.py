@@ -140,11 +140,11 @@ def _direction(way: Way, done: int | None, size: int, rounding: _Rounding, where
         rounding.rates = max(rounding.rates, half / iops if iops else 0.0)
         done = round(iops * seconds)
     total, last = way.bytes
-    if way.old and not _is_in_1024(total, done, size):
+    if size and any(_are_alike(size * done, each) for each in (total, way.in_thousands)):
+        total = size * done
+    elif way.in_thousands is not None and not _are_alike(_of_powers(total, done), total):
         said = f"{where}: whether KB is 1024 bytes or 1000 (kb_base) can't be told from its lines"
         raise ParseError(f"{said}; {INSTEAD}", source, way.line)
-    if size and abs(size * done - total) <= last:
-        total = size * done
     else:
         rounding.rates = max(rounding.rates, last / total if total else 0.0)
     for figures in way.latencies.values():
@@ -153,11 +153,13 @@ def _direction(way: Way, done: int | None, size: int, rounding: _Rounding, where
     return DirectionBlock(round(total), done, way.runtime, slat, clat or NO_LATENCY, lat)
 
 
-def _is_in_1024(total: float, done: int, size: int) -> bool:
-    """Whether what is printed as KB is 1024 bytes: then blocks have the size that they were told, or a power of 2."""
-    mean = total / done if done else 0.0
-    wanted = size or (2 ** round(math.log2(mean)) if mean >= 1 else 0)
-    return wanted > 0 and abs(mean / wanted - 1) < _TELLING
+def _of_powers(total: float, done: int) -> float:
+    """As many bytes as operations have, if blocks have the power of 2 that is next to their mean."""
+    return float(done * 2 ** round(math.log2(total / done))) if total and done else 0.0
+
+
+def _are_alike(one: float, other: float | None) -> bool:
+    return other is not None and other > 0 and abs(one / other - 1) < _TELLING
 
 
 def _note(figures: Figures, rounding: _Rounding) -> None:

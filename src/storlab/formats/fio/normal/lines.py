@@ -59,13 +59,16 @@ class Figures:
 
 @dataclass
 class Way:
-    """One direction. Amounts have with them the half of their last digit. ``old``: bytes if KB is 1024 of them."""
+    """One direction. Amounts have with them the half of their last digit.
+
+    ``in_thousands``: the bytes where fio 2 wrote KB, if that is 1000 of them, and not 1024 as in ``bytes``.
+    """
 
     line: int
     iops: tuple[float, float]
     bytes: tuple[float, float]
     runtime: int  # ms
-    old: bool = False
+    in_thousands: float | None = None
     latencies: dict[str, Figures] = field(default_factory=dict)
 
 
@@ -147,7 +150,8 @@ def runs_in(text: str, source: str) -> Iterator[Run]:
         elif line.startswith("|") and kind:
             of_kind = job.sync if kind == "sync" else way.latencies.get(kind) if way is not None else None
             if of_kind is not None:
-                of_kind.percentiles |= {f"{float(of):f}": int(ns) * unit for of, ns in _PERCENTILE.findall(line)}
+                found = ((of, int(value) * unit) for of, value in _PERCENTILE.findall(line))
+                of_kind.percentiles |= {f"{float(of):f}": ns for of, ns in found if ns}  # 0: below one of its units
         else:
             kind = ""
             _rest(job, line)
@@ -175,7 +179,7 @@ def _way(line: str, source: str, number: int) -> Way:
         return Way(number, _amount(iops), _amount(size), int(runtime))
     if match := _OLD_RATE.fullmatch(line):
         size, _, iops, runtime = match.groups()
-        return Way(number, _amount(iops), _amount(size, 1024), int(runtime), old=True)
+        return Way(number, _amount(iops), _amount(size, 1024), int(runtime), _amount(size, 1000)[0])
     raise ParseError(f"fio's line of a direction is not whole; {INSTEAD}", source, number)
 
 
@@ -189,7 +193,9 @@ def _figures(unit: str, line: str, source: str, number: int) -> Figures:
 
 def _unit(name: str, source: str, number: int) -> int:
     if name not in _UNITS:
-        raise ParseError(f"fio gives latencies in nsec, usec or msec, and not in {name[:20]}", source, number)
+        raise ParseError(
+            f"fio gives latencies in nsec, usec or msec, and not in {name[:20]}; {INSTEAD}", source, number
+        )
     return _UNITS[name]
 
 

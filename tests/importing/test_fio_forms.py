@@ -1,0 +1,151 @@
+"""fio's results in other forms than its JSON alone: for people, of fio 2, in other JSON, behind prefixes of lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from formats.fio.samples import golden, values
+from storlab.errors import ParseError
+from study.program import call
+
+from .test_fio import later, parts
+
+HERE = Path(__file__).parent
+OF_PEOPLE = {path.stem.removeprefix("fio-people-"): path.read_bytes() for path in HERE.glob("golden/fio-people-*")}
+JSON = re.compile(rb"^\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+
+
+def for_people(name: str) -> str:
+    """What fio printed for people, of a run that it also printed as JSON."""
+    return JSON.sub(b"", OF_PEOPLE[name]).decode()
+
+
+@pytest.mark.parametrize("name", [name for name in OF_PEOPLE if not name.startswith("2.2.10")])
+def test_output_for_people_says_what_the_json_of_the_same_run_says_as_far_as_it_is_exact(name: str) -> None:
+    whole, printed = parts(OF_PEOPLE[name]), parts(for_people(name).encode())
+    assert not any("for people" in warning for part in whole for warning in part.measured.warnings)
+    for part, other in zip(whole, printed, strict=True):
+        assert "rounded" in "".join(printed[0].measured.warnings)
+        exact, found = values(part.measured), values(other.measured)
+        assert {each for each in exact if "cpu" not in each and each != "steady.deviation"} <= found.keys()
+        unit = 1e-6 if name != "milliseconds" else 1e-3
+        for metric in exact.keys() & found.keys():
+            off = (unit / 200 if "mean" in metric else unit) if "latency" in metric else exact[metric] * 2e-4 + 5e-5
+            assert found[metric] == pytest.approx(exact[metric], abs=off + 1e-9), metric
+        assert other.traits["direct"] == "–" and other.traits["rw"] == part.traits["rw"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("two-servers.json", {"iops": 120_000, "bandwidth": 120_000 * 4096, "latency.mean": 0.25666667e-3}),
+        ("kubernetes.json", {"latency.p99": 95.744e-6, "iops": 17451.548}),
+        ("2.2.10.json", {"iops": 6614.073, "bandwidth": 27091243.4, "latency.mean": 135.55e-6, "latency.p99": 142e-6}),
+        ("2.6-client.json", {"mixed.iops": 1126.241, "bandwidth": 8526833.6, "latency.mean": 1.78292e-3}),
+        ("people-2.2.10.txt", {"iops": 1024 / 0.247, "bytes": 1 << 22, "latency.mean": 240.42e-6}),
+        ("people-2.2.10-kb_base.txt", {"bytes": 1 << 22, "ios": 32}),
+    ],
+)  # fmt: skip
+def test_figures_of_old_versions_and_of_several_servers_are_in_base_units(
+    name: str, expected: dict[str, float]
+) -> None:
+    (part,) = parts((HERE / f"golden/fio-{name}").read_bytes())
+    assert {metric: values(part.measured)[metric] for metric in expected} == pytest.approx(expected)
+
+
+ONE = golden("fio-mixed.json")
+OTHER = later(ONE)
+FORMS = {
+    "behind names of containers": b"".join(b"fio-1  | " + line for line in ONE.splitlines(keepends=True)),
+    "behind what else stands in its line": b"result =" + ONE.lstrip(),
+    "under a key": json.dumps({"jobs": {"a": 1}, "raw": {"result": json.loads(ONE)}}, indent=2).encode(),
+    "as a string": json.dumps({"plays": [{"stdout": ONE.decode()}]}).encode(),
+    "indented": b"".join(b"    " + line for line in ONE.splitlines(keepends=True)),
+    "behind progress that was overwritten": b"Jobs: 1 [r=9MiB/s]\r\x1b[32m" + ONE,
+    "behind much of it": b"Jobs: 1 (f=1): [r(1)][9.9%]\n" * 9000 + ONE,
+}
+
+
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
+def test_a_document_is_read_wherever_it_stands_and_recognised(text: bytes, tmp_path: Path) -> None:
+    (part,) = parts(text)
+    assert values(part.measured) == values(parts(ONE)[0].measured) and not part.measured.warnings
+    path = tmp_path / "x.out"
+    path.write_bytes(text)
+    assert "recognised as fio" in call("import", str(path), "--out", str(tmp_path / "run")).output
+
+
+def test_several_documents_are_told_apart_by_keys_but_not_by_their_place() -> None:
+    assert [round(values(part.measured)["iops"]) for part in parts((HERE / "golden/fio-array.json").read_bytes())] == [
+        80_000, 40_000, 20_000,
+    ]  # fmt: skip
+    one, other = (json.loads(each) for each in (ONE, OTHER))
+    for text, keys in (
+        (json.dumps([one, other]), [None, None]),
+        (json.dumps({"ext4": one, "xfs": [other]}), ["ext4", "xfs"]),
+        (f'{{"ext4": {ONE.decode()}, "xfs": {OTHER.decode()}}}', ["ext4", "xfs"]),
+        (ONE.decode().rstrip() + OTHER.decode(), [None, None]),
+        (f"a {json.dumps(one)} took 1 s\nb {json.dumps(other)}", [None, None]),
+    ):
+        assert [part.traits.get("key") for part in parts(text.encode())] == keys
+
+
+def test_of_a_mixture_what_can_not_be_told_apart_is_refused_or_named() -> None:
+    lines = for_people("randrw").splitlines()
+    with pytest.raises(ParseError, match=r"x\.json:6: .* give each of these a file of its own: pod-0, pod-1"):
+        parts("\n".join(f"pod-{at % 2} | {line}" for at, line in enumerate(lines)).encode())
+    (part,) = parts(ONE + b"a: '" + OTHER.replace(b"\n", b"\n# ") + for_people("fsync").encode())
+    said = [warning for warning in part.measured.warnings if "left out" in warning]
+    assert [re.sub(r"\d+", "N", warning) for warning in said] == [
+        "line N: fio's output is in the midst of other text, and left out",
+        "line N: a run in fio's output for people is left out: the JSON counts",
+    ]
+
+
+@pytest.mark.parametrize(("name", "of", "instead", "says"), json.loads((HERE / "cases/fio-refused.json").read_text()))
+def test_output_for_people_that_was_cut_or_contradicts_itself_is_refused_with_the_line(
+    name: str, of: str, instead: str, says: str
+) -> None:
+    with pytest.raises(ParseError) as refused:
+        parts(re.sub(of, instead, for_people(name)).encode())
+    assert str(refused.value).startswith(says) and "storlab import csv" in str(refused.value)
+
+
+def test_runs_for_people_one_after_another_are_trials_and_those_without_their_first_line_by_name() -> None:
+    text = for_people("randrw")
+    runs = parts((text + text.replace("pid=6000", "pid=7000")).encode())
+    assert len(runs) == 2 and runs[0].traits == runs[1].traits and runs[0].traits["numjobs"] == "2"
+    quoted = "".join(f"> {line}\n" for line in text[text.index("mix: (groupid") :].splitlines())
+    (part,) = parts(quoted.encode())
+    assert (part.traits["job"], part.traits["rw"], part.traits["bs"]) == ("mix", "–", "–")
+    (part,) = parts(text.replace("err= 0:", "err= 5 (file:x.c:1, func=y, error=Input/output error):").encode())
+    assert part.status == "failed"
+
+
+def test_a_folder_of_any_tool_s_files_is_read_in_the_order_of_their_numbers_and_others_are_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("2.txt", "10.txt"):
+        text = (HERE / "golden/sysbench-rate.txt").read_text()
+        (tmp_path / "a" / name).write_text(f"run {name}\n{text}")
+    (tmp_path / "a/notes.md").write_text("nothing\n")
+    for kind in ([], ["sysbench"]):
+        ended = call("import", *kind, str(tmp_path / "a"), "--out", str(tmp_path / f"run{len(kind)}"))
+        assert ended.status == 0, ended.message
+        read = [line for line in ended.output.splitlines() if line.startswith(f"{tmp_path}/a/")]
+        assert [line.partition(":")[0][len(str(tmp_path)) :] for line in read] == ["/a/2.txt", "/a/10.txt"]
+        assert "files that were not read: notes.md" in ended.message
+
+
+@pytest.mark.parametrize("text", ["\tIozone: File I/O\n\t    Version 3\n", "hints = 1\n", "hello, you\nthere, too\n"])
+def test_what_no_reader_knows_is_refused_with_the_ways_on(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(text)
+    ended = call("import", str(path))
+    assert ended.status == 2 and "not recognised" in ended.message
+    assert all(way in ended.message for way in ("`storlab import csv`", "`command` with a pattern", "import --help"))
