@@ -65,7 +65,7 @@ def refused(*words: str | Path) -> str:
     ("arguments", "says"),
     [
         ("blkalgn nowhere.json", "nowhere.json: No such file"),
-        ("blkalgn .", ": Is a directory"),
+        ("blkalgn folder", "folder: none of its 1 file is one of blkalgn"),
         ("blkalgn good.json bad.json", "bad.json:1: is no JSON"),
         ("blkalgn good.json empty.json", "empty.json: is no histogram of blkalgn"),
         ("blkalgn good.json good.json", "tell them apart by --label or --factor"),
@@ -100,7 +100,6 @@ def refused(*words: str | Path) -> str:
         ("x_lat.1.log", "x_lat.1.log is an fio log, which does not say what it measured: name the JSON"),
         ("fioo", "fioo is neither a file nor a kind of results: did you mean fio?"),
         ("nothing", "nothing is empty"),
-        ("folder", "folder: its files are of sysbench, and must be named one by one: storlab import folder/*"),
         ("fio.json --decimal ,", "--decimal is for csv, but fio.json is fio: leave it out"),
         ("fio.json --dialect 1", "--dialect is for blkalgn, but fio.json is fio: leave it out"),
         ("table.csv --value run --decimal ;", "--decimal"),
@@ -174,7 +173,7 @@ def test_what_is_no_file_is_named_for_what_it_is_and_a_pipe_without_a_writer_not
     for name, says in (
         ("loop", "loop: Too many levels of symbolic links"),
         ("gone", "gone: No such file or directory"),
-        ("folder", "folder: there is no file in it" if kind == "fio" else "folder: Is a directory"),
+        ("folder", "folder: there is no file in it"),
         ("file/x", "file/x: Not a directory"),
         ("pipe", "pipe: it is a pipe, not a file"),
         ("socket", "socket: it is a socket, not a file"),

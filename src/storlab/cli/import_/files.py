@@ -49,7 +49,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     Refused where they were measured ``interleaved``, by the word of their user, and say otherwise themselves.
     """
     importer, options = importer_of(options.kind), without_beside(options)
-    folders = [path for path in options.paths if path.is_dir()]
+    folders = list(filter(_is_folder, options.paths))
     found = [_files(importer, path) for path in options.paths]
     if not (importer.repeats or options.labels or options.factors):  # files of a folder are told apart by their names
         found = [[file] for files in found for file in files]
@@ -99,7 +99,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
 
 def _files(importer: Importer, path: Path) -> list[Path]:
     """The path itself, or of a folder all files below it that are the tool's, by name, without what is read along."""
-    if not path.is_dir():
+    if not _is_folder(path):
         return [path]
     files = files_in(path)
     known = [each for each in files if importer.knows(head_of(each) if importer.streams else text_of(each))]
@@ -107,6 +107,13 @@ def _files(importer: Importer, path: Path) -> list[Path]:
         raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
     along = owners(importer, known)
     return [each for each in known if each not in along]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # who reads it says why
+        return False
 
 
 def files_in(folder: Path) -> list[Path]:
