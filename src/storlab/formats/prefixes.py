@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 
 _DEPTH = 6  # things before a line, one before the other
@@ -34,7 +35,7 @@ _GITLAB = rb"\d\d[OE]"
 _END = rb"(?:[ \t]|(?=\r?\n|\Z))"  # one sign: what is indented stays so
 
 _FORMS = tuple(
-    re.compile(rb"\n" + form)  # no "^", which is looked for at every sign of the text: ten times as slow
+    rb"\n" + form  # no "^", which is looked for at every sign of the text: ten times as slow
     for form in (
         rb"(?:> ?){1,16}",
         rb"(?:\xef\xbb\xbf)?[^\t\n]{1,255}\t[^\t\n]{1,255}\t(?=(?:\xef\xbb\xbf)?" + _ISO + rb")",  # gh run view --log
@@ -46,6 +47,12 @@ _FORMS = tuple(
     )
 )
 _HOST = re.compile(rb"\s*(?P<label>[\w.-]{1,255}): ")
+
+
+@cache
+def _forms() -> tuple[re.Pattern[bytes], ...]:
+    """Compiled for those who need them: that takes longer than to read most files."""
+    return tuple(map(re.compile, _FORMS))
 
 
 def peeled(text: bytes) -> Iterator[bytes]:
@@ -60,7 +67,7 @@ def peeled(text: bytes) -> Iterator[bytes]:
         yield shown
     shown = b"\n" + shown
     for _ in range(_DEPTH):
-        if (form := next((form for form in _FORMS if _stands(form, shown)), None)) is not None:
+        if (form := next((form for form in _forms() if _stands(form, shown)), None)) is not None:
             shown = form.sub(b"\n", shown)
         elif (host := _host(shown)) is not None:
             shown = re.sub(rb"\n" + re.escape(host) + rb":(?: |(?=\n|\Z))", b"\n", shown)
@@ -81,7 +88,7 @@ def as_shown(text: bytes) -> bytes:
 def labels_of(text: bytes) -> list[str]:
     """The programs or hosts that are named before lines of ``text``, a few of them; nothing where it is only one."""
     *_, last = peeled(text)
-    found = (_labels(form, b"\n" + last) for form in _FORMS)
+    found = (_labels(form, b"\n" + last) for form in _forms())
     return [label.decode(errors="replace") for label in next((each for each in found if len(each) > 1), [])]
 
 

@@ -120,7 +120,7 @@ def import_fio(
     interleaved: Interleaved = False,
     clients: Clients = False,
 ) -> None:
-    """Output of fio: JSON, JSON+ or terse, with the logs that lie beside it.
+    """Output of fio: JSON, JSON+, terse or for people, with the logs that lie beside it.
 
     Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
     times, or as given.

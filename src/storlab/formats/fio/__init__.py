@@ -1,1 +1,1 @@
-"""fio's JSON, terse lines and logs."""
+"""fio's JSON, terse lines, output for people and logs."""

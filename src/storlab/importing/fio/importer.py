@@ -1,4 +1,4 @@
-"""fio's output, from elsewhere: JSON, JSON+ or terse lines of versions 3 to 5, with its logs where they lie beside.
+"""fio's output, from elsewhere: JSON, JSON+, terse lines of versions 3 to 5, or for people, with the logs beside it.
 
 Set-ups are told apart by the options of the jobs, as fio prints them, and never by file names. Jobs that ran one after
 another (``stonewall``) are trials of their own; those that ran at once are one. The JSON says when it was written, so
@@ -105,15 +105,21 @@ def _read(text: bytes, source: str) -> Sequence[Part]:
         labels = labels_of(text)
         remedy = f"give each of these a file of its own: {', '.join(labels)}" if labels else _ONLY_ITS_LINES
         raise ParseError(f"{_IN_THE_MIDST}: {remedy}", source, lines[0])
-    if groups >= 0 and (runs := read_normal(text, source)):
+    if groups >= 0 and (runs := _runs(text, source)):
         return normal_parts(runs, source)
     raise broken[0] if broken else _refusal(text, source)
+
+
+def _runs(text: bytes, source: str) -> list[Document]:
+    from storlab.formats.fio.normal.documents import read_normal
+
+    return read_normal(text, source)
 
 
 def _of_people(text: bytes, documents: Sequence[Document], source: str) -> list[str]:
     """Of a file in which the JSON counts: which runs are in it for people only."""
     try:
-        runs = read_normal(text, source) if _GROUPS in text else []
+        runs = _runs(text, source) if _GROUPS in text else []
     except ParseError as error:
         return [f"line {error.line}: fio's output for people is left out: the JSON counts"]
     others = [each for each in runs if not any(same_run(each, document) for document in documents)]

@@ -13,7 +13,6 @@ operations has its line, rates are operations over time, and the longest time is
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,6 @@ from storlab.formats.fio.document import NO_LATENCY, DirectionBlock, Document, J
 from storlab.formats.fio.normal.lines import INSTEAD, Figures, NormalJob, Run, Way, runs_in
 from storlab.formats.fio.normal.told import Told
 
-HEADER = re.compile(rb"^[^\n]{1,200}: \(groupid=\d+, jobs=\d+\): err=", re.MULTILINE)
 _ALL_CLIENTS = "All clients"
 _WAYS = ("read", "write", "trim", "mixed")
 _TELLING = 0.005  # of 1000 bytes, a KB makes 0.024, an MB more
