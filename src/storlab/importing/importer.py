@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
 from storlab.grouping import grouped
-from storlab.importing.signatures import is_of
 from storlab.text import first
 
 if TYPE_CHECKING:
@@ -105,6 +104,8 @@ class Importer(ABC):
 
     def knows(self, text: bytes) -> bool:
         """Whether a file of a folder is one of the tool's: of its whole text, or of the first 64 KiB."""
+        from storlab.importing.signatures import is_of  # not needed for files that are named
+
         return is_of(self.kind, text)
 
     def notes(self, parts: Sequence[Part]) -> Sequence[str]:

@@ -16,7 +16,7 @@ from storlab.formats.prefixes import peeled
 HEAD = 1 << 16
 """Bytes of a file by which it is known, unless nothing in them says what it is."""
 _AROUND = 1 << 12
-_MARKS = (b"fio version", b": (groupid=", b";fio-")
+_MARKS = (b"fio version", b"(groupid=", b";fio-")
 """What results begin with that may stand behind any length of other output."""
 
 
