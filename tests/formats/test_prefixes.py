@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from storlab.formats.prefixes import as_shown, labels_of, peeled
@@ -15,32 +18,12 @@ def _behind(*prefixes: str) -> bytes:
     return "\n".join(line if line.strip() else line.rstrip() for line in each).encode()
 
 
-@pytest.mark.parametrize(
-    "prefixes",
-    [
-        ("2026-11-27T10:00:00.123456789Z ", "2026-11-27T10:00:01Z "),
-        ("2026-11-27T10:00:00.1Z stdout F ",),
-        ("2026-11-27T10:00:00.123456Z 00O ",),
-        ("[2026-11-27T10:00:00+01:00] ", "[2026-11-27 10:00:00,123] "),
-        ("[10:00:00] ", "[9:00:01] "),
-        ("10:00:00.123 ",),
-        ("[   12.345678] ",),
-        ("Nov  7 10:00:00 host fio[123]: ",),
-        ("2026-11-28T11:25:54+0000 host fio[123]: ",),
-        ("Nov  7 10:00:00 host kernel: ",),
-        ("[Fri Nov  7 10:00:00 2026] ",),
-        ("build\tRun fio\t2026-11-27T10:00:00.1234567Z ",),
-        ("> ",),
-        ("> > ", ">> "),
-        ("pod-0  | ",),
-        ("[pod/fio-0/fio] 2026-11-27T10:00:00.1Z ",),
-        ("node1: ",),
-        ("\x1b[32m\x1b_bk;t=1\x07> \x1b[0m", "Jobs: 1 [r=1MiB/s]\r> "),
-    ],
-    ids=lambda prefixes: prefixes[0],
-)
+CASES = json.loads((Path(__file__).parent / "cases/prefixes.json").read_text())
+
+
+@pytest.mark.parametrize("prefixes", CASES, ids=[prefixes[0] for prefixes in CASES])
 def test_what_stands_before_each_line_is_taken_away_and_lines_keep_their_numbers_and_indents(
-    prefixes: tuple[str, ...],
+    prefixes: list[str],
 ) -> None:
     *_, last = peeled(_behind(*prefixes))
     assert last.decode().split("\n") == list(_LINES)

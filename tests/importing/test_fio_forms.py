@@ -41,17 +41,7 @@ def test_output_for_people_says_what_the_json_of_the_same_run_says_as_far_as_it_
         assert other.traits["direct"] == "–" and other.traits["rw"] == part.traits["rw"]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("two-servers.json", {"iops": 120_000, "bandwidth": 120_000 * 4096, "latency.mean": 0.25666667e-3}),
-        ("kubernetes.json", {"latency.p99": 95.744e-6, "iops": 17451.548}),
-        ("2.2.10.json", {"iops": 6614.073, "bandwidth": 27091243.4, "latency.mean": 135.55e-6, "latency.p99": 142e-6}),
-        ("2.6-client.json", {"mixed.iops": 1126.241, "bandwidth": 8526833.6, "latency.mean": 1.78292e-3}),
-        ("people-2.2.10.txt", {"iops": 1024 / 0.247, "bytes": 1 << 22, "latency.mean": 240.42e-6}),
-        ("people-2.2.10-kb_base.txt", {"bytes": 1 << 22, "ios": 32}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "expected"), json.loads((HERE / "cases/fio-figures.json").read_text()).items())
 def test_figures_of_old_versions_and_of_several_servers_are_in_base_units(
     name: str, expected: dict[str, float]
 ) -> None:
