@@ -250,17 +250,6 @@ def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) 
     assert trials.filter(pl.col("factor.fs") == "xfs")["round"].to_list() == [1, 2]
 
 
-def test_runs_that_were_appended_to_one_file_are_all_read_in_order(folder: Path, tmp_path: Path) -> None:
-    sizes = ("4k", "16k", "4096")
-    files = [ran(folder, f"{number}.json", f"--bs={bs}", "--rw=write") for number, bs in enumerate(sizes)]
-    whole, run = tmp_path / "all.json", tmp_path / "run"
-    whole.write_bytes(b"".join(path.read_bytes() for path in files))
-    imported = taken(run, whole)
-    assert "3 trials of 2 cells" in imported.output
-    trials = open_run(run).trials.sort("trial")
-    assert trials.select("factor.bs", "round").rows() == [("4k", 1), ("16k", 1), ("4k", 2)]
-
-
 def test_of_runs_in_one_file_those_that_were_cut_off_are_left_out() -> None:
     whole = golden("fio-plain.json")
     lines = whole.count(b"\n")
