@@ -241,11 +241,12 @@ def _inside(value: bytes, source: str, line: int) -> Iterator[Document]:
             if root.jobs is not None or root.client_stats is not None or not KEY.search(value):
                 yield Document(root, (), line=line, notes=_notes(root))
                 return
+    value = _cleaned(value)
     try:
         found = list(unwrapped(Found(0, value)))
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise NoJson(f"fio's JSON is damaged or truncated: {error}", source, line) from None
-    if fault is not None and (not found or found[0].text == value):
+    if fault is not None and (not found or found[0].start == 0):
         raise fault
     at = 0
     for each in found:
