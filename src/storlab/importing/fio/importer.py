@@ -8,9 +8,10 @@ repeats are put in the order of their times; terse lines don't, and are left in 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,9 +72,14 @@ class _Text:
     @property
     def unread(self) -> list[int]:
         """In which lines documents stand that could not be told from the text around them."""
-        keys = [self.text.count(b"\n", 0, match.start()) + 1 for match in KEY.finditer(self.text)][:_MOST]
+        keys, line, at = list[int](), 1, 0
+        for match in islice(KEY.finditer(self.text), len(self.documents) + len(self.broken) + _MOST):
+            line, at = line + self.text.count(b"\n", at, match.start()), match.start()
+            keys.append(line)
         starts = [each.line for each in self.documents] + [error.begins for error in self.broken]
-        return [key for before, key in pairwise([0, *keys]) if not any(before < start <= key for start in starts)]
+        starts.sort()
+        spans = pairwise([0, *keys])
+        return [key for before, key in spans if bisect_right(starts, key) == bisect_right(starts, before)][:_MOST]
 
 
 def _known(text: bytes, source: str) -> _Text:
