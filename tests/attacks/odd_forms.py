@@ -149,8 +149,10 @@ def logged(data: bytes, folder: Path) -> Sequence[Trial]:
 def suite_log(data: bytes, folder: Path) -> Sequence[Trial]:
     """The console of a suite: what came of each test."""
     (folder / "x.log").write_bytes(data)
-    run = read_console(folder / "x.log")
-    return [Trial(frozenset((name, each.outcome) for name, tries in run.tests.items() for each in tries))]
+    runs = read_console(folder / "x.log")
+    return [
+        Trial(frozenset((name, each.outcome) for name, tries in run.tests.items() for each in tries)) for run in runs
+    ]
 
 
 @dataclass(frozen=True)

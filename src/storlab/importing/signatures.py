@@ -154,11 +154,13 @@ def is_fio_log(head: bytes) -> bool:
 
 
 def _is_table(head: bytes) -> bool:
-    """Whether its first two lines have as many fields, and the first names columns: two or more, and none a number."""
+    """Whether its first two lines have as many fields, and the first names columns: two or more, and none a
+    number; and the second has a digit.
+    """
     if b"\0" in head:
         return False
     lines = _lines(head)
-    if len(lines) < 2:
+    if len(lines) < 2 or not any(digit in lines[1] for digit in b"0123456789"):
         return False
     for delimiter in _DELIMITERS:
         sign = bytes([delimiter])

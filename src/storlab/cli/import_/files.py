@@ -288,11 +288,18 @@ def _digest(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # who reads it says why
+        return 0
+
+
 def _refuse_too_much(paths: Sequence[Path]) -> None:
     """All are held until the run is made: what they had when they were read is what is kept."""
     left = IMPORTED_TOGETHER
     for path in paths:
-        if (left := left - (path.stat().st_size if path.is_file() else 0)) < 0:
+        if (left := left - _size(path)) < 0:
             most = size_text(IMPORTED_TOGETHER)
             raise UserError(f"{path}: up to here the files have more than {most} together: import fewer at a time")
 
