@@ -6,11 +6,15 @@ replaced (``storlab.cli.streams``), but for what programs read: that is UTF-8 in
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from storlab.cli.streams import discard
 from storlab.errors import UserError
 from storlab.text import plain, spelled
 
@@ -53,6 +57,18 @@ def write_output(path: Path, rendered: str | bytes) -> None:
             write_whole(path.resolve(), data)  # where a link leads, so that it stays one
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def until_closed() -> Iterator[None]:
+    """Around what shows something: where nobody reads on, the rest is dropped, and the exit status stays as it was."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in (errno.EIO, errno.EPIPE):  # EIO: the terminal is gone
+            raise
+        discard(1)
 
 
 def warn(text: str) -> None:
