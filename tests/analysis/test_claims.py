@@ -125,10 +125,10 @@ def test_that_two_are_equivalent_is_denied_no_more_often_than_is_allowed() -> No
 def test_what_the_run_does_not_have_is_not_measured_and_no_answer_to_be_wrong_about() -> None:
     absent = replace(MORE, absent="This run has no transport=aoe.")
     for word in ("more", "less", "equivalent"):
-        assert only(replace(absent, word=word, limit=2.0)).verdict == "not measured"
+        assert only(replace(absent, word=word, limit=2.0)).verdict == "missing"
     found = only(absent)
-    assert (found.verdict, found.reason) == ("not measured", absent.absent)
-    assert only(replace(MORE, metric="no.such")).verdict == "not measured"
+    assert (found.verdict, found.reason) == ("missing", absent.absent)
+    assert only(replace(MORE, metric="no.such")).verdict == "missing"
     assert only(replace(MORE, limit=2.0)).verdict == "holds"
 
 

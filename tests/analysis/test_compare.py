@@ -103,7 +103,7 @@ def test_rounds_done_on_one_side_only_are_left_out_and_named_and_pooling_takes_t
 )
 def test_a_value_without_a_logarithm_leaves_the_whole_comparison_without_a_ratio(bad: float, words: str) -> None:
     found = compared([1.0, 2.0, bad, 4.0, 5.0, 6.0], [1.0] * 6)
-    assert (found.verdict, found.ratio, found.low, found.high) == ("undecided", None, None, None)
+    assert (found.verdict, found.ratio, found.low, found.high) == ("missing", None, None, None)
     assert f"xfs {words} in round 3" in found.reason
     assert found.settled and found.rounds == 6
 

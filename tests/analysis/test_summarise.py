@@ -125,7 +125,7 @@ def test_a_level_that_this_machine_lacks_is_undecided_with_the_reason_and_not_co
     assert summary.cells[2].status == "unsupported" and summary.cells[2].reasons == ("The kernel has no nbd module.",)
     four, half = summary.comparisons
     assert four.reason == "file is unsupported: The kernel has no nbd module."
-    assert four.verdict == "undecided" and four.settled and four.source == "load"
+    assert four.verdict == "missing" and four.settled and four.source == "load"
     assert half.verdict == "better"
     assert summary.family == 1
     assert summary.rounds_done == 12, "rounds count the cells that can run"
@@ -137,7 +137,7 @@ def test_pooling_leaves_out_a_combination_that_can_not_be_compared_or_names_the_
     values["ext4", "16k"] = [None] * 12
     pooled = summarised(values, factors).comparisons[-1]
     assert pooled.pooled and pooled.rounds == 12 and pooled.verdict == "better"
-    assert pooled.warnings[0] == "Not over bs=16k: there is no completed trial of ext4."
+    assert pooled.warnings[0] == "Not over bs=16k: there is no completed trial of ext4. ext4 failed: fio was killed."
     trials, metrics, asked = study()
     zero = (pl.col("cell") == 2) & (pl.col("round") == 3)
     summary = summarise(trials, metrics.with_columns(value=pl.when(~zero).then("value").otherwise(0.0)), asked)
@@ -261,7 +261,7 @@ def test_cells_are_compared_source_by_source_and_levels_with_nothing_in_common_s
         ("probe:tcp@store:acks", [("probe:tcp@store", "acks")]),
         ("drain", [("backing@store", "backing.drain")]),
         ("backing:drain", [("backing@store", "backing.drain")]),
-        ("latency", []),
+        ("latency", [("", "latency")]),
     ],
 )
 def test_a_metric_is_named_exactly_or_by_its_last_part(primary: str, expected: list[tuple[str, str]]) -> None:
@@ -323,5 +323,7 @@ def test_how_many_comparisons_there_are_does_not_depend_on_what_fails(lost: int)
     assert found.family == 3
     assert found.comparisons[0].verdict == "better"
     if lost == 12:
-        assert [c.reason for c in found.comparisons[1:]] == ["There is no completed trial of b."] * 2
+        assert [c.reason for c in found.comparisons[1:]] == [
+            "There is no completed trial of b. b failed: fio was killed."
+        ] * 2
         assert not found.comparisons[2].settled

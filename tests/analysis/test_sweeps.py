@@ -18,6 +18,7 @@ from storlab.analysis.sweeps.knee import Located, locate, power
 from storlab.analysis.sweeps.objective import Observed, bracket
 from storlab.formats.fio.declared import declared
 from storlab.metrics import Declarations
+from storlab.report.model.sweeps import objective_sentence
 
 from .simulate import metric_frame, trial_frame
 
@@ -92,6 +93,10 @@ def test_an_objective_is_answered_on_every_line_unless_rounds_without_a_value_ma
     assert (whole.holds_to, whole.settled) == ("8", True)
     (half,) = sweep(rounds=16, jobs=("1",), silent=[("8", n) for n in range(1, 9)]).objectives
     assert half.holds_to != "8" and not half.settled
+    summary = sweep(rounds=1, jobs=("1",), silent=[(depth, 1) for depth in DEPTHS])
+    (none,) = summary.objectives
+    assert (none.missing, none.limit, none.holds_to, none.fails_from) == (True, None, None, None)
+    assert objective_sentence(none).startswith("latency.p99 below its limit (jobs=1): missing. No completed trial has")
 
 
 AT = np.array([1, 2, 4, 8, 16, 32], dtype=np.float64)

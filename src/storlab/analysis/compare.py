@@ -156,7 +156,7 @@ def unanswerable(
         low=None,
         high=None,
         confidence=confidence,
-        verdict="undecided",
+        verdict="missing",
         reason=reason,
         warnings=warnings,
         settled=settled,
@@ -199,8 +199,8 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
         said.append("Neither side varies over its rounds: the interval is a point, right for counts only.")
     reason = f"{seen}; not interleaved ({why}), so it is described and not judged."
     rounds = min(len(a.values), len(b.values))
-    undecided = unanswerable(question, reason, 1 - alpha, rounds=rounds, warnings=tuple(said), settled=False)
-    return replace(undecided, ratio=ratio, low=low, high=high)
+    told = unanswerable(question, reason, 1 - alpha, rounds=rounds, warnings=tuple(said), settled=False)
+    return replace(told, verdict="undecided", ratio=ratio, low=low, high=high)
 
 
 def difference(a: Floats, b: Floats, alpha: float) -> tuple[float, float]:

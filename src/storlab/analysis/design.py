@@ -109,7 +109,8 @@ class Design:
     whether any node is. ``rests``: cells that were not due in all rounds. ``partial``: cells whose loads don't count
     what they did in a warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its
     trials. ``sweeps``: factors whose levels are numbers, of which curves are drawn; the first ``loading`` of them say
-    how much is asked of storage at once. ``steady``: whether the run stops at steady state.
+    how much is asked of storage at once. ``steady``: whether the run stops at steady state. ``optional``: by factor,
+    levels that may be absent on this machine.
     """
 
     title: str
@@ -135,6 +136,7 @@ class Design:
     loading: int = 0
     objectives: tuple[ObjectiveSpec, ...] = ()
     steady: bool = False
+    optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -150,6 +152,10 @@ class Design:
     def rests_after(self) -> dict[int, int]:
         """The last round in which a cell was due, of those that rest."""
         return {rest.cell: rest.after for rest in self.rests}
+
+    def is_optional(self, levels: Levels) -> bool:
+        """Whether any of these levels may be absent."""
+        return any(level in self.optional.get(factor, ()) for factor, level in levels.items())
 
     def planned(self) -> tuple[CompareSpec, ...]:
         if not self.compared:

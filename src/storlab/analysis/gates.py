@@ -1,6 +1,7 @@
 """Conditions on comparisons, for CI: ``worse>3%`` fails what is surely worse by more, and passes what surely is not.
 
-What can't be told yet is neither, so that a gate never passes for want of evidence. Each side is a claim of its own,
+What can't be told yet is neither, and what has no measurement is missing, so that a gate never passes for want of
+evidence. Each side is a claim of its own,
 with the evidence that one claim among all comparisons needs (``verdict.beyond``): of "not worse by more than 3 %" that
 is a test of non-inferiority, which asks much less of a study than that it finds a difference.
 """
@@ -58,43 +59,43 @@ def parse_gate(text: str) -> Gate:
 
 def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules) -> GateResult:
     """What ``gate`` says of one comparison with these ``pairs``; ``None`` where its rounds are none."""
+    if comparison.verdict == "missing":
+        said = f"{comparison.a} against {comparison.b} is missing: {comparison.reason}"
+        return GateResult(str(gate), "missing", said, comparison.settled)
     if gate.word == "missing":
-        if comparison.ratio is None:
-            return GateResult(str(gate), "hit", f"{comparison.a} and {comparison.b} cannot be compared.")
         return GateResult(str(gate), "passed", "Both sides are there.")
     if gate.word == "undecided":
         decided = comparison.verdict != "undecided" or _differ_without_direction(comparison)
         said = f"{comparison.a} against {comparison.b} is {'decided' if decided else 'undecided'}"
-        return GateResult(str(gate), "passed" if decided else "hit", f"{said}: {comparison.reason}")
-    if comparison.ratio is None:
-        return GateResult(str(gate), "undecided", f"{_whether(gate, comparison)}: {comparison.reason}")
+        outcome: Outcome = "passed" if decided else "hit"
+        return GateResult(str(gate), outcome, f"{said}: {comparison.reason}", comparison.settled)
     if gate.word != "differs" and comparison.better == "neither":
         sentence = (
             f"Neither direction of {comparison.metric} is better, so nothing can be {gate.word}: ask for differs."
         )
         return GateResult(str(gate), "undecided", sentence)
-    judge = _of_described if pairs is None else _of_pairs
-    outcome, said = judge(gate, comparison, pairs, rules)
-    return GateResult(str(gate), outcome, said)
+    if pairs is None:
+        return GateResult(str(gate), *_of_described(gate, comparison))
+    return GateResult(str(gate), *_of_pairs(gate, comparison, pairs, rules))
 
 
-def _of_pairs(gate: Gate, c: Comparison, pairs: Pairs | None, rules: Rules) -> tuple[Outcome, str]:
-    assert pairs is not None
+def _of_pairs(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules) -> tuple[Outcome, str, bool]:
+    """Outcome, sentence, and whether more rounds could not change it."""
     n, failed = len(pairs.rounds), failed_of(pairs)
     if n < rules.min_rounds:
-        return "undecided", f"{_whether(gate, c)}: {n} of at least {plural(rules.min_rounds, 'round')}."
+        return "undecided", f"{_whether(gate, c)}: {n} of at least {plural(rules.min_rounds, 'round')}.", False
     edge, signs = math.log1p(_limit(gate, c)), _signs(gate.word, c.better)
     if _is_hit(gate, c, pairs, rules, failed):
         if gate.beyond is not None and (differ := _differ(pairs, edge, signs, rules, inside=True)):
-            return "undecided", f"{_whether(gate, c)}: {differ}"
-        return "hit", f"{_verdict(gate, c)}: {_span(c)}, paired by round."
+            return "undecided", f"{_whether(gate, c)}: {differ}", True
+        return "hit", f"{_verdict(gate, c)}: {_span(c)}, paired by round.", True
     opposite = {"worse": "better", "better": "worse"}.get(gate.word)
     inside = all(beyond(pairs.log_ratios, sign * edge, -sign, rules, failed) for sign in signs)
     if inside or c.verdict == opposite:
         if differ := _differ(pairs, edge, signs, rules, inside=False):
-            return "undecided", f"{_whether(gate, c)}: {differ}"
-        return "passed", f"{_claim(gate, c, negated=True)}: {_span(c)}, paired by round."
-    return "undecided", f"{_whether(gate, c)}: {_span(c)} after {plural(n, 'round')}."
+            return "undecided", f"{_whether(gate, c)}: {differ}", True
+        return "passed", f"{_claim(gate, c, negated=True)}: {_span(c)}, paired by round.", True
+    return "undecided", f"{_whether(gate, c)}: {_span(c)} after {plural(n, 'round')}.", False
 
 
 def _differ(pairs: Pairs, edge: float, signs: Sequence[int], rules: Rules, *, inside: bool) -> str:
@@ -123,7 +124,7 @@ def _differ_without_direction(c: Comparison) -> bool:
     return c.better == "neither" and c.verdict == "undecided" and c.settled and excludes_1
 
 
-def _of_described(gate: Gate, c: Comparison, _pairs: Pairs | None, _rules: Rules) -> tuple[Outcome, str]:
+def _of_described(gate: Gate, c: Comparison) -> tuple[Outcome, str]:
     """By the interval alone, which is all that there is."""
     if c.low is None or c.high is None:
         return "undecided", f"{_whether(gate, c)}: there are too few rounds for an interval."

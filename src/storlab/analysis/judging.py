@@ -37,9 +37,10 @@ def answers(cases: Sequence[Case], confidence: float, min_rounds: int, gates: Se
         q = case.item.question
         answer = _answer(case.item, case.pairs, alpha, min_rounds, case.family, case.needed)
         rules = Rules(alpha, q.margin, q.better, min_rounds, case.family)
-        asked = () if case.item.described else gates
+        asked = () if case.item.described or case.item.optional else gates
         of_gates = tuple(apply(gate, answer, case.pairs or Pairs(), rules) for gate in asked)
-        found.append(replace(answer, gates=of_gates, rests_after=case.rests_after))
+        optional = case.item.optional
+        found.append(replace(answer, gates=of_gates, rests_after=case.rests_after, optional=optional))
     return found
 
 

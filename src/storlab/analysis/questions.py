@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
@@ -35,10 +35,12 @@ EMULATED = "Described, not judged: guests are emulated, and rates there are the 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What there is to compare: metrics of each cell with a trial done, and why cells are unsupported."""
+    """What there is to compare: metrics of each cell with a trial done, and why cells are unsupported, or failed in all
+    rounds so far."""
 
     metrics: Mapping[int, Metrics]
     unsupported: Mapping[int, str]
+    failed: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Planned:
     """A question with the cells (a, b) of each of its combinations; one combination unless pooled.
 
     ``problem``: why it can't have an answer. ``waiting``: which sides have no trial done yet. ``counted``:
-    whether it belongs to the family.
+    whether it belongs to the family. ``optional``: every side that is not supported has a level that may be absent.
     """
 
     question: Question
@@ -57,6 +59,7 @@ class Planned:
     described: str = ""  # why it is shown and not judged
     names: tuple[str, ...] = ("",)  # of the combinations, as ``cells``; for sentences
     warnings: tuple[str, ...] = ()
+    optional: bool = False
 
 
 def plan(design: Design, catalogue: Catalogue) -> list[Planned]:
@@ -76,7 +79,20 @@ def each_planned(design: Design, catalogue: Catalogue) -> Iterator[Planned]:
                 for item in _plan_pair(design, catalogue, named, asked, spec, grid):
                     if item.question.key not in known and item.question.mirrored not in known:
                         known.add(item.question.key)
-                        yield item
+                        yield (
+                            item
+                            if not item.problem
+                            else replace(item, optional=_may_be_absent(item, design, catalogue))
+                        )
+
+
+def _may_be_absent(item: Planned, design: Design, catalogue: Catalogue) -> bool:
+    """Whether all that is unsupported of it has a level that may be."""
+    levels = [{**item.question.within, item.question.factor: side} for side in (item.question.a, item.question.b)]
+    absent = [
+        of for cells in item.cells for of, cell in zip(levels, cells, strict=True) if cell in catalogue.unsupported
+    ]
+    return bool(absent) and all(design.is_optional(of) for of in absent)
 
 
 def count_of_pairs(design: Design) -> int:
@@ -114,10 +130,16 @@ def _plan_pair(
     ]
     if spec.native and design.emulated:
         parts = [replace(part, counted=False, described=EMULATED) for part in parts]
+    if combinations and not parts:  # asked for, and no trial yields it: the question must not vanish with its answer
+        cells = tuple(both for _, both in combinations)
+        problem = f"no trial of {asked.a} or {asked.b} has {asked.metric}."
+        question = replace(asked, within=dict(spec.only), pooled=len(combinations) > 1)
+        yield Planned(question, cells, problem, counted=False, names=("",) * len(cells))
     if spec.within or len(combinations) == 1:
         yield from parts
     if spec.pooled and len(combinations) > 1:
         yield from _plan_pooled(parts, least=2 if spec.within else 1, within=spec.only)
+        yield from (part for part in parts if part.problem)  # what is pooled says nothing of these
 
 
 class _Grid:
@@ -156,6 +178,12 @@ def _plan_combination(
     if unsupported or waiting:
         problem = " ".join(_sentence(f"{name} is unsupported: {why}") for name, why in unsupported.items())
         late = f"there is no completed trial of {' or of '.join(waiting)}."
+        why = [
+            _sentence(f"{name} failed: {catalogue.failed[sides[name]]}")
+            for name in waiting
+            if sides[name] in catalogue.failed
+        ]
+        late = " ".join((late, *why))
         for key, trait in known.items() or [(("", asked.metric), Trait("", "neither"))]:
             question = _about(asked, key, trait)
             yield Planned(question, (cells,), problem, waiting=late, counted=not unsupported)

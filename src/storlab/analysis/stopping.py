@@ -142,14 +142,16 @@ def is_satisfied(comparison: Comparison, rule: Rule) -> bool:
     if rule.until == "decided":
         return comparison.settled
     if rule.until == "gates":
-        return all(result.outcome != "undecided" for result in comparison.gates)
+        return all(result.settled or result.outcome in ("hit", "passed") for result in comparison.gates)
     reached = precision_of(comparison)
     return reached is not None and reached <= rule.precision
 
 
 def _goal(rule: Rule, done: Sequence[Comparison]) -> str:
     if rule.until == "gates":
-        return f"every gate is answered for {plural(len(done), 'comparison')}"
+        never = sum(any(r.outcome in ("undecided", "missing") for r in c.gates) for c in done)
+        more = f", {never} that no rounds can answer" if never else ""
+        return f"every gate is answered for {plural(len(done) - never, 'comparison')}{more}"
     if rule.until != "decided":
         return f"{plural(len(done), 'comparison')} known to ±{percent(rule.precision)} or better"
     never = sum(c.verdict == "undecided" for c in done)

@@ -162,7 +162,8 @@ def _catalogue(
     columns = recorded.series.select("cell", "source", "metric", "unit", "better")
     for cell, source, metric, unit, better in columns.iter_rows():
         found[cell][source, metric] = Trait(unit, better, declared[source].find(metric).margin)
-    return Catalogue(found, {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"})
+    unsupported = {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"}
+    return Catalogue(found, unsupported, {s.cell: s.reasons[0] for s in states if s.status == "failed" and s.reasons})
 
 
 def _stops(design: Design) -> list[int]:

@@ -17,6 +17,7 @@ from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
 from storlab.analysis.sweeps.data import Knee, Objective, Sweep
 from storlab.errors import ParseError
+from storlab.metrics import named
 
 Why = Literal["shorter", "uneven", "across"]
 """Why a request is no whole number of units: shorter than one; of an uneven length; or off the boundary."""
@@ -124,8 +125,10 @@ class Distribution:
     percentiles: tuple[Percentile, ...]
 
 
-Verdict = Literal["better", "worse", "equivalent", "undecided"]
-"""Of level ``a`` against level ``b``. ``better`` respects the metric's direction."""
+Verdict = Literal["better", "worse", "equivalent", "undecided", "missing"]
+"""Of level ``a`` against level ``b``. ``better`` respects the metric's direction. ``missing``: there is no ratio, as a
+side is unsupported, failed, or has no value that a ratio can be made of.
+"""
 
 HOST = "host"
 """The node that is the machine where Storlab runs; it is there in every run."""
@@ -186,20 +189,24 @@ class SteadyWindow:
     steady: bool
 
 
-Outcome = Literal["hit", "passed", "undecided"]
+Outcome = Literal["hit", "passed", "undecided", "missing"]
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """What came of one gate at one comparison: ``sentence`` says it for a reader who sees nothing else."""
+    """What came of one gate at one comparison: ``sentence`` says it for a reader who sees nothing else.
+
+    ``settled``: more rounds of the run could not change it.
+    """
 
     gate: str
     outcome: Outcome
     sentence: str
+    settled: bool = True
 
     def fails(self, *, allow_undecided: bool) -> bool:
         """Whether what is gated does not pass."""
-        return self.outcome == "hit" or (self.outcome == "undecided" and not allow_undecided)
+        return self.outcome in ("hit", "missing") or (self.outcome == "undecided" and not allow_undecided)
 
 
 UndecidedKind = Literal["too few rounds", "leaning", "no evidence"]
@@ -315,6 +322,7 @@ class Comparison:
     warnings: tuple[str, ...] = ()
     settled: bool = False  # no more rounds are needed: decided, or there can be no verdict
     gates: tuple[GateResult, ...] = ()  # of `--fail-on`
+    optional: bool = False  # missing, and `--optional` names what is absent: no gate asks for it
     rests_after: int | None = None  # the round as of which it stands, where its cells were not due any more
     undecided: Undecided | None = None  # null: decided, not interleaved, or nothing that more rounds could decide
     why: Underneath | None = None  # null: not better or worse, or the run goes on, or nothing was watched
@@ -348,6 +356,17 @@ class Summary:
     unequal: tuple[Unequal, ...] = ()  # what was measured under settings that nobody declared
     steady: tuple[SteadyWindow, ...] = ()  # where the study stops at steady state: its points, in the order of cells
     reported_since: int = 1  # the first round that counts in figures and verdicts: later, in such a study
+
+    @property
+    def answers_nothing(self) -> bool:
+        """Whether nothing that was asked for was measured: no cell, or neither the primary metric nor any answer."""
+        if not any(cell.rounds for cell in self.cells):
+            return True
+        answers = [c.ratio is not None for c in self.comparisons]
+        answers += [claim.verdict != "missing" for claim in self.claims]
+        answers += [not objective.missing for objective in self.objectives]
+        primary = named(self.primary, [(e.source, e.metric) for e in self.estimates])
+        return bool(answers) and not any(answers) and not primary
 
 
 def to_json(summary: Summary) -> bytes:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.failure import OWN_FAULT
 from storlab.cli.output import show
+from storlab.cli.status import COMPLETE, LEFT_BEHIND
 from storlab.errors import RecordsError, UserError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _remove_orphans(found: list[Orphan]) -> int:
         show(f"Left by a run that was killed: {each}")
     for each in failed:
         show(f"Left by a run that was killed: could not be torn down: {each}")
-    return OWN_FAULT if failed else 0
+    return LEFT_BEHIND if failed else COMPLETE
 
 
 async def _undo(found: list[Orphan]) -> tuple[list[str], list[str]]:
@@ -118,12 +118,12 @@ def _remove_folder(link: Path) -> int:
         found = "foreign"
     except OSError as error:
         show(f"{folder}: can't be removed: {error.strerror}")
-        return OWN_FAULT
+        return LEFT_BEHIND
     if found == "removed":
         show(f"{folder}: removed, because the process that worked in it is gone")
     if found == "standing":
         show(f"{folder}: left as it is, because not everything in it could be torn down")
-        return OWN_FAULT
+        return LEFT_BEHIND
     if found != "alive":
         temporary.forget(link)
     return 0
@@ -152,7 +152,7 @@ def _clean(folder: Path) -> int:
         show(f"{folder}: could not be torn down: {failed}")
     if result is None or not (result.did or result.failed):
         show(f"{folder}: nothing is left to tear down")
-    return OWN_FAULT if result and result.failed else 0
+    return LEFT_BEHIND if result and result.failed else COMPLETE
 
 
 async def _tear_down(run: RunFolder, identity: str) -> Teardown:

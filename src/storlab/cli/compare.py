@@ -11,10 +11,11 @@ import typer
 from typer import Argument, Option
 
 from storlab.cli.algebra import one_thread_for_algebra
-from storlab.cli.failure import GATE_HIT
-from storlab.cli.options import AllowUndecided, FailOn, Output, String, Strings, format_option
-from storlab.cli.output import show, show_rendered, write_output
+from storlab.cli.options import AllowUndecided, FailOn, Optional, Output, String, Strings, format_option
+from storlab.cli.output import show, show_rendered, until_closed, warn, write_output
+from storlab.cli.status import COMPLETE, NOT_COMPARED, of_gates
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.report.formats import COMPARISONS, Format, find
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def compare(
     metric: Annotated[Strings, Option("--metric", metavar="NAME", help="Instead of the primary metric.")] = None,
     fail_on: FailOn = None,
     allow_undecided: AllowUndecided = False,
+    optional: Optional = None,
     format_: Annotated[str, format_option(COMPARISONS)] = "text",
     output: Output = None,
 ) -> None:
@@ -48,13 +50,36 @@ def compare(
     read, seen = zip(*(_read(name, run) for name, run in opened.items()), strict=True)
     told = differences({name: run.manifest for name, run in opened.items()})
     told = (*told, *_unequal(dict(zip(opened, seen, strict=True))))
-    found = compare_runs(read, by=by, metrics=metric or [], gates=gates, cautions=told, allow_undecided=allow_undecided)
-    _show(found, chosen, output)
-    if found.failed:
-        raise typer.Exit(GATE_HIT)
-    if all(c.basis == "none" for c in found.comparisons):
+    found = compare_runs(
+        read,
+        by=by,
+        metrics=metric or [],
+        gates=gates,
+        cautions=told,
+        allow_undecided=allow_undecided,
+        optional=_may_be_absent(optional or [], read, by),
+    )
+    with until_closed():
+        _show(found, chosen, output)
+    status = of_gates((result for c in found.comparisons for result in c.gates), allow_undecided=allow_undecided)
+    if status is COMPLETE and all(c.basis == "none" for c in found.comparisons):
         remedy = _remedy(read) if by is None else ""
-        raise UserError(f"nothing could be compared: {found.comparisons[0].comparison.reason}{remedy}")
+        warn(f"storlab: nothing could be compared: {found.comparisons[0].comparison.reason}{remedy}")
+        status = NOT_COMPARED
+    raise typer.Exit(status)
+
+
+def _may_be_absent(optional: Sequence[str], runs: Sequence[RunData], by: str | None) -> dict[str, list[str]]:
+    """By factor, the levels of ``--optional``. Raises ``UserError`` for what no run has."""
+    if not optional:
+        return {}
+    from storlab.study.overrides import chosen_levels  # which loads what a comparison can do without
+
+    each = dict.fromkeys((name, of) for run in runs for name, levels in run.design.factors.items() for of in levels)
+    known = grouped(each)
+    if by is None:
+        known["run"] = [run.name for run in runs]
+    return chosen_levels("--optional", optional, known)
 
 
 def _opened(folders: Sequence[Path], by: str | None) -> dict[str, RunFolder]:

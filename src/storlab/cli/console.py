@@ -35,7 +35,3 @@ class Console(RichConsole):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=plain(segment.text))
-
-    def on_broken_pipe(self) -> None:
-        """Leave it to the command, which may have an exit status to give; Rich would exit at once."""
-        raise BrokenPipeError

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from storlab.cli.failure import GATE_HIT, INTERRUPTED, TRIALS_FAILED
 from storlab.cli.options import Json, Only, Quiet, Seed, Set, StudyName, StudyOptions, print_json
 from storlab.cli.output import show, warn
+from storlab.cli.status import COMPLETE, CUT_BROKE, INTERRUPTED, NOT_CHECKED, Status
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -117,12 +117,12 @@ def _crash(options: CrashOptions) -> int:
     return status_of(result)
 
 
-def status_of(result: CrashResult) -> int:
+def status_of(result: CrashResult) -> Status:
     """3 where a set-up could not be checked or is not believed, else 4 where something broke, else 0."""
     checked = [each for each in result.set_ups if not each.unsupported]
     if not checked or not all(each.believed for each in checked):
-        return TRIALS_FAILED
-    return GATE_HIT if any(each.broken for each in checked) else 0
+        return NOT_CHECKED
+    return CUT_BROKE if any(each.broken for each in checked) else COMPLETE
 
 
 def lines(result: CrashResult, folder: Path) -> Iterator[str]:

@@ -8,14 +8,9 @@ import sys
 from collections.abc import Callable
 
 from storlab.cli.output import warn
+from storlab.cli.status import COMPLETE, OWN_FAULT, USERS_MISTAKE, Status
 from storlab.cli.streams import NAMES, discard
 from storlab.errors import StorlabError, StudyError, UserError
-
-OWN_FAULT = 1
-USERS_MISTAKE = 2
-TRIALS_FAILED = 3
-GATE_HIT = 4
-INTERRUPTED = 130
 
 
 def explaining(command: Callable[[], object]) -> None:
@@ -36,12 +31,12 @@ def explaining(command: Callable[[], object]) -> None:
         sys.exit(explain(error))
 
 
-def explain(error: BaseException) -> int:
+def explain(error: BaseException) -> Status:
     """Print what went wrong; returns the exit status."""
     match error:
         case BrokenPipeError():
             discard(1)  # whoever read our output has seen enough
-            return 0
+            return COMPLETE
         case StudyError():
             _say(str(error))
             return USERS_MISTAKE

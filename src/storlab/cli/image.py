@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from storlab.cli.failure import INTERRUPTED
 from storlab.cli.options import Json, Quiet, String, Strings, print_json
 from storlab.cli.output import is_drawable, show, warn
+from storlab.cli.status import INTERRUPTED
 from storlab.errors import MissingImage, UserError
 
 if TYPE_CHECKING:

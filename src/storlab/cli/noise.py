@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.failure import INTERRUPTED
 from storlab.cli.options import Json, Quiet, String, print_json, studies
 from storlab.cli.output import warn
+from storlab.cli.status import INTERRUPTED
 from storlab.errors import StorlabError, UserError
 
 if TYPE_CHECKING:

@@ -69,6 +69,10 @@ FailOn = Annotated[
     ),
 ]
 AllowUndecided = Annotated[bool, Option("--allow-undecided", help="Count a gate that is still undecided as passed.")]
+Optional = Annotated[
+    Strings,
+    Option("--optional", metavar="FACTOR=LEVEL[,LEVEL]", help="Gates ask nothing of these levels if unsupported here."),
+]
 AllowCode = Annotated[
     Strings, Option("--allow-code", metavar="PATH", help="Let a load use this code, such as an engine for fio.")
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-from dataclasses import dataclass
+import contextlib
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT, TRIALS_FAILED
 from storlab.cli.options import (
     AllowCode,
     AllowUndecided,
     FailOn,
     Json,
     Only,
+    Optional,
     Quiet,
     Rounds,
     RunPath,
@@ -27,9 +27,20 @@ from storlab.cli.options import (
     StudyName,
     StudyOptions,
 )
-from storlab.cli.output import show_json, warn
+from storlab.cli.output import show_json, until_closed, warn
 from storlab.cli.power_cuts import cut_power, refuse_unchecked
-from storlab.cli.streams import NAMES, discard
+from storlab.cli.status import (
+    GATE_HIT,
+    GATE_MISSING,
+    INTERRUPTED,
+    LEFT_BEHIND,
+    NOTHING_MEASURED,
+    TRIALS_FAILED,
+    Status,
+    of_gates,
+)
+from storlab.cli.streams import NAMES
+from storlab.errors import UserError
 from storlab.limits import ROUNDS
 from storlab.run.limits import Limits, parse_extent
 from storlab.run.permissions import Permissions
@@ -51,6 +62,7 @@ class RunOptions(StudyOptions):
     permissions: Permissions
     limits: Limits
     allow_undecided: bool
+    optional: list[str]
     quiet: bool
     json: bool
 
@@ -67,6 +79,7 @@ def run(
     unconfined: Annotated[bool, Option("--unconfined", help="Let loads write wherever you may write.")] = False,
     fail_on: FailOn = None,
     allow_undecided: AllowUndecided = False,
+    optional: Optional = None,
     budget: Annotated[
         float | None, Option("--budget", metavar="MINUTES", min=0.1, help="Start no round that would exceed this time.")
     ] = None,
@@ -85,6 +98,7 @@ def run(
         permissions=Permissions(unconfined, tuple(allow_code or ())),
         limits=Limits(tuple(fail_on or ()), budget),
         allow_undecided=allow_undecided,
+        optional=optional or [],
         quiet=quiet,
         json=json,
     )
@@ -109,6 +123,7 @@ def _run(options: RunOptions) -> int:
     from storlab.run.executor import run_study
 
     study = options.load()
+    limits = _limits(options, study)
     if options.build and (status := build_images(study, options.quiet or options.json)):
         return status
     refuse_unchecked(study)
@@ -117,13 +132,28 @@ def _run(options: RunOptions) -> int:
     with observer(options.quiet or options.json) as watching:
         try:
             outcome = asyncio.run(
-                run_study(study, folder, seed, _rounds(options, study), watching, options.permissions, options.limits)
+                run_study(study, folder, seed, _rounds(options, study), watching, options.permissions, limits)
             )
         except asyncio.CancelledError:
             warn("storlab: interrupted before anything was set up; nothing is left of it")
             return INTERRUPTED
     cut_power(outcome, quiet=options.quiet or options.json)
     return finish(outcome, options.json, options.allow_undecided)
+
+
+def _limits(options: RunOptions, study: Study) -> Limits:
+    """With the levels that may be absent. Raises ``UserError`` where there are none such, or nothing for a gate."""
+    from storlab.run.planning.design import compares
+    from storlab.study.overrides import chosen_levels
+
+    if options.limits.gates and not compares(study):
+        raise UserError(
+            f"--fail-on {options.limits.gates[0]!r}: the study compares nothing, so no gate can be answered"
+        )
+    whole = replace(options, only=[]).load() if options.only and options.optional else study
+    by_name = {factor.name: [level.label for level in factor.levels] for factor in whole.factors}
+    chosen = chosen_levels("--optional", options.optional, by_name)
+    return replace(options.limits, optional={name: tuple(levels) for name, levels in chosen.items()})
 
 
 def _rounds(options: RunOptions, study: Study) -> tuple[int, int]:
@@ -143,33 +173,38 @@ def new_folder(study: str) -> Path:
     return folder
 
 
-def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> int:
+def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> Status:
     """Report on a run that ended; returns the exit status."""
     try:
-        _show(outcome, json, allow_undecided)
+        with until_closed():
+            _show(outcome, json)
+        with contextlib.suppress(OSError):
+            _say_how_it_ended(outcome, allow_undecided)
     except KeyboardInterrupt:
         folder = outcome.folder.path
         warn(f"storlab: interrupted; all is recorded, and `storlab report {folder}` shows it")
         return INTERRUPTED
     except OSError as error:
-        if error.errno not in (errno.EIO, errno.EPIPE):  # the terminal is gone, or the reader has seen enough
-            if error.filename == NAMES[1]:
-                warn(f"storlab: all is recorded, and `storlab report {outcome.folder.path}` shows it")
-            raise
-        discard(1)
+        if error.filename == NAMES[1]:
+            warn(f"storlab: all is recorded, and `storlab report {outcome.folder.path}` shows it")
+        raise
     if outcome.ending == "interrupted":
         return INTERRUPTED
     if outcome.left_behind:
-        return OWN_FAULT
-    gates = [result for comparison in outcome.summary.comparisons for result in comparison.gates]
-    if any(result.outcome == "hit" for result in gates):
-        return GATE_HIT
+        return LEFT_BEHIND
+    comparisons = outcome.summary.comparisons
+    status = of_gates((result for c in comparisons for result in c.gates), allow_undecided=allow_undecided)
+    if status is GATE_HIT:
+        return status
     if outcome.ending == "failures":
         return TRIALS_FAILED
-    return GATE_HIT if any(result.fails(allow_undecided=allow_undecided) for result in gates) else 0
+    if outcome.ending == "nothing measured":
+        return NOTHING_MEASURED
+    unanswered = outcome.folder.manifest.gates and not any(c.gates or c.optional for c in comparisons)
+    return GATE_MISSING if unanswered else status
 
 
-def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
+def _show(outcome: Outcome, json: bool) -> None:
     from storlab.cli.reporting import report_input, show_and_write, write_html
 
     given = report_input(outcome.folder, outcome.tables, outcome.summary)
@@ -187,10 +222,18 @@ def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
         if (more := _more_rounds(outcome)) is not None:
             added = f"`storlab resume {outcome.folder.path} --rounds +{more}`"
             console.print(f"More rounds may decide what is open: {added}", soft_wrap=True, markup=False)
-    if any(c.gates for c in outcome.summary.comparisons):
+
+
+def _say_how_it_ended(outcome: Outcome, allow_undecided: bool) -> None:
+    """On standard error."""
+    if outcome.folder.manifest.gates:
         from storlab.report.model.words import gates_together
 
-        warn(gates_together([c.gates for c in outcome.summary.comparisons], allow_undecided=allow_undecided))
+        failed = sum(cell.failed for cell in outcome.summary.cells)
+        gates = [c.gates for c in outcome.summary.comparisons if c.gates or c.optional]
+        warn(gates_together(gates, allow_undecided=allow_undecided, failed=failed))
+    if outcome.ending == "nothing measured":
+        warn("storlab: nothing that was asked for was measured; the report says why")
     for what in outcome.left_behind:
         warn(f"storlab: could not be torn down: {what}")
     if outcome.left_behind:

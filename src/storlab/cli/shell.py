@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.failure import INTERRUPTED
 from storlab.cli.options import Only, Set, String, StudyName, StudyOptions
 from storlab.cli.output import warn
+from storlab.cli.status import INTERRUPTED
 from storlab.errors import UserError
 from storlab.text import one_line
 

@@ -37,7 +37,7 @@ def table(summary: Summary, most: int = MOST) -> Group | None:
     places = [_shortened(_where(c)) for c in shown]
     columns = [
         [place if place not in places[:at] else "" for at, place in enumerate(places)],
-        [f"{words.MARKS[c.verdict]} {c.a} vs {c.b}" for c in shown],
+        [f"{words.mark(c)} {c.a} vs {c.b}" for c in shown],
         [_numbers(c) for c in shown],
         [_state(c) for c in shown],
     ]

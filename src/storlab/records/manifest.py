@@ -158,7 +158,9 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     unconfined: bool = False  # loads could touch all that Storlab itself may
     code: tuple[str, ...] = ()  # paths of code that loads were allowed to load
     gates: tuple[str, ...] = ()  # of `--fail-on`
+    optional: dict[str, tuple[str, ...]] = {}  # of `--optional`: by factor, levels that may be unsupported
     minutes: float | None = None  # of `--budget`
+    spent: bool = False  # it ended because one more round would have exceeded them
     order: Order = "shuffled"  # how the order within rounds is drawn from the seed
     rest_from: Number | None = None  # rounds before cells may rest; null: none ever does
     rests: tuple[Rest, ...] = ()  # cells that are due no longer; all others are due in every round

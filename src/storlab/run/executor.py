@@ -30,7 +30,7 @@ from storlab.run.interrupts import Interrupts
 from storlab.run.limits import AS_PLANNED, NO_LIMITS, Extent, Limits, refuse_other_rule
 from storlab.run.observer import Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
-from storlab.run.planning.design import rule_of, summary_of
+from storlab.run.planning.design import design_of, rule_of, summary_of
 from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.planning.schedule import Schedule
@@ -48,7 +48,7 @@ from storlab.version import __version__
 _HOPELESS = 2  # rounds
 _TABLES_EVERY = 30.0  # s; whoever looks into a long run finds tables, and short rounds don't pay for them
 
-Ending = Literal["complete", "failures", "interrupted"]
+Ending = Literal["complete", "failures", "nothing measured", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,10 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
             _refuse_poorer(plan, tables, folder)
             await session.claim_devices()
             until = extent.until or manifest.until
-            write_manifest(folder, replace(manifest, finished=None, stopped="", rounds=rounds, until=until))
-            limits = Limits(manifest.gates, manifest.minutes, until)
+            write_manifest(
+                folder, replace(manifest, finished=None, stopped="", spent=False, rounds=rounds, until=until)
+            )
+            limits = Limits(manifest.gates, manifest.minutes, until, manifest.optional)
             return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
 
@@ -169,6 +171,7 @@ async def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, l
         unconfined=plan.permissions.unconfined,
         code=plan.permissions.code,
         gates=limits.gates,
+        optional=dict(limits.optional),
         minutes=limits.minutes,
         order=plan.order_rule,
         rest_from=None if rule_of(study, plan.rounds, limits).until == "rounds" else plan.rounds[0],
@@ -213,7 +216,7 @@ class _Executor:
         self._began = time.monotonic()
         self._rounds_here = 0
         self._remaining: int | None = None
-        self._stopped = ""
+        self._stopped, self._spent = "", False
         self._written = time.monotonic()
         self._finished = False
         self._left: tuple[str, ...] | None = None  # until all is torn down that can be
@@ -313,7 +316,7 @@ class _Executor:
         minutes = (time.monotonic() - self._began) / 60
         if self._limits.minutes is None or minutes * (1 + 1 / self._rounds_here) <= self._limits.minutes:
             return False
-        done = plural(round_number, "round")
+        done, self._spent = plural(round_number, "round"), True
         self._stopped = f"Stopped after {done}: one more would exceed the budget of {self._limits.minutes:g} minutes."
         return True
 
@@ -341,10 +344,9 @@ class _Executor:
         return min(left[0], budget), min(left[1], budget)
 
     def _summarise(self, *, ended: bool = False) -> Summary:
-        gates, rests = self._limits.gates, self._schedule.rests
-        emulated = self._plan.emulated
-        study, tables, stopped = self._study, self._tables, self._stopped
-        return summary_of(study, tables, stopped, gates=gates, rests=rests, emulated=emulated, ended=ended)
+        emulated, rests = self._plan.emulated, self._schedule.rests
+        design = design_of(self._study, self._stopped, self._tables.warnings(), self._limits, rests, emulated)
+        return summary_of(design, self._tables, ended=ended)
 
     def _write_tables(self) -> None:
         write_tables(self._held.run, self._tables)
@@ -370,9 +372,13 @@ class _Executor:
         finished = _now() if self._finished else None
         manifest = self._held.run.manifest
         nodes = {**manifest.nodes, **_nodes(self._session)}
-        write_manifest(self._held.run.path, replace(manifest, finished=finished, stopped=self._stopped, nodes=nodes))
+        write_manifest(
+            self._held.run.path,
+            replace(manifest, finished=finished, stopped=self._stopped, spent=self._spent, nodes=nodes),
+        )
 
     def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)
-        ending: Ending = "interrupted" if self._interrupts.finish else "failures" if failed else "complete"
+        ending: Ending = "failures" if failed else "nothing measured" if self._summary.answers_nothing else "complete"
+        ending = "interrupted" if self._interrupts.finish else ending
         return Outcome(self._run, ending, self._summary, self._tables, self._left or ())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from storlab.errors import UserError
 from storlab.limits import ROUNDS
@@ -14,12 +14,14 @@ from storlab.limits import ROUNDS
 class Limits:
     """``gates``: as the user wrote them. ``minutes``: after which no further round begins; ``None``: any number.
 
-    ``until``: the rule by which it stops in the place of the study's, since it was resumed so.
+    ``until``: the rule by which it stops in the place of the study's, since it was resumed so. ``optional``: by factor,
+    levels for which no gate asks where this machine does not support them.
     """
 
     gates: tuple[str, ...] = ()
     minutes: float | None = None
     until: str | None = None
+    optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 NO_LIMITS = Limits()

@@ -78,23 +78,29 @@ def _toml_value(written: str) -> Any:
 
 def apply_only(only: Sequence[str], factors: Sequence[Factor]) -> list[Factor]:
     """The factors cut down to the levels that were asked for. Raises ``UserError`` for what the study does not have."""
-    chosen: dict[str, set[str]] = {}
     by_name = {factor.name: [level.label for level in factor.levels] for factor in factors}
-    for item in only:
-        name, separator, levels = item.partition("=")
-        name = name.strip()
-        if not separator or not levels.strip():
-            raise UserError(f"--only {item}: write FACTOR=LEVEL[,LEVEL]")
-        if name not in by_name:
-            has = nearest(name, by_name) or (f"; it has {', '.join(by_name)}" if by_name else "; it has none")
-            raise UserError(f"--only {item}: the study has no factor {name!r}{has}")
-        chosen.setdefault(name, set()).update(_labels(levels, name, by_name, item))
+    chosen = chosen_levels("--only", only, by_name)
     return [
         Factor(factor.name, tuple(level for level in factor.levels if level.label in chosen[factor.name]))
         if factor.name in chosen
         else factor
         for factor in factors
     ]
+
+
+def chosen_levels(option: str, given: Sequence[str], by_name: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """By factor, the levels that ``option`` names as FACTOR=LEVEL[,LEVEL]. Raises ``UserError`` for unknown ones."""
+    chosen: dict[str, list[str]] = {}
+    for words in given:
+        name, separator, levels = words.partition("=")
+        name, item = name.strip(), f"{option} {words}"
+        if not separator or not levels.strip():
+            raise UserError(f"{item}: write FACTOR=LEVEL[,LEVEL]")
+        if name not in by_name:
+            has = nearest(name, by_name) or (f"; it has {', '.join(by_name)}" if by_name else "; it has none")
+            raise UserError(f"{item}: the study has no factor {name!r}{has}")
+        chosen.setdefault(name, []).extend(_labels(levels, name, by_name, item))
+    return chosen
 
 
 def _labels(text: str, name: str, by_name: Mapping[str, Sequence[str]], item: str) -> list[str]:
@@ -107,7 +113,7 @@ def _labels(text: str, name: str, by_name: Mapping[str, Sequence[str]], item: st
         if label is None:
             wrong = rest.partition(",")[0].strip()
             known = ", ".join(by_name[name])
-            raise UserError(f"--only {item}: {name} has no level {wrong!r}{nearest(wrong, labels)}; it has {known}")
+            raise UserError(f"{item}: {name} has no level {wrong!r}{nearest(wrong, labels)}; it has {known}")
         found.append(label)
         rest = rest[len(label) :].strip().removeprefix(",").strip()
     return found

@@ -39,7 +39,7 @@ VALUE = replace(
     expected="from 1.8 to 2.2", value=20.0, low=19.0, high=21.0, said_by="",
 )  # fmt: skip
 ABSENT = replace(
-    HOLDS, name="SACK", verdict="not measured", reason="This run has no sack=false.", value=None, low=None, high=None
+    HOLDS, name="SACK", verdict="missing", reason="This run has no sack=false.", value=None, low=None, high=None
 )
 OPEN = replace(
     HOLDS, name="<b>open</b> | x", verdict="undecided", reason="3 rounds of at least 5.", low=None, high=None
@@ -58,7 +58,7 @@ def test_a_claims_line_has_answer_figure_and_reason_and_what_both_sides_share_be
         "(11.2× to 12.4×, 6 rounds); claimed: more than 2×. The evidence puts the ratio above 2.",
         "Every two segments: does not hold. acks.sent.mss, transport=iscsi: 20.0 (19.0 to 21.0, 6 rounds); "
         "claimed: from 1.8 to 2.2. The evidence puts the ratio above 2.",
-        "SACK: not measured. acks.per-request, iscsi ÷ nvme; claimed: more than 2×. This run has no sack=false.",
+        "SACK: missing. acks.per-request, iscsi ÷ nvme; claimed: more than 2×. This run has no sack=false.",
         "<b>open</b> | x: undecided. acks.per-request, iscsi ÷ nvme: 11.8× (no interval yet, 6 rounds); "
         "claimed: more than 2×. 3 rounds of at least 5.",
     ]
@@ -71,7 +71,7 @@ def test_every_report_has_the_chapter(name: str) -> None:
     text = render(claimed(*ALL), name)
     flat = " ".join(text.split())
     assert "Claims" in text
-    for word in ("holds", "does not hold", "not measured", "undecided"):
+    for word in ("holds", "does not hold", "missing", "undecided"):
         assert word in flat
     assert "Source: a blog." in flat
     assert "<b>open</b>" not in text or name in ("text", "adoc")
@@ -87,7 +87,7 @@ def test_programs_have_every_field_of_claims() -> None:
     assert (storm["verdict"], storm["part"], storm["confidence"]) == ("holds", "more than 2×", "0.98")
     assert (storm["reason"], storm["warnings"]) == (HOLDS.name, HOLDS.reason)
     assert (value["factor.transport"], value["value"], value["ratio"], value["factor"]) == ("iscsi", "20.0", "", "")
-    assert (absent["verdict"], absent["ratio"]) == ("not measured", "")
+    assert (absent["verdict"], absent["ratio"]) == ("missing", "")
 
 
 @pytest.fixture(scope="module")

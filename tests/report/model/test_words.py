@@ -107,7 +107,14 @@ def test_numbers_and_reasons_of_what_cannot_be_compared_are_told_once() -> None:
     assert not_compared(lacking) == ["ext4 against xfs cannot be compared: There is no completed trial of xfs."]
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
     assert ordered_comparisons(summary) == [BASE]
-    assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 without an answer."
+    assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 missing."
+
+
+def test_what_is_described_has_a_mark_of_its_own_wherever_it_is_shown() -> None:
+    told = replace(BASE, verdict="undecided", described="Described, not judged: guests are emulated", settled=True)
+    (group,) = verdict_groups([told])
+    assert [line.mark for line in group.lines] == ["~"] and group.table.rows[0][-1].startswith("~ 1.42×")
+    assert group.open == [("~", "ext4 against xfs: Described, not judged: guests are emulated.")]
     undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
     assert words.more_rounds(undecided) == "How many more rounds it needs is not yet estimable."
     assert words.more_rounds(replace(undecided, settled=True)) == "More rounds would not decide it."

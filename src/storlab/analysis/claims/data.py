@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-ClaimVerdict = Literal["holds", "does not hold", "undecided", "not measured"]
+ClaimVerdict = Literal["holds", "does not hold", "undecided", "missing"]
 
 
 @dataclass(frozen=True)

@@ -81,20 +81,20 @@ def value_keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str,
 
 def _answers(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
     if not design.compared:
-        yield _not_measured(spec, design, "The cells were not interleaved with each other.")
+        yield _missing(spec, design, "The cells were not interleaved with each other.")
     elif spec.absent:
-        yield _not_measured(spec, design, spec.absent)
+        yield _missing(spec, design, spec.absent)
     elif spec.native and design.emulated and not spec.right:
-        yield replace(_not_measured(spec, design, EMULATED), verdict="undecided")
+        yield replace(_missing(spec, design, EMULATED), verdict="undecided")
     elif spec.factor:
         yield from _of_comparisons(spec, design, by)
     else:
         yield from _of_values(spec, design, by)
 
 
-def _not_measured(spec: ClaimSpec, design: Design, why: str) -> Claim:
+def _missing(spec: ClaimSpec, design: Design, why: str) -> Claim:
     metric = spec.metric or design.primary
-    return Claim(spec.name, spec.source, "not measured", why, metric, "", "", spec.left, spec.right, _expected(spec))
+    return Claim(spec.name, spec.source, "missing", why, metric, "", "", spec.left, spec.right, _expected(spec))
 
 
 def _expected(spec: ClaimSpec) -> str:
@@ -116,21 +116,23 @@ def _of_comparisons(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Cla
             found = True
             yield _of_comparison(spec, design, by, index, mirrored=q.key not in known)
     if not found:
-        yield _not_measured(spec, design, "No cells of this study differ in these levels alone.")
+        yield _missing(spec, design, "No cells of this study differ in these levels alone.")
 
 
 def _planned(spec: ClaimSpec, design: Design, catalogue: Catalogue) -> list[Planned]:
-    """The comparisons that a claim is about: one for each metric that its name matches, and combination."""
+    """The comparisons that a claim is about: one for each metric that its name matches."""
     asked = spec.compared()
     assert asked is not None
-    return plan(replace(design, comparisons=(asked,), claims=()), catalogue)
+    found = plan(replace(design, comparisons=(asked,), claims=()), catalogue)
+    whole = [item for item in found if item.question.pooled] or found  # all combinations are one claim
+    return list({(item.question.source, item.question.metric): item for item in whole}.values())
 
 
 def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, mirrored: bool) -> Claim:
     case, comparison = by.cases[index], by.comparisons[index]
     q, pairs = case.item.question, case.pairs
     claim = replace(
-        _not_measured(spec, design, comparison.reason),
+        _missing(spec, design, comparison.reason),
         metric=q.metric,
         source=q.source,
         unit=q.unit,
@@ -142,7 +144,7 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
     if case.item.problem or (pairs is not None and pairs.problem):
         return claim
     if pairs is None or len(pairs.log_ratios) == 0:
-        return replace(claim, verdict="undecided")
+        return claim
     sign = -1 if mirrored else 1
     evidence = _Evidence(
         sign * pairs.log_ratios,
@@ -243,11 +245,11 @@ def _of_values(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
     """One for each cell and metric; where there are several cells, each with all its levels."""
     levels, cells = dict(design.cells), _cells(spec, design)
     if not cells:
-        yield _not_measured(spec, design, "No cell of this run has these levels.")
+        yield _missing(spec, design, "No cell of this run has these levels.")
     for cell in cells:
         here = replace(spec, left=levels[cell]) if len(cells) > 1 else spec
         if why := by.catalogue.unsupported.get(cell):
-            yield _not_measured(here, design, f"{level_names(levels[cell])} is unsupported: {why}")
+            yield _missing(here, design, f"{level_names(levels[cell])} is unsupported: {why}")
             continue
         metrics = matching(spec.metric or design.primary, by.catalogue.metrics.get(cell, {}))
         for key in metrics:
@@ -255,19 +257,19 @@ def _of_values(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
         if not metrics:
             waiting = cell not in by.catalogue.metrics
             why = "It has no completed trial." if waiting else f"It has no {spec.metric or design.primary}."
-            yield replace(_not_measured(here, design, why), verdict="undecided" if waiting else "not measured")
+            yield _missing(here, design, why)
 
 
 def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], unit: str) -> Claim:
     cell, (source, metric) = of
     _, values = by.series.get(of, (None, _NONE))
-    claim = replace(_not_measured(spec, design, ""), verdict="undecided", metric=metric, source=source, unit=unit)
+    claim = replace(_missing(spec, design, ""), verdict="undecided", metric=metric, source=source, unit=unit)
     claim = replace(claim, rounds=len(values))
     lost = len(by.failed.get(cell, ())) + sum(not math.isfinite(value) for value in values.tolist())
     if lost:
         return replace(claim, reason=f"{plural(lost, 'round')} without a value might have changed the answer.")
     if len(values) == 0:
-        return replace(claim, reason="It has no completed trial.")
+        return replace(claim, verdict="missing", reason="It has no completed trial.")
     seen = span(values, by.values / (1 - design.confidence))
     claim = replace(
         claim,

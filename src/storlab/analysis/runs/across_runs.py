@@ -6,7 +6,7 @@ runs that alternate in time (``interleaving``). Everything else is described (``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -73,10 +73,11 @@ class RunsCompared:
     method: str
     variability: tuple[Varying, ...] = ()
     allow_undecided: bool = False  # a gate that can't be told yet lets pass
+    resumable: bool = True  # a run can be given more rounds that are paired
 
     @property
     def failed(self) -> bool:
-        """Whether a gate was hit, or was not passed for want of evidence."""
+        """Whether a gate was hit, or was not passed for want of a measurement or of evidence."""
         results = (result for c in self.comparisons for result in c.gates)
         return any(result.fails(allow_undecided=self.allow_undecided) for result in results)
 
@@ -89,13 +90,15 @@ def compare_runs(
     gates: Sequence[Gate] = (),
     cautions: Sequence[str] = (),
     allow_undecided: bool = False,
+    optional: Mapping[str, Sequence[str]] | None = None,
 ) -> RunsCompared:
     """The first run, or the first level of the factor ``by``, with each other one, in every combination of the rest.
 
-    ``metrics``: names as in a study's ``primary``, which is the default. Raises ``UserError`` where runs don't fit
+    ``metrics``: names as in a study's ``primary``, which is the default. ``optional``: by factor, levels that may be
+    absent. Raises ``UserError`` where runs don't fit
     together: different factors, primary metrics or units, or nothing that differs.
     """
-    merged = merge(runs, by, tuple(metrics))
+    merged = merge(runs, by, tuple(metrics), optional or {})
     family = max(1, sum(item.counted for item in merged.planned))
     alpha = 1 - merged.confidence
     both = [None if item.problem or item.waiting else _sides(item, merged) for item in merged.planned]
@@ -119,6 +122,7 @@ def compare_runs(
         method=_method(found, merged.confidence, family, varies=bool(described)),
         variability=described,
         allow_undecided=allow_undecided,
+        resumable=any(run.design.compared and not run.design.order for run in runs),
     )
 
 
@@ -144,7 +148,8 @@ def _answer(item: Planned, found: Sides | None, rules: Rules, needed: float, gat
     if found is None:
         reason = item.problem or f"{item.waiting[0].upper()}{item.waiting[1:]}"
         answer = unanswerable(question, reason, 1 - 1 / needed, warnings=item.warnings)
-        return _judged(answer, "none", (0, 0), None, rules, gates)
+        answer = replace(answer, optional=item.optional)
+        return _judged(answer, "none", (0, 0), None, rules, () if item.optional else gates)
     warnings = (*item.warnings, *found.warnings)
     if found.pairs is None:
         alpha = rules.alpha / rules.family

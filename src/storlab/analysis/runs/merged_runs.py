@@ -62,8 +62,13 @@ class Merged:
         ]
 
 
-def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> Merged:
-    """``runs`` as one, each from its steady state on if it stopped there. Raises ``UserError`` where they don't fit."""
+def merge(
+    runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...], optional: Mapping[str, Sequence[str]]
+) -> Merged:
+    """``runs`` as one, each from its steady state on if it stopped there. ``optional``: as in a design.
+
+    Raises ``UserError`` where they don't fit together.
+    """
     runs = [_as_reported(run) for run in runs]
     factor = by or RUN
     others, notes = _apart(runs, _other_factors(runs, by), by)
@@ -85,6 +90,7 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
         ),
         confidence=max(run.design.confidence for run in runs),
         min_rounds=max(run.design.min_rounds for run in runs),
+        optional=optional,
     )
     catalogue, table, values, failed = _collect(runs, cells, others, by, metrics or (primary,))
     _refuse_unknown(metrics, catalogue)
@@ -187,6 +193,7 @@ def _collect(
     table: dict[int, list[Sample]] = {}
     values: dict[tuple[int, int, int, str, str], float] = {}
     unsupported: dict[int, str] = {}
+    why: dict[int, str] = {}
     failed: dict[int, tuple[Place, ...]] = {}
     offsets = _offsets(runs, by)
     for at, (run, offset) in enumerate(zip(runs, offsets, strict=True)):
@@ -214,12 +221,14 @@ def _collect(
         for cell, round_, source, metric, value in asked.select(*_PLACE, "value").iter_rows():
             number_of_round = offset + round_
             values[number[cell], at, number_of_round, source, metric] = float("nan") if value is None else value
-        for cell, reason in _unsupported(run).items():
+        for cell, reason in _reasons(run, "unsupported").items():
             unsupported.setdefault(number[cell], reason)
         for cell, round_ in run.trials.filter(pl.col("status") == "failed").select("cell", "round").iter_rows():
             failed[number[cell]] = (*failed.get(number[cell], ()), (at, offset + round_))
-    absent = {cell: why for cell, why in unsupported.items() if cell not in found}
-    return Catalogue(found, absent), {cell: tuple(samples) for cell, samples in table.items()}, values, failed
+        for cell, reason in _reasons(run, "failed").items():
+            why.setdefault(number[cell], reason)
+    absent, broken = ({cell: said for cell, said in of.items() if cell not in found} for of in (unsupported, why))
+    return Catalogue(found, absent, broken), {cell: tuple(samples) for cell, samples in table.items()}, values, failed
 
 
 def _with_statistics(wanted: Set[Key], metrics: pl.DataFrame, declared: Declarations) -> pl.DataFrame:
@@ -270,8 +279,8 @@ def _done(run: RunData) -> pl.DataFrame:
     return done.unique(["cell", "round"], keep="last", maintain_order=True).sort("round")
 
 
-def _unsupported(run: RunData) -> dict[int, str]:
-    rows = run.trials.filter(pl.col("status") == "unsupported").select("cell", "reason")
+def _reasons(run: RunData, status: str) -> dict[int, str]:
+    rows = run.trials.filter(pl.col("status") == status).select("cell", "reason")
     return {cell: reason or "no reason was recorded" for cell, reason in rows.iter_rows()}
 
 

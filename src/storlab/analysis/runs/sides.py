@@ -181,5 +181,6 @@ def one_sided(design: Design, factor: str, levels: Sequence[str], metrics: Seque
                 problem = problem if where else problem[0].upper() + problem[1:]
                 asked = Question(factor, level, first, dict(within), False, "", "", "", "neither")
                 each = (replace(asked, metric=name) for name in metrics)
-                found += [Planned(question, ((cell, cell),), problem, counted=False) for question in each]
+                optional = design.is_optional({**dict(within), factor: lacks})
+                found += [Planned(q, ((cell, cell),), problem, counted=False, optional=optional) for q in each]
     return found

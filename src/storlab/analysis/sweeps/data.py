@@ -59,7 +59,7 @@ class Objective:
     source: str
     metric: str
     unit: str
-    limit: float
+    limit: float | None  # null: nothing was measured, so its unit is unknown
     below: bool  # the metric should stay below the limit; else above it
     holds_to: str | None  # it holds at every step up to this one; null: not established at the first
     fails_from: str | None  # it does not hold at this step and all beyond; null: not established at the last
@@ -68,3 +68,4 @@ class Objective:
     confidence: float  # of holds_to and fails_from together, after correction for how many objectives there are
     settled: bool  # more rounds could say no more: its two ends are neighbours, or ends of the range
     reason: str  # one sentence
+    missing: bool = False  # no step of this line has a measurement, so it neither holds nor fails

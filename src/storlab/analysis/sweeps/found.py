@@ -126,13 +126,14 @@ def _objectives(
     cases = [
         (spec, key, line)
         for spec, named in _asked(design, catalogue)
-        for key in named
+        for key in named or [("", spec.metric)]
         if (sweep := sweep_of(design, spec.factor)) is not None
         for line in sweep.lines
     ]
     for spec, key, line in cases:
         alpha = (1 - design.confidence) / len(cases)
-        limit = amount_in(spec.limit, traits[key].unit)
+        unit = traits[key].unit if key in traits else ""
+        limit = amount_in(spec.limit, unit) if unit else None
         steps = [
             # A round without a value counts as a failed one: leaving it out would select rounds by their result.
             Observed(step.number, values[known], len(failed.get(step.cell, ())) + int((~known).sum()))
@@ -140,21 +141,31 @@ def _objectives(
             for _, values in [series.get((step.cell, key), _NONE)]
             for known in [np.isfinite(values)]
         ]
-        yield _objective(spec, key, line, steps, (traits[key].unit, limit, alpha))
+        gone = [catalogue.unsupported.get(step.cell, "") for step in line.steps]
+        yield _objective((spec.factor, line.levels, *key, unit, limit, spec.below), line, steps, gone, alpha)
 
 
 def _objective(
-    spec: ObjectiveSpec, key: Key, line: Line, steps: Sequence[Observed], terms: tuple[str, float, float]
+    of: tuple[str, dict[str, str], str, str, str, float | None, bool],
+    line: Line,
+    steps: Sequence[Observed],
+    gone: Sequence[str],
+    alpha: float,
 ) -> Objective:
-    """``terms``: unit, limit and α."""
-    unit, limit, alpha = terms
+    """``of``: its first fields. ``gone``: of each step, why it is unsupported; empty where it is not."""
+    *_, metric, _, limit, below = of
     rounds = max(len(step.values) for step in steps)
-    ends = bracket(steps, limit, spec.below, alpha)
+    if limit is None or not rounds:
+        why = f"unsupported: {'; '.join(dict.fromkeys(gone))}" if all(gone) else f"no completed trial has {metric}"
+        return Objective(*of, None, None, None, 0, 1 - alpha, all(gone), f"{why[0].upper()}{why[1:]}.", missing=True)
+    ends = bracket(steps, limit, below, alpha)
     holds = line.steps[ends.holds - 1].level if ends.holds else None
     fails = line.steps[-ends.fails].level if ends.fails else None
-    settled = ends.holds + ends.fails == len(steps)
+    inner = gone[ends.holds : len(steps) - ends.fails]
+    settled = not inner or bool(inner[0] and inner[-1])  # what can't be measured can't be passed over
     reason = _reason(ends, len(steps), rounds, alpha)
-    of = (spec.factor, line.levels, *key, unit, limit, spec.below)
+    if inner and any(inner):
+        reason += f" {plural(sum(map(bool, inner)), 'step')} cannot be measured here."
     return Objective(*of, holds, fails, ends.crossing, rounds, 1 - alpha, settled, reason)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import typer
 
-from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT
 from storlab.cli.output import show, warn
 from storlab.cli.run import new_folder
+from storlab.cli.status import INTERRUPTED, LEFT_BEHIND, TEST_WITHOUT_RESULT
 from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.here import who_lacks
 from storlab.run.suite.asked import Asked
@@ -177,7 +177,9 @@ def finish_zfs_tests(asked: Asked, original: Original, ran: Ran, *, rerun: bool,
     ran.folder.write_results(ran.console + text)
     status = report_status(shown, expectations, maybes=not rerun)
     if status == ONLY_MAYBES and ran.missing:
-        status = GATE_HIT  # for callers that accept tests known to fail now and then, but not missing results
+        status = (
+            TEST_WITHOUT_RESULT  # for callers that accept tests known to fail now and then, but not missing results
+        )
     _exit(ran, status)
 
 
@@ -188,7 +190,7 @@ def _exit(ran: Ran, status: int) -> None:
         warn(f"storlab: interrupted; `storlab suite resume {ran.ended.folder}` runs the rest")
         raise typer.Exit(INTERRUPTED)
     if ran.ended.left_behind:
-        status = OWN_FAULT
+        status = LEFT_BEHIND
     elif status == 0 and ran.missing:
-        status = GATE_HIT
+        status = TEST_WITHOUT_RESULT
     raise typer.Exit(status)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.failure import GATE_HIT, TRIALS_FAILED
 from storlab.cli.options import Output, offered
 from storlab.cli.output import show_rendered, write_output
+from storlab.cli.status import COMPLETE, TEST_MISSING, TEST_REGRESSED, Status
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -83,14 +83,14 @@ def history(
     _show(page, format_, output)
 
 
-def _status(found: Sequence[Comparison]) -> int:
+def _status(found: Sequence[Comparison]) -> Status:
     """A test whose result is lost may hide a regression, so it is never taken for a success."""
     from storlab.analysis.suite.comparing import Change
 
     if any(each.of(Change.REGRESSED) for each in found):
-        return TRIALS_FAILED
+        return TEST_REGRESSED
     lost = (each.of(Change.MISSING) or not each.compared or each.gaps for each in found)
-    return GATE_HIT if any(lost) else 0
+    return TEST_MISSING if any(lost) else COMPLETE
 
 
 def _alike(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT, TRIALS_FAILED
 from storlab.cli.output import show, show_json, warn
+from storlab.cli.status import COMPLETE, INTERRUPTED, LEFT_BEHIND, TEST_UNEXPECTED, TEST_WITHOUT_RESULT, Status
 
 if TYPE_CHECKING:
     from storlab.records.suite import SuiteRecord, SuiteRun
@@ -50,7 +50,7 @@ def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json
     if ended.interrupted:
         warn(f"storlab: interrupted; `storlab suite resume {folder}` runs the rest")
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(OWN_FAULT if ended.left_behind else status_of(known))
+    raise typer.Exit(LEFT_BEHIND if ended.left_behind else status_of(known))
 
 
 def keep_table(known: SuiteRun) -> None:
@@ -63,7 +63,7 @@ def keep_table(known: SuiteRun) -> None:
         write_tests(known)
 
 
-def status_of(known: SuiteRun) -> int:
+def status_of(known: SuiteRun) -> Status:
     """4 where a test that was asked for has no result, else 3 where a result was not expected or no test was executed,
     else 0.
     """
@@ -71,8 +71,8 @@ def status_of(known: SuiteRun) -> int:
 
     seen = view_of(known)
     if seen.without_result or seen.absent:
-        return GATE_HIT
-    return TRIALS_FAILED if seen.unexpected or not seen.executed else 0
+        return TEST_WITHOUT_RESULT
+    return TEST_UNEXPECTED if seen.unexpected or not seen.executed else COMPLETE
 
 
 def _watch(silent: bool) -> Watch:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from storlab.blockio.text import of_partition, without_requests
-from storlab.cli.failure import OWN_FAULT
 from storlab.cli.output import is_drawable, warn
+from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.options import TraceOptions
 from storlab.cli.trace.own import OwnGroup, own_group
 from storlab.errors import MissingTool, NodeError, UserError

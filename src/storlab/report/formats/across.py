@@ -10,6 +10,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
+from storlab.analysis.summary import Outcome
 from storlab.report.formats.drawing import STYLES, bullet, foreign, in_columns, section
 from storlab.report.formats.escape import markdown as escaped
 from storlab.report.formats.markdown import table_lines
@@ -38,7 +39,7 @@ class TerminalComparison:
 
 def _parts(given: RunsCompared, width: int) -> Iterator[RenderableType]:
     yield foreign(across.title(given), "bold")
-    for caution in given.cautions:
+    for caution in across.cautions(given):
         yield bullet("!", "bold yellow", caution)
     for place, group in _told(given).items():
         yield Text()
@@ -51,7 +52,7 @@ def _parts(given: RunsCompared, width: int) -> Iterator[RenderableType]:
     if why := across.why_described(given):
         yield Text()
         for sentence in why:
-            yield bullet(across.DESCRIBED, "bold", sentence)
+            yield bullet(words.DESCRIBED, "bold", sentence)
     tables = ratio_tables(given)
     if sum(len(table.rows) for table in tables) > 1:
         yield from section("Compared", tables, width)
@@ -60,7 +61,7 @@ def _parts(given: RunsCompared, width: int) -> Iterator[RenderableType]:
         yield Text()
         yield Rule(Text("Not compared", "bold"), align="left", style="dim")
         for sentence in across.not_compared(given):
-            yield bullet(across.MISSING, "yellow", sentence)
+            yield bullet(words.MARKS["missing"], "yellow", sentence)
         for told in dict.fromkeys(result for c in missing for result in c.gates):
             yield gate_bullet(told, indent=2)
     yield from section("Variability", variability_tables(given), width)
@@ -91,7 +92,7 @@ def _answer(given: RunsCompared, c: RunComparison) -> Iterator[RenderableType]:
     else:
         yield bullet(across.mark(c), "bold", across.described(c), indent=2)
     if varying := across.varying_of(given, c):
-        yield bullet(across.DESCRIBED, "bold", across.varies(varying), indent=4)
+        yield bullet(words.DESCRIBED, "bold", across.varies(varying), indent=4)
     for warning in c.comparison.warnings:
         yield bullet("!", "yellow", words.stop(warning), indent=4)
     for result in c.gates:
@@ -111,16 +112,16 @@ def render_markdown(given: RunsCompared) -> str:
 
 def _lines(given: RunsCompared) -> Iterator[str]:
     yield from (f"### {escaped(across.title(given))}", "", f"**{escaped(across.outcome(given))}**", "")
-    for caution in given.cautions:
+    for caution in across.cautions(given):
         yield from (f"> **Caution:** {escaped(caution)}", "")
     for table in (*ratio_tables(given, gates=True), *variability_tables(given)):
         caption = f" ({escaped(table.caption)})" if table.caption else ""
         yield from (f"**{escaped(table.title)}**{caption}", "", *table_lines(table))
     for sentence in across.why_described(given):
-        yield from (f"{across.DESCRIBED} {escaped(sentence)}", "")
-    missing = across.not_compared(given)
+        yield from (f"{words.DESCRIBED} {escaped(sentence)}", "")
+    missing, missing_mark = across.not_compared(given), words.MARKS["missing"]
     if missing:
-        yield from (*(f"- {across.MISSING} {escaped(sentence)}" for sentence in missing), "")
+        yield from (*(f"- {missing_mark} {escaped(sentence)}" for sentence in missing), "")
     yield from ("<details><summary>Why</summary>", "")
     for c in given.comparisons:
         yield from _why(given, c)
@@ -131,7 +132,7 @@ def _why(given: RunsCompared, c: RunComparison) -> Iterator[str]:
     said = across.described(c) if c.basis == "not interleaved" else across.sentence(c)
     yield f"- {across.mark(c)} {escaped(across.name(c))}: {escaped(said)}"
     if varying := across.varying_of(given, c):
-        yield f"  - {across.DESCRIBED} {escaped(across.varies(varying))}"
+        yield f"  - {words.DESCRIBED} {escaped(across.varies(varying))}"
     yield from (f"  - {escaped(words.stop(warning))}" for warning in c.comparison.warnings)
     yield from (f"  - {escaped(r.gate)} {words.OUTCOMES[r.outcome]}. {escaped(r.sentence)}" for r in c.gates)
 
@@ -139,8 +140,8 @@ def _why(given: RunsCompared, c: RunComparison) -> Iterator[str]:
 def render_junit(given: RunsCompared) -> str:
     """A test case for each comparison, which CI systems list with their tests.
 
-    A gate that is hit is a failure, and so is one that is undecided, unless the user lets it pass: then it is skipped,
-    with the reason, as is what has no answer or, without gates, no verdict. It must not look like a success.
+    A gate that is hit or missing is a failure, and so is one that is undecided, unless the user lets it pass: then it
+    is skipped, with the reason, as is what has no answer or, without gates, no verdict. It is never a success.
     Source: the schema that Jenkins' plugin reads,
     https://github.com/jenkinsci/xunit-plugin/blob/master/src/main/resources/org/jenkinsci/plugins/xunit/types/model/xsd/junit-10.xsd
     """
@@ -152,11 +153,14 @@ def render_junit(given: RunsCompared) -> str:
     for key, count in counts.items():
         suite.set(key, str(count))
     said = Xml.SubElement(suite, "system-out")
-    said.text = "\n".join(one_line(text) for text in (*given.cautions, given.method))
+    said.text = "\n".join(one_line(text) for text in (*across.cautions(given), given.method))
     root = Xml.Element("testsuites", {key: str(count) for key, count in counts.items()})
     root.append(suite)
     Xml.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, encoding="unicode")}\n'
+
+
+_FIRST: tuple[Outcome, ...] = ("hit", "missing", "undecided", "passed")
 
 
 def _case(given: RunsCompared, c: RunComparison) -> Xml.Element:
@@ -168,8 +172,9 @@ def _case(given: RunsCompared, c: RunComparison) -> Xml.Element:
     without = c.basis != "interleaved" or answer.verdict == "undecided"
     if failed:
         message = one_line(" ".join(f"{r.gate}: {r.sentence}" for r in failed))
-        hit = any(r.outcome == "hit" for r in failed)
-        failure = Xml.SubElement(case, "failure", message=message, type=failed[0].gate if hit else "undecided")
+        first = min(failed, key=lambda r: _FIRST.index(r.outcome))
+        kind = first.gate if first.outcome == "hit" else first.outcome
+        failure = Xml.SubElement(case, "failure", message=message, type=kind)
         failure.text = one_line(across.sentence(c))
     elif unclear or c.basis == "none" or (without and not c.gates):
         Xml.SubElement(case, "skipped", message=one_line(" ".join(unclear) if unclear else across.sentence(c)))

@@ -20,6 +20,7 @@ from storlab.grouping import grouped
 from storlab.report.charts import all_panels
 from storlab.report.charts.kind import Kind
 from storlab.report.formats import html_page
+from storlab.report.formats.drawing import STYLES
 from storlab.report.model import words
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.grid import MANY
@@ -130,7 +131,7 @@ def _explained(text: str) -> Markup:
     return Markup(_TERM.sub(named, str(markup_escape(plain(text)))))  # escaped before, so nothing of it is markup
 
 
-_VERDICT_OF = {mark: verdict for verdict, mark in words.MARKS.items()}
+_VERDICT_OF = {words.DESCRIBED: "described"} | {words.MARKS[verdict]: verdict for verdict in STYLES}
 
 
 def _marked(cell: str) -> str:

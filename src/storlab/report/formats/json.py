@@ -7,6 +7,7 @@ from dataclasses import replace
 import orjson
 
 from storlab.analysis.runs.across_runs import RunsCompared
+from storlab.report.model.across import cautions
 from storlab.report.model.conformance import check_facts
 from storlab.report.model.input import ReportInput
 from storlab.report.model.power_cuts import power_cut_facts
@@ -27,4 +28,5 @@ def render_json(given: ReportInput) -> str:
 def render_comparison(given: RunsCompared) -> str:
     """Every field of ``RunsCompared``, and whether its gates failed."""
     data = {"failed": given.failed, **{key: getattr(given, key) for key in given.__dataclass_fields__}}
+    data["cautions"] = cautions(given)
     return spelled(orjson.dumps(data, option=_INDENTED).decode())

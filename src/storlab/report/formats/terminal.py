@@ -22,7 +22,6 @@ from storlab.report.model.steady import TITLE as STEADY_STATE
 from storlab.report.model.tables import Table, without_notes
 from storlab.report.model.view import VerdictGroup, VerdictLine, View, open_lines
 from storlab.report.model.why import EVIDENCE
-from storlab.report.model.words import MARKS
 
 WIDTH = 80
 
@@ -97,8 +96,8 @@ def _first(shown: View, width: int, full: bool) -> Iterator[RenderableType]:
             yield from _question(group, width, full)
         if not full and (lines := open_lines(shown.verdicts)):
             yield Text()
-            for sentence in lines:
-                yield bullet(MARKS["undecided"], STYLES["undecided"], sentence)
+            for mark, sentence in lines:
+                yield bullet(mark, STYLES["undecided"], sentence)
     else:
         yield from (bullet_of for group in shown.verdicts for bullet_of in _gates(group))
     if shown.not_compared:
@@ -230,7 +229,7 @@ def _gates(group: VerdictGroup) -> Iterator[RenderableType]:
             yield gate_bullet(result, indent=0)
 
 
-_CLAIMS = {"holds": "bold green", "does not hold": "bold red", "undecided": "bold yellow", "not measured": "dim"}
+_CLAIMS = {"holds": "bold green", "does not hold": "bold red", "undecided": "bold yellow", "missing": "dim"}
 
 
 def _claims(claims: Sequence[ClaimLine]) -> Iterator[RenderableType]:
@@ -243,10 +242,15 @@ def _claims(claims: Sequence[ClaimLine]) -> Iterator[RenderableType]:
             yield bullet("·", "dim", note, indent=2)
 
 
-_OUTCOMES = {"hit": ("✗", "bold red"), "passed": ("✓", "green"), "undecided": ("?", "yellow")}
+_OUTCOMES = {
+    "hit": ("✗", "bold red"),
+    "passed": ("✓", "green"),
+    "undecided": ("?", "yellow"),
+    "missing": ("−", "bold red"),
+}
 
 
 def gate_bullet(result: GateResult, indent: int) -> RenderableType:
     """What came of a gate, with a shape for each outcome."""
     mark, style = _OUTCOMES[result.outcome]
-    return bullet(mark, style, words.gate(result), indent, "bold red" if result.outcome == "hit" else "")
+    return bullet(mark, style, words.gate(result), indent, "bold red" if result.outcome in ("hit", "missing") else "")

@@ -9,9 +9,6 @@ from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.tables import heading
 
-DESCRIBED = "~"
-"""The mark of a difference that is described and not judged."""
-MISSING = "−"
 _NEAR_1 = 0.1
 
 
@@ -41,15 +38,11 @@ def name(c: RunComparison) -> str:
 
 def mark(c: RunComparison) -> str:
     """A shape for each kind of answer."""
-    if c.basis == "none":
-        return MISSING
-    return DESCRIBED if c.basis == "not interleaved" else words.MARKS[c.comparison.verdict]
+    return words.DESCRIBED if c.basis == "not interleaved" else words.MARKS[c.comparison.verdict]
 
 
 def verdict(c: RunComparison) -> str:
     """A verdict, or why there is none, in two words."""
-    if c.basis == "none":
-        return "not compared"
     return "not judged" if c.basis == "not interleaved" else c.comparison.verdict
 
 
@@ -126,9 +119,17 @@ def varying_of(given: RunsCompared, c: RunComparison) -> Varying | None:
     return None if answer.pooled else next(all_of_them, None)
 
 
+def cautions(given: RunsCompared) -> tuple[str, ...]:
+    """What nobody may overlook: first the gates that have no answer."""
+    missing = words.unanswered([c.comparison for c in given.comparisons], [c.gates for c in given.comparisons])
+    return (*missing, *given.cautions)
+
+
 def outcome(given: RunsCompared) -> str:
     """All gates in one sentence; without gates how many comparisons there are."""
     count = fmt.plural(len(given.comparisons), "comparison")
     if not any(c.gates for c in given.comparisons):
         return f"{count}; no gate was asked for."
-    return words.gates_together([c.gates for c in given.comparisons], allow_undecided=given.allow_undecided)
+    return words.gates_together(
+        [c.gates for c in given.comparisons], allow_undecided=given.allow_undecided, more_rounds=given.resumable
+    )

@@ -62,16 +62,23 @@ def answer(summary: Summary, questions: Sequence[Sequence[Comparison]], primary:
     for rank, said in ((_DESCRIBED, "described, not judged"), (_OPEN, words.NOT_ESTABLISHED)):
         if those := [f for f in findings if f.rank == rank]:
             shown.append(f"{_metrics(those, counts)}: {said}")
-    text = words.stop("; ".join(shown))
+    text = words.stop("; ".join(filter(None, (*shown, _missing(summary)))))
     metrics = tuple(f.metric for f in findings)
     text = text[0].upper() + text[1:] if text.startswith(metrics) else text  # and never the name of a level
     asked = _asked(primary)
     return f"{_described(summary, asked, _name_asked(primary))} {text}" if summary.sweeps and len(asked) > 1 else text
 
 
+def _missing(summary: Summary) -> str:
+    """ "2 of 3 comparisons are missing"; empty where none is."""
+    missing = sum(c.verdict == "missing" for c in summary.comparisons)
+    of = fmt.plural(len(summary.comparisons), "comparison")
+    return f"{missing} of {of} {'is' if missing == 1 else 'are'} missing" if missing else ""
+
+
 def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
     if summary.comparisons:
-        return "Nothing could be compared."
+        return f"Nothing could be compared: {_missing(summary)}."
     asked, name = _asked(primary), _name_asked(primary)
     if len(asked) == 1:
         (only,) = asked

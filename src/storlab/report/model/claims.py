@@ -9,7 +9,7 @@ from storlab.analysis.summary import Summary
 from storlab.report.model import format as fmt
 from storlab.report.model import words
 
-MARKS: dict[ClaimVerdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not measured": "−"}
+MARKS: dict[ClaimVerdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "missing": "−"}
 """A shape for each answer, so that none depends on colour alone."""
 
 LEAD = "Claims by others, each tested under its name. Undecided means neither: these rounds cannot settle it."

@@ -16,6 +16,7 @@ from storlab.metrics import Declarations, named
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.report.model import format as fmt
+from storlab.report.model import words
 from storlab.report.model.power_cuts import PowerCuts
 from storlab.report.model.unequal import unequal_sentences
 from storlab.text import one_line
@@ -58,8 +59,10 @@ class ReportInput:
     @property
     def cautions(self) -> tuple[str, ...]:
         """Sentences that nobody may overlook in the first lines."""
-        planned = self.manifest.cautions if self.manifest else ()
-        return (*planned, *unequal_sentences(self.summary.unequal, self.summary.cells))
+        comparisons = self.summary.comparisons
+        missing = words.unanswered(comparisons, [c.gates for c in comparisons])
+        unequal = unequal_sentences(self.summary.unequal, self.summary.cells)
+        return (*missing, *(self.manifest.cautions if self.manifest else ()), *unequal)
 
     @property
     def study(self) -> str:

@@ -110,7 +110,7 @@ def _spread(e: Estimate | None, notes: Notes) -> tuple[str, str]:
 def _ratio(c: Comparison) -> str:
     """ "▲ 1.43× (1.35 to 1.52)"."""
     span = fmt.ratio_interval(c.low, c.high, c.ratio).replace("×", "")
-    return f"{words.MARKS[c.verdict]} {words.ratio(c)}{f' ({span})' if span else ''}"
+    return f"{words.mark(c)} {words.ratio(c)}{f' ({span})' if span else ''}"
 
 
 def matrix_tables(questions: Sequence[Sequence[Comparison]], values: Values) -> list[Table]:
@@ -141,7 +141,9 @@ def _matrix(factor: str, questions: Sequence[Sequence[Comparison]], values: Valu
         *([f"{a} vs {b}" for a, b in pairs] if len(pairs) <= _PAIRS else ["decided"]),
     )
     better = {question[0].better for question in questions}
-    caption = ", ".join(filter(None, (words.direction(better.pop()) if len(better) == 1 else "", words.LEGEND)))
+    caption = ", ".join(
+        filter(None, (words.direction(better.pop()) if len(better) == 1 else "", words.legend(comparisons)))
+    )
     labels = max(1, several + len(factors))
     table = Table(title, columns, tuple(rows), labels, caption, divisible=True)
     said = [at for at in range(len(columns)) if at >= labels or at == 0 or any(row[at] for row in rows)]
@@ -172,4 +174,4 @@ def _marks(question: Sequence[Comparison], pairs: Sequence[tuple[str, str]]) -> 
     found: Mapping[tuple[str, str], Comparison] = {(c.a, c.b): c for c in question}
     if len(pairs) > _PAIRS:
         return [f"{sum(c.verdict != 'undecided' for c in question)} of {len(question)}"]
-    return [f"{words.MARKS[c.verdict]} {words.ratio(c)}" if (c := found.get(pair)) else "" for pair in pairs]
+    return [f"{words.mark(c)} {words.ratio(c)}" if (c := found.get(pair)) else "" for pair in pairs]

@@ -71,8 +71,10 @@ def knee_sentence(knee: Knee) -> str:
 def objective_sentence(found: Objective) -> str:
     """ "latency.p99 is below 5 ms (numjobs=1): established up to iodepth 16; established not to be from 64 on. …"."""
     side = "below" if found.below else "above"
-    limit = fmt.quantity(found.limit, found.unit)
+    limit = "its limit" if found.limit is None else fmt.quantity(found.limit, found.unit)
     where = ", ".join(filter(None, (found.source, words.levels(found.levels))))
+    if found.missing:
+        return f"{found.metric} {side} {limit} ({where}): missing. {found.reason}"
     holds = f"established up to {found.factor} {found.holds_to}" if found.holds_to else "established at no step"
     fails = f"; not so from {found.fails_from} on" if found.fails_from else ""
     about = f"; the fitted curve crosses it at about {found.crossing:.3g}" if found.crossing is not None else ""

@@ -82,8 +82,8 @@ class VerdictGroup:
         return tuple(line for line in self.lines if line.verdict == "undecided" or line.gates)
 
     @property
-    def open(self) -> list[str]:
-        """What undecided ones lack, said once for all that lack the same."""
+    def open(self) -> list[tuple[str, str]]:
+        """What undecided ones lack, said once for all that lack the same; each with its mark."""
         return open_lines([self])
 
     @property
@@ -113,7 +113,7 @@ class View:
         self.resting = resting(summary)
         self.verdicts = verdict_groups(ordered_comparisons(summary), values)
         questions = [group.comparisons for group in self.verdicts]
-        self.answer = answer(summary, questions, first)
+        self.answer = _within_budget(given) + answer(summary, questions, first)
         self.matrix = matrix_tables(questions, values) if len(questions) > FEW else []
         self.not_compared = not_compared(summary.comparisons)
         said = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
@@ -214,12 +214,12 @@ def _verdict_group(group: Sequence[Comparison], values: Values) -> VerdictGroup:
     )
 
 
-def open_lines(groups: Sequence[VerdictGroup]) -> list[str]:
-    """What undecided comparisons lack, each kind once, with all that it is so for."""
+def open_lines(groups: Sequence[VerdictGroup]) -> list[tuple[str, str]]:
+    """What undecided comparisons lack, each kind once, with all that it is so for, and its mark."""
     several = len(groups) > 1
     found = [
         (
-            words.lacks(c),
+            (words.mark(c), words.lacks(c)),
             f"{words.named(c.factor, c.a)} against {words.named(c.factor, c.b)}"
             f"{f' ({group.heading})' if several else ''}",
         )
@@ -227,7 +227,10 @@ def open_lines(groups: Sequence[VerdictGroup]) -> list[str]:
         for c in group.comparisons
         if c.verdict == "undecided"
     ]
-    return [f"{_first_of(those)}: undecided. {lacks}".strip() for lacks, those in grouped(found).items()]
+    return [
+        (mark, f"{_first_of(those)}: {lacks if mark == words.DESCRIBED else f'undecided. {lacks}'}".strip())
+        for (mark, lacks), those in grouped(found).items()
+    ]
 
 
 def _first_of(names: Sequence[str]) -> str:
@@ -239,7 +242,7 @@ def _verdict_line(c: Comparison) -> VerdictLine:
     said = (words.claim(c), words.ratio(c), words.evidence(c), words.stop(c.reason), tuple(map(words.stop, c.warnings)))
     why = best_lines(c)
     named = bool(why) and differs(c)
-    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said, gates=c.gates, why=why, differs=named)
+    return VerdictLine(c.verdict, words.mark(c), *said, gates=c.gates, why=why, differs=named)
 
 
 _MOST = ", the most that the study allows"
@@ -262,6 +265,16 @@ def overview(summary: Summary) -> str:
         ended = words.stop(summary.stopped[:1].upper() + summary.stopped[1:])
     counted = "; ".join(part for part in (rounds, cells, compared) if part)
     return f"{words.stop(counted)} {ended}".strip()
+
+
+def _within_budget(given: ReportInput) -> str:
+    """ "One round fits the budget of 3 min. ", of a run that its budget ended; else empty."""
+    manifest = given.manifest
+    if manifest is None or not manifest.spent or manifest.minutes is None:
+        return ""
+    rounds = given.summary.rounds_done
+    fit = "One round fits" if rounds == 1 else f"{fmt.plural(rounds, 'round')} fit"
+    return f"{fit} the budget of {manifest.minutes:g} min. "
 
 
 def resting(summary: Summary) -> str:

@@ -6,12 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from storlab.analysis.summary import Comparison, GateResult, Summary, Verdict
+from storlab.analysis.summary import Comparison, GateResult, Outcome, Summary, Verdict
 from storlab.grouping import grouped
 from storlab.report.model import format as fmt
 
-MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?"}
+MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?", "missing": "−"}
 """A shape for each verdict, so that none depends on colour alone."""
+DESCRIBED = "~"
+"""The mark of a difference that is described and not judged."""
 
 TERMS = {
     "cell": "A cell is one combination of levels: what is set up and measured as one.",
@@ -20,7 +22,6 @@ TERMS = {
     "pooled": "Pooled: over all combinations of the other factors together.",
 }
 """What our own words mean, for who meets them first in a report."""
-LEGEND = "▲ better, ▼ worse, ≈ equivalent, ? undecided"
 NOT_MEASURED = "not measured"
 POOLED = "all combinations pooled"
 FAIRNESS = "Jain's index: 1 where all nodes get the same, 1/n where one of n nodes gets everything."
@@ -34,7 +35,7 @@ _COUNT = re.compile(r"(?<=: )\d{1,15} of \d{1,15}$")
 _SAID = 2  # claims in one sentence; of more, nobody makes an order
 NOT_ESTABLISHED = "no difference established yet"
 NO_INTERVAL = "One round gives no interval."
-OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED"}
+OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED", "missing": "MISSING"}
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
 
@@ -71,6 +72,17 @@ def speaks_for_itself(level: str) -> bool:
 def named(factor: str, level: str) -> str:
     """ "qd=8"; a level that speaks for itself alone."""
     return level if speaks_for_itself(level) else f"{factor}={level}"
+
+
+def legend(comparisons: Iterable[Comparison]) -> str:
+    """What marks mean."""
+    described = f", {DESCRIBED} described" if any(c.described for c in comparisons) else ""
+    return f"▲ better, ▼ worse, ≈ equivalent{described}, ? undecided"
+
+
+def mark(comparison: Comparison) -> str:
+    """A shape for each kind of answer."""
+    return DESCRIBED if comparison.described else MARKS[comparison.verdict]
 
 
 def place(comparison: Comparison) -> str:
@@ -169,11 +181,34 @@ def ratio(comparison: Comparison) -> str:
 
 def not_compared(comparisons: Sequence[Comparison], places: Iterable[str] = ()) -> str:
     """Comparisons without a ratio that share a reason, as one sentence; ``places``: where, unless everywhere."""
-    pairs = _some(list(dict.fromkeys(f"{named(c.factor, c.a)} against {named(c.factor, c.b)}" for c in comparisons)))
+    pairs = against(comparisons)
     found = list(filter(None, dict.fromkeys(places)))
     where = "; ".join(found if len(found) <= _NAMED else [*found[: _NAMED - 1], f"{len(found) - _NAMED + 1} more"])
     where = f" ({where})" if where else ""
     return f"{pairs} cannot be compared{where}: {stop(comparisons[0].reason or 'no round has both')}"
+
+
+def against(comparisons: Iterable[Comparison]) -> str:
+    """ "zfs against ext4 and zfs against xfs"."""
+    return _some(list(dict.fromkeys(f"{named(c.factor, c.a)} against {named(c.factor, c.b)}" for c in comparisons)))
+
+
+def unanswered(comparisons: Iterable[Comparison], gates: Sequence[Sequence[GateResult]]) -> tuple[str, ...]:
+    """A sentence for each reason why gates have no measurement to go by. ``gates``: of each comparison."""
+    missing = [
+        (c, tuple(result.gate for result in of if result.outcome == "missing"))
+        for c, of in zip(comparisons, gates, strict=True)
+    ]
+    reasons = grouped(((names, c.reason), c) for c, names in missing if names)
+    return tuple(
+        f"Not answered: {listed(names)} on {against(those)}{_of_places(those)}: {stop(reason)}"
+        for (names, reason), those in reasons.items()
+    )
+
+
+def _of_places(comparisons: Sequence[Comparison]) -> str:
+    places = [where for where in dict.fromkeys(map(place, comparisons)) if where]
+    return f" ({_some(places)})" if places else ""
 
 
 def more_rounds(comparison: Comparison) -> str:
@@ -264,7 +299,7 @@ def tally(comparisons: Sequence[Comparison]) -> str:
         f"{equivalent} equivalent" if equivalent else "",
         f"{undecided} undecided{f' ({leaning} leaning)' if leaning else ''}" if undecided else "",
         f"{described} described" if described else "",
-        f"{len(comparisons) - len(compared)} without an answer" if len(comparisons) > len(compared) else "",
+        f"{len(comparisons) - len(compared)} missing" if len(comparisons) > len(compared) else "",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -306,14 +341,41 @@ def gate(result: GateResult) -> str:
     return f"{result.gate} {OUTCOMES[result.outcome]}. {result.sentence}"
 
 
-def gates_together(gates: Sequence[Sequence[GateResult]], *, allow_undecided: bool) -> str:
-    """What came of the gates of each comparison, in one sentence for all."""
+def gates_together(
+    gates: Sequence[Sequence[GateResult]], *, allow_undecided: bool, failed: int = 0, more_rounds: bool = True
+) -> str:
+    """What came of the gates of each comparison, in one sentence for all. Those without any are optional.
+
+    ``failed``: trials that failed. ``more_rounds``: whether there can be any.
+    """
     count = fmt.plural(len(gates), "comparison")
-    hits, unclear = (sum(any(r.outcome == outcome for r in of) for of in gates) for outcome in ("hit", "undecided"))
-    are = "is" if unclear == 1 else "are"
-    if hits:
-        return f"Failed: {hits} of {count} hit a gate{f'; {unclear} {are} undecided' if unclear else ''}."
-    if unclear and not allow_undecided:
-        remedy = "More rounds may decide it; --allow-undecided lets it pass."
-        return f"Not passed: no gate was hit, but {unclear} of {count} {are} undecided. {remedy}"
-    return f"Passed: no gate was hit in {count}{f'; {unclear} {are} undecided' if unclear else ''}."
+    several: tuple[Outcome, ...] = ("hit", "missing", "undecided")
+    found: dict[str, int] = {what: sum(any(r.outcome == what for r in of) for of in gates) for what in several}
+    also = {**found, "absent, as --optional allows": sum(not of for of in gates)}
+
+    def rest(*but: str) -> str:
+        return "".join(f"; {n} {_are(n)} {what}" for what, n in also.items() if n and what not in ("hit", *but))
+
+    def lacks(what: str) -> str:
+        number = found[what]
+        return f"Not passed: no gate was hit, but {number} of {count} {_are(number)} {what}{rest(what)}."
+
+    if found["hit"]:
+        return f"Failed: {found['hit']} of {count} hit a gate{rest()}."
+    if not gates:
+        return "Not passed: nothing was compared, so there is nothing that a gate could be about."
+    if found["missing"]:
+        here = any(r.outcome == "missing" and r.settled for of in gates for r in of)
+        remedy = " --optional FACTOR=LEVEL names levels that may be unsupported here." if here else ""
+        return f"{lacks('missing')}{remedy}"
+    if found["undecided"] and not allow_undecided:
+        can = more_rounds and any(r.outcome == "undecided" and not r.settled for of in gates for r in of)
+        remedy = f"{'More rounds may decide it; ' if can else ''}--allow-undecided lets it pass."
+        return f"{lacks('undecided')} {remedy}"
+    if failed:
+        return f"Not passed: no gate was hit in {count}, but {fmt.plural(failed, 'trial')} failed{rest()}."
+    return f"Passed: no gate was hit in {count}{rest()}."
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

@@ -32,7 +32,7 @@ def design_of(
     study: Study,
     stopped: str = "",
     warnings: tuple[str, ...] = (),
-    gates: tuple[str, ...] = (),
+    limits: Limits = NO_LIMITS,
     rests: Iterable[RecordedRest] = (),
     emulated: bool = False,
 ) -> Design:
@@ -50,7 +50,8 @@ def design_of(
         confidence=study.model.confidence,
         stopped=stopped,
         warnings=(*study.notes, *warnings),
-        gates=gates,
+        gates=limits.gates,
+        optional=limits.optional,
         rests=tuple(Rest(rest.cell, rest.after, rest.why) for rest in rests),
         partial=frozenset(cell.number for cell in study.cells if _leaves_out_a_warm_up(cell)),
         claims=tuple(_claimed(claim, factors) for claim in study.model.claim),
@@ -128,21 +129,8 @@ def _pairs_left(
     return None if pairs is None else tuple(pair for pair in pairs if set(pair) <= set(levels))
 
 
-def summary_of(
-    study: Study,
-    tables: Tables,
-    stopped: str,
-    *,
-    gates: tuple[str, ...] = (),
-    rests: Iterable[RecordedRest] = (),
-    emulated: bool = False,
-    ended: bool = False,
-) -> Summary:
+def summary_of(design: Design, tables: Tables, *, ended: bool) -> Summary:
     """What the tables say about the study's question so far. ``ended``: with what is only said of a run that has."""
-    return _summary(tables, design_of(study, stopped, tables.warnings(), gates, rests, emulated), ended)
-
-
-def _summary(tables: Tables, design: Design, ended: bool) -> Summary:
     design = replace(design, declared=tables.declared(), settings=settings_of(tables.records))
     if probes := tables.probe_facts():
         design = replace(design, facts=design.facts | {"probes": probes})
@@ -154,7 +142,7 @@ def _summary(tables: Tables, design: Design, ended: bool) -> Summary:
 
 def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
     """What the tables of a run say, whether Storlab ran it or it was imported."""
-    return _summary(tables, design_of_run(manifest, tables), ended=True)
+    return summary_of(design_of_run(manifest, tables), tables, ended=True)
 
 
 def design_of_run(manifest: Manifest, tables: Tables) -> Design:
@@ -163,7 +151,8 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
     if imported is None:
         stopped = manifest.stopped or _GOING_ON
         warnings, emulated = tables.warnings(), manifest.emulated
-        design = design_of(manifest.study(), stopped, warnings, manifest.gates, manifest.rests, emulated)
+        limits = Limits(manifest.gates, optional=manifest.optional)
+        design = design_of(manifest.study(), stopped, warnings, limits, manifest.rests, emulated)
         return replace(design, declared=tables.declared())
     swept = [name for name, labels in imported.factors.items() if is_sweep(labels)]
     loading = [name for name in swept if names_load(name)]
@@ -203,5 +192,10 @@ def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -
 
 def only_sweeps(study: Study) -> bool:
     """Whether it asks for curves, and compares nothing."""
+    return bool(study.sweeps) and not compares(study)
+
+
+def compares(study: Study) -> bool:
+    """Whether it compares anything."""
     design = design_of(study)
-    return bool(study.sweeps) and not any(design.pairs(spec) for spec in design.planned())
+    return any(design.pairs(spec) for spec in design.planned())

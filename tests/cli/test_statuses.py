@@ -1,0 +1,53 @@
+"""Each row of the table of exit statuses, by a real run where it takes no guests, and what is said beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from tools.exit_statuses import PAGE, table
+
+from storlab.cli import status
+from study.program import PROGRAM, program
+
+HERE = Path(__file__).parent / "cases"
+ROWS = tomllib.loads((HERE / "statuses.toml").read_text())
+GATES = ("--fail-on", "worse", "--allow-undecided")
+
+
+def test_the_reference_has_the_table_that_commands_decide_by_and_each_row_a_real_run() -> None:
+    assert table() in PAGE.read_text(), "again: python -m tools.exit_statuses"
+    tested = [*ROWS["elsewhere"], *(row for row, *_ in ROWS["case"])]
+    assert {id(row) for row in status.STATUSES} == {id(getattr(status, name)) for name in tested}
+    assert all(words in (HERE.parent.parent / file).read_text() for file, words in ROWS["elsewhere"].values())
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(("row", "only", "words", "said"), ROWS["case"])
+def test_a_run_ends_with_the_status_of_its_row(row: str, only: str, words: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text((HERE / "statuses-study.toml").read_text())
+    argv = ("run", "study.toml", "--only", f"build={only}", "--out", "out", "--quiet", "--json", *words.split())
+    done = program(*argv, folder=tmp_path)
+    assert (done.returncode, said in " ".join(done.stderr.split())) == (getattr(status, row), True), done.stderr
+    assert done.returncode != status.USERS_MISTAKE or not (tmp_path / "out").exists()
+    if row not in ("GATE_MISSING", "TRIALS_FAILED"):
+        return
+    assert "More rounds" not in done.stderr, "none would help"
+    (found,) = json.loads(done.stdout)["summary"]["comparisons"]
+    assert (found["verdict"], found["gates"][0]["outcome"]) == ("missing", "missing")
+    for form in ("text", "md", "adoc", "csv", "json", "html") if "zfs" in only else ("text",):
+        reported = program("report", "out", "--format", form, "--output", "page", folder=tmp_path)
+        assert reported.returncode == 0 and "Not answered: worse" in (tmp_path / "page").read_text(), form
+
+
+@pytest.mark.needs("root")
+def test_compare_says_the_same_and_no_reader_that_has_seen_enough_changes_a_status(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text((HERE / "statuses-study.toml").read_text())
+    argv = ["run", "study.toml", "--only", "build=old,zfs", "--rounds", "1", "--quiet", "--out", "out", *GATES]
+    closed = ["bash", "-c", 'exec "$@" 2>/dev/null > >(exit)', "", str(PROGRAM), *argv]
+    assert subprocess.run(closed, cwd=tmp_path, timeout=60).returncode == status.GATE_MISSING
+    for words, expected in (((), status.NOT_COMPARED), (GATES, status.GATE_MISSING)):
+        assert program("compare", "out", "--by", "build", *words, folder=tmp_path).returncode == expected
