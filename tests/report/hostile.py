@@ -8,7 +8,8 @@ from functools import cache
 from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
-from storlab.analysis.summary import CellState, Comparison, Estimate, FactDifference, Held, Underneath, Unequal
+from storlab.analysis.summary import CellState, Comparison, Estimate, FactDifference, Underneath
+from storlab.analysis.unequal import Held, Unequal
 from storlab.records.manifest import Kernel, NodeFacts, Tool
 from storlab.report.model.input import ReportInput
 

@@ -16,6 +16,7 @@ import orjson
 from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
 from storlab.analysis.sweeps.data import Knee, Objective, Sweep
+from storlab.analysis.unequal import Unequal
 from storlab.errors import ParseError
 from storlab.metrics import named
 
@@ -257,31 +258,6 @@ class FactDifference:
     name: str
     a: str
     b: str
-
-
-Among = Literal["nodes", "trials", "levels", "runs"]
-
-
-@dataclass(frozen=True)
-class Held:
-    """One value of a setting that is not the same everywhere, and where it was so."""
-
-    value: str
-    nodes: tuple[str, ...]
-    trials: tuple[int, ...]
-    cells: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Unequal:
-    """A setting of what was declared alike, and was not: among nodes in one trial, among trials of one cell, among
-    levels that the study says nothing different of, or among runs that are compared, whose names are then ``nodes``.
-    """
-
-    among: Among
-    thing: str  # a layer's kind, or "kernel"
-    setting: str
-    held: tuple[Held, ...]  # the commonest first
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from storlab.analysis.summary import Among, Held, Unequal
 from storlab.grouping import grouped
+
+Among = Literal["nodes", "trials", "levels", "runs"]
+
+
+@dataclass(frozen=True)
+class Held:
+    """One value of a setting that is not the same everywhere, and where it was so."""
+
+    value: str
+    nodes: tuple[str, ...]
+    trials: tuple[int, ...]
+    cells: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Unequal:
+    """A setting of what was declared alike, and was not: among nodes in one trial, among trials of one cell, among
+    levels that the study says nothing different of, or among runs that are compared, whose names are then ``nodes``.
+    """
+
+    among: Among
+    thing: str  # a layer's kind, or "kernel"
+    setting: str
+    held: tuple[Held, ...]  # the commonest first
 
 
 class Place(NamedTuple):

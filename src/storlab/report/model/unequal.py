@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from storlab.analysis.summary import CellState, Held, Unequal
+from storlab.analysis.summary import CellState
+from storlab.analysis.unequal import Held, Unequal
 from storlab.grouping import grouped
 from storlab.report.model import format as fmt
 from storlab.report.model import words
