@@ -38,7 +38,7 @@ GATE_MISSING = Status(4, "what a gate asks about is missing, whatever `--allow-u
 GATE_UNDECIDED = Status(4, "a gate is undecided, and `--allow-undecided` was not given", *_GATES)
 TEST_WITHOUT_RESULT = Status(4, "a test that was asked for has no result", *_SUITES)
 TEST_MISSING = Status(
-    4, "no test regressed, but one is missing, a log is cut off or nothing was compared", "suite compare"
+    4, "none regressed, but a test is missing, a log is cut off, or nothing was compared", "suite compare"
 )
 CUT_BROKE = Status(4, "a cut broke something", "crash")
 INTERRUPTED = Status(130, "interrupted; everything is torn down, and `storlab resume` continues a run")
