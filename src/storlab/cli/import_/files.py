@@ -58,7 +58,8 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     if not importer.streams:
         _refuse_too_much(files)
     texts = [_sound_head(path) if importer.streams else _read(path) for path in files]
-    logs = [_beside(importer, path, text) for path, text in zip(files, texts, strict=True)]
+    names = {folder: _names_in(folder) for folder in dict.fromkeys(path.parent for path in files)}
+    logs = [_beside(importer, path, text, names[path.parent]) for path, text in zip(files, texts, strict=True)]
     try:
         read = [_parts(importer, path, text, options.of_kind) for text, path in zip(texts, files, strict=True)]
     except ParseError as error:
@@ -149,11 +150,15 @@ def head_of(path: Path) -> bytes:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
+def _names_in(folder: Path) -> list[str]:
     try:
-        others = [each.name for each in path.parent.iterdir() if each.is_file() and each.name != path.name]
+        return [each.name for each in folder.iterdir() if each.is_file()]
     except OSError:  # a folder may let its files be read and not itself
-        others = []
+        return []
+
+
+def _beside(importer: Importer, path: Path, text: bytes, names: Sequence[str]) -> dict[str, Path]:
+    others = [name for name in names if name != path.name]
     return {name: path.with_name(name) for name in importer.beside_named(path.name, text, others)}
 
 
