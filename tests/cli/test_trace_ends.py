@@ -60,8 +60,9 @@ def test_what_can_not_be_shown_is_told_in_one_sentence(disk: LoopDisk) -> None:
     with Path("/dev/full").open("w") as full:
         argv = [str(PROGRAM), "trace", "--disk", disk.name, "--for", "50ms"]
         ran = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert ran.returncode == 2
-    assert ran.stderr.splitlines()[1:] == ["storlab: what was seen can't be shown: No space left on device"]
+    assert ran.returncode == 1
+    told = "cannot write to standard output: No space left on device; what was to be shown there is lost"
+    assert ran.stderr.splitlines()[1:] == [f"storlab: {told}"]
 
 
 def test_a_terminal_of_80_columns_has_letters_for_flags_and_says_what_they_mean(disk: LoopDisk, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from storlab.cli.output import warn
 from storlab.cli.trace.files import EventFile, write_trace
 from storlab.cli.trace.latencies import latency_rows, latency_table
 from storlab.cli.trace.options import EVENT_FILES, TraceOptions
-from storlab.errors import UserError
 from storlab.formats.blkalgn.file import blkalgn_json
 from storlab.text import plain, spelled
 
@@ -102,10 +101,8 @@ class Screen:
             self._say()
         if written is not None:
             _tell(f"written to {self.options.out}{written}")
-        if isinstance(self.failure, BrokenPipeError):
-            raise self.failure
         if self.failure is not None:
-            raise UserError(f"what was seen can't be shown: {self.failure.strerror}")
+            raise self.failure
 
     def _save(self) -> str | None:
         """Write the file, if there is one; returns what is to be said of it."""
