@@ -56,7 +56,8 @@ from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
 from storlab.importing.signatures import is_fio_log, signatures_of
 from storlab.importing.table.suggest import suggestion_for
-from storlab.layers.block.queue import QUEUE, new_state, parse_queue
+from storlab.layers.block.queue import new_state, parse_queue
+from storlab.layers.block.queue_files import QUEUE
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.image.base import parse_image_info

@@ -146,8 +146,7 @@ def _read(name: str, run: RunFolder) -> tuple[RunData, Seen]:
 
     from storlab.analysis.runs.merged_runs import RunData
     from storlab.records.derive import tables_of
-    from storlab.run.planning.conditions import seen_in
-    from storlab.run.planning.design import design_of_run
+    from storlab.run.planning.design import design_of_run, seen_of
 
     tables = tables_of(run)
     if not any(record.status == "done" for record in tables.records):
@@ -158,4 +157,4 @@ def _read(name: str, run: RunFolder) -> tuple[RunData, Seen]:
     machines = pl.DataFrame(columns, schema={"trial": pl.Int64, "machine": pl.String})
     trials = tables.frame("trials").join(machines, on="trial", how="left", maintain_order="left")
     data = RunData(name, design_of_run(run.manifest, tables), trials, tables.frame("metrics"))
-    return data, seen_in(tables.records, tables.cells)
+    return data, seen_of(tables)

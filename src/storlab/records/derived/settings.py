@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from storlab.grouping import grouped
+from storlab.layers.block.queue_files import QUEUE
 from storlab.records.run_folder import ChangedSetting, TrialRecord
 
 _MOST = 6  # settings of one sentence
@@ -21,8 +22,6 @@ def settings_of(records: Iterable[TrialRecord]) -> dict[int, dict[str, str]]:
 
 def _settings(record: TrialRecord) -> Iterator[tuple[str, str]]:
     """Of layers of one name on several nodes, all values that there are."""
-    from storlab.layers.block.queue import QUEUE  # loads what runs commands, which nobody needs who imports results
-
     found = grouped(
         (f"{name} of {layer['layer']}", str(values[name]))
         for layers in record.facts.values()

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from storlab.analysis.unequal import Place, Seen
-from storlab.layers.block.queue import QUEUE
+from storlab.layers.block.queue_files import QUEUE
 from storlab.records.run_folder import TrialRecord
 from storlab.registry import layer_types
 from storlab.study.cells import HOST, MAIN, Cell, node_names

@@ -12,13 +12,13 @@ from storlab.analysis.stopping import Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.precision import CURVE_PRECISION
+from storlab.analysis.unequal import Seen
 from storlab.levels import is_sweep, names_load
 from storlab.records.derived.settings import settings_of
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
-from storlab.run.planning.conditions import seen_in
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
@@ -137,7 +137,16 @@ def summary_of(design: Design, tables: Tables, *, ended: bool) -> Summary:
     names = ("trials", "metrics", "histograms", "requests")
     trials, metrics, histograms, requests = (tables.frame(name) for name in names)
     summary = summarise(trials, metrics, design, histograms=histograms, requests=requests, ended=ended)
-    return replace(summary, unequal=seen_in(tables.records, tables.cells).unequal()) if ended else summary
+    return replace(summary, unequal=seen_of(tables).unequal()) if ended else summary
+
+
+def seen_of(tables: Tables) -> Seen:
+    """Under what a run's trials were measured; of one that was imported, nothing is known."""
+    if not tables.cells:
+        return Seen()
+    from storlab.run.planning.conditions import seen_in  # loads what reads studies, which a kept summary does without
+
+    return seen_in(tables.records, tables.cells)
 
 
 def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
