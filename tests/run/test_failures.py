@@ -214,6 +214,7 @@ def hide(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Hide:
                     link.unlink(missing_ok=True)
                     link.symlink_to(path)
         monkeypatch.setenv("PATH", str(folder))
+        monkeypatch.setattr("storlab.programs.ADMINISTRATION", ())
 
     return without
 

@@ -145,6 +145,7 @@ def test_phases_that_ran_one_after_another_are_so_in_the_series(tmp_path: Path) 
         ("size=4M\nramp_time=1ms", "size=64M", ""),
         ("size=4M\nbs=3M", "size=4M\nbs=3M", "did 3 MiB of the 4 MiB"),
         ("size=4M\nruntime=1", "size=64M\nruntime=1", ""),
+        ("size=4M", "size=64M\nss=iops:10%", ""),
         ("size=4M\nruntime=200ms\ntime_based", "size=4M\nruntime=60s\ntime_based", r"ran for 0\.2\d* s of the 60 s"),
     ],
 )

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from storlab.workloads.fio.options import Job, plain, runtime, work
 
-_LESS_BYTES = {"filesize", "offset", "offset_increment", "number_ios", "fill_device", "fill_fs", "zonemode", "zonesize"}
-_EARLIER = {
-    *("io_size", "io_limit", "number_ios", "fill_device", "fill_fs", "exitall", "exit_what", "latency_target"),
-    *("steadystate", "ss", "timeout"),
-}
+_EARLIER = {"number_ios", "fill_device", "fill_fs", "exitall", "exit_what", "latency_target", "steadystate", "ss"}
+"""Options by which a job ends before it has done all."""
+_LESS_BYTES = {"filesize", "offset", "offset_increment", "zonemode", "zonesize", *_EARLIER}
+_LESS_TIME = {"io_size", "io_limit", "timeout", *_EARLIER}
 _COUNTS = ("file", "dir", "external")
 """How engines begin that may do operations without bytes."""
 _MIB = 2**20
@@ -36,7 +35,7 @@ def fell_short(ran: Sequence[Job], totals: Mapping[str, float], ramped: bool) ->
         return f"fio did {did / _MIB:.4g} MiB of the {wanted.moved / _MIB:.4g} MiB that it was asked for"
     longest = max((seconds for job in ran if (seconds := runtime(job.options)) is not None), default=0.0)
     lasted = totals.get("runtime", longest)
-    if lasted < _ENOUGH * longest and not options & _EARLIER:
+    if lasted < _ENOUGH * longest and not options & _LESS_TIME:
         return f"fio ran for {lasted:g} s of the {longest:g} s that it was asked for"
     return ""
 
