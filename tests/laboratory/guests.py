@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from laboratory import Laboratory, wait_until
+from laboratory.samples import sample
 from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
 from storlab.records.run_folder import TrialRecord
@@ -38,19 +39,8 @@ def guests(load: str, *, rounds: int = 1, trial: str = "", rest: str = "", **key
     keys = {name.rstrip("_"): value for name, value in keys.items()}
     defaults = {"count": "2", "memory": '"192M"', "stack": '[{ layer = "directory" }]'}
     group = "\n".join(f"{key} = {value}" for key, value in {**defaults, **keys}.items() if value is not None)
-    return f"""
-primary = "elapsed"
-repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
-trial = {{ {", ".join(filter(None, ["settle = { sync = false, drop_caches = false }", trial]))} }}
-[probes]
-[nodes.vm]
-kind = "vm"
-{group}
-[workload.load]
-on = ["vm"]
-command = {{ argv = ["sh", "-c", '''trial={{trial}} node={{node}} target={{target}}; {load}'''] }}
-{rest}
-"""
+    trial = f", {trial}" if trial else ""
+    return sample(__file__, "cases/guests.toml", rounds=rounds, trial=trial, group=group, load=load, rest=rest)
 
 
 def qemus(lab: Laboratory) -> dict[str, int]:
