@@ -13,6 +13,7 @@ from laboratory import Ended, Laboratory, opened
 from laboratory.block import small_ext4_blocks
 from laboratory.guests import DISK as GUESTS_DISK
 from laboratory.guests import EXT4, guests
+from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.analysis.summary import BlockIO, Summary, from_json
 from storlab.probes.subject import read_subject
@@ -157,16 +158,7 @@ def test_a_warm_up_is_among_the_counts_and_no_amplification_is_made_of_it(lab: L
 
 
 MIB = 1024 * 1024
-STORE = """
-[nodes.store]
-stack = [{ layer = "file", size = "256M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-[probes.alignment]
-at = "each"
-[probes.host-load]
-[probes.stalls]
-[probes.processes]
-interval = "200ms"
-"""
+STORE = sample(__file__, "cases/store-with-probes.toml")
 
 
 def written(stack: str, rest: str, **keys: str) -> str:

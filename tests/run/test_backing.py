@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory, opened
+from laboratory.samples import sample
 from storlab.errors import StudyError
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.sampling import read_samples
@@ -111,17 +112,7 @@ def test_pools_and_directories_are_set_up_once_and_disks_for_each_guest(backing:
     assert [link.layer.layer for link in chain.below if link.once] == shared
 
 
-STUDY = """
-primary = "bandwidth"
-stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = true, drop_caches = false } }
-probes = { host-load = {}, stalls = {}, processes = { interval = "100ms" } }
-[nodes.n]
-count = 2
-[workload.load]
-fio = { rw = "write", bs = "64k", ioengine = "psync", size = "8M", end_fsync = 0, fallocate = "none" }
-"""
+STUDY = sample(__file__, "cases/two-nodes-on-loops.toml")
 MIB = 1024 * 1024
 
 

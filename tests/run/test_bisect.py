@@ -14,19 +14,14 @@ import pytest
 
 from laboratory import Laboratory, opened, wait_for
 from laboratory import ended as end_of
+from laboratory.samples import sample
 from storlab.records.run_folder import RunFolder
 from storlab.run.suite.bisect.commits import commits_between
 from storlab.run.suite.bisect.steps import program_of
 from study.program import Ran, call
 
 CULPRIT = 19
-CHECK = """#!/bin/sh
-# Pseudo-random by a count of all runs: one in three fails where the file says so.
-count=$(($(cat "$1" 2> /dev/null || echo 0) + 1))
-echo "$count" > "$1"
-number=$(echo "run $count" | cksum | cut -d ' ' -f 1)
-! grep -q broken state || [ $((number % 3)) -ne 0 ]
-"""
+CHECK = sample(__file__, "cases/fails-one-in-three.sh")
 
 
 def git(folder: Path, *words: str) -> str:
@@ -157,14 +152,7 @@ def test_merges_are_one_step(repository: Path) -> None:
     assert len(commits) == 31 and commits[0] == git(repository, "rev-parse", "v1").strip()
 
 
-SUITE = """
-folder = "tests"
-[guests]
-disks = 0
-[groups.a]
-folder = ""
-tests = ["works"]
-"""
+SUITE = sample(__file__, "cases/works.toml")
 
 
 @pytest.fixture

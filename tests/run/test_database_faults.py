@@ -18,6 +18,7 @@ import pytest
 
 from laboratory import Laboratory, kill, wait_until
 from laboratory.databases import laboratory_of_databases
+from laboratory.samples import sample
 from storlab.layers.database.mariadb import MariadbLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.records.run_folder import TrialRecord
@@ -26,15 +27,6 @@ from storlab.timeseries.dips import Event, dips
 pytestmark = pytest.mark.needs("root")
 
 PROGRAMS = {"mariadb": "mariadbd", "postgresql": "postgres"}
-STUDY = """
-primary = "tps"
-stack = [
-  { layer = "file", size = "SIZE" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-  { layer = "LAYER", data = { tables = 1, rows = ROWS }KEYS },
-]
-repeat = { until = "max", min = 1, max = 1 }
-workload.oltp.sysbench = { threads = 2, runtime = "TIMEs", test = "oltp_update_non_index" }
-"""
 
 
 @pytest.fixture
@@ -44,8 +36,8 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
 
 
 def study(layer: str, *, keys: str = "", runtime: int = 30, rows: int = 1000, size: str = "600M") -> str:
-    text = STUDY.replace("LAYER", layer).replace("KEYS", keys).replace("SIZE", size)
-    return text.replace("TIME", str(runtime)).replace("ROWS", str(rows))
+    words = {"layer": layer, "keys": keys, "runtime": runtime, "rows": rows, "size": size}
+    return sample(__file__, "cases/database-to-be-broken.toml", **words)
 
 
 def measuring(lab: Laboratory) -> bool:
@@ -231,18 +223,7 @@ def test_clean_ends_the_server_of_a_run_that_was_killed(layer: str, lab: Laborat
 
 FROZEN = 6.0  # s
 # The file system below the disk under test is frozen, so its requests wait; and the load always has some in flight.
-TWO_TRIALS = """
-primary = "tps"
-stack = [
-  { layer = "file", size = "900M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-  { layer = "file", size = "600M" }, { layer = "loop", direct_io = false }, { layer = "mkfs", type = "ext4" },
-  { layer = "mount" },
-  { layer = "postgresql", pool = "64M", full_page_writes = false, data = { tables = 1, rows = 10000 } },
-]
-repeat = { until = "max", min = 2, max = 2 }
-workload.oltp.sysbench = { threads = 4, runtime = "20s", test = "oltp_write_only", distribution = "uniform" }
-probes = { stalls = { threshold = "3s" }, server = { interval = "500ms" } }
-"""
+TWO_TRIALS = sample(__file__, "cases/postgresql-two-trials.toml")
 
 
 def freeze_a_checkpoint(lab: Laboratory) -> None:

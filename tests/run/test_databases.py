@@ -11,24 +11,10 @@ import pytest
 
 from laboratory import Ended, Laboratory
 from laboratory.databases import laboratory_of_databases
+from laboratory.samples import sample
 from layers.database import UNPACKED
 
-STUDY = """
-primary = "bytes_written.per-transaction"
-stack = [{ layer = "directory" }, "{server}"]
-factors.server.mariadb = { layer = "mariadb", DATA }
-factors.server.mysql = { layer = "mysql", DATA }
-factors.server.postgresql = { layer = "postgresql", DATA }
-repeat = { until = "max", min = 1, max = 1 }
-trial = { warm_up = "1s" }
-workload.oltp.sysbench = { threads = 2, runtime = "2s", test = "oltp_update_non_index" }
-""".replace("DATA", 'pool = "32M", data = { tables = 1, rows = 1000 }')
-OWN = """
-primary = "tps"
-stack = [{ layer = "directory" }, { layer = "LAYER", pool = "32M", data = { DATA } }]
-repeat = { until = "max", min = 1, max = 1 }
-workload.oltp.LOAD = { threads = 2, runtime = "1s"MORE }
-"""
+STUDY = sample(__file__, "cases/three-databases.toml")
 CELLS = (1, 2, 3) if UNPACKED is not None else (1, 3)
 """Those that can be: MariaDB, MySQL, PostgreSQL."""
 STATUSES = ["done"] * len(CELLS) + ["unsupported"] * (3 - len(CELLS))
@@ -71,9 +57,8 @@ def test_mysql_is_unsupported_where_absent_and_the_others_run(lab: Laboratory, m
 
 def test_pgbench_has_the_latency_of_each_transaction(lab: Laboratory) -> None:
     (lab.folder / "own.sql").write_text("SELECT 1;\n")
-    more = ', script = "own.sql"'
-    study = OWN.replace("LAYER", "postgresql").replace("DATA", "scale = 1").replace("LOAD", "pgbench")
-    ran = lab.run(study.replace("MORE", more))
+    words = {"layer": "postgresql", "data": "scale = 1", "load": "pgbench", "more": ', script = "own.sql"'}
+    ran = lab.run(sample(__file__, "cases/database-load.toml", **words))
     assert ran.status == 0, ran
     (record,) = lab.records()
     assert record.status == "done", record.reason
@@ -93,28 +78,17 @@ def test_pgbench_has_the_latency_of_each_transaction(lab: Laboratory) -> None:
 def test_a_load_that_lacks_its_data_is_refused_when_the_study_is_read(
     layer: str, data: str, load: str, more: str, said: str, lab: Laboratory
 ) -> None:
-    study = OWN.replace("LAYER", layer).replace("DATA", data).replace("LOAD", load).replace("MORE", more)
+    study = sample(__file__, "cases/database-load.toml", layer=layer, data=data, load=load, more=more)
     ran = lab.storlab("plan", lab.study(study))
-    assert ran.status == 2 and said in ran.stderr and "line 8" in ran.stderr, ran
+    assert ran.status == 2 and said in ran.stderr and "line 7" in ran.stderr, ran
 
 
-LUA = """
-function thread_init()
-    connection = sysbench.sql.driver():connect()
-end
-function event()
-    connection:query("UPDATE sbtest1 SET k = k + 1 WHERE id = " .. sysbench.rand.uniform(1, 10))
-end
-function thread_done()
-    connection:disconnect()
-end
-"""
+LUA = sample(__file__, "cases/updates.lua")
 
 
 def with_script(lab: Laboratory, path: Path) -> Ended:
-    more = f', script = "{path}"'
-    study = OWN.replace("LAYER", "mariadb").replace("DATA", "tables = 1, rows = 10").replace("LOAD", "sysbench")
-    return lab.run(study.replace("MORE", more), "--allow-code", str(path))
+    words = {"layer": "mariadb", "data": "tables = 1, rows = 10", "load": "sysbench", "more": f', script = "{path}"'}
+    return lab.run(sample(__file__, "cases/database-load.toml", **words), "--allow-code", str(path))
 
 
 def test_sysbench_runs_a_script_of_one_s_own(lab: Laboratory) -> None:
@@ -138,17 +112,7 @@ def test_where_a_script_is_wrong_is_what_sysbench_says_and_one_that_is_not_there
     assert lab.leftovers() == []
 
 
-NETWORK = """
-primary = "tps"
-nodes.server = { kind = "netns", stack = [{ layer = "directory" }, "{server}"] }
-nodes.client = { kind = "netns", from = "server", stack = [{ layer = "connect" }] }
-factors.server.mariadb = { layer = "mariadb", DATA }
-factors.server.mysql = { layer = "mysql", DATA }
-factors.server.postgresql = { layer = "postgresql", DATA }
-repeat = { until = "max", min = 1, max = 1 }
-probes = { server = {} }
-workload.oltp = { on = ["client"], sysbench = { threads = 1, runtime = "1s" } }
-""".replace("DATA", 'pool = "16M", data = { tables = 1, rows = 1000 }')
+NETWORK = sample(__file__, "cases/three-databases-over-a-network.toml")
 
 
 @pytest.mark.needs("root")

@@ -15,6 +15,7 @@ import pytest
 from laboratory import Laboratory, processes_with, wait_until
 from laboratory.block import small_ext4_blocks
 from laboratory.devices import sh, tmpfs
+from laboratory.samples import sample
 from laboratory.studies import LOOPS, directory
 from storlab.errors import StorlabError, UserError
 from storlab.run.limits import Extent
@@ -30,13 +31,7 @@ def failed(lab: Laboratory) -> str:
 
 def study(stack: str, fio: str, rest: str = "", rounds: int = 1) -> str:
     """Of one load on this stack."""
-    return f"""
-primary = "bandwidth"
-stack = [{stack}]
-repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
-[workload.load]
-fio = {{ rw = "write", ioengine = "psync", {fio} }}
-{rest}"""
+    return sample(__file__, "cases/one-load.toml", stack=stack, rounds=rounds, fio=fio, rest=rest)
 
 
 @pytest.mark.needs("root")

@@ -14,6 +14,7 @@ import pytest
 
 from laboratory import Laboratory, ended, kill, wait_for
 from laboratory.guests import EXT4, guests
+from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.records.derive import derive
 from storlab.report.model.conformance import OUTCOMES
@@ -186,25 +187,7 @@ def test_a_target_that_fills_up_is_named(load: str, lack: str, lab: Laboratory) 
     assert lab.leftovers() == []
 
 
-SHARES = """
-primary = "posix.passed"
-repeat = { until = "max", min = 1, max = 1 }
-[factors.share-of]
-virtiofs = [{ layer = "virtiofsd", cache = "auto", xattr = true }, { layer = "virtiofs" }]
-9p       = [{ layer = "9p", cache = "none" }]
-[nodes.v]
-kind   = "vm"
-count  = 2
-memory = "192M"
-stack  = [{ layer = "directory" }, "{share-of}"]
-[workload.check]
-shared_files = "same"
-posix.checks = [
-    "rename-over-open", "rename-exchange", "mmap-shared-write", "xattr-user", "flock", "fsync",
-    "nodes-create", "nodes-write-close-open", "nodes-write-while-open", "nodes-mmap-read", "nodes-mmap-load",
-    "nodes-lock-records", "nodes-flock", "fsync-reaches-server",
-]
-"""
+SHARES = sample(__file__, "cases/posix-on-shares.toml")
 
 
 def outcomes(lab: Laboratory) -> dict[tuple[int, str], tuple[str, str]]:

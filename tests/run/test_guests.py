@@ -11,6 +11,7 @@ import pytest
 
 from laboratory import Laboratory, ended, wait_until
 from laboratory.guests import BEGUN, DISK, EXT4, WhenBegun, endings, guests, own_kernel, qemus
+from laboratory.samples import sample
 from storlab.errors import UserError
 from storlab.images.image import find_image
 from storlab.nodes.kinds.vm.accelerator import Acceleration
@@ -20,16 +21,7 @@ from storlab.nodes.needs import Needs
 
 pytestmark = pytest.mark.needs("guests")
 
-LOOK = """
-echo boot_id=$(cat /proc/sys/kernel/random/boot_id)
-echo random=$(cat /proc/sys/kernel/random/uuid)
-echo hostname=$(hostname)
-echo network=$(echo $(ls /sys/class/net))
-echo cpus=$(nproc)
-echo memory=$(grep MemTotal /proc/meminfo | tr -dc 0-9)
-echo cmdline=$(cat /proc/cmdline)
-echo serial=$(cat /sys/class/dmi/id/product_serial)
-"""
+LOOK = sample(__file__, "cases/look-around.sh")
 
 
 def seen(lab: Laboratory, node: str, trial: int = 1) -> dict[str, str]:

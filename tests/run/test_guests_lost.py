@@ -32,6 +32,7 @@ from laboratory.guests import (
     once_begun,
     qemus,
 )  # fmt: skip
+from laboratory.samples import sample
 from storlab.images.cache import storlab_cache
 from storlab.records.run_folder import TrialRecord
 
@@ -62,16 +63,7 @@ VICTIMS: Mapping[str, str | None] = {
 }
 """What becomes of one of two guests, and what is told of its trial. All are cells of one run."""
 
-LOAD = f"""echo "{BEGUN}" > /dev/console
-case {{victim.is}}-$node in
-  none-*) exit ;;
-  panic-vm-1) echo c > /proc/sysrq-trigger ;;
-  agent-vm-1) kill -KILL $PPID ;;
-  beneath-vm-1) exec dd if=/dev/zero of=$target/x bs=1M count=80 oflag=direct ;;
-  inside-vm-1) exec dd if=/dev/zero of=$target/x bs=1M ;;
-  memory-vm-1) exec tail /dev/zero ;;
-esac
-exec sleep 3600"""
+LOAD = sample(__file__, "cases/victims.sh", begun=BEGUN)
 # Without min_ttl_ms the kernel may look for memory for minutes before it gives up.
 PREPARE = """prepare = [["sh", "-c", "case {victim.is}-{node} in \
 prepare-vm-1) echo c > /proc/sysrq-trigger ;; memory-*) echo 1000 > /sys/kernel/mm/lru_gen/min_ttl_ms ;; esac"]]"""
@@ -186,21 +178,7 @@ FOUR = guests(
     SHORT,
     stack='[{ layer = "file", size = "16M" }, { layer = "virtio-blk" }]',
     from_='"here"',
-    rest=f"""
-[nodes.here]
-stack = [{{ layer = "file", size = "64M" }}, {{ layer = "loop" }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
-[nodes.storage]
-kind = "vm"
-memory = "192M"
-stack = {DISK}
-[nodes.far]
-kind = "vm"
-memory = "192M"
-from = "storage"
-stack = [
-  {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}, {{ layer = "file", size = "16M" }}, {{ layer = "virtio-blk" }},
-]
-""",  # noqa: E501 - a stack is one line
+    rest=sample(__file__, "cases/four-nodes.toml"),
 ).replace('on = ["vm"]', 'on = ["vm", "far"]')
 """Two guests whose disks lie on a loop device of this machine, one with a disk from a storage host, and that host."""
 

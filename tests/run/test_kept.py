@@ -8,28 +8,14 @@ import pytest
 
 from laboratory import Laboratory
 from laboratory.guests import guests
+from laboratory.samples import sample
 from laboratory.studies import FIO
 from storlab.run.setup.units import for_whom, units
 from storlab.study.study import parse_study
 
-STACK = """
-primary = "bandwidth"
-stack = [{{ layer = "file", size = "64M" }}, {{ layer = "loop" }}, {{ layer = "mkfs", type = "ext4", block_size = "{{bytes}}" }}, {{ layer = "mount" }}]
-repeat = {{ until = "max", min = 3, max = 3 }}
-trial = {{ settle = {{ sync = false, drop_caches = false }} }}
-[probes]
-[factors]
-bytes = ["1k", "4k"]
-bs    = ["4k", "8k"]
-[nodes.host]
-keep = "{keep}"
-[workload.writes]
-fio = {fio}
-"""  # noqa: E501 - a stack is one line
-
 
 def study(keep: str) -> str:
-    return STACK.format(keep=keep, fio=FIO.replace('"4k"', '"{bs}"'))
+    return sample(__file__, "cases/kept.toml", keep=keep, fio=FIO.replace('"4k"', '"{bs}"'))
 
 
 @pytest.mark.needs("root")

@@ -13,11 +13,11 @@ import pytest
 
 from laboratory import Laboratory, wait_until
 from laboratory.guests import BEGUN, begun, endings, kill_guest
+from laboratory.samples import sample
 from storlab.records.derive import derive
 from storlab.study.study import load_study, shipped_studies
 
 LAYERS = {"nbd": "nbd-export", "iscsi": "iscsi-target", "nvme-tcp": "nvme-target", "aoe": "aoe-target"}
-DISK = '{ layer = "file", size = "16M" }, { layer = "virtio-blk" }'
 GIVE_UP = 6.0  # s
 BEYOND = 20.0
 READS = "while dd if=$target of=/dev/null bs=64k count=16 iflag=direct; do :; done; exit 1"
@@ -27,16 +27,8 @@ LOAD = f'echo "{BEGUN}" > /dev/console; {READS}'
 def study(protocols: Iterable[str], load: str = LOAD, probes: str = "probes = {}") -> str:
     """A load on a disk that one server serves, over one protocol after the other."""
     level = 'factors.protocol.{0} = [{{ layer = "{1}" }}, {{ layer = "{0}", give_up = "{2:g}s" }}]\n'
-    return f"""
-primary = "elapsed"
-repeat = {{ until = "max", min = 1, max = 1 }}
-trial = {{ timeout = "120s", settle = {{ sync = false, drop_caches = false }} }}
-{probes}
-{"".join(level.format(name, LAYERS[name], GIVE_UP) for name in protocols)}
-nodes.server = {{ kind = "vm", keep = "run", memory = "256M", stack = [{DISK}] }}
-nodes.client = {{ kind = "vm", memory = "256M", from = "server", stack = ["{{protocol}}"] }}
-workload.load = {{ on = ["client"], command.argv = ["sh", "-c", '''target={{target}}; {load}'''] }}
-"""
+    levels = "".join(level.format(name, LAYERS[name], GIVE_UP) for name in protocols)
+    return sample(__file__, "cases/network-disks.toml", probes=probes, levels=levels, load=load)
 
 
 def cut(lab: Laboratory) -> None:
@@ -77,19 +69,7 @@ def each_trial_fails(lab: Laboratory, action: Callable[[], None]) -> dict[str, s
     return dict(zip((record.levels["protocol"] for record in lab.records()), reasons, strict=True))
 
 
-FULL = """
-primary = "elapsed"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-probes = {}
-nodes.server.kind = "netns"
-nodes.server.stack = [
-  { layer = "file", size = "16M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-  { layer = "file", size = "64M", overcommit = true },
-]
-nodes.client = { kind = "netns", from = "server", stack = [{ layer = "nbd-export" }, { layer = "connect" }] }
-workload.load.command.argv = ["qemu-io", "-f", "raw", "-c", "write -P 90 0 32M", "{target}"]
-"""
+FULL = sample(__file__, "cases/full-server.toml")
 
 
 @pytest.mark.needs("root")

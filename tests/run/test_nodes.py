@@ -14,22 +14,14 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory, ended, kill, opened, processes_with, wait_for
+from laboratory.samples import sample
 from storlab.measurements import merge_histograms
 from storlab.percentiles import percentiles
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.session import open_session
 
 NODES = ["n-1", "n-2", "n-3", "n-4"]
-STUDY = """
-primary = "bandwidth"
-stack = [{ layer = "directory" }]
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false }, prepare = [["touch", "{target}/of-{node}"]] }
-[nodes.n]
-count = 4
-[workload.load]
-fio = { rw = "randwrite", bs = "4k", ioengine = "psync", size = "1M", runtime = "400ms", time_based = true }
-"""
+STUDY = sample(__file__, "cases/four-nodes-on-directories.toml")
 
 
 @pytest.fixture(scope="module")
@@ -94,61 +86,13 @@ def test_a_node_that_fails_is_named_with_its_own_reason_and_the_others_are_stopp
     assert lab.leftovers() == []
 
 
-HEAD = """
-primary = "elapsed"
-repeat = { until = "max", min = 2, max = 2 }
-trial = { settle = { sync = false, drop_caches = false } }
-[probes]
-"""
-SERVE = """
-import socket
-with socket.create_server(("0.0.0.0", 9000)) as server:
-    while server.accept()[0].send(b"hello") != 5: pass
-"""
-ASK = """
-import socket, subprocess, time
-for attempt in range(600):
-    for address in ("10.213.0.2", "10.213.0.3"):
-        try:
-            with socket.create_connection((address, 9000), 1) as peer:
-                print(peer.recv(5).decode(), peer.getsockname()[0], peer.getpeername()[0])
-                raise SystemExit
-        except OSError:
-            time.sleep(0.1)
-raise SystemExit("nobody answers")
-"""
-TWO = f"""{HEAD}
-[nodes.server]
-kind = "netns"
-stack = [{{ layer = "directory" }}]
-[nodes.client]
-kind = "netns"
-stack = [{{ layer = "directory" }}]
-[workload.serve]
-on = "server"
-command = {{ argv = ["python3", "-c", '''{SERVE}'''] }}
-[workload.ask]
-on = "client"
-command = {{ argv = ["python3", "-c", '''{ASK}'''] }}
-"""
-MOUNTED = f"""{HEAD}
-[nodes.client]
-kind = "netns"
-stack = [
-  {{ layer = "file", size = "64M" }}, {{ layer = "loop" }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }},
-]
-[workload.load]
-command = {{ argv = ["sh", "-c", "ip -brief address show; test -e GO || exec sleep 3600"] }}
-"""
-
-
 def output(lab: Laboratory, trial: int, node: str, load: str) -> str:
     return (lab.out / "trials" / f"{trial:04d}" / node / load / "stdout").read_text()
 
 
 @pytest.mark.needs("root")
 def test_two_of_them_reach_each_other_by_their_addresses_and_leave_nothing(lab: Laboratory) -> None:
-    result = lab.run(TWO)
+    result = lab.run(sample(__file__, "cases/serve-and-ask.toml"))
     assert result.status == 0, str(result)
     said = [output(lab, trial, "client", "ask").split() for trial in (1, 2)]
     assert said[0] == said[1], "a node keeps its address for the whole run"
@@ -160,7 +104,7 @@ def test_two_of_them_reach_each_other_by_their_addresses_and_leave_nothing(lab: 
 @pytest.mark.needs("root")
 def test_an_agent_that_is_killed_comes_back_with_the_same_card_and_clean_undoes_all(lab: Laboratory) -> None:
     go = lab.folder / "go"
-    process = lab.start_run(MOUNTED.replace("GO", str(go)))
+    process = lab.start_run(sample(__file__, "cases/mounted-on-a-node.toml", go=go))
     wait_for(process, lab.sleeps)
     marked = set(processes_with("STORLAB_NODE=client")) & set(processes_with(f"STORLAB_RUN={lab.identity}"))
     (agent,) = (pid for pid in marked if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))

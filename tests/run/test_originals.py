@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import Ended, Laboratory, opened
+from laboratory.samples import sample
 from run.test_suites import planted
 from storlab.records.suite import SuiteRun, read_suite_run
 from storlab.suite.model import Outcome
@@ -28,69 +30,8 @@ HOUR = 3600
 LIMIT = len(GROUPS) * HOUR + 600 if _ASKED else 900  # s, for each of the two
 pytestmark = [pytest.mark.needs("zfs"), pytest.mark.timeout(2 * LIMIT)]
 
-RUNFILE = """\
-[DEFAULT]
-pre = setup
-post = cleanup
-pre_user = root
-user = root
-post_user = root
-timeout = 4
-failsafe = callbacks/failsafe
-failsafe_user = root
-tags = ['own']
-
-[tests/planted:Linux]
-tests = ['passes', 'fails', 'skips', 'hangs', 'quiet']
-
-[tests/odd]
-tests = ['prints']
-pre =
-post =
-
-[tests/unready]
-tests = ['never']
-
-[tests/whoever]
-tests = ['whoever']
-pre =
-post =
-user =
-"""
-SCRIPTS = {
-    "callbacks/failsafe": "echo made safe",
-    "tests/planted/setup": "echo set up",
-    "tests/planted/cleanup": "echo cleaned up >&2",
-    "tests/planted/passes": "echo out; sleep 0.3; echo err >&2; sleep 0.3; id -un; echo $SUDO_USER $SUDO_COMMAND",
-    "tests/planted/fails": "echo no; exit 1",
-    "tests/planted/skips": "exit 4",
-    "tests/planted/hangs": "echo waiting; sleep 1000",
-    "tests/planted/quiet": "true",
-    "tests/odd/prints": r"printf 'a\000b\377\n\nlast\n'",
-    "tests/unready/setup": "exit 1",
-    "tests/unready/cleanup": "true",
-    "tests/unready/never": "true",
-    "tests/whoever/whoever": "id -un",
-}
-# What runs the originals, as a test of its own: their own tests lie at the same place as on this machine.
-ORIGINALS = {
-    "tests/original/runner": """
-mkdir -p "{own}"
-cp -a /usr/local/share/storlab-suite/own/. "{own}"
-cd "$TMPDIR"
-python3 /usr/share/zfs/test-runner/bin/test-runner.py -c "{own}/own.run" -i "{own}" -o "$TMPDIR/original" > console
-echo $? > status
-tar cf - --exclude current console status original
-""",
-    "tests/original/zfs_tests": """
-cd "$TMPDIR"
-env -i PATH="$PATH" HOME="$HOME" USER="$USER" DISKS="$DISKS" \
-    /usr/share/zfs/zfs-tests.sh -v -r sanity -T exec > console
-echo $? > status
-cp "$(sed -n 's/^Log directory:[[:space:]]*//p' console)/results" .
-tar cf - console status results
-""",
-}
+RUNFILE = sample(__file__, "cases/planted.run")
+SCRIPTS: dict[str, str] = tomllib.loads(sample(__file__, "cases/planted-scripts.toml"))
 # The original's runner with its own runfiles, as a test of its own for each tag.
 BY_TAG = """
 cd "$TMPDIR"
@@ -127,7 +68,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
             "suite", "zfs-tests", "-v", "-r", "sanity", "-T", "exec", "--outputdir", out / "zts", "--out",
             lab.folder / "two", timeout=300,
         )  # fmt: skip
-        scripts = {name: script.format(own=own) for name, script in ORIGINALS.items()}
+        scripts = {  # what runs them, as tests of their own: their own tests lie at the same place as on this machine
+            "tests/original/runner": sample(__file__, "cases/original-runner.sh", own=own),
+            "tests/original/zfs_tests": sample(__file__, "cases/original-zfs-tests.sh"),
+        }
         beside = planted(
             lab.folder / "beside", scripts, "[tests/original]\ntests = ['runner', 'zfs_tests']\ntimeout = 300"
         )

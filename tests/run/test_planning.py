@@ -11,6 +11,7 @@ import pytest
 import storlab
 from laboratory import Laboratory
 from laboratory.guests import guests
+from laboratory.samples import sample
 from storlab.analysis.foresight import ASSUMED
 from storlab.errors import StudyError
 from storlab.run.limits import Limits
@@ -50,25 +51,12 @@ def test_a_study_compares_its_first_factor_and_with_an_empty_list_nothing() -> N
     assert one_by_one(swept(compare="compare = []")) == []
 
 
-SWEEP = """
-schema = 1
-title = "depths"
-primary = "iops"
-{compare}
-stack = [{{ layer = "directory", path = "/tmp" }}]
-[factors]
-{factors}
-[workload.load.fio]
-rw = "{{mode}}"
-iodepth = "{{iodepth}}"
-bs = "{{bs}}"
-size = "16M"
-"""
 DEPTHS, MODES, SIZES = "iodepth = [1, 2, 4, 8]\n", 'mode = ["randread", "randwrite"]\n', 'bs = ["4k", "64k"]\n'
 
 
 def swept(factors: str = DEPTHS + MODES + SIZES, compare: str = "", only: tuple[str, ...] = ()) -> Study:
-    return parse_study(SWEEP.format(factors=factors, compare=compare).encode(), "s.toml", lambda _: "", only=only)
+    text = sample(__file__, "cases/sweep.toml", factors=factors, compare=compare)
+    return parse_study(text.encode(), "s.toml", lambda _: "", only=only)
 
 
 def one_by_one(study: Study) -> list[tuple[str, dict[str, str], bool]]:
@@ -91,9 +79,8 @@ def test_what_is_compared_is_compared_over_all_points_of_a_sweep() -> None:
 
 def test_a_study_with_nothing_but_sweeps_stops_by_the_intervals_of_its_points() -> None:
     alone = DEPTHS + 'mode = [4096, 8192, 16384]\nbs = ["4k", "64k", "1M"]\n'
-    made = parse_study(
-        SWEEP.replace('"{{mode}}"', '"read"').format(factors=alone, compare="").encode(), "s", lambda _: ""
-    )
+    text = sample(__file__, "cases/sweep.toml", factors=alone, compare="").replace('"{mode}"', '"read"')
+    made = parse_study(text.encode(), "s", lambda _: "")
     assert one_by_one(made) == []
     rule = rule_of(made, (5, 30))
     assert (rule.until, rule.precision) == ("points", 0.10)

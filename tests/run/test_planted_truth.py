@@ -7,58 +7,26 @@ other things; the wrong verdict never is.
 
 from __future__ import annotations
 
-import functools
 import os
 
 import pytest
 
 from laboratory import Laboratory
+from laboratory.samples import sample
 from storlab.analysis.summary import Comparison, Difference
 
 BURNERS = 4 * (os.cpu_count() or 1)
 """Each in a session of its own, or they would all together get only as much as one fio does (autogroups)."""
 
-COMMON = """
-stack = [{ layer = "directory" }]
-repeat = { until = "decided", min = 6, max = 8 }
-trial = { settle = { sync = false, drop_caches = false }, workloads = ["load", "{neighbour.load}"] }
-compare = [COMPARE]
-[factors.neighbour]
-FACTOR
-[workload.quiet]
-command = { argv = ["sleep", "0.5"] }
-"""
 
-RATES = """
-primary = "load:write.iops"
-[workload.load.fio]
-rw = "write"
-bs = "4k"
-ioengine = "psync"
-size = "4M"
-runtime = "800ms"
-time_based = true
-rate_iops = "{neighbour.rate}"
-"""
+RATES = sample(__file__, "cases/throttled.toml")
 
-BURNING = f"""
-primary = "load:read.iops"
-[workload.load.fio]
-rw = "randread"
-bs = "4k"
-ioengine = "null"
-size = "4M"
-runtime = "200ms"
-time_based = true
-numjobs = {os.cpu_count()}    # on every CPU, so that there is none where the neighbour isn't
-[workload.burn]
-command = {{ argv = ["sh", "-c", "for i in $(seq {BURNERS}); do setsid timeout 0.6 yes > /dev/null & done; wait"] }}
-"""
+BURNING = sample(__file__, "cases/burning.toml", cpus=os.cpu_count(), burners=BURNERS)
 
 
 def answers(lab: Laboratory, load: str, factor: str, *compare: str) -> tuple[Comparison, ...]:
     head, _, rest = load.lstrip().partition("\n")
-    common = COMMON.replace("COMPARE", ", ".join(compare)).replace("FACTOR", factor)
+    common = sample(__file__, "cases/neighbours.toml", compare=", ".join(compare), levels=factor)
     outcome = lab.execute(head + common + rest)
     assert outcome.ending == "complete", outcome.ending
     return outcome.summary.comparisons
@@ -91,29 +59,11 @@ def contains(answer: Comparison, truth: float) -> bool:
     return answer.low - 1 / 800 <= truth <= answer.high + 1 / 800
 
 
-STUDY = """
-primary = "bandwidth"
-stack = [
-  { layer = "file", size = "24M", allocate = "preallocated" }, { layer = "loop", sector_size = "{side.sector}" },
-]
-repeat = { until = "max", min = 7, max = 7 }
-trial = { settle = { sync = false, drop_caches = false }, prepare = PREPARE }
-workload.load.fio = { ioengine = "psync", size = "16M", FIO }
-[factors.side]
-a = A
-b = B
-[probes]
-host-load = {}
-"""
-
-
 def compared(
     lab: Laboratory, a: str, b: str, fio: str, prepare: str = "[]"
 ) -> tuple[Comparison, dict[str, Difference]]:
     """The comparison, and of why it is so the first three lines, by each metric that they are about."""
-    words = {"PREPARE": prepare, "FIO": fio, "a = A": f"a = {a}", "b = B": f"b = {b}"}
-    text = functools.reduce(lambda text, word: text.replace(word, words[word]), words, STUDY)
-    outcome = lab.execute(text)
+    outcome = lab.execute(sample(__file__, "cases/two-sides.toml", a=a, b=b, fio=fio, prepare=prepare))
     assert outcome.ending == "complete", outcome.ending
     (comparison,) = outcome.summary.comparisons
     assert comparison.why is not None

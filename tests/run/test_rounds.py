@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory, ended, kill, opened, wait_for
+from laboratory.samples import sample
 from storlab.analysis.summary import Summary, from_json
 from storlab.record import to_json
 from storlab.records.manifest import Rest, write_manifest
@@ -19,22 +20,6 @@ from storlab.run.planning.order import round_order
 from storlab.run.planning.plan import Plan
 from storlab.study.cells import Cell
 
-STUDY = """
-primary = "took"
-stack = [{ layer = "directory" }]
-repeat = { until = "decided", min = 5, max = MAX }
-trial = { settle = { sync = false, drop_caches = false } }
-compare = [{ factor = "build", pairs = [["new", "old"]], pooled = false, margin = 0.01 }]
-[factors]
-load = ["heavy", "light"]
-[factors.build]
-old = { heavy = "10", light = "10" }
-new = { heavy = "5", light = "10.1" }
-[probes]
-[workload.load.command]
-argv = ["sh", "-c", "case {load} in heavy) echo took {build.heavy} s;; *) echo took {build.light} s;; esac"]
-metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
-"""
 """Under the heavy load one build is twice as fast, which six rounds decide. Under the light one the difference is as
 large as the margin, which nothing decides.
 """
@@ -44,7 +29,7 @@ DECIDED = 6  # rounds
 
 
 def study(rounds: int) -> str:
-    return STUDY.replace("MAX", str(rounds))
+    return sample(__file__, "cases/until-decided.toml", rounds=rounds)
 
 
 class Watching(Observer):
@@ -216,22 +201,7 @@ def test_what_rests_is_not_run_though_a_trial_of_it_was_never_recorded(whole: La
     assert [(record.trial, record.cell) for record in lab.records()] == plan
 
 
-THREE_BUILDS = """
-primary = "took"
-stack = [{ layer = "directory" }]
-repeat = { until = "max", min = 3, max = 7 }
-trial = { settle = { sync = false, drop_caches = false } }
-compare = [{ pairs = [["new", "old"]] }]
-[factors.build]
-old = { took = "10" }
-new = { took = "5" }
-broken = { took = "never" }
-[probes]
-
-[workload.load.command]
-argv = ["sh", "-c", "echo took {build.took} s; test {build.took} != never"]
-metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
-"""
+THREE_BUILDS = sample(__file__, "cases/three-builds.toml")
 
 
 def test_there_is_a_line_for_each_round_with_what_is_new_and_no_sentence_twice(lab: Laboratory) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from laboratory import Laboratory
 from laboratory.guests import BEGUN, endings, guests, kill_guest, once_begun
+from laboratory.samples import sample
 from storlab.images.virtiofsd import find_virtiofsd
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.requests.probe import ShareRequestsProbe
@@ -163,27 +164,6 @@ def test_a_daemon_without_a_file_descriptor_left_is_named(lab: Laboratory) -> No
 
 
 READS, WRITES, OF_9P = 23, 31, 17
-COUNTED = """
-primary = "elapsed"
-repeat = {{ until = "max", min = 1, max = 1 }}
-trial = {{ settle = {{ sync = false, drop_caches = false }} }}
-probes.share-requests = {{}}
-[nodes.v]
-kind = "vm"
-memory = "256M"
-stack = [{{ layer = "directory" }}, {daemon}, {{ layer = "virtiofs" }}]
-extra.p.stack = [{{ layer = "directory" }}, {{ layer = "9p", cache = "none" }}]
-extra.b.stack = [{{ layer = "directory" }}, {{ layer = "virtiofsd" }}, {{ layer = "virtiofs" }}]
-[workload.fuse]
-on = "v"
-command.argv = ["sh", "-c", '''
-dd if=/dev/zero of={{target}}/x bs=8k count={writes}
-dd if={{target}}/x of=/dev/null bs=8k count={reads}
-''']
-[workload.nine]
-on = "v:p"
-command.argv = ["dd", "if=/dev/zero", "of={{target}}/x", "bs=4k", "count={nine}"]
-"""
 TRACER = '{{ layer = "virtiofsd", cache = "never", path = "{}" }}'
 # Also in its threads; its sandbox is namespaces of its own.
 TRACED = """#!/bin/sh
@@ -212,7 +192,8 @@ def test_what_a_guests_kernel_counts_is_what_its_loads_did_and_what_a_daemon_got
     daemon, log = lab.folder / "virtiofsd", lab.folder / "calls"
     daemon.write_text(TRACED.format(words=shlex.join(words), log=log))
     daemon.chmod(0o755)
-    lab.execute(COUNTED.format(daemon=TRACER.format(daemon), reads=READS, writes=WRITES, nine=OF_9P))
+    counts = {"reads": READS, "writes": WRITES, "nine": OF_9P}
+    lab.execute(sample(__file__, "cases/share-requests.toml", daemon=TRACER.format(daemon), **counts))
     (record,) = lab.records()
     assert record.status == "done", record.reason
     assert lab.leftovers() == []
@@ -247,24 +228,6 @@ HELD = """#!/bin/sh
 [ "$1" = --version ] || echo $$ > {group}/cgroup.procs
 exec {words} "$@"
 """
-HELD_BACK = """
-primary = "elapsed"
-repeat = {{ until = "decided", min = 5, max = 12 }}
-trial = {{ settle = {{ sync = false, drop_caches = false }} }}
-[probes]
-[factors.daemon]
-one   = {{ layer = "virtiofsd", cache = "none" }}
-other = {{ layer = "virtiofsd", cache = "none", allow_mmap = true }}   # nothing maps anything
-held  = {{ layer = "virtiofsd", cache = "none", path = "{path}" }}
-[[compare]]
-pairs = [["one", "held"], ["one", "other"]]
-[nodes.vm]
-kind = "vm"
-memory = "256M"
-stack = [{{ layer = "directory" }}, "{{daemon}}", {{ layer = "virtiofs" }}]
-[workload.write]
-command = {{ argv = ["dd", "if=/dev/zero", "of={{target}}/x", "bs=512", "count=800", "status=none"] }}
-"""
 
 
 @pytest.fixture
@@ -294,7 +257,7 @@ def held(tmp_path: Path) -> Iterator[Path]:
 @in_guests
 @pytest.mark.timeout(900)
 def test_a_daemon_that_is_held_back_is_worse_and_two_alike_are_not_told_apart(lab: Laboratory, held: Path) -> None:
-    outcome = lab.execute(HELD_BACK.format(path=held))
+    outcome = lab.execute(sample(__file__, "cases/held-back.toml", path=held))
     assert outcome.ending == "complete", [record.reason for record in lab.records() if record.status != "done"]
     answers = {(each.a, each.b): each for each in outcome.summary.comparisons}
     assert answers["one", "held"].verdict == "better", answers

@@ -15,6 +15,7 @@ import pytest
 from laboratory import Laboratory, wait_until
 from laboratory.databases import laboratory_of_databases
 from laboratory.guests import BEGUN, begun, endings, kill_guest, once_begun
+from laboratory.samples import sample
 from storlab.records.run_folder import TrialRecord
 
 PROTOCOLS = {
@@ -29,25 +30,11 @@ nodes.server = { kind = "vm", memory = "256M", keep = "run", stack = [DISK, { la
                  { layer = "mount", TRIAL }] }
 nodes.client = { kind = "vm", memory = "256M", from = "server", stack = STACK }
 """.replace("TRIAL", 'keep = "trial"').replace("DISK", '{ layer = "file", size = "64M" }, { layer = "virtio-blk" }')
-MEASURED = """
-primary = "create.rate"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-probes = {}
-workload.files.files = { files = 20, size = "4k", fsync = "file" }
-workload.log.fio = { rw = "randwrite", bs = "4k", size = "1M", ioengine = "psync", runtime = "0.2s", time_based = true }
-"""
+MEASURED = sample(__file__, "cases/measured-shares.toml")
 MEASURED += NODES.replace("STACK", '["{protocol}"]')
 MEASURED += "".join(f"factors.protocol.{name} = {layers}\n" for name, layers in PROTOCOLS.items())
 DD = "exec dd if=/dev/zero of={target}/load bs=4k oflag=dsync"
 FOREVER = f'echo "{BEGUN}" > /dev/console; {DD}'
-LOST = """
-primary = "elapsed"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { timeout = "120s", settle = { sync = false, drop_caches = false } }
-probes = {}
-workload.load = { on = ["client"], command.argv = ["sh", "-c", '''LOAD'''] }
-"""
 SPACES = """
 nodes.server = { kind = "netns", stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, MKFS] }
 nodes.client = { kind = "netns", from = "server", stack = STACK }
@@ -56,7 +43,7 @@ nodes.client = { kind = "netns", from = "server", stack = STACK }
 
 def lost(nodes: str, protocol: str, load: str) -> str:
     """A study of a load that is to lose its share."""
-    return LOST.replace("LOAD", load) + nodes.replace("STACK", PROTOCOLS[protocol])
+    return sample(__file__, "cases/lost-share.toml", load=load) + nodes.replace("STACK", PROTOCOLS[protocol])
 
 
 @pytest.fixture
@@ -174,24 +161,7 @@ def _ip(lab: Laboratory, *words: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
-FULL = """
-primary = "elapsed"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-probes = {}
-factors.crossing.disk = [
-  { layer = "file", size = "24M", overcommit = true }, { layer = "nbd-export" }, { layer = "nbd" },
-]
-factors.crossing.share = [{ layer = "nfs-export" }, { layer = "nfs" }]
-workload.load.on = ["client"]
-workload.load.command.argv = ["python3", "-c", '''
-import os, stat
-path = "{target}"
-path += "" if stat.S_ISBLK(os.stat(path).st_mode) else "/load"
-file = os.open(path, os.O_WRONLY | os.O_CREAT)
-assert os.write(file, bytes(22 << 20)) == 22 << 20
-''']
-"""
+FULL = sample(__file__, "cases/full-share.toml")
 FULL += NODES.replace("STACK", '["{crossing}"]').replace("64M", "20M")
 
 

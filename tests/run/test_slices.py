@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import storlab
 from laboratory import Laboratory, wait_until
 from laboratory.devices import new_device
+from laboratory.samples import sample
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Exit
 from storlab.run.trial.slices import SlicedWork, Slices, timetable
@@ -32,21 +33,7 @@ LOAD = (
 
 
 def study(load: str = LOAD, slices: str = "0.1s", more: str = "") -> str:
-    return f"""
-primary = "bandwidth"
-stack = [{{ layer = "file", size = "64M" }}, {{ layer = "loop" }}]
-repeat = {{ until = "max", min = 2, max = 2 }}
-[factors.rate]
-levels = ["a", "b", "c"]
-[trial]
-slices = "{slices}"
-{more}
-[workload.load]
-fio = {{ {load} }}
-[probes]
-host-load = {{}}
-stalls = {{}}
-"""
+    return sample(__file__, "cases/slices.toml", slices=slices, more=more, load=load)
 
 
 NOT_FIO = study().replace(f"fio = {{ {LOAD} }}", 'command = { argv = ["true"] }').replace("bandwidth", "elapsed")

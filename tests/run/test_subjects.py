@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory, opened
+from laboratory.samples import sample
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
@@ -21,21 +22,7 @@ from storlab.study.study import parse_study
 
 LOAD = 'workload.load.fio = { rw = "write", bs = "64k", size = "4M", ioengine = "psync" }\n'
 DISK = '{ layer = "file", size = "32M" }, { layer = "loop" }'
-EXT4 = '{ layer = "mkfs", type = "ext4" }, { layer = "mount" }'
-SERVED = f"""
-primary = "bandwidth"
-repeat = {{ until = "max", min = 1, max = 1 }}
-trial = {{ settle = {{ sync = false, drop_caches = false }} }}
-probes = {{ stalls = {{}}, host-load = {{}}, processes = {{ interval = "50ms" }}, alignment = {{ at = "each" }} }}
-nodes.store = {{ kind = "netns", stack = [{DISK}] }}
-[nodes.client]
-kind = "netns"
-stack = [{DISK}, {EXT4}]
-extra.remote = {{ from = "store", stack = [{{ layer = "nbd-export" }}, {{ layer = "connect" }}] }}
-[workload.load]
-on = "client"
-fio = {{ rw = "write", bs = "64k", size = "4M", ioengine = "psync" }}
-"""
+SERVED = sample(__file__, "cases/served-disk.toml")
 
 
 def cell(text: str) -> Cell:
@@ -124,14 +111,7 @@ VM = 'kind = "vm", memory = "256M"'
 THIS_MACHINE = f'primary = "bandwidth"\nnodes.a.stack = [{DISK}]\n{LOAD}'
 VIRTIO = '{ layer = "file", size = "32M" }, { layer = "virtio-blk" }'
 GUEST = f'primary = "bandwidth"\nnodes.vm = {{ {VM}, stack = [{VIRTIO}] }}\n{LOAD}'
-TWO_GUESTS = f"""
-primary = "bandwidth"
-nodes.store = {{ {VM}, stack = [{VIRTIO}] }}
-nodes.vm = {{ {VM}, from = "store", stack = [{{ layer = "nbd-export" }}, {{ layer = "virtio-blk" }}] }}
-[workload.load]
-on = "vm"
-fio = {{ rw = "write", bs = "64k", size = "4M", ioengine = "psync" }}
-"""
+TWO_GUESTS = sample(__file__, "cases/two-guests.toml")
 
 SHARED = f"""
 primary = "bandwidth"

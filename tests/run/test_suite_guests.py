@@ -6,22 +6,10 @@ import pytest
 
 from laboratory import Laboratory
 from laboratory.guests import own_kernel
+from laboratory.samples import sample
 from storlab.images.image import find_image
 from storlab.records.suite import read_suite_run
 from storlab.suite.model import Outcome
-
-_OWN_KERNEL = """
-[guests]
-disks = 0
-kernel = "bzImage"
-kernel_modules = "{modules}"
-[groups.own]
-tests = [
-    {{ name = "first", run = "uname -r; modprobe loop" }},
-    {{ name = "crashes", run = "echo c > /proc/sysrq-trigger; sleep 100" }},
-    {{ name = "last", run = "true" }},
-]
-"""
 
 
 @pytest.mark.needs("guests")
@@ -31,7 +19,8 @@ def test_each_fresh_guest_boots_a_kernel_of_ones_own_and_a_replay_has_guests_as_
     (lab.folder / "bzImage").symlink_to(kernel)
     lab.environment["XDG_CACHE_HOME"] = str(lab.folder / "cache")
     suite = lab.folder / "suite.toml"
-    suite.write_text(_OWN_KERNEL.format(modules=modules))  # the kernel's path is seen from the file
+    # The kernel's path is seen from the file.
+    suite.write_text(sample(__file__, "cases/own-kernel.toml", modules=modules))
     guest = ("--cpus", "1", "--memory", "640M", "--timeout-scale", "2.5")
     said = lab.storlab("suite", "run", suite, *guest, "--out", lab.out, timeout=300)
     run = read_suite_run(lab.out)
@@ -50,28 +39,7 @@ def test_each_fresh_guest_boots_a_kernel_of_ones_own_and_a_replay_has_guests_as_
 
 
 # As xfstests: a program that compares what tests print with what they are to print, and keeps what differs.
-CHECK = r"""#!/bin/bash
-failed=0
-for test; do
-    mkdir -p "results/${test%/*}"
-    out=results/$test.out.bad
-    rm -f "results/$test.notrun"
-    seqres=results/$test bash "tests/$test" > "$out" 2>&1
-    if [ -e "results/$test.notrun" ]; then
-        echo "$test       [not run] $(cat "results/$test.notrun")"
-    elif cmp -s "$out" "tests/$test.out"; then
-        rm "$out"
-        echo "$test        1s"
-    else
-        echo "$test       - output mismatch (see $PWD/$out)"
-        failed=1
-        names="$names $test"
-    fi
-    echo "Ran: $test"
-done
-[ -z "$names" ] || echo "Failures:$names"
-exit "$failed"
-"""
+CHECK = sample(__file__, "cases/check.sh")
 _MOUNTS = (
     "[ $MINE = yes ] && mount $TEST_DEV $TEST_DIR && touch $TEST_DIR/f && ls $TEST_DIR | grep f$; umount $TEST_DIR"
 )
@@ -82,16 +50,7 @@ CHECKED = {  # with what each is to print
     "own/003": (f"{_BEGIN} auto quick\necho no such device > $seqres.notrun\n", ""),
     "own/004": (f"{_BEGIN} dangerous\necho b > /proc/sysrq-trigger\n", ""),
 }
-CHECK_FILE = """\
-adapter = "check"
-folder = "checkout"
-environment = { MINE = "yes" }
-[check]
-groups = ["auto"]
-exclude_groups = ["dangerous"]
-[guests]
-disk_size = "256M"
-"""
+CHECK_FILE = sample(__file__, "cases/checkout.toml")
 
 
 @pytest.mark.needs("guests")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,97 +12,29 @@ from xml.etree import ElementTree
 import pytest
 
 from laboratory import Ended, Laboratory, opened
+from laboratory.samples import sample
 from storlab.records.suite import SuiteRun, read_suite_run
 from storlab.run.suite.output import MOST
 from storlab.suite.model import Attempt, Outcome
 
 ZTS = "/usr/share/zfs/zfs-tests/tests/functional"
 OWN = "/usr/local/share/storlab-suite/tests"
-_DM_STUCK = """
-disk=/dev/${DISKS%% *}
-dmsetup create stuck --table "0 $(blockdev --getsz $disk) linear $disk 0"
-dmsetup suspend --nolockfs stuck
-echo it begins
-exec dd if=/dev/mapper/stuck of=/dev/null count=1 iflag=direct
-"""
-_FILL = """
-for size in 8G 4G 2G 1G 512M 256M 128M 64M 32M 16M 8M 4M; do fallocate -l $size /var/tmp/$size 2> /dev/null; done
-dd if=/dev/zero of=/var/tmp/rest bs=64k
-"""
-# The kernel kills at once, and not only after it has looked for memory for long.
-_EAT = """
-echo 1000 > /sys/kernel/mm/lru_gen/min_ttl_ms
-exec python3 -c 'held = [b"x" * (200 << 20) for each in range(20)]'
-"""
-# `zpool create` refuses a disk with the label of an exported pool, unless it is forced to. Of three groups side by side
-# one guest of two has two.
-_EXPORTS = {"exports": "set -- $DISKS; zpool create exported $1 && zpool export exported"}
 _MUCH = MOST + (16 << 20)
-_STILL = {"still": "echo still here"}
-_TESTS: dict[str, tuple[str, dict[str, str]]] = {
-    "planted": ("timeout = 6\npre = setup\npost = cleanup", {
-        "passes": "echo out; echo err >&2; id -un; hostname --fqdn",
-        "fails": "exit 1",
-        "skips": "exit 4",
-        "ignores_term": 'trap "" TERM; while :; do sleep 1000; done',
-        "no_newline": r"printf 'one\n\000\377two'",
-        "panics": "echo going down; sleep 0.3; echo c > /proc/sysrq-trigger; sleep 1000",
-        "after": "cp /bin/sleep /tmp/left-by-test; setsid /tmp/left-by-test 1000 > /dev/null 2>&1 &",
-    }),
-    "unprepared": ("pre = setup\npost = cleanup", {"never": "exit 1"}),
-    "users": ("user = nobody", {"nobody": "id -un; echo $SUDO_USER; touch $TMPDIR/by-nobody"}),
-    "whoever": ("user =", {"whoever": "id -un; sudo -n id -un; test -r /dev/zfs"}),
-    "killed": ("timeout = 3", {"killed": "echo left:x:4242: >> /etc/group; sleep 1000"}),
-    **{f"fresh_{number}": ("timeout = 120", _EXPORTS) for number in (1, 2, 3)},
-    "stuck": ("timeout = 3", {"d_state": _DM_STUCK, "kills_all": "sync; kill -9 1; kill -9 -1; sleep 1000", **_STILL}),
-    "off": ("timeout = 60", {"powers_off": "echo o > /proc/sysrq-trigger; sleep 1000", **_STILL}),
-    "loads": ("timeout = 150", {
-        "eats_memory": _EAT,
-        "prints_much": f"head -c {_MUCH} /dev/zero",
-        "spoils": "touch /var/tmp/spoilt",
-        "after_another": "test ! -e /var/tmp/spoilt",
-        **_STILL,
-    }),
-    "ends": ("timeout = 3", {
-        "setsid": "setsid sh -c 'trap \"\" TERM; sleep 1000 & wait; sleep 1000' & setsid sleep 1000 & echo $$; wait",
-        "fills_disk": _FILL,
-        **_STILL,
-    }),
-    "leaves": ("timeout = 60", {
-        "calls": "perf stat true || true",
-        "pool": "truncate -s 128M /var/tmp/vdev; zpool create leftpool /var/tmp/vdev",
-        "parameter": "echo 7 > /sys/module/zfs/parameters/zfs_txg_timeout",
-        "mount": "mkdir -p /var/tmp/m; mount -t tmpfs left /var/tmp/m",
-        "user": "useradd left-user",
-        "loop": "truncate -s 1M /var/tmp/loop; losetup --find /var/tmp/loop",
-        "memory": "head -c 64M /dev/zero > /tmp/left",
-        "daemon": "cp /bin/sleep /tmp/left-by-test; setsid /tmp/left-by-test 1000 > /dev/null 2>&1 &",
-        "no_udev": "killall -9 systemd-udevd",
-        "tidy": "d=$(losetup --find --show /var/tmp/loop); losetup -d $d; useradd t; userdel t; zpool list leftpool",
-    }),
-}  # fmt: skip
+_TESTS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(sample(__file__, "cases/planted-tests.toml", much=_MUCH))
+"""Group → its options and tests."""
 _SCRIPTS = {
-    **{f"tests/{group}/{name}": text for group, (_, tests) in _TESTS.items() for name, text in tests.items()},
+    **{f"tests/{group}/{name}": text for group, of in _TESTS.items() for name, text in of["tests"].items()},
     "callbacks/failsafe": "echo made safe",
     "tests/planted/setup": "echo set up",
     "tests/planted/cleanup": "echo cleaned up; cat /proc/*/comm 2> /dev/null | grep -cx left-by-test",
     "tests/unprepared/setup": "exit 1",
     "tests/unprepared/cleanup": "echo cleaned up all the same",
 }
-_DEFAULTS = """\
-[DEFAULT]
-pre =
-post =
-pre_user = root
-user = root
-post_user = root
-failsafe = callbacks/failsafe
-failsafe_user = root
-tags = ['own']
-"""
+_DEFAULTS = sample(__file__, "cases/defaults.run")
 _RUNFILE = _DEFAULTS + "".join(
-    f"\n[tests/{group}]\ntests = {[*tests, *(['gone'] if group == 'planted' else [])]}\n{options}\n"
-    for group, (options, tests) in _TESTS.items()
+    f"\n[tests/{group}]\ntests = {[*of['tests'], *(['gone'] if group == 'planted' else [])]}\n"
+    + "".join(f"{key} = {value}".rstrip() + "\n" for key, value in of["options"].items())
+    for group, of in _TESTS.items()
 )
 _OF_ZFS = (
     f"\n[{ZTS}/cli_root/zfs]\ntests = ['zfs_001_neg']\npre = setup\npost = cleanup\ntimeout = 600\ntags = ['zfs']\n"
@@ -178,7 +111,7 @@ class TestOfTheWholeSuite:
             "ends/setsid": Outcome.KILLED,
             "ends/fills_disk": Outcome.FAIL,
         }
-        everything = {f"{group}/{name}": Outcome.PASS for group, (_, tests) in _TESTS.items() for name in tests}
+        everything = {f"{group}/{name}": Outcome.PASS for group, of in _TESTS.items() for name in of["tests"]}
         assert outcomes == everything | unusual | {f"{ZTS}/cli_root/zfs/zfs_001_neg": Outcome.PASS}, whole.said
         assert whole.said.status == 4 and "own.run:12: test gone is left out" in whole.said.stderr
         assert "not expected" in whole.said.stdout and whole.run.without_result == []

@@ -15,6 +15,7 @@ import pytest
 
 from laboratory import Ended, Laboratory, ended, kill, opened, wait_for
 from laboratory.devices import Device, new_device
+from laboratory.samples import sample
 from run.test_suites import planted, result
 from storlab.errors import NodeError
 from storlab.records.suite import RESULTS, SuiteRun, read_suite_run
@@ -285,18 +286,7 @@ def test_the_zfs_test_suite_wants_a_user_who_is_not_root(lab: Laboratory, monkey
     assert not lab.out.exists()
 
 
-KTAP = r"""
-adapter = "ktap"
-[guests]
-disks = 0
-[groups.own]
-tests = [
-    { name = "passes", run = 'printf "KTAP version 1\\n1..2\\nok 1 one\\nok 2 two # SKIP no device\\n"' },
-    { name = "fails", run = 'printf "1..1\\n  1..2\\n  ok 1 a\\n  not ok 2 b\\nnot ok 1 nested\\n"; exit 1' },
-    { name = "is_cut", run = 'printf "1..3\\nok 1 one\\n"' },
-    { name = "skips", run = 'printf "1..0 # SKIP no module\\n"; exit 4' },
-]
-"""
+KTAP = sample(__file__, "cases/ktap.toml")
 
 
 def test_programs_that_print_ktap_are_judged_by_their_subtests(lab: Laboratory) -> None:
@@ -320,24 +310,12 @@ def test_programs_that_print_ktap_are_judged_by_their_subtests(lab: Laboratory) 
     assert json.loads(lab.storlab("suite", "report", lab.out, "--format", "json").stdout)["counts"]["FAIL"] == 2
 
 
-# The file counts how often it ran, and the test fails the third time.
-COUNTS = "n=$(cat {count} 2> /dev/null || echo 0); n=$((n + 1)); echo $n > {count}; test $n -ne 3"
-ORDERED = f"""
-[guests]
-disks = 0
-[groups.a]
-tests = [{{ name = "one", run = "{{one}}" }}, {{ name = "counts", run = "{COUNTS}" }}, {{ name = "two", run = "true" }}]
-[groups.b]
-tests = [{{ name = "three", run = "true" }}]
-"""
-
-
 def order(run: SuiteRun) -> list[tuple[str, str]]:
     return [(each.group, each.path.rpartition("/")[2]) for each in run.attempts if each.role == "test"]
 
 
 def ordered(lab: Laboratory, one: str = "true") -> tuple[str | Path, ...]:
-    return file_of(lab, ORDERED.replace("{count}", str(lab.folder / "count")).replace("{one}", one))
+    return file_of(lab, sample(__file__, "cases/ordered.toml", count=lab.folder / "count", one=one))
 
 
 def test_a_shuffled_suite_runs_until_a_test_fails_and_is_replayed(lab: Laboratory) -> None:

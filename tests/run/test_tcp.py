@@ -8,37 +8,13 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory, opened
+from laboratory.samples import sample
 from laboratory.wire import segments
 
 pytestmark = pytest.mark.needs("guests")
 
-HEAD = """
-primary = "elapsed"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-"""
-CARD = "$(ls /sys/class/net | grep -vx lo)"
-OFF = f'ethtool -K "{CARD}" tso off gso off gro off'
 READS, WRITES = 32, 16
-NODES = """
-nodes.store = { kind = "vm",KEEP memory = "256M", stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }] }
-nodes.client = { kind = "vm", memory = "256M", from = "store", stack = STACK }
-"""
-BETWEEN_GUESTS = f"""{HEAD}
-probes.tcp.distributions = true
-{NODES.replace("KEEP", "").replace("STACK", '[{ layer = "nbd-export" }, { layer = "nbd" }]')}
-workload.serve.on = ["store"]
-workload.serve.command = {{ argv = ["sleep", "30"], prepare = ["sh", "-c", '''{OFF}'''] }}
-workload.read.on = ["client"]
-workload.read.command.prepare = ["sh", "-c", '''{OFF}''']
-workload.read.command.argv = ["sh", "-c", '''
-tcpdump --immediate-mode -Z root -i "{CARD}" -s 96 -w wire.pcap tcp port 10809 2> said &
-until grep -q "listening on" said; do sleep 0.1; done
-fio --name=x --filename={{target}} --rw=read --bs=128k --size=4M --direct=1 --ioengine=psync &&
-fio --name=y --filename={{target}} --rw=write --bs=64k --size=1M --direct=1 --ioengine=psync; status=$?
-sleep 2; kill -INT $!; wait $!; exit $status
-''']
-"""
+BETWEEN_GUESTS = sample(__file__, "cases/tcp-between-guests.toml")
 
 
 def metrics(lab: Laboratory, source: str) -> dict[str, float]:
@@ -90,17 +66,7 @@ def test_acks_are_of_requests_of_the_disk_and_single_ones_as_many_as_were_sent(b
     assert client["acks.sent.gap.p50"] > 0
 
 
-OVER_EACH = f"""{HEAD.replace("elapsed", "bandwidth")}
-probes.tcp = {{}}
-{NODES.replace("KEEP", ' keep = "run",').replace("STACK", '["{transport}"]')}
-factors.transport.iscsi = [{{ layer = "iscsi-target" }}, {{ layer = "iscsi" }}]
-factors.transport.nvme = [{{ layer = "nvme-target" }}, {{ layer = "nvme-tcp" }}]
-factors.transport.nfs = [
-  {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}, {{ layer = "nfs-export" }}, {{ layer = "nfs" }},
-]
-workload.read.on = ["client"]
-workload.read.fio = {{ rw = "read", bs = "128k", size = "2M", direct = 1, ioengine = "psync" }}
-"""
+OVER_EACH = sample(__file__, "cases/tcp-over-each-transport.toml")
 
 
 def test_sockets_of_the_kernel_are_seen_at_both_ends(lab: Laboratory) -> None:
@@ -116,24 +82,7 @@ def test_sockets_of_the_kernel_are_seen_at_both_ends(lab: Laboratory) -> None:
     assert lab.leftovers() == []
 
 
-DELAYED = """
-before=$(nstat -asz TcpExtDelayedACKs | awk '/Delayed/ {print $2}')
-dd if=$target of=/dev/null bs=8k count=50 iflag=direct 2>/dev/null
-after=$(nstat -asz TcpExtDelayedACKs | awk '/Delayed/ {print $2}')
-echo "delayed $((after - before))"
-"""
-RELAYED = (
-    '[{ layer = "nbd-export" }, { layer = "relay", whole = true, head = 16, nagle = "{nagle}" }, { layer = "nbd" }]'
-)
-NAGLE = f"""{HEAD}
-probes = {{}}
-factors.nagle = [false, true]
-network.mtu = 9000
-{NODES.replace("KEEP", ' keep = "run",').replace("STACK", RELAYED)}
-workload.reads.on = ["client"]
-workload.reads.command.argv = ["sh", "-c", '''target={{target}}; {DELAYED}''']
-workload.reads.command.metrics = [{{ name = "delayed", regex = 'delayed ([0-9]+)', unit = "1", better = "lower" }}]
-"""
+NAGLE = sample(__file__, "cases/nagle.toml")
 
 
 def said(lab: Laboratory, trial: int) -> int:

@@ -1,0 +1,8 @@
+echo boot_id=$(cat /proc/sys/kernel/random/boot_id)
+echo random=$(cat /proc/sys/kernel/random/uuid)
+echo hostname=$(hostname)
+echo network=$(echo $(ls /sys/class/net))
+echo cpus=$(nproc)
+echo memory=$(grep MemTotal /proc/meminfo | tr -dc 0-9)
+echo cmdline=$(cat /proc/cmdline)
+echo serial=$(cat /sys/class/dmi/id/product_serial)
