@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from laboratory import wait_until
+from laboratory.samples import sample
 from storlab.errors import Unsupported, UserError
 from storlab.layers.attach.attachment import AttachmentLayer, serial_of, serial_text
 from storlab.layers.attach.ninep import NinePLayer
@@ -299,17 +300,6 @@ def test_a_guest_with_virtiofs_shares_its_memory_and_a_daemon_of_ones_own_is_no_
     assert (needs.programs, needs.paths) == ((), ("/opt/virtiofsd",))
 
 
-STUDY = """\
-title = "A folder"
-primary = "write.bandwidth"
-
-[nodes.vm]
-kind = "{kind}"
-stack = [{layers}]
-
-[workload.write]
-fio = {{ rw = "write", size = "1M" }}
-"""
 DIRECTORY, DAEMON, MOUNT = (f'{{ layer = "{name}" }}' for name in ("directory", "virtiofsd", "virtiofs"))
 
 
@@ -331,14 +321,15 @@ DIRECTORY, DAEMON, MOUNT = (f'{{ layer = "{name}" }}' for name in ("directory", 
     ],
 )
 def test_a_share_that_can_not_be_is_refused_when_the_study_is_loaded(layers: list[str], kind: str, said: str) -> None:
-    text = STUDY.format(kind=kind, layers=", ".join(layers))
+    text = sample(__file__, "cases/folder.toml", kind=kind, layers=", ".join(layers))
     with pytest.raises(UserError, match=said) as refused:
         parse_study(text.encode(), "study.toml", lambda name: "")
     assert str(refused.value).startswith("study.toml: line 6: "), refused.value
 
 
 def test_each_guest_has_a_daemon_of_its_own_on_one_directory() -> None:
-    text = STUDY.format(kind="vm", layers=", ".join([DIRECTORY, DAEMON, MOUNT])).replace('"vm"\n', '"vm"\ncount = 3\n')
+    text = sample(__file__, "cases/folder.toml", kind="vm", layers=", ".join([DIRECTORY, DAEMON, MOUNT]))
+    text = text.replace('"vm"\n', '"vm"\ncount = 3\n')
     (cell,) = parse_study(text.encode(), "study.toml", lambda name: "").cells
     (chain,) = cell.chains
     assert chain.shared == 1, "the directory alone stands once"

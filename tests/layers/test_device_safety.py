@@ -14,6 +14,7 @@ import pytest
 
 from laboratory import Laboratory, ended, kill, wait_for, wait_until
 from laboratory.devices import Device, new_device, sh
+from laboratory.samples import sample
 from storlab.errors import StorlabError, StudyError
 from storlab.layers.block.identity import identify
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
@@ -36,15 +37,7 @@ def other(tmp_path: Path) -> Iterator[Device]:
 
 def study(path: str, *, more: str = "", rounds: int = 1, argv: str = '["true"]') -> str:
     """ext4 on a device."""
-    return f"""
-primary = "elapsed"
-stack = [{{ layer = "device", path = "{path}"{more} }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
-repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
-trial = {{ settle = {{ sync = false, drop_caches = false }} }}
-[probes]
-[workload.load]
-command = {{ argv = {argv} }}
-"""
+    return sample(__file__, "cases/device.toml", path=path, more=more, rounds=rounds, argv=argv)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 
 from laboratory.devices import sh
+from laboratory.samples import sample
 from storlab.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.net import initiator, nbd
@@ -208,11 +209,7 @@ def test_each_program_is_what_the_layer_needs_and_has_a_default_that_it_can_do(s
     assert layer._cache == ("none" if server == "qemu-nbd" else "writeback")
 
 
-SOCKETS = """\
-  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0200D50A:2A39 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
-   1: 0200D50A:2A3A 0300D50A:9C40 01 00000000:00000000 00:00000000 00000000     0        0 2 1 0 20 4 30 10 -1
-"""
+SOCKETS = sample(__file__, "golden/proc_net_tcp.txt")
 
 
 QUEUE = {

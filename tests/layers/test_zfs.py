@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.samples import sample
 from storlab.errors import CommandFailed, SafetyError, StorlabError, TrialError, Unsupported, UserError
 from storlab.layers.database.clients import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
@@ -324,21 +325,7 @@ async def test_a_volume_that_is_still_open_goes_once_it_is_let_go(ground: Ground
     assert any(words.startswith("destroyed the pool") for words in await ground.tear_down())
 
 
-LEFT = """
-modprobe loop dm-mod
-set -e
-cd "$1"
-truncate --size 128M loop file mapped mixed
-losetup --find --show loop > /dev/null
-zpool create onloop "$(losetup --noheadings --output NAME --associated loop)"
-zpool create onfile "$PWD/file"
-loop=$(losetup --find --show mapped)
-echo "0 16384 linear $loop 0" | dmsetup create left-by-test
-dmsetup mknodes
-mkfs.ext4 -q /dev/mapper/left-by-test
-mkdir --parents mnt
-mount /dev/mapper/left-by-test mnt
-"""
+LEFT = sample(__file__, "cases/left-pools.sh")
 
 
 async def test_what_scripts_of_a_suite_left_on_a_runs_own_devices_is_taken_down(ground: Ground) -> None:
