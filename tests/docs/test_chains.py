@@ -17,6 +17,7 @@ import pytest
 
 import storlab as python_interface
 from laboratory import Ended, Laboratory, ended, kill, processes_with, wait_until
+from laboratory.samples import sample
 from laboratory.ssh import Remote, remote_machine
 from storlab.records.run_folder import RunFolder
 
@@ -107,23 +108,6 @@ def test_redis_its_disk_and_its_client_are_on_three_machines(installed: tuple[Pa
 
 
 far_machine = pytest.mark.needs("root", "sshd")
-FAR = """
-repeat = {{ until = "max", min = 2, max = 2 }}
-[probes]
-[nodes.far]
-kind = "ssh"
-destination = "far"
-config = "{config}"
-stack = [
-    {{ layer = "file", size = "64M" }},
-    {{ layer = "loop" }},
-    {{ layer = "mkfs", type = "ext4" }},
-    {{ layer = "mount" }},
-]
-[workload.load]
-on = "far"
-command = {{ argv = ["sh", "-c", '''{load}'''] }}
-"""
 
 
 @pytest.fixture
@@ -134,7 +118,7 @@ def far(lab: Laboratory, installed: tuple[Path, ...]) -> Iterator[Remote]:
 
 
 def study(far: Remote, load: str) -> str:
-    return FAR.format(config=far.config, load=load)
+    return sample(__file__, "cases/far.toml", config=far.config, load=load)
 
 
 def processes_there(lab: Laboratory) -> dict[int, str]:

@@ -10,6 +10,7 @@ import pytest
 import typer
 
 import storlab as python_interface
+from laboratory.samples import sample
 from storlab.cli.main import app
 from storlab.metrics import without_end
 from storlab.run.planning.metrics import metrics_of_study
@@ -85,30 +86,7 @@ def _section(source: str) -> str:
     )
 
 
-STUDY = """
-title = "every kind of metric that needs no virtual machine"
-stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-probes = { host-load = {}, stalls = {}, processes = {}, alignment = {}, share-requests = {} }
-[nodes.n]
-count = 2
-[nodes.other]
-[workload.fio]
-on = ["n"]
-[workload.fio.fio]
-rw = "randrw"
-bs = "4k"
-size = "8M"
-fsync = 8
-steadystate = "iops:50%"
-ss_dur = "1s"
-jobs = { a = {}, b = {} }
-[workload.files]
-on = ["n"]
-files = { files = 200, workers = 2, fsync = "directory" }
-[workload.command]
-on = ["other"]
-command = { argv = ["true"] }
-"""
+STUDY = sample(__file__, "cases/every-metric.toml")
 
 
 @pytest.mark.needs("root")
