@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from laboratory import Ended, opened
+from laboratory.samples import sample
 
 from .test_crash_guests import ORDERED, PROTECTED, TORN, WHOLE, WHOLE_PAGES, CrashLaboratory, controls
 
@@ -18,27 +19,6 @@ by_server = pytest.mark.parametrize("server", ["mariadb", "postgresql"])  # whic
 SMALL = ("--moments", "5", "--set", "workload.commits.sql-ledger.runtime=4s")
 NONE_OF_FIVE = [0.0, 0.5218]
 """The exact interval: its upper limit is 1 - 0.025 ** (1 / 5)."""
-LIARS = """
-schema  = 1
-title   = "Planted liars: which of these lose what they acknowledged?"
-primary = "commit.rate"
-
-[nodes.vm]
-kind   = "vm"
-memory = "768M"
-stack  = "{set-up}"
-
-[workload.commits]
-on = ["vm"]
-sql-ledger = { runtime = "4s" }
-
-[factors.set-up]
-"""
-UNSAFE = """{name} = [
-  {{ layer = "file", size = "512M" }}, {{ layer = "virtio-blk", cache = "{cache}" }},
-  {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}, {server},
-]
-"""
 MARIADB = '{ layer = "mariadb", pool = "16M", log_size = "16M" }'
 PUT_OFF = '{ layer = "postgresql", pool = "16M", flush_at_commit = false, settings = { wal_writer_delay = "10s" } }'
 
@@ -68,7 +48,8 @@ def test_a_durable_database_that_mends_its_pages_keeps_all_and_one_that_does_not
 
 def test_a_disk_that_ignores_flushes_loses_transactions() -> None:
     """QEMU ignores those of the guest. Few moments: of a liar nearly each shows it."""
-    found, said = checked("--moments", "5", liars=LIARS + UNSAFE.format(name="unsafe", cache="unsafe", server=MARIADB))
+    liars = sample(__file__, "cases/liar.toml", name="unsafe", cache="unsafe", server=MARIADB)
+    found, said = checked("--moments", "5", liars=liars)
     assert controls(found["unsafe"]) == {WHOLE: True, ORDERED: True}, said
     assert found["unsafe"]["believed"] and found["unsafe"]["broken"] >= 3, said
     assert said.status == 4
@@ -76,7 +57,8 @@ def test_a_disk_that_ignores_flushes_loses_transactions() -> None:
 
 def test_what_acknowledges_early_is_vouched_for_by_its_durable_twin() -> None:
     """It loses transactions by what it is asked to, and has no control of its own by cuts that lose nothing."""
-    found, said = checked("--moments", "5", liars=LIARS + UNSAFE.format(name="early", cache="none", server=PUT_OFF))
+    liars = sample(__file__, "cases/liar.toml", name="early", cache="none", server=PUT_OFF)
+    found, said = checked("--moments", "5", liars=liars)
     early, twin = found["early"], "without flush_at_commit = false"
     assert controls(early) == {WHOLE: True, f"{twin}, {WHOLE}": True, f"{twin}, {ORDERED}": True}, said
     assert early["believed"] and early["kinds"].get("lost", 0) > 0, said

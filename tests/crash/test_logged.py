@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crash.logs import SECTOR, Request, log_bytes
+from laboratory.samples import sample
 from storlab.crash.check import Checker, Cutter
 from storlab.crash.load import Acknowledged
 from storlab.crash.logged import logged_study, witnessed
@@ -132,25 +133,9 @@ def test_pages_that_are_never_torn_fail_their_control(tmp_path: Path) -> None:
     assert (whole.passed, torn.passed, torn.detail) == (True, False, "40 cuts, and none did")
 
 
-STUDY = """
-schema = 1
-title = "A test"
-primary = "commit.rate"
-[nodes.vm]
-kind = "vm"
-stack = [
-  {{ layer = "file", size = "512M" }}, {{ layer = "virtio-blk" }}, {{ layer = "mkfs", type = "ext4" }},
-  {{ layer = "mount" }}, {{ {database} }},
-]
-[workload.commits]
-on = ["vm"]
-sql-ledger = {{ runtime = "1s" }}
-"""
-
-
 def cell_with(folder: Path, database: str) -> Cell:
     path = folder / "study.toml"
-    path.write_text(STUDY.format(database=database))
+    path.write_text(sample(__file__, "cases/database.toml", database=database))
     (cell,) = load_study(path).cells
     return cell
 
