@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laboratory.samples import sample
 from storlab.images import recipe
 from storlab.images.apt import compare_versions, newest, parse_stanzas, taken_over
 from storlab.images.cpio import BLOCK, archive
@@ -26,22 +27,7 @@ from storlab.images.module_tree import (
     read_modules,
 )
 
-SHOWN = """Package: linux-image-6.12.43+deb12-amd64
-Source: linux-signed-amd64 (6.12.43+1~bpo12+1)
-Version: 6.12.43-1~bpo12+1
-Description: Linux 6.12 for 64-bit PCs (signed)
- The Linux kernel 6.12: and modules
- for use on PCs.
-Depends: kmod, linux-base (>= 4.3~)
-
-Package: linux-image-6.12.117+deb12-amd64
-Version: 6.12.117-1~deb12u1
-
-Package: linux-image-6.12.117+deb12-rt-amd64
-Version: 6.12.117-2
-
-Package: broken
-"""
+SHOWN = sample(__file__, "golden/apt-cache-show.txt")
 
 
 def test_stanzas_have_their_fields_and_only_what_reaches_a_mirror_is_taken_over_from_the_host() -> None:
@@ -50,12 +36,7 @@ def test_stanzas_have_their_fields_and_only_what_reaches_a_mirror_is_taken_over_
     assert first["Description"].splitlines()[1] == "The Linux kernel 6.12: and modules"
     assert second["Version"] == "6.12.117-1~deb12u1"
     assert (third["Package"], broken) == ("linux-image-6.12.117+deb12-rt-amd64", {"Package": "broken"})
-    dump = """Acquire "";
-Acquire::http::Proxy "http://proxy:3128";
-Acquire::https::CaInfo "/etc/ca.pem";
-Acquire::Check-Date "false";
-Acquire::IndexTargets::deb::DEP-11::MetaKey "x";
-Acquire::Languages:: "none";"""
+    dump = sample(__file__, "golden/apt-config-dump.txt")
     kept = taken_over(dump)
     assert "proxy:3128" in kept and "CaInfo" in kept and "Check-Date" in kept
     assert "DEP-11" not in kept and "Languages" not in kept
@@ -84,29 +65,9 @@ def test_versions_are_ordered_as_deb_version_says() -> None:
             assert compare_versions(older, newer) < 0 < compare_versions(newer, older)
 
 
-DEP = """kernel/fs/erofs/erofs.ko: kernel/lib/libcrc32c.ko
-kernel/fs/ext4/ext4.ko.xz: kernel/fs/mbcache.ko.xz kernel/fs/jbd2/jbd2.ko.xz
-kernel/fs/jbd2/jbd2.ko.xz:
-kernel/fs/mbcache.ko.xz:
-kernel/lib/libcrc32c.ko:
-kernel/crypto/crc32c_generic.ko:
-kernel/arch/x86/crypto/crc32c-intel.ko:
-kernel/drivers/block/virtio_blk.ko:
-"""
-SOFT = """# Soft dependencies extracted from modules themselves.
-softdep libcrc32c pre: crc32c
-softdep ext4 pre: crypto-crc32c post: something
-softdep broken
-"""
-ALIAS = """# Aliases extracted from modules themselves.
-alias crc32c crc32c_intel
-alias cpu:type:x86,ven*fam*mod*:feature:*0094* crc32c_intel
-alias crc32c crc32c_generic
-alias crypto-crc32c crc32c_generic
-alias fs-erofs erofs
-alias fs-ext3 ext4
-alias fs-ext4 ext4
-"""
+DEP = sample(__file__, "golden/modules.dep")
+SOFT = sample(__file__, "golden/modules.softdep")
+ALIAS = sample(__file__, "golden/modules.alias")
 BUILTIN = "kernel/drivers/virtio/virtio_pci.ko\nkernel/fs/fuse/virtiofs.ko\n\n"
 BUILTIN_INFO = b"virtiofs.alias=fs-virtiofs\0virtiofs.author=Stefan\0virtio_pci.alias=pci:v1AF4\0broken\0"
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from laboratory.samples import sample
 from storlab.nodes.network import RunNetwork
 from storlab.nodes.shaping.keys import Network, Tcp, parse_bandwidth, parse_loss
 from storlab.nodes.shaping.queues import burst, packets_held, queue_commands
@@ -34,32 +35,9 @@ LINK = (
     '"operstate":"UP","linkmode":"DEFAULT","group":"default","txqlen":1000,"link_type":"ether",'
     '"address":"52:54:00:5b:00:02","broadcast":"ff:ff:ff:ff:ff:ff"}]\n'
 )
-FEATURES = """Features for storlab0:
-rx-checksumming: on [fixed]
-tx-checksumming: on
-\ttx-checksum-ipv4: off [fixed]
-tcp-segmentation-offload: on
-\ttx-tcp-segmentation: on
-generic-segmentation-offload: off [requested on]
-generic-receive-offload: on
-large-receive-offload: off [fixed]
-"""
-PING = """PING 10.213.0.2 (10.213.0.2) 56(84) bytes of data.
-64 bytes from 10.213.0.2: icmp_seq=1 ttl=64 time=75.5 ms
-64 bytes from 10.213.0.2: icmp_seq=2 ttl=64 time=27.6 ms
-64 bytes from 10.213.0.2: icmp_seq=4 ttl=64 time=21.2 ms
-
---- 10.213.0.2 ping statistics ---
-4 packets transmitted, 3 received, 25% packet loss, time 112ms
-rtt min/avg/max/mdev = 21.163/41.400/75.473/21.836 ms, pipe 2
-"""
-CONNECTIONS = """0      0         10.213.0.3:47832      10.213.0.2:10809
-\t cubic wscale:7,7 rto:204 rtt:0.551/0.413 ato:40 mss:1448 pmtu:1500 rcvmss:536 advmss:1448 cwnd:10 bytes_sent:208
-0      0         10.213.0.3:47834      10.213.0.2:10810
-\t reno rto:204 rtt:0.551/0.413 mss:8948 pmtu:9000 rcvmss:536 advmss:8948 cwnd:10
-0      0    [::ffff:10.213.0.3]:80   [::ffff:10.213.0.9]:999
-\t cubic wscale:7,7 rto:204 mss:536 pmtu:576 rcvmss:536
-"""
+FEATURES = sample(__file__, "golden/ethtool-features.txt")
+PING = sample(__file__, "golden/ping.txt")
+CONNECTIONS = sample(__file__, "golden/ss.txt")
 
 
 @pytest.mark.parametrize(

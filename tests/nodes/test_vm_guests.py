@@ -17,6 +17,7 @@ import pytest
 
 from laboratory import Laboratory
 from laboratory.guests import BEGUN, EXT4, guests, once_begun, qemus
+from laboratory.samples import sample
 from storlab.errors import NodeError
 from storlab.images.image import find_image
 from storlab.nodes.kinds.local import local_node
@@ -135,12 +136,7 @@ LOST = "node vm: the stream to its agent closed"
 OUT = "[ 9.5] Out of memory: Killed process 138 ({}) total-vm:200856kB, anon-rss:640kB\n"
 ENDS = "storlab-init: the agent was killed by SIGKILL; powering off\n"
 NO_MEMORY = "node vm: the guest ran out of memory, and its kernel killed its agent"
-PANIC = """\
-[    0.513370] storlab-init: ready
-[    9.100000] BUG: kernel NULL pointer dereference, address: 0000000000000000
-[    9.200000] Kernel panic - not syncing: Fatal exception in interrupt
-[    9.300000] CPU: 0 UID: 0 PID: 1 Comm: init
-"""
+PANIC = sample(__file__, "golden/panic.txt")
 
 
 def cause_of(script: str, console: Path, after: Callable[[Node], Awaitable[Any]] | None = None) -> str:

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from laboratory.block import TRACEFS, LoopDisk, Request, issue, loop_disk, traced, with_tracefs
+from laboratory.samples import sample
 from storlab.blockio.requests import UNITS, joint_alignment, shares
 from storlab.blockio.trace_output import decode_output
 from storlab.measurements import Measurements
@@ -161,15 +162,6 @@ class mounted:  # noqa: N801  read as a word of the test
                 time.sleep(0.05)
 
 
-BPFTRACE = """
-BEGIN {{ printf("ready\\n"); }}
-tracepoint:block:block_rq_issue /args->dev == {number} && args->bytes > 0/ {{
-    $both = args->bytes | (args->sector * 512);
-    @requests[args->rwbs, args->bytes, $both & (0 - $both)] = count();
-}}
-"""
-
-
 @pytest.mark.needs("bpftrace")
 def test_bpftrace_counts_the_same_at_the_same_time(disk: LoopDisk, tmp_path: Path) -> None:
     """The kernel leaves out a program on a classic tracepoint, as bpftrace's is, where another of that kind is running
@@ -202,7 +194,7 @@ class bpftraced:  # noqa: N801
     """bpftrace on the same events: operation, length, alignment → requests."""
 
     def __init__(self, disk: LoopDisk, folder: Path) -> None:
-        self._program = BPFTRACE.format(number=disk.number)
+        self._program = sample(__file__, "cases/requests.bt", number=disk.number)
         self._output = folder / "bpftrace.json"
         self._counts: dict[tuple[str, int, int | None], int] = {}
 

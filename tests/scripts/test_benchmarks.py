@@ -12,6 +12,8 @@ from benchmarks.net_setup import LAYERS, Seconds, medians
 from benchmarks.net_setup_bare import BARE
 from benchmarks.starts import Memory, Start, memory_of
 
+from laboratory.samples import sample
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -25,24 +27,7 @@ def test_a_benchmark_is_a_module_with_a_main(tmp_path: Path) -> None:
 
 
 def test_a_guests_memory_is_the_mapping_of_its_size_in_however_many_pieces() -> None:
-    smaps = """\
-7f0000000000-7f0001000000 rw-p 00000000 00:01 9 /saved/memory
-Size:              16384 kB
-Pss:                 100 kB
-Pss_Dirty:            50 kB
-7f0001000000-7f0002000000 r--p 01000000 00:01 9 /saved/memory
-Size:              16384 kB
-Pss:                  20 kB
-7f0002000000-7f0002010000 r-xp 00000000 08:01 7 /usr/bin/qemu
-Size:                 64 kB
-Pss:                   8 kB
-7f0002010000-7f0004010000 rw-p 00000000 00:00 0
-Size:              32768 kB
-Pss:                   3 kB
-7f0004010000-7f0004020000 rw-p 00000000 00:00 0
-Size:                 64 kB
-Pss:                   1 kB
-"""
+    smaps = sample(__file__, "golden/smaps.txt")
     assert memory_of(smaps, 32 * 1024**2) == Memory(ram=123 * 1024, others=9 * 1024)
 
 

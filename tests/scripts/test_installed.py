@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from tools.wheel_agent import PLACE, CannotBuild, machine_of
 
+from laboratory.samples import sample
 from storlab.nodes.agent.binary import agent_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -195,17 +196,7 @@ def test_an_agent_that_is_not_there_ends_the_build_with_a_sentence(tmp_path: Pat
 
 
 SAMPLES = ROOT / "tests" / "importing" / "golden"
-VM = """
-title   = "A guest"
-primary = "write.iops"
-stack   = [{ layer = "directory" }]
-
-[nodes.guest]
-kind = "vm"
-
-[workload.log]
-fio = { rw = "write", size = "1M" }
-"""
+VM = sample(__file__, "cases/guest.toml")
 
 
 @pytest.fixture(scope="module")

@@ -13,59 +13,13 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory, opened
+from laboratory.samples import sample
 
 pytestmark = pytest.mark.needs("guests")
 
 MIB = 1024 * 1024
-DISK_OR_FOLDER = """
-primary = "write.iops"
-repeat = { until = "max", min = 3, max = 3 }
-trial = { settle = { sync = false, drop_caches = false } }
-
-[probes]
-alignment = {}
-
-[nodes.vm]
-kind = "vm"
-memory = "256M"
-stack = "{place}"
-
-[factors.place]
-disk = [
-  { layer = "file", size = "64M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-]
-folder = [{ layer = "directory" }, { layer = "9p" }]
-
-[workload.write]
-on = ["vm"]
-fio = { rw = "write", bs = "16k", size = "2M", fsync = 1, ioengine = "psync" }
-"""
-OVER_THE_NETWORK = """
-primary = "read.iops"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-
-[probes]
-tcp = {}
-
-[network]
-mtu = 1500
-
-[nodes.server]
-kind = "vm"
-memory = "256M"
-stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
-
-[nodes.client]
-kind = "vm"
-memory = "256M"
-from = "server"
-stack = [{ layer = "nbd-export" }, { layer = "nbd" }]
-
-[workload.read]
-on = ["client"]
-fio = { rw = "read", bs = "64k", size = "4M", direct = 1, ioengine = "psync" }
-"""
+DISK_OR_FOLDER = sample(__file__, "cases/disk-or-folder.toml")
+OVER_THE_NETWORK = sample(__file__, "cases/over-the-network.toml")
 
 
 @pytest.fixture(scope="module")

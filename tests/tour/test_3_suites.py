@@ -13,25 +13,13 @@ from xml.etree import ElementTree
 import pytest
 
 from laboratory import Ended, Laboratory, opened
+from laboratory.samples import sample
 from storlab.records.suite import SuiteRun, read_suite_run
 from storlab.suite.model import Attempt, Outcome
 
 pytestmark = pytest.mark.needs("guests")
 
-SUITE = """
-[guests]
-disks = 1
-[groups.six]
-timeout = "5s"
-tests = [
-  { name = "passes", run = "echo out; echo err >&2" },
-  { name = "fails", run = "echo no >&2; exit 1" },
-  { name = "hangs", run = "trap '' TERM; while :; do sleep 1000; done" },
-  { name = "panics", run = "echo going down; sleep 0.5; echo c > /proc/sysrq-trigger; sleep 1000" },
-  { name = "leaves", run = "useradd left-behind" },
-  { name = "writes", run = "dd if=/dev/zero of=/dev/$DISKS bs=64k count=8 oflag=direct" },
-]
-"""
+SUITE = sample(__file__, "cases/six.toml")
 
 
 @pytest.fixture(scope="module")
