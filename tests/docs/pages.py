@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -88,22 +89,27 @@ def _tokens(page: Path) -> list[Token]:
 
 def storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run this environment's Storlab in ``folder``, with ``path`` among the places where packages are installed."""
-    with start_storlab(*words, folder=folder, path=path) as running:
-        try:
-            printed, said = running.communicate(timeout=300)
-        finally:
-            running.kill()
+    with running_storlab(*words, folder=folder, path=path) as running:
+        printed, said = running.communicate(timeout=300)
     return subprocess.CompletedProcess(words, running.returncode, printed.decode(), said.decode())
 
 
-def start_storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subprocess.Popen[bytes]:
-    """Start it."""
+@contextmanager
+def running_storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    """Start it; it is killed at the end of the context."""
     environment = {**os.environ, "COLUMNS": "200", "XDG_STATE_HOME": str(folder / "state")}
+    process: subprocess.Popen[bytes]
     if not path and can_fork(environment):
-        return Forked(words, environment, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "storlab.cli.main", *words]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = Forked(words, environment, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    else:
+        environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", "storlab.cli.main", *words]
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def nothing_is_left_of(identity: str) -> None:

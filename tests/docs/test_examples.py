@@ -16,9 +16,10 @@ import pytest
 
 import storlab as python_interface
 from laboratory import wait_until
+from laboratory.devices import new_device
 from storlab.records.run_folder import RunFolder
 
-from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, nothing_is_left_of, read, start_storlab, storlab
+from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, nothing_is_left_of, read, running_storlab, storlab
 
 root = pytest.mark.needs("root")
 OTHERS = (EXTENSIONS, EXAMPLES / "suite")  # suite files are no studies
@@ -62,13 +63,8 @@ def test_cells_of_one_stack_share_it_where_stacks_are_kept(tmp_path: Path) -> No
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[str]:
     """A loop device that stands for a disk of the user's."""
-    image = tmp_path / "disk.img"
-    with image.open("wb") as file:
-        file.truncate(128 * 1024**2)
-    command = ["losetup", "--find", "--show", str(image)]
-    device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    yield device
-    subprocess.run(["losetup", "--detach", device], check=True)
+    with new_device(tmp_path / "disk.img", 128 * 1024**2) as device:
+        yield device.path
 
 
 @root
@@ -139,6 +135,13 @@ def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted((folder / "run" / "trials").glob("*/trial.json"))]
 
 
+def only_failure(folder: Path) -> dict[str, Any]:
+    """The only trial of a run."""
+    assert python_interface.open_run(folder / "run").trials["status"].to_list() == ["failed"]
+    (record,) = records(folder)
+    return record
+
+
 @root
 def test_a_round_of_the_extensions_study_runs_and_leaves_nothing(ran: Ran) -> None:
     run = ran("overlay.toml")
@@ -167,18 +170,13 @@ def test_a_server_that_is_killed_fails_its_trial_at_once_with_its_last_lines(
 ) -> None:
     words = ["--only", "appendfsync=no", "--rounds", "1", "--set", 'requests="2000000000"', "--out", "run", "--quiet"]
     command = ["run", str(EXTENSIONS / "redis.toml"), *words]
-    with start_storlab(*command, folder=tmp_path, path=installed) as running:
-        try:
-            identity = _identity(tmp_path / "run")
-            assert wait_until(lambda: _processes("redis-benchmark", identity))
-            for server in _processes("redis-server", identity):
-                os.kill(server, signal.SIGKILL)
-            running.communicate(timeout=60)
-        finally:
-            running.kill()
-    run = python_interface.open_run(tmp_path / "run")
-    assert run.trials["status"].to_list() == ["failed"]
-    (record,) = records(tmp_path)
+    with running_storlab(*command, folder=tmp_path, path=installed) as running:
+        identity = _identity(tmp_path / "run")
+        assert wait_until(lambda: _processes("redis-benchmark", identity))
+        for server in _processes("redis-server", identity):
+            os.kill(server, signal.SIGKILL)
+        running.communicate(timeout=60)
+    record = only_failure(tmp_path)
     assert record["reason"].startswith("node host: redis-server was killed by SIGKILL: ")
     assert "ready to accept connections" in record["detail"]
     nothing_is_left_of(identity)
@@ -225,21 +223,16 @@ def test_a_mount_whose_server_has_fallen_silent_is_cut_off_and_nothing_hangs(
     limits = ["--set", "workload.log.dd.count=50000", "--set", "trial.timeout=8s"]
     overwrite = ["--set", "workload.log.dd.overwrite=false"]
     command = ["run", str(EXTENSIONS / "sshfs.toml"), *words, *limits, *overwrite]
-    with start_storlab(*command, folder=tmp_path, path=installed) as running:
-        try:
-            identity = _identity(tmp_path / "run")
-            assert wait_until(lambda: _processes("oflag=dsync", identity))
-            ours = (pid for pid in Path("/proc").glob("[0-9]*") if identity in read(pid / "cgroup"))
-            stopped = [int(pid.name) for pid in ours if read(pid / "comm") == "sshd\n"]
-            assert len(stopped) >= 2  # the one that listens, and that of the connection
-            for number in stopped:
-                os.kill(number, signal.SIGSTOP)
-            running.communicate(timeout=60)
-        finally:
-            running.kill()
-    run = python_interface.open_run(tmp_path / "run")
-    assert run.trials["status"].to_list() == ["failed"]
-    (record,) = records(tmp_path)
+    with running_storlab(*command, folder=tmp_path, path=installed) as running:
+        identity = _identity(tmp_path / "run")
+        assert wait_until(lambda: _processes("oflag=dsync", identity))
+        ours = (pid for pid in Path("/proc").glob("[0-9]*") if identity in read(pid / "cgroup"))
+        stopped = [int(pid.name) for pid in ours if read(pid / "comm") == "sshd\n"]
+        assert len(stopped) >= 2  # the one that listens, and that of the connection
+        for number in stopped:
+            os.kill(number, signal.SIGSTOP)
+        running.communicate(timeout=60)
+    record = only_failure(tmp_path)
     assert "was stopped at its time-out of 8 s, in the phase 'measure'" in record["reason"]
     assert record["warnings"] == []  # all could be torn down, and that sshfs was killed was meant
     nothing_is_left_of(identity)
@@ -251,12 +244,9 @@ def test_clean_takes_down_what_an_extension_put_up_before_it_was_killed(
 ) -> None:
     study = str(EXTENSIONS / "overlay.toml")
     words = ["run", study, "--only", "on=overlayfs", "--rounds", "9", "--out", "run", "--quiet"]
-    with start_storlab(*words, folder=tmp_path, path=installed) as running:
-        try:
-            mounted = re.compile(rf"{_identity(tmp_path / 'run')}.* - overlay ")
-            assert wait_until(lambda: mounted.search(Path("/proc/self/mountinfo").read_text()))
-        finally:
-            running.kill()
+    with running_storlab(*words, folder=tmp_path, path=installed):
+        mounted = re.compile(rf"{_identity(tmp_path / 'run')}.* - overlay ")
+        assert wait_until(lambda: mounted.search(Path("/proc/self/mountinfo").read_text()))
     ended = storlab("clean", "run", folder=tmp_path, path=installed)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "merged" in ended.stdout

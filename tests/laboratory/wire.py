@@ -84,22 +84,8 @@ class Wire:
     @contextmanager
     def captured(self, at: str, path: Path) -> Iterator[None]:
         """Within, all segments to and from ``PORT`` go to a file; it ends when all have come."""
-        argv = [
-            "tcpdump",
-            "--immediate-mode",
-            "-i",
-            "wire",
-            "-s",
-            "96",
-            "-B",
-            "65536",
-            "-U",
-            "-w",
-            str(path),
-            "tcp",
-            "port",
-            str(PORT),
-        ]
+        argv = ["tcpdump", "--immediate-mode", "-i", "wire", "-s", "96", "-B", "65536", "-U", "-w", str(path)]
+        argv += ["tcp", "port", str(PORT)]
         with subprocess.Popen(self.command(at, *argv), stderr=subprocess.PIPE, env=_environment()) as capture:
             assert capture.stderr is not None
             while b"listening on" not in (line := capture.stderr.readline()):
