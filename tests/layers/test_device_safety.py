@@ -70,7 +70,7 @@ def test_arguments_of_mkfs_reach_no_unnamed_device(lab: Laboratory, device: Devi
     before = device.checksum()
     made = f'{{ layer = "mkfs", type = "{kind}", args = {args.replace("{}", device.path)} }}'
     below = f'{{ layer = "file", size = "512M" }}, {{ layer = "loop" }}, {made}, {{ layer = "mount" }}'
-    lab.execute(study(device.path).replace(study(device.path).splitlines()[2], f"stack = [{below}]"))
+    lab.execute(study(device.path).replace(study(device.path).splitlines()[1], f"stack = [{below}]"))
     assert device.checksum() == before
     assert [record.status for record in lab.records()] == ["failed"], [record.reason for record in lab.records()]
 

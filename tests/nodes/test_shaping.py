@@ -24,17 +24,9 @@ from storlab.nodes.shaping.read_back import (
     parse_queues,
 )
 
-QUEUES = (
-    '[{"kind":"netem","handle":"1:","root":true,"refcnt":2,"options":{"limit":3000,"delay":{"delay":0.01,"jitter":0.002,'
-    '"correlation":0},"loss-random":{"loss":0.005,"correlation":0},"ecn":false,"gap":0}},{"kind":"tbf","handle":"10:",'
-    '"parent":"1:1","options":{"rate":12500000,"burst":65525,"lat":74758}}]\n'
-)
+QUEUES = sample(__file__, "golden/tc-qdisc.json")
 OWN_QUEUES = '[{"kind":"fq_codel","handle":"0:","root":true,"refcnt":2,"options":{"limit":10240,"flows":1024}}]'
-LINK = (
-    '[{"ifindex":2,"ifname":"storlab0","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],"mtu":9000,"qdisc":"fq_codel",'
-    '"operstate":"UP","linkmode":"DEFAULT","group":"default","txqlen":1000,"link_type":"ether",'
-    '"address":"52:54:00:5b:00:02","broadcast":"ff:ff:ff:ff:ff:ff"}]\n'
-)
+LINK = sample(__file__, "golden/ip-link.json")
 FEATURES = sample(__file__, "golden/ethtool-features.txt")
 PING = sample(__file__, "golden/ping.txt")
 CONNECTIONS = sample(__file__, "golden/ss.txt")
