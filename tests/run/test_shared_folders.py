@@ -62,7 +62,6 @@ def test_nine_set_ups_run_and_what_can_not_be_has_its_reason(lab: Laboratory) ->
     assert outcomes_of(lab, "psync", only="setup=virtiofs-none,9p-none") == dict.fromkeys(
         ("virtiofs-none", "9p-none"), ("done", "")
     )
-    assert lab.leftovers() == []
 
 
 def outcomes_of(lab: Laboratory, engine: str, only: str = "") -> dict[str, tuple[str, str]]:
@@ -85,7 +84,6 @@ def test_sshfs_stands_beside_virtiofs_and_both_are_held_to_the_requests_of_an_op
     assert {each.levels["setup"]: each.status for each in lab.records()} == {"virtiofs-none": "done", "sshfs": "done"}
     counted = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_null(), metric="requests.per-operation")
     assert sorted(counted["trial"].unique()) == [1, 2] and (counted["value"] >= 1).all()
-    assert lab.leftovers() == []
 
 
 @in_guests
@@ -97,12 +95,10 @@ def test_each_guest_has_its_own_daemon_and_sees_the_others_files(
     load += " i=$((i + 1)); [ $i -lt 100 ] || exit 1; sleep 0.2; done"
     daemon = f'{{ layer = "virtiofsd", cache = "none", implementation = "{implementation}" }}'
     stack = f'[{{ layer = "directory" }}, {daemon}, {{ layer = "virtiofs" }}]'
-    lab.execute(guests(load, stack=stack), unconfined=True)
-    assert endings(lab) == [("done", None)]
+    lab.succeed(guests(load, stack=stack), unconfined=True)
     (record,) = lab.records()
     facts = [each for layers in record.facts.values() for each in layers if each["layer"] == "virtiofsd"]
     assert [each["version"].startswith(version) for each in facts] == [True, True]
-    assert lab.leftovers() == []
 
 
 def send(number: signal.Signals) -> Callable[[Laboratory], None]:
@@ -135,7 +131,6 @@ def test_what_goes_wrong_fails_the_trial_with_its_name_and_the_next_one_runs(
     first, second = endings(lab)
     assert first[0] == "failed" and re.fullmatch(reason, str(first[1]), re.DOTALL), first
     assert second == ("done", None)
-    assert lab.leftovers() == []
 
 
 @in_guests
@@ -146,7 +141,6 @@ def test_a_host_folder_that_is_full_is_named(lab: Laboratory, crossing: str) -> 
     lab.execute(guests(load, stack=f'[{below}, {{ layer = "mount" }}, {crossing}]', count="1"))
     ((status, reason),) = endings(lab)
     assert status == "failed" and "No space left on device" in str(reason), reason
-    assert lab.leftovers() == []
 
 
 @in_guests
@@ -160,7 +154,6 @@ def test_a_daemon_without_a_file_descriptor_left_is_named(lab: Laboratory) -> No
     assert re.search(
         r"\(virtiofsd-vm on host has \d+ files open of at most 700, some of them for itself\)$", str(reason)
     ), reason
-    assert lab.leftovers() == []
 
 
 READS, WRITES, OF_9P = 23, 31, 17
@@ -193,10 +186,7 @@ def test_what_a_guests_kernel_counts_is_what_its_loads_did_and_what_a_daemon_got
     daemon.write_text(TRACED.format(words=shlex.join(words), log=log))
     daemon.chmod(0o755)
     counts = {"reads": READS, "writes": WRITES, "nine": OF_9P}
-    lab.execute(sample(__file__, "cases/share-requests.toml", daemon=TRACER.format(daemon), **counts))
-    (record,) = lab.records()
-    assert record.status == "done", record.reason
-    assert lab.leftovers() == []
+    lab.succeed(sample(__file__, "cases/share-requests.toml", daemon=TRACER.format(daemon), **counts))
 
     def of(share: ShareMount) -> dict[str, float]:
         """As if this were the node's only mount."""
@@ -262,4 +252,3 @@ def test_a_daemon_that_is_held_back_is_worse_and_two_alike_are_not_told_apart(la
     answers = {(each.a, each.b): each for each in outcome.summary.comparisons}
     assert answers["one", "held"].verdict == "better", answers
     assert answers["one", "other"].verdict in ("undecided", "equivalent"), answers
-    assert lab.leftovers() == []

@@ -30,12 +30,6 @@ HEAD = "[DEFAULT]\nuser = root\ntimeout = 2\npre =\npost =\n"
 MOUNTS = 'set -e; set -- $DISKS; mkfs.ext4 -q /dev/$1 8M; mkdir "$TMPDIR/m"; mount /dev/$1 "$TMPDIR/m"'
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Laboratory]:
-    with opened(Laboratory(tmp_path)) as lab:
-        yield lab
-
-
 def own(folder: Path, options: str = "", **scripts: str) -> tuple[str | Path, ...]:
     """The words that run these scripts as tests of one group."""
     head = f"{HEAD}[tests/here]\ntests = {[name for name in scripts if name != 'setup']}\n{options}"
