@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 
+_TEXT = re.compile(rb"\nOPERATION +RESULT TYPE")
+_TABLE = re.compile(rb"\n[^\n]{0,1000},(?:operation,time ms|RuntimeMS,Rank,)")
 _BINARY = b"\0"
 _UNITS = {"bandwidth": "B/s", "mean": "s"}
 """Of series, by the end of their name; all others are rates."""
@@ -39,7 +42,10 @@ class ElbenchoImporter(Importer):
 
 
 def _parts(text: bytes, source: str) -> Sequence[Part]:
-    read = read_table if is_table(text[: 1 << 16]) else read_text
+    read, other = (read_table, _TEXT) if is_table(text[: 1 << 16]) else (read_text, _TABLE)
+    if (found := other.search(text)) is not None:
+        line = text.count(b"\n", 0, found.end()) + 1
+        raise ParseError("begins another kind of elbencho's files, text or CSV: save each by itself", source, line)
     trials = in_trials(read(text.decode(errors="replace"), source))
     if not trials:
         raise ParseError("has no phase of elbencho but syncs and dropped caches", source)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from itertools import pairwise
 
 from storlab.metrics import MetricSpec, Specs, Value
 
@@ -26,6 +27,7 @@ _NAMES = {
     "RMOBJECTS": "objects.delete",
     "LISTOBJ": "objects.list",
 }
+_PAUSE = 10.0  # s
 _DROP_CACHES = "DROPCACHE"
 _OPERATION = re.compile(r"[A-Z][A-Z0-9_-]{1,30}(?:\+[a-z]){0,2}")
 _MIXED = re.compile(r"(?:RWMIX|MIX-T)(?P<share>\d{1,9})")
@@ -40,7 +42,7 @@ class Phase:
     """One phase. ``numbers``: what follows its name → base units. ``read``: the reads of a mixed phase, likewise.
 
     ``bins``: name, lower, upper (s), count. ``settings``: what elbencho was told, as far as the file says. ``started``
-    is aware.
+    is aware. ``command``: the whole of it, where the file says it of each phase.
     """
 
     operation: str
@@ -51,6 +53,7 @@ class Phase:
     settings: dict[str, str] = field(default_factory=dict)
     series: list[tuple[str, float, float]] = field(default_factory=list)
     started: datetime | None = None
+    command: str = ""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -146,6 +149,11 @@ def exact(phase: Phase) -> None:
     for numbers in (phase.numbers, phase.read):
         rate, total, time = (numbers.get(name) for name in ("bandwidth", "bytes", "time"))
         time = phase.numbers.get("time") if time is None else time
+        if rate is not None and (total is None or not time):
+            what = "total" if total is None else "time"
+            phase.warnings.append(
+                f"{phase.operation} lacks its {what}: its bandwidth is as it is printed, rounded down to whole MiB/s"
+            )
         if rate is None or not total or not time or time < 1.0:
             continue
         if rate <= total / time * (1 + 2e-3) and total / time < (rate + 2**20) * (1 + 2e-3):
@@ -166,7 +174,19 @@ def in_trials(phases: Iterable[Phase]) -> list[list[Phase]]:
         if not last or again or _apart(last[-1].settings, phase):
             trials.append([])
         trials[-1].append(phase)
+    for trial in trials:
+        for earlier, later in pairwise(trial):
+            _warn_of_pause(earlier, later)
     return [trial for trial in trials if any(not phase.syncs for phase in trial)]
+
+
+def _warn_of_pause(earlier: Phase, later: Phase) -> None:
+    """One command goes from phase to phase at once, so these may be of two runs."""
+    if later.command and later.command == earlier.command and earlier.started and later.started:
+        pause = (later.started - earlier.started).total_seconds() - earlier.numbers.get("time", 0.0)
+        if abs(pause) > _PAUSE:
+            said = f"line {later.line}: {later.operation} began {pause:.0f} s after the end of {earlier.operation}"
+            later.warnings.append(f"{said}, though of the same command: lines of two runs may be missing between them")
 
 
 def _apart(settings: Mapping[str, str], phase: Phase) -> bool:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from storlab.errors import ParseError
 from storlab.formats.elbencho.phases import Phase, exact, is_operation, number
-from storlab.text import is_whole, printable
+from storlab.text import first, is_whole, printable
 from storlab.units import size_text
 
 RESULTS = ("operation", "time ms [last]")
@@ -50,20 +50,28 @@ _MOST = 100_000
 
 
 def is_table(text: bytes) -> bool:
-    """Whether a file that begins like this is CSV of elbencho's, of either kind."""
+    """Whether a text that begins like this is CSV of elbencho's, of either kind."""
     names = text.partition(b"\n")[0].decode(errors="replace").strip().split(",")
     return set(RESULTS) <= set(names) or set(LIVE) <= set(names)
 
 
 def read_table(text: str, source: str) -> list[Phase]:
     """All phases of a file of either kind. Raises ``ParseError`` with the line."""
-    first, *_ = text.partition("\n")
-    names = [name.strip() for name in first.strip().split(",")]
+    heading, *_ = text.partition("\n")
+    names = [name.strip() for name in heading.strip().split(",")]
     if set(LIVE) <= set(names):
         return list(_live(text, names, source))
-    phases = [_phase(line, row, source) for line, row in _rows(text, names, source)]
+    rows = dict[tuple[str, ...], int]()  # the line on which each is
+    phases, copies = list[Phase](), list[str]()
+    for line, row in _rows(text, names, source):
+        if row.get("ISO date") and rows.setdefault(tuple(row.values()), line) != line:
+            copies.append(f"{line}")
+        else:
+            phases.append(_phase(line, row, source))
     if not phases:
         raise ParseError("is a table of elbencho without a phase", source, 1)
+    if copies:
+        phases[0].warnings.append(f"line {first(copies)}: the same as one above, date and all, and left out")
     return phases
 
 
@@ -87,7 +95,7 @@ def _phase(line: int, row: Mapping[str, str], source: str) -> Phase:
     operation = row["operation"]
     if not is_operation(operation):
         raise ParseError(f"column operation: {printable(operation)[:_LONGEST]} is no phase of elbencho", source, line)
-    phase = Phase(operation, line, settings=_settings(row))
+    phase = Phase(operation, line, settings=_settings(row), command=row.get("command", ""))
     for column, text in row.items():
         plain = column.removeprefix("rwmix read ")
         if plain not in _COLUMNS or not text:

@@ -20,6 +20,8 @@ from storlab.text import printable
 
 _ISO_DATE = re.compile(r"ISO DATE(?: start)? *: (?P<date>.*)")
 _ISO_END = re.compile(r"ISO DATE end *:.*")
+_TOLD = ("LABEL: ", "COMMAND LINE: ")
+_END = "---"
 _HEADING = ["OPERATION", "RESULT", "TYPE", "FIRST", "DONE", "LAST", "DONE"]
 BEGIN = rb"OPERATION +RESULT TYPE|ISO DATE|COMMAND LINE: |LABEL: "
 """What lines begin with that elbencho doesn't indent, beside the names of phases."""
@@ -49,6 +51,9 @@ _ENTRIES = re.compile(r"(?P<what>Files|Objects|Buckets|Dirs)(?P<rate>/s)?(?: (?P
 _LATENCY = re.compile(
     r"(?P<what>Files|Objects|Buckets|Dirs|IO)(?: (?P<way>wr|rd))? (?P<kind>latency|lat % us|lat hist)"
 )
+_ONE_WAY = re.compile("IOPS|Throughput .*|Total MiB")
+_WAY, _RATE = re.compile(" (?:write|read|wr|rd)(?: |$)"), re.compile("IOPS|/s")
+_TOTAL = re.compile("Total MiB|MiB (?:write|read)|total$|IOs ")
 _STATISTICS = {"min": "min", "avg": "mean", "max": "max"}
 _PERCENTILE = re.compile(r"(\d{1,2}(?:\.9{1,9})?)%<=(\d{1,15}(?:\.\d)?)")
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)(us|ms|s)")
@@ -81,31 +86,65 @@ def read_text(text: str, source: str) -> list[Phase]:
     settings: dict[str, str] = {}
     started: datetime | None = None
     below = False  # a heading
+    types: set[str] | None = None  # those that the phase has whose lines these are
     for line, words in enumerate(text.splitlines(), start=1):
+        heading = words.split(maxsplit=len(_HEADING)) == _HEADING
         if (date := _ISO_DATE.fullmatch(words)) is not None:
-            settings, started, below = {}, _date(date["date"]), False
+            settings, started, below, types = {}, _date(date["date"]), False, None
         elif _ISO_END.fullmatch(words) is not None:
-            settings, started, below = {}, None, False
-        elif words.startswith("LABEL: "):
-            settings["label"] = printable(words.removeprefix("LABEL: "))[:_LONGEST]
-        elif words.startswith("COMMAND LINE: "):
-            settings |= _settings(words.removeprefix("COMMAND LINE: "))
-        elif words.split(maxsplit=len(_HEADING)) == _HEADING:
-            below = True
+            settings, started, below, types = {}, None, False, None
+        elif heading or words.startswith(_TOLD):
+            if below:  # of the next run, whose date isn't there
+                settings, started = {}, None
+            below, types = heading, None
+            settings |= _told(words)
+        elif words.rstrip() == _END and types is not None:
+            phases[-1].warnings.pop(0)
+            types = None
         elif below and ":" in words:
             left, _, results = words.partition(":")
             type_ = left.split()
             begins = type_ and not left[0].isspace() and is_operation(type_[0])
             if begins and _in_columns(" ".join(type_[1:]), results):
                 phases.append(Phase(type_.pop(0), line, settings=dict(settings), started=started))
-                started = None  # of the first phase of a run only
-            if phases:
+                phases[-1].warnings.append(f"{phases[-1].operation} is cut short: no line {_END} ends it")
+                started, types = None, set()  # a date is that of the first phase of a run only
+            if not _in_columns(" ".join(type_), results):
+                continue
+            if types is not None:
+                _check_order(phases[-1], types, " ".join(type_), line)
                 _read(phases[-1], " ".join(type_), results.strip())
+            elif left[0].isspace():
+                raise ParseError("belongs to no phase: the line above it that names one is missing", source, line)
     if not phases:
         raise ParseError("is no output of elbencho: it has no phase below a heading OPERATION", source)
+    told = f"\n{_TOLD[1]}" in text
     for phase in phases:
         exact(phase)
+        if told and not phase.settings:
+            said = "nothing above says what elbencho was told, though the file does of some"
+            phase.warnings.append(f"line {phase.line}: {said}")
     return phases
+
+
+def _told(words: str) -> dict[str, str]:
+    if words.startswith(_TOLD[0]):
+        return {"label": printable(words.removeprefix(_TOLD[0]))[:_LONGEST]}
+    return _settings(words.removeprefix(_TOLD[1])) if words.startswith(_TOLD[1]) else {}
+
+
+def _check_order(phase: Phase, types: set[str], type_: str, line: int) -> None:
+    """A phase has each type once, its totals below its rates, and none of other phases: else these are another's."""
+    entries, of = _ENTRIES.fullmatch(type_), phase.name.partition(".")[0].capitalize()
+    rate = _RATE.search(type_) is not None
+    unlike = _ONE_WAY.fullmatch(type_) is not None if phase.mixed else _WAY.search(type_) is not None
+    unlike |= entries is not None and of in ("Dirs", "Files", "Buckets", "Objects") and entries["what"] != of
+    unlike |= _LATENCY.fullmatch(type_) is not None and not any(map(_RATE.search, types))
+    unlike |= rate and any(_TOTAL.search(each) and not _RATE.search(each) for each in types)
+    if unlike or type_ in types:
+        said = f"{type_} isn't where {phase.operation} has it, or there already"
+        phase.warnings.append(f"line {line}: {said}: a line is missing, as that which names a phase, or twice")
+    types.add(type_)
 
 
 def _in_columns(type_: str, results: str) -> bool:
