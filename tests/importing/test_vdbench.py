@@ -78,7 +78,7 @@ def test_a_way_that_did_nothing_has_no_times(numbers: dict[str, float]) -> None:
         ("", "no output of vdbench"),
         ("10:00:00.001 Starting RD=rd1; elapsed=5\n", "has no interval of a run"),
         (FLAT.replace("1003.0000", "10x3.0000"), r"x:13: column rate: 10x3.0000 is not a number"),
-        (FLAT.replace("          2  1000.0000", "      never  1000.0000"), "x:13: column Interval: never is neither"),
+        (FLAT.replace("          2  1000.0000", "      never  1000.0000"), "x:13: never is neither an interval nor"),
         (FLAT.replace("12.0300    20.0500", "12.0300", 1), "x:12: has 33 fields, and the line of names 34"),
         (SUMMARY.replace("1003.0 ", "1003.0 7 "), "x:19: has 14 numbers, and its heading 13 columns"),
         (SUMMARY.replace("RD=rd1", "RD=format_for_rd1"), "only runs of vdbench that format"),

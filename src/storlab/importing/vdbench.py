@@ -10,7 +10,7 @@ import polars as pl
 from storlab.errors import ParseError
 from storlab.formats.vdbench.flatfile import is_flatfile, read_flatfile
 from storlab.formats.vdbench.runs import METRICS, Run
-from storlab.formats.vdbench.summary import read_summary
+from storlab.formats.vdbench.summary import is_summary, read_summary
 from storlab.importing.importer import Importer, Part
 from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
@@ -34,6 +34,8 @@ class VdbenchImporter(Importer):
 
 
 def _parts(text: bytes, source: str) -> Sequence[Part]:
+    if is_flatfile(text) and is_summary(text):
+        raise ParseError("has the lines of a flat file and those of a summary: save each by itself", source)
     read = read_flatfile if is_flatfile(text) else read_summary
     runs = [run for run in read(text.decode(errors="replace"), source) if run.intervals or run.average]
     if not runs:
@@ -72,9 +74,10 @@ def _part(run: Run) -> Part:
     rows = [(None, metric, time, value, METRICS[metric].unit) for metric, time, value in run.samples()]
     warnings: tuple[str, ...] = ()
     if not run.average:
-        but = " but the first" if len(run.intervals) > 1 else ""
+        but = " without the first" if len(run.intervals) > 1 else ""
         but = f" after {run.warm_up:g} s of warm-up" if run.warm_up else but
-        warnings = (f"{run.name} has no average: it was cut short, and figures are the means of its intervals{but}",)
+        means = f"figures are the means of {len(run.counted)} of its intervals{but}"
+        warnings = (f"{run.name} has no average: it was cut short, and {means}",)
     measured = Measurements(
         metric_frame(values),
         series=pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row"),

@@ -96,10 +96,10 @@ def _add(runs: list[Run], row: Mapping[str, str], megabyte: float, source: str, 
             raise ParseError(f"column {column}: {printable(text)[:_LONGEST]} is not a number", source, line)
         numbers[metric] = float(text) * (megabyte if scale == _MIB else scale)
     last = runs[-1] if runs else None
-    if last is None or last.name != name or last.settings != settings or last.average:
+    again = last is not None and last.intervals and row["interval"] == "1"  # as one that was cut short
+    if last is None or last.name != name or last.settings != settings or last.average or again:
         runs.append(Run(name, line, settings))
-    if not runs[-1].add(row["interval"], clock(row["tod"]), numbers):
-        said = f"column Interval: {printable(row['interval'])[:_LONGEST]} is neither a number nor an average"
+    if said := runs[-1].add(row["interval"], clock(row["tod"]), numbers):
         raise ParseError(said, source, line)
 
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import median
 
 from storlab.metrics import MetricSpec, Value, by_name, latencies
+from storlab.text import printable
 
 Numbers = Mapping[str, float]
 """Metric → its number in base units."""
@@ -19,6 +20,8 @@ Numbers = Mapping[str, float]
 _AVERAGE = re.compile(r"avg_\d{1,9}(?:-\d{1,9})?")
 _OTHERS = re.compile(r"(?:std|min|max)_\d{1,9}(?:-\d{1,9})?")
 _DAY = 86400.0
+_BACK = 3000.0  # s by which clocks go back at most, but for an hour in autumn: all else is the next day
+_LONGEST = 63
 _FORMAT = re.compile(r"SD_format|format_for_.*", re.I)
 OPERATIONS = (*("mkdir", "rmdir", "create", "open", "close", "delete", "getattr", "setattr", "access", "copy", "move"),)
 
@@ -77,7 +80,10 @@ class Interval:
 
 @dataclass
 class Run:
-    """One run. ``settings``: what it was told, as far as the file says. ``warm_up``: in s, which no average counts."""
+    """One run. ``settings``: what it was told, as far as the file says. ``warm_up``: in s, which no average counts.
+
+    ``last``: the time of the line before, in s of the day.
+    """
 
     name: str
     line: int
@@ -85,21 +91,27 @@ class Run:
     intervals: list[Interval] = field(default_factory=list)
     average: Numbers = field(default_factory=dict)
     warm_up: float = 0.0
+    last: float | None = None
 
     @property
     def formats(self) -> bool:
         """Whether it only lays out what others work on."""
         return _FORMAT.fullmatch(self.name) is not None
 
-    def add(self, interval: str, time: float | None, numbers: Numbers) -> bool:
-        """Take a line in; false where what stands for its interval is no such thing."""
+    def add(self, interval: str, time: float | None, numbers: Numbers) -> str:
+        """Take a line in; or say why it can't be one of this run."""
+        if time is not None and self.last is not None and 0 < (self.last - time) % _DAY < _BACK:
+            return f"{self.name} goes back in time: lines are there twice, or those of two runs"
+        self.last = time
         if _AVERAGE.fullmatch(interval) is not None:
             self.average = numbers
         elif interval.isascii() and interval.isdigit() and len(interval) < 10:
+            if self.intervals and int(interval) <= self.intervals[-1].number:
+                return f"interval {interval} of {self.name} comes after {self.intervals[-1].number}: a run's first line is missing, or lines are there twice"
             self.intervals.append(Interval(int(interval), time, numbers))
-        else:
-            return _OTHERS.fullmatch(interval) is not None
-        return True
+        elif _OTHERS.fullmatch(interval) is None:
+            return f"{printable(interval)[:_LONGEST]} is neither an interval nor an average"
+        return ""
 
     def values(self) -> Iterator[Value]:
         """Of the average; where the run was cut short before it, the mean of the intervals that it would count."""

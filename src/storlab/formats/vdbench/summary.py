@@ -77,6 +77,7 @@ def read_summary(text: str, source: str) -> list[Run]:
     runs: list[Run] = []
     columns: list[tuple[str, float] | None] = []
     heading = ""
+    begun = dict[tuple[str, float | None], int]()  # on which line each run does
     lines = [_TAG.sub("", line).strip() for line in text.split("\n")]
     for line, words in enumerate(lines, start=1):
         if heading:
@@ -84,8 +85,10 @@ def read_summary(text: str, source: str) -> list[Run]:
             if not columns:
                 raise ParseError("is below the names of columns, and its words don't belong to these", source, line)
         elif (starting := STARTING.search(words)) is not None:
-            told = _told(starting["told"] or "")
-            runs.append(Run(printable(starting["name"])[:_LONGEST], line, told, warm_up=_seconds(told)))
+            told, time = _told(starting["told"] or ""), clock(starting["time"])
+            runs.append(Run(printable(starting["name"])[:_LONGEST], line, told, warm_up=_seconds(told), last=time))
+            if (above := begun.setdefault((runs[-1].name, time), line)) != line:
+                raise ParseError(f"{runs[-1].name} starts here and, at the same time, on line {above}", source, line)
         elif (found := _HEADING.fullmatch(words)) is not None:
             heading = found["names"]
         elif runs and columns and (of_run := _LINE.fullmatch(words)) is not None:
@@ -146,8 +149,8 @@ def _add(
             raise ParseError(f"{printable(text)[:_LONGEST]} is not a number", source, line)
         said[column[0]] = text, column[1]
     interval = of_run["interval"] or of_run["of"]
-    if not run.add(interval, clock(of_run["time"]), _numbers(said)):
-        raise ParseError(f"{printable(interval)[:_LONGEST]} is neither an interval nor an average", source, line)
+    if wrong := run.add(interval, clock(of_run["time"]), _numbers(said)):
+        raise ParseError(wrong, source, line)
 
 
 def _numbers(said: Mapping[str, tuple[str, float]]) -> dict[str, float]:
