@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 NUMBER = rb"(\d+(?:\.\d+)?)"
 
@@ -38,8 +39,15 @@ _CLOSED: dict[str, re.Pattern[bytes]] = {
         "threads.time.stddev": rb"execution time \(avg/stddev\): +[\d.]+/" + NUMBER + rb"$",
     }.items()
 }
-_LAST, _LAST_OF_FILEIO = "threads.time.stddev", "latency.sum"
+_ALWAYS = ("latency.min", "latency.mean", "latency.max", "latency.sum")
+_BUT_OF_FILEIO = ("time", "events", "threads.events.mean", "threads.time.mean", "threads.time.stddev")
+_ALIKE, _ROUNDED = 0.05, 0.005
+_OF: dict[str, tuple[str, ...]] = {
+    "oltp": ("transactions", "tps", "queries"),
+    "fileio": ("read.iops", "write.iops", "fsync.rate", "read.mib", "write.mib"),
+}
 _FILEIO = b" IOPS="  # of 1.1
+_OLD_OLTP = b" read/write requests: "  # of 0.4 and 0.5, which print no rate of queries
 
 _LATENCY = re.compile(
     rb"^ +(?P<which>min|avg|max|(?:approx\. +)?(?P<percentile>\d{1,2}) ?(?:th)? percentile): +"
@@ -75,9 +83,46 @@ def read_closing(block: bytes) -> tuple[dict[str, float], int]:
     return {name: number for name, number in numbers.items() if math.isfinite(number)}, percentile
 
 
-def is_whole(block: bytes, closed: dict[str, float]) -> bool:
-    """Whether it has its end."""
-    return (_LAST_OF_FILEIO if _FILEIO in block else _LAST) in closed
+def lacking(block: bytes, closed: Mapping[str, float], test: str) -> list[str]:
+    """What each has of this test, and this one has not."""
+    wanted = [*_OF.get(test, ()), *(() if _FILEIO in block else _BUT_OF_FILEIO), *_ALWAYS]
+    if test == "oltp" and _OLD_OLTP not in block:
+        wanted.append("qps")
+    return [name for name in wanted if name not in closed]
+
+
+def contradicts(closed: Mapping[str, float]) -> bool:
+    """Whether its rates are not its counts by its time: at checkpoints sysbench counts again, and its time goes on."""
+    read, write, fsync, time = (closed.get(name, 0.0) for name in ("read.iops", "write.iops", "fsync.rate", "time"))
+    rates = [(closed.get("tps"), 0.0, "transactions"), (closed.get("eps"), 0.0, "events")]
+    rates.append((read + write or None, fsync, "events"))  # fsyncs are events since 1.0
+    return any(
+        rate is not None
+        and closed.get(count)
+        and not rate * time * (1 - _ALIKE) - 1 <= closed[count] <= (rate + more + _ROUNDED) * time * (1 + _ALIKE) + 1
+        for rate, more, count in rates
+        if time
+    )
+
+
+def is_consistent(closed: Mapping[str, float]) -> bool:
+    """Whether its parts are of one run: all latencies by their number are the mean, transactions are events but for
+    errors, and so are those of all threads.
+    """
+    events, errors = closed.get("events", 0.0), closed.get("errors", 0.0)
+    mean, each = closed.get("latency.mean"), closed.get("threads.events.mean")
+    total, threads = closed.get("latency.sum"), round(events / each) if each else 0
+    few = threads + events * 1e-3  # that ended while it counted
+    return not events or (
+        (mean is None or total is None or abs(total / events - mean) <= _ROUNDED * 1.01 + mean * 1e-3)
+        and (each is None or abs(threads * each - events) <= few)
+        and abs(closed.get("transactions", events) - events) <= errors + few
+    )
+
+
+def stray(above: bytes) -> list[str]:
+    """What ``above`` a closing block has that is part of one."""
+    return [name for name, pattern in _CLOSED.items() if pattern.search(above)]
 
 
 def _old_fileio(block: bytes, time: float) -> dict[str, float]:

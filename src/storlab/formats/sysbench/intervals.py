@@ -106,7 +106,7 @@ def alike(text: bytes, begin: int, end: int, layout: str) -> pl.DataFrame | None
             schema={f"{at}": pl.Float64 if at in columns else pl.String for at in range(len(fields))},
             quote_char=None,
         )
-    except pl.exceptions.ComputeError:  # two points in a number
+    except (pl.exceptions.ComputeError, pl.exceptions.SchemaError):  # two points in a number, or nothing else
         return None
     whole = table.select(pl.all_horizontal(pl.all().is_finite().all() & (pl.all().null_count() == 0))).item()
     return table.rename(dict(zip(table.columns, names, strict=True))) if whole else None

@@ -155,7 +155,7 @@ def _numbers(run: SysbenchRun) -> dict[str, float]:
         numbers |= run.intervals.select(**lacking).row(0, named=True) if lacking else {}
     for total in ("bandwidth", "iops"):
         parts = [numbers[name] for name in (f"read.{total}", f"write.{total}") if name in numbers]
-        if parts and total not in numbers:
+        if len(parts) == len(("read", "write")) and total not in numbers:
             numbers[total] = sum(parts)
     idle = ("read.bandwidth", "read.iops", "write.bandwidth", "write.iops", "fsync.rate")
     return {metric: number for metric, number in numbers.items() if number or metric not in idle}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 # Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
 # plain text, and those that begin with ^ are not.
 BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
-FIRST = re.compile(rb"\n\[ *\d+s ?\] ")
+FIRST = re.compile(rb"\n\[ *(\d{1,15})s ?\] ")
 CHECKPOINT = b"] Checkpoint report:\n"
 _TOLD = b"Running the test with following options:"
 _BANNER = b"sysbench "
@@ -51,21 +51,24 @@ class Place:
 def places(text: bytes) -> list[Place]:
     """Of all runs of ``text``, which begins with a line feed; the first begins with it."""
     runs = [Place(0, 0)]
-    rank, last, checkpoint = -1, 0, False
+    rank, last, checkpoint, reported = -1, 0, False, False
     for at, mark in [*_marks(text), (len(text), b"")]:
         run = runs[-1]
         interval = FIRST.search(text, last, at)
         if interval and run.closing is not None:
-            run = _next(runs, interval.start(), last)
+            if reported and _time(interval) >= _time(FIRST.match(text, text.rfind(b"\n[", 0, run.closing))):
+                run.closing = None  # a part of the report that is there twice
+            else:
+                run, reported = _next(runs, interval.start(), last), False
         if interval:
             checkpoint = False
             run.first = interval.start() if run.first is None else run.first
         if mark == _BANNER or (mark == _TOLD and (run.told or run.first is not None or run.closing is not None)):
-            run = _next(runs, at, at)
+            run, reported = _next(runs, at, at), False
         if mark == _TOLD:
             run.told = True
         elif mark == CHECKPOINT:
-            checkpoint, rank = True, -1
+            checkpoint, reported, rank = True, True, -1
         elif mark in _RANKS:
             if checkpoint and _RANKS[mark] > rank:
                 rank = _RANKS[mark]
@@ -73,12 +76,16 @@ def places(text: bytes) -> list[Place]:
                 continue
             checkpoint = False
             if run.closing is not None and _RANKS[mark] <= rank:
-                run = _next(runs, at, last)
+                run, reported = _next(runs, at, last), False
             run.closing = at if run.closing is None else run.closing
             rank = _RANKS[mark]
         last = at
     runs[-1].end = len(text)
     return runs
+
+
+def _time(interval: re.Match[bytes] | None) -> int:
+    return int(interval[1]) if interval else 0
 
 
 def _next(runs: list[Place], start: int, head: int) -> Place:

@@ -8,22 +8,27 @@ Source of the formats: ``src/sysbench.c``, ``src/lua/internal/sysbench.sql.lua``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from storlab.errors import ParseError
-from storlab.formats.sysbench.closing import is_whole, read_closing
+from storlab.formats.sysbench.closing import contradicts, is_consistent, lacking, read_closing, stray
 from storlab.formats.sysbench.histogram import BEGIN, LONGEST, read_histogram
 from storlab.formats.sysbench.intervals import SHOWS, Test, read_intervals
 from storlab.formats.sysbench.places import BANNER, CHECKPOINT, Place, places
+from storlab.text import first
 
 _FATAL = re.compile(rb"\nFATAL: (.*)")
 _CHECKPOINTS = (
     "it was asked to report at checkpoints, at each of which it starts to count again: its rates are those after the "
     "last one, and an interval that ends with a checkpoint is zero"
 )
+_ASKED = re.compile(rb"\nReport checkpoint\(s\) at ([\d, ]+) seconds")
+_OF_EVENTS = re.compile(rb"\n(?:CPU speed:|Total operations: |  operation: |Maximum prime number checked in CPU test)")
+_LATE = 1.5  # intervals
+_CLOSE = 2000  # bytes above a closing block in which what is left of its beginning may stand
 _FACTS: dict[str, re.Pattern[bytes]] = {
     name: re.compile(pattern, re.MULTILINE)
     for name, pattern in {
@@ -102,14 +107,14 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
 
 
 def _run(text: bytes, place: Place, line: int, source: str) -> SysbenchRun | None:
-    first, end = place.first, place.end
+    begun, end = place.first, place.end
     closing = end if place.closing is None else place.closing
-    begin = place.start if first is None else first
+    begin = place.start if begun is None else begun
     body_end = text.rfind(BEGIN, max(begin, closing - LONGEST), closing)
     body_end = closing if body_end < 0 else body_end  # where there is no histogram
-    head = text[place.head : body_end if first is None else first]
+    head = text[place.head : body_end if begun is None else begun]
     closed, named = read_closing(text[closing:end])
-    body = body_end if first is None else first + 1
+    body = body_end if begun is None else begun + 1
     test, lines, intervals = read_intervals(text, body, min(body_end + 1, end))  # with its last line feed
     checkpoints = text.count(CHECKPOINT, place.start, end)
     if test is None:
@@ -122,15 +127,28 @@ def _run(text: bytes, place: Place, line: int, source: str) -> SysbenchRun | Non
     percentile = int(intervals["percentile"][0]) if intervals.height else named
     if not percentile:
         closed.pop("latency.percentile", None)
-    closed.pop(
-        "time" if checkpoints else "eps", None
-    )  # events count from the last one on; their count by time is exact
     histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
-    whole = is_whole(text[closing:end], closed)
-    warnings = [*_damage(lines - checkpoints, intervals, closing < end, whole)]
-    warnings += [*([_CHECKPOINTS] if checkpoints else []), *_fatal(head, text[max(body, body_end - SHOWS) : end])]
+    partial = checkpoints > 0 or contradicts(closed)
+    lacks = lacking(text[closing:end], closed, test)
+    if partial and test == "events" and closed and "eps" not in closed:
+        lacks.append("eps")
+    warnings = [*_damage(lines - checkpoints, intervals, closing < end, lacks)]
+    warnings += [*_strays(text, place, closing), *_reports(head, checkpoints)]
+    warnings += _fatal(head, text[max(body, body_end - SHOWS) : end])
+    if partial and not checkpoints:
+        warnings.append("its counts by its time are not its rates, as after a checkpoint: the time is left out")
+    if test == "events" and intervals.is_empty() and not _OF_EVENTS.search(text, place.start, end):
+        warnings.append("it has no figures of its test: its rate is that of events of any kind")
+    if not is_consistent(closed):
+        warnings.append("figures of its closing block contradict each other: lines are of another run")
+    if intervals.height > 1 and intervals["t"][0] > _LATE * (intervals["t"][1] - intervals["t"][0]):
+        warnings.append(f"its intervals begin at {intervals['t'][0]:g} s: lines above them are missing")
     if damaged:
         warnings.append(f"{damaged} lines of its histogram are unreadable; the others count")
+    elif histogram.height and not checkpoints and (counted := histogram["count"].sum()) != closed.get("events"):
+        warnings.append(f"its histogram has {counted} latencies, which is not the number of events")
+    # Events count from the last checkpoint on; their count by time is exact.
+    closed.pop("time" if partial else "eps", None)
     facts = _facts(head, test)
     return SysbenchRun(line, test, intervals, percentile or None, closed, facts, tuple(warnings), histogram)
 
@@ -154,7 +172,23 @@ def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source:
     raise ParseError("goes back in time: two runs in one file, and nothing between them says so", source, line)
 
 
-def _damage(lines: int, intervals: pl.DataFrame, closing: bool, whole: bool) -> Iterator[str]:
+def _strays(text: bytes, place: Place, closing: int) -> Iterator[str]:
+    """Of a closing block whose first lines are missing, or of another one."""
+    above = max(text.rfind(b"\n[", place.start, closing), place.start, closing - _CLOSE)
+    reported = re.match(rb"\n\[ *\d+s ?\] Checkpoint", text[above : above + 40])
+    if not reported and (found := stray(text[above:closing])):
+        yield f"{first(found)} above its closing block, or what is left of that, are left out"
+
+
+def _reports(head: bytes, found: int) -> Iterator[str]:
+    asked = _ASKED.search(head)
+    if asked and (number := asked[1].count(b",") + 1) != found:
+        yield f"it was asked for {number} reports at checkpoints and has {found}: it ended before, or lines are missing"
+    if found:
+        yield _CHECKPOINTS
+
+
+def _damage(lines: int, intervals: pl.DataFrame, closing: bool, lacks: Sequence[str]) -> Iterator[str]:
     if lines > 0 and intervals.is_empty():
         yield f"none of its {lines} lines of intervals is like those of sysbench: there are no series"
     elif lines > intervals.height:
@@ -162,8 +196,8 @@ def _damage(lines: int, intervals: pl.DataFrame, closing: bool, whole: bool) -> 
     if not closing:
         last = f" after {intervals['t'][-1]:g} s" if intervals.height else ""
         yield f"it has no closing block: it was cut short, or sysbench ended{last}; rates are means of its intervals"
-    elif not whole:
-        yield "its closing block is cut short; what it lacks is absent"
+    elif lacks:
+        yield f"its closing block is cut short or damaged: it lacks {first(lacks)}"
 
 
 def _fatal(head: bytes, tail: bytes) -> Iterator[str]:

@@ -106,9 +106,11 @@ class Run:
         if _AVERAGE.fullmatch(interval) is not None:
             self.average = numbers
         elif interval.isascii() and interval.isdigit() and len(interval) < 10:
-            if self.intervals and int(interval) <= self.intervals[-1].number:
-                return f"interval {interval} of {self.name} comes after {self.intervals[-1].number}: a run's first line is missing, or lines are there twice"
-            self.intervals.append(Interval(int(interval), time, numbers))
+            number, last = int(interval), self.intervals[-1].number if self.intervals else -1
+            if number <= last:
+                why = "the line with which a run starts is missing, or lines are there twice"
+                return f"interval {number} of {self.name} comes after {last}: {why}"
+            self.intervals.append(Interval(number, time, numbers))
         elif _OTHERS.fullmatch(interval) is None:
             return f"{printable(interval)[:_LONGEST]} is neither an interval nor an average"
         return ""
