@@ -16,7 +16,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
 import polars as pl
@@ -63,14 +63,18 @@ def is_log(head: bytes) -> bool:
 
 def read_log(logs: Iterable[bytes]) -> Log | None:
     """All logs of one run; nothing where no transaction is in them."""
-    texts = [text for text in logs if text.strip()]
+    cut = [_without_cut(text) for text in logs]
+    texts, said = [text for text, _ in cut if text.strip()], [each for _, more in cut for each in more]
     if texts and INTERVAL.match(texts[0].partition(b"\n")[0]) is not None:
-        return _of_intervals(texts)
+        of_intervals = _of_intervals(texts)
+        return of_intervals and replace(of_intervals, warnings=(*said, *of_intervals.warnings))
     log, damaged = _transactions(texts)
     if log.is_empty():
         return None
     histogram = _histogram(log)
-    warnings = [f"{damaged} lines of its log are no transactions that were done; the others count"] if damaged else []
+    warnings = said
+    if damaged:
+        warnings.append(f"{damaged} lines of its log are no transactions that were done; the others count")
     begin = int((log["end"] - log["time"]).to_numpy().min())
     return Log(
         log.height,
@@ -81,6 +85,12 @@ def read_log(logs: Iterable[bytes]) -> Log | None:
         tuple(warnings),
         _sampled(log, damaged),
     )
+
+
+def _without_cut(text: bytes) -> tuple[bytes, list[str]]:
+    """Without a last line that has no end, whose last number may be cut short."""
+    whole = text[: text.rfind(b"\n") + 1]
+    return whole, ([] if len(whole) == len(text) else ["the last line of its log has no end, and is left out"])
 
 
 def _sampled(log: pl.DataFrame, damaged: int) -> int:

@@ -33,7 +33,7 @@ def read_pgbench(text: str, logs: Iterable[bytes], source: str) -> Measurements:
 
 def measured(run: Summary, log: Log | None = None) -> Measurements:
     """All of a run. Where there is a log, it knows latencies and rates better than the summary."""
-    warnings = () if run.whole else (_CUT,)
+    warnings = (*run.warnings, *(() if run.whole else (_CUT,)))
     values = run.values() if run.whole else _of_progress(run)
     if log is None:
         return Measurements(

@@ -34,6 +34,8 @@ _NUMBERS = {
 }
 _TPS = re.compile(rf"tps = {NUMBER} \((?P<what>.*)\)")
 _WITHOUT = ("without initial connection time", "excluding connections establishing")
+_INCLUDING = "including connections establishing"  # printed above the other
+_INCLUDED = "its tps without the time to connect are missing: these include it"
 _MILLISECONDS = frozenset({"latency.mean", "latency.stddev", "lag.mean", "lag.max"})
 _VERSION = re.compile(r"pgbench \((?P<version>[^\s()]{1,40})")
 _FACTS = {
@@ -86,6 +88,7 @@ class Summary:
     facts: dict[str, object] = field(default_factory=dict)
     progress: list[tuple[float, float, float | None]] = field(default_factory=list)
     scripts: dict[str, dict[str, float]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
@@ -135,9 +138,20 @@ def read_summaries(text: str, source: str) -> list[Summary]:
         else:
             _read(words, runs[-1])
     runs = [run for run in runs if run.numbers or run.progress]
+    for run in runs:
+        _check(run)
     if not any(run.whole or run.progress for run in runs):
         raise ParseError("is no summary of pgbench: it lacks its transactions or its tps", source)
     return runs
+
+
+def _check(run: Summary) -> None:
+    """Leave out scripts that are not all there: what is left of one may be the other's."""
+    done = run.numbers.get("transactions", 0.0)
+    most = done + run.numbers.get("errors", 0.0) + run.numbers.get("skipped", 0.0)
+    if run.scripts and not done <= sum(each.get("transactions", 0.0) for each in run.scripts.values()) <= most:
+        run.scripts.clear()
+        run.warnings.append("its scripts are left out: their transactions don't add up, so lines of some are missing")
 
 
 def _is_next(words: str, run: Summary) -> bool:
@@ -162,6 +176,7 @@ def _read(words: str, run: Summary) -> None:
     if (version := _VERSION.match(words)) is not None:
         run.facts.setdefault("version", printable(version["version"]))
     elif (tps := _TPS.fullmatch(words)) is not None:
+        run.warnings[:] = [_INCLUDED] if tps["what"] == _INCLUDING else []
         if "tps" not in run.numbers or tps["what"] in _WITHOUT:
             run.numbers["tps"] = float(tps[1])
             run.facts["time to connect"] = "not counted" if tps["what"] in _WITHOUT else "counted"

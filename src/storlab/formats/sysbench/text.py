@@ -90,6 +90,8 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     block. ``sysbench prepare`` is none.
     """
     text = b"\n" + (text.replace(b"\r\n", b"\n") if b"\r" in text else text)
+    if text[-1:].isdigit() or text.endswith(b"."):  # a number that may be cut short
+        text = text[: text.rfind(b"\n") + 1]
     runs: list[SysbenchRun] = []
     line = counted = 0
     for place in places(text):
