@@ -151,7 +151,11 @@ def suite_log(data: bytes, folder: Path) -> Sequence[Trial]:
     (folder / "x.log").write_bytes(data)
     runs = read_console(folder / "x.log")
     return [
-        Trial(frozenset((name, each.outcome) for name, tries in run.tests.items() for each in tries)) for run in runs
+        Trial(
+            frozenset((name, each.outcome) for name, tries in run.tests.items() for each in tries),
+            frozenset(map(str, run.gaps)),
+        )
+        for run in runs
     ]
 
 
@@ -168,6 +172,7 @@ _TERSE = (terse("seqread-psync", (10239, 2560)), terse("randrw", (40320, 10084),
 _IOR = {"value": ["bw(MiB/s)", "IOPS"], "factor_column": ["access"], "round_column": "iter"}
 FORMS: dict[str, Forms] = {
     "fio": Forms(imported("fio"), golden("formats/fio/golden/*.json")),
+    "output of fio for people": Forms(imported("fio"), golden("importing/golden/fio-people-*.txt")),
     "terse lines of fio": Forms(imported("fio"), these(*(f"{line}\n" for line in _TERSE))),
     "logs of fio": Forms(logged, these("1000, 50, 0, 4096, 0\n2000, 60, 0, 4096, 0\n2000, 5, 1, 4096, 0\n"), inside=()),
     "sysbench": Forms(imported("sysbench"), golden("importing/golden/sysbench*")),
@@ -186,4 +191,6 @@ FORMS: dict[str, Forms] = {
     "console of a suite": Forms(
         suite_log, these("".join(console_line(attempt(each), "t") for each in ("a/b", "a/c"))), inside=tuple(INSIDE)
     ),
+    "logs of check": Forms(suite_log, golden("suite/golden/logs/xfstests-*.log"), inside=tuple(INSIDE)),
+    "KTAP": Forms(suite_log, golden("suite/golden/*.ktap"), inside=tuple(INSIDE)),
 }

@@ -256,6 +256,10 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
     for line in document.messages:
         yield line if line.startswith("fio") else f"fio: {line}"
     latencies = [direction.latency for job in jobs for direction in job.directions.values()]
+    for job in jobs:
+        for of, latency in job.latencies.items():
+            if latency.bins and (counted := sum(latency.bins.values())) != latency.n:
+                yield f"job {job.name}: the bins of {of} latencies hold {counted} of {latency.n}: lines are missing"
     beyond = sum(latency.bins.get(_LAST_BIN, 0) for latency in latencies)
     if beyond:
         yield (

@@ -66,6 +66,11 @@ def _document(run: Run, source: str, after: int) -> Document:
     blocks = [_block(job, run, rounding, source) for job in jobs]
     _refuse_missing(run, jobs, source)
     notes = [rounding.note]
+    for name, way in ((name, way) for job in jobs for name, way in job.ways.items()):
+        if way.latencies and "clat" not in way.latencies:
+            notes.append(
+                f"line {way.line}: {name} has no line clat (disable_clat, or it is missing): it has total ones"
+            )
     if after:
         notes.append(f"reports of runs that went on (--status-interval) are left out: {after}")
     return Document(Root(run.version, jobs=blocks), tuple(run.messages), line=run.jobs[0].line, notes=tuple(notes))

@@ -119,7 +119,8 @@ def runs_in(text: str, source: str) -> Iterator[Run]:
         begins = _JOB.match(line)
         told = told_of(line) if "(g=" in line else None
         if (begins and run.closed) or (run.jobs and (told or _STARTING.match(line) or _VERSION.fullmatch(line))):
-            yield run
+            if run.jobs:
+                yield run
             run = Run(told=run.told if begins else [], version=run.version if begins else None)
         job = run.jobs[-1] if run.jobs else None
         if told is not None:
