@@ -18,6 +18,8 @@ EACH = 200 if FUZZ else 8  # forms of one seed
 _WITHOUT_ITS_PARENT = "a subtest whose parent's line is missing, or that is there twice, is one of another name"
 _WITHOUT_ITS_SECTION = "a test whose section's line or outcome is missing is one of another section, or passed"
 KNOWN: dict[tuple[str, str], str] = {
+    ("fio", "dropped"): "without the lines between them, two directions are one object, of whose keys the last count",
+    ("output of fio for people", "cut_off"): "a report of --status-interval is the last one where the file ends there",
     **{("KTAP", form): _WITHOUT_ITS_PARENT for form in ("dropped", "repeated", "cut_off")},
     **{("logs of check", form): _WITHOUT_ITS_SECTION for form in ("dropped", "reordered", "cut_off")},
 }

@@ -21,7 +21,7 @@ from storlab.text import printable
 _ISO_DATE = re.compile(r"ISO DATE(?: start)? *: (?P<date>.*)")
 _ISO_END = re.compile(r"ISO DATE end *:.*")
 _TOLD = ("LABEL: ", "COMMAND LINE: ")
-_END = "---"
+_END, _RULE = "---", "========="
 _HEADING = ["OPERATION", "RESULT", "TYPE", "FIRST", "DONE", "LAST", "DONE"]
 BEGIN = rb"OPERATION +RESULT TYPE|ISO DATE|COMMAND LINE: |LABEL: "
 """What lines begin with that elbencho doesn't indent, beside the names of phases."""
@@ -86,13 +86,17 @@ def read_text(text: str, source: str) -> list[Phase]:
     settings: dict[str, str] = {}
     started: datetime | None = None
     below = False  # a heading
+    heading = False
     types: set[str] | None = None  # those that the phase has whose lines these are
     for line, words in enumerate(text.splitlines(), start=1):
+        headed = heading
         heading = words.split(maxsplit=len(_HEADING)) == _HEADING
         if (date := _ISO_DATE.fullmatch(words)) is not None:
             settings, started, below, types = {}, _date(date["date"]), False, None
         elif _ISO_END.fullmatch(words) is not None:
             settings, started, below, types = {}, None, False, None
+        elif words.startswith(_RULE) and not headed:  # below a heading that is missing
+            settings, started, below, types = {}, None, True, None
         elif heading or words.startswith(_TOLD):
             if below:  # of the next run, whose date isn't there
                 settings, started = {}, None
