@@ -80,6 +80,8 @@ def test_queues_give_numbers_and_the_scheduler_in_use_and_file_systems_every_fie
     wanted = {"meta-data.sectsz": "4096", "meta-data.reflink": "1", "data.bsize": "4096", "data.blocks": "102400"}
     assert xfs.items() >= {**wanted, "log.blocks": "16384", "realtime.rtextents": "0"}.items(), "with their section"
     assert btrfs.items() >= {"nodesize": "16384", "sectorsize": "4096", "incompat_flags": "0x341"}.items()
+    mounted = parse_dump_super(golden("dump_super.txt").replace("0x341", "0x361"))
+    assert mounted["chosen_flags"] == btrfs["chosen_flags"] == "0x341", "the kernel adds BIG_METADATA, sooner or later"
 
 
 @pytest.mark.parametrize("said", [b"x", b"[]", b"5", b'{"signatures": [5], "loopdevices": [5]}', b"[" * 9999, b"\xff"])

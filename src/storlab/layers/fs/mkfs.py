@@ -27,6 +27,7 @@ Filesystem = Literal["ext4", "xfs", "btrfs"]
 
 _TELLING = {"ext4": ("dumpe2fs", "-h"), "xfs": ("xfs_info",), "btrfs": ("btrfs", "inspect-internal", "dump-super")}
 _STORLAB = UUID("5b1ab000-7f0e-4c4e-9a35-5d0c7a1e5b1a")  # the namespace of these UUIDs: any, but always the same
+_BIG_METADATA = 0x20  # btrfs_tree.h
 _NO_KERNEL_SUPPORT = re.compile(r"too big for system|not supported by (this|the) kernel", re.IGNORECASE)
 
 
@@ -88,7 +89,7 @@ class MkfsLayer(Layer):
     compared: ClassVar = (
         "Filesystem features", "Block size", "Block count", "Reserved block count", "Inode size", "Inode count",
         "Flex block group size", "meta-data.*", "data.*", "naming.*", "log.*", "realtime.*",
-        "total_bytes", "sectorsize", "nodesize", "csum_type", "incompat_flags", "num_devices",
+        "total_bytes", "sectorsize", "nodesize", "csum_type", "chosen_flags", "num_devices",
     )  # fmt: skip
     undoes: ClassVar = (forget_filesystem,)
 
@@ -202,10 +203,17 @@ def parse_xfs_info(text: str) -> dict[str, Any]:
 
 
 def parse_dump_super(text: str) -> dict[str, Any]:
-    """``btrfs inspect-internal dump-super``: lines ``nodesize\\t\\t16384``."""
+    """``btrfs inspect-internal dump-super``: lines ``nodesize\\t\\t16384``.
+
+    ``chosen_flags`` are those that mkfs.btrfs set: at the first mount the kernel adds BIG_METADATA for nodes that
+    exceed a page (btrfs_check_features), and on the disk it is there only from the next commit on.
+    """
     facts: dict[str, Any] = {}
     for line in text.splitlines():
         words = line.split(None, 1)
         if len(words) == 2 and re.fullmatch(r"[a-z_.]+", words[0]):
             facts[words[0]] = words[1].strip()
+    flags = str(facts.get("incompat_flags", ""))
+    if re.fullmatch(r"0x[0-9a-f]{1,16}", flags):
+        facts["chosen_flags"] = hex(int(flags, 16) & ~_BIG_METADATA)
     return facts
