@@ -62,7 +62,7 @@ def compare(
     with until_closed():
         _show(found, chosen, output)
     status = of_gates((result for c in found.comparisons for result in c.gates), allow_undecided=allow_undecided)
-    if status is COMPLETE and all(c.basis == "none" for c in found.comparisons):
+    if status is COMPLETE and not gates and all(c.basis == "none" for c in found.comparisons):
         remedy = _remedy(read) if by is None else ""
         warn(f"storlab: nothing could be compared: {found.comparisons[0].comparison.reason}{remedy}")
         status = NOT_COMPARED

@@ -231,7 +231,8 @@ def _say_how_it_ended(outcome: Outcome, allow_undecided: bool) -> None:
 
         failed = sum(cell.failed for cell in outcome.summary.cells)
         gates = [c.gates for c in outcome.summary.comparisons if c.gates or c.optional]
-        warn(gates_together(gates, allow_undecided=allow_undecided, failed=failed))
+        lacks = any(cell.status == "unsupported" for cell in outcome.summary.cells)
+        warn(gates_together(gates, allow_undecided=allow_undecided, failed=failed, unsupported=lacks))
     if outcome.ending == "nothing measured":
         warn("storlab: nothing that was asked for was measured; the report says why")
     for what in outcome.left_behind:

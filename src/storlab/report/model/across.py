@@ -128,7 +128,7 @@ def cautions(given: RunsCompared) -> tuple[str, ...]:
 def outcome(given: RunsCompared) -> str:
     """All gates in one sentence; without gates how many comparisons there are."""
     count = fmt.plural(len(given.comparisons), "comparison")
-    if not any(c.gates for c in given.comparisons):
+    if not any(c.gates or c.comparison.optional for c in given.comparisons):
         return f"{count}; no gate was asked for."
     return words.gates_together(
         [c.gates for c in given.comparisons], allow_undecided=given.allow_undecided, more_rounds=given.resumable

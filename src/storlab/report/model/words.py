@@ -342,11 +342,16 @@ def gate(result: GateResult) -> str:
 
 
 def gates_together(
-    gates: Sequence[Sequence[GateResult]], *, allow_undecided: bool, failed: int = 0, more_rounds: bool = True
+    gates: Sequence[Sequence[GateResult]],
+    *,
+    allow_undecided: bool,
+    failed: int = 0,
+    more_rounds: bool = True,
+    unsupported: bool = True,
 ) -> str:
     """What came of the gates of each comparison, in one sentence for all. Those without any are optional.
 
-    ``failed``: trials that failed. ``more_rounds``: whether there can be any.
+    ``failed``: trials that failed. ``more_rounds``: whether there can be any. ``unsupported``: whether a level can be.
     """
     count = fmt.plural(len(gates), "comparison")
     several: tuple[Outcome, ...] = ("hit", "missing", "undecided")
@@ -365,7 +370,7 @@ def gates_together(
     if not gates:
         return "Not passed: nothing was compared, so there is nothing that a gate could be about."
     if found["missing"]:
-        here = any(r.outcome == "missing" and r.settled for of in gates for r in of)
+        here = unsupported and any(r.outcome == "missing" and r.settled for of in gates for r in of)
         remedy = " --optional FACTOR=LEVEL names levels that may be unsupported here." if here else ""
         return f"{lacks('missing')}{remedy}"
     if found["undecided"] and not allow_undecided:
@@ -374,6 +379,8 @@ def gates_together(
         return f"{lacks('undecided')} {remedy}"
     if failed:
         return f"Not passed: no gate was hit in {count}, but {fmt.plural(failed, 'trial')} failed{rest()}."
+    if not any(gates):
+        return f"Nothing passed or failed: {len(gates)} of {count} {_are(len(gates))} absent, as --optional allows."
     return f"Passed: no gate was hit in {count}{rest()}."
 
 
