@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from storlab.analysis.compare import Question, compare
-from storlab.analysis.design import Design
+from storlab.analysis.design import ClaimSpec, Design
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.stats.pairing import Pairs
@@ -19,6 +19,7 @@ from storlab.analysis.stopping import Continue, Rule, Stop, decide, precision_of
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
 from storlab.analysis.sweeps.precision import open_points, relative_width
+from storlab.report.model.words import lacking
 from storlab.timeseries.steady import snia_steady, window_of
 
 from .simulate import Factors, design, tables
@@ -192,6 +193,23 @@ def test_reported_are_the_rounds_since_all_points_were_steady_or_the_last_five()
     ((comparison,), (high, low)) = found.comparisons, found.estimates
     assert (found.rounds_done, found.reported_since, found.cells[0].rounds, high.rounds) == (12, 4, 9, 9)
     assert comparison.ratio == pytest.approx(high.mean / low.mean, 0.1) == pytest.approx(2, 0.1)
+    assert comparison.verdict == "better"
+
+
+def test_nothing_is_judged_before_steady_state_whatever_gates_and_claims_ask() -> None:
+    factors: Factors = {"bs": ("4k", "1M")}
+    trials, metrics, cells = tables({("4k",): [9e3 * 2**at for at in range(12)], ("1M",): [1.0] * 12}, factors)
+    claim = ClaimSpec("4k is faster", None, {"bs": "4k"}, {"bs": "1M"})
+    asked = replace(design(factors, cells), gates=("better>1%", "undecided"), claims=(claim,))
+    for steady, verdict, outcomes, holds in (
+        (False, "better", ["hit", "passed"], "holds"),
+        (True, "undecided", ["undecided", "hit"], "undecided"),
+    ):
+        found = summarise(trials, metrics, replace(asked, steady=steady))
+        ((c,), (answer,)) = found.comparisons, found.claims
+        assert (c.verdict, [gate.outcome for gate in c.gates], answer.verdict) == (verdict, outcomes, holds)
+    assert isinstance(decide(found, Rule("gates", max_rounds=25)), Continue) and not c.settled
+    assert lacking(c) == answer.reason == "1 of 2 points of write.bandwidth is not in steady state."
 
 
 @pytest.mark.parametrize("series", [[100.0] * 4, [100.0] * 4 + [None], [0.0] * 5, [100.0] * 4 + [float("nan")]])

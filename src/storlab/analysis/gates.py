@@ -69,6 +69,8 @@ def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules)
         said = f"{comparison.a} against {comparison.b} is {'decided' if decided else 'undecided'}"
         outcome: Outcome = "passed" if decided else "hit"
         return GateResult(str(gate), outcome, f"{said}: {comparison.reason}", comparison.settled)
+    if comparison.undecided is not None and comparison.undecided.kind == "not steady":
+        return GateResult(str(gate), "undecided", f"{_whether(gate, comparison)}: {comparison.reason}", settled=False)
     if gate.word != "differs" and comparison.better == "neither":
         sentence = (
             f"Neither direction of {comparison.metric} is better, so nothing can be {gate.word}: ask for differs."

@@ -11,7 +11,7 @@ from storlab.analysis.questions import Planned
 from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import log_difference
-from storlab.analysis.summary import Comparison
+from storlab.analysis.summary import Comparison, Undecided
 from storlab.analysis.verdict import Rules
 
 Asked = Sequence[tuple[Planned, Pairs | None]]
@@ -29,13 +29,22 @@ class Case:
     rests_after: int | None = None
 
 
-def answers(cases: Sequence[Case], confidence: float, min_rounds: int, gates: Sequence[Gate] = ()) -> list[Comparison]:
-    """One for each, with what it says to each of the ``gates``. ``confidence``: of all together."""
+def answers(
+    cases: Sequence[Case], confidence: float, min_rounds: int, gates: Sequence[Gate] = (), unsteady: str = ""
+) -> list[Comparison]:
+    """One for each, with what it says to each of the ``gates``. ``confidence``: of all together.
+
+    ``unsteady``: why none may be decided, where the study asks for steady state.
+    """
     alpha = 1 - confidence
     found = []
     for case in cases:
         q = case.item.question
         answer = _answer(case.item, case.pairs, alpha, min_rounds, case.family, case.needed)
+        if unsteady and answer.ratio is not None and not answer.described:
+            lacks = Undecided("not steady", 0, min_rounds)
+            answer = replace(answer, verdict="undecided", reason=unsteady, undecided=lacks)
+            answer = replace(answer, settled=False, rounds_to_decide=None)
         rules = Rules(alpha, q.margin, q.better, min_rounds, case.family)
         asked = () if case.item.described or case.item.optional else gates
         of_gates = tuple(apply(gate, answer, case.pairs or Pairs(), rules) for gate in asked)

@@ -4,7 +4,7 @@ A round of a study is what SNIA's *Solid State Storage Performance Test Specific
 cells. Looked at are the last five: range and slope as in ``timeseries.steady``.
 
 A study that stops at steady state asks what set-ups do in it, so only its rounds are reported: those from which on
-every five in a row were steady at every point, since all points wear the same device.
+every five in a row were steady at every point, since all points wear the same device. Until then nothing is judged.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import polars as pl
 from storlab.analysis.design import Design, Levels
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.summary import SteadyWindow
+from storlab.analysis.wording import plural
 from storlab.metrics import named
 from storlab.timeseries.steady import SNIA_WINDOW, snia_since, window_of
 
@@ -31,6 +32,15 @@ class SteadyState:
 
     windows: tuple[SteadyWindow, ...] = ()
     since: int = 1
+
+    @property
+    def lacking(self) -> str:
+        """Why nothing can be judged yet, as a sentence; empty where all points are steady."""
+        moving = sum(not window.steady for window in self.windows)
+        if not moving:
+            return ""
+        points = plural(len(self.windows), "point")
+        return f"{moving} of {points} of {self.windows[0].metric} {'is' if moving == 1 else 'are'} not in steady state."
 
 
 def steady_state(recorded: Recorded, design: Design) -> SteadyState:

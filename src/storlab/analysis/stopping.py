@@ -163,7 +163,7 @@ def _lack(rule: Rule, count: int) -> str:
     if rule.until == "decided":
         return f"{verb} undecided"
     if rule.until == "gates":
-        return "is not yet estimable from their gates" if count > 1 else "is not yet estimable from its gate"
+        return "have a gate without an answer" if count > 1 else "has a gate without an answer"
     return f"{verb} not yet known to ±{percent(rule.precision)}"
 
 

@@ -76,11 +76,11 @@ def summarise(
     earlier = {after: [(item, _pairs(item, sides, failed, after)) for item in items] for after, items in then.items()}
     judged = cases(asked, 1 - design.confidence, earlier, rests)
     gates = [parse_gate(text) for text in design.gates]
-    comparisons = answers(judged, design.confidence, design.min_rounds, gates)
+    comparisons = answers(judged, design.confidence, design.min_rounds, gates, steady.lacking)
     if ended:
         watch = Watch(recorded, done, design.declared, design.partial)
         comparisons = explained(comparisons, [_judged_by(case) for case in judged], watch, design.settings, 0.95)
-    claims = answered(design, Judged(judged, comparisons, catalogue, sides, failed))
+    claims = answered(design, Judged(judged, comparisons, catalogue, sides, failed, unsteady=steady.lacking))
     swept = sweeps.found(design, catalogue, sides, failed)
     return Summary(
         title=design.title,
@@ -247,8 +247,8 @@ RESTED = (
     "means are of the rounds in which a cell was run."
 )
 STEADY = (
-    "Reported are the rounds from {since} on: those in steady state, or the last five where a point was not. What came "
-    "before is in the records, and in no figure or verdict."
+    "Reported are the rounds from {since} on: those in steady state, or the last five, unjudged. "
+    "What came before is in the records, and in no figure or verdict."
 )
 SAMPLES = "Samples within a trial are not repeats and never count as such."
 

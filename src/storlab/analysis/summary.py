@@ -210,8 +210,8 @@ class GateResult:
         return self.outcome in ("hit", "missing") or (self.outcome == "undecided" and not allow_undecided)
 
 
-UndecidedKind = Literal["too few rounds", "leaning", "no evidence"]
-"""What it lacks: rounds, for any verdict; certainty, of a direction that is clear by itself; or any evidence."""
+UndecidedKind = Literal["too few rounds", "leaning", "no evidence", "not steady"]
+"""What it lacks: rounds, for any verdict; certainty, of a direction; any evidence; or the steady state asked for."""
 
 
 @dataclass(frozen=True)

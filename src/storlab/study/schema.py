@@ -97,7 +97,7 @@ class Repeat(Model):
         "study with sweeps only, the same for every point of its primary metric; decided is then ±10%. "
         '"steady": until the last five rounds of every point of the primary metric are in steady state, as SNIA '
         "defines it: their range is at most 20 % of their mean, their slope at most 10 %. Only rounds in steady state "
-        "are reported.",
+        "are reported, and nothing is judged before.",
     )
     min: Whole = Field(5, ge=1, le=ROUNDS, description="Rounds before it may stop.")
     max: Whole = Field(30, ge=1, le=ROUNDS, description="Maximum number of rounds.")

@@ -45,6 +45,7 @@ class Judged:
     """What a claim's answer rests on: all comparisons of the study, and the series of its cells.
 
     ``limits``, ``values``: how many answers there are of either kind, to be wrong about.
+    ``unsteady``: why none is given, where the study asks for steady state.
     """
 
     cases: Sequence[Case]
@@ -54,6 +55,7 @@ class Judged:
     failed: Mapping[int, Rounds]
     limits: int = 0
     values: int = 0
+    unsteady: str = ""
 
 
 def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
@@ -68,7 +70,10 @@ def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
             for cell in _cells(each, design)
         ),
     )
-    return tuple(found for spec in design.claims for found in _answers(spec, design, by))
+    found = tuple(each for spec in design.claims for each in _answers(spec, design, by))
+    if not by.unsteady:
+        return found
+    return tuple(c if c.verdict == "missing" else replace(c, verdict="undecided", reason=by.unsteady) for c in found)
 
 
 def value_keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]:

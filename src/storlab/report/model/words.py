@@ -154,6 +154,8 @@ def lacking(comparison: Comparison) -> str:
             return f"Too few rounds to decide anything: a verdict takes at least {found.fewest}."
         case "no evidence":
             return "No evidence of a difference yet."
+        case "not steady":
+            return stop(comparison.reason)
 
 
 def leaning(comparison: Comparison) -> str:
