@@ -251,13 +251,13 @@ def test_test_runner_runs_tests_of_ones_own_where_they_lie(lab: Laboratory) -> N
 def test_a_suite_of_which_no_test_was_executed_is_no_success(lab: Laboratory) -> None:
     skips = own(lab.folder, "tags = ['x']\n", skips="exit 4")[2]
     (lab.folder / "own/empty.run").write_text(HEAD)
-    original = ("test-runner", "-i", lab.folder / "own", "-o", lab.folder / "results", "-c", skips)
+    original = ("test-runner", "-i", lab.folder / "own", "-c", skips, "-o")  # its folders are named for the second
     for words, status, says in (
         (("run", skips, "--tests", lab.folder / "own"), 3, "No test was executed: all were skipped."),
         (("run", lab.folder / "own/empty.run", "--tests", lab.folder / "own"), 2, "empty.run has no tests"),
         (("run", skips, "--tests", lab.folder / "own", "--tags", "y"), 2, "no group of"),
-        (original, 4, "[SKIP]"),
-        ((*original, "-T", ","), 2, "-T ',': it names no tag"),
+        ((*original, lab.folder / "one"), 4, "[SKIP]"),
+        ((*original, lab.folder / "two", "-T", ","), 2, "-T ',': it names no tag"),
     ):
         said = lab.storlab("suite", *words, "--here", HERE, "--out", lab.folder / f"{status}-{len(says)}")
         assert said.status == status and says in said.stdout + said.stderr, said

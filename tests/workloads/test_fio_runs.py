@@ -11,7 +11,7 @@ import pytest
 
 from formats.fio.samples import PACK, counts, read_lines, run_fio, values
 from storlab.errors import CommandFailed, DiskFull, TrialError
-from storlab.formats.fio.document import NO_LATENCY
+from storlab.formats.fio.blocks import NO_LATENCY
 from storlab.formats.fio.logs import find_logs, read_series
 from storlab.formats.fio.metrics import Direction
 from storlab.formats.fio.metrics import Job as Reported

@@ -111,7 +111,8 @@ class Export(Resource):
     Of NBD the address is as QEMU writes it: ``{"type": "unix", "path": …}`` or ``{"type": "inet", "host": …, "port":
     "10809"}``; of iSCSI and NVMe/TCP it is the latter, with the name of the target or subsystem; of AoE, which knows
     no such addresses, ``{"type": "ethernet", "mac": "525400000001", "host": …}`` with ``e7.0``, the shelf and slot.
-    ``write_cache``: whether what is written can be lost in a cache until it is flushed.
+    ``write_cache``: whether what is written can be lost in a cache until it is flushed. ``advertised``: what the server
+    tells each client, where it was asked.
     """
 
     server: Mapping[str, str]
@@ -119,6 +120,7 @@ class Export(Resource):
     size: int
     protocol: Protocol = "nbd"
     write_cache: bool = True
+    advertised: Mapping[str, Any] = field(default_factory=dict, compare=False)
     kind: ClassVar[str] = "Export"
     has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "socket", "export"})
 

@@ -4,8 +4,6 @@ fio writes notes and errors to standard output before its document, sometimes af
 error. With ``--status-interval`` there are several documents, the last of them complete; where people append the
 outputs of several runs to one file, each is complete. fio prints documents with their outer braces alone at the start
 of a line (``json.c``); other programs pass them on as a single line.
-
-The classes name what is read of the document; msgspec skips the rest of it undecoded, three quarters of the text.
 """
 
 from __future__ import annotations
@@ -13,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
 
 from storlab.errors import ParseError
+from storlab.formats.fio.blocks import DirectionBlock, JobBlock, OfServers, Root
 from storlab.formats.fio.finding import KEY, Found, gaps, spans, unwrapped
+from storlab.formats.fio.version2 import DECODER, current
 
 _OLD = re.compile(r"fio-[12]\.(?!99)")  # 2.99 is a draft of 3.0
 _HAS_OLD = re.compile(rb'"fio version"\s*:\s*"' + _OLD.pattern.encode())
@@ -27,139 +26,6 @@ _OF_FIO_2 = "fio 2 gives latencies in whole µs and bytes in whole KiB: figures 
 _BEFORE_3_13 = re.compile(r"fio-3\.([1-9]|1[0-2])(?!\d)")
 # A float that isn't a number: fio prints it as C does, which no JSON reader takes.
 _NOT_A_NUMBER = re.compile(rb"(:\s*|\[\s*|,\s*)-?(?:nan|inf)\b")
-
-Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-MOST_OPERATIONS = 1 << 53
-"""In one histogram: lets a thousand be added without overflow."""
-Operations = Annotated[int, Meta(ge=0, le=MOST_OPERATIONS)]
-Number = Annotated[float, Meta(ge=-1e300, le=1e300)] | None
-"""``None``: what fio could not compute (``nan``), as where there was nothing to measure."""
-
-
-class Latency(Struct, frozen=True):
-    """``slat_ns``, ``clat_ns``, ``lat_ns``. ``percentile`` where fio kept percentiles of this kind, and ``bins`` then
-    only in json+.
-
-    ``n`` since fio 3.18; ``counted`` gives it where it is missing.
-    """
-
-    minimum: Count = msgspec.field(name="min")
-    maximum: Count = msgspec.field(name="max")
-    mean: Number
-    n: Operations = msgspec.field(name="N", default=0)
-    percentile: dict[str, Count] = {}  # "99.000000": ns
-    bins: dict[str, Operations] = {}  # the value that fio prints for a bin, "19072": operations
-
-    @property
-    def has_bins(self) -> bool:
-        return any(self.bins.values())
-
-    def counted(self, operations: int) -> Latency:
-        """With the number of its operations: those in its bins or, where there are none either, ``operations``."""
-        if self.n or not self.maximum:  # nothing was measured where the maximum is 0, as with disable_clat
-            return self
-        return msgspec.structs.replace(self, n=sum(self.bins.values()) or operations)
-
-
-NO_LATENCY = Latency(0, 0, 0.0, 0)
-
-
-class DirectionBlock(Struct, frozen=True):
-    """``read``, ``write``, ``trim``, ``mixed``; ``runtime`` in ms."""
-
-    io_bytes: Count
-    total_ios: Operations
-    runtime: Count
-    slat_ns: Latency | None = None
-    clat_ns: Latency | None = None
-    lat_ns: Latency | None = None
-
-
-class SyncBlock(Struct, frozen=True):
-    """``sync``: fsync and its like."""
-
-    lat_ns: Latency
-    total_ios: Operations = 0
-
-
-class Samples(Struct, frozen=True):
-    """``steadystate.data``: samples of the last window."""
-
-    iops: list[Number] | None = None
-    bw: list[Number] | None = None
-    lat_ns: list[Number] | None = None
-
-
-class SteadyBlock(Struct, frozen=True):
-    """``steadystate``; ``ss`` is the criterion, such as ``iops_slope:0.3%``."""
-
-    criterion: str = msgspec.field(name="ss")
-    attained: Count
-    duration: Count
-    max_deviation: Number
-    slope: Number
-    data: Samples
-
-
-class JobBlock(Struct, frozen=True):
-    """One of ``jobs``; ``job_runtime`` (since fio 3.8) in ms, summed over merged jobs; CPU times in percent of it.
-
-    ``hostname`` and ``port``: of the server that ran it, under ``fio --client``.
-    """
-
-    jobname: str
-    groupid: Count
-    error: Count
-    usr_cpu: Number
-    sys_cpu: Number
-    job_runtime: Count = 0
-    total_err: Count | None = None
-    read: DirectionBlock | None = None
-    write: DirectionBlock | None = None
-    trim: DirectionBlock | None = None
-    mixed: DirectionBlock | None = None
-    sync: SyncBlock | None = None
-    steadystate: SteadyBlock | None = None
-    options: dict[str, Any] | None = msgspec.field(name="job options", default=None)
-    hostname: str = ""
-    port: Count = 0
-
-
-class _WithoutOptions(Struct, frozen=True):
-    version: str | None = msgspec.field(name="fio version", default=None)
-    timestamp: Count | None = None  # of the report: when fio wrote it, s
-    timestamp_ms: Count | None = None  # under ``fio --client`` there is none
-    jobs: list[JobBlock] | None = None
-    client_stats: list[JobBlock] | None = None
-
-
-class Root(_WithoutOptions, frozen=True):
-    """The document. ``client_stats`` takes the place of ``jobs`` under ``fio --client``."""
-
-    options: dict[str, Any] | None = msgspec.field(name="global options", default=None)
-
-
-class _OfServers(_WithoutOptions, frozen=True):
-    """Of several servers, since fio 3.39: the options of each, among them its ``hostname`` and ``port``."""
-
-    options: list[dict[str, Any]] = msgspec.field(name="global options", default=[])
-
-    @property
-    def one(self) -> Root:
-        """With the options that all servers have in common, and those of one with its jobs."""
-        servers = {(each.pop("hostname", ""), each.pop("port", 0)): each for each in map(dict, self.options)}
-        first, *others = servers.values() or ({},)
-        common = {name: value for name, value in first.items() if all(each.get(name) == value for each in others)}
-
-        def with_its_own(job: JobBlock) -> JobBlock:
-            of_server = servers.get((job.hostname, job.port), {})
-            its_own = {name: value for name, value in of_server.items() if name not in common}
-            return msgspec.structs.replace(job, options={**its_own, **(job.options or {})})
-
-        jobs, stats = (
-            None if each is None else list(map(with_its_own, each)) for each in (self.jobs, self.client_stats)
-        )
-        return Root(self.version, self.timestamp, self.timestamp_ms, jobs, stats, common)
 
 
 class NoJson(ParseError):
@@ -170,7 +36,7 @@ class NoJson(ParseError):
 
 _T = TypeVar("_T")
 _DECODER = msgspec.json.Decoder(Root)
-_OF_SERVERS = msgspec.json.Decoder(_OfServers)
+_OF_SERVERS = msgspec.json.Decoder(OfServers)
 _SERVERS = re.compile(rb'"global options"\s*:\s*\[')
 
 
@@ -269,8 +135,6 @@ def _lines(*parts: bytes) -> tuple[str, ...]:
 
 def _load(document: bytes, source: str, lines_before: int) -> Root:
     if _HAS_OLD.search(document):
-        from storlab.formats.fio.version2 import DECODER, current
-
         return current(_decode(DECODER, document, source, lines_before), source, lines_before + 1)
     try:
         return _decode(_DECODER, document, source, lines_before)
@@ -304,11 +168,6 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes, source: str, lines_b
 def _cleaned(text: bytes) -> bytes:
     """Without what no JSON reader takes; paths may be in any encoding."""
     return _NOT_A_NUMBER.sub(rb"\1null", text.decode(errors="replace").encode())
-
-
-def untold(job: str) -> dict[str, Any]:
-    """The options of a job of which nothing is known: dashes, and not fio's defaults; its name must do."""
-    return {**dict.fromkeys(("rw", "bs", "ioengine", "iodepth", "direct"), "–"), "job": job}
 
 
 def percentiles_in_place(block: JobBlock, root: Root) -> JobBlock:

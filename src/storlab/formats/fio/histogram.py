@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from storlab.formats.fio.document import Latency
+from storlab.formats.fio.blocks import Latency
 from storlab.metrics import PERCENTILES
 from storlab.percentiles import Floats, Ints, ranked
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import polars as pl
 
 from storlab.formats.fio import histogram
+from storlab.formats.fio.blocks import NO_LATENCY, JobBlock, Latency, SteadyBlock
 from storlab.formats.fio.declared import DIRECTIONS, DONE, METRICS, WAYS, columns, submissions, wanted_percentiles
-from storlab.formats.fio.document import NO_LATENCY, JobBlock, Latency, SteadyBlock
 from storlab.formats.fio.histogram import EXACT, Latencies, latencies
 from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.metrics import PERCENTILES, Value

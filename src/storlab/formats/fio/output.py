@@ -24,20 +24,9 @@ import polars as pl
 from storlab.errors import CommandFailed, ParseError
 from storlab.formats.fio import histogram
 from storlab.formats.fio import metrics as fio_metrics
+from storlab.formats.fio.blocks import MOST_OPERATIONS, NO_LATENCY, DirectionBlock, JobBlock, Latency, Root
 from storlab.formats.fio.declared import DIRECTIONS, OPERATIONS, declared
-from storlab.formats.fio.document import (
-    MOST_OPERATIONS,
-    NO_LATENCY,
-    DirectionBlock,
-    Document,
-    JobBlock,
-    Latency,
-    Root,
-    keeps_total,
-    options_of,
-    percentiles_in_place,
-    read_document,
-)
+from storlab.formats.fio.document import Document, keeps_total, options_of, percentiles_in_place, read_document
 from storlab.formats.fio.failures import failure
 from storlab.formats.fio.metrics import Direction, Job, Steady
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame

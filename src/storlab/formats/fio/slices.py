@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from storlab.formats.fio import histogram
-from storlab.formats.fio.document import Latency
+from storlab.formats.fio.blocks import Latency
 from storlab.formats.fio.log_lines import DIRECTIONS, Lines, map_chunks
 from storlab.percentiles import Floats, Ints
 

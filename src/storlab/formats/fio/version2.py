@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from storlab.errors import ParseError
-from storlab.formats.fio.document import (
+from storlab.formats.fio.blocks import (
     NO_LATENCY,
     Count,
     DirectionBlock,

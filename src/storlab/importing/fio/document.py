@@ -11,8 +11,9 @@ from itertools import compress, pairwise
 import polars as pl
 
 from storlab.errors import ParseError
+from storlab.formats.fio.blocks import DirectionBlock, JobBlock, Root
 from storlab.formats.fio.declared import declared
-from storlab.formats.fio.document import DirectionBlock, Document, JobBlock, Root
+from storlab.formats.fio.document import Document
 from storlab.formats.fio.failures import failure
 from storlab.formats.fio.metrics import Job, percentiles_of
 from storlab.formats.fio.output import Report, frames, has_total, report_by_group, said_together, unique_names

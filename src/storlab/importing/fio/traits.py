@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from storlab.formats.fio.document import Document, JobBlock
+from storlab.formats.fio.blocks import JobBlock
+from storlab.formats.fio.document import Document
 from storlab.formats.fio.normal.told import told_of
 from storlab.text import printable
 from storlab.units import parse_size, size_text

@@ -26,6 +26,7 @@ from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, NbdServer, Offer, qemu_address
+from storlab.nodes.node import Node
 from storlab.text import number_or_text
 
 _EXPORT = re.compile(r"export: '(.*)'")
@@ -115,7 +116,9 @@ class NbdExportLayer(ServerLayer):
         cache = has_write_cache(self._cache) and (
             not is_direct(self._cache) or await has_volatile_cache(server.node, server.below)
         )
-        return replace(self._export(server), write_cache=cache)
+        export = replace(self._export(server), write_cache=cache)
+        # Asked before any client comes: a server with one client at a time lets the next one wait.
+        return replace(export, advertised=await self._advertised(export, server.node))
 
     def _export(self, server: ServerContext) -> Export:
         assert isinstance(server.below, File | Disk)
@@ -142,17 +145,17 @@ class NbdExportLayer(ServerLayer):
             "version": version,
             "transport": resource.server["type"],
             **semantics,
-            "advertised": await self._advertised(resource, context),
+            "advertised": dict(resource.advertised),
         }
 
     @staticmethod
-    async def _advertised(export: Export, context: LayerContext) -> dict[str, Any]:
+    async def _advertised(export: Export, node: Node) -> dict[str, Any]:
         """What the server says to clients; empty where there is no qemu-nbd to ask. nbdkit serves under any name.
 
         nbd-server looks at a file only once a client has chosen it, and until then tells of a size of 0.
         """
         with contextlib.suppress(CommandFailed):
-            listing = await context.node.run(["qemu-nbd", "--list", *qemu_address(export.server)], check=False)
+            listing = await node.run(["qemu-nbd", "--list", *qemu_address(export.server)], check=False)
             listed = parse_nbd_list(listing.stdout.decode(errors="replace"))
             told = listed.get(export.export, listed.get("", {}))
             return {key: value for key, value in told.items() if (key, value) != ("size", 0)}

@@ -23,7 +23,7 @@ from storlab.run.setup.build import Built
 from storlab.run.trial.subjects import disks_beneath
 
 _PATIENCE = 30.0  # s; reading a setting hangs only with its machine
-_MOST = 64  # disks beneath a node's folder
+_MOST = 64  # disks under a node's folder
 
 
 @dataclass
@@ -148,7 +148,7 @@ async def _beneath(node: Node, built: Built, session: Session) -> list[tuple[str
     """Name and queue of the disks that the lowest layers on a node lie on."""
     resources = [each for part in built.parts.values() if part.node is node for each in part.stack.resources]
     named = {each.disk for each in resources if isinstance(each, Dir | Server) and each.disk is not None}
-    known = f"queues beneath {' '.join(sorted(named))}"
+    known = f"queues below {' '.join(sorted(named))}"
     if known not in node.known:
         found = [*named, *(await disks_beneath(node, await session.scratch_on(node)) or ())]
         for disk in found:  # which grows meanwhile

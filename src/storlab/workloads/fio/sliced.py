@@ -114,7 +114,7 @@ def _is_news(message: str) -> bool:
 
 
 def _job(name: str, cut: Cut, active: float) -> MeasuredJob:
-    from storlab.formats.fio.document import NO_LATENCY
+    from storlab.formats.fio.blocks import NO_LATENCY
     from storlab.formats.fio.log_lines import DIRECTIONS
     from storlab.formats.fio.metrics import Direction
     from storlab.formats.fio.metrics import Job as Measured

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from storlab.errors import ParseError
-from storlab.formats.fio.document import NO_LATENCY, DirectionBlock, Document, JobBlock, Root, SyncBlock, untold
+from storlab.formats.fio.blocks import NO_LATENCY, DirectionBlock, JobBlock, Root, SyncBlock, untold
+from storlab.formats.fio.document import Document
 from storlab.formats.fio.normal.lines import INSTEAD, Figures, NormalJob, Run, Way, runs_in
 from storlab.formats.fio.normal.told import Told
 
@@ -146,7 +147,7 @@ def _direction(way: Way, done: int | None, size: int, rounding: _Rounding, where
     if size and any(_are_alike(size * done, each) for each in (total, way.in_thousands)):
         total = size * done
     elif way.in_thousands is not None and not _are_alike(_of_powers(total, done), total):
-        said = f"{where}: whether KB is 1024 bytes or 1000 (kb_base) can't be told from its lines"
+        said = f"{where}: its lines don't say whether KB is 1024 bytes or 1000 (kb_base)"
         raise ParseError(f"{said}; {INSTEAD}", source, way.line)
     else:
         rounding.rates = max(rounding.rates, last / total if total else 0.0)

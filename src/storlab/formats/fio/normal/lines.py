@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
-from storlab.formats.fio.document import Latency, Samples, SteadyBlock
+from storlab.formats.fio.blocks import Latency, Samples, SteadyBlock
 from storlab.formats.fio.normal.told import Told, told_of
 
 INSTEAD = "leave only its whole lines, or read its figures as a table of your own (storlab import csv)"

@@ -1,0 +1,146 @@
+"""What is read of fio's JSON document; msgspec skips the rest undecoded, three quarters of the text."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+MOST_OPERATIONS = 1 << 53
+"""In one histogram: lets a thousand be added without overflow."""
+Operations = Annotated[int, Meta(ge=0, le=MOST_OPERATIONS)]
+Number = Annotated[float, Meta(ge=-1e300, le=1e300)] | None
+"""``None``: what fio could not compute (``nan``), as where there was nothing to measure."""
+
+
+class Latency(Struct, frozen=True):
+    """``slat_ns``, ``clat_ns``, ``lat_ns``. ``percentile`` where fio kept percentiles of this kind, and ``bins`` then
+    only in json+.
+
+    ``n`` since fio 3.18; ``counted`` gives it where it is missing.
+    """
+
+    minimum: Count = msgspec.field(name="min")
+    maximum: Count = msgspec.field(name="max")
+    mean: Number
+    n: Operations = msgspec.field(name="N", default=0)
+    percentile: dict[str, Count] = {}  # "99.000000": ns
+    bins: dict[str, Operations] = {}  # the value that fio prints for a bin, "19072": operations
+
+    @property
+    def has_bins(self) -> bool:
+        return any(self.bins.values())
+
+    def counted(self, operations: int) -> Latency:
+        """With the number of its operations: those in its bins or, where there are none either, ``operations``."""
+        if self.n or not self.maximum:  # nothing was measured where the maximum is 0, as with disable_clat
+            return self
+        return msgspec.structs.replace(self, n=sum(self.bins.values()) or operations)
+
+
+NO_LATENCY = Latency(0, 0, 0.0, 0)
+
+
+class DirectionBlock(Struct, frozen=True):
+    """``read``, ``write``, ``trim``, ``mixed``; ``runtime`` in ms."""
+
+    io_bytes: Count
+    total_ios: Operations
+    runtime: Count
+    slat_ns: Latency | None = None
+    clat_ns: Latency | None = None
+    lat_ns: Latency | None = None
+
+
+class SyncBlock(Struct, frozen=True):
+    """``sync``: fsync and its like."""
+
+    lat_ns: Latency
+    total_ios: Operations = 0
+
+
+class Samples(Struct, frozen=True):
+    """``steadystate.data``: samples of the last window."""
+
+    iops: list[Number] | None = None
+    bw: list[Number] | None = None
+    lat_ns: list[Number] | None = None
+
+
+class SteadyBlock(Struct, frozen=True):
+    """``steadystate``; ``ss`` is the criterion, such as ``iops_slope:0.3%``."""
+
+    criterion: str = msgspec.field(name="ss")
+    attained: Count
+    duration: Count
+    max_deviation: Number
+    slope: Number
+    data: Samples
+
+
+class JobBlock(Struct, frozen=True):
+    """One of ``jobs``; ``job_runtime`` (since fio 3.8) in ms, summed over merged jobs; CPU times in percent of it.
+
+    ``hostname`` and ``port``: of the server that ran it, under ``fio --client``.
+    """
+
+    jobname: str
+    groupid: Count
+    error: Count
+    usr_cpu: Number
+    sys_cpu: Number
+    job_runtime: Count = 0
+    total_err: Count | None = None
+    read: DirectionBlock | None = None
+    write: DirectionBlock | None = None
+    trim: DirectionBlock | None = None
+    mixed: DirectionBlock | None = None
+    sync: SyncBlock | None = None
+    steadystate: SteadyBlock | None = None
+    options: dict[str, Any] | None = msgspec.field(name="job options", default=None)
+    hostname: str = ""
+    port: Count = 0
+
+
+class _WithoutOptions(Struct, frozen=True):
+    version: str | None = msgspec.field(name="fio version", default=None)
+    timestamp: Count | None = None  # of the report: when fio wrote it, s
+    timestamp_ms: Count | None = None  # under ``fio --client`` there is none
+    jobs: list[JobBlock] | None = None
+    client_stats: list[JobBlock] | None = None
+
+
+class Root(_WithoutOptions, frozen=True):
+    """The document. ``client_stats`` takes the place of ``jobs`` under ``fio --client``."""
+
+    options: dict[str, Any] | None = msgspec.field(name="global options", default=None)
+
+
+class OfServers(_WithoutOptions, frozen=True):
+    """Of several servers, since fio 3.39: the options of each, among them its ``hostname`` and ``port``."""
+
+    options: list[dict[str, Any]] = msgspec.field(name="global options", default=[])
+
+    @property
+    def one(self) -> Root:
+        """With the options that all servers have in common, and those of one with its jobs."""
+        servers = {(each.pop("hostname", ""), each.pop("port", 0)): each for each in map(dict, self.options)}
+        first, *others = servers.values() or ({},)
+        common = {name: value for name, value in first.items() if all(each.get(name) == value for each in others)}
+
+        def with_its_own(job: JobBlock) -> JobBlock:
+            of_server = servers.get((job.hostname, job.port), {})
+            its_own = {name: value for name, value in of_server.items() if name not in common}
+            return msgspec.structs.replace(job, options={**its_own, **(job.options or {})})
+
+        jobs, stats = (
+            None if each is None else list(map(with_its_own, each)) for each in (self.jobs, self.client_stats)
+        )
+        return Root(self.version, self.timestamp, self.timestamp_ms, jobs, stats, common)
+
+
+def untold(job: str) -> dict[str, Any]:
+    """The options of a job of which nothing is known: dashes, and not fio's defaults; its name must do."""
+    return {**dict.fromkeys(("rw", "bs", "ioengine", "iodepth", "direct"), "–"), "job": job}
