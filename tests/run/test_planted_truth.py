@@ -27,7 +27,7 @@ BURNING = sample(__file__, "cases/burning.toml", cpus=os.cpu_count(), burners=BU
 def answers(lab: Laboratory, load: str, factor: str, *compare: str) -> tuple[Comparison, ...]:
     head, _, rest = load.lstrip().partition("\n")
     common = sample(__file__, "cases/neighbours.toml", compare=", ".join(compare), levels=factor)
-    outcome = lab.execute(head + common + rest)
+    outcome = lab.execute(f"{head}\n{common}{rest}")
     assert outcome.ending == "complete", outcome.ending
     return outcome.summary.comparisons
 
