@@ -48,9 +48,9 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text)
 
 
-def first(names: Sequence[str]) -> str:
+def first(names: Sequence[str], between: str = ", ") -> str:
     """The first few of many, for a sentence."""
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return between.join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
 
 
 def is_whole(text: str, digits: int = 18) -> bool:

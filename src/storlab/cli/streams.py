@@ -24,7 +24,7 @@ _ERRORS = "storlab.readable"
 
 
 class _Stream(io.FileIO):
-    """A descriptor that stays open, and whose errors say which it is. A reader that has gone is told as such."""
+    """A descriptor that stays open, and whose errors say which it is; that a reader has gone is ``BrokenPipeError``."""
 
     def write(self, data: object) -> int | None:  # type: ignore[override]
         try:

@@ -28,12 +28,11 @@ from storlab.importing.contradictions import plain_name, refuse_contradictions
 from storlab.importing.imported import Imported, ImportedFile, ImportedTrial, Order
 from storlab.importing.importer import HEADING, Importer, Part
 from storlab.importing.registry import importer_of
+from storlab.text import first
 
 _LONGEST = 63
 _SHOWN = 3
 INSTEAD = "Without --interleaved they are described, and not judged"
-
-_NAMED = 5  # of many
 
 
 @dataclass(frozen=True)
@@ -293,17 +292,13 @@ def _unlike(trials: Sequence[Measured]) -> Iterator[str]:
         for name, values in grouped((name, str(value)) for name, value in facts).items():
             if len(each := list(dict.fromkeys(values))) > 1:
                 yield (
-                    f"Rounds of {levels or 'the only set-up'} differ in their {name} ({_first(each)}): if these are "
+                    f"Rounds of {levels or 'the only set-up'} differ in their {name} ({first(each)}): if these are "
                     "set-ups of their own, import each from a file of its own."
                 )
 
 
 def _also(followed: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    return tuple(f"Set-ups differ in {name} as well ({_first(told, '; ')})." for name, told in followed.items())
-
-
-def _first(words: Sequence[str], between: str = ", ") -> str:
-    return between.join([*words[:_NAMED], *(["…"] if len(words) > _NAMED else [])])
+    return tuple(f"Set-ups differ in {name} as well ({first(told, '; ')})." for name, told in followed.items())
 
 
 def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]) -> Levels:

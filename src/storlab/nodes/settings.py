@@ -26,7 +26,7 @@ KERNEL = {
     # What [network] and tcp of a study set is theirs, and not in this list.
     "/proc/sys/net/core/": ("default_qdisc", "rmem_default", "rmem_max", "wmem_default", "wmem_max"),
 }  # fmt: skip
-"""Folder → files. What a study's commands change of these is told, and put back."""
+"""Folder → files. What a study's commands change of these is reported, and put back."""
 
 KERNEL_FILES = tuple(f"{folder}{name}" for folder, names in KERNEL.items() for name in names)
 

@@ -17,7 +17,7 @@ from storlab.workloads.base import RunContext
 
 TEMPORARY = ".tmp"  # ends the name of a load's own temporary folder, beside its folder
 _PRINTED = 1024**2  # bytes of each stream that are kept
-_SHOWN = 4096  # bytes of each that are told
+_SHOWN = 4096  # bytes of each in a message
 
 
 async def make_folders(place: RunContext) -> None:
