@@ -250,33 +250,6 @@ def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) 
     assert trials.filter(pl.col("factor.fs") == "xfs")["round"].to_list() == [1, 2]
 
 
-def test_of_runs_in_one_file_those_that_were_cut_off_are_left_out() -> None:
-    whole = golden("fio-plain.json")
-    lines = whole.count(b"\n")
-    for text, line in (
-        (whole + whole[:900], None),
-        (whole[:900] + b"\n" + whole, None),
-        (whole + whole[:1], lines + 1),
-    ):
-        (part,) = parts(text)
-        assert values(part.measured) == values(parts(whole)[0].measured)
-        assert "damaged or truncated" in part.measured.warnings[0]
-        assert "that document is left out" in part.measured.warnings[0]
-        assert line is None or part.measured.warnings[0].startswith(f"line {line}: ")
-
-
-def test_documents_on_a_line_each_and_of_several_processes_are_runs_and_a_copy_is_no_repeat() -> None:
-    whole = golden("fio-plain.json")
-    line = json.dumps(json.loads(whole[whole.index(b"{") :])).encode()
-    assert len(parts(line + b"\n" + later(line))) == 2
-    first, second = parts(whole + later(whole) + whole)
-    assert first.started != second.started
-    assert first.measured.warnings[0] == "copies of its own reports are left out: 1"
-    # With group_reporting, job_runtime is the sum over the processes, far more than the time that they took.
-    whole = re.sub(rb'"job_runtime" : \d+', b'"job_runtime" : 90000', golden("fio-group.json"))
-    assert len(parts(whole + later(whole))) == 2
-
-
 def test_reports_of_a_run_that_went_on_are_no_runs_and_lines_around_are_no_warnings(folder: Path) -> None:
     slow = ["--rw=randwrite", "--time_based", "--runtime=2", "--rate_iops=200", "--status-interval=1"]
     path = ran(folder, "a.json", *slow)
