@@ -3,6 +3,7 @@
 //! By the cgroup's freezer (`cgroup.freeze`, since Linux 5.2), which the processes don't notice; where there is none, by
 //! SIGSTOP. Neither interrupts a system call that can't be interrupted: what waits for a disk is held once it has it.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use nix::sys::signal::{Signal, kill};
@@ -38,7 +39,12 @@ impl Family {
     pub fn is_held(&self) -> bool {
         match self.cgroup().and_then(RunCgroup::is_frozen) {
             Some(frozen) => frozen,
-            None => self.everyone().all(|pid| fs::read(format!("/proc/{pid}/stat")).map_or(true, stands)),
+            // One that still ran may have forked after the list was made: if all in it stand, a second one is complete.
+            None => {
+                let seen: BTreeSet<i32> = self.everyone().collect();
+                seen.iter().all(|pid| fs::read(format!("/proc/{pid}/stat")).map_or(true, stands))
+                    && self.everyone().all(|pid| seen.contains(&pid))
+            }
         }
     }
 
