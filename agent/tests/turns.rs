@@ -57,8 +57,9 @@ fn works_in_its_turns_alone(agent: &mut Agent, directory: &Directory, name: &str
             let inside = turns.iter().any(|&(from, to)| from <= at + COARSE && *at <= to + COARSE);
             assert!(inside, "worked at {at}, not in {turns:?}");
         }
-        // On a busy machine it may not get to anything in one of them.
-        assert!(!worked.is_empty(), "did not work in {turns:?}");
+        // On a busy machine it may not get to anything in one of them, and what begins late has nothing left of it.
+        let had_time = turns.iter().any(|&(from, to)| to - from > 100 * MILLISECOND);
+        assert!(!worked.is_empty() || !had_time, "did not work in {turns:?}");
     }
     for run in runs {
         agent.ask_final(json!({"op": "stop", "run": run, "grace_ns": 5_000 * MILLISECOND}));
