@@ -18,6 +18,7 @@ from importing.test_virtiofs_tests import terse
 from storlab import open_run
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.plain import KINDS, plain_options
+from storlab.formats.bonnie.results import read_bonnie
 from study.program import Ran, call
 
 TESTS = Path(__file__).parent.parent
@@ -173,10 +174,37 @@ def test_machines_of_bonnie_are_cells_and_its_repeats_rounds() -> None:
     assert factor("machine") == ["local", "nfs", "aoe", "dst", "dst-nosack-nofac", "dst-2"]
     assert values("seek.rate") == [288.8, 350.6, 201.6, 17.8, 90.7, 17.6]
     assert len(values("random.stat.rate")) == 1  # nfs alone: the others ended in under 500 ms
+    for form in ("text", "md", "csv", "json", "html"):
+        said = report("run", "--format", form, "--output", "o") and Path("o").read_text()
+        assert "file_size" in said and "16G" in said and "num_files" in said, form
     ran = imported("bonnie", str(GOLDEN / "bonnie-2.00a.csv"), out="repeats")
     assert "2 trials of 1 cell" in ran.output
     assert "ended in under 500 ms" in ran.message
     assert report("repeats")
+
+
+@pytest.mark.parametrize("name", ["1.03", "1.96-files", "sparse"])
+def test_the_table_of_bonnie_is_printed_as_1_03_did_and_read_back(name: str) -> None:
+    text = (GOLDEN / f"bonnie-{name}.txt").read_bytes()
+    imported("bonnie", str(GOLDEN / f"bonnie-{name}.txt"))
+    printed = call("report", "run", "--format", "bonnie").output
+    if name == "1.03":
+        assert printed.encode() == text
+    again = read_bonnie(printed.encode(), "again")[0]
+    first = {run.name: run for run in read_bonnie(text, "first")[0]}  # repeats are alike
+    for one, other in zip(again, first.values(), strict=True):
+        assert one.rates.keys() == other.rates.keys() and one.cpu == other.cpu
+        assert all(abs(one.rates[test] - rate) <= 0.5 for test, rate in other.rates.items())
+        sizes = ("file_size", "num_files", "max_size", "num_dirs")
+        assert set(one.too_short) == set(other.too_short) and [one.facts.get(size) for size in sizes] == [
+            other.facts.get(size) for size in sizes
+        ]
+
+
+def test_another_run_has_no_table_of_bonnie() -> None:
+    imported("sysbench", OLTP)
+    ran = call("report", "run", "--format", "bonnie")
+    assert ran.status == 2 and "it takes a run of the workload bonnie" in ran.message
 
 
 def test_a_table_is_read_by_the_columns_that_are_named() -> None:

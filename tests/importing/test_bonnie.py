@@ -49,19 +49,6 @@ def test_pluses_are_no_figure_and_fields_that_the_header_does_not_name_shift_not
     assert warning.endswith("which ended in under 500 ms")
 
 
-def test_the_table_of_1_03_is_read_with_both_halves() -> None:
-    found = parts(TABLE)
-    machines = ["local", "nfs", "aoe", "dst", "dst-nosack-nofac", "dst-2"]
-    assert [part.levels["machine"] for part in found] == machines
-    nfs, dst2 = values(found[1].measured), values(found[5].measured)
-    assert [round(nfs[name] / (1024 if "bandwidth" in name else 1), 1) for name in METRICS] == [
-        *(42498, 68708, 25402, 30040, 50496, 350.6),
-        *(1619, 8709, 2708, 2578, 11918, 1275),
-    ]
-    assert (dst2["seek.rate"], dst2["random.delete.rate"], dst2["random.delete.cpu"]) == (17.6, 846, 0.05)
-    assert "random.stat.rate" not in dst2 and found[0].traits == {"file_size": "16G", "num_files": "16"}
-
-
 def without_csv(text: bytes) -> bytes:
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"1.98,"))
 

@@ -54,6 +54,6 @@ def _part(run: BonnieRun, warnings: Sequence[str]) -> Part:
     if untold := run.untold():
         said.append(f"{name}, line {run.line}: {untold}")
     values = list(run.values())
-    measured = Measurements(metric_frame(values), warnings=tuple(said), facts={**run.facts}, declared=declared())
+    measured = Measurements(metric_frame(values), warnings=tuple(said), facts=run.told(), declared=declared())
     traits = {fact: printable(run.facts[fact])[:_LONGEST] for fact in _TRAITS if fact in run.facts}
     return Part(measured, {"machine": name}, traits=traits)

@@ -111,9 +111,10 @@ def derive_trials(trials: Sequence[Done]) -> TrialTables:
 def _tables(parsed: Sequence[Parsed]) -> TrialTables:
     tables = rows_of([group for each in parsed for group in each.groups])
     own: list[Declared] = [(SOURCE, (*_AMPLIFICATION, *PER_TRANSACTION.values())), (NODES, _OF_NODES)]
-    declared = {trial: notes.declared for trial, notes in tables.notes.items()}
+    known = {each.trial: tables.notes.get(each.trial, Notes()) for each in parsed}
     tables.notes = {
-        each.trial: Notes(each.warnings, each.observed, [*declared.get(each.trial, []), *own]) for each in parsed
+        each.trial: Notes(each.warnings, each.observed, [*notes.declared, *own], notes.loads)
+        for each, notes in zip(parsed, known.values(), strict=True)
     }
     add_within_trials(tables)
     tables.metrics = [pl.concat(tables.metrics).sort("trial", maintain_order=True)]

@@ -41,6 +41,7 @@ class _Trial(Struct, frozen=True, forbid_unknown_fields=True):
     warnings: list[str]
     observed: list[tuple[Count, str, str, dict[str, Any]]]  # cell, node, probe, facts
     declared: list[Count]  # which of those below
+    loads: list[tuple[Count, str, dict[str, Any]]]  # cell, load, facts
 
 
 class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,7 +120,8 @@ def _part(kept: _Kept, good: list[int], frames: Mapping[str, pl.DataFrame]) -> T
     for trial in sorted(good):
         each = kept.trials[trial]
         observed = [Observed(*place) for place in each.observed]
-        notes[trial] = Notes(each.warnings, observed, [kept.declared[at] for at in each.declared])
+        declared = [kept.declared[at] for at in each.declared]
+        notes[trial] = Notes(each.warnings, observed, declared, [*each.loads])
     examined = [_examined(row) for row in frames["findings"].iter_rows(named=True)]
     return TrialTables(**{name: [frames[name]] for name in ROWS}, examined=examined, notes=notes)
 
@@ -154,7 +156,8 @@ def _kept(tables: Tables, of_run: str, files: dict[str, str]) -> _Kept:
         if trial in fingerprints:
             observed = [(each.cell, each.node, each.probe, dict(each.facts)) for each in notes.observed]
             declared = dict.fromkeys(index.setdefault(each, len(index)) for each in notes.declared)
-            trials[trial] = _Trial(fingerprints[trial], notes.warnings, observed, list(declared))
+            loads = [(cell, load, dict(facts)) for cell, load, facts in notes.loads]
+            trials[trial] = _Trial(fingerprints[trial], notes.warnings, observed, list(declared), loads)
     return _Kept(of_run, files, list(index), trials)
 
 

@@ -15,7 +15,7 @@ import polars as pl
 from storlab.blockio.requests import ratios
 from storlab.grouping import grouped
 from storlab.measurements import METRIC_COLUMNS, Measurements, merge_histograms, metric_frame
-from storlab.metrics import Declarations, MetricSpec, Specs, Value, specs_of
+from storlab.metrics import Declarations, MetricSpec, Specs, Value, is_underneath, specs_of
 from storlab.percentiles import percentiles
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.derived.fairness import fairness, of_jobs
@@ -66,7 +66,10 @@ def rows_of(groups: Sequence[Group]) -> TrialTables:
     measured = [measured for *_, measured in each]
     tables = TrialTables()
     for _, record, source, _, one in each:
-        tables.notes.setdefault(record.trial, Notes()).declared.append((source, one.declared))
+        notes = tables.notes.setdefault(record.trial, Notes())
+        notes.declared.append((source, one.declared))
+        if one.facts and not is_underneath(source):
+            notes.loads.append((record.cell, source, one.facts))
     for table in ("series", "histograms", "requests", "checks"):
         rows = _placed(places, [getattr(one, table) for one in measured])
         if rows is not None:

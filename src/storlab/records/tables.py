@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from storlab.grouping import grouped
 from storlab.metrics import Declarations, MetricSpec, Specs
 from storlab.records.columns import COLUMNS
 from storlab.records.derived import fairness, in_memory, settings
@@ -80,6 +81,24 @@ def probe_facts(observed: Iterable[Observed]) -> list[dict[str, object]]:
     ]
 
 
+LoadFacts = tuple[int, str, Mapping[str, object]]
+"""Cell, load, and what its program said of itself and of what it did: versions, sizes."""
+
+
+def load_facts(told: Iterable[LoadFacts]) -> list[dict[str, object]]:
+    """One entry for all cells in which a load was alike: ``load``, ``cells``, and the facts.
+
+    A fact of a cell is what is the same in all of its trials and on all of their nodes.
+    """
+    of_cell: dict[tuple[str, int], dict[str, object]] = {}
+    for cell, load, facts in told:
+        plain: dict[str, object] = {n: fact for n, fact in facts.items() if isinstance(fact, str | int | float)}
+        known = of_cell.setdefault((load, cell), plain)
+        of_cell[load, cell] = {name: fact for name, fact in known.items() if plain.get(name) == fact}
+    alike = grouped(((load, tuple(facts.items())), cell) for (load, cell), facts in of_cell.items() if facts)
+    return [{"load": load, "cells": sorted(cells), **dict(own)} for (load, own), cells in alike.items()]
+
+
 Declared = tuple[str, tuple[MetricSpec, ...]]
 """A source, and what its metrics are."""
 
@@ -91,6 +110,7 @@ class Notes:
     warnings: list[str] = field(default_factory=list)
     observed: list[Observed] = field(default_factory=list)
     declared: list[Declared] = field(default_factory=list)
+    loads: list[LoadFacts] = field(default_factory=list)
 
 
 @dataclass
@@ -189,6 +209,9 @@ class Tables:
 
     def probe_facts(self) -> list[dict[str, object]]:
         return probe_facts(each for _, notes in self.notes() for each in notes.observed)
+
+    def load_facts(self) -> list[dict[str, object]]:
+        return load_facts(each for _, notes in self.notes() for each in notes.loads)
 
     def declared(self) -> Declarations:
         """What the metrics are, those that follow from a source's among them."""

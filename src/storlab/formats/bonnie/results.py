@@ -32,6 +32,7 @@ _CUT = re.compile(rf"(?P<head>\S.*?|\s+)\s+\d[\w.:/]*(\s+{_RATE})+\s*")
 _HEAD = re.compile(r"(?P<name>.*?)\s*(?P<size>\d[\w.:/]*)")
 _LATENCY = re.compile(r"\d+(\.\d+)?(us|ms|s)")
 _VERSION = re.compile(r"Version\s+(?P<version>[12]\.\d+[a-z]?)\b")
+_OF_FILES = re.compile(r"(?P<num_files>\d+)(:(?P<max_size>\w*))?(:(?P<min_size>\w*))?([/:](?P<num_dirs>\d+))?")
 _FIRST, _WIDTH = 20, 10
 _LENGTH = _FIRST + 6 * _WIDTH - 1
 _LONGEST = 300  # characters of a line with its margin: longer ones are none of a table, and would take long to match
@@ -45,12 +46,16 @@ class _Table:
     """Where in a table we are. ``rows``: the runs of its upper half; ``last``: the row before, and its tests."""
 
     half: str = ""
-    version: str = "1.03"
+    version: str = ""  # 1.03 or older, where none is named
     margin: str = ""  # before all of its lines, as where it is quoted
     name: str = ""  # from the head of a lower half that has a single row, without a name
     rows: list[BonnieRun] = field(default_factory=list)
     lower: int = 0
     last: BonnieRun | None = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        return {"bonnie_version": self.version} if self.version else {}
 
 
 def table_runs(lines: Sequence[str], whole: bool, source: str) -> tuple[list[BonnieRun], list[str]]:
@@ -72,7 +77,7 @@ def _margin(line: str) -> str:
 
 def _version(line: str) -> str:
     match = _VERSION.search(line)
-    return match["version"] if match else "1.03"
+    return match["version"] if match else ""
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ class _Reader:
             table.last = None
 
     def _upper_row(self, row: _Row, number: int) -> None:
-        run = BonnieRun(self.source, number, row.name, {"bonnie_version": self.table.version, **_sizes(row.size)})
+        run = BonnieRun(self.source, number, row.name, {**self.table.named, **_sizes(row.size)})
         self._take(run, OUTPUT, row)
         self.table.rows.append(run)
         self.runs.append(run)
@@ -175,10 +180,8 @@ class _Reader:
         table, name = self.table, row.name or self.table.name
         run = table.rows[table.lower] if table.lower < len(table.rows) else None
         matches = run is not None and (run.name.startswith(name) or name.startswith(run.name))
-        if table.name and not row.name and not matches:
-            run = BonnieRun(
-                self.source, number, name, {"bonnie_version": table.version}
-            )  # with -s 0, without upper half
+        if not matches and (not table.rows or (table.name and not row.name)):  # with -s 0, without upper half
+            run = BonnieRun(self.source, number, name, dict(table.named))
             self.runs.append(run)
         elif not matches:
             said = f"{shown(name)} isn't the machine in that place of the upper half"
@@ -189,10 +192,11 @@ class _Reader:
         if run is None:
             return
         run.name = max(run.name, name, key=len)
-        sizes = re.split("[:/]", row.size)
-        run.facts |= dict(zip(("num_files", "max_size", "min_size", "num_dirs"), sizes, strict=False))
+        if sizes := _OF_FILES.fullmatch(row.size):
+            run.facts |= {name: value for name, value in sizes.groupdict().items() if value}
         if _counts_files(row):
-            said = f"Bonnie++ {table.version} prints how many there were: the line of CSV has the rates"
+            program = f"Bonnie++ {table.version}".rstrip()
+            said = f"{program} prints how many there were: the line of CSV has the rates"
             self.warnings.append(f"line {number}: its rates of files are left out, for {said}")
             row = _Row(row.name, row.size, tuple(cell if cell and cell[0][0] == "+" else None for cell in row.cells))
         self._take(run, CREATE, row)

@@ -16,6 +16,8 @@ _KIB = 1024.0
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _LATENCY = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+LEFT_OUT = "left_out"
+"""The fact that names tests which were not run, or whose figures are wrong; any other without one was too short."""
 
 
 @dataclass
@@ -45,6 +47,11 @@ class BonnieRun:
                 yield cpu.value(self.cpu[test] / 100)
             if test in self.latencies:
                 yield latency.value(self.latencies[test])
+
+    def told(self) -> dict[str, object]:
+        """What it says of itself, and which of its tests have no figure, though they were not too short for one."""
+        tests = ", ".join(name for test, name in TESTS.items() if test not in {*self.rates, *self.too_short})
+        return {**self.facts, **({LEFT_OUT: tests} if tests else {})}
 
     def untold(self) -> str:
         """Which tests have no figure, as a sentence without an end; empty where all have one."""

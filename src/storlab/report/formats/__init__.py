@@ -46,8 +46,11 @@ FULL = Format("full text", "terminal:render_full")
 PRINTED = Format("pdf", "pdf:render_pdf")
 """Not text, and made by a browser, where there is one."""
 
-PUBLISHED = (Format("virtiofs-tests", "virtiofs_tests:render_virtiofs_tests"),)
-"""Tables as other tools publish them, of runs that were imported from there."""
+PUBLISHED = (
+    Format("virtiofs-tests", "virtiofs_tests:render_virtiofs_tests"),
+    Format("bonnie", "bonnie:render_bonnie"),
+)
+"""Tables as other tools publish them, of runs of these tools or imported from there."""
 
 COMPARISONS = (
     Format("text", "across:render_text"),

@@ -18,6 +18,7 @@ One row a number with its interval. ``kind`` says which columns are filled:
                 claim in the study's words; warnings: why it is answered so
     check       cell, levels, value, operations: in how many of how many looks (trials, nodes) a check of a directory
                 ended so; metric: its name, verdict: pass, fail or unsupported, reason
+    fact        cell, levels, reason: what a load's program said of itself or of what it did (``file_size``: ``16G``)
     caution     warnings: a sentence without which the numbers would be misread; these rows come first
 
 Text that a spreadsheet would compute has an apostrophe before it: a level named ``=1+1`` is ``'=1+1``. Numbers, and
@@ -32,10 +33,11 @@ from collections.abc import Iterator
 
 from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
-from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share
+from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share, Summary
 from storlab.metrics import percentile_name
 from storlab.report.model.conformance import CellOutcome, cell_outcomes
 from storlab.report.model.input import ReportInput
+from storlab.report.model.setup import load_facts
 from storlab.text import cell
 from storlab.units import size_text
 
@@ -83,7 +85,22 @@ def _rows(given: ReportInput) -> Iterator[dict[str, object]]:
     yield from map(_comparison, summary.comparisons)
     yield from map(_claim, summary.claims)
     yield from map(_check, cell_outcomes(given))
+    yield from _load_facts(summary)
     yield from (row for each in summary.effects for row in _effects(each))
+
+
+def _load_facts(summary: Summary) -> Iterator[dict[str, object]]:
+    levels = {state.cell: {f"factor.{name}": level for name, level in state.levels.items()} for state in summary.cells}
+    for load, facts in load_facts(summary).items():
+        for name, text, cells in facts:
+            row: dict[str, object] = {
+                "kind": "fact",
+                "source": load,
+                "metric": name,
+                "better": "neither",
+                "reason": text,
+            }
+            yield from (row | {"cell": cell} | levels.get(cell, {}) for cell in cells)
 
 
 def _estimate(e: Estimate) -> dict[str, object]:

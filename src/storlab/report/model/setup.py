@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import to_builtins
 
-from storlab.analysis.summary import CellState
+from storlab.analysis.summary import CellState, Summary
 from storlab.grouping import grouped
 from storlab.records.manifest import Manifest
 from storlab.report.model import format as fmt
@@ -88,6 +89,40 @@ def stack_sheets(given: ReportInput) -> list[Sheet]:
 def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[tuple[str, tuple[Fact, ...]]]:
     groups = grouped((tuple(facts_of(layers[layer])), node) for node, layers in nodes.items() if layer in layers)
     return [(layer if len(nodes) == 1 else f"{layer} of {compact(names)}", facts) for facts, names in groups.items()]
+
+
+LoadFact = tuple[str, str, list[int]]
+"""Name, text, and the cells where it is so."""
+
+
+def load_facts(summary: Summary) -> dict[str, list[LoadFact]]:
+    """By load, what its program said of itself and of what it did; values of one fact together."""
+    entries: list[Mapping[str, Any]] = list(summary.facts.get("loads") or ())  # type: ignore[call-overload]
+    loads: dict[str, list[LoadFact]] = {}
+    for load, own in grouped((str(entry["load"]), entry) for entry in entries).items():
+        facts = [{name: fact for name, fact in entry.items() if name not in ("load", "cells")} for entry in own]
+        names = dict.fromkeys(name for each in facts for name in each)
+        texts = (
+            (name, each[name], of["cells"])
+            for name in names
+            for each, of in zip(facts, own, strict=True)
+            if name in each
+        )
+        places = grouped(((name, _text(name, fact)), cells) for name, fact, cells in texts)
+        loads[load] = [(*of, [cell for cells in where for cell in cells]) for of, where in places.items()]
+    return loads
+
+
+def load_tables(summary: Summary) -> list[Table]:
+    """A fact of a load a line, and where that is so unless it is everywhere."""
+    known = [state for state in summary.cells if state.rounds]
+    tables = []
+    for load, facts in load_facts(summary).items():
+        rows = tuple((name, among(cells, known), text) for name, text, cells in facts)
+        everywhere = all(where == ALL_CELLS for _, where, _ in rows)
+        table = Table(f"Load: {load}", ("fact", "where", "value"), rows, 2 if everywhere else 3)
+        tables.append(table.of_columns((0, 2)) if everywhere else table)
+    return tables
 
 
 _SHOWN = ("accelerator", "machine", "cpu", "cpus", "memory", "qemu", "kernel", "image", "boot", "pinning")

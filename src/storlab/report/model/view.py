@@ -20,7 +20,7 @@ from storlab.report.model.latencies import asked_latencies, latency_tables
 from storlab.report.model.nodes import guest_tables, node_tables
 from storlab.report.model.power_cuts import power_cut_tables
 from storlab.report.model.questions import FEW, Values, matrix_tables, question_table
-from storlab.report.model.setup import guests_tables, modes_table, unsafe_modes
+from storlab.report.model.setup import guests_tables, load_facts, load_tables, modes_table, unsafe_modes
 from storlab.report.model.steady import steady_tables
 from storlab.report.model.sweeps import sweep_sentences, sweep_tables
 from storlab.report.model.tables import PROBE, Table, absent_table, heading, together, with_note
@@ -138,7 +138,7 @@ class View:
         self.absent = absent_table(summary)
         self.probes, self.warnings = _in_place(further_tables(watched, summary.cells), said)
         modes = modes_table(given)
-        self.setup = [*guests_tables(given), *([] if modes is None else [modes])]
+        self.setup = [*load_tables(summary), *guests_tables(given), *([] if modes is None else [modes])]
         self.method = " ".join(filter(None, (summary.method, *how_made(summary))))
 
 
@@ -290,7 +290,14 @@ def resting(summary: Summary) -> str:
 
 def _facts_line(given: ReportInput) -> str:
     manifest, shared = given.manifest, words.levels(shared_levels(given.summary))
-    everywhere = f"everywhere {shared}" if shared else ""
+    cells = {state.cell for state in given.summary.cells if state.rounds}
+    loads = load_facts(given.summary).items()
+    said = [
+        f"{load}: {', '.join(facts)}"
+        for load, of in loads
+        if (facts := [f"{n} {t}" for n, t, at in of if {*at} == cells])
+    ]
+    everywhere = " · ".join([*([f"everywhere {shared}"] if shared else []), *said])
     if manifest is None:
         return everywhere
     nodes = manifest.nodes

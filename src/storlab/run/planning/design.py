@@ -132,8 +132,8 @@ def _pairs_left(
 def summary_of(design: Design, tables: Tables, *, ended: bool) -> Summary:
     """What the tables say about the study's question so far. ``ended``: with what is only said of a run that has."""
     design = replace(design, declared=tables.declared(), settings=settings_of(tables.records))
-    if probes := tables.probe_facts():
-        design = replace(design, facts=design.facts | {"probes": probes})
+    observed = {"probes": tables.probe_facts(), "loads": tables.load_facts()}
+    design = replace(design, facts=design.facts | {name: facts for name, facts in observed.items() if facts})
     names = ("trials", "metrics", "histograms", "requests")
     trials, metrics, histograms, requests = (tables.frame(name) for name in names)
     summary = summarise(trials, metrics, design, histograms=histograms, requests=requests, ended=ended)

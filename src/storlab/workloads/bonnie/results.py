@@ -35,7 +35,7 @@ def read_results(raw: Path, free: Path, chunk: int, needed: tuple[int, int]) -> 
     if len(runs) != 1:
         raise ParseError(f"holds {len(runs)} results of Bonnie++, and not one", source)
     (run,) = runs
-    facts: dict[str, object] = {**run.facts, **({"io_chunk_size": str(chunk)} if "file_size" in run.facts else {})}
+    facts: dict[str, object] = {**run.told(), **({"io_chunk_size": str(chunk)} if "file_size" in run.facts else {})}
     notes = (*warnings, *filter(None, [run.untold()]))
     return Measurements(metric_frame([*run.values(), *elapsed_values(ended)]), warnings=notes, facts=facts)
 

@@ -1,0 +1,130 @@
+"""The table of Bonnie++ 1.03, as bon_csv2txt(1) of that version prints it of several machines.
+
+Source: ``bon_time.cpp`` of 1.03 for the widths and for how figures are cut, a published table for its two halves. There
+is a row for each cell, with means over the rounds. Tests that were not run are blank, those that were too short pluses.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from storlab.errors import UserError
+from storlab.formats.bonnie.declared import CREATE, IN_BYTES, OUTPUT, TESTS, of_test
+from storlab.formats.bonnie.run import LEFT_OUT
+from storlab.grouping import grouped
+from storlab.report.model.input import ReportInput, for_people
+
+_KIND = "bonnie"
+_HEAD = 19  # characters: a machine's name, a blank, and sizes, for which a long name is cut
+_OUTPUT = (
+    "------Sequential Output------ --Sequential Input- --Random-",
+    "                    -Per Chr- --Block-- -Rewrite- -Per Chr- --Block-- --Seeks--",
+    "{:<19} K/sec %CP K/sec %CP K/sec %CP K/sec %CP K/sec %CP  /sec %CP",
+    "",
+)
+_CREATE = (
+    "------Sequential Create------ --------Random Create--------",
+    "                    -Create-- --Read--- -Delete-- -Create-- --Read--- -Delete--",
+    "files:max:min        /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP",
+)
+_USUAL_CHUNK = ("8192", "8k")
+_KIB = 1024.0
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A row of each half. ``facts``: of the load; ``values``: of its metrics, means over the rounds."""
+
+    name: str
+    facts: Mapping[str, object]
+    values: Mapping[str, float]
+
+    def fact(self, name: str) -> str:
+        return str(self.facts.get(name) or "")
+
+    @property
+    def size(self) -> str:
+        chunk = self.fact("io_chunk_size")
+        chunk = f"{int(chunk) // 1024}k" if chunk.isdecimal() and int(chunk) % 1024 == 0 else chunk
+        return self.fact("file_size") + (f":{chunk}" if chunk and chunk not in _USUAL_CHUNK else "")
+
+    @property
+    def files(self) -> str:
+        most, least, folders = (self.fact(name) for name in ("max_size", "min_size", "num_dirs"))
+        sizes = f":{most}" + (f":{least}" if least else "") if most.strip("0") else ""
+        return f"{self.fact('num_files')}{sizes}{f'/{folders}' if folders not in ('', '1') else ''}"
+
+
+def render_bonnie(given: ReportInput) -> str:
+    """The table. Raises ``UserError`` for a run without results of Bonnie++."""
+    machines = list(_machines(given))
+    if not machines:
+        raise UserError(
+            "this format is the table of Bonnie++: it takes a run of the workload bonnie, or one that was imported "
+            "from its results"
+        )
+    return "".join(f"{line}\n" for line in _lines(machines))
+
+
+def _lines(machines: Sequence[_Machine]) -> Iterator[str]:
+    versions = {machine.fact("bonnie_version") for machine in machines}
+    version = versions.pop() if len(versions) == 1 else ""
+    first = f"Version {version:>5}       " if version else "Version        "
+    sized = [machine for machine in machines if machine.size]
+    if sized:
+        chunked = any(":" in machine.size for machine in sized)
+        yield first + _OUTPUT[0]
+        yield from (line.format("Machine   Size:chnk" if chunked else "Machine        Size") for line in _OUTPUT[1:])
+        yield from (_row(machine, machine.size, OUTPUT) for machine in sized)
+        first = " " * (_HEAD + 1)
+    filed = [machine for machine in machines if machine.files]
+    if filed:
+        yield first + _CREATE[0]
+        yield from _CREATE[1:]
+        yield from (_row(machine, machine.files, CREATE) for machine in filed)
+
+
+def _row(machine: _Machine, sizes: str, tests: Mapping[str, str]) -> str:
+    room = max(_HEAD - 1 - len(sizes), 0)
+    return f"{machine.name[:room]:<{room}} {sizes}{''.join(_cell(machine, test) for test in tests)}".rstrip()
+
+
+def _cell(machine: _Machine, test: str) -> str:
+    rate, cpu, _ = (machine.values.get(spec.name) for spec in of_test(test))
+    if rate is None:
+        return " " * 10 if TESTS[test] in machine.fact(LEFT_OUT).split(", ") else " +++++ +++"
+    rate = rate / _KIB if test in IN_BYTES else rate
+    shown = f"{rate:.1f}" if test == "seeks" and rate < 1000 else str(int(rate + 0.5))
+    return f" {shown:>5} {'+++' if cpu is None else int(cpu * 100 + 0.5):>3}"
+
+
+def _machines(given: ReportInput) -> Iterator[_Machine]:
+    imported = given.manifest.imported if given.manifest else None
+    loads: list[Mapping[str, object]] = list(given.summary.facts.get("loads") or ())  # type: ignore[call-overload]
+    found: dict[tuple[int, str], Mapping[str, object]] = {}
+    for facts in loads:
+        if "bonnie_version" in facts or (imported is not None and imported.kind == _KIND):
+            found |= {(cell, str(facts["load"])): facts for cell in facts["cells"]}  # type: ignore[attr-defined]
+    values = _values(given)
+    several = len({load for _, load in found}) > 1
+    names = {cell.cell: "-".join(cell.levels.values()) for cell in for_people(given).summary.cells}
+    for cell in given.summary.cells:
+        name = cell.levels.get("machine", names[cell.cell])
+        for number, load in found:
+            if number == cell.cell:
+                shown = "-".join(filter(None, (name, load if several or not name else "")))
+                yield _Machine(shown, found[number, load], values.get((number, load), {}))
+
+
+def _values(given: ReportInput) -> dict[tuple[int, str], dict[str, float]]:
+    """Cell and load → metric → mean over the rounds, all nodes together."""
+    rows = given.metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
+    values = rows.select("cell", "source", "metric", "value").iter_rows()
+    means: dict[tuple[int, str], dict[str, float]] = {}
+    for (cell, source, metric), each in grouped(((c, s, m), value) for c, s, m, value in values).items():
+        means.setdefault((cell, source), {})[metric] = statistics.fmean(each)
+    return means
