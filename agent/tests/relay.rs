@@ -91,6 +91,7 @@ fn all_bytes_arrive_in_order_and_the_end_is_passed_on() {
         ("plain", &[][..]),
         ("nagle", &["--nagle"]),
         ("whole", &["--whole", "--nagle"]),
+        ("nbd", &["--whole", "--nbd"]),
         ("head", &["--head", "16"]),
     ] {
         let relay = Relay::before(server(echo), name, options);
@@ -127,6 +128,67 @@ fn a_reply_comes_as_it_is_sent_or_whole() {
         }
         sizes.sort_unstable();
         assert_eq!(sizes[sizes.len() / 2], first, "{name}: {sizes:?}");
+    }
+}
+
+/// A handshake of one option, then for each request the data in two writes, with a pause far longer than a reply that
+/// only seems to be over; a second reply follows at once in the same write as the end of the first.
+fn slow_nbd(mut stream: TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    stream.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+    let mut hello = [0; 4 + 16 + 5];
+    stream.read_exact(&mut hello).unwrap();
+    stream.write_all(b"ready").unwrap();
+    let mut requests = [0; 2 * 28 + 28 + 7];
+    while stream.read_exact(&mut requests).is_ok() {
+        let mut replies = Vec::new();
+        for (at, length) in [(0, 5000), (28, 6000), (56, 0)] {
+            replies.extend(0x6744_6698_u32.to_be_bytes());
+            replies.extend([0; 4]);
+            replies.extend(&requests[at + 8..at + 16]);
+            replies.extend(vec![7; length]);
+        }
+        stream.write_all(&replies[..1000]).unwrap();
+        thread::sleep(Duration::from_millis(40));
+        stream.write_all(&replies[1000..5100]).unwrap();
+        thread::sleep(Duration::from_millis(40));
+        stream.write_all(&replies[5100..]).unwrap();
+    }
+}
+
+fn nbd_request(kind: u16, cookie: u64, length: u32) -> Vec<u8> {
+    let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
+    request.extend([0, 0]);
+    request.extend(kind.to_be_bytes());
+    request.extend(cookie.to_be_bytes());
+    request.extend([0; 8]);
+    request.extend(length.to_be_bytes());
+    request
+}
+
+#[test]
+fn a_reply_of_nbd_is_whole_when_all_that_was_asked_for_is_there_however_long_that_takes() {
+    for (name, options, sizes) in
+        [("nbd-whole", &["--whole", "--nbd"][..], [5016, 6032]), ("nbd-pieces", &["--nbd"], [1000, 4100])]
+    {
+        let relay = Relay::before(server(slow_nbd), name, options);
+        let mut client = relay.connect();
+        client.set_nodelay(true).unwrap();
+        client.read_exact(&mut [0; 18]).unwrap();
+        client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x05hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+        for round in 0..3 {
+            let reads = [nbd_request(0, round * 3, 5000), nbd_request(0, round * 3 + 1, 6000)].concat();
+            let write = [nbd_request(1, round * 3 + 2, 7), vec![0x25; 7]].concat();
+            client.write_all(&reads[..30]).unwrap(); // cut anywhere
+            client.write_all(&[&reads[30..], &write].concat()).unwrap();
+            let mut got = [0; 20_000];
+            let first = client.read(&mut got).unwrap();
+            let second = client.read(&mut got[first..]).unwrap();
+            assert_eq!(first, sizes[0], "{name}");
+            assert!(second <= sizes[1], "{name}: {second}");
+            client.read_exact(&mut got[first + second..5016 + 6016 + 16]).unwrap();
+        }
     }
 }
 

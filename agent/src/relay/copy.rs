@@ -12,17 +12,23 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub const QUIET: u16 = 5;
 /// Bytes that are held of one reply; what is larger comes in several pieces.
 pub const LARGEST: usize = 1024 * 1024;
-const PIECE: usize = 64 * 1024; // bytes
+pub(super) const PIECE: usize = 64 * 1024; // bytes
 
 /// Passes on whatever comes, as soon as it comes, until the end; then says so to the other side.
 ///
-/// `head`: so many bytes of each piece are written by themselves.
-pub fn pass_on(mut from: &TcpStream, to: &TcpStream, head: usize) -> io::Result<()> {
+/// `head`: so many bytes of each piece are written by themselves. `seen` gets each piece before it is passed on.
+pub fn pass_on(
+    mut from: &TcpStream,
+    to: &TcpStream,
+    head: usize,
+    mut seen: impl FnMut(&[u8]),
+) -> io::Result<()> {
     let mut buffer = vec![0; PIECE];
     let ended = loop {
         match from.read(&mut buffer) {
             Ok(0) => break Ok(()),
             Ok(size) => {
+                seen(&buffer[..size]);
                 if let Err(error) = write(to, &buffer[..size], head) {
                     break Err(error);
                 }
@@ -34,7 +40,7 @@ pub fn pass_on(mut from: &TcpStream, to: &TcpStream, head: usize) -> io::Result<
     hang_up(from, to, ended)
 }
 
-/// As [`pass_on`], but a reply at a time.
+/// As [`pass_on`], but a reply at a time, of which nothing is known but that the server pauses after it.
 pub fn replies(mut from: &TcpStream, to: &TcpStream, head: usize) -> io::Result<()> {
     let mut buffer = vec![0; LARGEST];
     let ended = loop {
@@ -51,7 +57,7 @@ pub fn replies(mut from: &TcpStream, to: &TcpStream, head: usize) -> io::Result<
     hang_up(from, to, ended)
 }
 
-fn write(mut to: &TcpStream, piece: &[u8], head: usize) -> io::Result<()> {
+pub(super) fn write(mut to: &TcpStream, piece: &[u8], head: usize) -> io::Result<()> {
     let (first, rest) = piece.split_at(head.min(piece.len()));
     to.write_all(first)?;
     to.write_all(rest)
@@ -82,7 +88,7 @@ fn is_readable(stream: &TcpStream) -> io::Result<bool> {
 }
 
 /// The end of one direction is passed on as such; a failure ends both.
-fn hang_up(from: &TcpStream, to: &TcpStream, ended: io::Result<()>) -> io::Result<()> {
+pub(super) fn hang_up(from: &TcpStream, to: &TcpStream, ended: io::Result<()>) -> io::Result<()> {
     match ended {
         Ok(()) => {
             let _ = to.shutdown(Shutdown::Write); // which may be gone already

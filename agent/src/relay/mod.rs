@@ -5,6 +5,7 @@
 //! is bounded, whoever sends what: so many connections, each with one buffer a direction.
 
 mod copy;
+mod nbd;
 mod options;
 
 use std::ffi::OsString;
@@ -96,11 +97,20 @@ fn relay(client: &TcpStream, options: &Options) -> io::Result<()> {
     server.set_nodelay(true)?; // requests are passed on at once: only replies differ
     client.set_nodelay(!options.nagle)?;
     let (asking, answering) = (client.try_clone()?, server.try_clone()?);
-    let requests = thread::Builder::new().stack_size(STACK).spawn(move || pass_on(&asking, &answering, 0))?;
-    let replied = if options.whole {
-        replies(&server, client, options.head)
-    } else {
-        pass_on(&server, client, options.head)
+    let known = Arc::new(nbd::Asked::default());
+    let (asked, follow) = (Arc::clone(&known), options.whole && options.nbd);
+    let requests = thread::Builder::new().stack_size(STACK).spawn(move || {
+        let mut follower = nbd::Follower::new(&asked);
+        pass_on(&asking, &answering, 0, |piece| {
+            if follow {
+                follower.follow(piece)
+            }
+        })
+    })?;
+    let replied = match (options.whole, options.nbd) {
+        (true, true) => nbd::replies(&server, client, options.head, &known),
+        (true, false) => replies(&server, client, options.head),
+        (false, _) => pass_on(&server, client, options.head, |_| {}),
     };
     if replied.is_err() {
         let _ = client.shutdown(Shutdown::Both); // so that its requests end, too

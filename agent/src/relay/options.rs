@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-pub(super) const USAGE: &str = "usage: storlab-agent relay --listen ADDRESS:PORT --to ADDRESS:PORT [--nagle] [--whole] [--head BYTES] [--ready FILE]";
+pub(super) const USAGE: &str = "usage: storlab-agent relay --listen ADDRESS:PORT --to ADDRESS:PORT [--nagle] [--whole [--nbd]] [--head BYTES] [--ready FILE]";
 
 /// What the relay was asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Options {
     pub nagle: bool,
     /// Whether a reply is passed on when all of it is there.
     pub whole: bool,
+    /// Whether client and server speak NBD, by which it is known when all of a reply is there.
+    pub nbd: bool,
     /// Bytes at the beginning of a reply that are written by themselves.
     pub head: usize,
     /// A file that is written once it listens.
@@ -47,7 +49,7 @@ pub enum OptionsError {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Options, OptionsError> {
     let mut arguments = arguments.into_iter();
     let (mut listen, mut to, mut ready) = (None, None, None);
-    let (mut nagle, mut whole, mut head) = (false, false, 0);
+    let (mut nagle, mut whole, mut nbd, mut head) = (false, false, false, 0);
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--listen") => listen = Some(address("--listen", arguments.next())?),
@@ -56,12 +58,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Options, O
             Some("--head") => head = bytes("--head", arguments.next())?,
             Some("--nagle") => nagle = true,
             Some("--whole") => whole = true,
+            Some("--nbd") => nbd = true,
             _ => return Err(OptionsError::Unknown(argument)),
         }
     }
     let listen = listen.ok_or(OptionsError::Missing("--listen"))?;
     let to = to.ok_or(OptionsError::Missing("--to"))?;
-    Ok(Options { listen, to, nagle, whole, head, ready })
+    Ok(Options { listen, to, nagle, whole, nbd, head, ready })
 }
 
 fn address(option: &'static str, value: Option<OsString>) -> Result<SocketAddr, OptionsError> {

@@ -31,8 +31,8 @@ class RelayLayer(ServerLayer):
     nagle: bool = Field(False, description="Leave Nagle's algorithm on: small segments wait for ACKs of those before.")
     whole: bool = Field(
         False,
-        description="Answer when a whole reply is there: nothing more came for 5 ms, or it has 1M. By default each "
-        "piece is passed on as it comes.",
+        description="Answer when a whole reply is there. By default each piece is passed on as it comes. Of NBD the "
+        "relay knows how long a reply is; of other servers it is over when nothing more came for 5 ms, or it has 1M.",
     )
 
     head: int = Field(
@@ -69,6 +69,7 @@ class RelayLayer(ServerLayer):
         agent = _AGENT if self.pin is None and self.numa is None else f"/proc/{server.node.pid}/exe"
         host, port = _address(server)
         switches = [f"--{name}" for name in ("nagle", "whole") if getattr(self, name)]
+        switches += ["--nbd"] if isinstance(server.below, Export) else []  # other exports can't be below
         switches += ["--head", str(self.head)] if self.head else []
         listen = ["--listen", f"{server.host}:{server.port}", "--to", f"{host}:{port}"]
         return [agent, "relay", *listen, "--ready", _ready(server), *switches]
