@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storlab.limits import LABEL
+from storlab.study.messages import unknown
 from storlab.study.toml_text import Path
 from storlab.units import shown, size_text
 
@@ -29,10 +30,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Factor:
-    """What varies, with its levels in the order in which they were written."""
+    """What varies, with its levels in the order in which they were written.
+
+    ``chosen``: the labels of those that are run unless --only names others; ``None``: all.
+    """
 
     name: str
     levels: tuple[Level, ...]
+    chosen: tuple[str, ...] | None = None
 
 
 def read_factors(
@@ -41,11 +46,16 @@ def read_factors(
     """The study's factors with all their levels; problems go to ``report`` with their place.
 
     The levels of one may be a parameter's, ``levels = "{sizes}"``, so that a profile can have more of them; ``used``
-    gathers the names of such parameters.
+    gathers the names of such parameters. Beside levels with names, such a list says which of them are run.
     """
     factors = []
     for name, written in raw.items():
-        tree, origin = _of_parameter(name, written, parameters or {}, used)
+        names, chosen = written, None
+        if isinstance(written, dict) and "levels" in written and len(written) > 1:
+            names = {label: value for label, value in written.items() if label != "levels"}
+            written = {"levels": written["levels"]}
+            chosen = _chosen(name, *_of_parameter(name, written, parameters or {}, used), names, report)
+        tree, origin = _of_parameter(name, names, parameters or {}, used)
         levels = _levels(name, tree, report, origin)
         _refuse_twice(levels, report)
         for level in levels:
@@ -53,8 +63,24 @@ def read_factors(
                 named = f"give it a short name: [factors.{name}] and NAME = {shown(level.value)}"
                 report(level.origin, f"{shown(level.value)} cannot be shown as a name in tables: {named}")
         if levels:
-            factors.append(Factor(name, tuple(levels)))
+            factors.append(Factor(name, tuple(levels), chosen))
     return factors
+
+
+def _chosen(
+    name: str, tree: Mapping[str, Any], origin: Path | None, known: Mapping[str, Any], report: Report
+) -> tuple[str, ...] | None:
+    """The names of levels in ``levels``, which stands beside levels with names."""
+    labels, at = tree["levels"], origin or ("factors", name, "levels")
+    if not isinstance(labels, list) or not labels:
+        report(at, "beside levels with names, levels is a list of the names that are run, or a parameter that is one")
+        return None
+    for index, label in enumerate(labels):
+        if label not in known if isinstance(label, str) else True:
+            report((*at, index), unknown(f"level {shown(label)}", str(label), known))
+        elif label in labels[:index]:
+            report((*at, index), f"the level {shown(label)} is listed twice")
+    return tuple(map(str, labels))
 
 
 def is_label(text: str) -> bool:
@@ -79,9 +105,6 @@ def _levels(name: str, tree: Any, report: Report, origin: Path | None = None) ->
     path: Path = ("factors", name)
     at = path
     if isinstance(tree, dict) and "levels" in tree:
-        if len(tree) > 1:
-            report(path, "a factor has either levels = [ … ] or a name for each level, not both")
-            return []
         tree, at = tree["levels"], origin or (*path, "levels")
     if isinstance(tree, dict) and tree and at == path:
         return [Level(label, value, (*path, label)) for label, value in tree.items()]

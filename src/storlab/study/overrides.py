@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from storlab.errors import UserError
@@ -77,15 +78,19 @@ def _toml_value(written: str) -> Any:
 
 
 def apply_only(only: Sequence[str], factors: Sequence[Factor]) -> list[Factor]:
-    """The factors cut down to the levels that were asked for. Raises ``UserError`` for what the study does not have."""
+    """The factors cut down to the levels that were asked for, there or by the factors themselves.
+
+    Raises ``UserError`` for what the study does not have.
+    """
     by_name = {factor.name: [level.label for level in factor.levels] for factor in factors}
     chosen = chosen_levels("--only", only, by_name)
-    return [
-        Factor(factor.name, tuple(level for level in factor.levels if level.label in chosen[factor.name]))
-        if factor.name in chosen
-        else factor
-        for factor in factors
-    ]
+    return [_cut(factor, chosen.get(factor.name, factor.chosen)) for factor in factors]
+
+
+def _cut(factor: Factor, chosen: Sequence[str] | None) -> Factor:
+    if chosen is None:
+        return factor
+    return replace(factor, levels=tuple(level for level in factor.levels if level.label in chosen))
 
 
 def chosen_levels(option: str, given: Sequence[str], by_name: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -287,7 +287,8 @@ class StudyFile(Model):
     profile: str | None = Field(None, description="The profile whose values the parameters have.")
     factors: dict[WordName, Any] = Field(
         default_factory=dict,
-        description='What varies: { levels = [...] }, { levels = "{parameter}" }, or a table of name = value or stack.',
+        description='What varies: { levels = [...] }, { levels = "{parameter}" }, or a table of name = value or stack, '
+        "in which levels may say which of the names are run.",
     )
     nodes: dict[Name, dict[str, Any]] = Field(default_factory=dict, description="By default this machine, named host.")
     network: dict[str, Any] | None = Field(None, description="The network among the nodes, on each node's own card.")
