@@ -25,7 +25,7 @@ from storlab.probes.procfs import (
     parse_pressure,
 )
 from storlab.probes.sampling import NAME, read_samples
-from storlab.probes.subject import Subject
+from storlab.probes.subject import Interface, Subject, of_machine
 
 TRIAL = (Path(__file__).parent / "golden" / "host-load.jsonl").read_bytes()
 WINDOW = Window(3058.01741922, 3060.4604619220004)
@@ -75,6 +75,20 @@ def test_disks_are_counted_by_differences_under_one_name(raw: Path, measured: Me
     assert not any(name.startswith("disk.loop0.") for name in names)
 
 
+def test_softirqs_are_counted_by_kind_and_are_of_all_nodes_that_share_a_kernel(tmp_path: Path) -> None:
+    head = "                    CPU0       CPU1\n      NET_TX:  {0}  1\n      NET_RX:  {1} {1}\n       BLOCK:  x 1\n"
+    lines = [{"paths": ["/proc/softirqs"], "interval": 1.0}]
+    lines += [{"t": t, "late": 0, "contents": [head.format(t, 10 * t)]} for t in (1, 2, 5)]
+    (tmp_path / NAME).write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    networked = {name: Subject(group=name, interfaces=(Interface(name="e", address="10.0.0.1"),)) for name in "ab"}
+    measured = HostLoadProbe().parse(ProbeRecord(tmp_path, Window(1, 5), of_machine(networked, "a")))
+    assert values(measured) == {"softirqs.net_tx": 4, "softirqs.net_rx": 80}
+    assert measured.warnings == (
+        "host-load: a, b share one kernel, whose interrupts, softirqs and CPU time are of all",
+    )
+    assert not of_machine({"a": networked["a"], "host": Subject(group="host")}, "host").sharing
+
+
 def test_a_disk_that_was_not_read_has_no_size_of_reads(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(TRIAL.replace(b"loop0 82585", b"loop0 82580"))
     found = values(HostLoadProbe().parse(ProbeRecord(tmp_path, WINDOW, LOOP0)))
@@ -106,17 +120,18 @@ def test_a_file_cut_off_by_a_crash_gives_what_was_whole(tmp_path_factory: pytest
     HostLoadProbe().parse(ProbeRecord(raw, WINDOW, LOOP0))
 
 
-@pytest.mark.parametrize("line", [b"[]", b"7", b'{"t": 1}', b'{"t": [], "late": 0, "contents": []}', b'{"t"', b"null"])
-def test_a_line_that_is_no_sample_is_named(raw: Path, line: bytes) -> None:
-    (raw / NAME).write_bytes(TRIAL + line + b"\n")
-    with pytest.raises(ParseError, match=f"{NAME}:6: is no sample"):
-        read_samples(raw)
+HEADS = (b"", b"[]\n", b'{"paths": 5}\n', b'{"path": []}\n', b"\xff\n")
+LINES = (b"[]", b"7", b'{"t": 1}', b'{"t": [], "late": 0, "contents": []}', b'{"t"', b"null")
 
 
-@pytest.mark.parametrize("head", [b"", b"[]\n", b'{"paths": 5}\n', b'{"path": []}\n', b"\xff\n"])
-def test_a_file_without_its_head_is_named(raw: Path, head: bytes) -> None:
-    (raw / NAME).write_bytes(head + b"".join(TRIAL.splitlines(keepends=True)[1:]))
-    with pytest.raises(ParseError, match=f"{NAME}:"):
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [(head + TRIAL.partition(b"\n")[2], ":") for head in HEADS]
+    + [(TRIAL + line + b"\n", ":6: is no sample") for line in LINES],
+)
+def test_a_file_without_its_head_and_a_line_that_is_no_sample_are_named(raw: Path, text: bytes, where: str) -> None:
+    (raw / NAME).write_bytes(text)
+    with pytest.raises(ParseError, match=f"{NAME}{where}"):
         read_samples(raw)
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from storlab.errors import ParseError
+from storlab.importing.pcap import PcapImporter
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
-from storlab.probes.subject import Service, Subject
+from storlab.probes.subject import Interface, Service, Subject
+from storlab.probes.tcp.packets import ABOUT, PACKETS, kept_packets
 from storlab.probes.tcp.probe import NAME, TcpProbe
 from tcp.lines import connection, printed, sample
 
@@ -75,36 +79,57 @@ async def _watched(probe: TcpProbe, raw: Path, subject: Subject, load: Callable[
     return probe.parse(ProbeRecord(raw, Window(0.0, 1e9), subject))
 
 
-def _loaded(server: socket.socket) -> None:
+def _loaded(server: socket.socket, enough: Callable[[], bool]) -> int:
+    """Serve 100,000 bytes again and again; returns how many these were in the end."""
+    sent = 0
     with socket.create_connection(server.getsockname()) as client, server.accept()[0] as peer:
-        client.sendall(bytes(100_000))
-        while len(peer.recv(1 << 20, socket.MSG_PEEK)) < 100_000:
-            pass
-        assert len(peer.recv(1 << 20)) == 100_000
+        while not sent or not enough():
+            client.sendall(bytes(100_000))
+            sent += 100_000
+            while len(peer.recv(1 << 20, socket.MSG_PEEK)) < 100_000:
+                pass
+            assert len(peer.recv(1 << 20)) == 100_000
+    return sent
 
 
-@pytest.mark.needs("root")
-def test_both_ends_of_a_connection_are_seen_to_the_byte(tmp_path: Path) -> None:
+@pytest.mark.needs("root", "tcpdump")
+def test_both_ends_of_a_connection_are_seen_to_the_byte_with_distributions_and_packets_that_were_asked_for(
+    tmp_path: Path,
+) -> None:
+    probe, sent = TcpProbe(distributions=True, capture=20), list[int]()
     with socket.create_server(("127.0.0.1", 0)) as server:
         host, port = server.getsockname()
-        seen = asyncio.run(_watched(TcpProbe(), tmp_path, serving(f"{host}:{port}"), lambda: _loaded(server)))
+        loopback = {"interfaces": (Interface(name="lo", address="127.0.0.1"),)}
+        subject = serving(f"{host}:{port}").model_copy(update=loopback)
+        about, deadline = tmp_path / ABOUT, time.monotonic() + 30
+        kept = lambda: about.exists() or time.monotonic() > deadline  # noqa: E731
+        seen = asyncio.run(_watched(probe, tmp_path, subject, lambda: sent.append(_loaded(server, kept))))
     found = seen.totals()
     assert found, (seen.warnings, (tmp_path / NAME).read_bytes()[:4000])
-    assert (found["bytes.sent"], found["bytes.received"], found["connections"]) == (100_000, 100_000, 2)
+    assert (found["bytes.sent"], found["bytes.received"], found["connections"]) == (sent[0], sent[0], 2)
     assert (found["connections.opened"], found["connections.closed"]) == (2, 2)
     assert [each for each in seen.warnings if "sample" not in each] == []
-
-
-@pytest.mark.needs("root")
-def test_distributions_are_there_where_they_were_asked_for(tmp_path: Path) -> None:
-    probe = TcpProbe(distributions=True)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        host, port = server.getsockname()
-        seen = asyncio.run(_watched(probe, tmp_path, serving(f"{host}:{port}"), lambda: _loaded(server)))
-    assert [warning for warning in seen.warnings if "distributions" in warning] == []
     assert "acks.received.advance" in seen.histograms["metric"].to_list()
     assert {spec.name for spec in probe.declares()} >= set(seen.metrics["metric"])
     assert "acks.sent.advance.p50" not in {spec.name for spec in TcpProbe().declares()}
+    lines = kept_packets(tmp_path, Window(0.0, 1e9))
+    assert len(lines) == 20 and all(f"127.0.0.1.{port}" in line and "IP" in line for line in lines)
+    (part,) = PcapImporter().read((tmp_path / PACKETS).read_bytes(), "packets.pcap", {})
+    assert part.found.facts["packets"] == "20"
+    with pytest.raises(ParseError, match="not of the measured phase"):
+        kept_packets(tmp_path, Window(1e8, 1e9))
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [(None, "the server sent no data"), (b'{"why": "no such card"}', "no such card"), (b"[]", "sent no data")],
+)
+def test_packets_that_were_asked_for_and_not_kept_are_missed(tmp_path: Path, about: bytes | None, why: str) -> None:
+    (tmp_path / NAME).write_bytes(b"".join(printed(sample(1, connection()), sample(2, connection()))))
+    if about is not None:
+        (tmp_path / ABOUT).write_bytes(about)
+    (warning,) = TcpProbe(capture=5).parse(ProbeRecord(tmp_path, Window(1.0, 2.0), HERE)).warnings
+    assert warning.startswith("tcp: no packets were kept: ") and why in warning
 
 
 def test_a_node_that_serves_nothing_over_tcp_is_left_alone(tmp_path: Path) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storlab.analysis.summary import Summary
 from storlab.cli.output import warn
 from storlab.cli.power_cuts import power_cuts_of
+from storlab.errors import ParseError
+from storlab.metrics import PROBE
+from storlab.probes.tcp.packets import ABOUT, PACKETS, kept_packets
 from storlab.records.files import write_whole
-from storlab.records.run_folder import RunFolder, TrialRecord
+from storlab.records.run_folder import RunFolder, TrialRecord, raw_folder
 from storlab.records.tables import Tables
 from storlab.report.model.input import ReportInput
+from storlab.report.model.packets import Packets
 
 if TYPE_CHECKING:
     from storlab.cli.console import Console
+
+
+_TCP = "tcp"  # the probe that keeps packets
 
 
 def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInput:
@@ -33,7 +41,22 @@ def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInpu
         facts=_facts(tables.records),
         guests=_guests(tables.records),
         power_cuts=power_cuts_of(run),
+        packets=tuple(_packets(run, tables.records)),
     )
+
+
+def _packets(run: RunFolder, records: Iterable[TrialRecord]) -> Iterator[Packets]:
+    """Those of the first trial of each cell that kept some, where its load ran if they were kept there."""
+    found = set[int]()
+    for record in records:
+        loaded = [node for nodes in record.loads.values() for node in nodes]
+        for node in sorted(record.probes.get(_TCP, []), key=lambda node: node not in loaded):
+            raw = raw_folder(run.trial_folder(record.trial), node, PROBE + _TCP)
+            if record.cell not in found and node in record.nodes and (raw / ABOUT).exists():
+                with suppress(ParseError):  # why there are none is among the warnings
+                    lines = kept_packets(raw, record.nodes[node])
+                    found.add(record.cell)
+                    yield Packets(record.levels, node, tuple(lines), str((raw / PACKETS).relative_to(run.path)))
 
 
 def _guests(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, Any]]]:

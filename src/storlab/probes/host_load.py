@@ -23,13 +23,22 @@ from storlab.probes.procfs import (
     parse_diskstats,
     parse_loadavg,
     parse_pressure,
+    parse_softirqs,
 )
 from storlab.probes.sampling import Snapshot, around, read_samples, sampling
 from storlab.probes.subject import Kind
 from storlab.units import Duration
 
 _PRESSURE = ("cpu", "io", "memory")
-_PATHS = ("/proc/loadavg", "/proc/stat", "/proc/diskstats", *(f"/proc/pressure/{what}" for what in _PRESSURE))
+_SOFTIRQS = {"NET_RX": "softirqs.net_rx", "NET_TX": "softirqs.net_tx", "BLOCK": "softirqs.block"}
+"""Kinds in ``/proc/softirqs`` → metrics: those that a storage's own work takes."""
+_PATHS = (
+    "/proc/loadavg",
+    "/proc/stat",
+    "/proc/softirqs",
+    "/proc/diskstats",
+    *(f"/proc/pressure/{what}" for what in _PRESSURE),
+)
 
 _LOADS = tuple(MetricSpec(f"load.{span}", "1", across="max", evidence="none") for span in ("1m", "5m", "15m"))
 _WAITING = {"some": "some task", "full": "every task"}
@@ -51,6 +60,7 @@ _METRICS = by_name(
         MetricSpec("cpu.busy.time", "s", noun="of CPU time", evidence="shared"),
         MetricSpec("cpu.kernel.time", "s", noun="of CPU time in the kernel", evidence="shared"),
         MetricSpec("interrupts", "1", noun="interrupts", evidence="shared"),
+        *(MetricSpec(name, "1", noun=f"softirqs {kind}", evidence="shared") for kind, name in _SOFTIRQS.items()),
         MetricSpec("context_switches", "1", noun="context switches", evidence="shared"),
     ]
 )
@@ -103,9 +113,12 @@ class HostLoadProbe(Probe):
         points = [point for before, after in pairwise(snapshots) for point in _between(before, after, disks)]
         shifted = [(None, metric, t - window.start, value, unit) for t, metric, value, unit in points]
         series = pl.DataFrame(shifted, schema=SERIES_COLUMNS, orient="row")
-        warnings = () if len(snapshots) > 1 else ("host-load: too few samples in the measured phase",)
+        warnings = [] if len(snapshots) > 1 else ["host-load: too few samples in the measured phase"]
+        if len(record.subject.sharing) > 1:
+            nodes = ", ".join(record.subject.sharing)
+            warnings.append(f"host-load: {nodes} share one kernel, whose interrupts, softirqs and CPU time are of all")
         values = list(_totals(snapshots, disks)) if len(snapshots) > 1 else []
-        return Measurements(metrics=metric_frame(values), series=series, warnings=warnings)
+        return Measurements(metrics=metric_frame(values), series=series, warnings=tuple(warnings))
 
 
 class _Look:
@@ -117,6 +130,7 @@ class _Look:
         self.load = parse_loadavg(texts.get("/proc/loadavg", ""))
         self.cpu = parse_cpu(texts.get("/proc/stat", ""))
         self.activity = parse_activity(texts.get("/proc/stat", ""))
+        self.softirqs = parse_softirqs(texts.get("/proc/softirqs", ""))
         self.disks = parse_diskstats(texts.get("/proc/diskstats", ""))
         self.pressure = {what: parse_pressure(texts.get(f"/proc/pressure/{what}", "")) for what in _PRESSURE}
 
@@ -169,6 +183,9 @@ def _work(before: _Look, after: _Look) -> Iterator[Value]:
         names = ("interrupts", "context_switches")
         for name, old, new in zip(names, before.activity, after.activity, strict=True):
             yield _METRICS[name].value(max(new - old, 0))
+    for kind, name in _SOFTIRQS.items():
+        if kind in before.softirqs and kind in after.softirqs:
+            yield _METRICS[name].value(max(after.softirqs[kind] - before.softirqs[kind], 0))
 
 
 def _ticks(before: _Look, after: _Look) -> dict[str, int]:

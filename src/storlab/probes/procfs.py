@@ -82,6 +82,20 @@ def parse_activity(text: str) -> tuple[int, int] | None:
     return (counts["intr"], counts["ctxt"]) if len(counts) == 2 else None
 
 
+def parse_softirqs(text: str) -> dict[str, int]:
+    """``/proc/softirqs``: how often each kind was handled since boot, over all CPUs; empty where it is not that.
+
+    A line a kind, ``NET_RX:``, and a number for each CPU (proc(5)).
+    """
+    counts = {}
+    for line in text.splitlines():
+        kind, colon, rest = line.partition(":")
+        numbers = rest.split()
+        if colon and numbers and all(map(is_number, numbers)):
+            counts[kind.strip()] = sum(map(int, numbers))
+    return counts
+
+
 def parse_pressure(text: str) -> dict[str, float]:
     """``/proc/pressure/*``: ``some`` and ``full`` → stalled time since boot in seconds."""
     totals = {}

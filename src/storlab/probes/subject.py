@@ -74,6 +74,7 @@ class Subject(Model):
 
     ``disks``: the kernel's names of those under test or, at an end below, of those that the storage of the nodes
     ``above`` lies on; empty where there is storage but no known disk, ``None`` where there is no storage.
+    ``sharing``: the nodes of a network that share this machine's kernel, where there are several.
     ``processes`` by name: of a guest, or of a server's program. ``shares``: of a virtual machine, whose kernel is
     Storlab's alone.
     """
@@ -86,6 +87,7 @@ class Subject(Model):
     processes: Mapping[str, ProcessGroup] = {}
     servers: tuple[Service, ...] = ()
     shares: tuple[ShareMount, ...] = ()
+    sharing: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> frozenset[Kind]:
@@ -113,6 +115,7 @@ def of_machine(subjects: Mapping[str, Subject], group: str) -> Subject:
         each.end == "below" for each in subjects.values()
     )
     end: End = "below" if below else "load"
+    networked = [name for name, each in subjects.items() if each.interfaces]
     disks = [each.disks for each in subjects.values() if each.end == end and each.disks is not None]
     return Subject(
         group=group,
@@ -123,6 +126,7 @@ def of_machine(subjects: Mapping[str, Subject], group: str) -> Subject:
         processes={name: of for each in subjects.values() for name, of in each.processes.items()},
         servers=tuple(dict.fromkeys(service for each in subjects.values() for service in each.servers)),
         shares=tuple(share for each in subjects.values() for share in each.shares),
+        sharing=tuple(networked) if len(networked) > 1 else (),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -17,15 +17,18 @@ import orjson
 import polars as pl
 from pydantic import Field
 
-from storlab.errors import CommandFailed, NodeError
+from storlab.errors import CommandFailed, NodeError, ParseError
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec
+from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit
 from storlab.nodes.process import Process
 from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment.probe import NOTES, read_notes
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import Kind, Subject
+from storlab.probes.tcp.capture import MOST, keeper
+from storlab.probes.tcp.packets import kept_packets
 from storlab.tcp.acks import METRICS as OF_ACKS
 from storlab.tcp.acks import ack_histograms
 from storlab.tcp.agent_output import Started, read_output
@@ -54,6 +57,13 @@ class TcpProbe(Probe):
         (), description="Ports of servers whose connections are watched; by default those of what the stack serves."
     )
 
+    capture: int = Field(
+        0,
+        ge=0,
+        le=MOST,
+        description="Packets to keep of the measured phase at each end, from when the server sends data: as pcap in "
+        "the run's folder, and as tcpdump prints them in the report.",
+    )
     distributions: bool = Field(
         False,
         description="Count ACKs by the bytes that each acknowledges, and by the gaps between them. Takes eBPF programs "
@@ -69,6 +79,11 @@ class TcpProbe(Probe):
         totals, said = watched.totals, [*self._without(output.started), *watched.warnings]
         if not watched.warnings and not totals.connections:
             said.append("tcp: no connection was seen at the watched ports")
+        if self.capture:
+            try:
+                kept_packets(record.raw, record.window)
+            except ParseError as error:
+                said.append(f"tcp: {error}")
         facts: dict[str, object] = {"endpoints": list(output.started.endpoints), "disks": list(output.started.disks)}
         if totals.congestion:
             facts["congestion_control"] = sorted(totals.congestion)
@@ -79,6 +94,9 @@ class TcpProbe(Probe):
             warnings=(*notes, *said),
             facts=facts,
         )
+
+    def needs(self) -> Needs:
+        return Needs(programs=("tcpdump",)) if self.capture else Needs()
 
     def endpoints(self, subject: Subject) -> tuple[str, ...]:
         """``ADDRESS:PORT`` of the servers that the node runs or uses, as the agent's program takes them."""
@@ -100,8 +118,10 @@ class TcpProbe(Probe):
         endpoints = self.endpoints(context.subject)
         _note(context.raw, [] if endpoints else ["tcp: nothing on this node is served over TCP"])
         process = await self._started(context, endpoints) if endpoints else None
+        packets = keeper(context.node, context.subject, context.raw, endpoints, self.capture if endpoints else 0)
         try:
-            yield
+            async with nullcontext() if packets is None else packets.keeping():
+                yield
         finally:
             if process is not None:
                 await to_its_end(_finish(process, context.raw))

@@ -108,7 +108,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "latency", "Latency", bool(charts["latency"] or shown.latencies)
     yield "absent", "Incomplete cells", shown.absent is not None
     yield "further", "Further metrics", bool(shown.others)
-    yield "probes", "Probes", bool(shown.probes)
+    yield "probes", "Probes", bool(shown.probes or shown.packets)
     yield "facts", "Environment", bool(shown.setup or (manifest and manifest.nodes) or given.facts)
     yield "reproduce", "Reproduce", bool(given.commands or given.study)
     yield "method", "Method", bool(shown.method)

@@ -54,7 +54,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from _section("Further metrics", shown.others)
     if shown.absent:
         yield from ("## Incomplete cells", "", *table_lines(shown.absent))
-    yield from _section("Probes", shown.probes)
+    yield from _section("Probes", (*shown.probes, *shown.packets))
     yield from _section("Environment", shown.setup)
     yield from _reproduce(given)
     if shown.method:

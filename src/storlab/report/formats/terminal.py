@@ -147,6 +147,7 @@ def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterato
     yield "details of block I/O", section("Block I/O in detail", shown.block_details, width)
     yield "further metrics", section("Further metrics", _briefly(shown.others, full), width)
     yield "probes", section("Probes", _briefly(shown.probes, full), width)
+    yield "packets", section("Packets", shown.packets, width)
     yield "environment", section("Environment", shown.setup, width)
 
 

@@ -17,6 +17,7 @@ from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.report.model import format as fmt
 from storlab.report.model import words
+from storlab.report.model.packets import Packets
 from storlab.report.model.power_cuts import PowerCuts
 from storlab.report.model.unequal import unequal_sentences
 from storlab.text import one_line
@@ -55,6 +56,7 @@ class ReportInput:
     facts: Mapping[int, Mapping[str, Mapping[str, Facts]]] = field(default_factory=dict)
     guests: Mapping[int, Mapping[str, Facts]] = field(default_factory=dict)
     power_cuts: tuple[PowerCuts, ...] = ()
+    packets: tuple[Packets, ...] = ()
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from storlab.report.model.grid import further_tables, measured_tables
 from storlab.report.model.input import ReportInput, for_people, shared_levels, split
 from storlab.report.model.latencies import asked_latencies, latency_tables
 from storlab.report.model.nodes import guest_tables, node_tables
+from storlab.report.model.packets import packet_tables
 from storlab.report.model.power_cuts import power_cut_tables
 from storlab.report.model.questions import FEW, Values, matrix_tables, question_table
 from storlab.report.model.setup import guests_tables, load_facts, load_tables, modes_table, unsafe_modes
@@ -137,6 +138,8 @@ class View:
         self.others = further_tables(shown, summary.cells)
         self.absent = absent_table(summary)
         self.probes, self.warnings = _in_place(further_tables(watched, summary.cells), said)
+        factors = {name for cell in summary.cells for name in cell.levels}
+        self.packets = packet_tables(given.packets, factors)
         modes = modes_table(given)
         self.setup = [*load_tables(summary), *guests_tables(given), *([] if modes is None else [modes])]
         self.method = " ".join(filter(None, (summary.method, *how_made(summary))))
