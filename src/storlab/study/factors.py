@@ -62,6 +62,8 @@ def read_factors(
             if not is_label(level.label):
                 named = f"give it a short name: [factors.{name}] and NAME = {shown(level.value)}"
                 report(level.origin, f"{shown(level.value)} cannot be shown as a name in tables: {named}")
+        if chosen is not None:  # in the order in which they are chosen
+            levels.sort(key=lambda level: chosen.index(level.label) if level.label in chosen else len(chosen))
         if levels:
             factors.append(Factor(name, tuple(levels), chosen))
     return factors
