@@ -51,7 +51,8 @@ class BonnieRun:
     def told(self) -> dict[str, object]:
         """What it says of itself, and which of its tests have no figure, though they were not too short for one."""
         tests = ", ".join(name for test, name in TESTS.items() if test not in {*self.rates, *self.too_short})
-        return {**self.facts, **({LEFT_OUT: tests} if tests else {})}
+        facts = {name: fact for name, fact in self.facts.items() if name != "format_version"}
+        return {**facts, **({LEFT_OUT: tests} if tests else {})}
 
     def untold(self) -> str:
         """Which tests have no figure, as a sentence without an end; empty where all have one."""

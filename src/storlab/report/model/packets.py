@@ -28,7 +28,7 @@ def packet_tables(packets: Iterable[Packets], shown: Iterable[str]) -> list[Tabl
             ("packet",),
             tuple((line,) for line in each.lines),
             1,
-            f"at node {each.node}; as a capture: {each.path}",
+            f"as a capture: {each.path}",
         )
         for each in packets
     ]
