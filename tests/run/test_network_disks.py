@@ -112,7 +112,7 @@ SMALL = (
     *("size=1M", "seeks=4", "files=0", "disk=32M", "nodes.server.keep=run", "nodes.server.memory=256M"),
     *("nodes.client.memory=256M", 'compare.1.metrics=["seek.rate"]'),
 )
-TCP = {"nbd", "relay", "whole", "nagle", "dst", "dst-1", "dst-2", "dst-nosack", "iscsi", "nvme", "nfs"}
+TCP = {"relay", "whole", "nagle", "dst", "dst-1", "dst-2", "iscsi", "nvme", "nfs"}
 
 
 def test_the_published_machines_are_a_profile_of_it() -> None:
