@@ -23,7 +23,7 @@ _RUNTIME = re.compile(r"\s+runtime\s.*\.\.\.\s+(?P<seconds>\d{1,7}(?:\.\d{1,9})?
 _CLOCKS = re.compile(r"\s*\[(\d\d):(\d\d):(\d\d)\]\s*\[(\d\d):(\d\d):(\d\d)\]\Z")
 _LISTS = ("Ran", "Not run", "Failures")
 _MORE = re.compile(rf"\s*{_NAME}(?:\s+{_NAME})*\Z")  # of a list that fmt(1) has broken
-_CLOSING = re.compile(r"(?:Failed (?P<failed>\d{1,7}) of \d{1,7} tests|Passed all \d{1,7} tests)\Z")
+_CLOSING = re.compile(r"(?:Failed (?P<failed>\d{1,7}) of|Passed all) (?P<all>\d{1,7}) tests\Z")
 _SECTION = re.compile(r"SECTION {1,20}-- (?P<name>\S{1,255})")
 _BEGINS = ("FSTYP ", "RECREATING ")
 _MARKS = ("output mismatch", "no qualified output", "[dumped core]", "_check_")
@@ -73,13 +73,25 @@ Key = tuple[str, str]
 
 @dataclass
 class Block:
-    """One run of one section. ``closed``: whether it has ended; by its summary, which ``blktests`` lacks."""
+    """One run of one section. ``closed``: whether it has ended; by its summary, which ``blktests`` lacks.
+
+    ``over``: another began, whether or not its own end is there. ``unnamed``: sections have names, and the line with
+    that of this one is missing.
+    """
 
     section: str = ""
+    unnamed: bool = False
     blktests: bool = False
     visits: dict[Key, list[_Visit]] = field(default_factory=dict)
     lists: dict[str, list[str]] = field(default_factory=dict)
     closed: bool = False
+    over: bool = False
+
+    @property
+    def named(self) -> int:
+        """How many tests are named, one that ran several times as often."""
+        names = {name for name, _ in self.visits}.union(*self.lists.values())
+        return max(len(names), len(self.lists.get("Ran", ())), sum(map(len, self.visits.values())))
 
     def results(self) -> dict[Key, list[_Visit]]:
         """What came of each test: what lines say, with what lists add."""
@@ -106,7 +118,7 @@ class _Reader:
     def __init__(self, source: str) -> None:
         self.blocks: list[Block] = []
         self._source = source
-        self._section = ""
+        self._section, self._fresh = "", False  # whether its line came since the last block began
         self._summary = False  # of all sections at the end, which says again what was said
         self._current: _Visit | None = None
         self._list: list[str] | None = None
@@ -117,38 +129,59 @@ class _Reader:
             return
         self._list = None
         if found := _SECTION.match(line):
-            self._section, self._current = found["name"], None
+            self._section, self._fresh, self._current = found["name"], True, None
         elif line.startswith("====="):
             self._summary = bool(self.blocks)
         elif line.startswith(_BEGINS):
             self._summary = False
+            self._end()
         elif self._summary:
             return
         elif line.startswith(_LISTS) and (listed := line.partition(":"))[0] in _LISTS:
+            lists = self.blocks[-1].lists if self.blocks else {}
+            if any(_LISTS.index(each) >= _LISTS.index(listed[0]) for each in lists):
+                self._end()
             self._list = self._block().lists.setdefault(listed[0], [])
             self._list += listed[2].split()
             self._current = None
         elif found := _CLOSING.match(line):
-            self._close(number, line, int(found["failed"] or 0))
+            self._close(number, line, int(found["failed"] or 0), int(found["all"]))
         elif found := _LINE.match(line):
             self._test(found)
         elif self._current is not None:
             self._more(self._current, line)
 
+    @property
+    def sectioned(self) -> bool:
+        """Whether there are sections."""
+        return bool(self._section)
+
     def _block(self) -> Block:
         """The block that lines are of now."""
-        if not self.blocks or self.blocks[-1].closed or self.blocks[-1].section != self._section:
-            self.blocks.append(Block(self._section))
-        return self.blocks[-1]
+        last = self.blocks[-1] if self.blocks else None
+        if last is None or last.closed or last.over or last.section != self._section:
+            last = Block(self._section, unnamed=bool(self._section) and not self._fresh)
+            self.blocks.append(last)
+            self._fresh = False
+        return last
 
-    def _close(self, number: int, line: str, failed: int) -> None:
+    def _end(self) -> None:
+        """Another block begins."""
+        if self.blocks:
+            self.blocks[-1].over = True
+
+    def _close(self, number: int, line: str, failed: int, every: int) -> None:
         block, self._current = self._block(), None
         block.closed = True
         listed = block.lists.get("Failures")
         if listed is None:
             listed = [name for (name, _), tries in block.visits.items() for each in tries if each.failed is not None]
-        if len(listed) != failed:
-            raise ParseError(f"{line!r}, but {len(listed)} are named: lines are missing", self._source, number)
+        for wanted, found in ((failed, len(listed)), (max(every, block.named), block.named)):
+            if wanted != found:
+                raise ParseError(f"{line!r}, but {found} are named: lines are missing", self._source, number)
+        ran = block.lists.get("Ran")
+        if stray := next((name for each in block.lists.values() for name in each if ran and name not in ran), None):
+            raise ParseError(f"{stray} isn't among those that ran: lines are of another run", self._source, number)
 
     def _test(self, found: re.Match[str]) -> None:
         rest = found["rest"]
@@ -159,6 +192,8 @@ class _Reader:
         if not (status or mark or took or clocks or "..." in rest or blktests):
             return  # a test's name, in some other text
         key = found["test"], found["device"] or ""
+        if self._block().lists:
+            self._end()  # they come after all tests
         if blktests and any(each.over for each in self._block().visits.get(key, ())):
             self.blocks[-1].closed = True  # it tries no test again: another run begins
         block = self._block()
@@ -214,6 +249,8 @@ def read_check_log(lines: Iterable[str], source: str) -> list[Block]:
     reader = _Reader(source)
     for number, line in enumerate(lines, 1):
         reader.take(number, (line if line.startswith(_LISTS) else line[:_LONGEST]).rstrip())
+    for block in reader.blocks:
+        block.unnamed |= not block.section and reader.sectioned
     return reader.blocks
 
 

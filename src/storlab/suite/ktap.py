@@ -28,7 +28,11 @@ _LONGEST = 4096  # characters of a line that is looked at
 
 @dataclass(frozen=True)
 class Result:
-    """A result and those of its subtests. ``why``: what stands behind its directive; ``todo``: why it may fail."""
+    """A result and those of its subtests. ``why``: what stands behind its directive; ``todo``: why it may fail.
+
+    ``lacking``: how many subtests were planned and did not come. ``stray``: how many are not the next one by their
+    number, or beyond the plan, or have no line of their own: lines are missing, or there twice.
+    """
 
     name: str
     outcome: Outcome
@@ -36,6 +40,8 @@ class Result:
     subtests: tuple[Result, ...] = ()
     planned: int | None = None  # subtests
     todo: str = ""
+    lacking: int = 0
+    stray: int = 0
 
     @property
     def failed(self) -> Iterator[str]:
@@ -54,8 +60,12 @@ class Result:
     @property
     def missing(self) -> int:
         """How many results were planned, here and below, and did not come."""
-        own = max((self.planned or 0) - len(self.subtests), 0)
-        return own + sum(each.missing for each in self.subtests)
+        return self.lacking + sum(each.missing for each in self.subtests)
+
+    @property
+    def strays(self) -> int:
+        """How many results stray, here and below."""
+        return self.stray + sum(each.strays for each in self.subtests)
 
     @property
     def complete(self) -> bool:
@@ -65,9 +75,41 @@ class Result:
 
 @dataclass
 class _Level:
+    """Results in one place. Several programs may print there, one after the other: ``done``, ``last``, ``planned`` are
+    of the one that prints now.
+    """
+
     results: list[Result] = field(default_factory=list)
     planned: int | None = None
     skipped: str | None = None  # why the whole level was
+    done: int = 0
+    last: int = 0  # number
+    begun: bool = False  # a version was printed
+    before: tuple[int, int] = (0, 0)  # that lack and stray, of programs before
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """How many results lack, and how many stray."""
+        beyond = 0 if self.planned is None else self.done - self.planned
+        empty = self.begun and self.planned is None and not self.done
+        return self.before[0] + max(-beyond, 0), self.before[1] + max(beyond, 0) + empty
+
+    def begin(self) -> None:
+        """Another program prints."""
+        self.before, self.planned, self.done, self.last = self.counted, None, 0, 0
+
+    def take(self, result: Result, number: int | None) -> None:
+        self.stray(number not in (None, self.last + 1))
+        self.results.append(result)
+        self.done, self.last = self.done + 1, self.last + 1 if number is None else number
+
+    def stray(self, many: int) -> None:
+        self.before = self.before[0], self.before[1] + many
+
+    def within(self, result: Result) -> Result:
+        """``result`` with these as its subtests."""
+        lacking, stray = self.counted
+        return replace(result, subtests=tuple(self.results), planned=self.planned, lacking=lacking, stray=stray)
 
 
 def read_ktap(lines: Iterable[str]) -> Result | None:
@@ -84,21 +126,36 @@ def read_ktap(lines: Iterable[str]) -> Result | None:
             break
         if _VERSION.match(text):
             seen = True
-            _enter(levels, depth)
+            level = _enter(levels, depth)
+            if level.done or level.planned is not None:
+                level.begin()
+            level.begun = True
         elif plan := _PLAN.match(text):
             seen = True
             level = _enter(levels, depth)
+            if level.planned is not None:
+                level.begin()
             level.planned, level.skipped = int(plan["count"]), plan["why"]
         elif (result := _RESULT.match(text)) and (depth == 0 or "#" not in prefix[0] or seen):
             seen = True
-            _take(levels, depth, _result(result))
+            _take(levels, depth, _result(result), result["number"])
     if not seen:
         return None
     while len(levels) > 1:
         _close(levels)
     root = levels[0][1]
-    whole = Result("", _of(root), root.skipped or "", tuple(root.results), root.planned)
+    whole = root.within(Result("", _of(root), root.skipped or ""))
     return replace(whole, outcome=Outcome.FAIL, why=f"Bail out! {bailed}") if bailed is not None else whole
+
+
+def programs(lines: Iterable[str]) -> list[list[str]]:
+    """The lines of each program, where several print one after the other: a version that is not indented begins one."""
+    found: list[list[str]] = [[]]
+    for line in lines:
+        if _VERSION.match(_LOG_TIME.sub("", line[:_LONGEST], count=1)):
+            found.append([])
+        found[-1].append(line)
+    return found
 
 
 def _enter(levels: list[tuple[int, _Level]], depth: int) -> _Level:
@@ -110,37 +167,31 @@ def _enter(levels: list[tuple[int, _Level]], depth: int) -> _Level:
     return levels[-1][1]
 
 
-def _take(levels: list[tuple[int, _Level]], depth: int, result: Result) -> None:
+def _take(levels: list[tuple[int, _Level]], depth: int, result: Result, number: str | None) -> None:
     """A result, whose subtests are those of the deeper level before it."""
     below = _Level()
     while levels[-1][0] > depth:
-        deeper = levels.pop()[1]
-        if levels[-1][0] > depth:
-            _keep(levels[-1][1], deeper)
-        elif levels[-1][0] == depth:
-            below = deeper
-        else:  # no level of this depth has begun yet
-            levels.append((depth, _Level()))
-            below = deeper
-    if levels[-1][0] < depth:
+        if levels[-2][0] > depth:
+            _close(levels)
+        else:
+            below = levels.pop()[1]
+    if levels[-1][0] < depth:  # no level of this depth has begun yet
         levels.append((depth, _Level()))
     outcome = result.outcome
     if outcome is Outcome.PASS and any(each.outcome is Outcome.FAIL for each in below.results):
         outcome = Outcome.FAIL
-    levels[-1][1].results.append(replace(result, outcome=outcome, subtests=tuple(below.results), planned=below.planned))
+    levels[-1][1].take(below.within(replace(result, outcome=outcome)), None if number is None else int(number))
 
 
 def _close(levels: list[tuple[int, _Level]]) -> None:
     """A level that ended without a result of its own above."""
-    level = levels.pop()[1]
-    _keep(levels[-1][1], level)
-
-
-def _keep(above: _Level, level: _Level) -> None:
-    if not above.results and above.planned is None:  # KUnit indents subtests twice, and their version line once
-        above.results, above.planned = level.results, level.planned
+    level, (depth, above) = levels.pop()[1], levels[-1]
+    if not (above.results or above.planned is not None or any(above.before)):  # KUnit indents a version line once
+        levels[-1] = depth, level
+        level.stray(len(levels) == 1)
     elif level.results or level.planned:
-        above.results.append(Result("(no result)", _of(level), "", tuple(level.results), level.planned))
+        above.results.append(level.within(Result("(no result)", _of(level))))
+        above.stray(1)
 
 
 def _of(level: _Level) -> Outcome:

@@ -29,9 +29,11 @@ class Gap:
     """What the log of a run leaves open: ``count`` tests, with their names where it has them.
 
     ``planned``: results that were announced and did not come; ``no summary``: it ends before the one of its runner.
+    ``stray``: results out of their order, or without their parent's; ``no end``: of its last line; ``no section``: it
+    names sections, but not that of all tests.
     """
 
-    kind: Literal["no result", "planned", "bailed out", "no summary"]
+    kind: Literal["no result", "planned", "bailed out", "no summary", "stray", "no end", "no section"]
     count: int = 0
     names: tuple[str, ...] = ()
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storlab.errors import ParseError
 from storlab.formats.prefixes import labels_of, peeled
 from storlab.suite.check_log import Block, read_check_log, sections
-from storlab.suite.ktap import Result, read_ktap
+from storlab.suite.ktap import Result, programs, read_ktap
 from storlab.suite.model import Outcome
 from storlab.suite.observed import Gap, Try
 from storlab.suite.zts_text import ResultLine, read_results, report_name
@@ -127,15 +127,28 @@ def _by_test(results: Sequence[ResultLine]) -> dict[str, tuple[Try, ...]]:
 def _ktap(text: str, source: str) -> list[LogRun]:
     if not _KTAP.search(text):
         return []
-    whole = read_ktap(text.split("\n"))
-    leaves = list(_leaves(whole)) if whole is not None else []
-    if whole is None or not leaves:
-        return []
+    lines = text.split("\n")
+    runs: list[list[Result]] = [[]]
+    for whole in filter(None, map(read_ktap, programs(lines))):
+        names = {name for name, _ in _leaves(whole)}
+        if any(name in names for each in runs[-1] for name, _ in _leaves(each)):
+            runs.append([])  # the same tests again
+        runs[-1].append(whole)
+    found = [_ktap_run(run) for run in runs]
+    if read_ktap(lines[-1:]) is not None:
+        found[-1] = replace(found[-1], gaps=(*found[-1].gaps, Gap("no end")))
+    return found if any(run.tests for run in found) else []
+
+
+def _ktap_run(programs: Sequence[Result]) -> LogRun:
+    leaves = [leaf for whole in programs for leaf in _leaves(whole)]
     names = _numbered([name for name, _ in leaves])
     tests = {name: (Try(outcome, None),) for name, (_, outcome) in zip(names, leaves, strict=True)}
-    gaps = [Gap("planned", whole.missing)] if whole.missing else []
-    gaps += [Gap("bailed out")] if whole.why.startswith("Bail out!") else []
-    return [LogRun(tests, frozenset(tests), tuple(gaps))]
+    missing, strays = (sum(counts) for counts in zip(*((each.missing, each.strays) for each in programs), strict=True))
+    gaps = [Gap("planned", missing)] if missing else []
+    gaps += [Gap("stray", strays)] if strays else []
+    gaps += [Gap("bailed out")] if any(each.why.startswith("Bail out!") for each in programs) else []
+    return LogRun(tests, frozenset(tests), tuple(gaps))
 
 
 def _leaves(result: Result, path: str = "") -> Iterator[tuple[str, Outcome]]:
@@ -178,5 +191,6 @@ def _check_run(blocks: Sequence[Block]) -> LogRun:
                 tests[name] = tries
     lost = tuple(sorted(asked - tests.keys()))
     gaps = [Gap("no result", len(lost), lost)] if lost else []
+    gaps += [Gap("no section")] if any(each.unnamed for each in blocks) else []
     gaps += [Gap("no summary")] if any(not each.closed and not each.blktests for each in blocks) else []
     return LogRun(tests, frozenset(asked), tuple(gaps))

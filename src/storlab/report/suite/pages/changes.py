@@ -117,6 +117,13 @@ def gaps(runs: Iterable[ObservedRun]) -> Iterator[str]:
                     yield f"{run.name} ends with Bail out!, so later tests may be missing."
                 case "no summary":
                     yield f"{run.name} ends before the summary of check, so tests may be missing."
+                case "stray":
+                    lines = "its lines are incomplete or repeated, so names may be wrong"
+                    yield f"{run.name} has {plural(gap.count, 'result')} out of order: {lines}."
+                case "no end":
+                    yield f"{run.name} ends within a line, so the last result may be incomplete."
+                case "no section":
+                    yield f"{run.name} lacks a SECTION line, so tests may be of another section."
 
 
 def _notes(found: Comparison) -> Iterator[str]:
