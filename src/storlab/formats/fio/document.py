@@ -19,12 +19,14 @@ from storlab.errors import ParseError
 from storlab.formats.fio.blocks import DirectionBlock, JobBlock, OfServers, Root
 from storlab.formats.fio.finding import KEY, Found, gaps, spans, unwrapped
 from storlab.formats.fio.version2 import DECODER, current
+from storlab.text import first
 
 _OLD = re.compile(r"fio-[12]\.(?!99)")  # 2.99 is a draft of 3.0
 _HAS_OLD = re.compile(rb'"fio version"\s*:\s*"' + _OLD.pattern.encode())
 _OF_FIO_2 = "fio 2 gives latencies in whole µs and bytes in whole KiB: figures are exact to one of these"
 _BEFORE_3_13 = re.compile(r"fio-3\.([1-9]|1[0-2])(?!\d)")
 # A float that isn't a number: fio prints it as C does, which no JSON reader takes.
+_ONCE = b'"total_ios"'  # in each direction, and in what is of fsync
 _NOT_A_NUMBER = re.compile(rb"(:\s*|\[\s*|,\s*)-?(?:nan|inf)\b")
 
 
@@ -67,7 +69,7 @@ def read_document(output: bytes, source: str, messages: bytes = b"") -> Document
     start, end = found[-1]
     root = _load(output[start:end], source, output.count(b"\n", 0, start))
     around = [output[before:after] for before, after in gaps(found, len(output))]
-    return Document(root, _lines(messages, *around), len(found) - 1)
+    return Document(root, _lines(messages, *around), len(found) - 1, notes=_notes(root))
 
 
 def read_documents(output: bytes, source: str) -> tuple[list[Document], list[NoJson]]:
@@ -124,7 +126,38 @@ def _inside(value: bytes, source: str, line: int) -> Iterator[Document]:
 
 
 def _notes(root: Root) -> tuple[str, ...]:
-    return (_OF_FIO_2,) if _OLD.match(root.version or "") else ()
+    said = (
+        f"job {job.jobname} lacks {first(lacks)}, which fio always prints: lines are missing, so its other figures may "
+        "be wrong, too"
+        for job in _jobs(root)
+        if (lacks := _lacks(job))
+    )
+    return (*((_OF_FIO_2,) if _OLD.match(root.version or "") else ()), *said)
+
+
+def _jobs(root: Root) -> list[JobBlock]:
+    return [*(root.jobs or ()), *(root.client_stats or ())]
+
+
+def _lacks(job: JobBlock) -> list[str]:
+    """What fio prints of every job, and not of this one, if it has anything of what it did."""
+    ways = {"read": job.read, "write": job.write, "trim": job.trim, "mixed": job.mixed}
+    there = {name: way for name, way in ways.items() if way is not None}
+    if not there:
+        return []
+    found = [] if "mixed" in there else [name for name in ("read", "write") if name not in there]
+    found += [f"{name}.lat_ns" for name, way in there.items() if way.lat_ns is None]
+    samples = job.steadystate.data if job.steadystate else None
+    numbers = {len(each) for each in (samples.iops, samples.bw, samples.lat_ns) if each} if samples else ()
+    return [*found, "samples of its steady state"] if len(numbers) > 1 else found
+
+
+def _refuse_merged(root: Root, document: bytes, source: str, line: int) -> None:
+    """JSON may be sound without the lines that end one object and begin the next; of its keys, the last counts."""
+    jobs = _jobs(root)
+    blocks = (each for job in jobs for each in (job.read, job.write, job.trim, job.mixed, job.sync))
+    if jobs and document.count(_ONCE) > sum(each is not None for each in blocks):
+        raise ParseError("lines of fio's JSON are missing: without them, two of its objects are one", source, line)
 
 
 def _lines(*parts: bytes) -> tuple[str, ...]:
@@ -134,6 +167,12 @@ def _lines(*parts: bytes) -> tuple[str, ...]:
 
 
 def _load(document: bytes, source: str, lines_before: int) -> Root:
+    root = _root(document, source, lines_before)
+    _refuse_merged(root, document, source, lines_before + 1)
+    return root
+
+
+def _root(document: bytes, source: str, lines_before: int) -> Root:
     if _HAS_OLD.search(document):
         return current(_decode(DECODER, document, source, lines_before), source, lines_before + 1)
     try:

@@ -35,6 +35,7 @@ _IN_THE_MIDST = "fio's output is in the midst of other text"
 _ONLY_ITS_LINES = "leave only its lines, from { to }"
 _MOST = 5  # lines that are named
 _VERSION_2 = re.compile(rb"^2;[^;\n]*;\d+;\d+;(\d+;){4}", re.MULTILINE)
+_CUT = re.compile(r"[2-9](?:;fio-|;?f?i?o?\Z)")  # the beginning of a terse line, or of that
 _WANTED = "run it with --output-format=json+ (or normal,json+ for both)"
 
 
@@ -149,11 +150,11 @@ def _terse_parts(text: bytes, source: str) -> list[Part]:
     lines = [line.rstrip("\r") for line in text.decode(errors="replace").split("\n")]
     numbers = [number for number, line in enumerate(lines, start=1) if LINE.match(line.encode())]
     warnings = []
-    if numbers[-1] == len(lines):
-        cut = numbers.pop()
+    if _CUT.match(lines[-1]) is not None:
+        numbers = [number for number in numbers if number < len(lines)]
         if not numbers:
-            raise ParseError("fio's terse line was cut off: nothing is whole", source, cut)
-        warnings.append(f"line {cut}: the terse line was cut off, and left out")
+            raise ParseError("fio's terse line was cut off: nothing is whole", source, len(lines))
+        warnings.append(f"line {len(lines)}: the terse line was cut off, and left out")
     reports = [read_terse(lines[number - 1], source, number) for number in numbers]
     runs = last_of_each_run(reports)
     if len(reports) > len(runs):

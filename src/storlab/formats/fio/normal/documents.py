@@ -68,26 +68,35 @@ def _document(run: Run, source: str, after: int) -> Document:
     _refuse_missing(run, jobs, source)
     notes = [rounding.note]
     for name, way in ((name, way) for job in jobs for name, way in job.ways.items()):
-        if way.latencies and "clat" not in way.latencies:
-            notes.append(
-                f"line {way.line}: {name} has no line clat (disable_clat, or it is missing): it has total ones"
-            )
+        for kind, has in (("clat", "total ones"), ("lat", "those of completion")):
+            if way.latencies and kind not in way.latencies:
+                said = f"{name} has no line {kind} (disable_{kind}, or it is missing): it has {has}"
+                notes.append(f"line {way.line}: {said}")
+    syncs = [job for job in jobs if job.issued and any(job.issued[3:]) and job.sync is None]
+    notes += [f"line {job.line}: job {job.name} has no line of the latencies of its fsyncs" for job in syncs]
+    if not {(job.group, name) for job in jobs for name in job.ways} <= run.groups.keys():
+        notes.append("its end (Run status group) is not whole: it was cut off, or is of a run that went on")
     if after:
         notes.append(f"reports of runs that went on (--status-interval) are left out: {after}")
     return Document(Root(run.version, jobs=blocks), tuple(run.messages), line=run.jobs[0].line, notes=tuple(notes))
 
 
 def _refuse_missing(run: Run, jobs: Iterable[NormalJob], source: str) -> None:
-    for (group, name), (longest, line) in run.longest.items():
-        times = [job.ways[name].runtime for job in jobs if job.group == group and name in job.ways]
-        if name != "mixed" and max(times, default=-1) != longest:
-            said = f"the longest {name} of group {group} took {longest} ms, and no job of it has that: jobs are missing"
-            raise ParseError(f"{said}; {INSTEAD}", source, line)
+    for (group, name), of in run.groups.items():
+        ways = [job.ways[name] for job in jobs if job.group == group and name in job.ways]
+        if name == "mixed":
+            continue
+        if max((way.runtime for way in ways), default=-1) != of.longest:
+            said = f"the longest {name} of group {group} took {of.longest} ms, and no job of it has that"
+            raise ParseError(f"{said}: jobs are missing; {INSTEAD}", source, of.line)
+        if not _are_about(sum(way.bytes[0] for way in ways), of.bytes):
+            said = f"what group {group} did in {name} is not the sum of its jobs: some are missing, or there twice"
+            raise ParseError(f"{said}; {INSTEAD}", source, of.line)
 
 
 def _block(job: NormalJob, run: Run, rounding: _Rounding, source: str) -> JobBlock:
     told = [each for each in run.told if each.group == job.group and (job.members > 1 or each.name == job.name)]
-    if job.issued is None and job.cpu is None and not job.error and not any(of == job.group for of, _ in run.longest):
+    if job.issued is None and job.cpu is None and not job.error and not any(of == job.group for of, _ in run.groups):
         raise ParseError(f"job {job.name} ends before its line of cpu: it was cut off; {INSTEAD}", source, job.line)
     done = _done(job, source)
     if missing := sorted(done.keys() - job.ways.keys()):
@@ -164,6 +173,11 @@ def _of_powers(total: float, done: int) -> float:
 
 def _are_alike(one: float, other: float | None) -> bool:
     return other is not None and other > 0 and abs(one / other - 1) < _TELLING
+
+
+def _are_about(one: float, other: float) -> bool:
+    """Within the digits that are printed of each."""
+    return abs(one - other) <= 0.02 * max(one, other) + 2048
 
 
 def _note(figures: Figures, rounding: _Rounding) -> None:

@@ -33,7 +33,9 @@ _ERRORS = re.compile(r"errors\s*: total=(\d{1,18})")
 _STEADY = re.compile(
     r"steadystate\s*: attained=(yes|no), .*, (?P<of>bw|iops|lat)(?P<how> slope| mean dev)=(?P<limit>\S+)"
 )
-_GROUP = re.compile(r"(?P<way>READ|WRITE|TRIM|MIXED): .*(?:run=\d+-|maxt=\s*)(?P<longest>\d{1,15})msec")
+_GROUP = re.compile(
+    rf"(?P<way>READ|WRITE|TRIM|MIXED): (?:.*, )?io={_NUMBER}.*(?:run=\d+-|maxt=\s*)(?P<longest>\d{{1,15}})msec"
+)
 _CLOSED = re.compile(r"Run status group \d+ \(all jobs\):")
 _VERSION = re.compile(r"fio[- ](\d+\.\S+)")
 _STARTING = re.compile(r"Starting \d+ (?:process|thread)")
@@ -91,15 +93,24 @@ class NormalJob:
     steady: SteadyBlock | None = None
 
 
+@dataclass(frozen=True)
+class OfGroup:
+    """One direction. ``longest``: ms that the last job took; ``bytes``: with KB as 1024 of them."""
+
+    line: int
+    longest: int
+    bytes: float
+
+
 @dataclass
 class Run:
-    """One run of fio; ``longest``: ms that the last job of a group took in a direction, by the group's own lines."""
+    """One run of fio; ``groups``: what all jobs of a group did in a direction, by the group's own lines."""
 
     told: list[Told] = field(default_factory=list)
     version: str | None = None
     jobs: list[NormalJob] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-    longest: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
+    groups: dict[tuple[int, str], OfGroup] = field(default_factory=dict)
     closed: bool = False
 
     @property
@@ -134,7 +145,8 @@ def runs_in(text: str, source: str) -> Iterator[Run]:
         elif match := _CLOSED.match(line):
             run.closed, group = True, int(line.split()[3])
         elif (match := _GROUP.match(line)) and run.closed:
-            run.longest[group, match["way"].lower()] = int(match["longest"]), number
+            of = OfGroup(number, int(match["longest"]), _amount(match[2], 1024)[0])
+            run.groups[group, match["way"].lower()] = of
         elif job is None or run.closed:
             run.messages.append(line)
         elif match := _WAY.match(line):
@@ -142,22 +154,34 @@ def runs_in(text: str, source: str) -> Iterator[Run]:
             job.ways[match["way"]] = way
         elif match := _LATENCY.match(line):
             figures = _figures(match["unit"], line, source, number)
+            if way is None or match["kind"] in way.latencies or (match["kind"] == "sync" and job.sync):
+                raise _stray(source, number)
             if match["kind"] == "sync":
                 job.sync = figures
-            elif way is not None:
+            else:
                 way.latencies[match["kind"]] = figures
         elif match := _PERCENTILES.match(line):
             kind, unit = match["kind"], _unit(match["unit"], source, number)
+        elif line.startswith("|") and _PERCENTILE.search(line) and not kind:
+            raise _stray(source, number)
         elif line.startswith("|") and kind:
             of_kind = job.sync if kind == "sync" else way.latencies.get(kind) if way is not None else None
             if of_kind is not None:
                 found = ((of, int(value) * unit) for of, value in _PERCENTILE.findall(line))
-                of_kind.percentiles |= {f"{float(of):f}": ns for of, ns in found if ns}  # 0: below one of its units
+                more = {f"{float(of):f}": ns for of, ns in found if ns}  # 0: below one of its units
+                if more.keys() & of_kind.percentiles.keys():
+                    raise _stray(source, number)
+                of_kind.percentiles |= more
         else:
             kind = ""
             _rest(job, line)
     if run.jobs:
         yield run
+
+
+def _stray(source: str, number: int) -> ParseError:
+    said = "these latencies are of a direction whose line isn't above them"
+    return ParseError(f"{said}; {INSTEAD}", source, number)
 
 
 def _rest(job: NormalJob, line: str) -> None:
