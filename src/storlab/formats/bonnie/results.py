@@ -43,7 +43,9 @@ _FILES = 1024  # of which ``-n`` counts
 
 @dataclass
 class _Table:
-    """Where in a table we are. ``rows``: the runs of its upper half; ``last``: the row before, and its tests."""
+    """Where in a table we are. ``rows``: the runs of its upper half; ``last``: that of the row above whose latencies
+    are to come, and ``has``: which tests are in it.
+    """
 
     half: str = ""
     version: str = ""  # 1.03 or older, where none is named
@@ -52,6 +54,7 @@ class _Table:
     rows: list[BonnieRun] = field(default_factory=list)
     lower: int = 0
     last: BonnieRun | None = None
+    has: Sequence[bool] = ()
 
     @property
     def named(self) -> dict[str, str]:
@@ -164,6 +167,7 @@ class _Reader:
         elif line.startswith("Latency"):
             self._latencies(line, number)
         elif not cut and (row := _row(line)) is not None:
+            table.has = [cell is not None for cell in row.cells]
             self._upper_row(row, number) if table.half == "output" else self._lower_row(row, number)
         elif _CUT.fullmatch(line):
             self.warnings.append(f"line {number} is cut short and left out")
@@ -216,9 +220,12 @@ class _Reader:
         found = words if len(words) == len(tests) else places
         if [text for text in found if text] != words or not all(map(_LATENCY.fullmatch, words)):
             self.warnings.append(f"line {number} is left out: it isn't a row of latencies as Bonnie++ prints it")
-        elif self.table.last is not None:
+        elif self.table.last is None or list(map(bool, found)) != self.table.has:
+            self.warnings.append(f"line {number} is left out: the row of these latencies isn't above it")
+        else:
             for test, text in zip(tests, found, strict=True):
                 self.table.last.take_latency(test, text)
+            self.table.last = None
 
 
 def _with_cpu(tests: Iterable[str]) -> Iterator[str]:

@@ -78,6 +78,7 @@ _WITHOUT_VALUE = re.compile(
     r"-(?![tbsnN])\w|--(?:write|read|stat\w*|mkdirs|del\w+|sync|dropcache|lat\w*|cpu|all\w+|no\w+)"
 )
 _LONGEST, _LONGEST_PATHS = 63, 200
+_OF_BLOCKS = re.compile("IOPS|Throughput |Total MiB|IO ")
 
 
 def read_text(text: str, source: str) -> list[Phase]:
@@ -144,6 +145,7 @@ def _check_order(phase: Phase, types: set[str], type_: str, line: int) -> None:
     unlike = _ONE_WAY.fullmatch(type_) is not None if phase.mixed else _WAY.search(type_) is not None
     unlike |= entries is not None and of in ("Dirs", "Files", "Buckets", "Objects") and entries["what"] != of
     unlike |= _LATENCY.fullmatch(type_) is not None and not any(map(_RATE.search, types))
+    unlike |= of == "Dirs" and _OF_BLOCKS.match(type_) is not None
     unlike |= rate and any(_TOTAL.search(each) and not _RATE.search(each) for each in types)
     if unlike or type_ in types:
         said = f"{type_} isn't where {phase.operation} has it, or there already"
