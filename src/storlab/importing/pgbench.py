@@ -20,6 +20,7 @@ from storlab.importing.importer import Importer, Part
 from storlab.importing.passed_on import read_passed_on, under_headings
 from storlab.measurements import Measurements
 from storlab.reading import read_file
+from storlab.text import first
 
 _TRAITS = (
     *("transaction type", "scaling factor", "query mode", "clients", "threads", "tries", "latency limit"),
@@ -55,13 +56,15 @@ class PgbenchImporter(Importer):
         names = sorted(each.name for each in folder.iterdir() if each.is_file() and each.name != path.name)
         kept = path.name == self.raw_name  # in a run, all that lie beside it are its own
         found = names if kept else _logs_beside(path.name, names, of_log=of_log)
-        logs = [text for text in (read_file(folder / name) for name in found) if is_log(text[:4096])]
-        if not logs:
-            return parts
-        own = read_file(path)
-        return (
-            [Part(measured_by_log(_log([own, *logs], source)))] if of_log else [_with_log(parts[0], own, logs, source)]
-        )
+        texts = {name: read_file(folder / name) for name in found}
+        logs = [text for text in texts.values() if is_log(text[:4096])]
+        others = [name for name, text in texts.items() if not (kept or is_log(text[:4096]))]
+        (part,) = parts
+        if logs:
+            own = read_file(path)
+            part = Part(measured_by_log(_log([own, *logs], source))) if of_log else _with_log(part, own, logs, source)
+        said = f"beside it, {first(others)} is no log as pgbench writes it, and left out"
+        return [_warned(part, said)] if others else [part]
 
 
 def _logs_beside(name: str, names: Collection[str], *, of_log: bool) -> list[str]:
@@ -96,8 +99,12 @@ def _with_log(part: Part, text: bytes, logs: Sequence[bytes], source: str) -> Pa
             f"the logs of pgbench that lie beside it have {log.count} transactions and not its {done:.0f}: they are "
             "left out"
         )
-        return replace(part, found=replace(part.measured, warnings=(*part.measured.warnings, said)))
+        return _warned(part, said)
     return replace(part, found=measured(run, log))
+
+
+def _warned(part: Part, said: str) -> Part:
+    return replace(part, found=replace(part.measured, warnings=(*part.measured.warnings, said)))
 
 
 def _parts(text: bytes, source: str) -> Sequence[Part]:

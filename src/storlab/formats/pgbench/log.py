@@ -15,9 +15,11 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
 import polars as pl
 
@@ -35,6 +37,7 @@ INTERVAL = re.compile(rb"^\d{9,12}(?: \d{1,18})(?: \d{1,24}){4}(?:(?: \d{1,24}){
 
 _COLUMNS = dict.fromkeys(("client", "number", "time", "script", "epoch", "us"), pl.Int64)
 _WITH_SKIPPED = 10  # numbers after the start of an interval
+_PATIENCE = 20  # times that a client is idle between transactions, by which it may end earlier than others
 _DIGITS = 3  # of a latency in the histogram
 _LONGEST = 10_000_000  # s, four months: what a damaged log says beyond that would be a sample each second all the same
 
@@ -75,6 +78,8 @@ def read_log(logs: Iterable[bytes]) -> Log | None:
     warnings = said
     if damaged:
         warnings.append(f"{damaged} lines of its log are no transactions that were done; the others count")
+    clients = _clients(log)
+    warnings += _said_of_clients(clients, other=bool(damaged))
     begin = int((log["end"] - log["time"]).to_numpy().min())
     return Log(
         log.height,
@@ -83,7 +88,7 @@ def read_log(logs: Iterable[bytes]) -> Log | None:
         _series(log, begin),
         histogram,
         tuple(warnings),
-        _sampled(log, damaged),
+        _sampled(clients, log.height, damaged),
     )
 
 
@@ -93,10 +98,55 @@ def _without_cut(text: bytes) -> tuple[bytes, list[str]]:
     return whole, ([] if len(whole) == len(text) else ["the last line of its log has no end, and is left out"])
 
 
-def _sampled(log: pl.DataFrame, damaged: int) -> int:
-    """Clients number their transactions, so those that are not in the log are known to have been."""
-    numbered = sum(log.group_by("client").agg(pl.col("number").max())["number"].to_list())
-    return int(numbered) if log.height + damaged < numbered else 0
+class _Client(NamedTuple):
+    """The transactions of one: how many; their numbers; from when to when, and how long they took, µs."""
+
+    client: int
+    done: int
+    first: int
+    last: int
+    summed: int
+    begin: int
+    end: int
+    busy: int
+    longest: int
+
+    @property
+    def idle(self) -> float:
+        """From one to the next, µs: where it connects again or has a rate, or of a sample."""
+        return max(self.end - self.begin - self.busy, 0) / self.done
+
+    @property
+    def repeats(self) -> bool:
+        """Whether two have one number."""
+        numbers = self.last - self.first + 1
+        return self.done > numbers or (self.done == numbers and 2 * self.summed != numbers * (self.first + self.last))
+
+
+def _clients(log: pl.DataFrame) -> list[_Client]:
+    number, time, end = (pl.col(name) for name in ("number", "time", "end"))
+    of_numbers = (number.min(), number.max().alias("last"), number.sum().alias("summed"))
+    of_times = ((end - time).min().alias("begin"), end.max(), time.sum(), time.max().alias("longest"))
+    return [_Client(*row) for row in log.group_by("client").agg(pl.len(), *of_numbers, *of_times).rows()]
+
+
+def _said_of_clients(clients: Sequence[_Client], *, other: bool) -> Iterator[str]:
+    """Clients number their transactions, as pgbench does them, and work until all end. ``other``: some failed."""
+    if any(each.repeats for each in clients):
+        yield "transactions of its log have the same number: lines are repeated, or of several runs"
+    highest = max(each.client for each in clients)
+    if (missing := highest + 1 - len(clients)) > 0:
+        yield f"{missing} of {highest + 1} clients have no transaction in its log: that of a thread may be missing"
+    ended, longest = max(each.end for each in clients), max(each.longest for each in clients)
+    early = [each for each in clients if ended - each.end > longest + _PATIENCE * each.idle]
+    if early and not other and len({each.last for each in clients}) > 1:  # with -t, all do as many
+        yield f"{len(early)} of {len(clients)} clients end before the others in its log: that of a thread was cut off"
+
+
+def _sampled(clients: Sequence[_Client], count: int, damaged: int) -> int:
+    """Those that are not in the log are known by their numbers to have been."""
+    numbered = sum(each.last for each in clients)
+    return numbered if count + damaged < numbered else 0
 
 
 def _transactions(logs: Sequence[bytes]) -> tuple[pl.DataFrame, int]:
@@ -175,18 +225,23 @@ def _of_intervals(logs: Sequence[bytes]) -> Log | None:
     ended within.
     """
     rows: dict[int, _Interval] = {}
+    steps: Counter[int] = Counter()
     damaged = 0
-    for line in b"\n".join(logs).splitlines():
-        if INTERVAL.fullmatch(line.strip()) is None:
-            damaged += bool(line.strip())
-            continue
-        start, *numbers = map(int, line.split())
-        if len(numbers) == _WITH_SKIPPED:  # before version 15 these count as transactions
-            numbers[0] -= numbers[-1]
-        if numbers[0] < 0:
-            damaged += 1
-            continue
-        rows.setdefault(start, _Interval()).add(numbers)
+    for text in logs:
+        before = 0
+        for line in text.splitlines():
+            if INTERVAL.fullmatch(line.strip()) is None:
+                damaged += bool(line.strip())
+                continue
+            start, *numbers = map(int, line.split())
+            if len(numbers) == _WITH_SKIPPED:  # before version 15 these count as transactions
+                numbers[0] -= numbers[-1]
+            if numbers[0] < 0:
+                damaged += 1
+                continue
+            rows.setdefault(start, _Interval()).add(numbers)
+            steps[start - before] += before > 0
+            before = start
     done = sum(row.count for row in rows.values())
     if not done:
         return None
@@ -194,6 +249,10 @@ def _of_intervals(logs: Sequence[bytes]) -> Log | None:
     interval = min((later - earlier for earlier, later in pairwise(starts)), default=0)
     length = starts[-1] - starts[0] + interval
     warnings = [f"{damaged} lines of its log are no intervals; the others count"] if damaged else []
+    if any(row.repeats for row in rows.values()):
+        warnings.append("intervals of its log are there twice, and count twice")
+    if lost := sum(many for step, many in steps.items() if step > interval):
+        warnings.append(f"in {lost} places of its log intervals are missing")
     values = _totals(list(rows.values()), done)
     return Log(
         done,
@@ -215,9 +274,13 @@ class _Interval:
     most: int = 0
     latest: int = 0
     others: list[int] = field(default_factory=list)  # skipped, retried, retries, and failures of all kinds
+    before: Sequence[int] = ()
+    repeats: bool = False
 
     def add(self, numbers: Sequence[int]) -> None:
         count, total, squares, least, most, *rest = numbers
+        self.repeats |= count > 0 and numbers == self.before  # no two threads did the same
+        self.before = numbers
         lags, others = [*rest[:4], 0, 0, 0, 0][:4], rest[4:]
         self.count += count
         self.sums = [sum(pair) for pair in zip(self.sums, (total, squares, *lags[:2]), strict=True)]
