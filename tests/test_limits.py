@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,10 +16,14 @@ import storlab.run.planning.plan as planning
 from storlab import limits
 from storlab.errors import RecordsError, StorlabError
 from storlab.importing.registry import importer_of
+from storlab.nodes.agent.events import Answer, Data, Done, Event, Exited, Sampled, Stdout
 from storlab.nodes.identity import Machine, NodeIdentity
+from storlab.nodes.node import Node
+from storlab.nodes.process import Process
 from storlab.reading import lines_of, read_file
 from storlab.run.limits import parse_extent
 from storlab.run.recovery.journal import Journal, read_pending
+from storlab.run.trial import fetch
 from storlab.run.trial.fetch import Allowance
 from storlab.study import study as studies
 from storlab.study.factors import Factor, Level
@@ -80,6 +85,45 @@ def compared(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     planning._refuse_too_many_comparisons(cast("Any", study("")))
 
 
+class Agent:
+    """All that it answers is this, and so many bytes with it."""
+
+    lost, patience = None, 0.0
+
+    def __init__(self, event: Event, size: int) -> None:
+        self._answers = Answer(1, event, bytes(size)), Answer(1, ENDED if isinstance(event, Stdout) else Done())
+
+    def next_id(self) -> int:
+        return 1
+
+    async def request(self, *_: object, **__: object) -> AsyncIterator[Answer]:
+        for answer in self._answers:
+            yield answer
+
+    async def stop(self, *_: object, **__: object) -> None:
+        pass
+
+
+ENDED = Exited(0, None, False, None, None, 1, 1, 0, 0, 1, 0, 0)
+
+
+async def printed(size: int) -> None:
+    await Process("n", cast("Any", Agent(Stdout(1), size)), ("yes",), {}, {Stdout: None}).wait()
+
+
+async def sampled(size: int) -> None:
+    async for _ in Node("n", cast("Any", Agent(Sampled(1, 1, 0, [size]), size))).sample(["/x"], 1.0):
+        pass
+
+
+async def left(path: Path, size: int) -> None:
+    file = fetch._File("/load", "x", ["x"], size)
+    await fetch._fetch(Node("n", cast("Any", Agent(Data(), 1))), file, path, Allowance())
+    if (note := path / "x.left-out").exists():
+        raise StorlabError(note.read_text().strip())
+    (path / "x").unlink()
+
+
 Try = Callable[[int, Path, pytest.MonkeyPatch], object]
 TRIED: dict[str, Try] = {
     "STUDY_TEXT": lambda n, *_: toml("#" * n),
@@ -95,6 +139,9 @@ TRIED: dict[str, Try] = {
     "DISKS": lambda n, *_: study(DISK.replace("N", str(n))),
     "NAME": lambda n, *_: study(f"[nodes.{'n' * n}]\n"),
     "LABEL": lambda n, *_: study(f'[factors]\nf = ["{"x" * n}"]\n'),
+    "OUTPUT": lambda n, *_: asyncio.run(printed(n)),
+    "SAMPLED": lambda n, *_: asyncio.run(sampled(n)),
+    "FILE": lambda n, path, _: asyncio.run(left(path, n)),
     "FILES": lambda n, *_: files(n),
     "FETCHED": lambda n, *_: Allowance().take(NODE, n),
     "JOURNAL_LINE": lambda n, path, _: journal(path, n),
@@ -108,20 +155,12 @@ TRIED: dict[str, Try] = {
     "IMPORTED_FILES": lambda n, path, patch: folder(patch, path, n),
     "IMPORTED_ROWS": lambda n, *_: importer_of("csv").read(b"IOPS\n" + b"1\n" * n, "t.csv", {"value": ["IOPS"]}),
 }
-ELSEWHERE = {
-    "OUTPUT": "attacks/test_hostile_guest.py",
-    "SAMPLED": "attacks/test_hostile_guest.py",
-    "FILE": "attacks/test_hostile_guest.py",
-}
 
 
 @pytest.mark.parametrize("limit", limits.TABLE, ids=lambda limit: limit.name)
 def test_what_is_at_a_limit_is_taken_and_what_is_beyond_is_refused_in_one_sentence(
     limit: limits.Limit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if (there := ELSEWHERE.get(limit.name)) is not None:
-        assert limit.name in (Path(__file__).parent / there).read_text(), "it is tested there, with a smaller one"
-        return
     attempt = TRIED[limit.name]
     attempt(limit.most, tmp_path, monkeypatch)
     with pytest.raises((StorlabError, OSError, Outgrown)) as refused:
