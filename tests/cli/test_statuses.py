@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import signal
+import socket
 import subprocess
 import tomllib
 from pathlib import Path
@@ -10,19 +14,26 @@ from pathlib import Path
 import pytest
 from tools.exit_statuses import PAGE, table
 
+from attacks import samples
+from laboratory import Laboratory, ended, kill, wait_for
 from storlab.cli import status
 from study.program import PROGRAM, program
 
 HERE = Path(__file__).parent / "cases"
+LOGS = HERE.parent.parent / "suite/golden/logs"
 ROWS = tomllib.loads((HERE / "statuses.toml").read_text())
 GATES = ("--fail-on", "worse", "--allow-undecided")
 
 
 def test_the_reference_has_the_table_that_commands_decide_by_and_each_row_a_real_run() -> None:
     assert table() in PAGE.read_text(), "again: python -m tools.exit_statuses"
-    tested = [*ROWS["elsewhere"], *(row for row, *_ in ROWS["case"])]
+    tested = ["LEFT_BEHIND", "INTERRUPTED", *ROWS["elsewhere"], *(row for row, *_ in ROWS["case"] + ROWS["command"])]
     assert {id(row) for row in status.STATUSES} == {id(getattr(status, name)) for name in tested}
-    assert all(words in (HERE.parent.parent / file).read_text() for file, words in ROWS["elsewhere"].values())
+    for file, test, words in ROWS["elsewhere"].values():
+        (body,) = re.findall(
+            rf"^def {test}\(.*?(?=^(?:def|@)|\Z)", (HERE.parent.parent / file).read_text(), re.M | re.S
+        )
+        assert words in body
 
 
 @pytest.mark.needs("root")
@@ -45,15 +56,25 @@ def test_a_run_ends_with_the_status_of_its_row(row: str, only: str, words: str, 
 
 
 @pytest.mark.needs("root")
-def test_compare_says_the_same_and_no_reader_that_has_seen_enough_changes_a_status(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text((HERE / "statuses-study.toml").read_text())
-    argv = ["run", "study.toml", "--only", "build=old,zfs", "--rounds", "1", "--quiet", "--out", "out", *GATES]
-    closed = ["bash", "-c", 'exec "$@" 2>/dev/null > >(exit)', "", str(PROGRAM), *argv]
-    assert subprocess.run(closed, cwd=tmp_path, timeout=60).returncode == status.GATE_MISSING
-    for words, expected, said in (
-        ((), status.NOT_COMPARED, "no gate was asked for"),
-        (GATES, status.GATE_MISSING, "1 of 1 comparison is missing"),
-        ((*GATES, "--optional", "build=zfs"), status.COMPLETE, "Nothing passed or failed: 1 of 1 comparison is absent"),
-    ):
-        done = program("compare", "out", "--by", "build", *words, folder=tmp_path)
-        assert (done.returncode, said in " ".join(done.stdout.split())) == (expected, True)
+def test_commands_end_with_the_status_of_their_row_and_no_reader_that_has_seen_enough_changes_one(
+    lab: Laboratory,
+) -> None:
+    study, out = lab.folder / "study.toml", lab.out
+    shutil.copytree(HERE / "statuses", lab.folder, dirs_exist_ok=True)
+    study.write_text((HERE / "statuses-study.toml").read_text())
+    argv = ["run", study, "--only", "build=old,zfs", "--rounds", "1", "--quiet", "--out", out, *GATES]
+    closed = ["bash", "-c", 'exec "$@" 2>/dev/null > >(exit)', "", str(PROGRAM), *map(str, argv)]
+    assert subprocess.run(closed, timeout=60).returncode == status.GATE_MISSING
+    places = {"@logs@": str(LOGS), "@here@": socket.gethostname()}
+    for row, words, said in ROWS["command"]:
+        words = re.sub("@.*?@", lambda word: places[word[0]], words)
+        done = program(*words.split(), folder=lab.folder)
+        found = " ".join((done.stdout + done.stderr).split())
+        assert (done.returncode, said in found) == (getattr(status, row), True), (words, found)
+    with (out / "journal.jsonl").open("ab") as journal:
+        journal.write(samples.journal()[0].partition(b"\n")[0] + b"\n")  # of another machine
+    assert lab.storlab("clean", out).status == status.LEFT_BEHIND
+    running = lab.start("run", study, "--only", "build=old,near", "--out", lab.folder / "more", "--quiet")
+    wait_for(running, (lab.folder / "more" / "trials").exists)
+    kill(running, signal.SIGINT)
+    assert ended(running).status == status.INTERRUPTED

@@ -168,13 +168,15 @@ def test_a_check_by_storlab_is_known_as_one(command: tuple[str, ...], program: s
 
 
 @pytest.mark.needs("guests")
-def test_the_commit_is_found_by_runs_of_a_suite_in_guests(lab: Laboratory, tmp_path: Path) -> None:
+def test_the_commit_is_found_by_runs_of_a_suite_in_guests_unless_all_tests_are_skipped(
+    lab: Laboratory, tmp_path: Path
+) -> None:
     folder = tmp_path / "repository"
     (folder / "tests").mkdir(parents=True)
     git(folder, "init", "-q", "-b", "main")
     (folder / "suite.toml").write_text(SUITE)
     for number in range(3):
-        (folder / "tests/works").write_text(f"#!/bin/sh\n# {number}\nexit {int(number > 1)}\n")
+        (folder / "tests/works").write_text(f"#!/bin/sh\n# {number}\nexit {(0, 4, 1)[number]}\n")  # 4: it is skipped
         (folder / "tests/works").chmod(0o755)
         git(folder, "add", ".")
         git(folder, "commit", "-q", "-m", f"Change {number}")
@@ -183,7 +185,8 @@ def test_the_commit_is_found_by_runs_of_a_suite_in_guests(lab: Laboratory, tmp_p
         "suite", "bisect", "--good", "main~2", "--bad", "main", "--repo", folder, "--at-least", "0.9", "--error", "0.1",
         "--check", f"{program} suite run suite.toml --quiet", "--out", lab.out, timeout=300,
     )  # fmt: skip
-    assert ended.status == 0 and "First bad:" in ended.stdout and "Change 2 (Ann" in ended.stdout, ended
+    assert ended.status == 0 and "The first bad one is among these" in ended.stdout, ended
+    assert "Change 1 (Ann" in ended.stdout and "Change 2 (Ann" in ended.stdout, "nothing of the first can be tested"
     logs = [path.read_text() for path in sorted((lab.out / "output").iterdir())]
     failed = [log for log in logs if "FAIL works" in log]
     assert 0 < len(failed) < len(logs) and not git(folder, "status", "--porcelain"), logs

@@ -30,7 +30,7 @@ USERS_MISTAKE = Status(2, "usage error, or this machine supports nothing of the 
 NOT_COMPARED = Status(2, "no comparison has an answer, and no gate was asked for", "compare")
 TRIALS_FAILED = Status(3, "some trials failed; the others were measured", *_RUNS)
 NOTHING_MEASURED = Status(3, "nothing that was asked for was measured", *_RUNS)
-TEST_UNEXPECTED = Status(3, "a result was unexpected, or no test was executed", *_SUITES)
+TEST_UNEXPECTED = Status(3, "a result was unexpected", *_SUITES)
 TEST_REGRESSED = Status(3, "a test regressed", "suite compare")
 NOT_CHECKED = Status(3, "a set-up could not be checked, or a control failed", "crash")
 GATE_HIT = Status(4, "a gate of `--fail-on` was hit", *_GATES)
@@ -41,12 +41,14 @@ TEST_MISSING = Status(
     4, "none regressed, but a test is missing, a log is cut off, or nothing was compared", "suite compare"
 )
 CUT_BROKE = Status(4, "a cut broke something", "crash")
+NOTHING_EXECUTED = Status(125, "no test was executed: to `git bisect`, a commit that can't be tested", *_SUITES)
 INTERRUPTED = Status(130, "interrupted; everything is torn down, and `storlab resume` continues a run")
 
 STATUSES = (
     *(COMPLETE, OWN_FAULT, LEFT_BEHIND, USERS_MISTAKE, NOT_COMPARED),
     *(TRIALS_FAILED, NOTHING_MEASURED, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
-    *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE, INTERRUPTED),
+    *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE),
+    *(NOTHING_EXECUTED, INTERRUPTED),
 )
 """In the order of the table. Of several that apply to a run, the first that ``run`` asks about counts."""
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from storlab.cli.output import show, show_json, warn
-from storlab.cli.status import COMPLETE, INTERRUPTED, LEFT_BEHIND, TEST_UNEXPECTED, TEST_WITHOUT_RESULT, Status
+from storlab.cli.status import (
+    COMPLETE,
+    INTERRUPTED,
+    LEFT_BEHIND,
+    NOTHING_EXECUTED,
+    TEST_UNEXPECTED,
+    TEST_WITHOUT_RESULT,
+    Status,
+)
 
 if TYPE_CHECKING:
     from storlab.records.suite import SuiteRecord, SuiteRun
@@ -64,15 +72,19 @@ def keep_table(known: SuiteRun) -> None:
 
 
 def status_of(known: SuiteRun) -> Status:
-    """4 where a test that was asked for has no result, else 3 where a result was not expected or no test was executed,
-    else 0.
+    """4 where a test that was asked for has no result, else 125 where no test was executed and nothing failed, else 3
+    where a result was not expected, else 0.
     """
     from storlab.report.suite.view import view_of
+    from storlab.suite.model import Outcome
 
     seen = view_of(known)
     if seen.without_result or seen.absent:
         return TEST_WITHOUT_RESULT
-    return TEST_UNEXPECTED if seen.unexpected or not seen.executed else COMPLETE
+    failed = any(row.attempt.outcome is not Outcome.SKIP for row in seen.unexpected)
+    if not (seen.executed or failed):
+        return NOTHING_EXECUTED
+    return TEST_UNEXPECTED if seen.unexpected else COMPLETE
 
 
 def _watch(silent: bool) -> Watch:

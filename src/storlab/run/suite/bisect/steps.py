@@ -131,11 +131,11 @@ class Bench:
 
     def _judged(self, number: int, status: int | None, elapsed: float) -> Step:
         name, program = self.plan.candidates[number], program_of(self.plan.check)
+        if status == _UNTESTABLE:
+            return Step(number, None, elapsed, f"its check {_said(status)}")
         if status in _NOT_RUN or (program == "storlab" and status not in (0, _FAILED_SUITE, None)):
             log = self._log(number, "check")
             raise StorlabError(f"the check of {name} {_said(status)}, which says nothing of it: see {log}")
-        if status == _UNTESTABLE:
-            return Step(number, None, elapsed, f"its check {_said(status)}")
         return Step(number, status == 0, elapsed, "" if status == 0 else f"it {_said(status)}")
 
     def _log(self, number: int, what: str) -> Path:
