@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attacks.samples import VIRTIOFS, golden, these
+from importing.test_fio_forms import OF_PEOPLE, for_people
 from importing.test_virtiofs_tests import terse
 from storlab.errors import StorlabError
 from storlab.formats.fio.logs import read_series
@@ -86,12 +87,22 @@ def cut_off(data: bytes, choose: random.Random) -> bytes:
     return data[:at] if choose.random() < 0.7 else data[data.find(b"\n", at) + 1 :]
 
 
+def moved(data: bytes, choose: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True)
+    line = lines.pop(choose.randrange(len(lines)))
+    at = choose.randrange(len(lines) + 1)
+    return b"".join([*lines[:at], line, *lines[at:]])
+
+
 def units_of(data: bytes, choose: random.Random) -> list[bytes]:
     return _BLOCK.findall(data) if choose.random() < 0.3 else data.splitlines(keepends=True)
 
 
 _BLOCK = re.compile(rb"(?s).+?(?:\n{2,}|\Z)")
-INSIDE = {each.__name__: each for each in (dropped, repeated, reordered, cut_off)}
+_USUAL = ("dropped", "repeated", "reordered", "cut_off")
+_MOVED = (*_USUAL, "moved", "appended")
+"""Where each line says what it is of, or stands by what it is of."""
+INSIDE = {each.__name__: each for each in (dropped, repeated, reordered, cut_off, moved)}
 """What leaves out, doubles or moves lines, or whole blocks of them between blank ones."""
 
 
@@ -131,13 +142,35 @@ def wrong(found: Read, *sound: Read) -> str:
 
 
 def imported(kind: str, options: Mapping[str, Any] | None = None) -> Reader:
-    """What an import of one file gives; a failed trial says so, and has no figures."""
+    """What an import of one file gives."""
+    return lambda data, _: [_trial(part) for part in importer_of(kind).read(data, "x", options or {})]
 
-    def trial(part: Part) -> Trial:
-        rows = part.measured.metrics.select("metric", "job", "value").rows() if part.status == "done" else []
-        return Trial(frozenset(rows), frozenset(part.found.warnings))
 
-    return lambda data, _: [trial(part) for part in importer_of(kind).read(data, "x", options or {})]
+def _trial(part: Part) -> Trial:
+    """A failed one says so, and has no figures."""
+    rows = part.measured.metrics.select("metric", "job", "value").rows() if part.status == "done" else []
+    return Trial(frozenset(rows), frozenset(part.found.warnings))
+
+
+def thread(number: int) -> bytes:
+    """The log of one of a run's threads, each with two clients."""
+    choose, lines = random.Random(number), []
+    for client in (2 * number, 2 * number + 1):
+        us = count = 0
+        while us < 200_000:
+            time, count = choose.randrange(500, 1500), count + 1
+            us += time
+            lines.append((us, f"{client} {count} {time} 0 1795498205 {us}\n"))
+    return "".join(line for _, line in sorted(lines)).encode()
+
+
+def of_thread(data: bytes, folder: Path) -> Sequence[Trial]:
+    """The log of a run's second thread, beside that of its first."""
+    one, other = (folder / name for name in ("pgbench_log.71", "pgbench_log.71.1"))
+    one.write_bytes(thread(0))
+    other.write_bytes(data)
+    importer = importer_of("pgbench")
+    return [_trial(part) for part in importer.read_beside(importer.read(one.read_bytes(), "x", {}), folder, str(one))]
 
 
 def logged(data: bytes, folder: Path) -> Sequence[Trial]:
@@ -161,27 +194,91 @@ def suite_log(data: bytes, folder: Path) -> Sequence[Trial]:
 
 @dataclass(frozen=True)
 class Forms:
-    """A reader, its samples, and what may happen to parts of them: nothing in a log, whose lines are measurements."""
+    """A reader, its samples, and what may happen to parts of them: nothing in a log, whose lines are measurements.
+
+    ``whole``: whether an odd form of a sample is a whole file, too, though of less: nothing in it says that more was.
+    """
 
     read: Reader
     samples: Callable[[], Sequence[bytes]]
-    inside: Sequence[str] = (*INSIDE, "appended")
+    inside: Sequence[str] = (*_USUAL, "appended")
+    whole: Callable[[bytes, bytes], bool] = lambda odd, sample: False
+
+
+def _ends_earlier(odd: bytes, sample: bytes) -> bool:
+    """It ends with a line before: what had been printed when its program, or the copy of its output, was stopped."""
+    return sample.startswith(odd) and odd.endswith(b"\n")
+
+
+def _has_fewer_transactions(odd: bytes, sample: bytes) -> bool:
+    """Of each client the first, as in a run that ended earlier."""
+    lines, every = ([each.split(b" ")[:2] for each in data.splitlines()] for data in (odd, sample))
+    last = {client: number for client, number in every if [client, number] in lines}
+    kept = [each for each in every if each[0] in last and int(each[1]) <= int(last[each[0]])]
+    return odd.endswith(b"\n") and lines == kept
+
+
+def _has_a_few_fewer(odd: bytes, sample: bytes) -> bool:
+    """Then a transaction of another thread may have lasted for as long."""
+    return _has_fewer_transactions(odd, sample) and sample.count(b"\n") - odd.count(b"\n") < 9
+
+
+def _is_a_piece(odd: bytes, sample: bytes) -> bool:
+    """Its lines follow each other, as those of a shorter run would; of two nothing says how long an interval is."""
+    return odd.endswith(b"\n") and (odd.count(b"\n") < 3 or b"\n" + odd in b"\n" + sample)
+
+
+def _ends_with_a_report(odd: bytes, sample: bytes) -> bool:
+    """Of a run with --status-interval, of which each report is as the last one, and ends with its groups."""
+    *_, last = odd.split(b"(groupid=")
+    return sample.startswith(odd) and b"(groupid=" in sample[len(odd) :] and b"msec\n" in last
+
+
+def _has_other_plans(odd: bytes, sample: bytes) -> bool:
+    """Without its plan nothing says how many results there are, nor that they are those of a subtest; one that is there
+    with its results once more is of a program that was run twice.
+    """
+    return len(_PLAN.findall(odd)) != len(_PLAN.findall(sample))
+
+
+def _says_less_of_tests(odd: bytes, sample: bytes) -> bool:
+    """No line names one any more; or of a ``check.log``, which has lists alone, that of what was not run is missing."""
+    lost = odd.count(b"Not run:") < sample.count(b"Not run:") and b"[not run]" not in sample
+    return lost or (b"SECTION" in sample and b"SECTION" not in odd)
+
+
+_PLAN = re.compile(rb"(?m)^.*1\.\.\d+$")
 
 
 _TERSE = (terse("seqread-psync", (10239, 2560)), terse("randrw", (40320, 10084), (13477, 3369)))
+_OF_LOGS = ("dropped", "repeated", "cut_off")
 _IOR = {"value": ["bw(MiB/s)", "IOPS"], "factor_column": ["access"], "round_column": "iter"}
 FORMS: dict[str, Forms] = {
     "fio": Forms(imported("fio"), golden("formats/fio/golden/*.json")),
-    "output of fio for people": Forms(imported("fio"), golden("importing/golden/fio-people-*.txt")),
+    "output of fio for people": Forms(
+        imported("fio"),
+        lambda: [for_people(name).encode() for name in OF_PEOPLE if "range" not in name],
+        whole=_ends_with_a_report,
+    ),
+    "fio, for people and as JSON": Forms(imported("fio"), lambda: [OF_PEOPLE["randrw"], OF_PEOPLE["fsync"]]),
     "terse lines of fio": Forms(imported("fio"), these(*(f"{line}\n" for line in _TERSE))),
+    "terse lines of --status-interval": Forms(
+        imported("fio"), golden("importing/fio/status-interval*.txt"), whole=_ends_earlier
+    ),
     "logs of fio": Forms(logged, these("1000, 50, 0, 4096, 0\n2000, 60, 0, 4096, 0\n2000, 5, 1, 4096, 0\n"), inside=()),
     "sysbench": Forms(imported("sysbench"), golden("importing/golden/sysbench*")),
     "pgbench": Forms(imported("pgbench"), golden("importing/golden/pgbench-*.txt")),
-    "logs of pgbench": Forms(imported("pgbench"), golden("importing/golden/pgbench*.log*"), inside=()),
+    "logs of pgbench": Forms(
+        imported("pgbench"), golden("importing/golden/pgbench_log*"), inside=_OF_LOGS, whole=_has_fewer_transactions
+    ),
+    "logs of intervals of pgbench": Forms(
+        imported("pgbench"), golden("importing/golden/pgbench-[!s]*.log"), inside=_OF_LOGS, whole=_is_a_piece
+    ),
+    "logs of two threads of pgbench": Forms(of_thread, lambda: [thread(1)], inside=_OF_LOGS, whole=_has_a_few_fewer),
     "elbencho": Forms(imported("elbencho"), golden("importing/golden/elbencho-[!l]*")),
     "elbencho, live": Forms(imported("elbencho"), golden("importing/golden/elbencho-live.csv"), inside=()),
-    "vdbench": Forms(imported("vdbench"), golden("importing/golden/vdbench-*")),
-    "bonnie": Forms(imported("bonnie"), golden("importing/golden/bonnie*")),
+    "vdbench": Forms(imported("vdbench"), golden("importing/golden/vdbench-*"), _MOVED),
+    "bonnie": Forms(imported("bonnie"), golden("importing/golden/bonnie*"), _MOVED),
     "virtiofs-tests": Forms(imported("virtiofs-tests"), these(*VIRTIOFS)),
     "csv": Forms(imported("csv", _IOR), golden("importing/golden/csv-ior.csv")),
     "csv, quoted": Forms(
@@ -189,8 +286,10 @@ FORMS: dict[str, Forms] = {
         golden("importing/golden/csv-quoted.csv"),
     ),
     "console of a suite": Forms(
-        suite_log, these("".join(console_line(attempt(each), "t") for each in ("a/b", "a/c"))), inside=tuple(INSIDE)
+        suite_log, these("".join(console_line(attempt(each), "t") for each in ("a/b", "a/c"))), inside=_USUAL
     ),
-    "logs of check": Forms(suite_log, golden("suite/golden/logs/xfstests-*.log"), inside=tuple(INSIDE)),
-    "KTAP": Forms(suite_log, golden("suite/golden/*.ktap"), inside=tuple(INSIDE)),
+    "logs of check": Forms(
+        suite_log, golden("suite/golden/logs/xfstests-*.log"), inside=_USUAL, whole=_says_less_of_tests
+    ),
+    "KTAP": Forms(suite_log, golden("suite/golden/*.ktap"), inside=_USUAL, whole=_has_other_plans),
 }
