@@ -10,10 +10,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from storlab.analysis.wording import plural
 from storlab.errors import UserError
 from storlab.reading import read_file
 from storlab.records.suite import SuiteRun, read_suite_run
-from storlab.records.suite.logs import zts_lines
+from storlab.records.suite.logs import unnamed_failures, zts_lines
 from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.past import Past, past_of
 from storlab.records.suite.sources import runs_in
@@ -220,6 +221,11 @@ def _failures_in_log(path: Path) -> Failures:
     if not any(read_results(text.splitlines())):
         raise UserError(
             f"--failed-of {path}: no line of it says what came of a test, as the runner of ZFS's suite does"
+        )
+    if unnamed := unnamed_failures(text):
+        raise UserError(
+            f"--failed-of {path}: its summary counts {plural(unnamed, 'failure')} that no line of it names: give the "
+            "whole console, or `log` of its log directory"
         )
     failed: set[tuple[str, str]] = set()
     for part in text.split(_SUMMARY):  # of zfs-tests.sh -R, what follows a summary is a retry

@@ -57,6 +57,15 @@ def read_log(data: bytes, source: str) -> list[LogRun]:
     raise ParseError(f"it has no result of a test in a form that is read: {FORMS}", source)
 
 
+def unnamed_failures(text: str) -> int:
+    """How many failures summaries of the ZFS Test Suite's runner count, and no line names."""
+    named = Counter(each.outcome for each in read_results(text.split("\n")))
+    counted = sum((_counts(each) for each in dict.fromkeys(_SUMMARY.findall(f"{text}\n"))), Counter[str]())
+    failed = counted["FAIL"] + counted["KILLED"]
+    # A failsafe script, which follows a test that was killed, is counted and has no line.
+    return max(failed - named[Outcome.FAIL] - 2 * named[Outcome.KILLED], 0)
+
+
 def zts_lines(data: bytes) -> list[str]:
     """The lines of a console or ``log`` of the ZFS Test Suite's runner, without what something put before them."""
     texts = list(_texts(data))
