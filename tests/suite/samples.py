@@ -18,35 +18,7 @@ from storlab.suite.runfile import Runfile, read_suite
 
 GOLDEN = Path(__file__).parent / "golden"
 HERE = "/suite"
-RUNFILE = """\
-# Ours.
-[DEFAULT]
-pre = setup
-pre_user = root
-user = root
-timeout = 300
-post = cleanup
-post_user = root
-failsafe = callbacks/failsafe
-failsafe_user = root
-tags = ['all']
-
-[tests/pool]
-tests = ['create', 'destroy',
-    'rename']
-tags = ['all', 'pool']
-
-[tests/acl:Linux]
-tests = ['allow']
-user =
-timeout = 0
-failsafe =
-
-[tests/disk]
-tests = ['write']
-pre =
-post =
-"""
+RUNFILE = (GOLDEN / "ours.run").read_text()
 FILES = (
     *(f"{HERE}/tests/pool/{name}.ksh" for name in ("setup", "cleanup", "create", "destroy", "rename")),
     *(f"{HERE}/tests/acl/{name}.sh" for name in ("setup", "cleanup", "allow")),
@@ -54,21 +26,7 @@ FILES = (
     f"{HERE}/callbacks/failsafe.ksh",
 )
 INSTALLED = Installed(frozenset(FILES), frozenset({f"{HERE}/tests/pool/plain.ksh"}), frozenset({"root", "nobody"}))
-REPORT = """\
-import sys
-reason = 'Some day'
-known = {
-    'pool/create': ['FAIL', 17],
-    'pool/rename': ['SKIP', reason],
-    'quota/setup': ['SKIP', 'Not applicable'],
-}
-maybe = {'acl/allow': ['FAIL', 'Now and then']}
-if sys.platform.startswith('freebsd'):
-    known.update({'pool/destroy': ['FAIL', 1]})
-elif sys.platform.startswith('linux'):
-    maybe.update({'disk/write': ['SKIP', reason], 'quota/one': ['FAIL', reason]})
-sys.exit(print('never run'))
-"""
+REPORT = (GOLDEN / "zts-report.txt").read_text()
 
 
 def suite_of(*texts: str, installed: Installed = INSTALLED) -> Suite:

@@ -20,7 +20,16 @@ from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.finish import status_of
 from storlab.errors import RecordsError, UserError
 from storlab.record import to_json
-from storlab.records.suite import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
+from storlab.records.suite import (
+    CONSOLES,
+    ENVIRONMENT,
+    OUTPUT,
+    RESULTS,
+    Results,
+    merged_suite_runs,
+    read_results,
+    read_suite_run,
+)
 from storlab.records.suite.sources import observed, read_source
 from storlab.records.suite.table import COLUMNS, write_tests
 from storlab.report.suite.formats import render
@@ -94,6 +103,27 @@ def test_the_status_tells_unexpected_from_missing_results_and_from_none_at_all(t
     assert status_of(written(tmp_path / "less", SUITE, *passes(first=1))) == 4
     skipped = (of(SUITE, number, Outcome.SKIP) for number in range(SUITE.size))
     assert status_of(written(tmp_path / "none", SUITE, *skipped)) == 3
+
+
+def test_runs_of_shares_are_one_report_which_names_shares_that_no_run_has(tmp_path: Path) -> None:
+    runs = []
+    for share, at in enumerate((0, 1), 1):
+        (tmp_path / f"{share}/output").mkdir(parents=True)
+        (tmp_path / f"{share}/output/log").write_text(f"12:00:00.00 UNSUPPORTED: {share}\n")
+        alone = Suite("ours", (SUITE.groups[at],))
+        runs.append(
+            written(tmp_path / str(share), alone, of(alone, 0, Outcome.SKIP, folder="output"), *passes(alone, 1))
+        )
+        recorded(runs[-1], share=(share, 3))
+    whole = merged_suite_runs([run.folder for run in runs])
+    text = render(whole, "text")
+    assert len(whole.results) == sum(len(run.results) for run in runs) and "No run has --shard 3/3." in text
+    assert all(f"UNSUPPORTED: {share}" in render(whole, name) for share in (1, 2) for name in ("text", "md", "html"))
+    with pytest.raises(UserError, match=r"tests/acl/allow is in .*: `storlab suite compare` compares runs"):
+        merged_suite_runs([runs[0].folder, written(tmp_path / "again", SUITE).folder])
+    recorded(runs[1], testdir="/other")
+    with pytest.raises(UserError, match="2 is no part of the same suite: its testdir is /other, that of"):
+        merged_suite_runs([run.folder for run in runs])
 
 
 def test_what_has_a_result_is_not_run_again() -> None:

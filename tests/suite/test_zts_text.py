@@ -16,7 +16,7 @@ from storlab.suite.calls import by_program, functions_that_call, parse_calls, pa
 from storlab.suite.expectations import expected, read_expectations
 from storlab.suite.model import Expectation, Group, Outcome, Script, Suite
 from storlab.suite.zts_text import console_line, log_line, passed, read_results, report, report_name, summary
-from suite.samples import REPORT, attempt
+from suite.samples import GOLDEN, REPORT, attempt
 
 
 def test_a_line_is_80_columns_with_its_end_padded_or_longer() -> None:
@@ -124,29 +124,7 @@ def test_what_is_printed_is_read_back(path: str, user: str, outcome: Outcome, el
     assert passed([result]) == (outcome in (Outcome.PASS, Outcome.SKIP))
 
 
-LIBRARY = """\
-#!/bin/ksh
-# sum_of calls xsum, but this comment calls nothing: xsum
-function sum_of
-{
-	find "$1" -exec xsum {} +
-}
-
-same_content () {
-	[ "$(sum_of "$1")" = "$(sum_of "$2")" ]
-}
-
-function copy # and compare
-{
-	cp "$1" "$2"; same_content "$1" "$2" || jq . < "$1"
-	# xsum
-}
-
-function unrelated
-{
-	echo "the xsum of nothing"
-}
-"""
+LIBRARY = (GOLDEN / "library.ksh").read_text()
 
 
 def test_a_function_needs_what_it_calls_and_what_the_functions_that_it_calls_need() -> None:

@@ -15,3 +15,4 @@ from storlab.records.suite.folder import read_results as read_results
 from storlab.records.suite.folder import read_suite_record as read_suite_record
 from storlab.records.suite.folder import read_suite_run as read_suite_run
 from storlab.records.suite.folder import write_suite_record as write_suite_record
+from storlab.records.suite.merged import merged_suite_runs as merged_suite_runs

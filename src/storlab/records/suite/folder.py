@@ -78,6 +78,7 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     own: tuple[OwnEntry, ...] = ()  # what the user expects, beside the suite's own tables
     here: Here | None = None  # run on this machine; by default in guests
     kernel: OwnKernel | None = None  # that guests boot; by default the image's
+    share: tuple[Number, Number] = (1, 1)  # K of N
     format: int = FORMAT
 
     @property
@@ -112,6 +113,7 @@ class SuiteRun:
     stopped: str
     identity: str = ""  # of the run, wherever its folder lies
     others: tuple[tuple[str, SuiteEnvironment], ...] = ()  # guests that were not what the first one was
+    took: float | None = None  # s, of several runs together
 
     @property
     def results(self) -> dict[tuple[str, str], Attempt]:
@@ -133,6 +135,8 @@ class SuiteRun:
     @property
     def seconds(self) -> float:
         """From its begin to its end, or to its last result."""
+        if self.took is not None:
+            return self.took
         ends = [each.started.timestamp() + each.elapsed for each in self.attempts]
         end = self.finished.timestamp() if self.finished else max(ends, default=self.started.timestamp())
         return max(end - self.started.timestamp(), 0.0)

@@ -34,6 +34,7 @@ def render_text(view: View, *, brief: bool = False) -> str:
     lines += _section("Output that was not kept", (f"{row.name}: {cut}" for row in view.rows if (cut := not_kept(row))))
     if not brief:
         lines += _section("Expected, though they did not pass", map(_line, view.known))
+        lines += _section("Skipped", map(_line, view.skipped))
     lines += _section("Entries of the list of expectations", view.notes)
     lines += _section(OTHERS, view.environments)
     lines += ["", view.answer, view.counted, *filter(None, [view.patience])]
@@ -68,7 +69,11 @@ def render_markdown(view: View) -> str:
 def _markdown(view: View) -> Iterator[str]:
     yield f"# Suite {markdown(view.run.asked.name)}"
     yield from ("", f"**{markdown(view.answer)}**", "", markdown(view.counted))
-    for title, rows in (("Not expected", view.unexpected), ("Expected, though they did not pass", view.known)):
+    for title, rows in (
+        ("Not expected", view.unexpected),
+        ("Expected, though they did not pass", view.known),
+        ("Skipped", view.skipped),
+    ):
         if rows:
             yield from ("", f"## {title}", "", "| outcome | test | time | why |", "| --- | --- | ---: | --- |")
             for row in rows:

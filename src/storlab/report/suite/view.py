@@ -66,8 +66,13 @@ class View:
 
     @property
     def known(self) -> list[Row]:
-        """Results other than PASS that were expected, for a reason."""
-        return [row for row in self.rows if row.expectation is not None]
+        """Results other than PASS and SKIP that were expected, for a reason."""
+        return [row for row in self.rows if row.expectation is not None and row.attempt.outcome is not Outcome.SKIP]
+
+    @property
+    def skipped(self) -> list[Row]:
+        """Tests that were not executed, as was expected."""
+        return [row for row in self.rows if row.attempt.outcome is Outcome.SKIP and not row.surprising]
 
     @property
     def leaks(self) -> list[tuple[str, str]]:
@@ -182,5 +187,6 @@ def _row(attempt: Attempt, run: SuiteRun, lacks: tuple[str, ...]) -> Row:
     # Tests that no table is about may skip themselves; those of the ZFS Test Suite are skipped for a reason, or not.
     own_skip = attempt.outcome is Outcome.SKIP and foreign
     surprising = found is None and not own_skip
-    said = run.telling(attempt) if surprising and not attempt.reason else ""
+    told = surprising or attempt.outcome is Outcome.SKIP
+    said = run.telling(attempt) if told and not attempt.reason else ""
     return Row(attempt, name, found, surprising, lacks, who, said=said)

@@ -64,6 +64,7 @@ async def _planned(asked: Asked, place: Place, guest: SuiteGuest) -> SuiteRecord
         own=asked.own,
         here=await place.recorded(),
         kernel=asked.kernel,
+        share=asked.selection.share,
     )
     write_suite_record(place.folder, record)
     return record
