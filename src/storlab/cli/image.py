@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from storlab.study.study import Study
 
 _MIRROR = "http://deb.debian.org/debian"
-_OTHERS = {"mysql-": "program", "virtiofsd-": "program", "own-kernel-": "own kernel", "own-root-": "own root"}
+_OTHERS = {
+    "mysql-": "program",
+    "virtiofsd-": "program",
+    "own-kernel-": "own kernel",
+    "own-root-": "own root",
+    "own-zfs-": "own ZFS",
+}
 """What parts are that belong to no image, by how their names begin. Own ones go by themselves when unused."""
 
 

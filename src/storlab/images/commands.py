@@ -19,8 +19,9 @@ from storlab.programs import search_path
 
 PATH = search_path()
 _PACKAGES = {
-    "apt-config": "apt", "apt-get": "apt", "depmod": "kmod", "dpkg-deb": "dpkg", "mkfs.erofs": "erofs-utils",
-    "mmdebstrap": "mmdebstrap", "setpriv": "util-linux", "tar": "tar", "unshare": "util-linux", "zstd": "zstd",
+    "apt-config": "apt", "apt-get": "apt", "depmod": "kmod", "dpkg-deb": "dpkg", "fsck.erofs": "erofs-utils",
+    "mkfs.erofs": "erofs-utils", "mmdebstrap": "mmdebstrap", "setpriv": "util-linux", "strip": "binutils", "tar": "tar",
+    "unshare": "util-linux", "zstd": "zstd",
 }  # fmt: skip
 _GRACE = 30.0  # seconds: mmdebstrap removes its folder when it is told to end
 _LOOK = 0.05  # seconds between two looks whether it has ended

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import platform
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storlab.errors import ImageError, MissingImage, UserError
@@ -16,6 +17,7 @@ from storlab.images.cache import Cache, cache_folder
 from storlab.images.manifest import ImageManifest, forget_old, manifests, write_manifest
 from storlab.images.own import OwnRoot, own_kernel, own_root
 from storlab.images.parts import SOURCE, kernel_part, newest_kernel, root_part, zfs_part
+from storlab.images.zfs_tree import Base, read_tree, tree_parts
 
 _PROGRAMS = (*bootstrap.PROGRAMS, "mkfs.erofs", "fsck.erofs", "depmod", "zstd")
 
@@ -137,6 +139,27 @@ def own_image(kernel: Path, modules: Path | None = None, rootfs: Path | None = N
         modules=frozenset(part.about.modules),
         filesystems=frozenset(part.about.filesystems),
         versions=versions,
+    )
+
+
+def with_zfs_tree(image: Image, folder: Path) -> Image:
+    """The image with an OpenZFS tree laid over it: modules, commands, libraries and tests. Raises ``UserError``."""
+    tree = read_tree(folder.absolute())
+    if len(image.layers) < 2:
+        raise UserError(
+            f"the tree {folder} needs the modules of the kernel that guests boot: name --kernel-modules, too"
+        )
+    libc = re.match(r"2\.(\d+)", image.versions.get("libc6", ""))
+    base = Base(image.layers[1], image.release, int(libc[1]) if libc else None)
+    parts = tree_parts(Cache(cache_folder()), tree, base)
+    return replace(
+        image,
+        name=f"{image.name}+zfs-{recipe.digest([part.name for part in parts])[:8]}",
+        layers=(*image.layers, parts[0].folder / "modules.erofs", parts[1].folder / "tree.erofs"),
+        programs=image.programs | tree.programs,
+        modules=frozenset(parts[0].about.modules),
+        filesystems=frozenset(parts[0].about.filesystems),
+        versions={**image.versions, "zfs": tree.version},
     )
 
 

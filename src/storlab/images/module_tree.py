@@ -8,14 +8,15 @@ from __future__ import annotations
 import gzip
 import lzma
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from storlab.errors import ImageError
 from storlab.images import commands, cpio, recipe
 from storlab.images.bootstrap import erofs_command
+from storlab.images.cache import remove_tree
 
 # What every kernel has that boots at all, without saying so in modules.builtin.modinfo.
 _ALWAYS = frozenset({"devtmpfs", "proc", "ramfs", "sysfs", "tmpfs"})
@@ -208,6 +209,34 @@ def initramfs(modules: Modules, folder: Path, wanted: Iterable[str], log: Path) 
     files = {f"modules/{module_name(path)}.ko": unpack_module(folder / path, log) for path in order}
     names = "".join(f"{module_name(path)}.ko\n" for path in order)
     return cpio.archive({ORDER: names.encode(), **files})
+
+
+def with_added(layer: Path, added: Sequence[Path], release: str, work: Path, log: Path) -> Modules:
+    """Modules beside those of a layer, in whose place they are where they have the same name; indexed together, since
+    depmod needs to see all. ``work``/tree then holds them and the index, which is what the layer lacks.
+    """
+    merged, tree = work / "merged", work / "tree"
+    commands.run(["fsck.erofs", f"--extract={merged}", str(layer)], log)
+    folder = merged / "usr" / "lib" / "modules" / release
+    if not folder.is_dir():
+        raise ImageError(
+            f"{layer} has no modules of {release} in /usr/lib: its root must have /lib as a link to /usr/lib"
+        )
+    names = {path.name for path in added}
+    for path in [path for path in folder.rglob("*.ko") if path.name in names]:
+        path.unlink()
+    (folder / "extra").mkdir(exist_ok=True)
+    own = tree / "usr" / "lib" / "modules" / release
+    (own / "extra").mkdir(parents=True)
+    for module in added:
+        for place in (folder, own):
+            shutil.copyfile(module, place / "extra" / module.name)
+    depmod(merged, release, log)
+    for index in folder.glob("modules.*"):
+        shutil.copyfile(index, own / index.name)
+    modules = read_modules(folder)
+    remove_tree(merged)
+    return replace(modules, filesystems=modules.filesystems | {"zfs"})  # it has no alias fs-zfs
 
 
 def pack(tree: Path, target: Path, key: str, log: Path) -> None:

@@ -159,12 +159,19 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
     wanted = (*recipe.EARLY_MODULES, *(recipe.OWN_ROOT_MODULES if root else ()))
     merged = root is None or root.merged
     builtin = modules or _build_tree(kernel)
-    contents = [_of_file(kernel), modules and _of_tree(modules), str(builtin), wanted, merged, recipe.kernel_recipe()]
+    contents = [
+        digest_of_file(kernel),
+        modules and _of_tree(modules),
+        str(builtin),
+        wanted,
+        merged,
+        recipe.kernel_recipe(),
+    ]
     key = recipe.digest(contents)
     name = f"own-kernel-{key}"
     if (found := cache.used(name)) is not None:
         return found
-    with _log(cache) as log, cache.making_alongside(name) as work:
+    with log_of(cache) as log, cache.making_alongside(name) as work:
         release = _write_own_kernel(kernel, work / "kernel", log)
         if modules is not None and release not in (modules.name, "unknown"):
             raise UserError(f"{kernel} is {release}, and can't load the modules of {modules.name} in {modules}")
@@ -207,7 +214,7 @@ def _build_tree(kernel: Path) -> Path | None:
 def own_root(cache: Cache, root: Path) -> OwnRoot:
     """A root file system that a guest can mount. A folder is packed as EROFS."""
     if root.is_file():
-        with _log(cache) as log:
+        with log_of(cache) as log:
             found = programs_in_image(root, log), image_has_merged_usr(root, log)
         return OwnRoot(root.resolve(), *found)
     if not root.is_dir():
@@ -216,7 +223,7 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
     name = f"own-root-{key}"
     part = cache.used(name)
     if part is None:
-        with _log(cache) as log, cache.making_alongside(name) as work:
+        with log_of(cache) as log, cache.making_alongside(name) as work:
             commands.run(erofs_command(str(work / "root.erofs"), str(root), key), log)
             cache.finish(work, About(programs=(*sorted(programs_in_folder(root)),)))
         part = _finished(cache, name)
@@ -224,7 +231,7 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
 
 
 @contextlib.contextmanager
-def _log(cache: Cache) -> Iterator[Path]:
+def log_of(cache: Cache) -> Iterator[Path]:
     """For what programs print; kept where one failed, because the error names it."""
     log = cache.path("logs/own") / f"{os.getpid()}.log"
     yield log
@@ -236,7 +243,8 @@ def _finished(cache: Cache, name: str) -> Part:
     return cache.finished(name)
 
 
-def _of_file(path: Path) -> str:
+def digest_of_file(path: Path) -> str:
+    """Of its contents, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -251,7 +259,7 @@ def _of_tree(root: Path) -> str:
         if stat.S_ISLNK(status.st_mode):
             digest.update(os.fsencode(path.readlink()) + b"\0")
         elif stat.S_ISREG(status.st_mode):
-            digest.update(_of_file(path).encode())
+            digest.update(digest_of_file(path).encode())
     return digest.hexdigest()
 
 

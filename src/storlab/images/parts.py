@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from storlab.errors import ImageError
@@ -18,7 +17,7 @@ from storlab.images import commands, module_tree, recipe, vmlinux
 from storlab.images.apt import Apt, newest
 from storlab.images.bootstrap import EXCHANGE, Bootstrap, erofs_command
 from storlab.images.cache import About, Cache, Part, remove_tree
-from storlab.images.module_tree import Modules, read_modules
+from storlab.images.module_tree import Modules
 
 _KERNEL_SPACE = 1 << 30
 
@@ -210,21 +209,8 @@ async def _compiled(
 
 
 def _add_zfs(cache: Cache, base: Part, compiled: Part, release: str, zfs: str, work: Path, key: str, log: Path) -> None:
-    """depmod needs to see all modules; of its result, the layer holds what the kernel's own layer doesn't."""
-    merged, tree = work / "merged", work / "tree"
-    commands.run(["fsck.erofs", f"--extract={merged}", str(base.folder / "modules.erofs")], log)
-    folder = merged / "usr" / "lib" / "modules" / release
-    (folder / "extra").mkdir()
-    for module in _MODULES:
-        shutil.copyfile(compiled.folder / module, folder / "extra" / module)
-    module_tree.depmod(merged, release, log)
-    added = tree / "usr" / "lib" / "modules" / release
-    shutil.copytree(folder / "extra", added / "extra")
-    for index in folder.glob("modules.*"):
-        shutil.copyfile(index, added / index.name)
-    modules = read_modules(folder)
-    module_tree.pack(tree, work / "zfs.erofs", key, log)
-    remove_tree(merged)
-    remove_tree(tree)
-    known = replace(modules, filesystems=modules.filesystems | {"zfs"})  # it has no alias fs-zfs
-    cache.finish(work, about_modules(release, known, zfs=zfs))
+    added = [compiled.folder / module for module in _MODULES]
+    modules = module_tree.with_added(base.folder / "modules.erofs", added, release, work, log)
+    module_tree.pack(work / "tree", work / "zfs.erofs", key, log)
+    remove_tree(work / "tree")
+    cache.finish(work, about_modules(release, modules, zfs=zfs))

@@ -1,4 +1,4 @@
-"""``--kernel``: a suite in guests that boot the user's own kernel, with its modules and a root file system."""
+"""``--kernel`` and ``--tree``: a suite in guests that boot the user's own kernel, or with the user's own ZFS."""
 
 from __future__ import annotations
 
@@ -24,19 +24,26 @@ Rootfs = Annotated[
     Path | None,
     Option("--rootfs", metavar="PATH", help="A root for it: a folder, or EROFS, ext4, squashfs; else the image's."),
 ]
+Tree = Annotated[
+    Path | None,
+    Option(
+        "--tree", metavar="DIR", help="A source tree of OpenZFS, built: its modules, commands and tests, uninstalled."
+    ),
+]
 
 
-def own_kernel_of(kernel: Path | None, modules: Path | None, rootfs: Path | None, here: str = "") -> OwnKernel | None:
-    """What guests boot; ``None`` for the image's kernel. Raises ``UserError``."""
+def own_kernel_of(
+    kernel: Path | None, modules: Path | None, rootfs: Path | None, here: str = "", tree: Path | None = None
+) -> OwnKernel | None:
+    """What guests boot; ``None`` for what the image has. Raises ``UserError``."""
     from storlab.records.suite.own_kernel import OwnKernel
 
-    options = {"--kernel": kernel, "--kernel-modules": modules, "--rootfs": rootfs}
+    options = {"--kernel": kernel, "--kernel-modules": modules, "--rootfs": rootfs, "--tree": tree}
     named = [option for option, path in options.items() if path is not None]
     if here and named:
-        raise UserError(f"{named[0]}: with --here, tests run on the kernel and the root that this machine runs")
-    if kernel is None:
-        if named:
-            raise UserError(f"{named[0]} goes with a kernel of your own: write --kernel, too")
-        return None
-    absolute = [str(path.resolve()) if path is not None else None for path in (modules, rootfs)]
-    return OwnKernel(str(kernel.resolve()), *absolute)
+        raise UserError(
+            f"{named[0]}: with --here, tests run on the kernel, the root and the ZFS that this machine runs"
+        )
+    if kernel is None and (modules or rootfs) is not None:
+        raise UserError(f"{named[0]} goes with a kernel of your own: write --kernel, too")
+    return OwnKernel(*(None if path is None else str(path.resolve()) for path in options.values())) if named else None

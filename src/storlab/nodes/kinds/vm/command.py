@@ -81,6 +81,7 @@ class Files:
     qmp: Path
     agent: Path
     console: Path
+    gdb: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
         *("-chardev", f"socket,id=agent,path={escaped(str(files.agent))},server=on,wait=off"),
         *("-device", "virtio-serial-pci,id=serial0,max_ports=2"),
         *("-device", f"virtserialport,bus=serial0.0,chardev=agent,name={PORT}"),
+        *(("-gdb", f"unix:{escaped(str(files.gdb))},server=on,wait=off") if files.gdb is not None else ()),
         *_layers(spec).command_line(),
     ]
     if hardware.machine == "q35":

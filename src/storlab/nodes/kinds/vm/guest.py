@@ -71,6 +71,7 @@ class Guest:
             "qemu": self.spec.qemu,
             "confinement": self.spec.confinement.facts(),
             "command": shlex.join(self.argv),
+            **({"gdb": str(self.files.gdb)} if self.files.gdb is not None else {}),
         }
 
     def console_tail(self) -> str:

@@ -35,6 +35,12 @@ class Hardware(Model):
     rootfs: str | None = Field(
         None, description="Your own root, with your kernel: a file with EROFS, ext4 or squashfs, or a folder."
     )
+    zfs_tree: str | None = Field(
+        None,
+        description="A source tree of OpenZFS, configured and built for the guests' kernel: its modules, commands and "
+        "tests in place of the image's.",
+    )
+    gdb: bool = Field(False, description="QEMU's gdbstub on a socket, whose path is among the node's facts.")
     kernel_args: str = Field("", description='More for the kernel\'s command line: "mitigations=off".')
     qemu_args: tuple[str, ...] = Field((), description="More for QEMU's command line.")
     silence: Duration = Field(60.0, gt=0, description="A guest whose agent is silent for longer counts as hung.")

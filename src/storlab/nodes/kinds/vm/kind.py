@@ -16,7 +16,7 @@ from storlab.errors import NodeError, UserError
 from storlab.extras import need_extra
 from storlab.images.cache import storlab_cache
 from storlab.images.cpio import archive
-from storlab.images.image import Image, find_image, own_image
+from storlab.images.image import Image, find_image, own_image, with_zfs_tree
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.binding import programs
 from storlab.nodes.demands import Demands
@@ -64,7 +64,11 @@ class VmKind(Hardware, NodeKind):
         return _START
 
     def image(self, needs: Needs) -> frozenset[str] | None:
-        return None if self.kernel is not None else extras_of(needs)
+        return None if self.kernel is not None else self.extras(needs)
+
+    def extras(self, needs: Needs) -> frozenset[str]:
+        """The parts that its image must have in addition to those that all have: not ZFS, where a tree has it."""
+        return extras_of(needs) - ({"zfs"} if self.zfs_tree is not None else set())
 
     def describe(self) -> str:
         words = (
@@ -140,15 +144,16 @@ class VmLauncher(Launcher[VmKind]):
         ``UserError`` where a user's own kernel or root can't be used.
         """
         need_extra("vm", "virtual machines")
-        extras = extras_of(needs)
-        key = spec.kernel, spec.modules, spec.rootfs, spec.accel, extras
+        extras = spec.extras(needs)
+        key = spec.kernel, spec.modules, spec.rootfs, spec.zfs_tree, spec.accel, extras
         async with self._lock:
             if key not in self._boots:
                 try:
                     image = await asyncio.to_thread(_image_of, spec, extras)  # hashes and packs what is a user's own
                 except UserError as error:
-                    if spec.kernel is not None and not error.key:
-                        raise UserError(str(error), ("kernel",)) from None
+                    if not error.key and (spec.kernel or spec.zfs_tree) is not None:
+                        key_ = "kernel" if spec.kernel is not None else "zfs_tree"
+                        raise UserError(str(error), (key_,)) from None
                     raise
                 initrd = initrd_with_agent(image)
                 acceleration = await _acceleration(spec, image, initrd, self.services.host)
@@ -172,7 +177,8 @@ class VmLauncher(Launcher[VmKind]):
         make_raw_folder(folder)
         self._count += 1  # names of sockets are short, and those of nodes may not be
         sockets = self._folder / str(self._count)
-        files = Files(sockets.with_suffix(".qmp"), sockets.with_suffix(".agent"), folder / "console.log")
+        gdb = sockets.with_suffix(".gdb") if spec.gdb else None
+        files = Files(sockets.with_suffix(".qmp"), sockets.with_suffix(".agent"), folder / "console.log", gdb)
         async with AsyncExitStack() as stack:
             in_network = demands.network or demands.reaches_network
             within = tuple(await network.enter()) if in_network else ()
@@ -243,10 +249,10 @@ def extras_of(needs: Needs) -> frozenset[str]:
 
 
 def _image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
-    if hardware.kernel is None:
-        return find_image(extras)
     modules, rootfs = (None if each is None else Path(each) for each in (hardware.modules, hardware.rootfs))
-    return own_image(Path(hardware.kernel), modules, rootfs)
+    kernel = hardware.kernel
+    image = find_image(extras) if kernel is None else own_image(Path(kernel), modules, rootfs)
+    return image if hardware.zfs_tree is None else with_zfs_tree(image, Path(hardware.zfs_tree))
 
 
 async def _acceleration(hardware: Hardware, image: Image, initrd: Path, host: Node) -> Acceleration:
