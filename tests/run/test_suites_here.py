@@ -32,7 +32,7 @@ MOUNTS = 'set -e; set -- $DISKS; mkfs.ext4 -q /dev/$1 8M; mkdir "$TMPDIR/m"; mou
 
 def own(folder: Path, options: str = "", **scripts: str) -> tuple[str | Path, ...]:
     """The words that run these scripts as tests of one group."""
-    head = f"{HEAD}[tests/here]\ntests = {[name for name in scripts if name != 'setup']}\n{options}"
+    head = f"{HEAD}[tests/here]\ntests = {[name for name in scripts if name not in ('setup', 'cleanup')]}\n{options}"
     runfile = planted(folder / "own", {f"tests/here/{name}": text for name, text in scripts.items()}, head)
     return ("suite", "run", runfile, "--tests", runfile.parent, "--here", HERE)
 
@@ -59,6 +59,16 @@ def killed_during(lab: Laboratory, words: tuple[str | Path, ...], test: str, num
     wait_for(running, lambda: under_way(lab, test))
     kill(running, number)
     return ended(running, 60)
+
+
+def test_a_test_that_fails_is_held_before_its_group_is_cleaned_up(lab: Laboratory) -> None:
+    scripts = {"fails": 'echo pool > "$TMPDIR/state"; exit 1', "passes": "true", "cleanup": 'rm "$TMPDIR/state"'}
+    words = own(lab.folder, "post = cleanup\n", **scripts)
+    (lab.folder / "typed").write_text(f"cat $TMPDIR/state > {lab.folder}/seen; exit 7\n")
+    with (lab.folder / "typed").open("rb") as typed:
+        said = lab.storlab(*words, "--shell-on-failure", "--out", lab.out, stdin=typed)
+    assert outcomes(lab)["passes"] is Outcome.PASS and said.status == 3, said
+    assert (lab.folder / "seen").read_text() == "pool\n" and said.stderr.count("A shell in it") == 1
 
 
 def test_tests_run_on_this_machine_and_nothing_of_them_is_left() -> None:

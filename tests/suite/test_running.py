@@ -24,6 +24,7 @@ from storlab.run.suite.queue import Queue
 from storlab.run.suite.shard import Shard, run_all
 from storlab.run.suite.work import Work, kernel_complaint, parse_work
 from storlab.suite.model import Attempt, Group, Leak, Outcome, Role, Script
+from suite.samples import GOLDEN
 
 T = TypeVar("T")
 GROUP = Group("tests", (Script("/t/breaks", "root"), Script("/t/rest", "root")))
@@ -43,7 +44,7 @@ class LosingGuests:
             retries=self.retries, scale=1.0, adapter=SimpleNamespace(runner="tester"), record=SimpleNamespace(
                 folder=None, printed=None, add=lambda attempt, runner: self.written.append(attempt),
             ),
-            place=SimpleNamespace(session=None), stops=False,
+            place=SimpleNamespace(session=None), stops=False, hold=None,
         )  # fmt: skip
         guest: Any = SimpleNamespace(state=State(), name="guest-1")
         part = Part(terms, guest, group, self.losses)
@@ -236,7 +237,7 @@ def test_a_script_is_looked_at_four_times_within_a_time_out_that_was_shortened(
         return f"usage_usec {len(waits) * 10**6}\n", ""  # it works all the time
 
     monkeypatch.setattr(attempt, "_rests", rests)
-    running: Any = SimpleNamespace(scale=scale, guest=SimpleNamespace(node=SimpleNamespace(texts=texts)))
+    running: Any = SimpleNamespace(scale=scale, held=0.0, guest=SimpleNamespace(node=SimpleNamespace(texts=texts)))
     process: Any = SimpleNamespace(cgroup="/none")
     output: Any = SimpleNamespace(last=None)
     reason = asyncio.run(attempt._until_time_out(running, 0.4, process, output))
@@ -245,18 +246,8 @@ def test_a_script_is_looked_at_four_times_within_a_time_out_that_was_shortened(
 
 
 CPU = "usage_usec 1500000\nuser_usec 1\n"
-DISKS = """\
- 254       0 vda 100 0 800 5 20 0 160 9 0 10 14 0 0 0 0 0 0
- 254       1 vda1 7 0 800 5 3 0 160 9 0 10 14 0 0 0 0 0 0
-   7       0 loop0 1000 0 8 5 1000 0 160 9 0 10 14
- 230       0 zd0 1000 0 8 5 1000 0 160 9 0 10 14
-"""
-ASSERTION = """\
-[ 1561.463614]  vdf: vdf1 vdf9
-[ 1565.410693] VERIFY3(tx->tx_txg <= spa_final_dirty_txg(os->os_spa)) failed (62 <= 61)
-[ 1565.425329] PANIC at dbuf.c:2331:dbuf_dirty()
-[ 1565.425506] Showing stack for process 25817
-"""
+DISKS = (GOLDEN / "diskstats.txt").read_text()
+ASSERTION = (GOLDEN / "assertion.txt").read_text()
 
 
 def test_a_script_that_computes_or_reads_is_slow_and_one_that_does_neither_hangs() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import shlex
 import sys
 import termios
@@ -24,6 +25,7 @@ from storlab.nodes.waiting import cancelled
 
 _SHELL = "if command -v bash >/dev/null; then exec bash {}; else exec sh {}; fi"
 _CHUNK = 64 * 1024
+_LOOK = 0.1  # s between two looks whether the shell has ended
 
 
 async def shell_on(node: Node, cwd: str | None, greeting: str) -> int:
@@ -84,7 +86,8 @@ def _raw_terminal() -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # the terminal may be what has gone
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 async def _type(node: Node, run: int) -> None:
@@ -92,18 +95,25 @@ async def _type(node: Node, run: int) -> None:
     typed: asyncio.Queue[bytes] = asyncio.Queue()
 
     # A thread, since making a terminal's descriptor non-blocking would do so for everyone else who has it; a daemon,
-    # since nothing can take it out of its read.
+    # since nothing can take it out of its read. It begins none once this shell has ended: that is for the next one.
     def read() -> None:
         data = b"-"
-        while data:
-            data = os.read(sys.stdin.fileno(), _CHUNK)
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(typed.put_nowait, data)
+        while data and not ended.is_set():
+            if select.select([sys.stdin], [], [], _LOOK)[0]:
+                data = b""
+                with contextlib.suppress(OSError):  # a terminal that has gone
+                    data = os.read(sys.stdin.fileno(), _CHUNK)
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(typed.put_nowait, data)
 
+    ended = threading.Event()
     threading.Thread(target=read, daemon=True).start()
-    while data := await typed.get():
-        await node.connection.ask("stdin", data, run=run, eof=False)
-    await node.connection.ask("stdin", b"", run=run, eof=True)
+    try:
+        while data := await typed.get():
+            await node.connection.ask("stdin", data, run=run, eof=False)
+        await node.connection.ask("stdin", b"", run=run, eof=True)
+    finally:
+        ended.set()
 
 
 def _write(descriptor: int, data: bytes) -> None:

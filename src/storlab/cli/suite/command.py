@@ -16,7 +16,8 @@ from storlab.cli.suite.compare import compare
 from storlab.cli.suite.compare import history as history_
 from storlab.cli.suite.finish import finish, keep_table
 from storlab.cli.suite.here import Disks, HereName, Wipe, here_of
-from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
+from storlab.cli.suite.hold import ShellOnFailure, held
+from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, Tree, own_kernel_of
 from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY, test_runner, zfs_tests
 from storlab.errors import UserError
 
@@ -98,6 +99,7 @@ def run(
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
+    tree: Tree = None,
     shuffle: Annotated[bool, Option("--shuffle", help="Groups, and the tests of each, in a random order.")] = False,
     seed: Annotated[
         int | None, Option("--seed", min=0, help="Seed of the random order, such as that of an earlier run.")
@@ -108,6 +110,10 @@ def run(
     until_failure: Annotated[bool, Option("--until-failure", help="Repeat everything until a test fails.")] = False,
     expect: Expect = None,
     limit: Limit = "",
+    shell_on_failure: ShellOnFailure = False,
+    debug: Annotated[
+        bool, Option("--debug", help="As --shell-on-failure, with what a debugger of the guest's kernel attaches to.")
+    ] = False,
     here: HereName = "",
     disk: Disks = None,
     wipe: Wipe = None,
@@ -138,13 +144,14 @@ def run(
         past=past_in(history),
         memory=earlier.memory if memory is None else memory,
         cpus=earlier.cpus if cpus is None else cpus,
-        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here) or earlier.kernel,
+        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here, tree) or earlier.kernel,
     )
     timeout_scale = earlier.scale if timeout_scale is None else timeout_scale
     asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
     asked = in_order_asked(asked, earlier, shuffle=shuffle, seed=seed, limit=limit)
     own = () if expect is None else read_own_expectations(expect)
     asked = _with(asked, until_failure=until_failure, own=own, here=here_of(here, disk, wipe, guests))
+    asked = held(asked, shell=shell_on_failure, debug=debug)
     if here:  # whatever a suite file says
         asked = _with(asked, kernel=None)
     if asked.seed is not None and not quiet and not json:
@@ -181,6 +188,7 @@ def list_(
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
+    tree: Tree = None,
     json: Json = False,
 ) -> None:
     """Show what a suite consists of: its groups and tests, and what is expected of them. Nothing of it is run.
@@ -194,7 +202,7 @@ def list_(
     from storlab.run.suite.suite_run import look_at_suite
 
     past = past_in(history)
-    own = own_kernel_of(kernel, kernel_modules, rootfs)
+    own = own_kernel_of(kernel, kernel_modules, rootfs, tree=tree)
     asked = asked_for(names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard, past=past, kernel=own)
     chosen, found, lacking = asyncio.run(look_at_suite(asked, warn))
     if json:
@@ -206,26 +214,32 @@ def list_(
 
 @suite.command()
 def report(
-    folder: RunPath,
+    folders: Annotated[
+        list[Path], Argument(metavar="RUN...", help="A run's folder; those of all shares are one report.")
+    ],
     format_: Annotated[
         str, Option("--format", "-f", metavar="|".join(FORMATS), autocompletion=offered(*FORMATS), help="Format.")
     ] = "text",
     expect: Expect = None,
     output: Output = None,
 ) -> None:
-    """Report on a run of a suite, whole or not; --expect takes the place of the list that it was run with."""
+    """Report on a run of a suite, whole or not, or on runs of its shares (--shard) as one.
+
+    --expect takes the place of the list that they were run with.
+    """
     from dataclasses import replace
 
     from msgspec import structs
 
-    from storlab.records.suite import read_suite_run
+    from storlab.records.suite import merged_suite_runs
     from storlab.report.suite.formats import render
     from storlab.run.suite.own_files import read_own_expectations
 
     if format_ not in FORMATS:
         raise UserError(f"--format {format_}: it is one of {', '.join(FORMATS)}")
-    known = read_suite_run(folder)
-    keep_table(known)
+    known = merged_suite_runs(folders)
+    if len(folders) == 1:
+        keep_table(known)
     if expect is not None:
         known = replace(known, asked=structs.replace(known.asked, own=read_own_expectations(expect)))
     text = render(known, format_)

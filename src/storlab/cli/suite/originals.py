@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from typer import Argument, Option
 
 from storlab.cli.output import show
 from storlab.cli.suite.here import HereName, Wipe, here_of
-from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
+from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, Tree, own_kernel_of
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def test_runner(
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
+    tree: Tree = None,
     timeout_scale: Scale = None,
     allow_missing: Missing = False,
     here: HereName = "",
@@ -124,7 +126,7 @@ def test_runner(
     asked = Asked(
         names, tests=copied, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale,
         allow_missing=allow_missing, adapter=adapter, title=runfiles or ",".join(wanted), here=own,
-        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here),
+        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here, tree),
     )  # fmt: skip
     if dryrun or template:
         found = look(asked)
@@ -146,7 +148,9 @@ def zfs_tests(
     cleanup_all: Annotated[
         bool, Option("-x", help="Remove what earlier runs of Storlab left here; a guest has nothing.")
     ] = False,
-    keep: Annotated[bool, Option("-k", help="Disable cleanup; a guest is thrown away whole.")] = False,
+    keep: Annotated[
+        bool, Option("-k", help="At a failure, a shell in the guest before anything is cleaned up.")
+    ] = False,
     kmsg: Annotated[bool, Option("-K", help="Put the name of each test into the kernel's log.")] = False,
     files: Annotated[bool, Option("-f", help="Pools on files in place of disks.")] = False,
     timeout_debug: TimeoutDebug = False,
@@ -169,6 +173,7 @@ def zfs_tests(
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
+    tree: Tree = None,
     timeout_scale: Scale = None,
     allow_missing: Missing = False,
     here: HereName = "",
@@ -196,7 +201,8 @@ def zfs_tests(
     environment = _environment(os.environ, nfsfile, own)
     if stack_tracer and own is not None:
         raise UserError("-S: with --here, kernel settings are yours: write 1 to /proc/sys/kernel/stack_tracer_enabled")
-    for note in _notes(os.environ, own, keep=keep, timeout_debug=timeout_debug):
+    holds = keep and guests == 1 and sys.stdin.isatty()
+    for note in _notes(os.environ, own, keep=keep and not holds, timeout_debug=timeout_debug):
         warn(f"Note: {note}")
     if cleanup_all and own is not None:
         clean_all()
@@ -226,7 +232,7 @@ def zfs_tests(
     asked = Asked(
         names, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale, allow_missing=allow_missing,
         adapter=adapter, title=single or named, here=own,
-        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here),
+        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here, tree), hold=holds,
     )  # fmt: skip
     if constrained:
         look_at_guest(asked)
@@ -336,10 +342,11 @@ def _notes(environment: Mapping[str, str], here: Here | None, *, keep: bool, tim
             if here is not None
             else "LOOPBACKS is left alone: guests have disks of their own, and loop devices of this machine stay"
         )
-    if keep and here is not None:
-        found.append("-k keeps nothing: what a run has set up is removed at its end; what tests printed is kept")
-    elif keep:
-        found.append("-k keeps nothing: a guest is thrown away whole; what tests printed is in the run's folder")
+    if keep:
+        found.append(
+            "-k opens a shell at a failure only on a terminal, with one guest at a time; nothing else is kept but what "
+            "tests printed, in the run's folder"
+        )
     if timeout_debug:
         found.append(_TIMEOUT_DEBUG)
     return found

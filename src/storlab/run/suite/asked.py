@@ -45,6 +45,8 @@ class Asked:
     iterations: int = 0  # no more than these, if not 0; all of them, unless until a failure
     here: Here | None = None
     kernel: OwnKernel | None = None  # that guests boot; by default the image's
+    hold: bool = False  # a shell in the guest of each test that fails
+    debug: bool = False  # and what a debugger attaches to
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, Too
 from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
 from storlab.run.session import Session
+from storlab.run.suite.hold import Hold
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.output import MOST, ScriptOutput
 from storlab.run.suite.places.place import SuiteGuest
@@ -62,6 +64,12 @@ class Running:
     folder: Path
     scale: float
     printed: Callable[[bytes], None] | None = None
+    hold: Hold | None = None
+
+    @property
+    def held(self) -> float:
+        """Seconds for which its user had a test held: none of a test's own."""
+        return self.hold.seconds if self.hold is not None else 0.0
 
 
 @dataclass
@@ -80,7 +88,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
     """
     guest, folder = running.guest, running.folder / place
     launch = running.adapter.launch(script, guest.environment)
-    began, started = time.monotonic(), datetime.now(UTC)
+    began, started, held = time.monotonic(), datetime.now(UTC), running.held
     with ScriptOutput(folder, running.printed) as output:
         try:
             process = await guest.node.start(
@@ -93,7 +101,8 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
                 keep_survivors=True,
             )
             try:
-                followed = await _follow(running, group, process, output, folder)
+                async with running.hold.watching(guest, script.path) if running.hold is not None else nullcontext():
+                    followed = await _follow(running, group, process, output, folder)
                 for path in launch.keep:
                     await _fetch(guest, path, folder)
             except GuestLost:
@@ -120,7 +129,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         role,
         judged.outcome,
         started,
-        ended.elapsed if ended else time.monotonic() - began,
+        max((ended.elapsed if ended else time.monotonic() - began) - (running.held - held), 0.0),
         user=script.user or running.adapter.runner,
         number=number,
         identifier=group.identifier,
@@ -185,14 +194,14 @@ async def _until_time_out(
     if timeout is None:
         await process.rest()
         return None
-    began = time.monotonic()
+    began, held = time.monotonic(), running.held
     look = timeout * min(running.scale, 1) / _LOOKS
     last, printed = Work(), output.last
     while True:
         before = time.monotonic()
         if await _rests(process, look):
             return None
-        now, spent = time.monotonic() - began, time.monotonic() - before
+        now, spent = time.monotonic() - began - (running.held - held), time.monotonic() - before
         now_done = await _work(running.guest, process)
         idle = now_done.idle_since(last, spent) and output.last == printed
         last, printed = now_done, output.last

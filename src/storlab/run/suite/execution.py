@@ -15,6 +15,7 @@ from msgspec.structs import replace as with_fields
 from storlab.records.manifest import read_manifest, write_manifest
 from storlab.records.suite import CONSOLES, Results, SuiteRecord, read_suite_run
 from storlab.run.interrupts import Interrupts
+from storlab.run.suite.hold import Hold
 from storlab.run.suite.part import Terms
 from storlab.run.suite.places.place import Place, SuiteGuest
 from storlab.run.suite.places.spare import Spare
@@ -58,6 +59,7 @@ class Execution:
     before: tuple[Attempt, ...] = ()
     limit: float | None = None
     times: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    hold: Hold | None = None
 
     async def execute(self, groups: tuple[Group, ...], guest: SuiteGuest | None = None) -> None:
         """Run these groups; the first part has a ``guest`` already.
@@ -123,7 +125,7 @@ class Execution:
     async def _run(self, queue: Queue, kept: Record, guest: SuiteGuest | None) -> tuple[str, ...]:
         """All groups, in as many guests as are asked for; why some of them could not go on, where that is so."""
         async with Spare(self.place, partial(kept.opened, self.place, notify=self.watch.notify)) as spare:
-            terms = Terms(self.place, kept, self.interrupts, self.record.scale, self.record.retries)
+            terms = Terms(self.place, kept, self.interrupts, self.record.scale, self.record.retries, self.hold)
             shards = [
                 Shard(self.place.name(number), terms, queue, self.watch.notify, spare)
                 for number in range(1, min(self.record.guests, len(queue)) + 1)

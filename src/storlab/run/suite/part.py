@@ -16,6 +16,7 @@ from storlab.records.suite import OUTPUT
 from storlab.records.suite.under_way import write_under_way
 from storlab.run.interrupts import Interrupts
 from storlab.run.suite.attempt import Running, run_script
+from storlab.run.suite.hold import Hold
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.places.invariants import Watchman, look
 from storlab.run.suite.places.place import Place, SuiteGuest, blank_disks, end_survivors, restore_service
@@ -37,6 +38,7 @@ class Terms:
     interrupts: Interrupts
     scale: float | None = None
     retries: int = 0
+    hold: Hold | None = None
 
     @property
     def adapter(self) -> Adapter:
@@ -68,7 +70,9 @@ class Part:
         self._services: list[Leak] = []
         scale = terms.scale if terms.scale is not None else guest.scale
         record = terms.record
-        self._running = Running(terms.place.session, terms.adapter, guest, record.folder, scale, record.printed)
+        self._running = Running(
+            terms.place.session, terms.adapter, guest, record.folder, scale, record.printed, terms.hold
+        )
 
     async def run(self) -> None:
         """Set-up, tests, clean-up. Raises ``GuestLost`` once the loss is recorded."""
@@ -146,8 +150,12 @@ class Part:
         except GuestLost as loss:
             self._add(self._lost(script, role, number, place, started, loss))
             self._flush()
+            if self._terms.hold is not None and loss.hung:
+                await self._terms.hold.ended(self._guest, script.path, loss.reason)
             raise
         self._add(attempt)
+        if self._terms.hold is not None and attempt.outcome not in (Outcome.PASS, Outcome.SKIP):
+            await self._terms.hold.ended(self._guest, script.path, attempt.outcome)
         return attempt
 
     async def _look(self, path: str, after: str = "") -> int:

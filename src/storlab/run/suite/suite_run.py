@@ -20,8 +20,9 @@ from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.waiting import to_its_end
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
-from storlab.records.suite import SUITE, Results, SuiteRecord, SuiteRun, read_suite_run
+from storlab.records.suite import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.here import FILES, Here
+from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.under_way import taken_down
 from storlab.run.executor import new_run_id
 from storlab.run.interrupts import Interrupts
@@ -32,6 +33,7 @@ from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.suite.asked import Asked
 from storlab.run.suite.execution import Ending, Execution, Watch
+from storlab.run.suite.hold import Hold
 from storlab.run.suite.look import Found, find_suite, lacking_programs
 from storlab.run.suite.own_files import adapter_of, own_adapter, run_by
 from storlab.run.suite.places.guest import GuestMaker
@@ -45,6 +47,9 @@ from storlab.suite.adapters.check import Check
 from storlab.suite.model import Suite
 from storlab.suite.selection import select
 from storlab.version import __version__
+
+# A guest that a debugger has stopped is silent; without KASLR, symbols are where the kernel's file has them.
+_DEBUGGED = {"gdb": True, "kernel_args": "nokaslr", "silence": "30d"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
                         run_ = Execution(
                             record, place, interrupts, watch, ended, limit=asked.limit, times=asked.times or {}
                         )
+                        run_.hold = _hold(asked, folder, watch)
                         await run_.execute(record.groups, guest)
                 finally:
                     if not (folder / SUITE).exists() and not read_pending(records.journal):
@@ -175,13 +181,19 @@ def _place(session: Session, folder: Path, asked: Asked) -> Place:
     adapter = asked.adapter or own_adapter(asked.names, asked.tests, asked.here)
     if asked.here is not None:
         return HereMaker(session, adapter, asked.here, folder)
-    return GuestMaker(session, adapter, _guests(asked), folder, asked.tests, asked.guests)
+    return GuestMaker(session, adapter, _guests(asked), folder, asked.tests, asked.guests, asked.hold)
+
+
+def _hold(asked: Asked, folder: Path, watch: Watch) -> Hold | None:
+    own = asked.kernel or OwnKernel(None)
+    return Hold(watch.notify, folder / CONSOLES, asked.debug, own.image, own.tree) if asked.hold else None
 
 
 def _guests(asked: Asked | SuiteRecord) -> VmKind:
     """What each guest is. Raises ``UserError`` for what none can be."""
-    kernel = asked.kernel
-    own = {} if kernel is None else {"kernel": kernel.image, "modules": kernel.modules, "rootfs": kernel.rootfs}
+    own = {} if asked.kernel is None else asked.kernel.keys
+    if isinstance(asked, Asked) and asked.debug:
+        own |= _DEBUGGED
     try:
         return VmKind.model_validate({"kind": "vm", "cpus": asked.cpus, "memory": asked.memory, **own})
     except ValidationError as error:

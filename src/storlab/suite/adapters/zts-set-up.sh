@@ -1,7 +1,8 @@
 #!/bin/bash
 # Prepares a guest, or this machine if HERE is given, for the ZFS Test Suite, once, and prints the environment of its
 # scripts, ended by zeros.
-# Given: DISKS, or FILES and FILESIZE; FILEDIR, STF_SUITE, RUNNER. KEEP, TESTFAIL_CALLBACKS if so wished. Run by root.
+# Given: DISKS, or FILES and FILESIZE; FILEDIR, STF_SUITE, RUNNER. KEEP, TESTFAIL_CALLBACKS, HOLD if so wished. Run by
+# root.
 set -e
 
 # A guest is changed as it suits the suite. This machine is taken as it is: its users, who may use sudo, its settings.
@@ -64,6 +65,16 @@ export STF_TOOLS=${STF_SUITE%/*}/test-runner
 export TMPDIR=$FILEDIR
 callbacks=$STF_SUITE/callbacks
 export TESTFAIL_CALLBACKS=${TESTFAIL_CALLBACKS:-$callbacks/zfs_dbgmsg.ksh:$callbacks/zfs_dmesg.ksh:$callbacks/zfs_mmp.ksh}
+if [ -n "${HOLD:-}" ]; then
+    # The suite's tests clean up once their last callback returns: this one waits until somebody has looked.
+    printf '#!/bin/sh\necho "$PPID" > %s\nread -r line < %s\n' "$HOLD/held" "$HOLD/released" > "$HOLD/callback"
+    chmod 755 "$HOLD/callback"
+    TESTFAIL_CALLBACKS=$TESTFAIL_CALLBACKS:$HOLD/callback
+fi
+# A tree that is laid over a guest has these where it is, and looks for them where it would be installed.
+zedlets=${STF_SUITE%/*}/zed.d
+[ ! -d "$zedlets" ] || export ZEDLET_ETC_DIR=$zedlets ZEDLET_LIBEXEC_DIR=$zedlets
+[ ! -d "${STF_SUITE%/*}/zpool.d" ] || export ZPOOL_SCRIPTS_PATH=${STF_SUITE%/*}/zpool.d
 export BIN_DIR=/usr/bin SBIN_DIR=/sbin LIBEXEC_DIR=/usr/lib/zfs-linux
 export ZTS_DIR=${STF_SUITE%/*} SCRIPT_DIR=${STF_SUITE%/*} RUNFILE_DIR=${STF_SUITE%/*}/runfiles
 export ZDB=/sbin/zdb ZFS=/sbin/zfs ZPOOL=/sbin/zpool ZTEST=/sbin/ztest ZFS_SH=${STF_SUITE%/*}/zfs.sh
@@ -71,5 +82,5 @@ export ZDB=/sbin/zdb ZFS=/sbin/zfs ZPOOL=/sbin/zpool ZTEST=/sbin/ztest ZFS_SH=${
 HOME=$(getent passwd "$RUNNER" | cut -d: -f6)
 export HOME SHELL=/bin/bash
 export STORLAB_MISSING=${missing[*]} STORLAB_UID=$(id -u "$RUNNER")
-unset HERE RUNNER STACK_TRACER FILES FILESIZE OLDPWD PWD SHLVL _
+unset HERE HOLD RUNNER STACK_TRACER FILES FILESIZE OLDPWD PWD SHLVL _
 env -0

@@ -22,7 +22,7 @@ from storlab.records.suite.here import Here
 from storlab.run.session import Session
 from storlab.run.setup.space import available_memory
 from storlab.run.suite.loss import loss_of
-from storlab.run.suite.places.place import UDEVD, Booted, SuiteGuest, measure, set_up_environment
+from storlab.run.suite.places.place import HOLD, UDEVD, Booted, SuiteGuest, measure, prepare_hold, set_up_environment
 from storlab.suite.adapters.base import Adapter, Environment
 from storlab.units import size_text
 
@@ -49,7 +49,7 @@ udevadm settle --timeout=120
 @dataclass(frozen=True)
 class GuestMaker:
     """Opens guests for one run of a suite. ``tests``: a folder of this machine with the user's own tests; ``number``:
-    of guests that are there at the same time.
+    of guests that are there at the same time; ``hold``: tests that fail can be held.
     """
 
     session: Session
@@ -58,6 +58,7 @@ class GuestMaker:
     folder: Path
     tests: Path | None = None
     number: int = 1
+    hold: bool = False
 
     @property
     def here(self) -> Here | None:
@@ -87,8 +88,11 @@ class GuestMaker:
                     await _send(node, self.tests, self.adapter.testdir)
                 disks = usable(devices[:-1], needs.disks)
                 guest.blank = tuple(disks) if needs.blank else ()
-                names = " ".join(each.removeprefix("/dev/") for each in disks)
-                guest.environment = await set_up_environment(node, needs, {"DISKS": names, "FILEDIR": needs.place})
+                given = {"DISKS": " ".join(each.removeprefix("/dev/") for each in disks), "FILEDIR": needs.place}
+                if self.hold:
+                    await prepare_hold(node)
+                    given["HOLD"] = HOLD
+                guest.environment = await set_up_environment(node, needs, given)
                 await measure(guest)
         except TimeoutError:
             await self.close(guest)

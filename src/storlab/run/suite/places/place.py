@@ -37,6 +37,9 @@ for d; do
 done
 udevadm settle --timeout=20
 """
+HOLD = "/run/storlab-hold"
+"""In a guest whose tests can be held: two pipes, and the callback that waits at them."""
+_PIPES = 'mkdir -p "$1" && mkfifo -m 0666 "$1/held" "$1/released"'
 _KILL = 'for c; do echo 1 > "$c/cgroup.kill" || :; done'
 
 
@@ -120,6 +123,11 @@ async def set_up_environment(node: Node, needs: Needs, given: Mapping[str, str])
     ended = await node.run(["bash", "-c", needs.set_up], env={**needs.given, **given})
     pairs = (each.partition("=") for each in ended.stdout.decode(errors="replace").split("\0") if "=" in each)
     return Environment({key: value for key, _, value in pairs if key != "_"})
+
+
+async def prepare_hold(node: Node) -> None:
+    """Make the pipes, before the suite's set-up names the callback."""
+    await node.run(["sh", "-c", _PIPES, "sh", HOLD])
 
 
 async def measure(guest: SuiteGuest) -> None:
