@@ -67,6 +67,8 @@ def test_what_ci_puts_before_lines_changes_nothing(name: str, before: Callable[[
         ("zts-results.txt", "counts 1246 results, and it names 0, so which tests passed is not in it: give the whole "
          "console, not a quiet one, or `log` of /var/tmp/test_results/20260522T160938"),
         ("zts-quiet.log", "counts 5 results, and it names 1"),
+        ("zts-readme-2018.txt", "its summary counts 1181 results, and it names 2, so which tests passed is not in it"),
+        ("zts-around.txt", "names (2), all are set-ups and clean-ups, and none is a test: give the whole console"),
         ("zts-behind.log", ":1: a result stands behind something unknown"),
         ("xfstests-lost-lines.log", ":4: 'Failed 1 of 2 tests', but 0 are named: lines are missing"),
         ("two-programs.log", ":1: a result stands behind something unknown: lines of several programs (vm-1, vm-2)"),

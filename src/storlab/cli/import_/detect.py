@@ -134,7 +134,15 @@ def _ambiguous(path: Path, found: Sequence[Signature]) -> str:
 
 
 def _unknown(path: Path, text: bytes) -> str:
+    from storlab.records.suite.logs import zts_lines
+    from storlab.suite.zts_text import read_results
+
     begins = printable(text[:HEAD].split(b"\n")[0][:_BEGINS].decode(errors="replace"))
+    if any(read_results(zts_lines(text))):
+        return (
+            f"{path} is the console of a suite of pass/fail tests, which has no figures: `storlab suite history "
+            f"{path}` reads it, and `storlab suite compare` two of them"
+        )
     labels = labels_of(text)
     mixed = f"; lines of {', '.join(labels)} take turns in it: give each a file of its own" if labels else ""
     kinds = f"{_forced('KIND', path)}, of {', '.join(sorted(importers()))}"

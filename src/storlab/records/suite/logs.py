@@ -101,6 +101,12 @@ def _zts(text: str, source: str) -> list[LogRun]:
     _check_counts(Counter(found["outcome"] for found in named), summaries, text, source)
     tests = _by_test(results)
     asked = frozenset(tests).union(map(report_name, unknown))
+    if not asked:
+        raise ParseError(
+            f"of the scripts that it names ({len(results)}), all are set-ups and clean-ups, and none is a test: give "
+            "the whole console, or `log` of its log directory",
+            source,
+        )
     lost = tuple(sorted(asked - tests.keys()))
     return [LogRun(tests, asked, (Gap("no result", len(lost), lost),) if lost else ())]
 
