@@ -20,16 +20,8 @@ from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.finish import status_of
 from storlab.errors import RecordsError, UserError
 from storlab.record import to_json
-from storlab.records.suite import (
-    CONSOLES,
-    ENVIRONMENT,
-    OUTPUT,
-    RESULTS,
-    Results,
-    merged_suite_runs,
-    read_results,
-    read_suite_run,
-)
+from storlab.records.suite import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
+from storlab.records.suite.merged import merged_suite_runs
 from storlab.records.suite.sources import observed, read_source
 from storlab.records.suite.table import COLUMNS, write_tests
 from storlab.report.suite.formats import render
