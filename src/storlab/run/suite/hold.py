@@ -64,7 +64,8 @@ class Hold:
 
     async def _wait(self, guest: SuiteGuest, name: str) -> None:
         while (await guest.node.run(["sh", "-c", _HELD, "sh", HOLD], check=False)).ok:
-            await self._open(guest, f"{name} fails, and has not cleaned up yet")
+            if not self._looked:  # what fails while it cleans up is no news
+                await self._open(guest, f"{name} fails, and has not cleaned up yet")
             await guest.node.run(["sh", "-c", _RELEASE, "sh", HOLD])
 
     async def ended(self, guest: SuiteGuest, name: str, why: str) -> None:
