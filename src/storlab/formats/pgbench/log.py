@@ -38,6 +38,8 @@ INTERVAL = re.compile(rb"^\d{9,12}(?: \d{1,18})(?: \d{1,24}){4}(?:(?: \d{1,24}){
 _COLUMNS = dict.fromkeys(("client", "number", "time", "script", "epoch", "us"), pl.Int64)
 _WITH_SKIPPED = 10  # numbers after the start of an interval
 _PATIENCE = 20  # times that a client is idle between transactions, by which it may end earlier than others
+_PIECE = 1 << 24  # B
+_ROWS = 1 << 18
 _DIGITS = 3  # of a latency in the histogram
 _LONGEST = 10_000_000  # s, four months: what a damaged log says beyond that would be a sample each second all the same
 
@@ -151,8 +153,6 @@ def _sampled(clients: Sequence[_Client], count: int, damaged: int) -> int:
 
 def _transactions(logs: Sequence[bytes]) -> tuple[pl.DataFrame, int]:
     """All that were done, with their ``time`` and ``end`` in µs; and how many lines are none."""
-    frames = [_read(text) for text in logs]
-    rows = pl.concat(frames) if frames else pl.DataFrame(schema=_COLUMNS)
     usable = (
         (pl.col("time") >= 0)
         & (pl.col("epoch") >= 0)
@@ -161,9 +161,23 @@ def _transactions(logs: Sequence[bytes]) -> tuple[pl.DataFrame, int]:
         & (pl.col("time") < 2**50)
         & pl.col("number").is_between(0, 2**40)
     )
-    whole = rows.filter(usable.fill_null(value=False))
-    end = pl.col("epoch") * 1_000_000 + pl.col("us")
-    return whole.select("client", "number", "time", end=end), rows.height - whole.height
+    end, lines, found = pl.col("epoch") * 1_000_000 + pl.col("us"), 0, []
+    for piece in (piece for text in logs for piece in _pieces(text)):
+        rows = _read(piece)
+        found.append(rows.filter(usable.fill_null(value=False)).select("client", "number", "time", end=end))
+        lines += rows.height
+    none = pl.DataFrame(schema=dict.fromkeys(("client", "number", "time", "end"), pl.Int64))
+    whole = pl.concat(found or [none])
+    return whole, lines - whole.height
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    """Whole lines, a few megabytes at a time: a frame of all columns of a long log is several times as long."""
+    begin = 0
+    while begin < len(text):
+        end = text.find(b"\n", begin + _PIECE) + 1 or len(text)
+        yield text[begin:end]
+        begin = end
 
 
 def _read(text: bytes) -> pl.DataFrame:
@@ -184,11 +198,17 @@ def _histogram(log: pl.DataFrame) -> pl.DataFrame:
     """``HISTOGRAM_COLUMNS``: bins as wide as the last of three digits, at least 1 µs."""
     time = pl.col("time")
     width = (10.0 ** (time.clip(1).cast(pl.Float64).log10() + 1e-9).floor().sub(_DIGITS - 1)).clip(1).cast(pl.Int64)
-    bins = log.group_by(low=time // width * width, width=width).len().sort("low", "width")
+    bins = _counted(log, low=time // width * width, width=width).sort("low", "width")
     lower, upper = (pl.col("low") * 1e-6, (pl.col("low") + pl.col("width")) * 1e-6)
     job, metric = pl.lit(None, pl.String), pl.lit("latency")
     count = pl.col("len").cast(HISTOGRAM_COLUMNS["count"])
     return bins.select(job=job, metric=metric, lower=lower, upper=upper, count=count)
+
+
+def _counted(log: pl.DataFrame, **keys: pl.Expr) -> pl.DataFrame:
+    """``keys`` and ``len``, how many rows have them: a slice at a time, as keys of all are as large as the log."""
+    parts = [each.group_by(**keys).len() for each in log.iter_slices(_ROWS)]
+    return pl.concat(parts).group_by(*keys).agg(pl.col("len").sum())
 
 
 def _latencies(log: pl.DataFrame, histogram: pl.DataFrame) -> list[Value]:
@@ -204,9 +224,8 @@ def _latencies(log: pl.DataFrame, histogram: pl.DataFrame) -> list[Value]:
 
 def _series(log: pl.DataFrame, begin: int) -> pl.DataFrame:
     """Transactions that ended in each whole second since the first began; the last second is rarely whole."""
-    second = ((log["end"] - begin) // 1_000_000).alias("second")
-    ended = log.select(second).group_by("second").len()
-    last = int(second.to_numpy().max())
+    ended = _counted(log, second=(pl.col("end") - begin) // 1_000_000)
+    last = int(ended["second"].to_numpy().max())
     if last > _LONGEST:
         return empty(SERIES_COLUMNS)
     every = pl.DataFrame({"second": range(last)}, schema={"second": pl.Int64})

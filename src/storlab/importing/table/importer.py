@@ -11,11 +11,13 @@ import csv
 import io
 import math
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Any, ClassVar
 
+import numpy as np
 import polars as pl
 
 from storlab.errors import ParseError, UserError
@@ -40,15 +42,27 @@ Key = tuple[tuple[str, ...], int | None]
 
 
 @dataclass
+class _Numbers:
+    """The numbers of one metric in a trial, and their times where the table has any. ``line``: that of the first.
+
+    In arrays: a table of samples has millions.
+    """
+
+    line: int
+    times: array[float] = field(default_factory=lambda: array("d"))
+    numbers: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass
 class _Trial:
-    """What is known of one trial so far: metric → its column, line of each number, time and number.
+    """What is known of one trial so far: metric → its column, and its numbers.
 
     ``empty``: the line of one without any figure.
     """
 
     empty: int = 0
     values: dict[str, ValueColumn] = field(default_factory=dict)
-    rows: dict[str, list[tuple[int, float | None, float]]] = field(default_factory=dict)
+    rows: dict[str, _Numbers] = field(default_factory=dict)
 
 
 class TableImporter(Importer):
@@ -84,15 +98,10 @@ class _Table:
         self.source, self.mapping = source, mapping
         self.warnings: list[str] = []
         self.absent = 0
-        try:
-            self.text = text.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = text.count(b"\n", 0, error.start) + 1
-            said = "is no text in UTF-8: convert it first, such as by iconv -f LATIN1 -t UTF-8"
-            raise ParseError(said, source, line) from None
-        header = self.text.partition("\n")[0]
+        self.text = text
+        header = io.BytesIO(text).readline().decode("utf-8-sig", errors="replace")
         self.delimiter = mapping.separator or delimiter_of(header, mapping.decimal)
-        self.whole = self.text.endswith(("\n", "\r"))
+        self.whole = text.endswith((b"\n", b"\r"))
         self.undeclared: list[tuple[int, str, bool]] = []  # columns: number, name, and whether it is of a setting
         self.alike = 0
         self.firsts: dict[tuple[tuple[str, ...], str], tuple[int, list[str]]] = {}
@@ -118,7 +127,10 @@ class _Table:
                     trials.append((key, _Trial()))
                 trial = trials[at][1]
                 trial.values[metric] = value
-                trial.rows.setdefault(metric, []).append((line, self._time(line, row), number))
+                found = trial.rows.setdefault(metric, _Numbers(line))
+                found.numbers.append(number)
+                if (time := self._time(line, row)) is not None:
+                    found.times.append(time)
             if by_row and len(trials) == before:
                 trials.append((key, _Trial(line)))
             elif key not in places:
@@ -166,17 +178,18 @@ class _Table:
         if self.mapping.time is not None or metric not in trial.rows:
             return False
         if key[1] is not None:
-            earlier = trial.rows[metric][0][0]
+            earlier = trial.rows[metric].line
             said = f"{shown(metric)} of round {key[1]} comes twice, first in line {earlier}"
             raise ParseError(said, self.source, line)
         return True
 
     def _rows(self) -> Iterator[tuple[int, list[str], dict[str, str]]]:
-        reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter, strict=True)
+        lines = io.TextIOWrapper(io.BytesIO(self.text), encoding="utf-8-sig", newline="")
+        reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
         try:
             names = [name.strip() for name in next(reader, [])]
             self._find(names)
-            last = self.text.count("\n") + (not self.whole)
+            last = self.text.count(b"\n") + (not self.whole)
             for row in reader:
                 if not (row and (row[0] or any(map(str.strip, row)))):
                     continue
@@ -193,6 +206,17 @@ class _Table:
                 yield reader.line_num, row, dict(zip(names, row, strict=True))
         except csv.Error as error:
             raise ParseError(f"is no CSV: {error}", self.source, reader.line_num) from None
+        except UnicodeDecodeError:
+            said = "is no text in UTF-8: convert it first, such as by iconv -f LATIN1 -t UTF-8"
+            raise ParseError(said, self.source, self._first_undecodable()) from None
+
+    def _first_undecodable(self) -> int:
+        for number, line in enumerate(io.BytesIO(self.text), start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+        return 1
 
     def _find(self, names: list[str]) -> None:
         try:
@@ -287,17 +311,22 @@ class _Table:
 
 def _measured(trial: _Trial, warnings: Sequence[str]) -> Measurements:
     values = list(_values(trial))
-    rows = ((metric, time, number) for metric, each in trial.rows.items() for _, time, number in each)
-    series = [(None, metric, t, number, trial.values[metric].unit) for metric, t, number in rows if t is not None]
-    declared = declared_by(values, {metric for _, metric, *_ in series})
-    measured = Measurements(metric_frame(values), warnings=tuple(warnings), declared=declared)
-    if not series:
+    timed = sorted(metric for metric, found in trial.rows.items() if found.times)
+    measured = Measurements(metric_frame(values), warnings=tuple(warnings), declared=declared_by(values, {*timed}))
+    if not timed:
         return measured
-    frame = pl.DataFrame(series, schema=SERIES_COLUMNS, orient="row")
-    return replace(measured, series=frame.sort("metric", "t", maintain_order=True))
+    return replace(measured, series=pl.concat(_series(metric, trial) for metric in timed))
+
+
+def _series(metric: str, trial: _Trial) -> pl.DataFrame:
+    found, unit = trial.rows[metric], trial.values[metric].unit
+    frame = pl.DataFrame({"t": np.frombuffer(found.times), "value": np.frombuffer(found.numbers)})
+    job = pl.lit(None, SERIES_COLUMNS["job"])
+    frame = frame.sort("t", maintain_order=True)
+    return frame.select(job=job, metric=pl.lit(metric), t="t", value="value", unit=pl.lit(unit))
 
 
 def _values(trial: _Trial) -> Iterator[Value]:
-    for metric, rows in trial.rows.items():
-        mean = math.fsum(number / len(rows) for _, _, number in rows)
+    for metric, found in trial.rows.items():
+        mean = math.fsum(number / len(found.numbers) for number in found.numbers)
         yield Value(metric, mean, trial.values[metric].unit, trial.values[metric].better, "mean")
