@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
 import pytest
@@ -21,9 +20,9 @@ from storlab.records.derived.amplification import asked_bytes, backing_amplifica
 from storlab.records.derived.in_memory import warnings
 from storlab.records.derived.per_transaction import per_transaction, watched_above
 from storlab.records.derived.segments import segments_per_request
-from storlab.records.derived.settings import settings_of
+from storlab.records.derived.settings import warnings as changes
 from storlab.records.derived.share_requests import requests_per_operation
-from storlab.records.run_folder import TrialRecord
+from storlab.records.run_folder import ChangedSetting, TrialRecord
 
 HOST_LOAD = HostLoadProbe().declares()
 numbers = st.integers(0, 2**50)
@@ -167,22 +166,19 @@ def test_where_the_other_end_is_not_known_there_is_no_number(below: list[Measure
     assert segments_per_request([CLIENT], below) == []
 
 
-def of_nodes(trial: int, cell: int = 1, status: Any = "done", **nodes: list[dict[str, Any]]) -> TrialRecord:
-    return TrialRecord(trial=trial, round=1, cell=cell, levels={}, status=status, facts=nodes)
+def changing(trial: int, **settings: tuple[str, str]) -> TrialRecord:
+    """``settings``: before and after."""
+    changed = [ChangedSetting("host", name, before, after, before) for name, (before, after) in settings.items()]
+    return TrialRecord(trial=trial, round=1, cell=1, levels={"fs": "xfs"}, status="done", changed=changed)
 
 
-def loop(**facts: object) -> dict[str, Any]:
-    return {"layer": "loop", "device": "/dev/loop3", **facts}
-
-
-def test_settings_are_those_that_all_trials_of_a_cell_had_on_all_nodes() -> None:
-    records = [of_nodes(1, host=[{"layer": "file", "size": 5}, loop(scheduler="none", queue={"read_ahead_kb": 128})])]
-    assert settings_of(records) == {1: {"scheduler of loop": "none", "read_ahead_kb of loop": "128"}}
-    records = [of_nodes(n, host=[loop(scheduler="none", nr_requests=n)]) for n in (1, 2)]
-    assert settings_of(records) == {1: {"scheduler of loop": "none"}}
-    assert settings_of([of_nodes(1, status="failed", host=[loop(scheduler="none")])]) == {}
-    found = settings_of([of_nodes(1, a=[loop(scheduler="none")], b=[loop(scheduler="bfq")])])
-    assert found == {1: {"scheduler of loop": "bfq, none"}}
+def test_each_number_of_trials_is_that_of_the_settings_beside_it() -> None:
+    records = [changing(1, a=("1", "2"), b=("1", "2")), changing(2, b=("1", "3")), changing(3, c=("", "2"))]
+    assert [*changes(records)] == [
+        "fs=xfs: 1 trial changed a from 1 to 2, which was put back",
+        "fs=xfs: 2 trials changed b from 1 to 2 (not in all alike), which was put back",
+        "fs=xfs: 1 trial changed c from nothing to 2, which was put back",
+    ]
 
 
 READ, WRITE, BOTH = (MetricSpec(f"{way}ios", "1", quantity="operations") for way in ("read.", "write.", ""))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from storlab.grouping import grouped
+
+KERNEL = "kernel"
+"""The thing whose settings are of no layer."""
 
 Among = Literal["nodes", "trials", "levels", "runs"]
 
@@ -51,6 +54,23 @@ class Seen:
         """``declared`` is the same for all that the study declares alike; ``thing``: what has the settings."""
         for setting, value in settings:
             self.values.setdefault((declared, thing, setting), {}).setdefault(value, []).append(place)
+
+    def same(self, counts: Callable[[str, str], bool]) -> dict[int, dict[str, str]]:
+        """Cell → "read_ahead_kb of loop" → "128": what was the same in all trials of a cell, of several layers of one
+        name all values. ``counts``: whether a thing and its setting do.
+        """
+        found: dict[int, dict[str, dict[int, set[str]]]] = {}
+        for (_, thing, setting), values in self.values.items():
+            name = setting if thing == KERNEL else f"{setting.rpartition('.')[2]} of {thing}"
+            rows = ((place, value) for value, places in values.items() for place in places)
+            for place, value in rows if counts(thing, setting) else ():
+                found.setdefault(place.cell, {}).setdefault(name, {}).setdefault(place.trial, set()).add(value)
+        trials = {cell: set().union(*names.values()) for cell, names in found.items()}
+        return {
+            cell: {name: ", ".join(sorted(of[min(of)])) for name, of in names.items()
+                   if of.keys() == trials[cell] and all(values == of[min(of)] for values in of.values())}
+            for cell, names in found.items()
+        }  # fmt: skip
 
     def unequal(self) -> tuple[Unequal, ...]:
         """The settings that differ where the study declares no difference: each once, in the order of settings."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from storlab.analysis.unequal import Place, Seen
+from storlab.analysis.unequal import KERNEL, Place, Seen
 from storlab.layers.block.queue_files import QUEUE
 from storlab.records.run_folder import TrialRecord
 from storlab.registry import layer_types
@@ -18,7 +18,6 @@ from storlab.study.cells import HOST, MAIN, Cell, node_names
 from storlab.study.chains import Chain
 from storlab.workloads.command import CommandWorkload
 
-KERNEL = "kernel"
 _NOT_HOW = {"keep", "once"}
 _SHAPES = ("network", "tcp")  # facts of no layer
 
