@@ -12,6 +12,9 @@ import pytest
 from storlab.analysis.compare import Question, compare
 from storlab.analysis.design import ClaimSpec, Design
 from storlab.analysis.estimates import Recorded
+from storlab.analysis.gates import Gate
+from storlab.analysis.runs.across_runs import compare_runs
+from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.steady import SteadyState, steady_state
@@ -19,6 +22,7 @@ from storlab.analysis.stopping import Continue, Rule, Stop, decide, precision_of
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
 from storlab.analysis.sweeps.precision import open_points, relative_width
+from storlab.report.model.input import ReportInput
 from storlab.report.model.words import lacking
 from storlab.timeseries.steady import snia_steady, window_of
 
@@ -209,7 +213,14 @@ def test_nothing_is_judged_before_steady_state_whatever_gates_and_claims_ask() -
         ((c,), (answer,)) = found.comparisons, found.claims
         assert (c.verdict, [gate.outcome for gate in c.gates], answer.verdict) == (verdict, outcomes, holds)
     assert isinstance(decide(found, Rule("gates", max_rounds=25)), Continue) and not c.settled
-    assert lacking(c) == answer.reason == "1 of 2 points of write.bandwidth is not in steady state."
+    assert lacking(c) == answer.reason == found.unsteady == "1 of 2 points of write.bandwidth is not in steady state."
+    assert ReportInput(found).cautions[0].startswith(found.unsteady) and found.effects == ()
+    never = pl.lit(None, pl.Datetime("us", "UTC"))
+    trials = trials.with_columns(started=never, duration=pl.lit(1.0), machine=pl.lit("boot-1"))
+    run = RunData("r", replace(asked, steady=True), trials, metrics)
+    compared = compare_runs([run], by="bs", gates=[Gate("better")])
+    assert (compared.cautions[0], compared.failed) == (f"r: {found.unsteady} Nothing is judged by it.", True)
+    assert compared.comparisons[0].comparison.verdict == "undecided"
 
 
 @pytest.mark.parametrize("series", [[100.0] * 4, [100.0] * 4 + [None], [0.0] * 5, [100.0] * 4 + [float("nan")]])

@@ -32,6 +32,7 @@ def sweep(
     jobs: tuple[str, ...] = ("1", "2", "4"),
     silent: Container[tuple[str, int]] = (),
     loading: int = 1,
+    rises: float = 0.0,
 ) -> Summary:
     """fio in a closed loop: iops, mean latency and p99 of every depth and number of jobs."""
     draw = np.random.default_rng(4)
@@ -40,7 +41,7 @@ def sweep(
     rows = []
     for trial, n, (cell, levels) in places:
         depth = float(levels["iodepth"]) * float(levels["jobs"])
-        iops = 1000 * min(depth, most) * float(np.exp(0.03 * draw.normal()))
+        iops = 1000 * min(depth, most) * float(np.exp(0.03 * draw.normal() + rises * n))
         values = (("iops", iops, "1/s", "higher"), ("latency.mean", depth / iops, "s", "lower"))
         tail = () if (levels["iodepth"], n) in silent else (("latency.p99", 3 * depth / iops, "s", "lower"),)
         rows += [(trial, n, cell, None, "load", None, *each, "sum") for each in (*values, *tail)]
@@ -54,6 +55,7 @@ def sweep(
         sweeps=("iodepth", "jobs") if len(jobs) > 2 else ("iodepth",),
         loading=loading,
         objectives=(ObjectiveSpec("latency.p99", "iodepth", limit),),
+        steady=rises > 0,
     )
     trials = trial_frame([(trial, n, cell, "done", None) for trial, n, (cell, _) in places])
     return summarise(trials, metric_frame(rows), design, ended=True)
@@ -100,6 +102,15 @@ def test_an_objective_is_answered_on_every_line_unless_rounds_without_a_value_ma
 
 
 AT = np.array([1, 2, 4, 8, 16, 32], dtype=np.float64)
+
+
+def test_before_the_steady_state_that_is_asked_for_there_is_no_knee_and_no_objective_holds() -> None:
+    found = sweep(rises=0.2)
+    assert found.unsteady == "18 of 18 points of iops are not in steady state."
+    assert {(knee.level, knee.reason) for knee in found.knees} == {(None, found.unsteady)}
+    assert {(o.holds_to, o.fails_from, o.settled, o.reason) for o in found.objectives} == {
+        (None, None, False, found.unsteady)
+    }
 
 
 def closed_loop(most: float, seed: int = 1, rounds: int = 8, sd: float = 0.03) -> tuple[np.ndarray, np.ndarray]:

@@ -41,16 +41,22 @@ def answers(
     for case in cases:
         q = case.item.question
         answer = _answer(case.item, case.pairs, alpha, min_rounds, case.family, case.needed)
-        if unsteady and answer.ratio is not None and not answer.described:
-            lacks = Undecided("not steady", 0, min_rounds)
-            answer = replace(answer, verdict="undecided", reason=unsteady, undecided=lacks)
-            answer = replace(answer, settled=False, rounds_to_decide=None)
+        if not answer.described:
+            answer = withheld(answer, unsteady, min_rounds)
         rules = Rules(alpha, q.margin, q.better, min_rounds, case.family)
         asked = () if case.item.described or case.item.optional else gates
         of_gates = tuple(apply(gate, answer, case.pairs or Pairs(), rules) for gate in asked)
         optional = case.item.optional
         found.append(replace(answer, gates=of_gates, rests_after=case.rests_after, optional=optional))
     return found
+
+
+def withheld(answer: Comparison, unsteady: str, min_rounds: int) -> Comparison:
+    """Undecided, where ``unsteady`` says that it was measured before the steady state that was asked for."""
+    if not unsteady or answer.ratio is None:
+        return answer
+    lacks = Undecided("not steady", 0, min_rounds)
+    return replace(answer, verdict="undecided", reason=unsteady, undecided=lacks, settled=False, rounds_to_decide=None)
 
 
 def cases(asked: Asked, alpha: float, earlier: Mapping[int, Asked], rests_after: Mapping[int, int]) -> list[Case]:

@@ -27,20 +27,13 @@ from storlab.timeseries.steady import SNIA_WINDOW, snia_since, window_of
 class SteadyState:
     """``windows``: the last rounds of each point, in the order of the cells.
 
-    ``since``: the first round to report; where a point is not steady, the first of its last five.
+    ``since``: the first round to report; where a point is not steady, the first of its last five. ``lacking``: why
+    nothing can be judged yet, as a sentence; empty where all points are steady.
     """
 
     windows: tuple[SteadyWindow, ...] = ()
     since: int = 1
-
-    @property
-    def lacking(self) -> str:
-        """Why nothing can be judged yet, as a sentence; empty where all points are steady."""
-        moving = sum(not window.steady for window in self.windows)
-        if not moving:
-            return ""
-        points = plural(len(self.windows), "point")
-        return f"{moving} of {points} of {self.windows[0].metric} {'is' if moving == 1 else 'are'} not in steady state."
+    lacking: str = ""
 
 
 def steady_state(recorded: Recorded, design: Design) -> SteadyState:
@@ -60,7 +53,15 @@ def steady_state(recorded: Recorded, design: Design) -> SteadyState:
             if rounds:
                 begin = snia_since(np.array(values, dtype=float))
                 since = max(since, rounds[max(len(rounds) - SNIA_WINDOW, 0) if begin is None else begin])
-    return SteadyState(tuple(windows), since)
+    return SteadyState(tuple(windows), since, _lacking(windows, design.primary))
+
+
+def _lacking(windows: Sequence[SteadyWindow], primary: str) -> str:
+    if not windows:
+        return f"No trial has {primary}, whose steady state the study asks for."
+    moving, points = sum(not window.steady for window in windows), plural(len(windows), "point")
+    verb = "is" if moving == 1 else "are"
+    return f"{moving} of {points} of {windows[0].metric} {verb} not in steady state." if moving else ""
 
 
 def _judged(about: tuple[int, Levels, str, str, str], rounds: Sequence[int], values: Sequence[float]) -> SteadyWindow:

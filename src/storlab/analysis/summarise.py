@@ -80,8 +80,9 @@ def summarise(
     if ended:
         watch = Watch(recorded, done, design.declared, design.partial)
         comparisons = explained(comparisons, [_judged_by(case) for case in judged], watch, design.settings, 0.95)
+    judges = ended and not steady.lacking
     claims = answered(design, Judged(judged, comparisons, catalogue, sides, failed, unsteady=steady.lacking))
-    swept = sweeps.found(design, catalogue, sides, failed)
+    swept = sweeps.found(design, catalogue, sides, failed, steady.lacking)
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -98,13 +99,14 @@ def summarise(
         by_node=node_estimates(metrics, done, design, catalogue),
         block_io=block_io(requests, histograms, done, design),
         distributions=distributions(histograms, metrics, done, design),
-        effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if ended else (),
+        effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if judges else (),
         claims=claims,
         sweeps=swept.sweeps,
         knees=swept.knees,
         objectives=swept.objectives,
         steady=steady.windows,
         reported_since=steady.since,
+        unsteady=steady.lacking,
     )
 
 

@@ -332,17 +332,28 @@ class Summary:
     unequal: tuple[Unequal, ...] = ()  # what was measured under settings that nobody declared
     steady: tuple[SteadyWindow, ...] = ()  # where the study stops at steady state: its points, in the order of cells
     reported_since: int = 1  # the first round that counts in figures and verdicts: later, in such a study
+    unsteady: str = ""  # a sentence: why nothing is judged, in such a study; empty once all of its points are steady
+
+    @property
+    def claims_of_its_levels(self) -> list[Claim]:
+        """Those that it could answer: levels may be left out by ``--only``, or by a profile."""
+
+        def has(side: dict[str, str]) -> bool:
+            return any(side.items() <= cell.levels.items() for cell in self.cells)
+
+        return [claim for claim in self.claims if has(claim.left) and has(claim.right)]
 
     @property
     def answers_nothing(self) -> bool:
-        """Whether nothing that was asked for was measured: no cell, or neither the primary metric nor any answer."""
-        if not any(cell.rounds for cell in self.cells):
-            return True
-        answers = [c.ratio is not None for c in self.comparisons]
-        answers += [claim.verdict != "missing" for claim in self.claims]
+        """Whether nothing that was asked for was measured: no cell, or none of the answers that may not be absent."""
+        answers = [c.ratio is not None for c in self.comparisons if not c.optional]
+        answers += [claim.verdict != "missing" for claim in self.claims_of_its_levels]
         answers += [not objective.missing for objective in self.objectives]
-        primary = named(self.primary, [(e.source, e.metric) for e in self.estimates])
-        return bool(answers) and not any(answers) and not primary
+        keys = named(self.primary, [(e.source, e.metric) for e in self.estimates])
+        points = {e.cell for e in self.estimates if (e.source, e.metric) in keys}
+        lines = (line for sweep in self.sweeps[:1] for line in sweep.lines)
+        answers += [any(step.cell in points for step in line.steps) for line in lines]
+        return not any(cell.rounds for cell in self.cells) or (bool(answers) and not any(answers))
 
 
 def to_json(summary: Summary) -> bytes:

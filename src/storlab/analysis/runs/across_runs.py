@@ -12,9 +12,9 @@ from typing import Literal
 
 from storlab.analysis.compare import compare, describe, unanswerable
 from storlab.analysis.gates import Gate, apply
-from storlab.analysis.judging import needed_by
+from storlab.analysis.judging import needed_by, withheld
 from storlab.analysis.questions import Planned
-from storlab.analysis.runs.merged_runs import Merged, RunData, merge
+from storlab.analysis.runs.merged_runs import RUN, Merged, RunData, merge
 from storlab.analysis.runs.sides import Sides, pooled, sides
 from storlab.analysis.stats.interleaving import same_order
 from storlab.analysis.stats.pairing import Pairs, no_ratio
@@ -105,7 +105,14 @@ def compare_runs(
     asked = [(item, None if of is None else of.pairs) for item, of in zip(merged.planned, both, strict=True)]
     rules = Rules(alpha, 0.0, "neither", merged.min_rounds, family)
     found = tuple(
-        _answer(item, of, replace(rules, margin=item.question.margin, better=item.question.better), needed, gates)
+        _answer(
+            item,
+            of,
+            replace(rules, margin=item.question.margin, better=item.question.better),
+            needed,
+            gates,
+            _unsteady(item, merged),
+        )
         for item, of, needed in zip(merged.planned, both, needed_by(asked, alpha), strict=True)
     )
     apart = any(c.basis == "not interleaved" for c in found)
@@ -118,7 +125,12 @@ def compare_runs(
         confidence=merged.confidence,
         family=family,
         comparisons=found,
-        cautions=(*([CAUTION] if apart else []), *merged.notes, *cautions),
+        cautions=(
+            *(f"{name}: {why} Nothing is judged by it." for name, why in merged.unsteady.items()),
+            *([CAUTION] if apart else []),
+            *merged.notes,
+            *cautions,
+        ),
         method=_method(found, merged.confidence, family, varies=bool(described)),
         variability=described,
         allow_undecided=allow_undecided,
@@ -143,7 +155,15 @@ def _method(found: Sequence[RunComparison], confidence: float, family: int, *, v
     return " ".join(text for text, done in told.items() if done)
 
 
-def _answer(item: Planned, found: Sides | None, rules: Rules, needed: float, gates: Sequence[Gate]) -> RunComparison:
+def _unsteady(item: Planned, merged: Merged) -> str:
+    """Why it can't be judged; the sides of runs have their names."""
+    sides = (item.question.a, item.question.b)
+    return " ".join(f"{name}: {why}" for name, why in merged.unsteady.items() if merged.factor != RUN or name in sides)
+
+
+def _answer(
+    item: Planned, found: Sides | None, rules: Rules, needed: float, gates: Sequence[Gate], unsteady: str
+) -> RunComparison:
     question = item.question
     if found is None:
         reason = item.problem or f"{item.waiting[0].upper()}{item.waiting[1:]}"
@@ -158,11 +178,13 @@ def _answer(item: Planned, found: Sides | None, rules: Rules, needed: float, gat
         else:
             answer = describe(question, found.a, found.b, alpha, found.apart)
             answer = replace(answer, warnings=(*warnings, *answer.warnings))
+            answer = withheld(answer, unsteady, rules.min_rounds)
         basis: Basis = "none" if answer.ratio is None else "not interleaved"
         rounds = len(found.a.rounds), len(found.b.rounds)
         return replace(_judged(answer, basis, rounds, None, rules, gates), apart=found.apart)
     pairs = replace(found.pairs, warnings=(*warnings, *found.pairs.warnings))
     answer = compare(question, pairs, rules.alpha, rules.min_rounds, rules.family, needed)
+    answer = withheld(answer, unsteady, rules.min_rounds)
     count = len(pairs.rounds)
     return _judged(answer, "none" if answer.ratio is None else "interleaved", (count, count), pairs, rules, gates)
 

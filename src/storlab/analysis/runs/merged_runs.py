@@ -13,7 +13,7 @@ from storlab.analysis.estimates import collect
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.runs.sides import Place, Sample, one_sided, without
 from storlab.analysis.stats.interleaving import Order
-from storlab.analysis.steady import steady_state
+from storlab.analysis.steady import SteadyState, steady_state
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, Key, named
@@ -54,6 +54,7 @@ class Merged:
     failed: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)  # by cell
     declared: Declarations = field(default_factory=Declarations)
     rests_after: Mapping[int, Mapping[int, int]] = field(default_factory=dict)  # by cell and run: its last round there
+    unsteady: Mapping[str, str] = field(default_factory=dict)  # by run: why it has no steady state, which it asks for
 
     def samples(self, cell: int, key: Key) -> list[Sample]:
         return [
@@ -69,7 +70,8 @@ def merge(
 
     Raises ``UserError`` where they don't fit together.
     """
-    runs = [_as_reported(run) for run in runs]
+    states = {run.name: _steady_state(run) for run in runs}
+    runs = [_as_reported(run, states[run.name].since) for run in runs]
     factor = by or RUN
     others, notes = _apart(runs, _other_factors(runs, by), by)
     primary = _primary(runs, metrics)
@@ -104,12 +106,17 @@ def merge(
     declared = Declarations.union((source, tuple(specs)) for source, specs in each)
     rests_after = _rests_after(runs, cells, others, by)
     found = Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed, declared)
-    return replace(found, rests_after=rests_after)
+    unsteady = {name: state.lacking for name, state in states.items() if state.lacking}
+    return replace(found, rests_after=rests_after, unsteady=unsteady)
 
 
-def _as_reported(run: RunData) -> RunData:
-    recorded = collect(run.metrics, _done(run), [cell for cell, _ in run.design.cells]) if run.design.steady else None
-    since = 1 if recorded is None else steady_state(recorded, run.design).since
+def _steady_state(run: RunData) -> SteadyState:
+    if not run.design.steady:
+        return SteadyState()
+    return steady_state(collect(run.metrics, _done(run), [cell for cell, _ in run.design.cells]), run.design)
+
+
+def _as_reported(run: RunData, since: int) -> RunData:
     return run if since == 1 else replace(run, trials=run.trials.filter(pl.col("round") >= since))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,16 +48,27 @@ def keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]
         yield from ((cell, *key) for key in dict.fromkeys(wanted) if key in metrics)
 
 
-def found(design: Design, catalogue: Catalogue, series: Series, failed: Mapping[int, Rounds]) -> Swept:
-    """``failed``: rounds in which a cell's trial failed."""
+def found(
+    design: Design, catalogue: Catalogue, series: Series, failed: Mapping[int, Rounds], unsteady: str = ""
+) -> Swept:
+    """``failed``: rounds in which a cell's trial failed. ``unsteady``: why nothing is answered before steady state."""
     sweeps = tuple(sweep for name in design.sweeps if (sweep := sweep_of(design, name)) is not None)
     # A knee is where more load buys little: of block sizes, nobody asks.
     loading = [sweep for sweep in sweeps if sweep.factor in design.sweeps[: min(design.loading, 1)]]
-    return Swept(
-        sweeps,
-        tuple(_knees(loading, design, catalogue, series)),
-        tuple(_objectives(design, catalogue, series, failed)),
-    )
+    knees = tuple(_knees(loading, design, catalogue, series))
+    objectives = tuple(_objectives(design, catalogue, series, failed))
+    if unsteady:
+        knees = tuple(
+            replace(k, level=None, low=None, high=None, rate=None, time=None, confidence=None, reason=unsteady)
+            for k in knees
+        )
+        objectives = tuple(
+            o
+            if o.missing
+            else replace(o, holds_to=None, fails_from=None, crossing=None, settled=False, reason=unsteady)
+            for o in objectives
+        )
+    return Swept(sweeps, knees, objectives)
 
 
 def _knees(sweeps: Sequence[Sweep], design: Design, catalogue: Catalogue, series: Series) -> Iterator[Knee]:

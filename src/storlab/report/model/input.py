@@ -64,7 +64,7 @@ class ReportInput:
         comparisons = self.summary.comparisons
         missing = words.unanswered(comparisons, [c.gates for c in comparisons])
         unequal = unequal_sentences(self.summary.unequal, self.summary.cells)
-        return (*missing, *(self.manifest.cautions if self.manifest else ()), *unequal)
+        return (*words.unsteady(self.summary), *missing, *(self.manifest.cautions if self.manifest else ()), *unequal)
 
     @property
     def study(self) -> str:

@@ -208,6 +208,27 @@ def unanswered(comparisons: Iterable[Comparison], gates: Sequence[Sequence[GateR
     )
 
 
+def unsteady(summary: Summary) -> tuple[str, ...]:
+    """That the steady state which a study asks for was not reached, in a sentence; none where it was."""
+    if not summary.unsteady:
+        return ()
+    return (
+        f"{summary.unsteady} The study asks for it: nothing is judged, and all figures, of the rounds from "
+        f"{summary.reported_since} on, are of a state that was still changing.",
+    )
+
+
+def missing(summary: Summary) -> str:
+    """ "2 of 3 comparisons and 1 of 2 claims are missing"; empty where nothing is that was asked for."""
+    asked = {
+        "comparison": [c.verdict == "missing" for c in summary.comparisons if not c.optional],
+        "claim": [claim.verdict == "missing" for claim in summary.claims_of_its_levels],
+        "objective": [objective.missing for objective in summary.objectives],
+    }
+    said = [f"{sum(of)} of {fmt.plural(len(of), noun)}" for noun, of in asked.items() if any(of)]
+    return f"{listed(said)} {_are(sum(map(sum, asked.values())))} missing" if said else ""
+
+
 def _of_places(comparisons: Sequence[Comparison]) -> str:
     places = [where for where in dict.fromkeys(map(place, comparisons)) if where]
     return f" ({_some(places)})" if places else ""
