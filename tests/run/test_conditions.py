@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,13 @@ from laboratory.devices import new_device
 from storlab.analysis.summary import CellState
 from storlab.analysis.unequal import Place, Seen, among_runs
 from storlab.cli.reporting import report_input
+from storlab.errors import SafetyError
+from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
 from storlab.report.model.unequal import unequal_sentences
+from storlab.run.permissions import Permissions
+from storlab.run.recovery import alone
+from storlab.run.recovery.journal import Journal
 
 CASES = Path(__file__).parent / "cases"
 TUNED = (CASES / "equal-disks.toml").read_text()
@@ -81,6 +88,48 @@ def test_what_differs_is_named_where_it_does(rows: list[tuple[int, int, str, str
     cells = [CellState(number, {"bs": bs}, "measured", 1) for number, bs in ((1, "4k"), (2, "8k"))]
     sentences = unequal_sentences(seen(*rows).unequal(), cells)
     assert [sentence.partition(". ")[0] for sentence in sentences] == ([said] if said else [])
+
+
+def test_settings_that_explain_are_those_that_all_trials_of_a_cell_had_on_all_nodes() -> None:
+    rows = [
+        (1, 1, "a", "bfq"),
+        (1, 1, "b", "none"),
+        (1, 2, "a", "none"),
+        (1, 2, "b", "bfq"),
+        (2, 3, "a", "none"),
+        (2, 4, "a", "bfq"),
+    ]
+    assert seen(*rows).same(lambda thing, setting: (thing, setting) != ("loop", "fua")) == {
+        1: {"scheduler of loop": "bfq, none"},
+        2: {},
+    }
+
+
+def test_two_unconfined_runs_wait_for_each_other_and_for_what_a_killed_one_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(alone, "LOCK", tmp_path / "run" / "settings")
+    said: list[str] = []
+
+    async def hold(run: str, of: str = "free") -> None:
+        async with alone.alone(run, tmp_path / run, Permissions(unconfined=of == "free"), said.append):
+            said.append(f"{run} begins")
+            await asyncio.sleep(0.05)
+            said.append(f"{run} ends")
+
+    async def both() -> None:
+        await asyncio.gather(hold("first"), hold("second"), hold("third", "confined"))
+
+    asyncio.run(both())
+    assert said.index("third begins") < said.index("first ends") < said.index("second begins")
+    assert [each for each in said if each.startswith(f"Waiting for the run first in {tmp_path / 'first'}: ")]
+    (tmp_path / "second").mkdir()
+    with Journal(tmp_path / "second" / "journal.jsonl") as journal:
+        journal.register(NodeIdentity("host", "local", "", Machine("", "")), "settings.restore", {})
+    asyncio.run(hold("second"))
+    with pytest.raises(SafetyError, match=f"`storlab clean {tmp_path / 'second'}` puts them back"):
+        asyncio.run(hold("first"))
 
 
 def test_a_setting_of_one_run_and_not_of_another_is_told_where_they_are_compared() -> None:

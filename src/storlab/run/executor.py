@@ -35,6 +35,7 @@ from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.planning.schedule import Schedule
 from storlab.run.planning.times import time_left, trial_times
+from storlab.run.recovery.alone import alone
 from storlab.run.recovery.journal import Journal, refuse_others
 from storlab.run.recovery.orphans import refuse_living
 from storlab.run.recovery.teardown import is_missing, tear_down, tear_down_rest, unrecorded
@@ -79,11 +80,12 @@ async def run_study(
             plan = await make_plan(study, session, seed, rounds)
             plan.refuse_empty()
             await session.claim_devices()
-            with new_run_folder(folder) as records:
-                refuse_others(folder)  # a folder that was there: better now than when what it set up is torn down
-                await begin_manifest(folder, run, session, plan, limits)
-                tables = tables_of_study(records.manifest, plan.study)
-                return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
+            async with alone(run, folder, permissions, observer.notify):
+                with new_run_folder(folder) as records:
+                    refuse_others(folder)  # a folder that was there: better now than when what it set up is torn down
+                    await begin_manifest(folder, run, session, plan, limits)
+                    tables = tables_of_study(records.manifest, plan.study)
+                    return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
 
 async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANNED) -> Outcome:
@@ -99,7 +101,10 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
         refuse_living(manifest.run, folder)
         refuse_other_rule(extent, manifest.until, [rest.cell for rest in manifest.rests])
         permissions = Permissions(manifest.unconfined, manifest.code)
-        async with open_session(manifest.run, observer.notify, permissions) as session:
+        async with (
+            open_session(manifest.run, observer.notify, permissions) as session,
+            alone(manifest.run, folder, permissions, observer.notify),
+        ):
             await _tear_down_rest(records, session, observer)
             session.devices = {(each.machine, each.path): each.device for each in manifest.devices}
             tables = derive(records)
@@ -165,7 +170,7 @@ async def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, l
         nodes=_nodes(session),
         devices=tuple(PlannedDevice(*place, device) for place, device in session.devices.items()),
         plan=msgspec.convert(plan.as_dict(), Planned),
-        platform_notes=tuple(plan.notes),
+        platform_notes=tuple(note for note in plan.notes if note not in study.notes),  # these are read of the study
         cautions=plan.cautions,
         emulated=plan.emulated,
         unconfined=plan.permissions.unconfined,
