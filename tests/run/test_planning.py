@@ -19,8 +19,9 @@ from storlab.run.noise import BUILT_IN_TITLE, MachineNoise
 from storlab.run.planning.design import design_of, rule_of
 from storlab.run.planning.estimates import ASSUMED_RATE, Speed, speed_of
 from storlab.run.planning.foresight import typical_noise
+from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.times import start_time
-from storlab.study.study import Study, load_study, parse_study, shipped_studies
+from storlab.study.study import Study, load_study, parse_study, preset_studies, shipped_studies
 from storlab.workloads.base import Work
 from study.program import call
 
@@ -36,6 +37,27 @@ def test_claims_on_levels_that_the_parameters_lack_are_known_to_be_absent() -> N
     assert not any(claim.absent for claim in design_of(both).claims)
     only = design_of(load_study(STUDY, only=["transport=nbd,dst"])).claims
     assert "This run has no transport=iscsi and no transport=nvme." in {claim.absent for claim in only}
+
+
+@pytest.mark.parametrize(
+    ("load", "left_out", "asked"),
+    [("maildir", "write.iops", ["create.rate", "delete.rate"]), ("mbox", "create.rate, delete.rate", ["write.iops"])],
+)
+def test_what_only_leaves_out_is_neither_refused_nor_asked_for_and_a_misspelling_is(
+    load: str, left_out: str, asked: list[str]
+) -> None:
+    study = load_study(preset_studies()["mail"], only=[f"load={load}"])
+    refuse_unknown_metrics(study)
+    found = narrowed(study)
+    assert found.notes == (f"no level that --only leaves yields {left_out}: nothing is asked about it",)
+    assert [each for spec in design_of(found).planned() for each in spec.metrics or ()] == [
+        *asked,
+        "write.amplification",
+    ]
+    assert narrowed(study.whole() or study).notes == ()
+    misspelt = load_study(preset_studies()["mail"], ["compare.1.metrics=['write.ipos']"], [f"load={load}"])
+    with pytest.raises(StudyError, match=r"unknown metric 'write\.ipos'"):
+        refuse_unknown_metrics(misspelt)
 
 
 def test_a_claim_adds_its_comparison_and_the_levels_that_are_fixed() -> None:

@@ -70,6 +70,17 @@ class Study:
             names = [name for name in several if name not in self.sweeps]
         return next((name for name in names if name not in self.sweeps), names[0] if names else None)
 
+    def whole(self) -> Study | None:
+        """The same with all levels; ``None`` where these make no study: too many cells, or a file that is gone."""
+
+        def read(name: str) -> str:
+            return self.inputs[name] if name in self.inputs else _read_input(Path(self.file).parent / name)
+
+        try:
+            return parse_study(self.text.encode(), self.file, read, self.overrides)
+        except StudyError:
+            return None
+
     def problem(self, path: TreePath, message: str) -> StudyError:
         """An error about this study, with the line where ``path`` stands."""
         set_paths = {apply_override(read_toml(self.text.encode(), self.file)[1], each): each for each in self.overrides}
@@ -181,7 +192,7 @@ def parse_study(
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None
     except Outgrown as error:
         raise StudyError(file, [_problem_at(error.path, str(error), positions(text), changed)]) from None
-    notes = tuple(_notes(model, factors, cells, used))
+    notes = (*network_notes(cells), *(() if only else _unused(model, factors, cells, used)))
     selected = inputs, tuple(overrides), tuple(only)
     return Study(file, text, model, tuple(factors), cells, *selected, notes, sweeps, len(loading))
 
@@ -301,7 +312,8 @@ def _limit_cells(factors: Sequence[Factor], report: Report) -> None:
         report(("factors",), f"these factors make {cells}, more than {CELLS}: leave out levels, or use --only")
 
 
-def _notes(model: StudyFile, factors: Sequence[Factor], cells: Sequence[Cell], used: set[str]) -> list[str]:
+def _unused(model: StudyFile, factors: Sequence[Factor], cells: Sequence[Cell], used: set[str]) -> list[str]:
+    """What is in none of the ``cells``, which are all of the study's."""
     run = {load.name for cell in cells for load in cell.loads}
     return [
         *(
@@ -310,6 +322,5 @@ def _notes(model: StudyFile, factors: Sequence[Factor], cells: Sequence[Cell], u
             if factor.name not in used
         ),
         *(f"the parameter {name} is used nowhere" for name in model.parameters if name not in used),
-        *network_notes(cells),
         *(f"the workload {name} is run in no cell" for name in model.workload if name not in run),
     ]

@@ -249,7 +249,8 @@ def _questions(made: Plan) -> Iterator[str]:
     if not made.study.factors:
         yield "none: without factors there is nothing to compare"
     elif not made.study.model.compare:
-        yield "none: compare = [] compares nothing"
+        why = "nothing is asked about what --only leaves" if made.study.only else "compare = [] compares nothing"
+        yield f"none: {why}"
     else:
         yield from (_question(made, compare) for compare in compared)
     yield from _curves(made)

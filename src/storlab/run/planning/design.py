@@ -12,9 +12,9 @@ from storlab.analysis.stopping import Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.precision import CURVE_PRECISION
-from storlab.analysis.unequal import Seen
+from storlab.analysis.unequal import KERNEL, Seen
+from storlab.layers.block.queue_files import QUEUE
 from storlab.levels import is_sweep, names_load
-from storlab.records.derived.settings import settings_of
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
@@ -131,13 +131,19 @@ def _pairs_left(
 
 def summary_of(design: Design, tables: Tables, *, ended: bool) -> Summary:
     """What the tables say about the study's question so far. ``ended``: with what is only said of a run that has."""
-    design = replace(design, declared=tables.declared(), settings=settings_of(tables.records))
+    seen = seen_of(tables) if ended else Seen()
+    design = replace(design, declared=tables.declared(), settings=seen.same(_explains))
     observed = {"probes": tables.probe_facts(), "loads": tables.load_facts()}
     design = replace(design, facts=design.facts | {name: facts for name, facts in observed.items() if facts})
     names = ("trials", "metrics", "histograms", "requests")
     trials, metrics, histograms, requests = (tables.frame(name) for name in names)
     summary = summarise(trials, metrics, design, histograms=histograms, requests=requests, ended=ended)
-    return replace(summary, unequal=seen_of(tables).unequal()) if ended else summary
+    return replace(summary, unequal=seen.unequal()) if ended else summary
+
+
+def _explains(thing: str, setting: str) -> bool:
+    """Whether a difference in it is named beneath a verdict; those of other facts follow from what is declared."""
+    return thing == KERNEL or setting.rpartition(".")[2] in QUEUE
 
 
 def seen_of(tables: Tables) -> Seen:
@@ -161,7 +167,7 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         stopped = manifest.stopped or _GOING_ON
         warnings, emulated = tables.warnings(), manifest.emulated
         limits = Limits(manifest.gates, optional=manifest.optional)
-        design = design_of(manifest.study(), stopped, warnings, limits, manifest.rests, emulated)
+        design = design_of(_asked_by(manifest), stopped, warnings, limits, manifest.rests, emulated)
         return replace(design, declared=tables.declared())
     swept = [name for name, labels in imported.factors.items() if is_sweep(labels)]
     loading = [name for name in swept if names_load(name)]
@@ -179,6 +185,15 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         warnings=tables.warnings(),
         declared=tables.declared(),
     )
+
+
+def _asked_by(manifest: Manifest) -> Study:
+    study = manifest.study()
+    if not study.only:
+        return study
+    from storlab.run.planning.metrics import narrowed  # loads all loads and probes, and imports this
+
+    return narrowed(study)
 
 
 def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -> Rule:

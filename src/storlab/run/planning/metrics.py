@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.questions import Catalogue, Metrics, Planned, Trait, each_planned
+from storlab.errors import StudyError
 from storlab.levels import amount_in
 from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
 from storlab.probes.backing import BACKING
@@ -64,11 +65,50 @@ def metrics_of_study(study: Study) -> Declarations:
 
 
 def refuse_unknown_metrics(study: Study) -> None:
-    """Raise ``StudyError`` for a metric that the study asks for and no trial has, or by which nothing is comparable."""
+    """Raise ``StudyError`` for a metric that the study asks for and no trial has, or by which nothing is comparable.
+
+    What only cells yield that ``--only`` leaves out is not refused, nor asked for: see ``narrowed``.
+    """
+    try:
+        _refuse_unknown(study)
+    except StudyError:
+        if not study.only:
+            raise
+        if (whole := study.whole()) is not None:
+            _refuse_unknown(whole)
+
+
+def narrowed(study: Study) -> Study:
+    """``study`` without its questions by metrics that no cell yields which ``--only`` leaves; a note names them."""
+    if not study.only:
+        return study
+    model, known, ends = study.model, metrics_of_study(study), _ends(study)
+    left_out: dict[str, None] = {}
+
+    def yields(name: str) -> bool:
+        found = _end_of(name) in ("", *ends) and bool(_meant(name, known))
+        left_out.update({} if found else {name: None})
+        return found
+
+    compare = []
+    for each in model.compare:
+        metrics = tuple(filter(yields, each.metrics or (model.primary,)))
+        if metrics:
+            compare.append(each if each.metrics is None else each.model_copy(update={"metrics": metrics}))
+    claim = [each for each in model.claim if yields(each.metric or model.primary)]
+    slo = [each for each in model.slo if yields(each.metric)]
+    if not left_out:
+        return study
+    asked = model.model_copy(update={"compare": tuple(compare), "claim": tuple(claim), "slo": tuple(slo)})
+    note = f"no level that --only leaves yields {', '.join(left_out)}: nothing is asked about it"
+    return replace(study, model=asked, notes=(*study.notes, note))
+
+
+def _refuse_unknown(study: Study) -> None:
     cells, design = {cell.number: metrics_of(cell) for cell in study.cells}, design_of(study)
-    ends = sorted({"host"}.union(*(cell.nodes for cell in study.cells)))
+    ends = _ends(study)
     for path, name, comparisons in _asked(study, design.planned()):
-        end = name.rpartition(":")[0].partition(END)[2]
+        end = _end_of(name)
         if end and end not in ends:
             raise study.problem(
                 path, f"{name!r} names no nodes of this study: what follows {END} must be {' or '.join(ends)}"
@@ -88,6 +128,15 @@ def refuse_unknown_metrics(study: Study) -> None:
         if by_it and (first is None or first.problem) and all(item.problem for item in planned):
             why = first.problem if first is not None else "none of the levels that are compared has it."
             raise study.problem(path, f"nothing can be compared by {name!r}: {why}")
+
+
+def _ends(study: Study) -> list[str]:
+    """What a metric's end may be: the names of node groups."""
+    return sorted({"host"}.union(*(cell.nodes for cell in study.cells)))
+
+
+def _end_of(name: str) -> str:
+    return name.rpartition(":")[0].partition(END)[2]
 
 
 def _check_limit(study: Study, path: Path, units: Iterable[str]) -> None:
