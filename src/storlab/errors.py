@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from storlab.grouping import alike, grouped
+
 
 class StorlabError(Exception):
     """The root; ``cli`` prints its message and maps it to an exit status."""
@@ -63,7 +65,8 @@ class StudyError(UserError):
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file = file
         self.problems = tuple(problems)
-        super().__init__("\n".join(f"{file}: {problem}" for problem in self.problems))
+        by_line = grouped((problem.line, f"{file}: {problem}") for problem in self.problems)
+        super().__init__("\n".join(said for each in by_line.values() for said in alike(each)))
 
 
 class SafetyError(UserError):

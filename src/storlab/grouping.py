@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -35,6 +36,22 @@ def connected(things: Iterable[K], pairs: Iterable[tuple[K, K]]) -> dict[K, K]:
 
 
 _MOST_RANGES = 10
+_MOST_ALIKE = 3
+_NUMBER = re.compile(r"[0-9][0-9.,]*")
+
+
+def alike(sentences: Iterable[str]) -> list[str]:
+    """Each once; of those that differ in numbers alone, as of a thousand cells, the first ones and how many more."""
+    kinds = grouped((_NUMBER.sub("0", sentence), sentence) for sentence in dict.fromkeys(sentences))
+    return [
+        said
+        for each in kinds.values()
+        for said in (each if len(each) <= _MOST_ALIKE else [*each[:_MOST_ALIKE], _more(len(each) - _MOST_ALIKE)])
+    ]
+
+
+def _more(count: int) -> str:
+    return f"and {count:,} more that differ from the last in numbers alone"
 
 
 def few(names: Sequence[str], most: int) -> str:

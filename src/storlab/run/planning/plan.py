@@ -9,7 +9,7 @@ from typing import Any
 
 from storlab.analysis.questions import compared_cells, count_of_pairs
 from storlab.errors import MissingImage, MissingTool, UserError
-from storlab.grouping import connected, grouped, ranges
+from storlab.grouping import alike, connected, grouped, ranges
 from storlab.layers.base import Layer
 from storlab.limits import COMPARISONS
 from storlab.nodes.kind import Prepared
@@ -18,7 +18,7 @@ from storlab.records.manifest import Order
 from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
 from storlab.run.planning.checks import Checks, group_needs, needs_here, node_needs
 from storlab.run.planning.design import design_of
-from storlab.run.planning.metrics import refuse_unknown_metrics
+from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order
 from storlab.run.planning.sliceable import about_slices, refuse_unsliceable
 from storlab.run.session import Session
@@ -135,7 +135,7 @@ async def make_plan(
     """
     _refuse_too_many_comparisons(study)
     refuse_unknown_metrics(study)
-    study = await place(study, session.host)
+    study = await place(narrowed(study), session.host)
     images: dict[str, None] | None = {} if without_image else None
     prepared = await _prepare(study, session, images)
     unsupported: dict[int, tuple[str, ...]] = {}
@@ -157,15 +157,17 @@ async def make_plan(
     meminfo = await session.host.read_text("/proc/meminfo")
     memory = refuse_guests_too_large(study, supported, meminfo, together)
     root = [needs.root for cell in study.cells for needs in [needs_here(cell), *node_needs(cell)] if needs.root]
-    notes = (
-        *study.notes,
-        *(images or ()),
-        *about_slices(supported),
-        *_left_out(supported),
-        *_shared_in_rounds(supported),
+    notes = alike(
+        (
+            *study.notes,
+            *(images or ()),
+            *about_slices(supported),
+            *_left_out(supported),
+            *_shared_in_rounds(supported),
+        )
     )
     needed = tuple(dict.fromkeys(root))
-    found = free, needed, notes, session.permissions, prepared, memory
+    found = free, needed, tuple(notes), session.permissions, prepared, memory
     return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out)
 
 
