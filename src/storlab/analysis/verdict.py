@@ -145,8 +145,9 @@ def judge(
     found = span(log_ratios, needed)
     remaining = _remaining(log_ratios, found, rules, failed)
     if found.n < rules.min_rounds:
-        reason = f"{plural(found.n, 'round')} done on both sides: a verdict needs at least {rules.min_rounds}."
-        return Judgement(found, "undecided", reason, False, remaining, undecided_kind(log_ratios, found, rules, failed))
+        kind = undecided_kind(log_ratios, found, rules, failed)
+        reason = f"{plural(found.n, 'round')} done on both sides: a verdict needs at least {kind.fewest}."
+        return Judgement(found, "undecided", reason, False, remaining, kind)
     if (alike := _equivalent(log_ratios, a, b, rules, failed)) is not None:
         return alike
     if not found.bounded:

@@ -28,7 +28,7 @@ from storlab.analysis.judging import Case
 from storlab.analysis.questions import EMULATED, Catalogue, Planned, matching, plan
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Rounds
-from storlab.analysis.stats.signed_rank import log_evidence
+from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Failed, Rules, Span, beyond, safe_exp, span
 from storlab.analysis.wording import level_names, percent, plural
@@ -188,8 +188,9 @@ class _Evidence:
         """The verdict, its reason, and the interval that goes with it."""
         plain = spec.word != "equivalent" and spec.limit == 1
         seen = span(self.ratios, self.needed if plain and not self.alike else self.rules.family / self.rules.alpha / 2)
-        if seen.n < self.rules.min_rounds:
-            return "undecided", f"{plural(seen.n, 'round')} of at least {self.rules.min_rounds}.", seen
+        fewest = max(self.rules.min_rounds, fewest_rounds(1 / seen.threshold))
+        if seen.n < fewest:
+            return "undecided", f"{plural(seen.n, 'round')} of at least {fewest}.", seen
         if spec.word == "equivalent":
             verdict, reason = self._equivalent()
         elif plain:
@@ -285,8 +286,9 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
     )
     low, high = spec.between
     said = _expected(spec)
-    if seen.n < design.min_rounds:
-        return replace(claim, reason=f"{plural(seen.n, 'round')} of at least {design.min_rounds}.")
+    fewest = max(design.min_rounds, fewest_rounds(1 / seen.threshold))
+    if seen.n < fewest:
+        return replace(claim, reason=f"{plural(seen.n, 'round')} of at least {fewest}.")
     if low <= seen.low and seen.high <= high and seen.bounded and low <= seen.mean <= high:
         return replace(claim, verdict="holds", reason=f"The interval lies within what is claimed, {said}.")
     if (seen.high < low and seen.mean < low) or (seen.low > high and seen.mean > high):
