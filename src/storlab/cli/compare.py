@@ -13,7 +13,7 @@ from typer import Argument, Option
 from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.options import AllowUndecided, FailOn, Optional, Output, String, Strings, format_option
 from storlab.cli.output import show, show_rendered, until_closed, warn, write_output
-from storlab.cli.status import COMPLETE, NOT_COMPARED, of_gates
+from storlab.cli.status import COMPLETE, NOTHING_MEASURED, of_gates
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.report.formats import COMPARISONS, Format, find
@@ -42,6 +42,7 @@ def compare(
     one_thread_for_algebra()
     from storlab.analysis.gates import parse_gate
     from storlab.analysis.runs.across_runs import compare_runs
+    from storlab.analysis.wording import plural
     from storlab.records.manifest import differences
 
     chosen = find(format_, COMPARISONS)
@@ -62,10 +63,14 @@ def compare(
     with until_closed():
         _show(found, chosen, output)
     status = of_gates((result for c in found.comparisons for result in c.gates), allow_undecided=allow_undecided)
-    if status is COMPLETE and not gates and all(c.basis == "none" for c in found.comparisons):
+    asked = [c for c in found.comparisons if not c.comparison.optional]
+    lacks = [c.comparison for c in asked if c.basis == "none"]
+    if lacks and len(lacks) == len(asked) and status is COMPLETE:
         remedy = _remedy(read) if by is None else ""
-        warn(f"storlab: nothing could be compared: {found.comparisons[0].comparison.reason}{remedy}")
-        status = NOT_COMPARED
+        warn(f"storlab: nothing could be compared: {lacks[0].reason}{remedy}")
+        status = NOTHING_MEASURED
+    elif lacks:
+        warn(f"storlab: {len(lacks)} of {plural(len(asked), 'comparison')} could not be made: {lacks[0].reason}")
     raise typer.Exit(status)
 
 

@@ -144,11 +144,13 @@ def _run(options: RunOptions) -> int:
 def _limits(options: RunOptions, study: Study) -> Limits:
     """With the levels that may be absent. Raises ``UserError`` where there are none such, or nothing for a gate."""
     from storlab.run.planning.design import compares
+    from storlab.run.planning.metrics import narrowed
     from storlab.study.overrides import chosen_levels
 
-    if options.limits.gates and not compares(study):
+    if options.limits.gates and not compares(narrowed(study)):
+        left = " of what --only leaves" if options.only else ""
         raise UserError(
-            f"--fail-on {options.limits.gates[0]!r}: the study compares nothing, so no gate can be answered"
+            f"--fail-on {options.limits.gates[0]!r}: the study compares nothing{left}, so no gate can be answered"
         )
     whole = replace(options, only=[]).load() if options.only and options.optional else study
     by_name = {factor.name: [level.label for level in factor.levels] for factor in whole.factors}
@@ -198,10 +200,10 @@ def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> Statu
         return status
     if outcome.ending == "failures":
         return TRIALS_FAILED
-    if outcome.ending == "nothing measured":
-        return NOTHING_MEASURED
     unanswered = outcome.folder.manifest.gates and not any(c.gates or c.optional for c in comparisons)
-    return GATE_MISSING if unanswered else status
+    if unanswered or status is GATE_MISSING:
+        return GATE_MISSING
+    return NOTHING_MEASURED if outcome.ending == "nothing measured" else status
 
 
 def _show(outcome: Outcome, json: bool) -> None:
@@ -226,15 +228,19 @@ def _show(outcome: Outcome, json: bool) -> None:
 
 def _say_how_it_ended(outcome: Outcome, allow_undecided: bool) -> None:
     """On standard error."""
-    if outcome.folder.manifest.gates:
-        from storlab.report.model.words import gates_together
+    from storlab.report.model.words import gates_together, missing
 
+    if outcome.folder.manifest.gates:
         failed = sum(cell.failed for cell in outcome.summary.cells)
         gates = [c.gates for c in outcome.summary.comparisons if c.gates or c.optional]
         lacks = any(cell.status == "unsupported" for cell in outcome.summary.cells)
         warn(gates_together(gates, allow_undecided=allow_undecided, failed=failed, unsupported=lacks))
     if outcome.ending == "nothing measured":
         warn("storlab: nothing that was asked for was measured; the report says why")
+    elif outcome.ending != "interrupted" and (said := missing(outcome.summary)):
+        warn(f"storlab: {said}; the report says why")
+    if outcome.summary.unsteady:
+        warn(f"storlab: nothing is judged: {outcome.summary.unsteady}")
     for what in outcome.left_behind:
         warn(f"storlab: could not be torn down: {what}")
     if outcome.left_behind:

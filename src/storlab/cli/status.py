@@ -27,9 +27,10 @@ COMPLETE = Status(0, "complete; a study that ends undecided is complete")
 OWN_FAULT = Status(1, "an internal error, a full disk, or something else that the system refused")
 LEFT_BEHIND = Status(1, "something could not be torn down", *_RUNS, "clean", *_SUITES)
 USERS_MISTAKE = Status(2, "usage error, or this machine supports nothing of the study; nothing was run")
-NOT_COMPARED = Status(2, "no comparison has an answer, and no gate was asked for", "compare")
 TRIALS_FAILED = Status(3, "some trials failed; the others were measured", *_RUNS)
-NOTHING_MEASURED = Status(3, "nothing that was asked for was measured", *_RUNS)
+NOTHING_MEASURED = Status(
+    3, "nothing that was asked for was measured; if only some of it was not, the last line says so", *_GATES
+)
 TEST_UNEXPECTED = Status(3, "a result was unexpected", *_SUITES)
 TEST_REGRESSED = Status(3, "a test regressed", "suite compare")
 NOT_CHECKED = Status(3, "a set-up could not be checked, or a control failed", "crash")
@@ -45,7 +46,7 @@ NOTHING_EXECUTED = Status(125, "no test was executed: to `git bisect`, a commit 
 INTERRUPTED = Status(130, "interrupted; everything is torn down, and `storlab resume` continues a run")
 
 STATUSES = (
-    *(COMPLETE, OWN_FAULT, LEFT_BEHIND, USERS_MISTAKE, NOT_COMPARED),
+    *(COMPLETE, OWN_FAULT, LEFT_BEHIND, USERS_MISTAKE),
     *(TRIALS_FAILED, NOTHING_MEASURED, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
     *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE),
     *(NOTHING_EXECUTED, INTERRUPTED),
