@@ -16,6 +16,7 @@ from storlab.images.image import Image
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.command import Accelerator
 from storlab.nodes.kinds.vm.confinement import UNCONFINED
+from storlab.nodes.kinds.vm.emulator import Emulator
 from storlab.nodes.kinds.vm.kind import Boot
 from storlab.records.files import write_whole
 from storlab.run.planning.plan import Plan
@@ -324,8 +325,8 @@ def test_nodes_without_a_stack_are_not_listed() -> None:
 def test_a_machine_is_described_by_what_is_not_usual() -> None:
     vm = group_model("vm")
     assert vm.model_validate({}).describe() == "512M, 1 CPU"
-    odd = {"cpus": 2, "machine": "pc", "pin": "0-1", "numa": "0", "start": "cold"}
-    text = "512M, 2 CPUs, pc, pinned to CPUs 0-1, on NUMA node 0, booted each time"
+    odd = {"cpus": 2, "machine": "pc", "pin": "0-1", "numa": "0", "start": "cold", "qemu": "/opt/qemu"}
+    text = "512M, 2 CPUs, pc, pinned to CPUs 0-1, on NUMA node 0, booted each time, in /opt/qemu"
     assert vm.model_validate(odd).describe() == text
 
 
@@ -341,7 +342,7 @@ def test_a_level_without_a_crossing_is_shown_on_the_nodes_where_it_is_set_up() -
 def machines(accelerator: Accelerator, reason: str = "") -> Plan:
     levels = '[factors]\ncpus = [1, 2]\n[nodes.vm]\nkind = "vm"\ncount = 2\ncpus = "{cpus}"\n'
     read = made(f'{levels}stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}]')
-    prepared = Boot(IMAGE, Path("i"), Acceleration(accelerator, reason), "", UNCONFINED)
+    prepared = Boot(IMAGE, Path("i"), Acceleration(accelerator, reason), Emulator("", ""), UNCONFINED)
     return Plan(read, 0, (1, 1), {}, 0, 0, prepared={"vm": prepared}, memory=Memory(3 * GIB // 2, 8 * GIB))
 
 

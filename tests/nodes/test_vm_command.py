@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import struct
 import subprocess
@@ -15,10 +17,11 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
-from storlab.errors import Unsupported
+from storlab.errors import Unsupported, UserError
 from storlab.images.image import Image
 from storlab.nodes.demands import NO_DEVICES, Devices
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
+from storlab.nodes.kinds.vm.emulator import find_emulator
 from storlab.nodes.kinds.vm.guest import ENTROPY, MAGIC, preamble
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.saved import _fingerprint, _forget_oldest, _forget_unfinished
@@ -46,6 +49,7 @@ def option(argv: list[str], name: str) -> list[str]:
     return [value for word, value in pairwise(argv) if word == name]
 
 
+VERSION = "QEMU emulator version "
 DISK = Devices(
     objects=({"qom-type": "iothread", "id": "thread0"},),
     blockdevs=({"driver": "null-co", "node-name": "disk0", "size": 1024**2, "read-zeroes": True},),
@@ -63,6 +67,8 @@ def test_memory_cpus_model_and_arguments_are_the_studys_and_binding_goes_before_
     argv = command(guest(pin="0-1", numa="0"), FILES)
     program = argv.index("qemu-system-x86_64")
     assert argv[:program] == ["numactl", "--cpunodebind=0", "--membind=0", "--physcpubind=0-1", "--"]
+    assert command(guest(pin="0-1", numa="0", qemu="/opt/qemu"), FILES)[:program] == argv[:program]
+    assert command(guest(pin="0-1", numa="0", qemu="/opt/qemu"), FILES)[program] == "/opt/qemu"
     argv = command(guest(card=Card(300, "tap300"), within=tuple(enter("storlab-20260101-000000-abcd"))), FILES)
     assert argv[:4] == ["nsenter", "--net=/run/netns/storlab-20260101-000000-abcd", "--", "qemu-system-x86_64"]
     assert [orjson.loads(each)["ifname"] for each in option(argv, "-netdev")] == ["tap300"]
@@ -126,12 +132,14 @@ def test_a_guest_to_be_saved_and_its_copies_differ_in_nothing_that_the_guest_can
     assert "mem-path=/c,,d/memory," in option(argv, "-object")[0]
 
 
-@pytest.mark.parametrize("machine", ["q35", "pc"])
+@pytest.mark.parametrize(("machine", "version"), [("q35", "10.0.2"), ("q35", "5.2.50"), ("pc", "7.2.0")])
 @pytest.mark.needs("qemu-system-x86_64")
-def test_qemu_takes_it(machine: str, tmp_path: Path) -> None:
+def test_qemu_takes_it(machine: str, version: str, tmp_path: Path) -> None:
     """Up to the kernel, which is not there."""
     files = replace(FILES, qmp=tmp_path / "qmp", agent=tmp_path / "agent", console=tmp_path / "console")
-    argv = command(guest(machine=machine, devices=DISK, memory="128M", image=image(0)), files)
+    spec = replace(guest(machine=machine, devices=DISK, memory="128M", image=image(0)), qemu=VERSION + version)
+    argv = command(spec, files)
+    assert option(argv, "-device")[-1].startswith("virtio-blk-pci,drive=disk0," if "5.2" in version else "{")
     ended = subprocess.run([*argv, "-S"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "/image/kernel" in ended.stderr, ended.stderr
@@ -171,27 +179,36 @@ def test_by_default_it_is_small_and_restored_and_other_things_can_be_asked() -> 
     assert (hardware.memory, hardware.cpus, hardware.machine) == (512 * 1024**2, 1, "q35")
     assert (hardware.start, hardware.accel, hardware.silence) == ("restored", "auto", 60)
 
-    asked = Hardware.model_validate({"memory": "128M", "pin": 1, "numa": "0-1,4", "silence": "2s", "qemu_args": ["-s"]})
-    assert (asked.memory, asked.pin, asked.numa) == (128 * 1024**2, "1", "0-1,4")
-    assert (asked.silence, asked.qemu_args) == (2, ("-s",))
+    asked = Hardware.model_validate({"memory": "128M", "pin": 1, "numa": "0-1,4", "silence": "2s"})
+    assert (asked.memory, asked.pin, asked.numa, asked.silence) == (128 * 1024**2, "1", "0-1,4", 2)
 
 
 @pytest.mark.parametrize(
     ("keys", "says"),
-    [
-        ({"memory": "64M"}, "a guest needs 128M at least to boot"),
-        ({"memory": "129M"}, "a guest's memory is a multiple of 2M"), ({"cpus": 0}, "greater than or equal to 1"),
-        ({"cpus": True}, "valid integer"), ({"machine": "microvm"}, "'q35' or 'pc'"),
-        ({"pin": "every"}, "'every' is no list of CPUs or nodes"),
-        ({"pin": True}, "True is no list of CPUs or nodes"), ({"numa": "0-"}, "'0-' is no list of CPUs or nodes"),
-        ({"silence": "1s"}, "write 2s or more"),
-        ({"modules": "/lib/modules/6.12"}, "modules goes with a kernel of your own"),
-        ({"rootfs": "/root"}, "rootfs goes with a kernel of your own"), ({"memroy": "1G"}, "Extra inputs"),
-    ],
-)  # fmt: skip
+    json.loads((Path(__file__).parent / "cases" / "refused-hardware.json").read_text()),
+    ids=str,
+)
 def test_what_can_not_be(keys: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         Hardware.model_validate(keys)
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("echo hello", 'is no QEMU: it answers --version with "hello"'),
+        ("yes x | tr -d '\\n'", "is no QEMU: it says nothing at --version"),
+        ("echo QEMU emulator version 4.2.1", "is QEMU emulator version 4.2.1: Storlab needs QEMU 5.2 or later"),
+        ("", "cannot run .*: Permission denied: write the path of a qemu-system-x86_64"),
+    ],
+)
+def test_what_is_no_qemu_or_too_old_is_refused(tmp_path: Path, script: str, says: str) -> None:
+    program = tmp_path / "qemu"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755 if script else 0o644)
+    with pytest.raises(UserError, match=says) as refused:
+        asyncio.run(find_emulator(str(program), (), None))  # type: ignore[arg-type]
+    assert refused.value.key == ("qemu",)
 
 
 def saved(folder: Path, name: str, age: float) -> Path:
@@ -242,6 +259,10 @@ def test_a_saved_guest_fits_others_of_its_hardware_and_image_alone(tmp_path: Pat
     assert first == _fingerprint(guest(image=spec.image, devices=devices, card=card))
     assert first != _fingerprint(guest(image=spec.image, memory="1G"))
     assert first != _fingerprint(guest(image=spec.image, kernel_args="a"))
+    own = guest(image=spec.image, qemu=str(spec.image.layers[0]))
+    of_own = _fingerprint(own)
+    os.utime(own.hardware.qemu, (2, 2))
+    assert len({first, of_own, _fingerprint(own)}) == 3, "so was the QEMU"
     os.utime(spec.image.kernel, (1, 1))
     assert first != _fingerprint(spec), "the kernel was built again"
 

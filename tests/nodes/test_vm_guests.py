@@ -21,10 +21,10 @@ from laboratory.samples import sample
 from storlab.errors import NodeError
 from storlab.images.image import find_image
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.kinds.vm.accelerator import qemu_version
 from storlab.nodes.kinds.vm.causes import Causes, console_text, disk_error, killed_for_memory, last_word, panic, tail
 from storlab.nodes.kinds.vm.command import Files, GuestSpec
 from storlab.nodes.kinds.vm.confinement import Confinement, unused_user
+from storlab.nodes.kinds.vm.emulator import qemu_version
 from storlab.nodes.kinds.vm.guest import running_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.kind import initrd_with_agent

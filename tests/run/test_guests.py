@@ -16,6 +16,7 @@ from storlab.errors import UserError
 from storlab.images.image import find_image
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.confinement import Confinement
+from storlab.nodes.kinds.vm.emulator import Emulator
 from storlab.nodes.kinds.vm.kind import Boot
 from storlab.nodes.needs import Needs
 
@@ -123,7 +124,7 @@ def test_a_program_that_the_image_lacks_is_the_studys_mistake_and_all_else_a_rea
     with pytest.raises(UserError, match=r'argv\[0\]: there is no program "no-such-program" on node vm: install it'):
         lab.execute(guests("true", count="1", stack=EXT4).replace('"sh", "-c"', '"no-such-program", "-c"'))
     assert lab.leftovers() == []
-    boot = Boot(find_image(frozenset()), Path(), Acceleration("tcg"), "", Confinement())
+    boot = Boot(find_image(frozenset()), Path(), Acceleration("tcg"), Emulator("", ""), Confinement())
     (lack,) = boot.lacks(Needs(programs=("sh", "no-such-program")))
     assert re.fullmatch("the guest image debian-.* can't do this: no-such-program is not in it", lack)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from storlab.cli.options import Json, Only, Quiet, Seed, Set, StudyName, StudyOptions, print_json
+from storlab.cli.options import AllowCode, Json, Only, Quiet, Seed, Set, StudyName, StudyOptions, print_json
 from storlab.cli.output import show, warn
 from storlab.cli.status import COMPLETE, CUT_BROKE, INTERRUPTED, NOT_CHECKED, Status
 from storlab.errors import UserError
@@ -34,6 +34,7 @@ class CrashOptions(StudyOptions):
     out: Path | None
     keep: bool
     build: bool
+    code: tuple[str, ...]
     quiet: bool
     json: bool
 
@@ -61,6 +62,7 @@ def crash(
     ] = None,
     set_: Set = None,
     only: Only = None,
+    allow_code: AllowCode = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for what is found.")] = None,
     keep: Annotated[
         bool, Option("--keep", help="Keep the log, and each set-up's first image that a cut broke.")
@@ -83,6 +85,7 @@ def crash(
         out=out,
         keep=keep,
         build=build,
+        code=tuple(allow_code or ()),
         quiet=quiet or json,
         json=json,
     )
@@ -96,6 +99,7 @@ def _crash(options: CrashOptions) -> int:
     from storlab.cli.progress import observer
     from storlab.cli.run import new_folder
     from storlab.crash.run import RECORDS, crash_check
+    from storlab.run.permissions import Permissions
 
     loaded = options.load()
     if options.build and (status := build_images(loaded, options.quiet)):
@@ -103,7 +107,8 @@ def _crash(options: CrashOptions) -> int:
     folder = options.out or new_folder(f"crash-{Path(loaded.file).stem}")
     with observer(options.quiet) as watching:
         try:
-            result = asyncio.run(crash_check(loaded, folder, options.asked(loaded), watching))
+            permissions = Permissions(code=options.code)
+            result = asyncio.run(crash_check(loaded, folder, options.asked(loaded), watching, permissions))
         except asyncio.CancelledError:
             warn("storlab: interrupted; everything is torn down")
             return INTERRUPTED

@@ -74,7 +74,7 @@ Optional = Annotated[
     Option("--optional", metavar="FACTOR=LEVEL[,LEVEL]", help="Gates ask nothing of these levels if unsupported here."),
 ]
 AllowCode = Annotated[
-    Strings, Option("--allow-code", metavar="PATH", help="Let a load use this code, such as an engine for fio.")
+    Strings, Option("--allow-code", metavar="PATH", help="Let the study use this code: an engine for fio, a QEMU.")
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress, only the result.")]
 Json = Annotated[bool, Option("--json", help="The result as JSON on standard output.")]

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.options import Only, Set, String, StudyName, StudyOptions
+from storlab.cli.options import AllowCode, Only, Set, String, StudyName, StudyOptions
 from storlab.cli.output import warn
 from storlab.cli.status import INTERRUPTED
 from storlab.errors import UserError
 from storlab.text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from storlab.run.observer import Observer
@@ -26,6 +27,7 @@ def shell(
     node: Annotated[String, Argument(metavar="NODE", help="By default the first with a load.")] = None,
     set_: Set = None,
     only: Only = None,
+    allow_code: AllowCode = None,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
 ) -> None:
     """Set up one cell of a study and open a shell on one of its nodes.
@@ -39,10 +41,10 @@ def shell(
 
         if status := build_images(loaded, quiet=False):
             raise typer.Exit(status)
-    raise typer.Exit(_shell(loaded, chosen))
+    raise typer.Exit(_shell(loaded, chosen, allow_code or ()))
 
 
-def _shell(study: Study, node: str) -> int:
+def _shell(study: Study, node: str, code: Sequence[str]) -> int:
     """Set up a cell and give the user a shell on a node; returns the shell's exit status."""
     import asyncio
     import shutil
@@ -53,7 +55,7 @@ def _shell(study: Study, node: str) -> int:
     with temporary_folder("storlab-shell-") as folder:
         try:
             with observer(quiet=True) as watching:
-                return asyncio.run(_session(study, node, folder / "run", watching))
+                return asyncio.run(_session(study, node, folder / "run", watching, code))
         except asyncio.CancelledError:
             warn("storlab: interrupted")
             return INTERRUPTED
@@ -72,15 +74,16 @@ def _stands(run: Path) -> bool:
     return True
 
 
-async def _session(study: Study, name: str, folder: Path, watching: Observer) -> int:
+async def _session(study: Study, name: str, folder: Path, watching: Observer, code: Sequence[str]) -> int:
     from storlab.cli.progress import levels_text
     from storlab.layers.resources import Dir
     from storlab.nodes.terminal import shell_on
+    from storlab.run.permissions import Permissions
     from storlab.run.shell_session import shell_session
     from storlab.study.cells import MAIN
 
     warn("Setting up the cell …")
-    async with shell_session(study, folder, watching) as built:
+    async with shell_session(study, folder, watching, Permissions(code=tuple(code))) as built:
         stack = built.stacks.get((name, MAIN))
         resource = stack.resource if stack is not None else None
         path = getattr(resource, "path", None)

@@ -20,6 +20,7 @@ from storlab.records.run_folder import new_run_folder, refuse_unless_empty
 from storlab.run.executor import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.plan import make_plan
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.teardown import tear_down
@@ -31,7 +32,9 @@ NAME, RECORDS = "crash.json", "run"
 """In the check's folder: what is found, written once all is done; and the run that it was, for ``storlab clean``."""
 
 
-async def crash_check(study: Study, folder: Path, asked: Asked, observer: Observer) -> CrashResult:
+async def crash_check(
+    study: Study, folder: Path, asked: Asked, observer: Observer, permissions: Permissions = NO_PERMISSIONS
+) -> CrashResult:
     """Check every set-up of a study that this machine supports, into a new folder.
 
     Raises ``UserError``, with nothing done, where it cannot be checked here.
@@ -42,7 +45,7 @@ async def crash_check(study: Study, folder: Path, asked: Asked, observer: Observ
     run = new_run_id()
     interrupts = Interrupts(observer.notify)
     with interrupts.listening():
-        async with open_session(run, observer.notify) as session:
+        async with open_session(run, observer.notify, permissions) as session:
             plan = await make_plan(study, session, asked.seed, (1, 1))
             plan.refuse_empty()
             _refuse_full(folder)

@@ -18,8 +18,8 @@ from storlab.images.manifest import Listed, list_images
 from storlab.images.virtiofsd import IMPLEMENTATIONS, find_virtiofsd
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
-from storlab.nodes.kinds.vm.command import QEMU
 from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
+from storlab.nodes.kinds.vm.hardware import QEMU
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.needs import remedy
 

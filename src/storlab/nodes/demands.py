@@ -42,20 +42,21 @@ class Devices:
         """How many PCI slots they take."""
         return sum(_is_pci(device) for device in self.devices)
 
-    def command_line(self) -> list[str]:
-        """As arguments of QEMU; its ``-chardev`` and ``-fsdev`` take no JSON."""
-        words = self.early_arguments()
+    def command_line(self, json: bool = True) -> list[str]:
+        """As arguments of QEMU, in JSON; its ``-chardev`` and ``-fsdev`` take none, nor most in old ones."""
+        words = self.early_arguments(json)
         for name, path in self.chardevs:
             words += ["-chardev", f"socket,id={name},path={escaped(path)}"]
         for kind in ("object", "blockdev", "device"):
-            words += [word for each in getattr(self, f"{kind}s") for word in (f"-{kind}", orjson.dumps(each).decode())]
+            written = (_written(each, json or kind == "blockdev") for each in getattr(self, f"{kind}s"))
+            words += [word for each in written for word in (f"-{kind}", each)]
         return words
 
-    def early_arguments(self) -> list[str]:
+    def early_arguments(self, json: bool = True) -> list[str]:
         """What QEMU takes on its command line only (folders for 9p), or has no privileges for later (taps)."""
         options = (",".join(f"{key}={escaped(str(value))}" for key, value in each.items()) for each in self.fsdevs)
         words = [word for option in options for word in ("-fsdev", option)]
-        return words + [word for each in self.netdevs for word in ("-netdev", orjson.dumps(each).decode())]
+        return words + [word for each in self.netdevs for word in ("-netdev", _written(each, json))]
 
     def commands(self) -> list[tuple[str, dict[str, Any]]]:
         """As QMP commands, in the order in which they can be carried out; without ``early_arguments``."""
@@ -71,6 +72,15 @@ class Devices:
             ("device_add", self.devices),
         )
         return [(command, dict(each)) for command, all_ in kinds for each in all_]
+
+
+def _written(arguments: Arguments, json: bool) -> str:
+    """As JSON, or else as ``driver,key=value``: the first key has no name there."""
+    if json:
+        return orjson.dumps(arguments).decode()
+    first = next(key for key in ("driver", "qom-type", "type") if key in arguments)
+    values = {key: ("off", "on")[value] if isinstance(value, bool) else value for key, value in arguments.items()}
+    return ",".join([values.pop(first), *(f"{key}={escaped(str(value))}" for key, value in values.items())])
 
 
 def _is_pci(device: Arguments) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import or_
 
@@ -106,7 +106,8 @@ def remedy(name: str) -> str:
 class Needs:
     """``programs`` by name, kernel ``filesystems`` by name, kernel ``modules``, and whether root is needed.
 
-    ``queues``: how packets are queued, by the kinds that tc(8) knows.
+    ``queues``: how packets are queued, by the kinds that tc(8) knows. ``properties`` of QEMU's devices that its guests
+    need, as ``driver.property``.
     """
 
     programs: tuple[str, ...] = ()
@@ -114,14 +115,13 @@ class Needs:
     modules: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()  # device nodes and sysfs files that must exist
     queues: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
     root: str = ""  # what root is needed for; empty: not needed
 
     def __or__(self, other: Needs) -> Needs:
-        programs, filesystems, modules, paths, queues = (
-            tuple(dict.fromkeys(getattr(self, name) + getattr(other, name)))
-            for name in ("programs", "filesystems", "modules", "paths", "queues")
-        )
-        return Needs(programs, filesystems, modules, paths, queues, self.root or other.root)
+        names = (each.name for each in fields(self) if each.name != "root")
+        joined = {name: tuple(dict.fromkeys(getattr(self, name) + getattr(other, name))) for name in names}
+        return replace(self, **joined, root=self.root or other.root)
 
 
 def together(needs: Iterable[Needs]) -> Needs:

@@ -11,6 +11,7 @@ from storlab.records.run_folder import new_run_folder
 from storlab.run.executor import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.plan import make_plan
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.teardown import tear_down
@@ -22,7 +23,9 @@ from storlab.study.study import Study
 
 
 @asynccontextmanager
-async def shell_session(study: Study, folder: Path, observer: Observer) -> AsyncIterator[Built]:
+async def shell_session(
+    study: Study, folder: Path, observer: Observer, permissions: Permissions = NO_PERMISSIONS
+) -> AsyncIterator[Built]:
     """The study's first cell that can be set up here, for as long as the context lasts.
 
     ``folder`` holds the journal meanwhile, so that ``storlab clean`` can tear everything down should this be killed.
@@ -31,7 +34,7 @@ async def shell_session(study: Study, folder: Path, observer: Observer) -> Async
     run = new_run_id()
     interrupts = Interrupts(observer.notify)
     with interrupts.listening():
-        async with open_session(run, observer.notify) as session:
+        async with open_session(run, observer.notify, permissions) as session:
             plan = await make_plan(study, session, 0, (1, 1))
             plan.refuse_empty()
             await session.claim_devices()

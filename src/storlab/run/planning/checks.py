@@ -17,6 +17,7 @@ from storlab.run.setup.units import is_here, layer_needs, units
 from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import HOST, Cell
 from storlab.study.chains import Link
+from storlab.study.schema import NodeGroup
 from storlab.study.study import Study
 from storlab.units import shown
 from storlab.workloads.base import Workload
@@ -49,10 +50,26 @@ def node_needs(cell: Cell) -> list[Needs]:
     return [group_needs(cell, name) for name in cell.nodes if is_here(cell, name)]
 
 
+def refuse_unpermitted(path: str, where: str, origin: Origin, study: Study, session: Session) -> None:
+    """Refuse code that the study names and this command line does not allow; ``where`` it would run, in words."""
+    if path not in session.permissions.code:
+        raise study.problem(
+            origin,
+            f"{shown(path)} is code that would run {where}, and Storlab cannot know what it does: allow it with "
+            f"--allow-code {path} if you trust it",
+        )
+
+
+def key_of(group: NodeGroup) -> str:
+    """What tells nodes of a group apart, where a factor is in their keys."""
+    return group.spec().model_dump_json()
+
+
 class Checks:
     """Asks each node each question once, however many cells ask it."""
 
-    def __init__(self, study: Study, session: Session, prepared: Mapping[str, Prepared]) -> None:
+    def __init__(self, study: Study, session: Session, prepared: Mapping[tuple[str, str], Prepared]) -> None:
+        """``prepared``: what was found out of the nodes of each group, by its name and its ``key_of``."""
         self._study, self._session, self._prepared = study, session, prepared
         self._lacks: dict[tuple[str, Needs], list[str]] = {}
         self._done: set[tuple[str, object]] = set()
@@ -66,19 +83,21 @@ class Checks:
             node = await self._session.stand_in(group.spec())
             for load in cell.loads:
                 if name in load.groups:
-                    await self._refuse_absent(name, node, load.workload, ("workload", load.name))
-            found += await self._absent(name, node, needs)
+                    await self._refuse_absent(name, group, node, load.workload, ("workload", load.name))
+            found += await self._absent(name, group, node, needs)
         found += await self._lacks_of(self._session.host, needs_here(cell))
         return list(dict.fromkeys(found))
 
-    async def _absent(self, group: str, node: Node | None, needs: Needs) -> list[str]:
-        return self._prepared[group].lacks(needs) if node is None else await self._lacks_of(node, needs)
+    async def _absent(self, name: str, group: NodeGroup, node: Node | None, needs: Needs) -> list[str]:
+        return self._prepared[name, key_of(group)].lacks(needs) if node is None else await self._lacks_of(node, needs)
 
-    async def _refuse_absent(self, group: str, node: Node | None, workload: Workload, origin: Origin) -> None:
+    async def _refuse_absent(
+        self, name: str, group: NodeGroup, node: Node | None, workload: Workload, origin: Origin
+    ) -> None:
         """A set-up whose own program is missing can't be measured anywhere: it is misspelt, or not built yet."""
         for program, key in workload.programs().items():
-            if await self._absent(group, node, Needs(programs=(program,))):
-                where = f"node {group}" if node is None else f"node {node.name}"
+            if await self._absent(name, group, node, Needs(programs=(program,))):
+                where = f"node {name}" if node is None else f"node {node.name}"
                 remedy = "write where it is" if "/" in program else "install it, or write its path"
                 raise self._study.problem(
                     (*origin, workload.kind, *key), f"there is no program {shown(program)} on {where}: {remedy}"
@@ -138,17 +157,9 @@ class Checks:
 
     async def _check_load(self, node: Node, workload: Workload, origin: Origin) -> None:
         if not await self._lacks_of(node, workload.needs()) and self._is_new(node, workload):
-            self._refuse_code(workload, origin)
+            for path in workload.loads_code():
+                refuse_unpermitted(path, f"inside {workload.kind}", origin, self._study, self._session)
             self._loads.setdefault((node.name, type(workload)), []).append((node, workload, origin))
-
-    def _refuse_code(self, workload: Workload, origin: Origin) -> None:
-        for path in workload.loads_code():
-            if path not in self._session.permissions.code:
-                raise self._study.problem(
-                    origin,
-                    f"{shown(path)} is code that would run inside {workload.kind}, and Storlab cannot know what it "
-                    f"does: allow it with --allow-code {path} if you trust it",
-                )
 
     async def _once(self, node: Node, layer: Layer, origin: Origin) -> None:
         if self._is_new(node, layer):

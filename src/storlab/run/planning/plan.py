@@ -16,7 +16,7 @@ from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
 from storlab.records.manifest import Order
 from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
-from storlab.run.planning.checks import Checks, group_needs, needs_here, node_needs
+from storlab.run.planning.checks import Checks, group_needs, key_of, needs_here, node_needs, refuse_unpermitted
 from storlab.run.planning.design import design_of
 from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order
@@ -167,7 +167,8 @@ async def make_plan(
         )
     )
     needed = tuple(dict.fromkeys(root))
-    found = free, needed, tuple(notes), session.permissions, prepared, memory
+    of_groups = {name: each for (name, _), each in prepared.items()}
+    found = free, needed, tuple(notes), session.permissions, of_groups, memory
     return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out)
 
 
@@ -180,8 +181,8 @@ def _refuse_too_many_comparisons(study: Study) -> None:
         raise study.problem(at, f"{said}: name the pairs of levels that matter, in [[compare]] pairs, or use --only")
 
 
-async def _prepare(study: Study, session: Session, images: dict[str, None] | None) -> dict[str, Prepared]:
-    """What is found out of each group's nodes. Raises an error with its place in the study.
+async def _prepare(study: Study, session: Session, images: dict[str, None] | None) -> dict[tuple[str, str], Prepared]:
+    """What is found out of each group's nodes, by its name and its keys. Raises an error with its place in the study.
 
     A missing image is noted in ``images``, and of its nodes nothing is known; without these, it is raised.
     """
@@ -190,13 +191,15 @@ async def _prepare(study: Study, session: Session, images: dict[str, None] | Non
     needs = {name: together(dict.fromkeys(each)) for name, each in needed.items()}
     for cell in study.cells:
         for name, group in cell.nodes.items():
+            for key, path in group.spec().code().items():
+                refuse_unpermitted(path, "on this machine", ("nodes", name, key), study, session)
             try:
-                prepared[name] = await session.prepare(name, group.spec(), needs[name])
+                prepared[name, key_of(group)] = await session.prepare(name, group.spec(), needs[name])
             except MissingImage as error:
                 if images is None:
                     raise
                 images[f"{error}. What its guests would lack is not known before"] = None
-                prepared[name] = Prepared()
+                prepared[name, key_of(group)] = Prepared()
             except MissingTool:
                 raise
             except UserError as error:

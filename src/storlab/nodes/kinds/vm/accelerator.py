@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 from pathlib import Path
 
 from msgspec import Struct
 
-from storlab.errors import MissingTool, RecordsError
+from storlab.errors import RecordsError
 from storlab.images.cache import storlab_cache
 from storlab.images.image import Image
 from storlab.nodes.kinds.vm.causes import panic
-from storlab.nodes.kinds.vm.command import QEMU, Accelerator
+from storlab.nodes.kinds.vm.command import Accelerator
+from storlab.nodes.kinds.vm.emulator import qemu_version
+from storlab.nodes.kinds.vm.hardware import QEMU
 from storlab.nodes.node import Node
 from storlab.record import read_record, to_json
 
@@ -39,7 +40,7 @@ def kvm_device() -> str | None:
     return None
 
 
-async def find_acceleration(image: Image, initrd: Path, host: Node) -> Acceleration:
+async def find_acceleration(image: Image, initrd: Path, host: Node, qemu: str = QEMU) -> Acceleration:
     """KVM where a tiny guest lives in it, else emulation. Tried once for each boot of this machine and each QEMU.
 
     QEMU runs as a command of ``host``, and so never outlives the controller.
@@ -47,38 +48,26 @@ async def find_acceleration(image: Image, initrd: Path, host: Node) -> Accelerat
     reason = kvm_device()
     if reason is not None:
         return Acceleration("tcg", reason)
-    memory = storlab_cache() / "kvm" / f"{await _machine(image)}.json"
+    memory = storlab_cache() / "kvm" / f"{await _machine(image, qemu)}.json"
     try:
         return read_record(memory, Acceleration)
     except (OSError, RecordsError):  # it is tried again
         pass
-    found = await _try_kvm(image, initrd, host)
+    found = await _try_kvm(image, initrd, host, qemu)
     memory.parent.mkdir(parents=True, exist_ok=True)
     memory.write_bytes(to_json(found))
     return found
 
 
-async def _machine(image: Image) -> str:
+async def _machine(image: Image, qemu: str) -> str:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8")
-    key = "\0".join([boot, await qemu_version(), str(image.kernel), str(os.geteuid())])
+    key = "\0".join([boot, qemu, await qemu_version(qemu), str(image.kernel), str(os.geteuid())])
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-async def qemu_version() -> str:
-    """The first line of ``--version``. Raises ``MissingTool``."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            QEMU, "--version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-        )
-    except FileNotFoundError:
-        raise MissingTool(f"{QEMU} is not installed, which guests need: apt-get install qemu-system-x86") from None
-    output, _ = await process.communicate()
-    return output.decode(errors="replace").partition("\n")[0]
-
-
-async def _try_kvm(image: Image, initrd: Path, host: Node) -> Acceleration:
+async def _try_kvm(image: Image, initrd: Path, host: Node, qemu: str) -> Acceleration:
     argv = [
-        *(QEMU, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"),
+        *(qemu, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"),
         *("-accel", "kvm", "-machine", "q35", "-cpu", "host", "-m", "256M"),
         *("-kernel", str(image.kernel), "-initrd", str(initrd), "-serial", "stdio"),
         *("-append", "console=ttyS0 panic=-1 storlab.try=1"),

@@ -17,12 +17,12 @@ from storlab.nodes.binding import numactl
 from storlab.nodes.demands import NO_DEVICES, Devices, escaped
 from storlab.nodes.kinds.vm import shared_copy
 from storlab.nodes.kinds.vm.confinement import UNCONFINED, Confinement
+from storlab.nodes.kinds.vm.emulator import Emulator
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.network import Card
 
 Accelerator = Literal["kvm", "tcg"]
 
-QEMU = "qemu-system-x86_64"
 LAYER_SERIAL = "storlab-layer-"
 PORT = "storlab.agent"
 _PORTS_AT_ONCE = 8  # functions of a PCI slot; guests of one kind share a saved one, though not all have as many devices
@@ -102,11 +102,12 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
     restorable = memory is not None
     own = NO_DEVICES if restorable else spec.all_devices
     on_ports = own.on_ports(spec.port_names()) if hardware.machine == "q35" else own
+    json = Emulator(hardware.emulator, spec.qemu).takes_json
     argv = [
         *spec.within,  # which network, CPUs and memory of this machine QEMU gets
         *numactl(hardware.pin, hardware.numa),
         *([sys.executable, "-I", "-S", shared_copy.__file__, str(memory.file)] if memory and memory.copied else []),
-        QEMU,
+        hardware.emulator,
         # Nothing that a user's or the system's configuration adds.
         *("-no-user-config", "-nodefaults", "-display", "none"),
         *spec.confinement.words(),
@@ -127,11 +128,11 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
         *("-device", "virtio-serial-pci,id=serial0,max_ports=2"),
         *("-device", f"virtserialport,bus=serial0.0,chardev=agent,name={PORT}"),
         *(("-gdb", f"unix:{escaped(str(files.gdb))},server=on,wait=off") if files.gdb is not None else ()),
-        *_layers(spec).command_line(),
+        *_layers(spec).command_line(json),
     ]
     if hardware.machine == "q35":
         argv += _ports(spec.port_names()[: None if restorable else own.pci])
-    argv += on_ports.command_line()
+    argv += on_ports.command_line(json)
     if incoming:
         argv += [*spec.all_devices.early_arguments(), "-incoming", "defer"]
     return [*argv, *hardware.qemu_args]

@@ -8,8 +8,10 @@ from pydantic import Field, Strict, field_validator, model_validator
 
 from storlab.model import Model
 from storlab.nodes.binding import Numbers
-from storlab.units import Duration, GuestMemory
+from storlab.units import Duration, GuestMemory, shown
 
+QEMU = "qemu-system-x86_64"
+_INSTALLED = "installed"
 # Not microvm: under emulation no clock of it tells the kernel how fast the CPU's counter runs (benchmarks/README.md).
 Machine = Literal["q35", "pc"]
 
@@ -30,6 +32,11 @@ class Hardware(Model):
     )
     pin: Numbers | None = Field(None, description='CPUs of this machine that QEMU may use: "0-1,4".')
     numa: Numbers | None = Field(None, description="NUMA nodes of this machine for QEMU: its CPUs and its memory.")
+    qemu: str = Field(
+        _INSTALLED,
+        max_length=4095,
+        description="`installed`, or the path of a QEMU of your own, from 5.2 on; it needs `--allow-code PATH`.",
+    )
     kernel: str | None = Field(None, description="Your own kernel: bzImage or vmlinux. By default the image's.")
     modules: str | None = Field(None, description="Your kernel's modules: …/lib/modules/RELEASE.")
     rootfs: str | None = Field(
@@ -44,6 +51,23 @@ class Hardware(Model):
     kernel_args: str = Field("", description='More for the kernel\'s command line: "mitigations=off".')
     qemu_args: tuple[str, ...] = Field((), description="More for QEMU's command line.")
     silence: Duration = Field(60.0, gt=0, description="A guest whose agent is silent for longer counts as hung.")
+
+    @property
+    def emulator(self) -> str:
+        """The program: its path, or the name of the installed one."""
+        return self.qemu if self.own_qemu else QEMU
+
+    @property
+    def own_qemu(self) -> bool:
+        """Whether the study names it."""
+        return self.qemu != _INSTALLED
+
+    @field_validator("qemu")
+    @classmethod
+    def _a_path(cls, value: str) -> str:
+        if value != _INSTALLED and not value.startswith("/"):
+            raise ValueError(f'{shown(value)} is no absolute path: write "{_INSTALLED}", or "/opt/qemu/bin/{QEMU}"')
+        return value
 
     @model_validator(mode="after")
     def _with_a_kernel(self) -> Self:

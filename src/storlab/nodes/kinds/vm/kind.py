@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +23,10 @@ from storlab.nodes.binding import programs
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, boot_of
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
-from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration, qemu_version
-from storlab.nodes.kinds.vm.command import QEMU, Files, GuestSpec
+from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
+from storlab.nodes.kinds.vm.command import Files, GuestSpec
 from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
+from storlab.nodes.kinds.vm.emulator import Emulator, find_emulator
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import remove_network
@@ -55,7 +57,11 @@ class VmKind(Hardware, NodeKind):
     undoes: ClassVar = (remove_private, remove_network, *SHAPING_UNDOES)
 
     def needs(self) -> Needs:
-        return Needs(programs=(QEMU, *programs(self.pin, self.numa)))
+        installed = () if self.own_qemu else (self.emulator,)
+        return Needs(programs=(*installed, *programs(self.pin, self.numa)))
+
+    def code(self) -> Mapping[str, str]:
+        return {"qemu": self.qemu} if self.own_qemu else {}
 
     def memory_needed(self) -> int:
         return self.memory + _OWN_MEMORY
@@ -78,6 +84,7 @@ class VmKind(Hardware, NodeKind):
             f"pinned to CPUs {self.pin}" if self.pin else "",
             f"on NUMA node {self.numa}" if self.numa else "",
             "booted each time" if self.start == "cold" else "",
+            f"in {self.qemu}" if self.own_qemu else "",
         )
         return ", ".join(filter(None, words))
 
@@ -93,7 +100,7 @@ class Boot(Prepared):
     image: Image
     initrd: Path
     acceleration: Acceleration
-    qemu: str  # its version
+    emulator: Emulator
     confinement: Confinement
 
     @property
@@ -112,7 +119,8 @@ class Boot(Prepared):
             modules = (name for name in needs.modules if name.replace("-", "_") not in image.modules)
             absent += [f"its kernel has no module {name}" for name in modules]
             absent += [f"its kernel has no {name}" for name in needs.queues if f"sch_{name}" not in image.modules]
-        return [f"the guest image {image.name} can't do this: {what}" for what in absent]
+        absent = [f"the guest image {image.name} can't do this: {what}" for what in absent]
+        return [*absent, *self.emulator.lacks(needs.properties)]
 
     def facts(self) -> dict[str, Any]:
         found = self.acceleration
@@ -133,7 +141,7 @@ class VmLauncher(Launcher[VmKind]):
         self._contexts: dict[str, AsyncExitStack] = {}
         self._lock = asyncio.Lock()
         self._folder = Path(SOCKETS) / private_name(services.run)  # for its guests' sockets: short, see unix(7)
-        self._confinement: Confinement | None = None
+        self._confinements: dict[str, Confinement] = {}
         self._made_folder = False
         self._count = 0
 
@@ -141,11 +149,11 @@ class VmLauncher(Launcher[VmKind]):
         """Find the image that has what is needed, and how it can be run.
 
         Raises ``MissingImage`` where it has to be built, ``MissingTool`` without the extra ``vm``, and another
-        ``UserError`` where a user's own kernel or root can't be used.
+        ``UserError`` where a user's own kernel, root or QEMU can't be used.
         """
         need_extra("vm", "virtual machines")
         extras = spec.extras(needs)
-        key = spec.kernel, spec.modules, spec.rootfs, spec.zfs_tree, spec.accel, extras
+        key = (spec.kernel, spec.modules, spec.rootfs, spec.zfs_tree, spec.accel, spec.qemu, extras, needs.properties)
         async with self._lock:
             if key not in self._boots:
                 try:
@@ -156,15 +164,16 @@ class VmLauncher(Launcher[VmKind]):
                         raise UserError(str(error), (key_,)) from None
                     raise
                 initrd = initrd_with_agent(image)
+                emulator = await find_emulator(spec.emulator, needs.properties, self.services.host)
                 acceleration = await _acceleration(spec, image, initrd, self.services.host)
-                version = await qemu_version()
-                self._boots[key] = Boot(image, initrd, acceleration, version, await self._find_confinement())
+                confinement = await self._find_confinement(spec.emulator)
+                self._boots[key] = Boot(image, initrd, acceleration, emulator, confinement)
             return self._boots[key]
 
-    async def _find_confinement(self) -> Confinement:
-        if self._confinement is None:
-            self._confinement = await find_confinement(QEMU, self.services.host)
-        return self._confinement
+    async def _find_confinement(self, qemu: str) -> Confinement:
+        if qemu not in self._confinements:
+            self._confinements[qemu] = await find_confinement(qemu, self.services.host)
+        return self._confinements[qemu]
 
     async def open(self, name: str, spec: VmKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
         from storlab.nodes.kinds.vm.guest import running_guest  # these need the extra `vm`, which `prepare` looks for
@@ -196,18 +205,19 @@ class VmLauncher(Launcher[VmKind]):
                 demands.devices,
                 card,
                 within,
-                boot.qemu,
+                boot.emulator.version,
                 confinement,
                 demands.shared_memory,
             ).with_ports()
             saved = None
-            if spec.start == "restored" and not demands.cold:
+            if spec.start == "restored" and not demands.cold and boot.emulator.saves_guests:
                 saved = await saved_guest(guest_spec, host, self._folder, self.services.notify)
             running = running_guest(guest_spec, host, files, saved, partial(self._lost, instance))
             guest = await stack.enter_async_context(running)
             node = guest.node
             node.identity = NodeIdentity(instance, spec.kind, "", host.identity.machine, volatile=True)
-            node.machine, node.about, node.process = await boot_of(node), guest.facts(), guest.process.pid
+            about = {**guest.facts(), **boot.emulator.facts()}
+            node.machine, node.about, node.process = await boot_of(node), about, guest.process.pid
             node.complaint = guest.complaint
             self._contexts[instance] = stack.pop_all()
         return node
@@ -258,7 +268,7 @@ def _image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
 async def _acceleration(hardware: Hardware, image: Image, initrd: Path, host: Node) -> Acceleration:
     if hardware.accel == "tcg":
         return Acceleration("tcg", "the study asks for emulation")
-    found = await find_acceleration(image, initrd, host)
+    found = await find_acceleration(image, initrd, host, hardware.emulator)
     if hardware.accel == "kvm" and found.accelerator != "kvm":
         raise UserError(f"the study asks for KVM, which does not work here: {found.reason}", ("accel",))
     return found

@@ -85,7 +85,8 @@ def _fingerprint(spec: GuestSpec) -> str:
     """All that the saved state depends on; the initial RAM disk's name tells its contents."""
     files = Files(Path("qmp"), Path("agent"), Path("console"))
     argv = command(spec, files, memory=Memory(Path("memory"), shared=True))
-    parts = [(path, path.stat()) for path in (spec.image.kernel, *spec.image.layers)]
+    own = [Path(spec.hardware.qemu)] if spec.hardware.own_qemu else []
+    parts = [(path, path.stat()) for path in (spec.image.kernel, *spec.image.layers, *own)]
     stamps = [f"{path}:{stat.st_mtime_ns}:{stat.st_size}" for path, stat in parts]
     return hashlib.sha256("\0".join([spec.qemu, *argv, *stamps]).encode()).hexdigest()[:16]
 
