@@ -246,6 +246,13 @@ def test_every_default_is_written_out_for_both_daemons() -> None:
         "-f", "-o", "source=/srv/x,cache=auto,sandbox=namespace,no_writeback,no_xattr,no_posix_acl,no_allow_direct_io,"
         "readdirplus,announce_submounts",
     ]  # fmt: skip
+    for name in ("none", "never"):
+        assert "--cache=never" in options(cache=name) and ",cache=none," in options(cache=name, implementation="c")[-1]
+    # What a study adds comes last, and so wins.
+    own = ["xattrmap=:map::user.host.:", "modcaps=+sys_admin:-chown"]
+    assert options(options=[*own, "log-level=warn"])[-3:] == [f"--{each}" for each in (*own, "log-level=warn")]
+    of_c = [*own, "flock", "no_posix_lock", "timeout=0.5"]
+    assert options(implementation="c", options=of_c)[-1].endswith(f",announce_submounts,{','.join(of_c)}")
 
 
 def command(**keys: Any) -> Sequence[str]:
@@ -257,9 +264,11 @@ def test_the_limit_of_open_files_is_for_both_and_threads_of_the_one_in_c_do_not_
     """Its filter forbids that."""
     for implementation in ("rust", "c"):
         assert "--rlimit-nofile=5000" in command(implementation=implementation, open_files=5000)
-    for implementation, threads, limited in (("c", 64, True), ("c", 0, False), ("rust", 64, False)):
+    for implementation, threads in (("c", 64), ("c", "default"), ("c", 0), ("rust", 64)):
         words = command(implementation=implementation, thread_pool=threads)
-        assert ("MALLOC_ARENA_MAX=64" in words) == limited, words
+        assert ("MALLOC_ARENA_MAX=64" in words) == (implementation == "c" and threads != 0), words
+        pool = [word for word in words if word.startswith("--thread-pool-size=")]
+        assert pool == ([] if threads == "default" else [f"--thread-pool-size={threads}"])
 
 
 def test_chroot_is_refused_to_all_but_root_and_bound_to_all_is_bound_to_nothing() -> None:
@@ -283,12 +292,6 @@ def test_chroot_is_refused_to_all_but_root_and_bound_to_all_is_bound_to_nothing(
     assert numactl(bound.pin, bound.numa) == words
 
 
-@pytest.mark.parametrize("name", ["none", "never"])
-@pytest.mark.parametrize(("implementation", "said"), [("rust", "--cache=never"), ("c", "cache=none")])
-def test_no_cache_has_two_names_and_each_implementation_gets_its_own(name: str, implementation: str, said: str) -> None:
-    assert said in ",".join(options(cache=name, implementation=implementation))
-
-
 def test_a_guest_with_virtiofs_shares_its_memory_and_a_daemon_of_ones_own_is_no_package() -> None:
     demands = VirtiofsLayer(queue_size=1024, queues=2).demands(SERVED, "disk0")
     assert demands.shared_memory and not demands.cold
@@ -296,6 +299,12 @@ def test_a_guest_with_virtiofs_shares_its_memory_and_a_daemon_of_ones_own_is_no_
     (device,) = demands.devices.devices
     assert (device["queue-size"], device["num-request-queues"], device["tag"]) == (1024, 2, "disk0")
     assert not NinePLayer().demands(Dir("host", "/srv"), "disk0").shared_memory
+    with_window = VirtiofsLayer.model_validate({"dax": "always", "cache_size": "16G"})
+    assert "cache-size" not in device and VirtiofsLayer().needs().properties == ()
+    assert with_window.needs().properties == ("vhost-user-fs-pci.cache-size",)
+    demands = with_window.demands(SERVED, "disk0")
+    assert demands.devices.devices[0]["cache-size"] == 16 * 1024**3
+    assert demands.cold, "a window has no room in the address space of a guest that has booted without"
     needs = VirtiofsdLayer(path="/opt/virtiofsd").needs()
     assert (needs.programs, needs.paths) == ((), ("/opt/virtiofsd",))
 
@@ -305,20 +314,8 @@ DIRECTORY, DAEMON, MOUNT = (f'{{ layer = "{name}" }}' for name in ("directory", 
 
 @pytest.mark.parametrize(
     ("layers", "kind", "said"),
-    [
-        ([DIRECTORY, MOUNT], "vm", "layer virtiofs"),
-        ([DAEMON, MOUNT], "vm", "layer virtiofsd"),
-        ([DIRECTORY, DAEMON, MOUNT], "local", 'write kind = "vm" in \\[nodes.vm\\]'),
-        ([DIRECTORY, DAEMON, '{ layer = "nfs" }'], "vm", "crosses the network from other nodes"),
-        ([DIRECTORY, '{ layer = "nfs-export" }', MOUNT], "vm", 'write { layer = "nfs" }'),
-        ([DIRECTORY, '{ layer = "9p", dax = "always" }'], "vm", "dax"),
-        ([DIRECTORY, '{ layer = "9p", msize = "1k" }'], "vm", "msize"),
-        ([DIRECTORY, '{ layer = "9p", msize = "1M" }'], "vm", "msize"),
-        ([DIRECTORY, '{ layer = "9p", cache = "always" }'], "vm", "cache"),
-        ([DIRECTORY, '{ layer = "virtiofsd", cache = "loose" }', MOUNT], "vm", "cache"),
-        ([DIRECTORY, '{ layer = "virtiofsd", once = true }', MOUNT], "vm", "serves one node alone"),
-        ([DIRECTORY, '{ layer = "virtiofsd", path = "virtiofsd" }', MOUNT], "vm", "path"),
-    ],
+    json.loads((Path(__file__).parent / "cases" / "refused-shares.json").read_text()),
+    ids=str,
 )
 def test_a_share_that_can_not_be_is_refused_when_the_study_is_loaded(layers: list[str], kind: str, said: str) -> None:
     text = sample(__file__, "cases/folder.toml", kind=kind, layers=", ".join(layers))

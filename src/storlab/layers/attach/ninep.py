@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -27,8 +27,9 @@ class NinePLayer(Crossing):
     cache: Literal["none", "mmap", "loose"] = Field(
         "none", description="`none`: the guest caches nothing. `mmap`: what is mapped. `loose`: all, never checked."
     )
-    msize: Size = Field(
-        _LARGEST, ge=4096, le=_LARGEST, description="Largest message: at most 500k, as much as virtio carries."
+    msize: Annotated[Size, Field(ge=4096, le=_LARGEST)] | Literal["default"] = Field(
+        _LARGEST,
+        description="Largest message: at most 500k, as much as virtio carries. `default`: the guest's kernel's.",
     )
     sync: bool = Field(False, description="Mounted with `sync,dirsync`: each write waits until the host has it.")
     options: MountOptions = Field((), description='Further mount options: "noatime" or a list.')
@@ -67,7 +68,8 @@ class NinePLayer(Crossing):
         await load_modules(context.node, "9pnet_virtio", "9p")
         await context.register_undo("mount.unmount", path=path)
         await context.node.carry_out(steps.make_directory(path, parents=True))
-        options = ["trans=virtio", "version=9p2000.L", f"cache={self.cache}", f"msize={self.msize}", *self.options]
+        size = [] if self.msize == "default" else [f"msize={self.msize}"]
+        options = ["trans=virtio", "version=9p2000.L", f"cache={self.cache}", *size, *self.options]
         words = ",".join([*options, *(("sync", "dirsync") if self.sync else ())])
         await mount_attached(context.node, "9p", ["-o", words, "--", context.slot, path], _SAYS)
         return Dir(context.node.name, path)

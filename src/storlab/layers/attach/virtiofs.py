@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Crossing, Layer, LayerContext
@@ -20,10 +20,11 @@ from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
-from storlab.units import power_of_two
+from storlab.units import Size, power_of_two
 
 _SAYS = re.compile(r"^(virtiofs|virtio_fs|fuse)")
 _PATIENCE = 60.0  # s for a mount, in an emulated guest beside others
+_DEVICE, _WINDOW = "vhost-user-fs-pci", "cache-size"
 _SILENT = 5.0  # s; what is given up for nothing belongs to a trial that has failed
 
 
@@ -36,16 +37,27 @@ class VirtiofsLayer(Crossing):
     )
     queues: int = Field(1, ge=1, le=64, description="Request queues.")
     dax: Literal["never", "always", "inode"] = Field(
-        "never", description="Whether files are mapped from the host's page cache, which Debian's QEMU cannot do."
+        "never", description="Whether files are mapped from the host's page cache, through the window of `cache_size`."
+    )
+    cache_size: Annotated[Size | None, power_of_two("size of a DAX window", 4096, 2**46)] = Field(
+        None,
+        description="The DAX window, such as `16G`: a power of two. Debian's QEMU has none; name one that has with "
+        "`qemu`. A guest with a window is booted each time.",
     )
     options: MountOptions = Field((), description='Further mount options: "noatime" or a list.')
 
     takes: ClassVar = (Share,)
     gives: ClassVar = Dir
-    compared: ClassVar = ("queue_size", "queues", "filesystem", "options")
+    compared: ClassVar = ("queue_size", "queues", "cache_size", "filesystem", "options")
     transport: ClassVar = "hypervisor"
     requests: ClassVar = "fuse"
     undoes: ClassVar = (unmount,)
+
+    @model_validator(mode="after")
+    def _with_a_window(self) -> Self:
+        if self.dax != "never" and self.cache_size is None:
+            raise ValueError(f'dax = "{self.dax}" takes a window to map files in: write cache_size = "16G"')
+        return self
 
     def label(self) -> str:
         return "virtiofs" + (f" dax={self.dax}" if self.dax != "never" else "")
@@ -58,14 +70,18 @@ class VirtiofsLayer(Crossing):
         return f"it mounts what virtiofsd serves, and layer {below.layer} is no virtiofsd: {right}"
 
     def needs(self) -> Needs:
-        return Needs(filesystems=("virtiofs",), root="mounts")
+        window = () if self.cache_size is None else (f"{_DEVICE}.{_WINDOW}",)
+        return Needs(filesystems=("virtiofs",), properties=window, root="mounts")
 
     def demands(self, below: Resource, slot: str) -> Demands:
         assert isinstance(below, Share)
         chardev = f"{slot}-socket"
         queues = {"queue-size": self.queue_size, "num-request-queues": self.queues}
-        device = {"driver": "vhost-user-fs-pci", "id": f"{slot}-device", "chardev": chardev, "tag": slot, **queues}
-        return Demands(Devices(chardevs=((chardev, below.socket),), devices=(device,)), shared_memory=True)
+        window = {} if self.cache_size is None else {_WINDOW: self.cache_size}
+        device = {"driver": _DEVICE, "id": f"{slot}-device", "chardev": chardev, "tag": slot, **queues, **window}
+        devices = Devices(chardevs=((chardev, below.socket),), devices=(device,))
+        # Room for the window in the guest's address space is made when it boots, and not for what is plugged in later.
+        return Demands(devices, shared_memory=True, cold=bool(window))
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
         node, path = context.node, context.path("virtiofs")
@@ -82,8 +98,8 @@ class VirtiofsLayer(Crossing):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
-        queues = {"queue_size": self.queue_size, "queues": self.queues}
-        return {**queues, **await mount_facts(context.node, resource.path)}
+        asked = {"queue_size": self.queue_size, "queues": self.queues, "cache_size": self.cache_size}
+        return {**asked, **await mount_facts(context.node, resource.path)}
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         """Give the guest up where its daemon is gone: no request ever returns then, unmounting included."""

@@ -1,7 +1,8 @@
 """Layer ``virtiofsd``: the underlying directory, served to one virtual machine by a daemon on the machine that runs it.
 
 The one in Rust (https://gitlab.com/virtio-fs/virtiofsd) and the one in C that QEMU had up to 7.2 do the same by other
-options; what either takes by default is written out here, so that both get the same.
+options; what either takes by default is written out here, so that both get the same. Their threads are an exception:
+how many each has by itself is worth knowing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,6 +25,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import one_line
+from storlab.units import shown
 
 Caching = Literal["auto", "always", "never", "metadata"]
 
@@ -32,6 +34,24 @@ PROGRAMS: Mapping[Implementation, str] = {"rust": "virtiofsd", "c": "virtiofsd o
 
 _OF_RUST: Mapping[str, Any] = {"inode_file_handles": "never", "allow_mmap": False}
 """What only the one in Rust can do, and the values that do nothing."""
+_CAPABILITIES = r"modcaps=[+-][a-z_]{1,40}(:[+-][a-z_]{1,40}){0,40}"
+_MAPPING = r"xattrmap=[^\s,\\]{1,1000}"
+_FURTHER: Mapping[Implementation, tuple[str, str]] = {
+    "rust": (
+        rf"{_CAPABILITIES}|{_MAPPING}|killpriv-v2|no-killpriv-v2|preserve-noatime|security-label|readonly"
+        r"|translate-[ug]id=[a-z-]{1,20}(:\d{1,10}){2,3}|[ug]id-map=(:\d{1,10}){3}:"
+        r"|log-level=(error|warn|info|debug|trace|off)",
+        "xattrmap=…, modcaps=…, killpriv-v2, no-killpriv-v2, preserve-noatime, security-label, readonly, "
+        "translate-uid=…, translate-gid=…, uid-map=…, gid-map=…, log-level=…",
+    ),
+    "c": (
+        rf"{_CAPABILITIES}|{_MAPPING}|(no_)?(flock|posix_lock|killpriv_v2|security_label)|timeout=\d{{1,6}}(\.\d{{1,6}})?"
+        r"|max_idle_threads=\d{1,6}|log_level=(err|warn|info|debug)",
+        "flock, posix_lock, killpriv_v2 and security_label, each also with no_, xattrmap=…, modcaps=…, timeout=…, "
+        "max_idle_threads=…, log_level=…",
+    ),
+}
+"""What `options` may hold, as a pattern and in words: nothing that has a key, or that leads out of the directory."""
 _ARENAS = ("env", "MALLOC_ARENA_MAX=64")
 """With more than eight threads that allocate, glibc 2.36 asks for the number of CPUs, by a call (sched_getaffinity)
 that the C daemon does not allow itself: its seccomp filter kills it. A limit that is set spares glibc the question.
@@ -50,7 +70,9 @@ class VirtiofsdLayer(ServerLayer):
     )
     implementation: Implementation = Field("rust", description="`rust`, or `c`: the daemon of QEMU up to 7.2.")
     path: str | None = Field(None, pattern="^/[^\\x00]+$", max_length=4095, description="A virtiofsd of your own.")
-    thread_pool: int = Field(0, ge=0, le=1024, description="Threads that serve requests; 0 serves them one by one.")
+    thread_pool: Annotated[int, Field(ge=0, le=1024)] | Literal["default"] = Field(
+        "default", description="Threads that serve requests; 0 serves them one by one. `default`: as the daemon has it."
+    )
     writeback: bool = Field(False, description="The guest gathers writes in its page cache.")
     xattr: bool = Field(False, description="Extended attributes.")
     posix_acl: bool = Field(False, description="Access control lists; takes `xattr = true`.")
@@ -70,6 +92,13 @@ class VirtiofsdLayer(ServerLayer):
         "namespace",
         description="How the daemon is locked in: namespaces, or only chroot(2), which takes root. The C daemon has no "
         "`none`.",
+    )
+
+    options: tuple[str, ...] = Field(
+        (),
+        max_length=32,
+        description='Further options, after all others: `["xattrmap=:map::user.host.:", "modcaps=-chown"]`; in C also '
+        '`["flock", "no_posix_lock", "timeout=5"]`.',
     )
 
     takes: ClassVar = (Dir,)
@@ -94,6 +123,10 @@ class VirtiofsdLayer(ServerLayer):
             raise ValueError("posix_acl = true takes xattr = true: lists are kept in extended attributes")
         if self.allow_mmap and self.cache not in ("never", "metadata"):
             raise ValueError(f'allow_mmap is for cache = "never" or "metadata": {self.cache!r} maps files anyway')
+        pattern, words = _FURTHER[self.implementation]
+        for option in self.options:
+            if re.fullmatch(pattern, option) is None:
+                raise ValueError(f"options: {shown(option)} can't be set here; what can: {words}")
         if self.implementation == "c":
             self._check_c()
         return self
@@ -129,9 +162,9 @@ class VirtiofsdLayer(ServerLayer):
         assert words is not None and isinstance(server.below, Dir), "checked before"
         options = self._options_of_c(server.below.path) if self.implementation == "c" else self._options(server.below)
         limits = [] if self.open_files is None else [f"--rlimit-nofile={self.open_files}"]
-        before = _ARENAS if self.implementation == "c" and self.thread_pool else ()
-        whole = [*before, *words, f"--socket-path={server.socket}", f"--thread-pool-size={self.thread_pool}"]
-        return [*whole, *limits, *options]
+        before = _ARENAS if self.implementation == "c" and self.thread_pool != 0 else ()
+        pool = [] if self.thread_pool == "default" else [f"--thread-pool-size={self.thread_pool}"]
+        return [*before, *words, f"--socket-path={server.socket}", *pool, *limits, *options]
 
     def _options(self, below: Dir) -> list[str]:
         switches = {
@@ -146,7 +179,8 @@ class VirtiofsdLayer(ServerLayer):
         }
         handles = [f"--inode-file-handles={self.inode_file_handles}"]
         where = [f"--shared-dir={below.path}", f"--cache={self.cache}", f"--sandbox={self.sandbox}"]
-        return [*where, *handles, *(name for name, wanted in switches.items() if wanted)]
+        further = (f"--{option}" for option in self.options)
+        return [*where, *handles, *(name for name, wanted in switches.items() if wanted), *further]
 
     def _options_of_c(self, path: str) -> list[str]:
         if "," in path or "\\" in path:
@@ -160,7 +194,8 @@ class VirtiofsdLayer(ServerLayer):
         }
         options = [f"source={path}", f"cache={'none' if self.cache == 'never' else self.cache}"]
         options += [f"sandbox={self.sandbox}", *(name if on else f"no_{name}" for name, on in switches.items())]
-        return ["-f", "-o", ",".join([*options, *(["announce_submounts"] if self.announce_submounts else [])])]
+        options += ["announce_submounts"] if self.announce_submounts else []
+        return ["-f", "-o", ",".join([*options, *self.options])]
 
     async def prepare(self, server: ServerContext) -> None:
         program, implementation, version = await self._identify(server.node)
