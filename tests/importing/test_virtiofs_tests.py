@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laboratory.samples import sample as words_of
 from storlab import open_run
 from storlab.errors import ParseError
 from storlab.importing.importer import Part
 from storlab.importing.virtiofs_tests import VirtiofsTestsImporter
-from storlab.report.formats.virtiofs_tests import whole_mean
+from storlab.report.formats.virtiofs_tests import _jobs, whole_mean
 from study.program import call
 
-HEAD = """\
-TESTDIR=/mnt/shared/fio/
-JOB_FILES=fio-jobs/seqread-psync.job
-TEST_NAME={name}
-SYSTEMINFO=Linux guest 6.12.0 #1 SMP x86_64
-MOUNTPOINT=/mnt/shared tag virtiofs rw,relatime
-RUNTIME=20 LOOPS=3 IODEPTH=16 SIZE=4G DIRECT=0 BLOCKSIZE=4K
-
-"""
 Rates = tuple[int, int]
 """KiB/s and IOPS."""
 
@@ -55,24 +50,14 @@ def refused(job: str) -> str:
 
 
 def raw_file(name: str, runs: Sequence[str]) -> str:
-    return HEAD.format(name=name) + "".join(runs)
+    return words_of(__file__, "cases/virtiofs-tests-head.txt", name=name) + "".join(runs)
 
 
 REFERENCE = os.environ.get("STORLAB_REFERENCE", "")
 """A folder with the figures that others published, which aren't part of this project."""
 
-PUBLISHED = """\
-NAME                    WORKLOAD                Bandwidth       IOPS            
-plain                   seqread-psync           10240kb         2560            
-dax                     seqread-psync           10.0mb          10.0k           
 
-plain                   seqread-mmap            0kb             0               
-dax                     seqread-mmap            1363.6mb        340.9k          
-
-plain                   randrw-psync-multi      39.3mb/13.1mb   10084/3369      
-dax                     randrw-psync-multi      0kb/0kb         0/0             
-
-"""  # noqa: W291 (the columns are filled up with blanks)
+PUBLISHED = words_of(__file__, "golden/virtiofs-tests.txt")
 
 
 def parts(text: str) -> list[Part]:
@@ -195,6 +180,25 @@ def test_other_runs_have_no_such_table_in_which_means_are_of_rounded_numbers_and
     assert ran_report.status == 2
     assert "a run that was imported from there, or one with the factors rw, ioengine and numjobs" in ran_report.message
     assert (whole_mean([1.4, 1.5, 2.0]), whole_mean([1.6, 1.5, 2.0])) == (1, 2)
+
+
+def test_set_ups_of_a_study_have_the_names_that_the_tables_give_them() -> None:
+    """`virtiofs` is `vtfs`; what is as usual, or the same for all and a number, is not said."""
+
+    def named(**factors: list[str]) -> list[str]:
+        names = ["setup", *factors, "rw", "ioengine", "numjobs"]
+        every = product(["virtiofs-auto", "9p-none"], *factors.values(), ["read"], ["psync"], ["1"])
+        levels = [dict(zip(names, each, strict=True)) for each in every]
+        cells = [SimpleNamespace(cell=number, levels=each) for number, each in enumerate(levels)]
+        trials = pl.DataFrame({f"factor.{name}": [each[name] for each in levels] for name in names})
+        given: Any = SimpleNamespace(manifest=None, trials=trials, summary=SimpleNamespace(cells=cells))
+        return [f"{test} {workload}" for _, test, workload in _jobs(given)]
+
+    assert named(size=["4G"]) == ["vtfs-auto seqread-psync", "9p-none seqread-psync"]
+    bound = named(binding=["default", "node"], emulator=["default", "patched"], size=["4G"])
+    every = ["vtfs-auto", "vtfs-auto-patched", "vtfs-auto-node", "vtfs-auto-node-patched"]
+    assert [each.partition(" ")[0] for each in bound[:4]] == every
+    assert named(size=["1G", "16G"])[1] == "vtfs-auto-16G seqread-psync"
 
 
 def published(folder: Path) -> tuple[list[str], str, list[str]]:

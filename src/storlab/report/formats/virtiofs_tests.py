@@ -2,11 +2,12 @@
 
 Source: https://github.com/rhvgoyal/virtiofs-tests. Means of the loops, cut to whole KiB/s and 1/s; above 10240 they are
 divided by 1024, IOPS too, and cut to one decimal. What a set-up does not support is "0kb" and "0" there. Workloads are
-in the order of those tables, set-ups in the order of the files.
+in the order of those tables, set-ups in the order of the files. Virtiofs is `vtfs` there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import polars as pl
@@ -14,11 +15,14 @@ import polars as pl
 from storlab.errors import UserError
 from storlab.formats.virtiofs_tests import WORKLOADS
 from storlab.grouping import grouped
+from storlab.levels import numbers_of
 from storlab.report.model.input import ReportInput
 
 _LINE = "{:<24}{:<24}{:<16}{:<16}\n"
 _WAYS = {f"{order}{way}": (way,) for order in ("seq", "rand") for way in ("read", "write")}  # others do both
 _OPTIONS = ("rw", "ioengine", "numjobs")
+_PLAIN = "default"
+"""A level that is not said: set-ups that are bound to nothing have no word for it there, and others end in `-node`."""
 _PATTERNS = {"read": "seqread", "write": "seqwrite"}
 _DIVIDED_ABOVE = 10240
 _KIB = 1024.0
@@ -55,9 +59,14 @@ def _jobs(given: ReportInput) -> Iterator[tuple[int, str, str]]:
             "this format is the table of virtiofs-tests: it takes a run that was imported from there, or one with the "
             f"factors {wants}, as the study shared-folders has them"
         )
-    for cell in given.summary.cells:
+    cells = given.summary.cells
+    levels = {name: {str(cell.levels[name]) for cell in cells} for name in factors if name not in _OPTIONS}
+    # One level alone that is a number, such as the size of all files, is no part of what a set-up is.
+    naming = [name for name, of in levels.items() if len(of) > 1 or numbers_of(of) is None]
+    for cell in cells:
         rw, engine, jobs = (str(cell.levels[name]) for name in _OPTIONS)
-        test = "-".join(str(level) for name, level in cell.levels.items() if name not in _OPTIONS)
+        test = "-".join(str(cell.levels[name]) for name in naming if cell.levels[name] != _PLAIN)
+        test = re.sub(r"^virtiofs\b", "vtfs", test)
         yield cell.cell, test or "run", f"{_PATTERNS.get(rw, rw)}-{engine}{'' if jobs == '1' else '-multi'}"
 
 
