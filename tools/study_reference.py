@@ -193,7 +193,7 @@ def _is_kind(model: type[BaseModel]) -> bool:
 
 
 def _default(value: Any, kind: str) -> str:
-    if kind == "size" and isinstance(value, int):
+    if kind.startswith("size") and isinstance(value, int):
         return f"`{shown(size_text(value))}`" if value >= _LARGE else f"`{value}`"
     if value is None or value is PydanticUndefined:
         return ""

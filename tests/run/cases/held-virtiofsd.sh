@@ -1,0 +1,3 @@
+#!/bin/sh
+[ "$1" = --version ] || echo $$ > @group@/cgroup.procs
+exec @words@ "$@"
