@@ -196,8 +196,8 @@ def test_set_ups_of_a_study_have_the_names_that_the_tables_give_them() -> None:
 
     assert named(size=["4G"]) == ["vtfs-auto seqread-psync", "9p-none seqread-psync"]
     bound = named(binding=["default", "node"], emulator=["default", "patched"], size=["4G"])
-    every = ["vtfs-auto", "vtfs-auto-patched", "vtfs-auto-node", "vtfs-auto-node-patched"]
-    assert [each.partition(" ")[0] for each in bound[:4]] == every
+    ends = ["", "-patched", "-node", "-node-patched"]
+    assert bound[:4] == [f"vtfs-auto{end} seqread-psync" for end in ends]
     assert named(size=["1G", "16G"])[1] == "vtfs-auto-16G seqread-psync"
 
 

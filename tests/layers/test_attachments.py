@@ -309,24 +309,12 @@ def test_a_guest_with_virtiofs_shares_its_memory_and_a_daemon_of_ones_own_is_no_
     assert (needs.programs, needs.paths) == ((), ("/opt/virtiofsd",))
 
 
-DIRECTORY, DAEMON, MOUNT = (f'{{ layer = "{name}" }}' for name in ("directory", "virtiofsd", "virtiofs"))
+REFUSED = json.loads(sample(__file__, "cases/refused-shares.json"))
 
 
-@pytest.mark.parametrize(
-    ("layers", "kind", "said"),
-    json.loads((Path(__file__).parent / "cases" / "refused-shares.json").read_text()),
-    ids=str,
-)
+@pytest.mark.parametrize(("layers", "kind", "said"), REFUSED, ids=str)
 def test_a_share_that_can_not_be_is_refused_when_the_study_is_loaded(layers: list[str], kind: str, said: str) -> None:
     text = sample(__file__, "cases/folder.toml", kind=kind, layers=", ".join(layers))
     with pytest.raises(UserError, match=said) as refused:
         parse_study(text.encode(), "study.toml", lambda name: "")
     assert str(refused.value).startswith("study.toml: line 6: "), refused.value
-
-
-def test_each_guest_has_a_daemon_of_its_own_on_one_directory() -> None:
-    text = sample(__file__, "cases/folder.toml", kind="vm", layers=", ".join([DIRECTORY, DAEMON, MOUNT]))
-    text = text.replace('"vm"\n', '"vm"\ncount = 3\n')
-    (cell,) = parse_study(text.encode(), "study.toml", lambda name: "").cells
-    (chain,) = cell.chains
-    assert chain.shared == 1, "the directory alone stands once"

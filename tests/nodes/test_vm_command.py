@@ -17,6 +17,7 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
+from laboratory.samples import sample
 from storlab.errors import Unsupported, UserError
 from storlab.images.image import Image
 from storlab.nodes.demands import NO_DEVICES, Devices
@@ -35,6 +36,10 @@ def image(layers: int = 2) -> Image:
     kernel, initramfs, *parts = (Path("/image", name) for name in ("kernel", "initramfs", *map(str, range(layers))))
     of = tuple(part.with_suffix(".erofs") for part in parts)
     return Image("none", kernel, initramfs, of, "6.12", frozenset(), frozenset(), frozenset(), {})
+
+
+def cases(name: str) -> Any:
+    return json.loads(sample(__file__, f"cases/{name}"))
 
 
 def guest(**given: Any) -> GuestSpec:
@@ -174,34 +179,13 @@ def test_objects_come_first_then_what_is_behind_and_a_card_is_connected_to_its_t
     assert (device["netdev"], device["mac"]) == (netdev["id"], CARD.mac)
 
 
-def test_by_default_it_is_small_and_restored_and_other_things_can_be_asked() -> None:
-    hardware = Hardware()
-    assert (hardware.memory, hardware.cpus, hardware.machine) == (512 * 1024**2, 1, "q35")
-    assert (hardware.start, hardware.accel, hardware.silence) == ("restored", "auto", 60)
-
-    asked = Hardware.model_validate({"memory": "128M", "pin": 1, "numa": "0-1,4", "silence": "2s"})
-    assert (asked.memory, asked.pin, asked.numa, asked.silence) == (128 * 1024**2, "1", "0-1,4", 2)
-
-
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    json.loads((Path(__file__).parent / "cases" / "refused-hardware.json").read_text()),
-    ids=str,
-)
+@pytest.mark.parametrize(("keys", "says"), cases("refused-hardware.json"), ids=str)
 def test_what_can_not_be(keys: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         Hardware.model_validate(keys)
 
 
-@pytest.mark.parametrize(
-    ("script", "says"),
-    [
-        ("echo hello", 'is no QEMU: it answers --version with "hello"'),
-        ("yes x | tr -d '\\n'", "is no QEMU: it says nothing at --version"),
-        ("echo QEMU emulator version 4.2.1", "is QEMU emulator version 4.2.1: Storlab needs QEMU 5.2 or later"),
-        ("", "cannot run .*: Permission denied: write the path of a qemu-system-x86_64"),
-    ],
-)
+@pytest.mark.parametrize(("script", "says"), cases("refused-qemus.json"), ids=str)
 def test_what_is_no_qemu_or_too_old_is_refused(tmp_path: Path, script: str, says: str) -> None:
     program = tmp_path / "qemu"
     program.write_text(f"#!/bin/sh\n{script}\n")
