@@ -17,7 +17,7 @@ from storlab.nodes.node import Node
 from storlab.text import one_line
 from storlab.units import shown
 
-_VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)")
+_VERSION = re.compile(r"QEMU emulator version (?P<short>(\d+)\.(\d+)\S*)")
 _OLDEST = (5, 2)
 _TAKES_JSON = (7, 2)  # -device from 6.2 on, -netdev from 7.2
 _SAVES_TO_FILES = (8, 2)  # `migrate file:…`
@@ -37,7 +37,7 @@ class Emulator:
     def number(self) -> tuple[int, int]:
         """The first two numbers of its version; an unknown one counts as a new one."""
         found = _VERSION.match(self.version)
-        return (int(found[1]), int(found[2])) if found else (99, 0)
+        return (int(found[2]), int(found[3])) if found else (99, 0)
 
     @property
     def takes_json(self) -> bool:
@@ -52,7 +52,11 @@ class Emulator:
     def lacks(self, wanted: Iterable[str]) -> list[str]:
         """What it does not know of these properties, in words."""
         unknown = (name.split(".") for name in wanted if not self.properties.get(name))
-        return [f"{self.program} ({self.version}) has no {name} for its {driver}" for driver, name in unknown]
+        found = _VERSION.match(self.version)
+        which = f"{self.program} (QEMU {found['short']})" if found else self.program
+        return [
+            f"{which} has no {name} for its {driver}: name one that has, by its key qemu" for driver, name in unknown
+        ]
 
     def facts(self) -> dict[str, Any]:
         """For the records: the program where it is not the installed one, and what was asked of its devices."""
