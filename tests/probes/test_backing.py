@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -18,8 +19,8 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.probes.backing import BACKING
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
-from storlab.probes.sampling import NAME, read_samples
-from storlab.probes.stalls import Look, StallsProbe, find_stalls
+from storlab.probes.sampling import NAME, Snapshot, read_samples
+from storlab.probes.stalls import Look, StallsProbe, find_stalls, stood_still
 from storlab.probes.subject import Subject
 
 STAT = "  10 0 80 5  20 0 {sectors} 9  0 30 14  0 0 0 0  {flushes} 2\n"
@@ -127,9 +128,30 @@ def test_waits_over_the_threshold_are_summed_and_idleness_is_told_apart(tmp_path
     assert dict(measured.metrics.select("metric", "value").iter_rows()) == pytest.approx(
         {
             "stall.longest": 1.5, "stall.total": 1.5, "stall.count": 1.0, "idle.longest": 4.0,
-            "machine.stall.longest": 0.001,
+            "machine.stall.longest": 0.001, "machine.stall.total": 0.0,
         }
     )  # fmt: skip
+
+
+STEADY = [number / 10 for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("clock", "seen", "still"),
+    [
+        (STEADY, [0.2 + t for t in STEADY], []),
+        # The machine's clock went on while it stood still, or stood still with it, twice.
+        ([*STEADY, *(70 + t for t in STEADY)], [*STEADY, *(70 + t for t in STEADY)], [60.1]),
+        (STEADY, [t + 5 * (t > 2) + 120 * (t > 6) for t in STEADY], [5.1, 120.1]),
+        (STEADY, [max(t, 4.0 if 1 < t < 4 else 0) for t in STEADY], []),  # the controller was busy
+        (STEADY, [math.nan] * 100, []),
+    ],
+)
+def test_a_machine_that_stood_still_is_noticed_by_its_clock_or_the_controller_s(
+    clock: list[float], seen: list[float], still: list[float]
+) -> None:
+    samples = [Snapshot(t, 0.0, {}, at) for t, at in zip(clock, seen, strict=True)]
+    assert [length for _, length in stood_still(samples, 1.0)] == pytest.approx(still)
 
 
 def test_a_disk_that_freezes_before_it_has_a_request_stalls_from_the_first_one_on() -> None:

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from signal import SIGINT, SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
@@ -40,6 +40,7 @@ pytestmark = pytest.mark.needs("guests")
 
 SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
 KILLS = 4
+PAUSE = 6.0  # s
 AT_ONCE = 3.0  # s, on a machine that has other things to do
 SHORT = FOREVER_AT_FIRST.replace("sleep 3600", "sleep 3")
 BOTH = ("vm-1", "vm-2")
@@ -137,21 +138,49 @@ def test_the_end_of_a_console_is_kept_and_the_trace_of_a_panic(lost: Lost) -> No
     assert lost["prepare"][0].lost_after is None
 
 
+def tell(monitor: Path, command: str, event: str) -> None:
+    """Have QEMU do something, by a monitor of the test's own."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(monitor))
+        client.sendall(f'{{"execute": "qmp_capabilities"}}{{"execute": "{command}"}}'.encode())
+        while f'"{event}"'.encode() not in client.recv(4096):
+            pass
+
+
+def monitored(monitor: Path) -> str:
+    """The ``qemu_args`` for it."""
+    return f'["-chardev", "socket,id=mine,path={monitor},server=on,wait=off", "-mon", "chardev=mine,mode=control"]'
+
+
 def test_a_guest_that_somebody_pauses_counts_as_hung_and_qemus_word_is_told(lab: Laboratory) -> None:
     monitor = lab.folder / "mine"
-
-    def pause() -> None:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(monitor))
-            client.sendall(b'{"execute": "qmp_capabilities"}{"execute": "stop"}')
-            while b'"STOP"' not in client.recv(4096):
-                pass
-
-    own = f'["-chardev", "socket,id=mine,path={monitor},server=on,wait=off", "-mon", "chardev=mine,mode=control"]'
-    with once_begun(lab, ("vm",), pause):
+    with once_begun(lab, ("vm",), lambda: tell(monitor, "stop", "STOP")):
+        own = monitored(monitor)
         lab.execute(guests(FOREVER_AT_FIRST, count="1", silence='"4s"', start='"cold"', qemu_args=own))
     hangs = "node vm: its agent has been silent for 4 s: the guest hangs; QEMU says that it is paused"
     assert endings(lab) == [("failed", hangs)]
+
+
+@pytest.mark.parametrize("clock", ["stands", "goes on"])
+def test_a_guest_that_answers_again_within_its_silence_has_stood_still_for_that_time(
+    lab: Laboratory, clock: str
+) -> None:
+    """Its clock stands still if QEMU pauses it, and goes on if QEMU itself is stopped."""
+    monitor, took = lab.folder / "mine", []
+
+    def pause() -> None:
+        began = time.monotonic()
+        tell(monitor, "stop", "STOP") if clock == "stands" else kill_guest(lab, "vm", SIGSTOP)
+        time.sleep(PAUSE)
+        tell(monitor, "cont", "RESUME") if clock == "stands" else kill_guest(lab, "vm", SIGCONT)
+        took.append(time.monotonic() - began)
+
+    with once_begun(lab, ("vm",), pause):
+        load = f'echo "{BEGUN}" > /dev/console; for i in $(seq 40); do sleep 0.1; done'
+        study = guests(load, count="1", silence='"30s"', start='"cold"', stack=EXT4, qemu_args=monitored(monitor))
+        lab.succeed(study.replace("[probes]", "[probes.stalls]"))
+    rows = lab.run_folder.metrics.filter(source="probe:stalls", metric="machine.stall.longest", node="vm")
+    assert rows["value"].item() == pytest.approx(took[0], abs=2.0)
 
 
 def test_a_storage_host_that_is_lost_is_the_reason_and_the_next_trial_has_another(lab: Laboratory) -> None:

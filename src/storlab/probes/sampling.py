@@ -1,6 +1,7 @@
 """Sampling files of ``/proc`` and ``/sys``: the agent reads them, raw contents are kept, parsing comes later.
 
-``samples.jsonl``: a line with the paths, then a line for each sample.
+``samples.jsonl``: a line with the paths, then a line for each sample; ``seen`` is when it came, on the controller's
+monotonic clock.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -79,16 +81,21 @@ async def take_sample(node: Node, paths: Sequence[str], file: BinaryIO) -> None:
 
 def _line(sample: Sample) -> bytes:
     contents = [None if text is None else text.decode(errors="replace") for text in sample.contents]
-    return orjson.dumps({"t": sample.t, "late": sample.late, "contents": contents}) + b"\n"
+    fields = {"t": sample.t, "late": sample.late, "seen": time.monotonic(), "contents": contents}
+    return orjson.dumps(fields) + b"\n"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One sample read back: seconds on the node's monotonic clock, lateness, and the text of each path."""
+    """One sample read back: seconds on the node's monotonic clock, lateness, and the text of each path.
+
+    ``seen``: seconds on the controller's monotonic clock when it came; NaN where that was not kept.
+    """
 
     t: float
     late: float
     texts: dict[str, str]
+    seen: float = math.nan
 
 
 def read_samples(raw: Path) -> list[Snapshot]:
@@ -107,7 +114,7 @@ def read_samples(raw: Path) -> list[Snapshot]:
             t, late = float(fields["t"]), float(fields["late"])
             if not math.isfinite(t + late):
                 raise ValueError("its time is no time")
-            snapshots.append(Snapshot(t, late, texts))
+            snapshots.append(Snapshot(t, late, texts, float(fields.get("seen", math.nan))))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise ParseError(f"is no sample: {error}", str(path), number) from None
     return sorted(snapshots, key=lambda snapshot: snapshot.t)

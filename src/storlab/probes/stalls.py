@@ -2,8 +2,13 @@
 
 Counted at each disk under test, and underneath those of other nodes, every 50 ms, so a stall is known to within twice
 that. Times without a completion in which nothing was in flight either are idleness of the load, not a stall of the
-storage, and are told apart. How late the agent's own ticks came shows when the whole machine stood still. What the
-workload itself saw is among its own metrics, where it keeps such a log (fio does).
+storage, and are told apart. What the workload itself saw is among its own metrics, where it keeps such a log, as fio
+does.
+
+The whole machine stood still where no look came, which shows in two ways. If its clock went on, two looks are further
+apart on that clock. If its clock stood still as well, as it does in a guest whose QEMU is paused, only the controller
+notices: from then on, all looks come later by that time. A controller that is itself late does not count, since later
+looks of the machine come in time again.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import ClassVar
 
 from pydantic import Field
@@ -30,6 +35,7 @@ _METRICS = (
     MetricSpec("stall.count", "1", "lower", noun="stalls of the disk"),
     MetricSpec("idle.longest", "s", across="max", noun="for the longest time without a request"),
     MetricSpec("machine.stall.longest", "s", "lower", "max", tail=True, evidence="none"),
+    MetricSpec("machine.stall.total", "s", "lower", evidence="none"),
 )
 
 
@@ -53,7 +59,8 @@ class StallsProbe(Probe):
         if not record.subject.disks:
             return Measurements(warnings=("stalls: there is no underlying disk whose counters could be watched",))
         window = record.window
-        inside = [each for each in read_samples(record.raw) if window.start <= each.t <= window.end]
+        samples = read_samples(record.raw)
+        inside = [each for each in samples if window.start <= each.t <= window.end]
         by_disk = [looks for disk in record.subject.disks if len(looks := looks_at(inside, disk)) > 1]
         if not by_disk:
             return Measurements(warnings=("stalls: the measured phase was too short to watch",))
@@ -61,8 +68,9 @@ class StallsProbe(Probe):
         idle = [s.length for s in stalls if not s.waiting]
         waited = [s.length for s in stalls if s.waiting]
         over = [length for length in waited if length > self.threshold]
-        late = max(each.late for each in inside)
-        found = (max(waited, default=0.0), sum(over), len(over), max(idle, default=0.0), late)
+        still = [length for at, length in stood_still(samples, self.threshold) if window.start <= at <= window.end]
+        longest = max(max(each.late for each in inside), *still, 0.0)
+        found = (max(waited, default=0.0), sum(over), len(over), max(idle, default=0.0), longest, sum(still))
         return Measurements(metric_frame(spec.value(value) for spec, value in zip(_METRICS, found, strict=True)))
 
 
@@ -82,6 +90,22 @@ class Stall:
     start: float
     length: float
     waiting: bool
+
+
+def stood_still(samples: Sequence[Snapshot], threshold: float) -> list[tuple[float, float]]:
+    """The times longer than ``threshold`` in which a machine stood still: when they ended, on its clock, and how long.
+
+    What a look is late by at least is the least that it or any later one is late by, as seen by the controller.
+    """
+    delays = [each.seen - each.t for each in samples]
+    least = list(accumulate(reversed(delays), min))[::-1]
+    found = []
+    for at, (before, after) in enumerate(pairwise(samples), start=1):
+        apart, stopped = after.t - before.t, least[at] - least[at - 1]
+        length = apart + stopped if stopped > threshold else apart  # never where ``seen`` is not known
+        if length > threshold:
+            found.append((after.t, length))
+    return found
 
 
 def looks_at(snapshots: Sequence[Snapshot], disk: str) -> list[Look]:

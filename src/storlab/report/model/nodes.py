@@ -78,7 +78,11 @@ def node_tables(summary: Summary, declared: Declarations) -> list[Table]:
             rows = [*_nodes(summary, grid, source, metric), *_together(declared[source], source, metric)]
             tables += _table(title, grid, [*rows, *(_circumstances() if first else ())], numbers)
             first = False
-        tables += _table(f"Longest stall{_where(grid)}", grid, list(_stalls(summary, grid)), numbers)
+        for title, metric, note in (
+            ("Longest stall", "stall", ""),
+            ("Stood still", "machine.stall", words.STOOD_STILL),
+        ):
+            tables += _table(f"{title}{_where(grid)}", grid, _stalls(summary, grid, metric, note), numbers)
     return tables
 
 
@@ -137,12 +141,11 @@ def _circumstances() -> Iterator[_Row]:
     yield _Row("CPUs used by QEMU", (GUESTS, "guests.cpu", None), like="cpu")
 
 
-def _stalls(summary: Summary, grid: Grid) -> Iterator[_Row]:
-    nodes = _nodes(summary, grid, STALLS, "stall.longest")
-    if nodes:
-        yield from nodes
-        yield _Row("worst of all", (STALLS, "stall.longest", None), like="node")
-        yield _Row("stood still", (STALLS, "machine.stall.longest", None), words.STOOD_STILL, "node")
+def _stalls(summary: Summary, grid: Grid, metric: str, note: str) -> list[_Row]:
+    longest, total = f"{metric}.longest", f"{metric}.total"
+    nodes = _nodes(summary, grid, STALLS, longest)
+    worst = _Row("worst of all", (STALLS, longest, None), note, "node")
+    return [*nodes, worst, _Row("all together above 1 s", (STALLS, total, None), like="node")] if nodes else []
 
 
 def _of_guests(summary: Summary, declared: Declarations, grid: Grid, what: str) -> list[_Row]:

@@ -26,7 +26,9 @@ NOT_MEASURED = "not measured"
 POOLED = "all combinations pooled"
 FAIRNESS = "Jain's index: 1 where all nodes get the same, 1/n where one of n nodes gets everything."
 START_SKEW = "From the first node's start to the last one's."
-STOOD_STILL = "The longest time for which one of these nodes stood still as a whole: its own timer ticks came late."
+STOOD_STILL = (
+    "The longest time for which a node stood still as a whole: it answered nothing, and its own ticks came late."
+)
 UNSAFE = "A flush is answered before the data are on the disk: a power cut can lose data that were reported as safe."
 OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
 _BARE = re.compile(r"[-+]?[0-9][0-9.]*|on|off|yes|no|true|false|none|default", re.IGNORECASE)

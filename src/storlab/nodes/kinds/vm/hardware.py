@@ -50,7 +50,12 @@ class Hardware(Model):
     gdb: bool = Field(False, description="QEMU's gdbstub on a socket, whose path is among the node's facts.")
     kernel_args: str = Field("", description='More for the kernel\'s command line: "mitigations=off".')
     qemu_args: tuple[str, ...] = Field((), description="More for QEMU's command line.")
-    silence: Duration = Field(60.0, gt=0, description="A guest whose agent is silent for longer counts as hung.")
+    silence: Duration = Field(
+        60.0,
+        gt=0,
+        description="A guest whose agent is silent for longer counts as hung, and its trial fails. One that answers "
+        "again before that stood still for that time, which the probe `stalls` measures.",
+    )
 
     @property
     def emulator(self) -> str:
