@@ -68,7 +68,7 @@ from storlab.layers.share.smb import parse_debug_data
 from storlab.layers.share.watch import Answers
 from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
-from storlab.layers.zfs.properties import parse_changed, parse_properties
+from storlab.layers.zfs.properties import parse_properties
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.causes import killed_for_memory, last_word, panic, tail
 from storlab.nodes.shaping.read_back import parse_connections, parse_features, parse_link, parse_ping, parse_queues
@@ -198,9 +198,7 @@ PARSERS: dict[str, Parser] = {
     "zpool status": Parser(
         of_text(parse_layout), lambda: [*golden("layers/golden/zpool_status.txt")(), STATUS.encode()]
     ),
-    "zfs get": Parser(
-        of_text(lambda text: (parse_properties(text), parse_changed(text))), golden("layers/golden/*_get.txt")
-    ),
+    "zfs get": Parser(of_text(parse_properties), golden("layers/golden/*_get.txt")),
     "zfs parameters": Parser(of_text(parse_parameters), few("layers/golden/zfs_parameters.txt", b"/sys", 20)),
     "zfs version": Parser(of_text(parse_version), golden("layers/golden/zfs_version.txt")),
     "fio's complaints": Parser(of_text(lambda text: (complaint(text), bad_option(text))), these(*samples.SAID)),

@@ -38,7 +38,7 @@ from storlab.layers.share.watch import Answers
 from storlab.layers.stack import type_errors
 from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
-from storlab.layers.zfs.properties import parse_changed, parse_properties
+from storlab.layers.zfs.properties import parse_properties
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.settings import in_use
 from storlab.workloads.fio.options import in_job_file
@@ -158,16 +158,16 @@ def test_rubbish_is_no_error_and_no_share(text: str) -> None:
     parse_exports(text)
 
 
-def test_properties_and_parameters_of_zfs_are_numbers_where_they_are_and_what_was_set_is_known() -> None:
-    volume = parse_properties(golden("zfs_get.txt"))
+def test_properties_and_parameters_of_zfs_are_numbers_where_they_are_and_have_their_sources() -> None:
+    volume, sources = parse_properties(golden("zfs_get.txt")).values()
     assert (volume["volsize"], volume["volblocksize"], volume["sync"]) == (67108864, 4096, "disabled")
     assert volume["origin"].endswith("@base")
     assert isinstance(volume["guid"], str)  # 64 bits, of which JSON's readers know 53
-    pool = parse_properties(golden("zpool_get.txt"))
+    wanted = {"type": "-", "volsize": "local", "sync": "local", "checksum": "default", "compression": "inherited"}
+    assert sources.items() >= wanted.items()
+    pool, sources = parse_properties(golden("zpool_get.txt")).values()
     assert (pool["ashift"], pool["cachefile"], pool["health"]) == (12, "none", "ONLINE")
-    assert "comment" not in pool
-    assert parse_changed(golden("zfs_get.txt")) == ["sync", "volsize"]
-    assert parse_changed(golden("zpool_get.txt")) == ["ashift", "cachefile"]
+    assert "comment" not in pool and (sources["ashift"], sources["comment"]) == ("local", "default")
     parameters = parse_parameters(golden("zfs_parameters.txt"))
     assert parameters["zfs_txg_timeout"] == 7
     assert len(parameters) > 300

@@ -108,7 +108,8 @@ async def test_a_pool_is_as_asked_and_its_facts_say_so(ground: Ground) -> None:
     assert standing.resource.name.startswith(f"storlab-{RUN}-storage-0-")
     assert facts["layout"] == {"mirror-0": {f"{SCRATCH}/0-disk-{number}.img": "ONLINE" for number in range(3)}}
     assert facts["properties"].items() >= {"ashift": 12, "autotrim": "on", "cachefile": "none"}.items()
-    assert (facts["set"], facts["dataset"]["recordsize"]) == (["ashift", "autotrim", "cachefile"], 16384)
+    own = [name for name, source in facts["sources"].items() if source == "local" and not name.startswith("feature@")]
+    assert (sorted(own), facts["dataset"]["recordsize"]) == (["ashift", "autotrim", "cachefile"], 16384)
     assert facts["dataset"]["mounted"] == "no"
     assert facts["version"].keys() == {"programs", "module"}
     assert facts["module"]["zfs_txg_timeout"] == 5
@@ -184,7 +185,7 @@ async def test_a_volume_has_its_properties_and_a_device(ground: Ground) -> None:
     more = {"checksum": "sha256", "volblocksize": 4096, "refreservation": 0}
     assert facts["properties"].items() >= {**wanted, **more}.items()
     assert facts["queue"]["physical_block_size"] == 4096
-    assert {"sync", "logbias"} <= set(facts["set"])
+    assert (facts["sources"]["sync"], facts["sources"]["copies"]) == ("local", "default")
 
 
 async def test_a_volume_that_is_not_sparse_reserves_its_size(ground: Ground) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import random
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
+from storlab.layers.zfs.properties import parse_properties
 from storlab.records.columns import COLUMNS
 from storlab.records.derived.fairness import jain
 from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts
@@ -164,6 +166,13 @@ def _guest(name: str, rng: random.Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _volume(sync: str, source: str) -> dict[str, dict[str, object]]:
+    """What ``zfs get`` printed of a clone of a volume, with another ``sync``."""
+    facts = parse_properties((Path(__file__).parents[1] / "layers/golden/zfs_get.txt").read_text())
+    facts["properties"]["sync"], facts["sources"]["sync"] = sync, source
+    return facts
+
+
 def _facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
     attached: dict[str, object] = {
         "layer": "virtio-blk",
@@ -173,8 +182,8 @@ def _facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
     }
     pool: dict[str, object] = {"layer": "zpool", "on": "storage", "ashift": 12}
     underlying: dict[str, list[dict[str, object]]] = {
-        "zvol": [pool, {"layer": "zvol", "on": "storage", "sync": "standard", "logbias": "latency"}],
-        "zvol-async": [pool, {"layer": "zvol", "on": "storage", "sync": "disabled", "logbias": "latency"}],
+        "zvol": [pool, {"layer": "zvol", "on": "storage", **_volume("standard", "default")}],
+        "zvol-async": [pool, {"layer": "zvol", "on": "storage", **_volume("disabled", "local")}],
         "zfs-file": [pool, {"layer": "zfs", "on": "storage", "sync": "standard", "logbias": "latency"}],
         "raw": [{"layer": "image-copy", "on": "storage", "format": "raw"}],
         "qcow2": [{"layer": "image-clone", "on": "storage", "format": "qcow2", "lazy_refcounts": False}],

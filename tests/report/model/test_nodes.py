@@ -13,6 +13,7 @@ from storlab.report.model import words
 from storlab.report.model.format import plus_minus
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import guest_tables, node_tables
+from storlab.report.model.properties import property_tables
 from storlab.report.model.setup import guests_tables, modes_table, unsafe_modes
 from storlab.report.model.tables import Table, together
 
@@ -50,8 +51,8 @@ def test_fairness_and_stalls_stand_below_the_nodes_where_they_are_known(run: Rep
     )
     at = labels(shown).index("fairness")
     assert labels(shown)[at + 1 : at + 3] == ["largest ÷ smallest", "fairness among jobs"]
-    shown = table(node_tables(run.summary, run.declared), "Longest stall: bs=512")
-    assert labels(shown) == [*GUESTS, "worst of all", "stood still"]
+    for title in ("Longest stall", "Stood still"):
+        assert labels(table(node_tables(run.summary, run.declared), f"{title}: bs=512")) == [*GUESTS, "worst of all"]
     shown = table(guest_tables(run.summary, run.declared), "CPUs used by each guest's QEMU: bs=4k")
     assert labels(shown) == [*GUESTS, "storage", "all together"]
     assert labels(table(guest_tables(run.summary, run.declared), "Memory of each guest's QEMU: bs=4k")) == [
@@ -108,17 +109,34 @@ def _with_a_machine_for_512(run: ReportInput, machine: str) -> ReportInput:
     return replace(run, guests=guests)
 
 
+CACHES = "primarycache=all, secondarycache=all, logbias=latency"
+
+
 def test_modes_stand_in_one_table_and_what_is_the_same_everywhere_stands_once(run: ReportInput) -> None:
     shown = modes_table(run)
     assert shown is not None
     assert shown.rows[:3] == (
-        ("zvol on storage", "backing=zvol (2 cells)", "sync=standard, logbias=latency"),
-        ("zvol on storage", "backing=zvol-async (2 cells)", "sync=disabled, logbias=latency [1]"),
+        ("zvol on storage", "backing=zvol (2 cells)", f"{CACHES}, sync=standard"),
+        ("zvol on storage", "backing=zvol-async (2 cells)", f"{CACHES}, sync=disabled [1]"),
         ("nbd-export on storage", "all cells", "cache=none, aio=native, write_cache=yes"),
     )
     assert shown.notes == (words.UNSAFE,)
     shown = modes_table(replace(run, facts={1: {"host": {"1. file": {"on": "ext2/ext3", "cache": "none"}}}}))
     assert shown is not None and shown.rows == (("file", "cache=none"),)
+
+
+def test_properties_stand_with_their_sources_and_those_that_differ_with_where_they_are_so(run: ReportInput) -> None:
+    (shown,) = property_tables(run)
+    rows = {row[0]: row[1:] for row in shown.rows if row[0] != "sync"}
+    for name, value, source in (
+        ("volsize", "64M", "local"), ("volblocksize", "4K", "-"), ("compression", "off", "inherited"),
+        ("reservation", "none", "default"), ("used", "56K", "-"), ("available", "111M", "-"),
+        ("referenced", "8.23M", "-"), ("compressratio", "1.00x", "-"), ("creation", "Sat Nov 21 06:36 2026", "-"),
+    ):  # fmt: skip
+        assert rows[name] == (value, source, "all cells")
+    assert [row[1:] for row in shown.rows if row[0] == "sync"] == [
+        ("standard", "default", "backing=zvol (2 cells)"), ("disabled", "local", "backing=zvol-async (2 cells)"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from storlab.errors import StorlabError
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Pool, Resource
 from storlab.layers.zfs.module import ZFS_NEEDS, is_loaded
-from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments, parse_changed, parse_properties
+from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments, parse_properties
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, refuse_foreign, refuse_foreign_pool, undo, until_free
@@ -77,5 +77,4 @@ class ZfsLayer(PropertiesLayer):
 
 async def dataset_facts(node: Node, name: str) -> dict[str, Any]:
     """All properties of a dataset or volume, by its name or mount point."""
-    text = await node.output("zfs", "get", "-Hp", "-o", "property,value,source", "all", name)
-    return {"set": parse_changed(text), "properties": parse_properties(text)}
+    return parse_properties(await node.output("zfs", "get", "-Hp", "-o", "property,value,source", "all", name))

@@ -30,7 +30,7 @@ from storlab.layers.zfs.module import (
     module_facts,
     restore_parameter,
 )
-from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_changed, parse_properties, word
+from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_properties, word
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, AtPath, Name, is_there, refuse_foreign_pool, undo, until_free
@@ -149,7 +149,7 @@ class ZpoolLayer(Layer):
 
     takes: ClassVar = (None, Disk, File, Dir)
     gives: ClassVar = Pool
-    compared: ClassVar = ("set", "properties.ashift", "properties.autotrim", "version.*", "module.*")
+    compared: ClassVar = ("sources.*", "properties.ashift", "properties.autotrim", "version.*", "module.*")
     flush: ClassVar = ("zpool", "sync")
     undoes: ClassVar = (_destroy, forget_labels, remove_device_node, restore_parameter, remove_file)
 
@@ -270,9 +270,8 @@ class ZpoolLayer(Layer):
         return {
             "pool": resource.name,
             "layout": parse_layout(status),
-            "set": parse_changed(pool),
-            "properties": parse_properties(pool),
-            "dataset": parse_properties(dataset),
+            **parse_properties(pool),
+            "dataset": parse_properties(dataset)["properties"],
             **await module_facts(context.node),
         }
 

@@ -44,7 +44,8 @@ class PropertiesLayer(Layer):
     reserved: ClassVar[tuple[str, ...]] = ()
     """Properties that Storlab sets itself."""
     compared: ClassVar = (
-        "set", "properties.recordsize", "properties.volblocksize", "properties.compression", "properties.checksum",
+        "sources.*",
+        "properties.recordsize", "properties.volblocksize", "properties.compression", "properties.checksum",
         "properties.sync", "properties.logbias", "properties.primarycache", "properties.secondarycache",
         "properties.dedup", "properties.copies", "properties.atime", "properties.xattr", "properties.direct",
         "properties.redundant_metadata", "properties.special_small_blocks",
@@ -65,20 +66,12 @@ class PropertiesLayer(Layer):
         return {name: value for name, value in keys.items() if value is not None} | self.properties
 
 
-def parse_properties(text: str) -> dict[str, Any]:
-    """``get -Hp -o property,value,source all``: property → value; numbers as integers, "-" (it has none) left out."""
-    return {name: number_or_text(value) for name, value, _ in _rows(text) if value != "-"}
+def parse_properties(text: str) -> dict[str, dict[str, Any]]:
+    """``get -Hp -o property,value,source all``, as facts: ``properties`` and their ``sources``.
 
-
-def parse_changed(text: str) -> list[str]:
-    """Of the same output: what was set here, rather than being the default or inherited. Features always are."""
-    return sorted(name for name, _, source in _rows(text) if source == "local" and not name.startswith("feature@"))
-
-
-def _rows(text: str) -> list[tuple[str, str, str]]:
-    rows = []
-    for line in text.split("\n"):
-        fields = line.split("\t")
-        if len(fields) == 3 and fields[0]:
-            rows.append((fields[0], fields[1], fields[2]))
-    return rows
+    Numbers as integers; what has no value ("-") is left out of ``properties``. A source is ``-``, ``default``,
+    ``local``, or ``inherited``, in place of ``inherited from`` a pool whose name is another in each trial.
+    """
+    rows = [fields for line in text.split("\n") if len(fields := line.split("\t")) == 3 and fields[0]]
+    values = {name: number_or_text(value) for name, value, _ in rows if value != "-"}
+    return {"properties": values, "sources": {name: source.partition(" from ")[0] for name, _, source in rows}}

@@ -87,7 +87,7 @@ def stack_sheets(given: ReportInput) -> list[Sheet]:
 
 
 def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[tuple[str, tuple[Fact, ...]]]:
-    groups = grouped((tuple(facts_of(layers[layer])), node) for node, layers in nodes.items() if layer in layers)
+    groups = grouped((_own_facts(layers[layer]), node) for node, layers in nodes.items() if layer in layers)
     return [(layer if len(nodes) == 1 else f"{layer} of {compact(names)}", facts) for facts, names in groups.items()]
 
 
@@ -123,6 +123,12 @@ def load_tables(summary: Summary) -> list[Table]:
         table = Table(f"Load: {load}", ("fact", "where", "value"), rows, 2 if everywhere else 3)
         tables.append(table.of_columns((0, 2)) if everywhere else table)
     return tables
+
+
+def _own_facts(layer: Facts) -> tuple[Fact, ...]:
+    """Without properties that have a source, which have a table."""
+    apart = ("properties", "sources") if "sources" in layer else ()
+    return tuple(facts_of({name: value for name, value in layer.items() if name not in apart}))
 
 
 _SHOWN = ("accelerator", "machine", "cpu", "cpus", "memory", "qemu", "kernel", "image", "boot", "pinning")
@@ -273,11 +279,13 @@ def _layers(layers: Mapping[str, Facts], places: set[str]) -> Iterator[_Layer]:
 
 
 def _modes(fact: Fact) -> Iterator[str]:
-    last = fact.name.rpartition(".")[2]
+    table, _, last = fact.name.rpartition(".")
+    if table == "sources":
+        return
     if last == "no_flush" and fact.text == "no":
         return  # as it should be
     if last in _MODES and not fact.block:
-        yield f"{fact.name}={fact.text}"
+        yield f"{fact.name.removeprefix('properties.')}={fact.text}"
     elif last == "options":
         yield from (word for word in re.split(r",\s*", fact.text) if _MOUNT_OPTION.fullmatch(word))
 

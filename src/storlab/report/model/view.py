@@ -20,6 +20,7 @@ from storlab.report.model.latencies import asked_latencies, latency_tables
 from storlab.report.model.nodes import guest_tables, node_tables
 from storlab.report.model.packets import packet_tables
 from storlab.report.model.power_cuts import power_cut_tables
+from storlab.report.model.properties import property_tables
 from storlab.report.model.questions import FEW, Values, matrix_tables, question_table
 from storlab.report.model.setup import guests_tables, load_facts, load_tables, modes_table, unsafe_modes
 from storlab.report.model.steady import steady_tables
@@ -141,7 +142,8 @@ class View:
         factors = {name for cell in summary.cells for name in cell.levels}
         self.packets = packet_tables(given.packets, factors)
         modes = modes_table(given)
-        self.setup = [*load_tables(summary), *guests_tables(given), *([] if modes is None else [modes])]
+        own = [] if modes is None else [modes]
+        self.setup = [*load_tables(summary), *guests_tables(given), *own, *property_tables(given)]
         self.method = " ".join(filter(None, (summary.method, *how_made(summary))))
 
 
