@@ -96,6 +96,9 @@ def test_what_runs_it_decides_the_cpu_and_nothing_comes_by_default() -> None:
     serials = [orjson.loads(each)["serial"] for each in option(argv, "-device") if '"serial"' in each]
     assert serials == ["storlab-layer-0", "storlab-layer-1", "storlab-layer-2"]
     assert "storlab.layers=3" in option(argv, "-append")[0].split()
+    argv = command(guest(image=image(3), devices=DISK, root="storlab-disk0"), FILES)
+    assert [orjson.loads(each)["node-name"] for each in option(argv, "-blockdev")] == ["disk0"], "and no layer"
+    assert "storlab.root=storlab-disk0" in option(argv, "-append")[0].split()
 
 
 def test_a_cold_guest_has_its_disk_on_a_port_and_a_copy_of_a_saved_one_gets_it_later() -> None:

@@ -124,6 +124,20 @@ def test_a_qemu_that_serves_files_keeps_its_user_and_says_so(lab: Laboratory) ->
     assert "9p" in str(facts_of(lab, "vm")["reason"])
 
 
+@pytest.mark.needs("guests", "root")
+def test_guests_run_from_clones_of_their_image_on_the_disk_under_test_and_change_only_their_own(
+    lab: Laboratory,
+) -> None:
+    stack = '[{ layer = "directory" }, { layer = "image-clone", base = { size = "2G", system = true } }, ROOT]'
+    stack = stack.replace("ROOT", '{ layer = "virtio-blk" }, { layer = "root" }')
+    load = 'modprobe xfs && test "$(findmnt -no FSTYPE /)" = ext4 && test ! -e /etc/mine && echo > /etc/mine'
+    lab.succeed(guests(f"{load} && echo > $target/x", stack=stack))
+    (record,) = lab.records()
+    assert {facts["root"] for facts in record.guests.values()} == {"its disk"}
+    for node in ("vm-1", "vm-2"):
+        assert (record.facts[node][-1]["layer"], record.facts[node][-1]["filesystem"]) == ("root", "ext4")
+
+
 def test_users_of_guests_are_nobody_and_what_qemu_can_not_do_is_left_out() -> None:
     users = {unused_user() for _ in range(1000)}
     assert len(users) > 990 and all(0x70000000 <= user < 0x80000000 for user in users)

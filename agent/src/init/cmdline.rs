@@ -8,6 +8,8 @@ const DEFAULT_PORT: &str = "storlab.agent";
 pub struct Parameters {
     /// How many read-only layers make up the root file system.
     pub layers: usize,
+    /// The serial number of the disk that holds it instead, to be written to.
+    pub root: Option<String>,
     /// Name of the virtio-serial port to the controller.
     pub port: String,
     /// The guest's hostname.
@@ -23,7 +25,7 @@ pub enum CmdlineError {
     #[error("storlab.layers={0} on the kernel's command line is no number from 1 to 100")]
     Layers(String),
     /// Without layers there is no root file system.
-    #[error("storlab.layers=N is missing on the kernel's command line")]
+    #[error("storlab.layers=N, or storlab.root=SERIAL, is missing on the kernel's command line")]
     NoLayers,
 }
 
@@ -36,16 +38,17 @@ impl Parameters {
             own.filter_map(|word| word.split_once('=')).rfind(|(key, _)| *key == name).map(|(_, value)| value)
         };
         let try_only = value("try") == Some("1");
+        let root = value("root").map(Into::into);
         let layers = match value("layers") {
             Some(text) => {
                 let count = text.parse().ok().filter(|count| (1..=100).contains(count));
                 count.ok_or_else(|| CmdlineError::Layers(text.into()))?
             }
-            None if try_only => 0,
+            None if try_only || root.is_some() => 0,
             None => return Err(CmdlineError::NoLayers),
         };
         let port = value("port").unwrap_or(DEFAULT_PORT).into();
-        Ok(Self { layers, port, name: value("name").map(Into::into), try_only })
+        Ok(Self { layers, root, port, name: value("name").map(Into::into), try_only })
     }
 }
 
@@ -58,15 +61,23 @@ mod tests {
     #[test]
     fn storlabs_parameters_are_found_among_the_kernels() {
         let cmdline = "console=ttyS0 quiet storlab.layers=2 storlab.port=p.0 storlab.name=node-1 panic=-1\n";
-        let expected =
-            Parameters { layers: 2, port: "p.0".into(), name: Some("node-1".into()), try_only: false };
+        let expected = Parameters {
+            layers: 2,
+            root: None,
+            port: "p.0".into(),
+            name: Some("node-1".into()),
+            try_only: false,
+        };
         assert_eq!(Parameters::parse(cmdline), Ok(expected));
     }
 
     #[test]
-    fn only_the_number_of_layers_is_needed() {
-        let expected = Parameters { layers: 1, port: "storlab.agent".into(), name: None, try_only: false };
-        assert_eq!(Parameters::parse("storlab.layers=1"), Ok(expected));
+    fn only_the_number_of_layers_or_a_disk_is_needed() {
+        let expected =
+            Parameters { layers: 1, root: None, port: "storlab.agent".into(), name: None, try_only: false };
+        assert_eq!(Parameters::parse("storlab.layers=1"), Ok(expected.clone()));
+        let on_disk = Parameters { layers: 0, root: Some("storlab-disk0".into()), ..expected };
+        assert_eq!(Parameters::parse("storlab.root=storlab-disk0"), Ok(on_disk));
         assert_eq!(Parameters::parse("quiet storlab.layers"), Err(CmdlineError::NoLayers));
     }
 

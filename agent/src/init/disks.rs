@@ -1,4 +1,4 @@
-//! The disks that hold the layers: virtio-blk devices known by the serial number that the launcher gave them.
+//! The disks that hold the root file system: virtio-blk devices known by the serial number that the launcher gave them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ const BLOCK: &str = "/sys/block";
 
 /// The disks of all layers, lowest first. Waits for those that aren't there yet.
 pub fn layers(count: usize) -> Result<Vec<PathBuf>, InitError> {
-    (0..count).map(layer).collect()
+    (0..count).map(|index| with_serial(&format!("storlab-layer-{index}"))).collect()
 }
 
-fn layer(index: usize) -> Result<PathBuf, InitError> {
-    let serial = format!("storlab-layer-{index}");
+/// The disk with this serial number. Waits where it isn't there yet.
+pub fn with_serial(serial: &str) -> Result<PathBuf, InitError> {
     let find = || {
-        let (name, _) = serials(Path::new(BLOCK)).into_iter().find(|(_, found)| *found == serial)?;
+        let (name, _) = serials(Path::new(BLOCK)).into_iter().find(|(_, found)| found == serial)?;
         Some(Path::new("/dev").join(name)).filter(|device| device.exists())
     };
     let present =

@@ -60,7 +60,10 @@ fn live() -> Result<String, InitError> {
         return Ok("this was only a try".into());
     }
     modules::load(Path::new("/modules"));
-    root::assemble(&disks::layers(parameters.layers)?)?;
+    match &parameters.root {
+        Some(serial) => root::mount_disk(&disks::with_serial(serial)?)?,
+        None => root::assemble(&disks::layers(parameters.layers)?)?,
+    }
     switch::switch_to(root::ROOT)?;
     mounts::late()?;
     name_machine(parameters.name.as_deref());

@@ -1,4 +1,4 @@
-//! The root file system: read-only layers, one over the other, and a writable layer in memory on top.
+//! The root file system: read-only layers, one over the other, and a writable layer in memory on top; or a disk.
 //!
 //! Sources: `mount(2)`, `Documentation/filesystems/overlayfs.rst`.
 
@@ -49,6 +49,16 @@ pub fn assemble(disks: &[PathBuf]) -> Result<(), InitError> {
         umount2(path.as_str(), MntFlags::MNT_DETACH).map_err(InitError::system("hide a layer's mount"))?;
     }
     Ok(())
+}
+
+/// Mounts the root file system that a disk holds, to be written to.
+pub fn mount_disk(disk: &Path) -> Result<(), InitError> {
+    directory(ROOT)?;
+    let nothing = None::<&str>;
+    mount(Some(disk), ROOT, Some("ext4"), MsFlags::empty(), nothing).map_err(|errno| InitError::Mount {
+        what: format!("the root file system (ext4) on {}", disk.display()),
+        errno,
+    })
 }
 
 fn mount_layer(index: usize, disk: &Path, known: &[&str]) -> Result<(), InitError> {

@@ -181,7 +181,7 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
         else:
             release, known = modules.name, _layer(modules, wanted, merged, work, key, log)
         cache.finish(work, about_modules(release, known, kernel=release))
-    return _finished(cache, name)
+    return finished(cache, name)
 
 
 def _write_own_kernel(kernel: Path, target: Path, log: Path) -> str:
@@ -226,7 +226,7 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
         with log_of(cache) as log, cache.making_alongside(name) as work:
             commands.run(erofs_command(str(work / "root.erofs"), str(root), key), log)
             cache.finish(work, About(programs=(*sorted(programs_in_folder(root)),)))
-        part = _finished(cache, name)
+        part = finished(cache, name)
     return OwnRoot(part.folder / "root.erofs", frozenset(part.about.programs), has_merged_usr(root))
 
 
@@ -238,7 +238,8 @@ def log_of(cache: Cache) -> Iterator[Path]:
     log.unlink(missing_ok=True)
 
 
-def _finished(cache: Cache, name: str) -> Part:
+def finished(cache: Cache, name: str) -> Part:
+    """A part that was just made; of the others of its kind, those go that were not used for long."""
     cache.sweep("own-", frozenset({name}), UNUSED)
     return cache.finished(name)
 

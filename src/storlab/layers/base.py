@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
+from storlab.errors import Unsupported
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.layers.resources import Format, Resource
 from storlab.model import Model
@@ -84,6 +85,10 @@ KEEPS: tuple[Keep, ...] = ("trial", "round", "run")
 RegisterUndo = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
+async def _no_system(size: int) -> Path:
+    raise Unsupported("nothing has a root file system here that could be put on a disk")
+
+
 async def _unclaimed(node: Node, device: DeviceIdentity) -> None:
     """Outside a run there is nobody to claim it for."""
 
@@ -117,6 +122,8 @@ class LayerContext:
     """What the devices that the study names were when the run was planned, by their names there."""
     claim: Callable[[Node, DeviceIdentity], Awaitable[None]] = _unclaimed
     """Keep other runs from using a device until the run ends; raises ``SafetyError`` where one does so."""
+    system: Callable[[int], Awaitable[Path]] = _no_system
+    """A file on the controller that holds a disk of so many bytes with the root file system of the chain's nodes."""
 
     def __post_init__(self) -> None:
         if not self.owner:
@@ -221,6 +228,10 @@ class Layer(Model):
         """How the bytes of the file that it gives are to be read; layers that give something else say ``raw``."""
         return "raw"
 
+    def boots(self, slot: str) -> str:
+        """The serial number of the disk that its node boots from, which its chain's crossing has in ``slot``."""
+        return ""
+
     def chains(self) -> tuple[str, ...]:
         """Names of the node's further chains that it takes in addition to what lies below it."""
         return ()
@@ -231,6 +242,10 @@ class Layer(Model):
 
     def check_above(self, below: Layer | None) -> str | None:
         """What is wrong with this layer above that one, beyond its type; ``None`` where nothing is."""
+        return None
+
+    def check_chain(self, below: Sequence[Layer], main: bool) -> str | None:
+        """What is wrong with this layer above all these of its chain; ``main``: it is the node's own stack."""
         return None
 
     async def check_node(self, node: Node) -> None:

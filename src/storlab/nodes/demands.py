@@ -102,7 +102,8 @@ class Demands:
 
     ``devices`` of its machine, where that is QEMU's. ``network``: an address in the run's network; ``reaches_network``:
     its machine opens something over that network, before it has an address there itself. ``shared_memory``: another
-    program maps its memory. ``cold``: it must boot, and can't be a copy of a guest that was saved.
+    program maps its memory. ``cold``: it must boot, and can't be a copy of a guest that was saved. ``root``: the serial
+    number of the disk that holds its root file system, if that is one of ``devices``.
     """
 
     devices: Devices = NO_DEVICES
@@ -110,6 +111,7 @@ class Demands:
     reaches_network: bool = False
     shared_memory: bool = False
     cold: bool = False
+    root: str = ""
 
     def __or__(self, other: Demands) -> Demands:
         flags = [each.name for each in fields(self) if each.name != "devices"]

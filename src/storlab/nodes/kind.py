@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
+from storlab.errors import Unsupported
 from storlab.model import Model
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity
@@ -135,6 +136,13 @@ class Prepared:
     def lacks(self, needs: Needs) -> list[str]:
         """What nodes that don't run yet will lack of ``needs``, in words."""
         return []
+
+    def system_disk(self, size: int) -> Path:
+        """A file, on the controller, that holds a disk of ``size`` bytes with the root file system of such nodes.
+
+        It takes a while the first time. Raises ``Unsupported`` where they have none that could be copied.
+        """
+        raise Unsupported("nodes of this kind have no root file system that could be put on a disk")
 
     def facts(self) -> dict[str, Any]:
         """For plan and manifest, as data."""

@@ -6,9 +6,11 @@ Everything above this package uses only what is here. Kinds of node differ in ho
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shlex
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -62,6 +64,20 @@ class Confinement:
 
     writable: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+
+
+def data_in(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of each piece of an open file that is no hole, see lseek(2)."""
+    end = 0
+    while True:
+        try:
+            begin = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # there is only a hole until its end
+                return
+            raise
+        end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+        yield begin, end
 
 
 class Ports:
@@ -233,6 +249,21 @@ class Node:
             offset += len(chunk)
             if offset >= len(data):
                 return
+
+    async def fill(self, path: str, source: Path) -> None:
+        """Write a file of the controller's to an existing file or device, all but its holes; it is on the disk then.
+
+        Raises ``FileNotFoundError``, ``DiskFull`` or ``NodeError``.
+        """
+        with source.open("rb") as file:
+            for begin, end in data_in(file.fileno()):
+                for offset in range(begin, end, CHUNK):
+                    chunk = os.pread(file.fileno(), min(CHUNK, end - offset), offset)
+                    answered = await self.connection.ask(
+                        "write", chunk, path=path, offset=offset, truncate=False, mode=0o600, sync=False
+                    )
+                    self._raise_on_error(answered, path)
+        await self.run(["sync", "--", path])
 
     async def carry_out(self, *wanted: Step, go_on: bool = False) -> list[Done]:
         """Small operations on files, one after the other, without a process for any of them.

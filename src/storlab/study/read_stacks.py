@@ -135,6 +135,10 @@ class StackReader:
         kinds = sorted(wanted, key=lambda kind: kind.kind)
         for position, message in type_errors([link.layer for link in links], kinds)[:1]:
             self.cell.problem(links[position].origin, message)
+            return
+        for at, link in enumerate(chain.links):
+            if wrong := link.layer.check_chain([each.layer for each in chain.links[:at]], chain.name == MAIN):
+                self.cell.problem(link.origin, f"layer {link.layer.layer}: {wrong}")
 
     def _check_others(self, chain: Chain, chains: Chains) -> None:
         """Whether the further chains that a layer names are there, and give what it can take."""

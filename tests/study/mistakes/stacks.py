@@ -132,6 +132,10 @@ nodes.ns = { kind = "netns", stack = [{ layer = "directory" }, { layer = "9p" }]
 nodes.storage = { kind = "vm", placement = "here" }  #! "here" is not one of 'kind' or 'auto'
 stack = [{ layer = "file", size = "64M", keep = "ever" }, { layer = "loop" }]  #! "ever" is not one of 'trial', 'round' or 'run'
 stack = [{ layer = "file", size = "64M", once = "perhaps" }, { layer = "loop" }]  #! "perhaps" should be true or false
+nodes.vm = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }, { layer = "root" }] }  #! layer root: the disk below it holds no system: give its layer base = { system = true, size = "4G" }
+nodes.vm = { kind = "vm", stack = [{ layer = "image-copy", base = { system = true, size = "2G" } }, { layer = "nvme" }, { layer = "root" }] }  #! layer root: a virtual machine boots from a disk of virtio-blk
+nodes.vm = { kind = "vm", stack = [{ layer = "directory" }], extra.d = { stack = [{ layer = "image-copy", base = { system = true, size = "2G" } }, { layer = "virtio-blk" }, { layer = "root" }] } }  #! layer root: a machine has one root, in its own stack
+nodes.vm = { kind = "vm", stack = [{ layer = "image-copy", base = { system = true, size = "1G" } }, { layer = "virtio-blk" }, { layer = "root" }] }  #! system = true goes with a size of 2G or more
 nodes.here.stack = [FILE, { layer = "virtio-blk" }]  #! write kind = "vm" in [nodes.here], or leave the layer out
 nodes.storage = { kind = "vm", placement = "auto", count = 2 }  #! nodes with placement = "auto" serve others, and one node does that: write count = 1
 nodes.vm = { kind = "vm", keep = "run", stack = [FILE, { layer = "virtio-blk", keep = "trial" }, { layer = "mkfs", type = "ext4", keep = "round" }, { layer = "mount" }] }  #! layer mkfs is kept for a round, but layer virtio-blk below it only for a trial: write keep = "round" there, too

@@ -54,7 +54,7 @@ class DirectoryLayer(Layer):
         path = f"{real.removesuffix(chr(10)).rstrip('/')}/.{private_name(context.run)}"
         await context.register_undo("directory.remove", path=path)
         await make_private(context.node, path)
-        return Dir(context.node.name, path, disk=await _disk_of(context.node, path))
+        return Dir(context.node.name, path, disk=await disk_of(context.node, path))
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
@@ -64,7 +64,7 @@ class DirectoryLayer(Layer):
         return {"filesystem": top.filesystem, "source": top.source, "mounted_on": top.path, "options": top.options}
 
 
-async def _disk_of(node: Node, path: str) -> str | None:
+async def disk_of(node: Node, path: str) -> str | None:
     """The kernel's name of the underlying disk a path; ``None`` where there is none (tmpfs, NFS) or it is not known."""
     (looked,) = await node.carry_out(steps.look(path))
     (link,) = await node.carry_out(steps.readlink(sysfs_of_device(looked.result.device or 0)), go_on=True)

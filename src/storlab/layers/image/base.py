@@ -26,11 +26,13 @@ from storlab.units import Size, size_text
 _SEED = 20240316
 _GRAIN = 4096
 _LARGEST_WRITE = 1024**2
+_SYSTEM = 2 * 1024**3  # bytes: more than the root file system of any image of ours takes up
 
 BASE_HELP = (
     'The image that it starts from: `{ size = "4G", written = "256M" }` is one whose first `written` bytes are '
     "incompressible data, always the same, and the rest a hole (without `written`: all of it is data); "
-    '`{ file = "/srv/image.qcow2" }` is one of yours, raw or qcow2, which stays as it is. '
+    '`{ file = "/srv/image.qcow2" }` is one of yours, raw or qcow2, which stays as it is; '
+    '`{ system = true, size = "20G" }` holds the root file system of the virtual machines, for the layer `root`. '
     "It is made once and shared by all nodes on the same foundation."
 )
 
@@ -41,6 +43,7 @@ class Base(Model):
     size: Size | None = Field(None, description="Size of an image that Storlab makes.")
     written: Size | None = Field(None, description="Bytes from its start on that are data; without it, all are.")
     file: str | None = Field(None, description="An image of yours, raw or qcow2: its absolute path on the node.")
+    system: bool = Field(False, description="It holds the root file system of the guest image, as ext4.")
 
     @model_validator(mode="after")
     def _made_or_given(self) -> Self:
@@ -50,6 +53,8 @@ class Base(Model):
             raise ValueError("written is for a base that Storlab makes, with size; a file is taken as it is")
         if self.file is not None and not self.file.startswith("/"):
             raise ValueError(f"file {self.file}: write an absolute path, beginning with /")
+        if self.system and (self.written is not None or (self.size or 0) < _SYSTEM):
+            raise ValueError("system = true goes with a size of 2G or more, and without file and written")
         for name, value in (("size", self.size), ("written", self.written)):
             if value is not None and value % _GRAIN:
                 raise ValueError(f"{name} = {value} is no multiple of 4k")
@@ -62,16 +67,22 @@ class Base(Model):
     @property
     def data(self) -> int:
         """Bytes of data, where that is known before it is looked at."""
+        if self.system:
+            return _SYSTEM
         return self.size or 0 if self.written is None else self.written
 
-    def key(self, *more: object) -> str:
+    async def key(self, context: LayerContext, *more: object) -> str:
         """A name for it and for how it is kept, of 12 hexadecimal digits."""
+        if self.system:
+            more = (*more, (await context.system(self.size or 0)).parent.name)
         described = orjson.dumps([self.model_dump(mode="json"), *map(repr, more)])
         return hashlib.sha256(described).hexdigest()[:12]
 
     def needs(self) -> Needs:
         """What makes it."""
-        return Needs(programs=("fio", "truncate") if self.file is None else ("qemu-img",))
+        return Needs(
+            programs=("sync", "truncate") if self.system else ("fio", "truncate") if self.size else ("qemu-img",)
+        )
 
     def check_size(self, size: int | None) -> None:
         """Raise ``ValueError`` for a disk of this ``size`` that is smaller than its base."""
@@ -96,9 +107,12 @@ class Base(Model):
             )
         return length
 
-    async def fill(self, node: Node, target: str) -> None:
+    async def fill(self, context: LayerContext, target: str) -> None:
         """Write it to a new file or a blank device."""
-        if self.file is not None:
+        node = context.node
+        if self.system:
+            await node.fill(target, await context.system(self.size or 0))
+        elif self.file is not None:
             info = await image_info(node, self.file)
             argv = ["qemu-img", "convert", "-n", "--target-is-zero", "-f", info.format, "-O", "raw", self.file]
             await node.confined(Confinement(devices=(target,))).run([*argv, target])
@@ -142,14 +156,14 @@ async def image_info(node: Node, path: str) -> ImageInfo:
 async def base_file(base: Base, below: Resource | None, context: LayerContext) -> File:
     """The raw file that holds the base, in the underlying directory or the scratch folder. Made by the first user."""
 
-    name = f"base-{base.key()}.img"
+    name = f"base-{await base.key(context)}.img"
 
     async def make() -> File:
         path = f"{below.path}/{name}" if isinstance(below, Dir) else context.path(name)
         await context.foundation.register_undo("file.remove", path=path)
         size = await base.length(context.node, None)
         await context.node.run(["truncate", "--size", str(size), path])
-        await base.fill(context.node, path)
+        await base.fill(context, path)
         await context.node.run(["sync", "--", path])
         return File(context.node.name, path, size)
 

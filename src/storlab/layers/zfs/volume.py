@@ -87,9 +87,10 @@ class ZvolLayer(PropertiesLayer):
         size = int(await context.node.output("blockdev", "--getsize64", device))
         return Disk(context.node.name, device, size, ours=True)
 
-    async def _create(self, node: Node, volume: str, size: int, *, sparse: bool) -> None:
+    async def _create(self, node: Node, volume: str, size: int, *, sparse: bool, base: bool = False) -> None:
         blocks = {"volblocksize": self.volblocksize} if self.volblocksize else {}
-        options = arguments("-o", {**blocks, **self.options()})
+        own = {name: value for name, value in self.options().items() if not (base and name == "reservation")}
+        options = arguments("-o", {**blocks, **own})
         await node.run(["zfs", "create", *(["-s"] if sparse else []), *options, "-V", str(size), volume])
 
     async def _resize(self, node: Node, volume: str, size: int) -> None:
@@ -102,14 +103,14 @@ class ZvolLayer(PropertiesLayer):
 
     async def _base(self, base: Base, pool: Pool, context: LayerContext) -> str:
         """The snapshot that clones are made of. It belongs to the pool, and goes away with it."""
-        key = base.key(self.volblocksize, sorted(self.options().items()))
+        key = await base.key(context, self.volblocksize, sorted(self.options().items()))
         volume = f"{pool.name}/base-{key}"
         await base.length(context.node, self.size)
 
         async def make() -> str:
             size = self._rounded(await base.length(context.node, None))
-            await self._create(context.node, volume, size, sparse=True)
-            await base.fill(context.node, await volume_device(context.node, volume))
+            await self._create(context.node, volume, size, sparse=True, base=True)
+            await base.fill(context, await volume_device(context.node, volume))
             await context.node.run(["zfs", "snapshot", f"{volume}@base"])
             return f"{volume}@base"
 

@@ -6,17 +6,21 @@ what is above. Nodes that serve come first, because others' chains stand on thei
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from storlab.errors import Unsupported
 from storlab.layers import stack
 from storlab.layers.base import Crossing, Keep, Layer, LayerContext, Shared
 from storlab.layers.resources import Dir, Share
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
+from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
 from storlab.run.session import Session
@@ -81,6 +85,7 @@ class _Spot:
     further: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     shape: Part | None = None
     user: str = ""
+    group: str = ""
 
 
 @dataclass
@@ -123,11 +128,14 @@ class Builder:
             assert chain.crossing is not None
             resource = part.stack.resource if part is not None else None
             assert resource is not None, "checked when the study was loaded"
-            demands |= chain.crossing.demands(resource, self._slot(chain, number))
+            slot = self._slot(chain, number)
+            demands |= chain.crossing.demands(resource, slot)
+            for link in chain.above:
+                demands |= Demands(root=link.layer.boots(slot))
         machine = spec.spec().model_dump(mode="json")
         stands_on = [part for part in below if part is not None]
         apart = self._apart(spec.lasts)
-        demanded = demands.network, demands.devices, for_whom(self._cell, group)
+        demanded = demands.network, demands.devices, demands.root, for_whom(self._cell, group)
         key = key_of("node", name, machine, *demanded, [part.key for part in stands_on], *apart)
 
         folder = (self.folder if spec.lasts == "trial" else self.kept) / name
@@ -165,13 +173,14 @@ class Builder:
         """What a chain's crossing stands on, for one node: what all share, then what is this node's alone."""
         node, top = await self._served(chain)
         shape = await self._shape(chain.source, _name(node)) if chain.source in self._cell.nodes else None
-        common = _Spot(node, chain.group, facts_of=_name(node), shape=shape)
+        common = _Spot(node, chain.group, facts_of=_name(node), shape=shape, group=chain.group)
         shared = await self._segments(chain.below[: chain.shared], 0, common, top)
         part, foundation = shared, shared
         if foundation is None and chain.below:  # base images need somebody to belong to
             part = foundation = await self._segment((), 0, common, None, chain.below[0].keep)
         user = for_whom(self._cell, chain.group)
-        own = _Spot(node, _owner(chain, name, number), name, foundation=foundation, shape=shape, user=user)
+        owner = _owner(chain, name, number)
+        own = _Spot(node, owner, name, foundation=foundation, shape=shape, user=user, group=chain.group)
         part = await self._segments(chain.below[chain.shared :], chain.shared, own, part)
         if part is not None:
             self.built.underlying[name, chain.name] = part.stack
@@ -251,11 +260,18 @@ class Builder:
                 warn=self.parts.warnings.append,
                 planned=self.session.planned_on(node),
                 claim=self.session.claims.claim,
+                system=partial(self._system_disk, spot.group),
             )
 
         part.stack = await stack.set_up(layers, context_of, below.stack.resource if below is not None else None)
         if layers and isinstance(crossing := layers[0], Crossing):
             part.crossings.append((crossing, part.stack.resources[0], context_of(0)))
+
+    async def _system_disk(self, group: str, size: int) -> Path:
+        if group not in self._cell.nodes:
+            raise Unsupported("this machine has no root file system that could be put on a disk")
+        prepared = await self.session.prepare(group, self._cell.nodes[group].spec(), Needs())
+        return await asyncio.to_thread(prepared.system_disk, size)
 
     def _apart(self, keep: Keep) -> list[int]:
         return [self.built.number] if keep == "trial" and self.built.number else []

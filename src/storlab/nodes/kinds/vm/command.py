@@ -48,6 +48,7 @@ class GuestSpec:
     qemu: str = ""  # its version, for the records
     confinement: Confinement = UNCONFINED
     shared_memory: bool = False  # another program maps its memory as well
+    root: str = ""  # the serial number of the disk that holds its root file system, in place of the image's layers
     ports: int = _PORTS_AT_ONCE  # for devices that are plugged in while it runs, on machines that need them
 
     def with_ports(self) -> GuestSpec:
@@ -170,7 +171,7 @@ def _kernel_command_line(spec: GuestSpec) -> str:
         # With KVM the kernel sets this itself (arch/x86/kernel/kvm.c).
         "no_timer_check",
         "tsc=reliable" if spec.accelerator == "kvm" else "",
-        f"storlab.layers={len(spec.image.layers)}",
+        f"storlab.root={spec.root}" if spec.root else f"storlab.layers={len(spec.image.layers)}",
         f"storlab.port={PORT}",
         spec.hardware.kernel_args,
     ]
@@ -180,7 +181,7 @@ def _kernel_command_line(spec: GuestSpec) -> str:
 def _layers(spec: GuestSpec) -> Devices:
     blockdevs: list[dict[str, Any]] = []
     devices: list[dict[str, Any]] = []
-    for number, path in enumerate(spec.image.layers):
+    for number, path in enumerate(() if spec.root else spec.image.layers):
         node = f"layer{number}"
         file = {"driver": "file", "filename": str(path), "locking": "off"}
         blockdevs.append({"driver": "raw", "node-name": node, "read-only": True, "file": file})

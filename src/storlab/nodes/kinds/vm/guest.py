@@ -65,6 +65,7 @@ class Guest:
             "kernel": image.release,
             "kernel_args": hardware.kernel_args,
             "image": image.name,
+            "root": "its disk" if self.spec.root else "the image",
             "boot": "restored" if self.restored else "cold",
             "boot_seconds": round(self.boot_seconds, 3),
             "pinning": {key: value for key, value in pinning.items() if value is not None},

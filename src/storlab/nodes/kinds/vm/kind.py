@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -18,6 +18,7 @@ from storlab.extras import need_extra
 from storlab.images.cache import storlab_cache
 from storlab.images.cpio import archive
 from storlab.images.image import Image, find_image, own_image, with_zfs_tree
+from storlab.images.system import system_disk, system_initramfs
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.binding import programs
 from storlab.nodes.demands import Demands
@@ -122,6 +123,9 @@ class Boot(Prepared):
         absent = [f"the guest image {image.name} can't do this: {what}" for what in absent]
         return [*absent, *self.emulator.lacks(needs.properties)]
 
+    def system_disk(self, size: int) -> Path:
+        return system_disk(self.image, size)
+
     def facts(self) -> dict[str, Any]:
         found = self.acceleration
         return {"image": self.image.name, "accelerator": found.accelerator, "reason": found.reason}
@@ -196,11 +200,12 @@ class VmLauncher(Launcher[VmKind]):
             if card is not None:
                 stack.push_async_callback(network.take_back, card)
             boot, kvm = prepared, prepared.acceleration.accelerator
+            initrd = await self._initrd_for_disks(boot.image) if demands.root else boot.initrd
             guest_spec = GuestSpec(
                 name,
                 spec,
                 boot.image,
-                boot.initrd,
+                initrd,
                 kvm,
                 demands.devices,
                 card,
@@ -208,9 +213,11 @@ class VmLauncher(Launcher[VmKind]):
                 boot.emulator.version,
                 confinement,
                 demands.shared_memory,
+                demands.root,
             ).with_ports()
             saved = None
-            if spec.start == "restored" and not demands.cold and boot.emulator.saves_guests:
+            warm = spec.start == "restored" and not demands.cold and not demands.root
+            if warm and boot.emulator.saves_guests:
                 saved = await saved_guest(guest_spec, host, self._folder, self.services.notify)
             running = running_guest(guest_spec, host, files, saved, partial(self._lost, instance))
             guest = await stack.enter_async_context(running)
@@ -244,6 +251,11 @@ class VmLauncher(Launcher[VmKind]):
         at = guest.causes.at or time.monotonic()
         console = f"The end of its console:\n{guest.console_tail()}"
         self.services.on_loss(Loss(at, instance, reason, console))
+
+    async def _initrd_for_disks(self, image: Image) -> Path:
+        async with self._lock:  # the guests of a group ask at once
+            initramfs = await asyncio.to_thread(system_initramfs, image)
+            return initrd_with_agent(replace(image, initramfs=initramfs))
 
     async def _make_folder(self) -> None:
         async with self._lock:
