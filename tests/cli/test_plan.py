@@ -301,7 +301,7 @@ def test_cells_are_told_as_ranges(numbers: list[int], text: str) -> None:
 
 
 def test_a_stack_that_crosses_nodes_is_told_once_from_its_foundation_into_the_machine() -> None:
-    cells = load_study(shipped_studies()["vm-backing"]).cells
+    cells = load_study(shipped_studies()["vm-backing"], only=["backing=zvol-clone,zvol-clone-nosync"]).cells
     assert needs_list(cells)
     rows = stack_rows(cells)
     chain = "storage: zpool → zvol clone → nbd-export ⇢ vm: virtio-blk none → mkfs ext4 → mount"

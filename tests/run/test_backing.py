@@ -18,6 +18,7 @@ from storlab.nodes.kinds.local import local_node
 from storlab.probes.sampling import read_samples
 from storlab.probes.subject import ProcessGroup, Subject, read_subject
 from storlab.records.run_folder import RunFolder
+from storlab.run.planning.design import design_of
 from storlab.run.setup.placement import place
 from storlab.run.setup.units import layers_on
 from storlab.run.trial import measure as measuring
@@ -110,6 +111,32 @@ def test_pools_and_directories_are_set_up_once_and_disks_for_each_guest(backing:
     chain = _vm_backing(only=[f"backing={backing}", "bs=4k"]).cells[0].chain("vm")
     assert chain is not None
     assert [link.layer.layer for link in chain.below if link.once] == shared
+
+
+def test_the_profile_seed_is_the_published_experiment_to_the_letter() -> None:
+    study = load_study(shipped_studies()["vm-backing"], ["profile=seed"])
+    assert not any(claim.absent for claim in design_of(study).claims)
+    sizes = set()
+    for cell in study.cells:
+        chain = cell.chain("vm")
+        assert chain is not None and (cell.nodes["vm"].count, len(cell.loads)) == (4, 1)
+        layers = {layer["layer"]: layer for layer in (link.layer.model_dump() for link in chain.links)}
+        assert layers["zpool"]["dataset"] == {"compression": "off"}, "which all inherit"
+        disk = layers["zvol"] if cell.levels["backing"] == "zvol-clone" else layers["image-copy"]
+        assert (disk["base"]["system"], disk["base"]["size"], list(layers)[-1]) == (True, 100 * 1024**3, "root")
+        if disk["layer"] == "zvol":
+            settings = disk["volblocksize"], disk["properties"], disk["sparse"]
+            assert settings == (4096, {"reservation": "100G"}, True), "no refreservation"
+        options = cell.loads[0].workload.model_dump(exclude_defaults=True)
+        sizes.add(options.pop("bs"))
+        assert (cell.loads[0].name, options) == ("random-write", FALCON)
+    assert sizes == {"4k", "512"}
+
+
+FALCON = {
+    "rw": "randwrite", "ioengine": "posixaio", "numjobs": 4, "size": "4G", "runtime": "60s", "time_based": True,
+    "iodepth": 8, "end_fsync": True,
+}  # fmt: skip
 
 
 STUDY = sample(__file__, "cases/two-nodes-on-loops.toml")
