@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import random
 import re
 import subprocess
 from html.parser import HTMLParser
@@ -53,6 +54,23 @@ def test_markdown_shows_a_table_cell_a_heading_and_an_item_as_they_are(text: str
     assert found == [one_line(text), "b", one_line(text), f"▲ {one_line(text)}".strip()]
 
 
+@given(texts)
+def test_asciidoc_is_the_text_itself_once_its_references_are_read(text: str) -> None:
+    assert html.unescape(adoc(text)) == one_line(text)
+
+
+PLAIN = (
+    "CPUs used by QEMU:", "the machines' disks: 4; others 5", "p99 < 5 ms [1], and > 3 ms", "R&D & more; 4 * 5 + 6",
+    "read_ahead_kb = 128, path=/dev/vdb", "storlab run --build vm-backing (./x and/or y)", "-12.5 % … 1..8",
+    "Yes. It is: 7.12, 3.37, 2.19", "probe:stalls@host", "\"quoted\" and 'single'",
+)  # fmt: skip
+
+
+def test_asciidoc_has_no_escapes_in_plain_words() -> None:
+    assert [adoc(line) for line in PLAIN] == [*PLAIN]
+    assert (adoc("`x` => y"), adoc("1. a")) == ("&#96;x&#96; =&#62; y", "1&#46; a")
+
+
 @pytest.mark.needs("asciidoctor")
 def test_asciidoc_shows_paragraphs_cells_and_items_as_they_are() -> None:
     lines = [one_line(text) for text in _many_texts() if one_line(text)]
@@ -78,7 +96,9 @@ def _many_texts() -> list[str]:
     signs = "<>&\"'`*_[]{}()#+-.!|~$\\^=:;/@%,?"
     pairs = [f"{a}{b}" for a in signs for b in signs]
     triples = [a * 3 for a in signs] + [f"{a} {b}" for a in signs for b in signs]
-    return [*HOSTILE, *pairs, *triples, *(f"x{p}y {p} z" for p in pairs), *(f"{p} z" for p in pairs)]
+    draw = random.Random(20261128)
+    drawn = ["".join(draw.choices([*signs, *"  \u2022aB1", "::", "--", "TIP:", "(C)"], k=9)) for _ in range(1000)]
+    return [*HOSTILE, *pairs, *triples, *drawn, *(f"x{p}y {p} z" for p in pairs), *(f"{p} z" for p in pairs)]
 
 
 class _Tags(HTMLParser):

@@ -15,15 +15,19 @@ from storlab.text import one_line
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|~$#]|(?<![^\W_])_|_(?![^\W_])")
 # At the start of a line: lists, rules, headings drawn with = or -.
 _MARKDOWN_START = re.compile(r"^([-+=]|\d{1,9}(?=[.)](?:\s|$)))")
-# Everything in ASCII but letters, digits and a few signs; those signs too where they could form a token.
+# What Asciidoctor's rx.rb and asciidoctor.rb read as markup, and no more: lab notes are read unrendered, too.
+# No macro is one without a bracket right after a word, and no address without // or @.
 _ADOC = re.compile(
-    r"[^\w\s.,;%/=()?!\x80-\U0010ffff'\":-]|_"
-    r"|^[.=/;!-]|(?<=[.;/(=-])[.;/(=-]|[.;/(=-](?=[.;/(=-])"
-    r"|\((?=(?:C|R|TM)\))"
-    r"|(?<![a-z0-9]):|:(?![ 0-9])|(?<![a-zA-Z0-9)]);|(?<![^\W_])'|'(?![^\W_])"
+    r"[\\`{|~#^]|\*(?!\s)|(?<!\s)\*|\+(?!\s)|(?<!\s)\+|\${2,}"  # emphasis, attributes, cells, literal text
+    r"|(?<![^\W_])_|_(?![^\W_])|(?<!\s)\[|\[(?=\[)|\({2,}|\((?=(?:C|R|TM)\))"
+    r"|&(?=#|[A-Za-z]{2,}\d{0,2};)|<(?=[<=-])|(?<=[=-])>|>(?=>)|(?<=>)>|@(?=[\w.-]*\.)|/{2,}"
+    r"|\.{3,}|={2,}|-{3,}|(?<!\s)--|--(?![a-z])|:{2,}|(?<=\s)=$"
+    r"|^[.:<>\u2022]|^[,!](?==)|^=(?=\s)|^-(?=[\s-]|$)|^'(?=')"  # titles, lists, rules, blocks
+    r"|(?<=^TIP):|(?<=^NOTE):|(?<=^WARNING):|(?<=^CAUTION):|(?<=^IMPORTANT):"
 )
-# "1.", "a.", "iv)" and the like begin lists.
-_ADOC_ITEM = re.compile(r"^(\w+)([.)])(?=\s|$)")
+_SECOND = re.compile(r"(?<=;);")  # two end the term of a list, and the first may be the end of a reference
+# "1.", "a." and "iv)" begin lists.
+_ADOC_ITEM = re.compile(r"^((?:[0-9]+|[a-zA-Z])(?=\.)|[IVXivx]+(?=\)))([.)])(?=\s|$)")
 
 
 def markdown(text: str) -> str:
@@ -37,7 +41,7 @@ def adoc(text: str) -> str:
     line, start = one_line(text), ""
     if item := _ADOC_ITEM.match(line):
         start, line = f"{_references(_ADOC, item[1])}&#{ord(item[2])};", line[item.end() :]
-    return start + _references(_ADOC, line)
+    return _references(_SECOND, start + _references(_ADOC, line))
 
 
 def _references(signs: re.Pattern[str], text: str) -> str:
