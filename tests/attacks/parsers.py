@@ -49,6 +49,7 @@ from probes import test_server, test_share_requests
 from probes.test_backing import PATHS
 from storlab.errors import ProtocolError, RecordsError, StudyError, UserError
 from storlab.formats.fio.histogram_log import read_histogram_logs
+from storlab.formats.load_averages import parse_load_averages
 from storlab.formats.log_writes import read_log
 from storlab.formats.pcap.text import Text
 from storlab.images.apt import parse_stanzas
@@ -109,6 +110,10 @@ PARSERS: dict[str, Parser] = {
     # What is imported
     "fio": Parser(
         imported("fio"), golden("formats/fio/golden/*.json", "importing/fio/*-*.*", "importing/golden/fio-*")
+    ),
+    "falcon": Parser(imported("falcon"), golden("importing/falcon/results/test1/[a,h]*/zvol-512.txt")),
+    "load averages": Parser(
+        of_text(lambda text: parse_load_averages(text, "w")), golden("importing/falcon/results/test1/host/*")
     ),
     "sysbench": Parser(imported("sysbench"), few("importing/golden/sysbench*", rb"\[ \d+s \]|.* \|", 4)),
     "pgbench": Parser(imported("pgbench"), golden("importing/golden/pgbench[-_]*")),

@@ -205,6 +205,7 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
     },
     "blkalgn": (_examples("blkalgn-4k.json", "blkalgn-64k.json"), {}),
     "csv": ([WIDE], TWO),
+    "falcon": ([path.read_bytes() for path in sorted((TESTS / "importing/falcon").rglob("*-512.txt"))], {}),
     "fio": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
     "virtiofs-tests": ([VIRTIOFS.encode()], {}),
 }

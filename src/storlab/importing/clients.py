@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from storlab.errors import UserError
 from storlab.grouping import grouped
-from storlab.importing.imported import ImportedFile
+from storlab.importing.imported import HOST, ImportedFile
 from storlab.importing.importer import Part
 
 T = TypeVar("T")
@@ -35,21 +35,31 @@ def trials_of_clients(files: Sequence[ImportedFile], read: Sequence[Sequence[Par
     """The trials of files of which each is one client's, in the order of the files.
 
     Files with the same levels are those of one trial where they ran at once or, without times, where any are. The
-    first trials of each of these are one, then the second ones, and so on. Raises ``UserError`` where no two files ran
-    at once, or a client's is missing.
+    first trials of each of these are one, then the second ones, and so on. Of files that name their node, those of
+    all nodes with the same levels are. Raises ``UserError`` where no two files ran at once, or a client's is missing.
     """
-    groups = [
-        group
-        for numbers in grouped((tuple(file.levels.items()), number) for number, file in enumerate(files)).values()
-        for group in _of_equal_size(_groups(numbers, read), files)
-    ]
-    if all(len(group) == 1 for group in groups):
+    alike = grouped((tuple(file.levels.items()), number) for number, file in enumerate(files)).values()
+    if files[0].node:
+        groups = [group for numbers in alike for group in _one_of_each_node(numbers, files)]
+    else:
+        groups = [group for numbers in alike for group in _of_equal_size(_groups(numbers, read), files)]
+    if not files[0].node and all(len(group) == 1 for group in groups):
         raise UserError(
             f"--clients: no two of these files ran at once, such as {files[0].name}: give each client's output as a "
             "file of its own, or leave --clients out"
         )
     trials = [trial for group in groups for trial in _trials(group, files, read)]
     return sorted(trials, key=lambda trial: trial.places[0])
+
+
+def _one_of_each_node(numbers: Sequence[int], files: Sequence[ImportedFile]) -> list[list[int]]:
+    """The first file of each node, then the second of each, and so on."""
+    every = grouped((files[number].node, number) for number in numbers)
+    most = max(map(len, every.values()))
+    for node, own in every.items():
+        if len(own) < most and node != HOST:
+            raise UserError(f"--nodes: node {node} has {len(own)} files for {most} trials: {_names(files, own)}")
+    return [[own[at] for own in every.values() if at < len(own)] for at in range(most)]
 
 
 def _groups(numbers: Sequence[int], read: Sequence[Sequence[Part]]) -> list[list[int]]:
@@ -122,21 +132,30 @@ def _trials(group: Sequence[int], files: Sequence[ImportedFile], read: Sequence[
     numbers = {len(read[file]) for file in group}
     if len(numbers) > 1:
         each = ", ".join(f"{files[file].name}: {len(read[file])}" for file in group[:_NAMED])
-        raise UserError(f"--clients: {names} ran at once, and hold different numbers of trials ({each})")
+        raise UserError(f"{names} are of one trial each, and hold different numbers of them ({each})")
     for number in range(numbers.pop()):
         said = names if len(read[group[0]]) == 1 else f"trial {number + 1} of {names}"
         parts = {files[file].name: read[file][number] for file in group}
-        yield Trial(tuple((file, number) for file in group), said, _joined(parts, said))
+        yield Trial(tuple((file, number) for file in group), said, _joined(_of_loads(parts, group, files), said))
+
+
+def _of_loads(parts: Mapping[str, Part], group: Sequence[int], files: Sequence[ImportedFile]) -> Mapping[str, Part]:
+    """Those of clients, without the host's load averages."""
+    for file, (name, part) in zip(group, parts.items(), strict=True):
+        if bool(part.source) != (files[file].node == HOST):
+            held, of = ("load averages", "its host") if part.source else ("results of a load", "a node")
+            raise UserError(f"{name} holds {held}, which are of {of}: call its file or folder so, or leave it out")
+    return {name: part for name, part in parts.items() if not part.source}
 
 
 def _joined(parts: Mapping[str, Part], said: str) -> Part:
     """Their traits joined as those of jobs that ran at once. Raises ``UserError`` where there was no common moment."""
     each = list(parts.values())
     if any(part.levels != each[0].levels for part in each):
-        raise UserError(f"--clients: {said} are of different set-ups by what they say themselves: tell them apart")
+        raise UserError(f"{said} are of one trial, and of different set-ups by what they say themselves")
     common = _common(each)
     if common is not None and common <= timedelta(0):
-        raise UserError(f"--clients: {said} did not run at the same time: leave out those of another trial")
+        raise UserError(f"{said} are of one trial, and did not run at the same time: leave out those of another")
     names = dict.fromkeys(name for part in each for name in part.traits)
     traits = {name: " + ".join(dict.fromkeys(part.traits.get(name, "–") for part in each)) for name in names}
     return replace(as_one(parts), traits=traits)
@@ -171,7 +190,7 @@ def _common(parts: Sequence[Part]) -> timedelta | None:
 
 def notes_on(trials: Sequence[Trial], read: Sequence[Sequence[Part]]) -> list[str]:
     """Sentences on what trials are then, and on clients that were together for a part of the time only."""
-    sizes = sorted({len(trial.places) for trial in trials})
+    sizes = sorted({sum(not read[file][part].source for file, part in trial.places) for trial in trials})
     said = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
     found = [f"Each trial is what {said} clients did at once: their rates and counts are added up."]
     for trial in trials:

@@ -8,10 +8,16 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from storlab.grouping import grouped
+from storlab.metrics import END, PROBE
 from storlab.record import Count, Number
 
 NODE = "imported"
-"""The node of what was imported, but for clients, which are numbered."""
+"""The node of what was imported, but for clients, which are numbered unless their files name them."""
+HOST = "host"
+"""The machine that nodes ran on."""
+HOST_LOAD = f"{PROBE}host-load{END}{HOST}"
+"""The source of its load averages."""
+NODE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 
 Order = Literal["times", "given"]
 """How the order in which trials were measured is known: all files name it, or their user gave them in that order."""
@@ -24,6 +30,7 @@ class ImportedFile(Struct, frozen=True, forbid_unknown_fields=True):
     levels: dict[str, str]
     options: dict[str, Any] = {}
     beside: list[str] = []  # names of files of the same folder, kept with it
+    node: Annotated[str, Meta(pattern=f"{NODE_NAME}|^$")] = ""  # where it is known
 
 
 class ImportedTrial(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,11 +48,9 @@ class ImportedTrial(Struct, frozen=True, forbid_unknown_fields=True):
     others: list[tuple[Count, Count]] = []
 
     @property
-    def nodes(self) -> dict[str, tuple[int, int]]:
-        """Node → which part of which file is its. Which machine it was is not known."""
-        places = [(self.file, self.part), *self.others]
-        names = [f"client-{number}" for number in range(1, len(places) + 1)] if self.others else [NODE]
-        return dict(zip(names, places, strict=True))
+    def places(self) -> list[tuple[int, int]]:
+        """Which parts of which files it is."""
+        return [(self.file, self.part), *self.others]
 
 
 class Imported(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,9 +74,16 @@ class Imported(Struct, frozen=True, forbid_unknown_fields=True):
         for trial in self.trials:
             if trial.levels.keys() != self.factors.keys():
                 raise ValueError("its trials have different factors")
-            for file, _ in trial.nodes.values():
+            for file, _ in trial.places:
                 if file >= len(self.files):
                     raise ValueError(f"there is no file {file}")
+            if len(self.nodes(trial)) < len(trial.places):
+                raise ValueError("a trial has two files of one node")
+
+    def nodes(self, trial: ImportedTrial) -> dict[str, tuple[int, int]]:
+        """Node → which part of which file is its. Without a name, which machine it was is not known."""
+        numbered = (f"client-{number}" for number in range(1, len(trial.places) + 1)) if trial.others else (NODE,)
+        return {self.files[place[0]].node or name: place for name, place in zip(numbered, trial.places, strict=True)}
 
     @property
     def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:

@@ -57,6 +57,7 @@ class Part:
     lasted: float | None = None
     status: Literal["done", "failed", "unsupported"] = "done"
     reason: str | None = None
+    source: str = ""  # of what is not a load's, such as load averages of the host
 
     @property
     def measured(self) -> Measurements:
@@ -89,6 +90,8 @@ class Importer(ABC):
     """Whether files that say the same of themselves are rounds of one cell. Else their names tell them apart."""
     clients: ClassVar[bool] = False
     """Whether files may be those of several clients of one load, each with one of its own."""
+    by_node: ClassVar[bool] = False
+    """Whether names of files and folders say of which node a file is; those of one test are one trial."""
     streams: ClassVar[bool] = False
     """Whether files may be too long for the memory: ``read_stream`` is called then, and not ``read``."""
     published: ClassVar[Mapping[str, Sequence[str]]] = {}

@@ -22,6 +22,7 @@ _BUILT_IN = {
     "bonnie": "storlab.importing.bonnie:BonnieImporter",
     "csv": "storlab.importing.table.importer:TableImporter",
     "elbencho": "storlab.importing.elbencho:ElbenchoImporter",
+    "falcon": "storlab.importing.falcon:FalconImporter",
     "fio": "storlab.importing.fio.importer:FioImporter",
     "pcap": "storlab.importing.pcap:PcapImporter",
     "pgbench": "storlab.importing.pgbench:PgbenchImporter",

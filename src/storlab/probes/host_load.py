@@ -10,6 +10,7 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
+from storlab.formats.load_averages import LOADS
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import TARGET, MetricSpec, Value, by_name
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
@@ -40,11 +41,10 @@ _PATHS = (
     *(f"/proc/pressure/{what}" for what in _PRESSURE),
 )
 
-_LOADS = tuple(MetricSpec(f"load.{span}", "1", across="max", evidence="none") for span in ("1m", "5m", "15m"))
 _WAITING = {"some": "some task", "full": "every task"}
 _METRICS = by_name(
     [
-        *_LOADS,
+        *LOADS,
         *(MetricSpec(f"cpu.{state}", "1", across="mean", evidence="none", domain="share") for state in CPU_STATES),
         *(
             MetricSpec(
@@ -158,7 +158,7 @@ def _totals(snapshots: Sequence[_Look], disks: _Names) -> Iterator[Value]:
     first, last = snapshots[0], snapshots[-1]
     span = last.t - first.t
     load = last.load
-    yield from (spec.value(value) for spec, value in zip(_LOADS, load or (), strict=False))
+    yield from (spec.value(value) for spec, value in zip(LOADS, load or (), strict=False))
     for state, share in _cpu_shares(first, last).items():
         yield _METRICS[f"cpu.{state}"].value(share)
     yield from _work(first, last)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storlab.errors import ParseError, UserError
+from storlab.grouping import grouped
 from storlab.importing.clients import as_one
 from storlab.importing.imported import Imported, ImportedFile, ImportedTrial
 from storlab.importing.importer import Deferred, Importer, Part, said_of_files
@@ -57,7 +58,7 @@ def write_imported(
     for number, trial in enumerate(imported.trials, start=1):
         folder = run.trial_folder(number)
         folder.mkdir(parents=True)
-        for node, (file, part) in trial.nodes.items():
+        for node, (file, part) in imported.nodes(trial).items():
             if part == 0:
                 raw = _raw(folder, importer, node)
                 raw.parent.mkdir(parents=True)
@@ -65,7 +66,7 @@ def write_imported(
                 write_durably(raw, text) if isinstance(text, bytes) else copy_durably(text, raw)
                 for name, path in beside[file].items() if beside else ():
                     copy_durably(path, raw.with_name(name))
-        parts = {node: read[file][part] for node, (file, part) in trial.nodes.items()}
+        parts = {node: read[file][part] for node, (file, part) in imported.nodes(trial).items()}
         record = _record(number, trial, imported, parts)
         write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
         measured.append((record, parts))
@@ -76,7 +77,8 @@ def write_imported(
 
 
 def _record(number: int, trial: ImportedTrial, imported: Imported, parts: Parts) -> TrialRecord:
-    ended = as_one({imported.files[file].name: parts[node] for node, (file, _) in trial.nodes.items()})
+    nodes = {node: imported.files[file].name for node, (file, _) in imported.nodes(trial).items()}
+    ended = as_one({name: parts[node] for node, name in nodes.items() if not parts[node].source})
     return TrialRecord(
         trial=number,
         round=trial.round,
@@ -86,10 +88,9 @@ def _record(number: int, trial: ImportedTrial, imported: Imported, parts: Parts)
         reason=ended.reason,
         started=ended.started,
         facts={
-            node: [{"layer": imported.kind, "file": imported.files[file].name, **parts[node].found.facts}]
-            for node, (file, _) in trial.nodes.items()
+            node: [{"layer": imported.kind, "file": name, **parts[node].found.facts}] for node, name in nodes.items()
         },
-        loads={imported.kind: [*parts]},
+        loads={imported.kind: [node for node, part in parts.items() if not part.source]},
     )
 
 
@@ -172,7 +173,7 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
             if not 0 < record.trial <= len(imported.trials):
                 raise ParseError("the manifest doesn't name it")
             found = {}
-            for node, (file, part) in imported.trials[record.trial - 1].nodes.items():
+            for node, (file, part) in imported.nodes(imported.trials[record.trial - 1]).items():
                 if file not in read:
                     read[file] = _read_again(kept.get(file), imported, file)
                 parts = read[file]
@@ -250,12 +251,15 @@ def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]], w
     read = [(record, parts) for record, parts in measured if parts]
     rows = rows_of(
         [
-            Measured(record, imported.kind, {node: part.measured for node, part in parts.items()})
+            Measured(record, source, dict(own))
             for record, parts in read
+            for source, own in grouped(
+                (part.source or imported.kind, (node, part.measured)) for node, part in parts.items()
+            ).items()
         ]
     )
     for record, parts in read[:1]:
-        each = ((imported.trials[record.trial - 1].nodes, parts) for record, parts in read)
+        each = ((imported.nodes(imported.trials[record.trial - 1]), parts) for record, parts in read)
         named = ((imported.files[nodes[node][0]].name, part) for nodes, own in each for node, part in own.items())
         rows.notes[record.trial].warnings += said_of_files(named)
     for trial, warning in warnings.items():
@@ -271,7 +275,7 @@ def _kept(run: RunFolder, imported: Imported) -> dict[int, Path]:
     return {
         file: _raw(run.trial_folder(number), importer, node)
         for number, trial in enumerate(imported.trials, start=1)
-        for node, (file, part) in trial.nodes.items()
+        for node, (file, part) in imported.nodes(trial).items()
         if part == 0
     }
 

@@ -128,6 +128,23 @@ def import_fio(
     _import(ImportOptions("fio", paths, out, label, factor, interleaved=interleaved, clients=clients))
 
 
+@import_.command("falcon")
+def import_falcon(
+    folders: Annotated[list[Path], Argument(metavar="FOLDER...", readable=False, help="Folders of results.")],
+    nodes: Annotated[String, Option("--nodes", metavar="NAME,NAME", help="The nodes; by default all but host.")] = None,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Output of fio on several machines at once, FOLDER/NODE or FOLDER/NODE/TEST, and their host's load.
+
+    Files of the same test are one trial. Those of host are what w or uptime printed there.
+    """
+    names = [name.strip() for name in nodes.split(",")] if nodes else []
+    _import(ImportOptions("falcon", folders, out, label, factor, interleaved=interleaved, nodes=names))
+
+
 @import_.command("virtiofs-tests")
 def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None) -> None:
     """Raw files of virtiofs-tests: fio jobs on shared folders.

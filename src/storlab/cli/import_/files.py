@@ -15,6 +15,7 @@ from storlab.amounts import shown, size_text
 from storlab.analysis.wording import plural
 from storlab.cli.import_.beside import owners, without_beside
 from storlab.cli.import_.folder import new_import
+from storlab.cli.import_.nodes import files_by_node
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
 from storlab.cli.output import show, warn
@@ -51,7 +52,12 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     importer, options = importer_of(options.kind), without_beside(options)
     folders = list(filter(_is_folder, options.paths))
     found = [_files(importer, path) for path in options.paths]
-    if not (importer.repeats or options.labels or options.factors):  # files of a folder are told apart by their names
+    placed = {}
+    if importer.by_node:
+        own = [files_by_node(path, each, options.nodes) for path, each in zip(options.paths, found, strict=True)]
+        placed = {each.path: each for of in own for each in of}
+        found = [[each.path for each in of] for of in own]
+    elif not (importer.repeats or options.labels or options.factors):  # files of a folder are told apart by their names
         found = [[file] for files in found for file in files]
         options = replace(options, paths=[file for (file,) in found])
     files = [path for each in found for path in each]
@@ -64,17 +70,24 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
         read = [_parts(importer, path, text, options.of_kind) for text, path in zip(texts, files, strict=True)]
     except ParseError as error:
         raise UserError(str(error)) from None
-    told_apart = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
+    by_contents = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
+    told_apart = by_contents or (importer.by_node and len(found) == 1)
     given = levels_of(options.paths, options.labels or [], options.factors or [], told_apart)
     levels = [each for each, held in zip(given, found, strict=True) for _ in held]
     apart: Sequence[Mapping[str, str]] = [{} for _ in files] if options.interleaved else levels
     whole = [_digest(path) for path in files] if importer.streams and len(files) > 1 else texts
     _refuse_copies(files, whole, apart)  # no file is of two of the turns
     kept = [
-        ImportedFile(storable(str(path)), dict(each), dict(options.of_kind), list(beside))
+        ImportedFile(
+            storable(str(path)),
+            {**each, **(placed[path].levels if path in placed else {})},
+            dict(options.of_kind),
+            list(beside),
+            placed[path].node if path in placed else "",
+        )
         for path, each, beside in zip(files, levels, logs, strict=True)
     ]
-    imported = assemble(options.kind, kept, read, options.interleaved, options.clients)
+    imported = assemble(options.kind, kept, read, options.interleaved, options.clients or importer.by_node)
     if options.interleaved:
         refuse_other_dates(imported, files)
         refuse_fixed_order(imported)

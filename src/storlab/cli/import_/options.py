@@ -19,4 +19,5 @@ class ImportOptions:
     _: KW_ONLY
     interleaved: bool = False
     clients: bool = False
+    nodes: Sequence[str] = ()
     of_kind: Mapping[str, object] = field(default_factory=dict)

@@ -108,10 +108,10 @@ def _estimate(e: Estimate, numbers: Numbers, names: Sequence[str], specs: Specs)
         columns = ["Node", name, *(["Longest stall"] if any(stalls.values()) else [])]
         yield from (f'[cols="{",".join("1" * len(columns))}"]', "|===", f"|{' | '.join(map(escaped, columns))}")
         for node, found in nodes:
-            yield from ("", f"|{escaped(node)}", f"|{escaped(_short(found))}")
+            yield from ("", f"|{escaped(node)}", f"|{escaped(_with_interval(found))}")
             stall = stalls[node]
             if any(stalls.values()):
-                yield f"|{escaped(_short(stall)) if stall else 'not measured'}"
+                yield f"|{escaped(_with_interval(stall)) if stall else 'not measured'}"
         yield from ("|===", "")
     mean = fmt.quantity(e.mean, e.unit, e.low, e.high)
     span = fmt.interval(e.low, e.high, e.unit, e.mean)
@@ -136,9 +136,13 @@ def _circumstances(cell: int, numbers: Numbers) -> Iterator[str]:
         yield from (f"host load average: {shown}", "")
 
 
+def _with_interval(e: Estimate) -> str:
+    """Where there is none, the line below the table says so for all nodes."""
+    return fmt.plus_minus(e.mean, e.unit, e.low, e.high)
+
+
 def _short(e: Estimate) -> str:
-    text = fmt.plus_minus(e.mean, e.unit, e.low, e.high)
-    return text if e.low is not None else f"{text} (no interval)"
+    return _with_interval(e) if e.low is not None else f"{_with_interval(e)} (no interval)"
 
 
 def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:

@@ -1,0 +1,125 @@
+"""``storlab import falcon``: results of several machines and their host, as lab notes keep them, and their tables."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab import open_run
+from storlab.errors import ParseError
+from storlab.formats.load_averages import parse_load_averages
+from study.program import Ran, call
+
+RESULTS = Path(__file__).parent / "falcon"
+NOTES = (RESULTS / "notes.adoc").read_text()
+TABLE = re.compile(r"^\[cols=.*?^\|===$.*?^\|===$", re.DOTALL | re.MULTILINE)
+NODES = ["a", "b", "c", "d"]
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(RESULTS / "results", "results")) / "test1"
+
+
+def taken(*words: str) -> Ran:
+    ran = call("import", "falcon", *words, "--out", "run")
+    assert ran.status == 0, ran.message
+    return ran
+
+
+def test_the_notes_own_tables_come_out_of_results_with_its_figures(results: Path) -> None:
+    """The results are made of those figures, in the form of fio's output; the tables and loads are the note's."""
+    ran = taken(str(results))
+    assert "4 trials of 4 cells" in ran.output and "what 4 clients did at once" in ran.message
+    assert "fio's output for people is rounded" in ran.message
+    text = call("report", "run", "--format", "adoc").output
+    backings = re.split(r"^==== ", NOTES, flags=re.MULTILINE)[1:]
+    for backing, name in zip(backings, ("zvol", "file"), strict=True):
+        loads = re.findall(r"host load average: .*", backing)
+        for bs, table, load in zip(
+            ("4k", "512"), TABLE.findall(backing.replace("| 4854", "|4854")), loads, strict=True
+        ):
+            cell = text.partition(f"=== test={name}-{bs}\n")[2].partition("\n===")[0]
+            assert table in cell and load in cell.splitlines()
+    shutil.rmtree("run/tables")  # they are derived from the files that are kept
+    assert call("report", "run", "--format", "adoc").output == text
+    metrics = open_run("run").metrics.filter(pl.col("job").is_null(), trial=3)
+    assert metrics.filter(metric="load.5m").select("node", "source", "value").rows() == [
+        ("host", "probe:host-load@host", 3.37), (None, "probe:host-load@host", 3.37),
+    ]  # fmt: skip
+    assert set(metrics.filter(source="falcon")["node"].drop_nulls()) == set(NODES)
+
+
+def test_a_node_may_stand_anywhere_in_the_path_if_it_is_named(results: Path) -> None:
+    for path in sorted(results.rglob("*.txt")):
+        disk, bs = path.stem.split("-")
+        to = Path("by-disk") / disk / bs / path.parent.name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, to)
+    ran = taken("by-disk", "--nodes", "d,a")
+    assert "by-disk: files that were not read: file/4k/b, file/4k/c" in ran.message
+    trials = open_run("run").trials
+    assert trials.select("factor.folder", "factor.test").rows()[0] == ("file", "4k")
+    assert set(open_run("run").metrics["node"].drop_nulls()) == {"a", "d", "host"}
+
+
+def test_several_runs_in_a_file_are_trials_in_their_order(results: Path) -> None:
+    for node in [*NODES, "host"]:
+        texts = [(results / node / f"zvol-{bs}.txt").read_text() for bs in ("4k", "512")]
+        Path("plain").mkdir(exist_ok=True)
+        Path("plain", f"{node}.txt").write_text("\n".join(texts))
+    taken("plain")
+    assert open_run("run").trials["factor.bs"].to_list() == ["4k", "512"]
+    loads = open_run("run").metrics.filter(metric="load.1m", node="host")
+    assert loads.sort("trial")["value"].to_list() == [7.12, 6.24]
+
+
+@pytest.mark.parametrize(
+    ("lost", "words", "says"),
+    [
+        ("c/zvol-4k.txt", [], "node c has no file for zvol-4k, which a has: add it"),
+        ("c", [], "4 trials of 4 cells"),
+        ("c", ["--nodes", "a,b,c"], "node c has no file for file-4k"),
+        ("", ["--nodes", "a,../b"], "'../b' can't be a node"),
+        ("", ["--nodes", "x"], "no file in it is of a node: x"),
+        ("a>host", [], "holds results of a load, which are of a node"),
+        ("host>a", [], "holds load averages, which are of its host"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_or_in_the_wrong_place_is_named(results: Path, lost: str, words: list[str], says: str) -> None:
+    whole, _, into = lost.partition(">")
+    if into:
+        for path in (results / whole).iterdir():  # copies to the byte would be refused as such
+            (results / into / path.name).write_bytes(path.read_bytes() + b"\n")
+    elif whole:
+        path = results / whole
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    ran = call("import", "falcon", str(results), *words, "--out", "run")
+    assert says in ran.output + ran.message
+    assert ran.status == (0 if "trials" in says else 2)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        " 12:48:01 up 3 days,  2:01,  2 users,  load average: 7.12, 3.37, 2.19",
+        "12:48  up 3 days,  2:01, 2 users, load averages: 7.12 3.37 2.19", "load average: 7,12, 3,37, 2,19\r",
+    ],
+)  # fmt: skip
+def test_load_averages_are_read_in_all_forms(said: str) -> None:
+    assert parse_load_averages(f"$ w\n{said}\nUSER\n", "w") == [(7.12, 3.37, 2.19)]
+
+
+@given(st.text("0123456789., ", max_size=30))
+def test_other_numbers_than_three_are_refused_with_their_line(said: str) -> None:
+    try:
+        assert len(parse_load_averages(f"load average:{said}", "w")) == 1
+    except ParseError as error:
+        assert str(error) == "w:1: does not end in three load averages: write them as w(1) does"
