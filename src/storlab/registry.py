@@ -60,6 +60,7 @@ from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.server.probe import ServerProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.tcp.probe import TcpProbe
+from storlab.probes.zfs import ZfsProbe
 from storlab.workloads.base import Workload
 from storlab.workloads.bonnie.workload import BonnieWorkload
 from storlab.workloads.command import CommandWorkload
@@ -89,6 +90,7 @@ _WORKLOADS: tuple[type[Workload], ...] = (
 )  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe, ServerProbe,
+    ZfsProbe,
 )  # fmt: skip
 
 

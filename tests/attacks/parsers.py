@@ -45,13 +45,14 @@ from importing.test_pgbench import LOG, SUMMARY
 from layers.test_nbd_export import LISTING
 from layers.test_parsers import PINGING, STATUS
 from nodes.test_shaping import CONNECTIONS, FEATURES, LINK, PING, QUEUES
-from probes import test_server, test_share_requests
+from probes import test_server, test_share_requests, test_zfs
 from probes.test_backing import PATHS
 from storlab.errors import ProtocolError, RecordsError, StudyError, UserError
 from storlab.formats.fio.histogram_log import read_histogram_logs
 from storlab.formats.load_averages import parse_load_averages
 from storlab.formats.log_writes import read_log
 from storlab.formats.pcap.text import Text
+from storlab.formats.zfs_kstat import parse_counters, parse_transaction_groups
 from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
@@ -84,6 +85,7 @@ from storlab.probes.subject import NAME as SUBJECT
 from storlab.probes.subject import Subject, read_subject
 from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
+from storlab.probes.zfs import ZfsProbe
 from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
 from storlab.records.suite.sources import console
@@ -168,6 +170,9 @@ PARSERS: dict[str, Parser] = {
     "trace": Parser(of_file(TRACE, shown_trace), samples.traced),
     "tcp": Parser(probed(TcpProbe(), samples.ONE_DISK, TCP), samples.connections),
     "share-requests": Parser(probed(ShareRequestsProbe(), test_share_requests.EVERY), samples.share_requests),
+    "zfs": Parser(probed(ZfsProbe(), test_zfs.POOL), these(test_zfs.TRIAL)),
+    "counters of ZFS": Parser(of_text(lambda text: parse_counters(text, "x")), these(*test_zfs.FILES[:3])),
+    "transaction groups": Parser(of_text(lambda text: parse_transaction_groups(text, "x")), these(test_zfs.FILES[3])),
     "server": Parser(of_server, these(test_server.ANSWERS.encode())),
     "notes": Parser(of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
     "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*samples.SUBJECT_JSON)),

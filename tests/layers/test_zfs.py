@@ -17,6 +17,9 @@ from storlab.layers.database.clients import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
+from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.subject import Subject
+from storlab.probes.zfs import ZfsProbe
 from storlab.records.suite.here import Here
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.suite.places.here import HereMaker
@@ -113,6 +116,28 @@ async def test_a_pool_is_as_asked_and_its_facts_say_so(ground: Ground) -> None:
     assert facts["dataset"]["mounted"] == "no"
     assert facts["version"].keys() == {"programs", "module"}
     assert facts["module"]["zfs_txg_timeout"] == 5
+
+
+_FSYNCS = 40
+_LOAD = """cd "$1" && for number in $(seq 40); do
+dd if=/dev/urandom of=synced bs=4k count=1 conv=notrunc,fsync || exit; done
+dd if=/dev/urandom of=dirty bs=1M count=8 && zpool sync"""
+
+
+async def test_the_probe_counts_a_commit_for_each_fsync_and_what_was_dirty(ground: Ground, tmp_path: Path) -> None:
+    pool = await pool_on(ground)
+    directory, _ = await layer_on(ground, pool, {"layer": "zfs"})
+    watched = Subject(group="storage", pools=(pool.name,))
+    async with ZfsProbe(interval=0.5).watch(ProbeContext(ground.node, tmp_path, watched)):
+        await ground.node.run(["sh", "-c", _LOAD, "sh", directory.path])
+    measured = ZfsProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1e9), watched))
+    found = measured.totals()
+    assert measured.warnings == ()
+    assert found["zil.commits"] == _FSYNCS >= found["zil.flushes"] > 0
+    assert 39 * 4096 <= found["zil.record.bytes"] <= found["zil.write.bytes"], "the first makes the file"
+    written = 40 * 4096 + 8 * 1024**2
+    assert written <= found["txg.dirty.mean"] * found["txg.count"] < 1.5 * written < 3 * found["txg.write.bytes"]
+    assert 0 < found["txg.sync.mean"] <= found["txg.sync.max"] and found["txg.count"] >= 1
 
 
 @pytest.mark.parametrize(("layout", "disks"), [("raidz1", None), ("raidz2", 5), ("draid1:2d:4c:1s", 4)])

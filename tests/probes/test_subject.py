@@ -38,6 +38,7 @@ subjects = st.builds(
     shares=st.lists(
         st.builds(ShareMount, protocol=st.sampled_from(["fuse", "9p"]), path=names, device=st.just("0:35")), max_size=2
     ).map(tuple),
+    pools=tuples,
     servers=st.lists(st.builds(Service, dialect=names, address=names, here=st.booleans()), max_size=2).map(tuple),
 )
 

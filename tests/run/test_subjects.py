@@ -16,6 +16,7 @@ from storlab.probes.processes import ProcessesProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import Interface, Subject, read_subject
+from storlab.probes.zfs import ZfsProbe
 from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import Cell
 from storlab.study.study import parse_study
@@ -142,6 +143,12 @@ nodes.client = {{ kind = "KIND", from = "store", stack = [{{ layer = "ssh-share"
         (SHARED, ShareRequestsProbe(), ["vm"]),
         (OVER_SSH.replace("KIND", "vm"), ShareRequestsProbe(), ["client"]),
         (OVER_SSH.replace("KIND", "netns"), ShareRequestsProbe(), []),
+        (TWO_GUESTS, ZfsProbe(), []),
+        (
+            THIS_MACHINE.replace(DISK, '{ layer = "zpool", size = "256M" }, { layer = "zvol", size = "64M" }'),
+            ZfsProbe(),
+            ["a"],
+        ),
     ],
 )
 def test_it_is_known_before_a_run_where_a_probe_will_watch(study: str, probe: Probe, groups: list[str]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, TypeVar
 
 import orjson
 
@@ -100,13 +100,17 @@ class Snapshot:
 
 def read_samples(raw: Path) -> list[Snapshot]:
     """All samples in order. A last line cut off by a crash is left out. Raises ``ParseError``."""
+    return sorted(each_sample(raw), key=lambda snapshot: snapshot.t)
+
+
+def each_sample(raw: Path) -> Iterator[Snapshot]:
+    """The same one by one, as they were written: where they are too long to be held all at once."""
     path = raw / NAME
     try:
         lines = lines_of(path)
         paths = orjson.loads(next(lines, b""))["paths"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ParseError(f"cannot read it: {error}", str(path), 1) from None
-    snapshots = []
     for number, line in enumerate(_whole(lines, path), start=2):
         try:
             fields = orjson.loads(line)
@@ -114,10 +118,10 @@ def read_samples(raw: Path) -> list[Snapshot]:
             t, late = float(fields["t"]), float(fields["late"])
             if not math.isfinite(t + late):
                 raise ValueError("its time is no time")
-            snapshots.append(Snapshot(t, late, texts, float(fields.get("seen", math.nan))))
+            snapshot = Snapshot(t, late, texts, float(fields.get("seen", math.nan)))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise ParseError(f"is no sample: {error}", str(path), number) from None
-    return sorted(snapshots, key=lambda snapshot: snapshot.t)
+        yield snapshot
 
 
 def _whole(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
@@ -127,7 +131,15 @@ def _whole(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
         raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
 
 
-def around(snapshots: Sequence[Snapshot], window: Window) -> list[Snapshot]:
+class _Timed(Protocol):
+    @property
+    def t(self) -> float: ...
+
+
+T = TypeVar("T", bound=_Timed)
+
+
+def around(snapshots: Sequence[T], window: Window) -> list[T]:
     """The samples within the window, with the last before and the first after it."""
     inside = [index for index, s in enumerate(snapshots) if window.start <= s.t <= window.end]
     if not inside:

@@ -20,7 +20,7 @@ NAME = "subject.json"
 End = Literal["load", "below"]
 """``load``: nothing else stands on the node. ``below``: the storage, or the whole machine, of other nodes is on it."""
 
-Kind = Literal["machine", "disks", "interfaces", "processes", "server", "shares"]
+Kind = Literal["machine", "disks", "interfaces", "pools", "processes", "server", "shares"]
 """What a node may have for probes to watch. Every node has its machine."""
 
 
@@ -76,7 +76,7 @@ class Subject(Model):
     ``above`` lies on; empty where there is storage but no known disk, ``None`` where there is no storage.
     ``sharing``: the nodes of a network that share this machine's kernel, where there are several.
     ``processes`` by name: of a guest, or of a server's program. ``shares``: of a virtual machine, whose kernel is
-    Storlab's alone.
+    Storlab's alone. ``pools``: ZFS's names of those that layers have made.
     """
 
     group: str
@@ -88,6 +88,7 @@ class Subject(Model):
     servers: tuple[Service, ...] = ()
     shares: tuple[ShareMount, ...] = ()
     sharing: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> frozenset[Kind]:
@@ -96,6 +97,7 @@ class Subject(Model):
             "machine": True,
             "disks": self.disks is not None,
             "interfaces": bool(self.interfaces),
+            "pools": bool(self.pools),
             "processes": bool(self.processes),
             "server": bool(self.servers),
             "shares": bool(self.shares),
@@ -127,6 +129,7 @@ def of_machine(subjects: Mapping[str, Subject], group: str) -> Subject:
         servers=tuple(dict.fromkeys(service for each in subjects.values() for service in each.servers)),
         shares=tuple(share for each in subjects.values() for share in each.shares),
         sharing=tuple(networked) if len(networked) > 1 else (),
+        pools=tuple(dict.fromkeys(pool for each in subjects.values() for pool in each.pools)),
     )
 
 

@@ -8,7 +8,7 @@ from storlab.errors import StorlabError
 from storlab.layers.base import Crossing
 from storlab.layers.block.queue import sysfs_of_device
 from storlab.layers.fs.mount import mounts_on
-from storlab.layers.resources import Dir, Disk, Export, Server, Share
+from storlab.layers.resources import Dir, Disk, Export, Pool, Server, Share
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
@@ -43,6 +43,8 @@ def _expected(cell: Cell) -> dict[str, tuple[End, set[Kind]]]:
             for link in links:
                 if issubclass(link.layer.gives, Disk | Dir):
                     kinds[name].add("disks")
+                if issubclass(link.layer.gives, Pool):
+                    kinds[name].add("pools")
                 if isinstance(link.layer, Crossing) and link.layer.requests and cell.nodes[name].volatile:
                     kinds[name].add("shares")
                 if issubclass(link.layer.gives, Server | Export | Share):
@@ -74,6 +76,7 @@ async def subjects_of(built: Built, session: Session) -> dict[str, Subject]:
             processes={**(guests if name == HOST else {}), **_programs(built, node)},
             servers=_servers(built, node),
             shares=await _shares(built, node),
+            pools=_pools(built, node),
         )
 
     found = await all_of(*(subject(name, node) for name, node in nodes.items()))
@@ -102,6 +105,11 @@ def _programs(built: Built, node: Node) -> dict[str, ProcessGroup]:
         for part in _parts_on(built, node)
         for program in part.programs
     }
+
+
+def _pools(built: Built, node: Node) -> tuple[str, ...]:
+    resources = [each for part in _parts_on(built, node) for each in part.stack.resources]
+    return tuple(dict.fromkeys(each.name for each in resources if isinstance(each, Pool)))
 
 
 async def _shares(built: Built, node: Node) -> tuple[ShareMount, ...]:
