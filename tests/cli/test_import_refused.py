@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from laboratory.samples import sample
 from storlab import open_run
 from storlab.records.files import copy_durably
 from study.program import PROGRAM, call
@@ -63,49 +64,7 @@ def refused(*words: str | Path) -> str:
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [
-        ("blkalgn nowhere.json", "nowhere.json: No such file"),
-        ("blkalgn folder", "folder: none of its 1 file is one of blkalgn"),
-        ("blkalgn good.json bad.json", "bad.json:1: is no JSON"),
-        ("blkalgn good.json empty.json", "empty.json: is no histogram of blkalgn"),
-        ("blkalgn good.json good.json", "tell them apart by --label or --factor"),
-        (f"blkalgn good.json --out {'x' * 300}", "can't be a run's folder: File name too long"),
-        ("blkalgn good.json --label a --label b", "--label: 2 labels for 1 file:"),
-        ("blkalgn good.json --label=", "can't be a level"),
-        ("blkalgn good.json --factor fs", "write NAME=LEVEL"),
-        ("blkalgn good.json --factor f!=a", '"f!" is not a valid name: at most 63 letters, digits, -'),
-        ("blkalgn good.json --factor -a=b", '"-a" is not a valid name'),
-        ("blkalgn good.json --factor =a", '"" is not a valid name'),
-        ("blkalgn good.json --factor fs=a,b", "2 levels for 1 file"),
-        ("blkalgn good.json --factor fs=a --factor fs=b", "fs was given before"),
-        ("blkalgn good.json --dialect 7", "--dialect"),
-        ("blkalgn good.json --dialect 1", "is not of dialect 1"),
-        ("blkalgn", "Missing argument"),
-        ("sysbench rubbish", "rubbish: is no output of sysbench"),
-        ("sysbench oltp rubbish", "rubbish: is no output of sysbench"),
-        ("bonnie rubbish", "rubbish: is neither CSV nor a table of Bonnie++"),
-        ("bonnie oltp", "is neither CSV nor a table of Bonnie++"),
-        ("csv rubbish --value x", "rubbish:2: is no text in UTF-8"),
-        ("csv t.csv", "--value is needed"),
-        ("csv t.csv --value c", 't.csv:1: has no column "c"'),
-        ("csv t.csv --value b", 't.csv:3: column "b": "x" is not a number'),
-        ("csv t.csv --value a --round-column b", 't.csv:3: column "b": "x" is no round'),
-        # without a kind: which tool wrote them is found out
-        ("sysbench-sync.txt fio.json", "these are files of several tools, and a run is of one (sysbench-sync.txt: "),
-        ("sysbench-sync.txt fio.json", "`storlab import sysbench sysbench-sync.txt`, `storlab import fio fio.json`"),
-        ("both", "both has sysbench's first line (sysbench) and what pgbench begins with (pgbench): say which counts"),
-        ("both", "`storlab import sysbench both` or `storlab import pgbench both`"),
-        ("prose", 'prose: not recognised as the output of a tool that Storlab reads; it begins with "Dear all,"'),
-        ("prose", "`storlab import KIND prose`"),
-        ("x_lat.1.log", "x_lat.1.log is an fio log, which does not say what it measured: name the JSON"),
-        ("fioo", "fioo is neither a file nor a kind of results: did you mean fio?"),
-        ("nothing", "nothing is empty"),
-        ("fio.json --decimal ,", "--decimal is for csv, but fio.json is fio: leave it out"),
-        ("fio.json --dialect 1", "--dialect is for blkalgn, but fio.json is fio: leave it out"),
-        ("table.csv --value run --decimal ;", "--decimal"),
-        ("table.csv --value run --separator ab", '--separator "ab": it is one sign'),
-        ("table.csv --value run --separator , --decimal ,", '--separator "," is --decimal as well'),
-    ],
+    [line.split("\t") for line in sample(__file__, "cases/import-refused.txt").splitlines()],
 )
 def test_a_mistake_has_status_2_and_leaves_nothing(arguments: str, says: str, tmp_path: Path) -> None:
     for name in ("sysbench-sync.txt", "fio.json", "table.csv"):

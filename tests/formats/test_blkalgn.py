@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from laboratory.samples import sample
 from storlab.blockio.requests import DiskHistograms, joint_alignment
 from storlab.errors import ParseError
 from storlab.formats.blkalgn.file import Dialect, blkalgn_json, read_blkalgn
@@ -108,24 +109,8 @@ def test_flushes_the_seeds_4608_longer_requests_and_a_stray_one_do_not_mislead()
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [
-        ("", "f:1: is no JSON"), ('{\n"disks": {\n', "f:3: is no JSON"), ("[]", "no object"), ("7", "no object"),
-        ("{}", "neither"), ('{"disks": {}, "Block size": {}}', "both"), ('{"disks": []}', "disks: []"),
-        ('{"disks": {}}', "not one request"), ('{"disks": {"vda": {}}}', 'disks."vda"'),
-        ('{"disks": {"vda": {"granularity": 3}}}', 'disks."vda".granularity'),
-        ('{"disks": {"vda": {"granularity": {"4k": 3}}}}', 'the key "4k"'),
-        ('{"disks": {"vda": {"granularity": {"4096": -3}}}}', ".4096: -3"),
-        ('{"disks": {"vda": {"granularity": {"4096": true}}}}', ".4096: true"),
-        ('{"disks": {"vda": {"granularity": {"4096": 1.5}}}}', ".4096: 1.5"),
-        ('{"disks": {"vda": {"granularity": {"8": 1}, "alignment": {"100": 1}}}}', "the alignment 100"),
-        ('{"disks": {"vda": {"granularity": {"8": 1}, "alignment": {"12": 1, "4096": 1}}}}', "none of the dialects"),
-        ('{"disks": {"vda": {"granularity": {"512": 9}, "alignment": {"65536": 9}}}}', "contradicts itself"),
-        ('{"disks": {"vda": {"granularity": {"4096": 9}, "alignment": {"512": 9}}}}', "3584 bytes"),
-        ('{"disks": {"vda": {"granularity": {"4096": 9}}}}', "does not show"),
-        ('{"Block size": {"12": 3}, "Algn size": {"70": 3}}', "the alignment 70"),
-        ('{"disks": {"vda": {"granularity": {"99999999999999999999999": 9}}}}', "is not a valid size"),
-    ],
-)  # fmt: skip
+    [json.loads(line) for line in sample(__file__, "cases/blkalgn-faults.jsonl").splitlines()],
+)
 def test_what_is_no_such_file_is_named(text: str, says: str) -> None:
     with pytest.raises(ParseError) as caught:
         read_blkalgn(text.encode(), "f")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shlex
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laboratory.samples import sample
 from storlab.errors import ParseError
 from storlab.importing.cells import primary_of
 from storlab.importing.importer import Part
@@ -62,52 +64,11 @@ def test_rows_with_times_are_a_series_and_its_mean_and_a_long_table_names_the_me
 
 @pytest.mark.parametrize(
     ("text", "options", "says"),
-    [
-        (b"", TWO, '1: has no column "IOPS"; its first line names nothing'),
-        (WIDE, {"value": ["iops"]}, '1: has no column "iops"; its first line names "fs", "rep", "IOPS", "lat"'),
-        (WIDE.replace(b"930", b"9 30"), TWO, '5: column "IOPS": "9 30" is not a number'),
-        (WIDE.replace(b"930", b"inf"), TWO, '5: column "IOPS": "inf" is not a number'),
-        (
-            WIDE.replace(b",", b";").replace(b"1.7", b"1,7"),
-            TWO,
-            '3: column "lat": "1,7" is not a number: write it with a p',
-        ),
-        (WIDE.replace(b"900", b"-1e305"), {"value": ["IOPS:M/s:higher"]}, '3: column "IOPS": "-1e305" is too large'),
-        (WIDE.replace(b"900", b'"12,900"'), TWO, '3: column "IOPS": "12,900" is not a number: write it with'),
-        (
-            WIDE.replace(b"1.7", b"1.7 us"),
-            TWO | {"value": ["lat"]},
-            '3: column "lat": "1.7 us" has another unit, or none',
-        ),
-        (WIDE.replace(b"900", b"9 MB/s"), TWO, '3: column "IOPS": "9 MB/s" has another unit than its column, 1/s'),
-        (WIDE, {"value": ["IOPS"]}, '3: column "fs" has "ext4", but "xfs" in line 2, and both'),
-        (WIDE.replace(b"1.7", b"9k"), TWO, '3: column "lat": "9k" may be a multiple of 1000 or of 1024: if it is'),
-        (WIDE.replace(b"rep", b"qd"), TWO, '4: column "qd" has "2", but "1" in line 2, and both rows would be of one'),
-        (WIDE.replace(b"lat", b"lat (us)"), TWO, '1: column "lat (us)" has another unit in its heading'),
-        (WIDE, {"value": ["a=IOPS", "a=lat"]}, '1: two of its columns would be "a"'),
-        (WIDE, {"value": ["a=iops"]}, '1: has no column "iops"'),
-        (WIDE.replace(b"lat", b"lat \xb5s"), TWO, "1: is no text in UTF-8: convert it first"),
-        (WIDE.replace(b"ext4,1,900", b"ext4,900"), TWO, "3: has 3 fields, and the first line 4"),
-        (WIDE, {**TWO, "round_column": "lat"}, ' the column "lat" was given twice'),
-        (WIDE, {"value": ["IOPS"], "round_column": "fs"}, '2: column "fs": "xfs" is no round'),
-        (WIDE.replace(b"xfs,2", b"xfs,1"), {**TWO, "round_column": "rep"}, '4: "IOPS" of round 1 comes twice'),
-        (WIDE.replace(b"1.7", b'"1.7'), TWO, "5: is no CSV"),
-        (b"\xff\xfe\x00", TWO, "1: is no text in UTF-8"),
-        (bytes(256), TWO, "1: "),
-        (b"fs,IOPS,lat\n", TWO, " has no row with a number"),
-        (WIDE.replace(b"ext4,1", b"e" * 64 + b",1"), TWO, '3: column "fs"'),
-        (WIDE, {}, " --value is needed"),
-        (WIDE, {"value": ["IOPS:furlong"]}, ' --value "IOPS:furlong": write NAME:UNIT:BETTER'),
-        (WIDE, {"value": ["IOPS:1/s:best"]}, ' --value "IOPS:1/s:best": "best" is none of higher'),
-        (WIDE, {"value": ["IOPS"], "time_column": "rep:B"}, ' --time-column "rep:B"'),
-        (WIDE, {"value": ["IOPS"], "factor_column": ["IOPS"]}, ' the column "IOPS" was given twice'),
-        (WIDE, {"value": ["IOPS", "lat"], "metric_column": "fs"}, " with --metric-column"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    [json.loads(line) for line in sample(__file__, "cases/csv-faults.jsonl").splitlines()],
 )
-def test_a_fault_is_named_with_line_and_column(text: bytes, options: dict[str, Any], says: str) -> None:
+def test_a_fault_is_named_with_line_and_column(text: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ParseError) as refused:
-        parts(text, **options)
+        parts(text.encode("latin-1"), **options)
     assert str(refused.value).startswith(f"x.csv:{says}")
 
 

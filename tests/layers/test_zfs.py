@@ -118,7 +118,6 @@ async def test_a_pool_is_as_asked_and_its_facts_say_so(ground: Ground) -> None:
     assert facts["module"]["zfs_txg_timeout"] == 5
 
 
-_FSYNCS = 40
 _LOAD = """cd "$1" && for number in $(seq 40); do
 dd if=/dev/urandom of=synced bs=4k count=1 conv=notrunc,fsync || exit; done
 dd if=/dev/urandom of=dirty bs=1M count=8 && zpool sync"""
@@ -133,7 +132,7 @@ async def test_the_probe_counts_a_commit_for_each_fsync_and_what_was_dirty(groun
     measured = ZfsProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1e9), watched))
     found = measured.totals()
     assert measured.warnings == ()
-    assert found["zil.commits"] == _FSYNCS >= found["zil.flushes"] > 0
+    assert found["zil.commits"] == 40 >= found["zil.flushes"] > 0
     assert 39 * 4096 <= found["zil.record.bytes"] <= found["zil.write.bytes"], "the first makes the file"
     written = 40 * 4096 + 8 * 1024**2
     assert written <= found["txg.dirty.mean"] * found["txg.count"] < 1.5 * written < 3 * found["txg.write.bytes"]

@@ -1,7 +1,8 @@
-"""Probe ``zfs``: samples of a real guest, what is missing, damaged or began anew, and files as ZFS prints them."""
+"""Probe ``zfs``: samples of a real guest, what is missing, damaged or restarted, and files as ZFS prints them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -19,101 +20,85 @@ from storlab.probes.zfs import ZfsProbe
 
 GOLDEN = Path(__file__).parent / "golden"
 TRIAL = (GOLDEN / "zfs.jsonl").read_bytes()
-FILES = orjson.loads(TRIAL.splitlines()[-1])["contents"]
+HEAD, *LOOKS = TRIAL.splitlines(keepends=True)
+FILES = orjson.loads(LOOKS[-1])["contents"]
 POOL = Subject(group="storage", end="below", pools=("storlab-20260102-030405-abcd-storage-0-7f63ea54",))
 
 
-WINDOW = Window(23.8, 26.9)
-
-
-def record(raw: Path, trial: bytes = TRIAL, window: Window = WINDOW) -> ProbeRecord:
+def record(raw: Path, trial: bytes = TRIAL) -> ProbeRecord:
     (raw / NAME).write_bytes(trial)
-    return ProbeRecord(raw, window, POOL)
+    return ProbeRecord(raw, Window(23.8, 26.9), POOL)
 
 
-def parsed(raw: Path, trial: bytes = TRIAL, window: Window = WINDOW) -> Measurements:
-    return ZfsProbe().parse(record(raw, trial, window))
+def changed(raw: Path, change: Callable[[list[str | None]], None], *, only: int = 0) -> Measurements:
+    """With the files of each sample, or of those from ``only`` on, changed."""
+    looks = [orjson.loads(look) for look in LOOKS]
+    for look in looks[only:]:
+        change(look["contents"])
+    return ZfsProbe().parse(record(raw, HEAD + b"".join(orjson.dumps(each) + b"\n" for each in looks)))
 
 
 def test_the_golden_trial_gives_these_numbers(tmp_path: Path) -> None:
     """40 times 4 KiB with an fsync each, then 8 MiB and ``zpool sync``."""
-    found = parsed(tmp_path)
+    found = ZfsProbe().parse(record(tmp_path))
     assert found.totals() == pytest.approx(orjson.loads((GOLDEN / "zfs.json").read_bytes()))
     assert found.warnings == ()
     series = dict(found.series.group_by("metric").len().iter_rows())
     assert series["txg.sync"] == series["txg.dirty"] == found.totals()["txg.count"]
-    assert series["zil.commits.rate"] == series["arc.size"] - 1 == TRIAL.count(b"\n") - 2
+    assert series["zil.commits.rate"] == series["arc.size"] - 1 == len(LOOKS) - 1
+
+
+def replaced(file: int, old: str, new: str) -> Callable[[list[str | None]], None]:
+    def change(contents: list[str | None]) -> None:
+        contents[file] = str(contents[file]).replace(old, new)
+
+    return change
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("change", "message"),
     [
-        (b"BEGAN", b"1", "dmu_tx began anew in the measured phase: ZFS was loaded again"),
-        (b"dmu_tx_assigned", b"dmu_tx_delay", "dmu_tx:4: is not a counter with its name, type and value"),
+        (replaced(1, "13757484814", "1"), "dmu_tx restarted in the measured phase: ZFS was loaded again"),
+        (replaced(1, "dmu_tx_assigned", "dmu_tx_delay"), "dmu_tx:4: is not a counter with its name, type and value"),
+        (replaced(0, "zil_commit_count                4    40", "zil_commit_count 4 0"), "commit_count ran backwards"),
     ],
-)  # fmt: skip
-def test_counters_that_began_anew_or_are_damaged_are_refused(
-    tmp_path: Path, old: bytes, new: bytes, message: str
+)
+def test_counters_that_restarted_or_are_damaged_are_refused(
+    tmp_path: Path, change: Callable[[list[str | None]], None], message: str
 ) -> None:
-    head, first, *others = TRIAL.splitlines(keepends=True)
-    began = orjson.loads(first)["contents"][1].split()[5].encode()
-    last = others[-1].replace(began if old == b"BEGAN" else old, new)
     with pytest.raises(ParseError, match=message):
-        parsed(tmp_path, head + first + b"".join(others[:-1]) + last)
-
-
-def test_counters_that_run_backwards_are_refused_and_too_few_samples_are_a_warning(tmp_path: Path) -> None:
-    head, first, *others = TRIAL.splitlines(keepends=True)
-    times = [orjson.loads(line)["t"] for line in (first, others[-1])]
-    swapped = [line | {"t": t} for line, t in zip(map(orjson.loads, (others[-1], first)), times, strict=True)]
-    with pytest.raises(ParseError, match="zil_commit_count ran backwards"):
-        parsed(tmp_path, head + b"".join(orjson.dumps(each) + b"\n" for each in swapped))
-    found = parsed(tmp_path, head + first)
-    assert (found.metrics.height, found.warnings) == (0, ("zfs: too few samples in the measured phase",))
+        changed(tmp_path, change, only=len(LOOKS) - 1)
 
 
 def test_what_this_zfs_does_not_count_is_named_and_absent_and_not_0(tmp_path: Path) -> None:
-    head, *lines = map(orjson.loads, TRIAL.splitlines())
-    for line in lines:
-        line["contents"][0] = None
-        line["contents"][-1] = None
-        line["contents"][1] = line["contents"][1].replace("dmu_tx_wrlog_delay", "dmu_tx_renamed")
-    found = parsed(tmp_path, b"".join(orjson.dumps(each) + b"\n" for each in (head, *lines)))
-    (warning,) = found.warnings
-    assert "lacks /proc/spl/kstat/zfs/zil, /proc/spl/kstat/taskq/zvol*, dmu_tx_wrlog_delay in /proc/spl" in warning
-    assert not {"zil.commits", "zvol.tasks", "tx.log-delayed"} & found.totals().keys()
+    def change(contents: list[str | None]) -> None:
+        contents[0] = contents[4] = None
+        replaced(1, "dmu_tx_wrlog_delay", "dmu_tx_renamed")(contents)
+        contents[3] = str(contents[3]).splitlines(keepends=True)[0]
+
+    found = changed(tmp_path, change)
+    lacking, history = found.warnings
+    assert "lacks /proc/spl/kstat/zfs/zil, /proc/spl/kstat/taskq/zvol*, dmu_tx_wrlog_delay in /proc/spl" in lacking
+    assert history == "zfs: no history of transaction groups is kept: the module's parameter zfs_txg_history is 0"
+    assert not {"zil.commits", "zvol.tasks", "tx.log-delayed", "txg.count"} & found.totals().keys()
     assert found.totals()["tx.count"] > 0
 
 
-def test_without_a_transaction_group_in_the_measured_phase_there_are_no_times_of_any(tmp_path: Path) -> None:
-    found = parsed(tmp_path, window=Window(26.88, 26.9))
+def test_without_a_transaction_group_or_samples_there_are_no_numbers_of_any(tmp_path: Path) -> None:
+    found = changed(tmp_path, replaced(3, " C ", " S "))
     assert found.totals()["txg.count"] == 0 and "txg.sync.mean" not in found.totals()
-    assert found.warnings == (
-        "zfs: no transaction group came to an end in the measured phase, so there are no times of any",
-    )
-    head, *lines = map(orjson.loads, TRIAL.splitlines())
-    for line in lines:
-        line["contents"][3] = line["contents"][3].splitlines(keepends=True)[0]
-    found = parsed(tmp_path, b"".join(orjson.dumps(each) + b"\n" for each in (head, *lines)))
-    assert found.warnings == (
-        "zfs: no history of transaction groups is kept: the module's parameter zfs_txg_history is 0",
-    )
-    assert not [name for name in found.totals() if name.startswith("txg.")]
+    assert found.warnings[0].endswith("came to an end in the measured phase, so there are no times of any")
+    found = ZfsProbe().parse(record(tmp_path, HEAD + LOOKS[0]))
+    assert (found.metrics.height, found.warnings) == (0, ("zfs: too few samples in the measured phase",))
 
 
 names = st.from_regex(r"[a-z][a-z_0-9]{0,40}", fullmatch=True)
-counts = st.integers(-(2**63), 2**64 - 1)
 
 
-def printed(numbers: dict[str, int], began: int = 7, read: int = 9) -> str:
-    """See ``kstat_seq_show_named``."""
-    rows = "".join(f"{name:<31} {4:<4} {value}\n" for name, value in numbers.items())
-    return f"23 1 0x01 {len(numbers)} {48 * len(numbers)} {began} {read}\n{'name':<31} {'type':<4} data\n{rows}"
-
-
-@given(st.dictionaries(names, counts, max_size=5), st.integers(0, 2**63 - 1))
+@given(st.dictionaries(names, st.integers(-(2**63), 2**64 - 1), max_size=5), st.integers(0, 2**63 - 1))
 def test_counters_are_read_as_zfs_prints_them_and_cut_off_nowhere(numbers: dict[str, int], began: int) -> None:
-    text = printed(numbers, began)
+    rows = "".join(f"{name:<31} {4:<4} {value}\n" for name, value in numbers.items())
+    text = f"23 1 0x01 {len(numbers)} 48 {began} 9\n{'name':<31} {'type':<4} data\n{rows}"
     assert parse_counters(text, "x") == Counters(began, 9, numbers)
     for length in range(len(text)):
         with pytest.raises(ParseError, match=r"^x:\d+: "):
@@ -121,24 +106,17 @@ def test_counters_are_read_as_zfs_prints_them_and_cut_off_nowhere(numbers: dict[
 
 
 times = st.lists(st.integers(0, 2**40), min_size=4, max_size=4)
+COLUMNS = "txg birth state ndirty nread nwritten reads writes otime qtime wtime stime"
 
 
-@given(st.lists(st.tuples(st.sampled_from("OQSC"), st.integers(0, 2**40), times), max_size=5))
+@given(st.lists(st.tuples(st.sampled_from("OQSC"), st.integers(0, 2**40), times), min_size=2, max_size=5))
 def test_transaction_groups_are_those_that_are_on_the_disk(rows: list[tuple[str, int, list[int]]]) -> None:
-    """See ``spa_txg_history_data``."""
-    columns = "txg birth state ndirty nread nwritten reads writes otime qtime wtime stime"
-    lines = [
-        f"{10 + at} 100 {state} {dirty} 0 {2 * dirty} 0 3 {' '.join(map(str, spans))}\n"
-        for at, (state, dirty, spans) in enumerate(rows)
-    ]
-    text = f"{columns}\n{''.join(lines)}"
+    lines = [f"{10 + at} 100 {row[0]} {row[1]} 0 7 0 3 {' '.join(map(str, row[2]))}\n" for at, row in enumerate(rows)]
+    text = f"{COLUMNS}\n{''.join(lines)}"
     found = parse_transaction_groups(text, "x")
     expected = [(10 + at, dirty, (100 + sum(spans)) / 1e9) for at, (on, dirty, spans) in enumerate(rows) if on == "C"]
     assert [(each.number, each.dirty, each.ended) for each in found.committed] == expected
-    assert found.kept == len(rows)
     assert parse_transaction_groups(f"23 0 0x01 1 0 5 9\n{text}", "x") == found, "as ZFS 0.6 begins it"
-    with pytest.raises(ParseError, match="x:1: has no column ndirty"):
-        parse_transaction_groups(text.replace("ndirty", "dirt"), "x")
-    if len(lines) > 1:
-        with pytest.raises(ParseError, match="x:3: is not in the order of transaction groups"):
-            parse_transaction_groups(text.replace("\n11 ", "\n10 "), "x")
+    for old, new, says in (("ndirty", "dirt", "x:1: has no column ndirty"), ("\n11 ", "\n10 ", "x:3: is not in the")):
+        with pytest.raises(ParseError, match=says):
+            parse_transaction_groups(text.replace(old, new), "x")

@@ -19,6 +19,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from laboratory.samples import sample
+
 _FLAGS = (
     "--headless",
     "--no-sandbox",  # CI runs as root
@@ -35,28 +37,7 @@ _SECONDS = 900
 _COMPLAINTS = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
 
 # Texts that lie on each other are counted within one chart at a time.
-_MEASURE = """(() => {
-  // Of a chart that is there for wide and for narrow pages, one is shown.
-  const shown = chart => chart.checkVisibility() || chart.closest("details:not([open])");
-  const charts = [...document.querySelectorAll("svg.chart")].filter(shown);
-  const overlaps = [], small = [], outside = [];
-  for (const chart of charts) {
-    const boxes = [...chart.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()]);
-    boxes.forEach(([a, p], i) => {
-      if (Math.min(p.width, p.height) < 8 && a.length > 1) small.push(a);
-      if (p.left < 0 || p.right > innerWidth) outside.push(a);
-      for (const [b, q] of boxes.slice(i + 1)) {
-        const across = Math.min(p.right, q.right) - Math.max(p.left, q.left);
-        const down = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
-        if (across > 1 && down > 3) overlaps.push([a, b]);
-      }
-    });
-  }
-  return {
-    width: innerWidth, wider: Math.max(0, document.documentElement.scrollWidth - innerWidth), charts: charts.length,
-    overlaps, small, outside, unnamed: charts.filter(c => !c.getAttribute("aria-label")).length,
-  };
-})()"""
+_MEASURE = sample(__file__, "cases/measure.js")
 
 
 @dataclass

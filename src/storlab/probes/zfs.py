@@ -225,11 +225,11 @@ def _growth(before: _Look, after: _Look, each: _Counted) -> int | None:
 
 
 def _grown(looks: Sequence[_Look], source: str) -> Iterator[Value]:
-    """Over the whole phase. Raises ``ParseError`` where counters began anew, or ran backwards."""
+    """Over the whole phase. Raises ``ParseError`` where counters restarted or ran backwards."""
     for before, after in pairwise(looks):
         for file in before.files.keys() & after.files.keys():
             if before.files[file].began != after.files[file].began:
-                raise ParseError(f"{_path(file)} began anew in the measured phase: ZFS was loaded again", source)
+                raise ParseError(f"{_path(file)} restarted in the measured phase: ZFS was loaded again", source)
         for each in _COUNTED:
             if (_growth(before, after, each) or 0) < 0:
                 raise ParseError(f"{_path(each.file)}: {each.names[0]} ran backwards", source)
