@@ -226,7 +226,7 @@ def _growth(before: _Look, after: _Look, each: _Counted) -> int | None:
 
 def _grown(looks: Sequence[_Look], source: str) -> Iterator[Value]:
     """Over the whole phase. Raises ``ParseError`` where counters restarted or ran backwards."""
-    for before, after in pairwise(looks):
+    for before, after in (*pairwise(looks), (looks[0], looks[-1])):  # a file may be missing in between
         for file in before.files.keys() & after.files.keys():
             if before.files[file].began != after.files[file].began:
                 raise ParseError(f"{_path(file)} restarted in the measured phase: ZFS was loaded again", source)
