@@ -48,7 +48,7 @@ def test_the_page_has_a_section_with_charts_and_tables_and_puts_reads_aside(page
     section = page.partition('<section id="block"')[2].partition("</section>")[0]
     before, _, aside = section.partition("<details>")
     assert '<a href="#block">Block I/O</a>' in page
-    assert before.count('class="chart"') == 4
+    assert before.count('class="chart"') == 8, "as squares, and as bars side by side"
     assert "Writes below 16k: load=storm" in before
     assert "Reads" not in before
     assert "Reads: load=storm" in aside

@@ -18,7 +18,7 @@ from storlab.report.charts.kind import Kind
 from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem
 from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
-from storlab.report.charts.sizes import sizes_chart
+from storlab.report.charts.sizes import bars_chart, sizes_chart
 from storlab.report.charts.sweeps.panels import sweep_panels
 from storlab.report.charts.theme import MOST_LINES
 from storlab.report.charts.variability.panels import course_panels, percentile_panels, series_panels, variability_panels
@@ -172,6 +172,18 @@ class _Gallery:
                     words_for_it = block.in_words(group, name)
                     aside = group.operation not in block.MAIN
                     yield Panel("block", stem, group.name, title, words_for_it, draw, aside)
+                if 1 < len(shares) <= MOST_LINES:
+                    draw = partial(bars_chart, shares, group.grid.factor, what)
+                    stem = self.name("block", f"{group.name}-{name}-side-by-side")
+                    yield Panel(
+                        "block",
+                        stem,
+                        group.name,
+                        f"By {what}, side by side",
+                        words_for_it,
+                        draw,
+                        aside or len(shares) > 3,
+                    )
 
     def effects(self) -> Iterator[Panel]:
         for found in self.given.summary.effects:

@@ -13,7 +13,9 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.summary import SizeShare
-from storlab.report.charts.theme import ABOVE, BELOW, INK, PAPER, SOFT, ZONE, Chart
+from storlab.report.charts.names import title_of
+from storlab.report.charts.scales import PLAIN
+from storlab.report.charts.theme import ABOVE, BELOW, COLOURS, INK, PAPER, SOFT, ZONE, Chart, of
 from storlab.report.model import format as fmt
 
 SIZES = tuple(1 << power for power in range(9, 21))
@@ -22,7 +24,7 @@ SIZES = tuple(1 << power for power in range(9, 21))
 _STEPS = (0.0001, 0.001, 0.01, 0.1)
 """Shares at which a darker step begins."""
 
-_ROW, _AXES = 22, 54  # px
+_ROW, _AXES, _BARS = 22, 54, 200  # px
 _TEXT = 215  # px, beside the longest names of set-ups; what is longer ends in "…", and stands in the chart's words
 _SHADES = [f"{side}-{step}" for side in ("below", "above") for step in range(len(_STEPS) + 1)]
 
@@ -54,6 +56,28 @@ def sizes_chart(
     missing = _absent(shares, levels, absent, y)
     layers = alt.layer(ground, filled, numbers, rule, *missing).resolve_scale(color="independent")
     chart: Chart = layers.properties(height=_ROW * len(levels) + _AXES)
+    return chart
+
+
+def bars_chart(shares: Mapping[str, Sequence[SizeShare]], factor: str, what: str) -> Chart:
+    """The same as bars, those of all set-ups side by side at each size, on one scale."""
+    summed: dict[tuple[str, str], float] = {}
+    for level, classes in shares.items():
+        for each in classes:
+            key = level, label(min(each.size, SIZES[-1]))
+            summed[key] = summed.get(key, 0.0) + 100 * each.requests.mean
+    rows = pl.DataFrame(
+        [(*key, share) for key, share in summed.items()],
+        schema={"level": pl.String, "size": pl.String, "share": pl.Float64},
+        orient="row",
+    )
+    axis = alt.Axis(labelAngle=0, labelOverlap=False, labelFontSize=10, grid=False)
+    x = alt.X("size:N", title=f"{what} (KiB)", scale=alt.Scale(domain=[label(size) for size in SIZES]), axis=axis)
+    y = alt.Y("share:Q", title="% of requests", scale=alt.Scale(zero=True), axis=PLAIN)
+    legend = alt.Legend(title=title_of(factor), values=[*shares], symbolType="square")
+    colour = alt.Color("level:N", scale=of([*shares], COLOURS), legend=legend)
+    offset = alt.XOffset("level:N", sort=[*shares])
+    chart: Chart = alt.Chart(rows, height=_BARS).mark_bar().encode(x=x, xOffset=offset, y=y, color=colour)
     return chart
 
 
