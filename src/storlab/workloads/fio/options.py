@@ -130,7 +130,7 @@ def total_size(jobs: Iterable[Job]) -> int:
     """Bytes of all files that the jobs lay out, as far as they can be known: jobs that name the same file share it."""
     files: dict[str, int] = {}
     for job in jobs:
-        size, count = _size(job.options), processes(job.options)
+        size, count = _bytes(job.options, "size") or _of_files(job.options), processes(job.options)
         if "filename" in job.options:
             name = text(job.options["filename"])
             files[name] = max(files.get(name, 0), size)
@@ -165,7 +165,7 @@ def work(jobs: Sequence[Job]) -> Work | None:
     limits: list[float | None] = []
     for job in (job for job in jobs if _seconds(job.options) is None):
         options = {plain(key): value for key, value in job.options.items()}
-        amount = _bytes(options, "io_size") or _bytes(options, "size")
+        amount = _bytes(options, "io_size") or _bytes(options, "size") or _of_files(options)
         if not amount or any(key in options for key in _REPLAYS):
             return None
         loops = str(options.get("loops", 1))
@@ -187,6 +187,16 @@ def _waiting(options: Options) -> float:
 
 def _bytes(options: Options, key: str) -> int:
     return _size({"size": options[key]}) if key in options else 0
+
+
+def _of_files(options: Options) -> int:
+    """Bytes of all the files of a process that has several of one size."""
+    return _bytes(options, "filesize") * _count(options, "nrfiles")
+
+
+def files(jobs: Iterable[Job]) -> int:
+    """How many there are, of all processes together."""
+    return sum(_count(job.options, "nrfiles") * processes(job.options) for job in jobs)
 
 
 _REPLAYS = ("read_iolog", "profile")
@@ -254,8 +264,12 @@ def _size(options: Options) -> int:
 
 def processes(options: Options) -> int:
     """How many of them fio makes of a job with these options."""
-    count = str(options.get("numjobs", 1))
-    return int(count) if is_whole(count, 5) else 1
+    return _count(options, "numjobs", 5)
+
+
+def _count(options: Options, key: str, digits: int = 9) -> int:
+    count = str(options.get(key, 1))
+    return int(count) if is_whole(count, digits) else 1
 
 
 def runtime(options: Options) -> float | None:

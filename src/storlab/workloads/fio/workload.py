@@ -33,6 +33,10 @@ _OF_LATENCY = frozenset({"lat_percentiles", "clat_percentiles", "disable_lat", "
 _UNMAPPED = {errno.EINVAL, errno.ENODEV}
 """What mmap(2) says of files that can't be mapped, or not to be written, as on shared folders without a cache."""
 
+_MANY_FILES = 50_000
+"""Of more, fio's own pools have no room, and it aborts (``smalloc: OOM``, 3.33)."""
+_FILE = 2  # KiB of each pool, a file
+
 _LOG_INTERVALS = {60.0: 100, 600.0: 250, float("inf"): 1000}
 """Seconds of load, at most → milliseconds of its logs: fine enough to see when no operation completed."""
 
@@ -188,7 +192,9 @@ class FioWorkload(Workload):
         before = [] if self._job_text is None else [f"--{key}={value}" for key, value in given.items()]
         text = self._job_text if self._job_text is not None else self.job_text(given, place.name)
         await place.node.write(f"{place.folder}/job.fio", place.fill(self._as_target(place, text)).encode())
-        return [*before, "job.fio"]
+        files = fio_options.files(self._jobs())
+        memory = [f"--alloc-size={files * _FILE}"] if files > _MANY_FILES else []
+        return [*memory, *before, "job.fio"]
 
     async def prepare(self, place: RunContext) -> None:
         if not isinstance(place.target, Dir):
