@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ import pytest
 
 import storlab as python_interface
 from laboratory import wait_until
-from laboratory.devices import new_device
 from storlab.records.run_folder import RunFolder
 
 from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, nothing_is_left_of, read, running_storlab, storlab
@@ -25,7 +24,7 @@ root = pytest.mark.needs("root")
 OTHERS = (EXTENSIONS, EXAMPLES / "suite")  # suite files are no studies
 STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if not any(map(path.is_relative_to, OTHERS)))
 DEVICE = EXAMPLES / "device.toml"
-GUESTS = (EXAMPLES / "vm-disks.toml", EXAMPLES / "shaped-network.toml", EXAMPLES / "shares.toml")
+GUESTS = [EXAMPLES / f"{name}.toml" for name in ("vm-disks", "shaped-network", "shares", "atomic-writes")]
 
 
 @pytest.mark.parametrize(
@@ -58,25 +57,6 @@ def test_cells_of_one_stack_share_it_where_stacks_are_kept(tmp_path: Path) -> No
     assert ended.returncode == 0, ended.stdout + ended.stderr
     journal = (tmp_path / "run" / "journal.jsonl").read_text()
     assert journal.count('"undo":"loop.detach"') == 1
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[str]:
-    """A loop device that stands for a disk of the user's."""
-    with new_device(tmp_path / "disk.img", 128 * 1024**2) as device:
-        yield device.path
-
-
-@root
-def test_the_device_study_refuses_a_disk_with_data_until_it_is_named_twice(disk: str, tmp_path: Path) -> None:
-    chosen = ["--set", f"device={disk}", "--set", "span=32M", "--set", "runtime=1s"]
-    subprocess.run(["mkfs.ext4", "-q", disk], check=True)
-    refused = storlab("plan", str(DEVICE), *chosen, folder=tmp_path)
-    assert refused.returncode == 2
-    assert "carries a signature of ext4" in refused.stderr
-    twice = [*chosen, "--set", f"stack.0.wipe={disk}"]
-    ended = storlab("run", str(DEVICE), *twice, "--rounds", "1", "--quiet", folder=tmp_path)
-    assert ended.returncode == 0, ended.stderr
 
 
 def test_extensions_are_listed_beside_what_is_built_in(installed: tuple[Path, ...], tmp_path: Path) -> None:

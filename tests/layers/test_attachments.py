@@ -133,7 +133,7 @@ async def test_qemu_takes_every_mode_and_kind_of_aio(ground: Ground, short_path:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_qemu_takes_queues_block_sizes_threads_and_discard(ground: Ground, short_path: Path, kind: str) -> None:
     fields = {"queues": 3, "logical_block_size": "4k", "physical_block_size": "16k"}
-    fields |= {} if kind == "nvme" else {"iothread": True}
+    fields |= {"atomic": "16k"} if kind == "nvme" else {"iothread": True}
     resource = await made(ground, [FILE])
     for discard in (True, False):
         node = await asyncio.to_thread(taken, short_path, attach_layer(kind, discard=discard, **fields), resource)
@@ -196,7 +196,7 @@ IMAGE = {"layer": "image-clone", "base": {"size": "64M", "written": "4M"}}
         ("virtio-blk", [IMAGE], {"cache": "none", "aio": "native"}),
         ("virtio-blk", [IMAGE, {"layer": "nbd-export"}], {"cache": "writethrough", "logical_block_size": "4k"}),
         ("virtio-scsi", [IMAGE], {"cache": "directsync", "physical_block_size": "16k", "discard": False}),
-        ("nvme", [IMAGE], {"cache": "unsafe", "aio": "io_uring"}),
+        ("nvme", [IMAGE], {"cache": "unsafe", "aio": "io_uring", "atomic": "16k"}),
     ],
     ids=["virtio-blk", "virtio-blk over NBD", "virtio-scsi", "nvme"],
 )
@@ -225,6 +225,7 @@ async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
     assert inside["physical_block_size"] == (16384 if "physical_block_size" in fields else 4096 if larger else 512)
     # NVMe's controller always says that it has one.
     assert (inside["write_cache"] == "write back") is (kind == "nvme" or facts["qemu"]["write_cache"])
+    assert inside["atomic_write_unit_max_bytes"] == (16384 if "atomic" in fields else 0)
     assert (inside["discard_granularity"] == 0) is (fields.get("discard") is False)
 
 

@@ -18,5 +18,6 @@ TUNED = (
 
 QUEUE = (
     "logical_block_size", "physical_block_size", "minimum_io_size", "optimal_io_size", "max_hw_sectors_kb", "fua",
-    "discard_granularity", *TUNED,
+    "discard_granularity", "atomic_write_unit_min_bytes", "atomic_write_unit_max_bytes", "atomic_write_max_bytes",
+    "atomic_write_boundary_bytes", *TUNED,
 )  # fmt: skip
