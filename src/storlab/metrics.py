@@ -71,6 +71,11 @@ HISTOGRAMS = (
 )  # fmt: skip
 
 
+WHISKERS = 1.5
+"""Interquartile ranges from the quartiles, beyond which a sample is an outlier (J. W. Tukey, *Exploratory Data
+Analysis*, 1977), where a study names no others.
+"""
+
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 """The percentiles that become metrics, named ``p50`` to ``p99.99``."""
 
@@ -131,6 +136,7 @@ class MetricSpec:
     subject: str = ""  # of a member of a family: what stands in the place of the word
     family: str = ""  # of such: the word
     tail: bool = False  # the worst of many, as every maximum and every percentile from p99 on is anyhow
+    whiskers: float = 0.0  # of outliers: how many interquartile ranges from the quartiles they begin
     noun: str = ""  # what a sentence counts: "flushes"; with "of …", of what it is a share, or a part
     evidence: Evidence = ""
     domain: Domain = ""

@@ -62,7 +62,7 @@ def test_percentiles_of_nodes_have_their_largest_and_nothing_gives_frames_withou
     none = samples()
     for frame in (within.over_time(none, 1.0), within.histogram(none), within.densities(none), within.bells(none)):
         assert frame.is_empty()
-    assert within.outlying(none).is_empty()
+    assert within.outlying(none, 1.5).is_empty()
     assert within.quantile_differences(none, "a").is_empty()
 
 
@@ -79,14 +79,14 @@ def test_variances_are_of_the_population_and_the_bulk_is_not_moved_by_a_stall() 
 
 def test_outliers_lie_apart_and_are_counted_though_not_all_are_shown() -> None:
     values = [0.0] * 3000 + [float(at) for at in range(1, 1001)]
-    found = within.outlying(samples(a=values))
+    found = within.outlying(samples(a=values), 1.5)
     assert found["of"].unique().to_list() == [1000]
     assert found.height == 400
     assert (found["value"].min(), found["value"].max()) == (1.0, 1000.0)
     assert found["aside"].is_between(-0.5, 0.5).all()
     quiet, loud = [100.0 + at % 7 for at in range(100)], [100.0 + at % 7 for at in range(99)] + [900.0]
     for levels in ({"a": quiet, "b": loud}, {"a": loud, "b": quiet}):
-        assert within.outlying(samples(**levels)).select("value", "of").rows() == [(900.0, 1)]
+        assert within.outlying(samples(**levels), 1.5).select("value", "of").rows() == [(900.0, 1)]
 
 
 def test_quantiles_are_compared_with_the_first_levels_and_courses_are_cut_into_round_parts() -> None:

@@ -188,9 +188,9 @@ def sampled(declared: tuple[MetricSpec, ...] = LOAD, **series: list[float]) -> M
     return Measurements(series=pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row"), declared=declared)
 
 
-def added(by_node: dict[str, Measurements], source: str = "load") -> TrialTables:
+def added(by_node: dict[str, Measurements], source: str = "load", whiskers: float = 1.5) -> TrialTables:
     tables = rows_of([Measured(record(), source, by_node)])
-    add_within_trials(tables)
+    add_within_trials(tables, whiskers)
     return tables
 
 
@@ -215,6 +215,15 @@ def test_a_series_of_throughput_gets_its_variability_in_the_right_units() -> Non
         assert found[node, "write.bandwidth.outliers"][:2] == (0.0, "1")
         assert found[node, "write.bandwidth.longest_stall"][:2] == (0.0, "s")
     assert len(found) == 10
+
+
+def test_outliers_begin_where_the_whiskers_of_the_study_end_which_the_metric_says() -> None:
+    for whiskers, count in ((1.5, 1.0), (3.0, 0.0)):
+        tables = added({"n": sampled(write__iops=[*RISING, 126.0])}, whiskers=whiskers)
+        rows = metrics_of(tables).filter(pl.col("node").is_null(), metric="write.iops.outliers")
+        assert (rows["value"].to_list(), tables.examined[0].found.outliers) == ([count], count)
+        declared = Tables({}, (), parts=[tables], whiskers=whiskers).declared()["load"]
+        assert declared.find("write.iops.outliers").whiskers == whiskers
 
 
 def test_only_throughput_of_all_jobs_in_series_that_are_long_enough_counts() -> None:

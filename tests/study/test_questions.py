@@ -154,6 +154,16 @@ def test_a_profile_has_more_levels_and_the_command_line_gives_its_own() -> None:
     assert levels(sized(SIZES, "profile=full")) == ["4k", "8k", "1M"]
     assert levels(sized(SIZES, 'sizes=["2M", "4M"]')) == ["2M", "4M"]
     assert sized().notes == ()
+    named = SIZES.replace(
+        'levels = "{sizes}"', 'levels = "{sizes}"\n4k = "4096"\nbig = "1G"\n1M = "1048576"\n8k = "8192"'
+    )
+    named += '[[compare]]\npairs = [["big", "4k"]]\n[[claim]]\nname = "c"\nexpect = "more"\n'
+    named += 'left = { size = "big" }\nright = { size = "4k" }\n'
+    assert levels(sized(named)) == ["4k"], "what is compared or claimed may be chosen on the command line alone"
+    assert levels(sized(named, 'sizes=["big", "4k"]')) == ["big", "4k"]
+    assert sized(named).factors[0].levels[0].value == "4096"
+    with pytest.raises(StudyError, match=r'--set sizes=\["bog"\]: unknown level "bog" of size; did you mean'):
+        sized(named, 'sizes=["bog"]')
 
 
 @pytest.mark.parametrize(

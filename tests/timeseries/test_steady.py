@@ -114,14 +114,6 @@ def test_noise_alone_makes_one_in_2_of_100_series_whatever_its_cv(cv: float) -> 
     assert 10 < sum(each is not None and each.depth > 0 for (each,) in found) < 30
 
 
-@given(USUAL, st.floats(1e-3, 1e3), st.floats(0, 94))
-def test_a_dip_does_not_depend_on_the_unit(usual: list[float], factor: float, low: float) -> None:
-    values = [*usual, low, 100.0]
-    (one,), (other,) = (at_each_second([each * times for each in values], Event(10, 11)) for times in (1.0, factor))
-    assert one is not None and other is not None
-    assert (other.depth, other.length) == pytest.approx((one.depth, one.length), abs=1e-6)
-
-
 def test_one_after_the_other_has_a_dip_of_its_own_and_where_too_little_is_known_none_is_told() -> None:
     values = [*[100.0] * 10, 60, 50, *[100.0] * 8, 20, *[100.0] * 9]
     assert at_each_second(values, Event(10, 12), Event(20, 21)) == [Dip(0.5, 2.0), Dip(0.8, 1.0)]

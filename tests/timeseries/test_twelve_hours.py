@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from storlab.timeseries.findings import findings
-from storlab.timeseries.variability import variance_factors
+from storlab.timeseries.variability import times_least
 from storlab.timeseries.wording import Examined, warnings
 
 from .noise import Floats, ar1
@@ -80,4 +80,4 @@ def test_both_are_steady_by_snia_though_their_changes_and_drift_are_named(source
     assert off.drift_high is not None and off.drift_high < 0
     assert on.drift_low is not None and on.drift_high is not None and on.drift_low < 0 < on.drift_high
     a, b = (float(samples(source, setting)[1].var()) for setting in ("off", "on"))
-    assert variance_factors([a, b]) == [1.0, pytest.approx(FACTORS[source] or b / a, rel=1e-4)]
+    assert times_least([a, b]) == [1.0, pytest.approx(FACTORS[source] or b / a, rel=1e-4)]

@@ -29,8 +29,8 @@ from storlab.timeseries.variability import (
     longest_stall,
     outliers,
     robust_ar1,
+    times_least,
     variability,
-    variance_factors,
 )
 
 from .noise import ar1
@@ -43,14 +43,6 @@ def test_variance_and_sigma_are_those_of_the_population(values: list[float]) -> 
     found = variability(np.array(values), 1.0)
     assert found.variance == pytest.approx(statistics.pvariance(values), rel=1e-6, abs=1e-3)
     assert found.sigma == pytest.approx(statistics.pstdev(values), rel=1e-6, abs=1e-3)
-
-
-@given(samples, st.floats(1e-3, 1e3))
-def test_the_coefficient_of_variation_does_not_depend_on_the_unit(values: list[float], factor: float) -> None:
-    one, other = (variability(np.array(values) * times, 1.0).cv for times in (1.0, factor))
-    assert (one is None) == (other is None) or max(values) < 1e-300
-    if one is not None and other is not None:
-        assert other == pytest.approx(one, rel=1e-6, abs=1e-9)
 
 
 @given(samples, st.floats(0, 5), st.floats(0, 5))
@@ -71,20 +63,10 @@ def test_outliers_stalls_and_the_effective_size_of_independent_samples_are_as_th
     assert effective_sample_size(np.full(30, 7.1)) == 30
 
 
-@given(st.lists(st.just(0.0) | st.floats(1e-9, 1e12), min_size=1, max_size=6))
-def test_the_variance_factor_is_how_many_times_the_smallest_variance_it_is(variances: list[float]) -> None:
-    for variance, factor in zip(variances, variance_factors(variances), strict=True):
-        if factor is None:
-            assert min(variances) == 0 < variance
-        else:
-            assert factor >= 1
-            assert factor * min(variances) == pytest.approx(variance)
-
-
 def test_the_variance_factor_of_what_does_not_vary_is_1_and_of_no_samples_nothing_is_said() -> None:
-    assert variance_factors([4.0, 1.0]) == [4.0, 1.0]
-    assert variance_factors([0.0, 4.0, 0.0]) == [1.0, None, 1.0]
-    assert variance_factors([]) == []
+    assert times_least([4.0, 1.0, 2.0]) == [4.0, 1.0, 2.0]
+    assert times_least([0.0, 4.0, 0.0]) == [1.0, None, 1.0]
+    assert times_least([]) == []
     with pytest.raises(ValueError, match="no samples"):
         variability(np.array([]), 1.0)
     assert variability(np.zeros(3), 1.0).cv is None
@@ -100,11 +82,6 @@ def test_autocorrelation_is_the_sum_of_products_by_that_of_squares(values: list[
         for lag in range(len(x)):
             expected = centred[lag:] @ centred[: len(x) - lag] / (centred @ centred)
             assert rho[lag] == pytest.approx(expected, abs=1e-9)
-
-
-@given(st.lists(st.floats(-1e9, 1e9), max_size=60))
-def test_the_effective_sample_size_lies_between_one_and_n(values: list[float]) -> None:
-    assert min(len(values), 1) <= effective_sample_size(np.array(values)) <= len(values)
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
@@ -125,18 +102,10 @@ def test_neighbours_dependence_is_seen_through_changes_of_the_level(phi: float) 
 drawn = arrays(np.float64, st.integers(1, 60), elements=st.floats(-1e6, 1e6, allow_subnormal=False))
 
 
-@given(st.lists(drawn, min_size=1, max_size=4))
-def test_shared_bins_hold_all_samples_of_all_groups(groups: list[Floats]) -> None:
-    edges = shared_edges(groups)
-    assert len(edges) in (2, 30)
-    assert (np.diff(edges) > 0).all()
-    for group in groups:
-        assert shares(group, edges).sum() == pytest.approx(1.0)
-
-
 def test_edges_go_from_the_least_to_the_largest_and_there_are_no_bins_of_nothing() -> None:
     edges = shared_edges([np.array([3.0, 5.0]), np.array([]), np.array([1.0, 30.0])])
     assert (len(edges), edges[0], edges[-1]) == (30, 1.0, 30.0)
+    assert shares(np.array([1.0, 30.0, 31.0]), edges).sum() == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="no samples"):
         shared_edges([np.array([])])
 
@@ -174,15 +143,6 @@ def test_bells_whiskers_and_quantiles_are_those_of_their_definition() -> None:
     at = np.linspace(0.01, 0.99, 50)
     assert quantile_differences(2 * values, values, at) == pytest.approx(np.ones(50))
     assert np.isnan(quantile_differences(values, np.zeros(5), at)).all()
-
-
-@given(drawn)
-def test_a_box_and_its_outliers_are_all_samples(values: Floats) -> None:
-    found = box(values)
-    assert found.low <= found.first or len(found.outliers)
-    assert found.first <= found.median <= found.third
-    inside = (values >= found.low) & (values <= found.high)
-    assert inside.sum() + len(found.outliers) == len(values)
 
 
 @given(arrays(np.float64, st.integers(1, 80), elements=st.floats(-1e6, 1e6)), st.floats(0.5, 20.0))

@@ -43,7 +43,9 @@ def tables_of_study(manifest: Manifest, study: Study) -> Tables:
     """Those of a run of this study that has no trial yet."""
     cells = {cell.number: cell for cell in study.cells}
     parsers = (part for cell in cells.values() for part in _parsers(cell))
-    return Tables(cells, tuple(factor.name for factor in study.factors), fingerprint.of_run(manifest, parsers))
+    origin = fingerprint.of_run(manifest, parsers)
+    factors = tuple(factor.name for factor in study.factors)
+    return Tables(cells, factors, origin, whiskers=study.model.whiskers)
 
 
 def _parsers(cell: Cell) -> list[object]:
@@ -81,7 +83,7 @@ def _of_study(run: RunFolder, manifest: Manifest) -> tuple[Tables, Found]:
         from storlab.records.derive_trial import Done, derive_trials  # with all that parses
 
         trials = (Done(run.trial_folder(record.trial), record, tables.cells[record.cell]) for record in left)
-        parts.append(derive_trials(list(trials)))
+        parts.append(derive_trials(list(trials), tables.whiskers))
     tables.parts += [TrialTables.joined(parts)] if parts else []
     return tables, found
 

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from storlab.errors import ParseError, StorlabError, TrialError
 from storlab.grouping import grouped
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty
-from storlab.metrics import PROBE, MetricSpec, Value
+from storlab.metrics import PROBE, WHISKERS, MetricSpec, Value
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
@@ -92,9 +92,9 @@ class Parsed:
         ]
 
 
-def derive_trials(trials: Sequence[Done]) -> TrialTables:
+def derive_trials(trials: Sequence[Done], whiskers: float = WHISKERS) -> TrialTables:
     """All tables of these trials, in their order, as those of one. A trial that can't be read is named among the
-    warnings.
+    warnings. ``whiskers``: interquartile ranges from the quartiles beyond which a sample is an outlier.
     """
     observations = Observations(trials)
     parsed = []
@@ -105,10 +105,10 @@ def derive_trials(trials: Sequence[Done]) -> TrialTables:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
             number = trial.record.trial
             parsed.append(Parsed(number, warnings=[f"trial {number}: cannot read its raw records: {why}"]))
-    return _tables(parsed)
+    return _tables(parsed, whiskers)
 
 
-def _tables(parsed: Sequence[Parsed]) -> TrialTables:
+def _tables(parsed: Sequence[Parsed], whiskers: float) -> TrialTables:
     tables = rows_of([group for each in parsed for group in each.groups])
     own: list[Declared] = [(SOURCE, (*_AMPLIFICATION, *PER_TRANSACTION.values())), (NODES, _OF_NODES)]
     known = {each.trial: tables.notes.get(each.trial, Notes()) for each in parsed}
@@ -116,7 +116,7 @@ def _tables(parsed: Sequence[Parsed]) -> TrialTables:
         each.trial: Notes(each.warnings, each.observed, [*notes.declared, *own], notes.loads)
         for each, notes in zip(parsed, known.values(), strict=True)
     }
-    add_within_trials(tables)
+    add_within_trials(tables, whiskers)
     tables.metrics = [pl.concat(tables.metrics).sort("trial", maintain_order=True)]
     return tables
 

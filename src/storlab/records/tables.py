@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from storlab.grouping import grouped
-from storlab.metrics import Declarations, MetricSpec, Specs
+from storlab.metrics import WHISKERS, Declarations, MetricSpec, Specs
 from storlab.records.columns import COLUMNS
 from storlab.records.derived import fairness, in_memory, settings
 from storlab.records.run_folder import TrialRecord
@@ -143,14 +143,14 @@ class TrialTables:
         )
 
 
-def derived(specs: Iterable[MetricSpec], nodes: int = 2) -> Iterator[MetricSpec]:
+def derived(specs: Iterable[MetricSpec], nodes: int = 2, whiskers: float = WHISKERS) -> Iterator[MetricSpec]:
     """What follows from the metrics of one source, which so many nodes have."""
     for spec in specs:
         if spec.quantity == "throughput":
             of_nodes, of_jobs = fairness.declares(spec.name)[:2], fairness.declares(spec.name)[2:]
             yield from of_nodes if nodes > 1 else ()
             yield from of_jobs if spec.by_job else ()
-            yield from variability.declares(spec) if spec.series else ()
+            yield from variability.declares(spec, whiskers) if spec.series else ()
 
 
 def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.DataFrame:
@@ -180,6 +180,8 @@ class Tables:
     parts: list[TrialTables] = field(default_factory=list)
     fingerprints: dict[int, str] = field(default_factory=dict)
     """Of the trials whose tables may be kept: of what they came from."""
+    whiskers: float = WHISKERS
+    """Interquartile ranges from the quartiles beyond which a sample is an outlier."""
 
     def add(self, part: TrialTables, came_from: Mapping[int, str | None]) -> None:
         """The rows of trials whose records are there already. ``came_from``: their fingerprints, by trial."""
@@ -216,7 +218,9 @@ class Tables:
     def declared(self) -> Declarations:
         """What the metrics are, those that follow from a source's among them."""
         own = Declarations.union(each for part in self.parts for each in part.declared())
-        return Declarations({source: Specs((*specs, *derived(specs))) for source, specs in own.items()})
+        return Declarations(
+            {source: Specs((*specs, *derived(specs, whiskers=self.whiskers))) for source, specs in own.items()}
+        )
 
     def _examined(self) -> Iterator[ExaminedSeries]:
         return (each for part in self.parts for each in part.examined)

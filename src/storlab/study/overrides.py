@@ -20,7 +20,7 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
     """Change the tree in place; returns where. Raises ``UserError``.
 
     A path is written as in TOML, with numbers from 0 for the elements of lists. A single name that is a parameter
-    means that parameter. VALUE is TOML, or else text.
+    means that parameter; but ``disk=/dev/…`` the study's disk, where the parameter is a size. VALUE is TOML, or text.
     """
     written, separator, value = override.partition("=")
     path = key_path(written)
@@ -28,7 +28,7 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
         raise UserError(f"--set {override}: write PATH=VALUE, such as --set repeat.max=10")
     parameters = raw.get("parameters")
     known = list(parameters) if isinstance(parameters, dict) else []
-    if len(path) == 1 and path[0] in known:
+    if len(path) == 1 and path[0] in known and not _names_device(path[0], value, parameters):
         path = ("parameters", path[0])
     elif path[0] not in _TOP:
         what = "parameter" if len(path) == 1 else "key"
@@ -42,6 +42,15 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
     last: Any = _key(here, path[-1], override, real)
     here[last] = _toml_value(value)
     return (*real, last)
+
+
+def _names_device(name: str, value: str, parameters: Any) -> bool:
+    """Whether it is the study's disk that is set, and no parameter ``disk``, which is a size in many studies."""
+    return name == "disk" and _is_path(_toml_value(value)) and not _is_path(parameters[name])
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("/")
 
 
 def apply_profile(raw: dict[str, Any], changed: Collection[Path]) -> None:

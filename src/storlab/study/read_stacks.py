@@ -8,7 +8,11 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from storlab.layers.base import Layer
+from storlab.layers.base import Crossing, Layer
+from storlab.layers.block.device import DeviceLayer
+from storlab.layers.block.loop import LoopLayer
+from storlab.layers.fs.directory import DirectoryLayer
+from storlab.layers.fs.file import FileLayer
 from storlab.layers.net.protocols import ABSENT
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, File, Resource
 from storlab.layers.stack import type_errors
@@ -109,7 +113,26 @@ class StackReader:
             return
         at = self.cell.substitution.origin_of
         origins = tuple(at((*path, index)) for index in range(len(layers)))
+        disk = self._disk(self.groups[group], source, layers)
+        if disk is not None:
+            left = 2 if isinstance(layers[0], FileLayer) and len(layers) > 1 and isinstance(layers[1], LoopLayer) else 1
+            layers, origins = (disk, *layers[left:]), (("disk",), *origins[left:])
         self._declared.append(Declared(group, name, source, layers, origins, path, count))
+
+    def _disk(self, group: NodeGroup, source: str, layers: Sequence[Layer]) -> DeviceLayer | None:
+        """The study's disk, if it takes the place of what these layers begin with on this machine."""
+        path = self.raw.get("disk")
+        here = group.here or any(isinstance(each, Crossing) and each.transport == "hypervisor" for each in layers)
+        if path is None or source != HOST or not here or not layers:
+            return None
+        lowest, named = layers[0], {"path": path, "wipe": self.raw.get("wipe")}
+        if isinstance(lowest, DeviceLayer):
+            return lowest.model_copy(update=named)
+        copied = isinstance(lowest, FileLayer) and lowest.copy_of is not None  # its contents are what matters
+        alone = isinstance(lowest, DirectoryLayer) and len(layers) == 1
+        if alone or (isinstance(lowest, FileLayer) and not copied):
+            return DeviceLayer(**named, keep=lowest.keep, once=lowest.once)
+        return None
 
     def _check_targets(self, chains: Chains, loads: Sequence[Load]) -> None:
         """Whether there is something for each load to run on."""

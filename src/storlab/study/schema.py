@@ -23,6 +23,7 @@ from pydantic import (
 from storlab.layers.base import Keep
 from storlab.limits import DISKS, GROUP_NODES, ROUNDS
 from storlab.limits import NAME as LONGEST_NAME
+from storlab.metrics import WHISKERS
 from storlab.model import Model
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Tcp
@@ -277,6 +278,19 @@ class StudyFile(Model):
         "it does not differ.",
     )
     scratch: str = Field("/var/tmp", description="Where Storlab puts files of its own, on each node.")
+    disk: str | None = Field(
+        None,
+        description="A device, such as /dev/nvme1n1 or /dev/disk/by-id/…, in place of what stacks on this machine "
+        "begin with: a file (and its loop device), another device, or a directory with nothing above it. All data on "
+        "it will be lost.",
+    )
+    wipe: str | None = Field(None, description="The same device again, to allow that existing data are destroyed.")
+    whiskers: Number = Field(
+        WHISKERS,
+        gt=0,
+        le=1000,
+        description="Interquartile ranges from the quartiles beyond which a sample within a trial is an outlier.",
+    )
     parameters: dict[WordName, Parameter] = Field(
         default_factory=dict,
         description="Values that --set changes: used as {name}, like factors. A list may be the levels of a factor.",
@@ -310,6 +324,13 @@ class StudyFile(Model):
     @classmethod
     def _one_or_several(cls, value: object) -> object:
         return [value] if isinstance(value, dict) else value
+
+    @field_validator("disk", "wipe")
+    @classmethod
+    def _device(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith("/"):
+            raise ValueError(f"{shown(value)} must be the path of a device, such as /dev/disk/by-id/nvme-MODEL_SERIAL")
+        return value
 
     @field_validator("scratch")
     @classmethod

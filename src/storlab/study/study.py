@@ -6,7 +6,7 @@ import errno
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -177,14 +177,16 @@ def parse_study(
         swept = [name for name, labels in levels.items() if is_sweep(labels)]
         loading = [name for name in swept if names_load(name) or _is_load(name, {**model.workload, **model.nodes})]
         sweeps = tuple(dict.fromkeys([*loading, *swept]))
-        _check_names(model, levels, sweeps, report)
-        check_claims(model.claim, levels, _possible(data, file) if model.claim else {}, report)
+        possible = _possible(data, file)
+        _check_names(model, levels, possible, sweeps, report)
+        check_claims(model.claim, levels, possible, report)
         check_objectives(model.slo, levels, sweeps, report)
         _check_profiles(model, report)
         _limit_cells(factors, report)
         refuse_if_any()
         cells = tuple(expand(Source(raw, model, levels, remember, report), factors, used))
         _check_metrics(cells, report)
+        _check_disk(model, cells, report)
         check_networks(cells, report)
         check_cloning(cells, report)
         refuse_if_any()
@@ -192,7 +194,9 @@ def parse_study(
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None
     except Outgrown as error:
         raise StudyError(file, [_problem_at(error.path, str(error), positions(text), changed)]) from None
-    notes = (*network_notes(cells), *(() if only else _unused(model, factors, cells, used)))
+    used |= {name for name in model.parameters if f"{{{name}}}" in text}  # in a level or load that isn't chosen here
+    unused = () if only else _unused(model, factors, cells, used)
+    notes = (*network_notes(cells), *unused, *_sectors_note(model, raw))
     selected = inputs, tuple(overrides), tuple(only)
     return Study(file, text, model, tuple(factors), cells, *selected, notes, sweeps, len(loading))
 
@@ -252,7 +256,13 @@ def _check_profiles(model: StudyFile, report: Report) -> None:
                 report(("profiles", profile, name), unknown(f"parameter {name!r}", name, model.parameters))
 
 
-def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], sweeps: Sequence[str], report: Report) -> None:
+def _check_names(
+    model: StudyFile,
+    levels: Mapping[str, Sequence[str]],
+    possible: Mapping[str, Sequence[str]],
+    sweeps: Sequence[str],
+    report: Report,
+) -> None:
     for name in levels:
         if name in model.parameters:
             report(("factors", name), f"{name} is a parameter already: give one of them another name")
@@ -267,7 +277,9 @@ def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], sweeps: 
             report((*path, "factor"), f"unknown factor {compare.factor!r}{has}")
         elif levels:
             factor = compare.factor or next((name for name in levels if name not in sweeps), next(iter(levels)))
-            _check_pairs(compare.pairs or (), factor, levels[factor], (*path, "pairs"), report)
+            _check_pairs(
+                compare.pairs or (), factor, levels[factor], possible.get(factor, ()), (*path, "pairs"), report
+            )
         elif compare.pairs:
             report((*path, "pairs"), "without factors there is nothing to compare")
         if not compare.within and not compare.pooled:
@@ -275,12 +287,18 @@ def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], sweeps: 
 
 
 def _check_pairs(
-    pairs: Sequence[tuple[str, str]], factor: str, levels: Sequence[str], path: TreePath, report: Report
+    pairs: Sequence[tuple[str, str]],
+    factor: str,
+    levels: Sequence[str],
+    possible: Sequence[str],
+    path: TreePath,
+    report: Report,
 ) -> None:
+    """``possible``: levels with other parameters, too, which a comparison may be about."""
     seen: set[frozenset[str]] = set()
     for number, pair in enumerate(pairs):
         for place, level in enumerate(pair):
-            if level not in levels:
+            if level not in levels and level not in possible:
                 has = nearest(level, levels) or f"; it has {', '.join(levels)}"
                 report((*path, number, place), f"{factor} has no level {level!r}{has}")
         if pair[0] == pair[1]:
@@ -288,6 +306,36 @@ def _check_pairs(
         elif frozenset(pair) in seen:
             report((*path, number), f"{pair[0]!r} and {pair[1]!r} are compared already")
         seen.add(frozenset(pair))
+
+
+def _check_disk(model: StudyFile, cells: Sequence[Cell], report: Report) -> None:
+    """Whether the disk that the study names is in some stack."""
+    if model.disk is None:
+        if model.wipe is not None:
+            report(("wipe",), f'wipe names the study\'s disk once more: write disk = "{model.wipe}" as well')
+        return
+    layers = (layer for cell in cells for each in cell.declared for layer in each.layers)
+    if not any(layer.claims() == model.disk for layer in layers):
+        report(
+            ("disk",),
+            f"no stack of this study begins with a disk of this machine, in whose place {model.disk} could be: put a "
+            'file system on it and name its directory in layer "directory" (--set stack.0.path=DIRECTORY), or write '
+            f'stack = [{{ layer = "device", path = "{model.disk}" }}, …]',
+        )
+
+
+def _sectors_note(model: StudyFile, raw: Mapping[str, Any]) -> list[str]:
+    """That levels may be one and the same set-up on a disk whose sectors are what they are."""
+    sizes = list(dict.fromkeys(_of_loops(raw))) if model.disk is not None else []
+    said = f"sector sizes of loop devices ({', '.join(sizes)}) are left out: {model.disk} has its own"
+    return [said] if sizes else []
+
+
+def _of_loops(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict) and tree.get("layer") == "loop" and "sector_size" in tree:
+        yield str(tree["sector_size"])
+    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _of_loops(part)
 
 
 def _check_metrics(cells: Sequence[Cell], report: Report) -> None:
@@ -315,6 +363,7 @@ def _limit_cells(factors: Sequence[Factor], report: Report) -> None:
 def _unused(model: StudyFile, factors: Sequence[Factor], cells: Sequence[Cell], used: set[str]) -> list[str]:
     """What is in none of the ``cells``, which are all of the study's."""
     run = {load.name for cell in cells for load in cell.loads}
+    chosen = "{" in str(model.trial.get("workloads"))  # by levels, of which a run may have some
     return [
         *(
             f"the factor {factor.name} is used nowhere: its levels are one and the same set-up (an A/A comparison)"
@@ -322,5 +371,5 @@ def _unused(model: StudyFile, factors: Sequence[Factor], cells: Sequence[Cell], 
             if factor.name not in used
         ),
         *(f"the parameter {name} is used nowhere" for name in model.parameters if name not in used),
-        *(f"the workload {name} is run in no cell" for name in model.workload if name not in run),
+        *(f"the workload {name} is run in no cell" for name in model.workload if name not in run and not chosen),
     ]

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from storlab.timeseries.variability import WHISKERS, Floats, outliers
+from storlab.metrics import WHISKERS
+from storlab.timeseries.variability import Floats, outliers
 
 EDGES = 30
 """Of histograms that lie over each other: 29 bins."""

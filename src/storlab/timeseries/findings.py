@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from storlab.metrics import WHISKERS
 from storlab.timeseries.changes import block_size, change_points, changes, fitted, refined
 from storlab.timeseries.drift import Trend, trend
 from storlab.timeseries.steady import block_means, fio_time, mser, snia_time
-from storlab.timeseries.variability import WHISKERS, Floats, effective_sample_size, median, variability
+from storlab.timeseries.variability import Floats, effective_sample_size, median, variability
 
 FEWEST = 10
 """Of fewer samples nothing is said."""

@@ -2,43 +2,47 @@
 databases.
 
 *TPS variability* is the population variance of the samples (÷ n, not ÷ (n − 1)), σ its square root, the *variance
-factor* of two runs the larger variance ÷ the smaller. Outliers are Tukey's: beyond 1.5 interquartile ranges from the
-quartiles (J. W. Tukey, *Exploratory Data Analysis*, 1977), with percentiles interpolated linearly.
+factor* of two runs the larger variance ÷ the smaller. Outliers are Tukey's: beyond ``whiskers`` interquartile ranges
+from the quartiles, with percentiles interpolated linearly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from numpy import fft
 from numpy.typing import NDArray
 
-from storlab.metrics import MetricSpec
+from storlab.metrics import WHISKERS, MetricSpec, Specs
 
 Floats = NDArray[np.float64]
-
-WHISKERS = 1.5
-"""Interquartile ranges from the quartiles, beyond which a sample is an outlier."""
 
 STALLED = 0.01
 """A sample of at most this share of the median is part of a stall."""
 
 
-STATISTICS = ("variance", "sigma", "cv", "outliers", "longest_stall")
+OUTLIERS = "outliers"
+STATISTICS = ("variance", "sigma", "cv", OUTLIERS, "longest_stall")
 """What is known of the samples of a throughput, by which names."""
 
 
 @cache
-def declares(throughput: MetricSpec) -> tuple[MetricSpec, ...]:
+def declares(throughput: MetricSpec, whiskers: float = WHISKERS) -> tuple[MetricSpec, ...]:
     """``STATISTICS`` of a throughput as metrics, in their order."""
-    units = (squared(throughput.unit), throughput.unit, "1", "1", "s")
-    return tuple(
-        MetricSpec(f"{throughput.name}.{name}", unit, "lower", "none", of=throughput.name, statistic=name)
-        for name, unit in zip(STATISTICS, units, strict=True)
+    name, units = throughput.name, (squared(throughput.unit), throughput.unit, "1", "1", "s")
+    specs = (
+        MetricSpec(f"{name}.{each}", unit, "lower", "none", of=name, statistic=each)
+        for each, unit in zip(STATISTICS, units, strict=True)
     )
+    return tuple(replace(spec, whiskers=whiskers) if spec.statistic == OUTLIERS else spec for spec in specs)
+
+
+def whiskers_of(specs: Specs, throughput: str) -> float:
+    """How many interquartile ranges from the quartiles the outliers of a throughput begin, as its source declares."""
+    return specs.find(specs.statistic(throughput, OUTLIERS)).whiskers or WHISKERS
 
 
 def squared(unit: str) -> str:
@@ -114,13 +118,13 @@ def longest_stall(values: Floats, interval: float, share: float = STALLED) -> fl
     return float((edges[1::2] - edges[::2]).max(initial=0) * interval)
 
 
-def variance_factors(variances: Sequence[float]) -> list[float | None]:
-    """How many times the smallest each of ``variances`` is: 1 or more; ``None`` where only the smallest is 0.
+def times_least(numbers: Sequence[float]) -> list[float | None]:
+    """How many times the smallest each of these variances or counts is: 1 or more; ``None`` where only that is 0.
 
     It describes these series. It is no test: their samples depend on each other, and one trial of each is one pair.
     """
-    least = min(variances, default=0.0)
-    return [1.0 if value == least else value / least if least > 0 else None for value in variances]
+    least = min(numbers, default=0.0)
+    return [1.0 if value == least else value / least if least > 0 else None for value in numbers]
 
 
 def autocorrelation(values: Floats) -> Floats:

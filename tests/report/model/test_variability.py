@@ -41,8 +41,8 @@ def panels(pair: ReportInput) -> dict[str, Panel]:
 def test_every_view_that_people_know_of_a_pair_of_runs_is_there(panels: dict[str, Panel]) -> None:
     assert list(panels) == [
         "All levels, zoomed in", "All levels, from zero", "Part by part, 15 min each", "Histogram with density",
-        "Quantiles of on against off", "Box with outliers", "Variance", "Variance over time", "Histogram", "Density",
-        "Bell curves", "Histogram with bell curves", "Box",
+        "Quantiles of on against off", "Box with outliers", "Outliers", "Variance", "Variance over time", "Histogram",
+        "Density", "Bell curves", "Histogram with bell curves", "Box",
     ]  # fmt: skip
     for panel in panels.values():
         assert "<svg" in to_svg(panel.draw(), width=panel.width)
@@ -52,6 +52,8 @@ def test_charts_say_in_words_what_was_found_and_on_which_axis(panels: dict[str, 
     assert "the level of on changes at 1 h 40 min" in panels["All levels, zoomed in"].alt
     assert "the level of off" not in panels["All levels, zoomed in"].alt
     assert "off has 1" in panels["Box with outliers"].alt
+    assert "whiskers of 1.5 IQR" in to_svg(panels["Box with outliers"].draw())
+    assert panels["Outliers"].alt.startswith("tps: samples beyond 1.5 IQR from the quartiles: off 1")
     assert "7.0" in panels["Variance"].alt or "×" in panels["Variance"].alt
     assert "time in the trial (h)" in to_svg(panels["All levels, zoomed in"].draw())
     short = next(panel for panel in all_panels(series_sample(n=200)) if panel.kind == "course")
@@ -81,9 +83,15 @@ def test_tables_hold_the_variability_and_the_factor(pair: ReportInput) -> None:
     varying, course = variability_tables(pair)
     off, on = (dict(zip(varying.columns, row, strict=True)) for row in varying.rows)
     assert varying.title == "Variability of tps: sysbench"
+    assert "outliers beyond 1.5 IQR" in varying.caption
     assert off["factor"] == "1.00×"
     assert 4 < float(on["factor"].rstrip("×")) < 8
-    assert int(off["outliers"]) >= 11
+    assert (off["outliers"], on["outliers"]) == ("19", "0"), "none has no factor"
+    four = (replace(e, mean=4.0) if (e.cell, e.metric) == (2, "tps.outliers") else e for e in pair.summary.estimates)
+    ((*_, first), *_) = [
+        row[:7] for row in variability_tables(replace(pair, summary=replace(pair.summary, estimates=(*four,))))[0].rows
+    ]
+    assert first == "19 (4.75×)"
     assert off["stall"] == "none"
     assert "not how the next will go" in varying.notes[0]
     changes = course.columns.index("changes of the level")

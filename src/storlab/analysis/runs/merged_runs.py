@@ -105,6 +105,7 @@ def merge(
     each = (item for run in runs for item in run.design.declared.items())
     declared = Declarations.union((source, tuple(specs)) for source, specs in each)
     rests_after = _rests_after(runs, cells, others, by)
+    notes = (*notes, *_whiskers_note(runs))
     found = Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed, declared)
     unsteady = {name: state.lacking for name, state in states.items() if state.lacking}
     return replace(found, rests_after=rests_after, unsteady=unsteady)
@@ -114,6 +115,15 @@ def _steady_state(run: RunData) -> SteadyState:
     if not run.design.steady:
         return SteadyState()
     return steady_state(collect(run.metrics, _done(run), [cell for cell, _ in run.design.cells]), run.design)
+
+
+def _whiskers_note(runs: Sequence[RunData]) -> list[str]:
+    """That outliers of different runs are not the same thing."""
+    specs = ((run.name, spec) for run in runs for specs in run.design.declared.values() for spec in specs)
+    whiskers = {name: f"{name}: {spec.whiskers:g}" for name, spec in specs if spec.whiskers}
+    if len({said.rpartition(":")[2] for said in whiskers.values()}) < 2:
+        return []
+    return [f"The runs count outliers from different whiskers on ({'; '.join(whiskers.values())})."]
 
 
 def _as_reported(run: RunData, since: int) -> RunData:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from storlab.analysis.questions import Planned
 from storlab.analysis.runs.merged_runs import Merged
-from storlab.timeseries.variability import STATISTICS, variance_factors
+from storlab.timeseries.variability import STATISTICS, times_least, whiskers_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Varying:
-    """Both sides of one comparison. ``factor``: larger variance ÷ smaller; ``None`` where the smaller is 0."""
+    """Both sides of one comparison. ``factor``: larger variance ÷ smaller; ``None`` where the smaller is 0.
+
+    ``whiskers``: interquartile ranges from the quartiles, beyond which samples are outliers.
+    """
 
     a: str
     b: str
@@ -43,6 +46,7 @@ class Varying:
     of_b: Spread
     factor: float | None
     larger: str  # the side that varies more; empty where neither does
+    whiskers: float
 
 
 def varying(merged: Merged) -> tuple[Varying, ...]:
@@ -52,15 +56,16 @@ def varying(merged: Merged) -> tuple[Varying, ...]:
         if not item.question.pooled and not item.problem and not item.waiting:
             of_a, of_b = (_spread(merged, cell, item) for cell in item.cells[0])
             if of_a.variance is not None and of_b.variance is not None:
-                found.append(_varying(item, of_a, of_b, of_a.variance, of_b.variance))
+                whiskers = whiskers_of(merged.declared[item.question.source], item.question.metric)
+                found.append(_varying(item, of_a, of_b, of_a.variance, of_b.variance, whiskers))
     return tuple(found)
 
 
-def _varying(item: Planned, of_a: Spread, of_b: Spread, a: float, b: float) -> Varying:
+def _varying(item: Planned, of_a: Spread, of_b: Spread, a: float, b: float, whiskers: float) -> Varying:
     q = item.question
     larger = "" if a == b else q.a if a > b else q.b
-    factor = variance_factors((a, b))[0 if a >= b else 1]
-    return Varying(q.a, q.b, dict(q.within), q.source, q.metric, q.unit, of_a, of_b, factor, larger)
+    factor = times_least((a, b))[0 if a >= b else 1]
+    return Varying(q.a, q.b, dict(q.within), q.source, q.metric, q.unit, of_a, of_b, factor, larger, whiskers)
 
 
 def _spread(merged: Merged, cell: int, item: Planned) -> Spread:

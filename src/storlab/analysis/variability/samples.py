@@ -14,7 +14,7 @@ import polars as pl
 
 from storlab.timeseries import distribution
 from storlab.timeseries.distribution import course, even_step
-from storlab.timeseries.variability import Floats, variance_factors
+from storlab.timeseries.variability import Floats, times_least
 
 QUANTILES = np.arange(5, 996, 5) / 1000
 """Which are compared: half a per cent at either end would be the outliers, which have a chart of their own."""
@@ -85,7 +85,7 @@ def bulk(samples: pl.DataFrame) -> tuple[float, float]:
 def variances(samples: pl.DataFrame) -> pl.DataFrame:
     """``level, variance, factor``: of the population, and how many times the smallest it is (null: that is 0)."""
     found = samples.group_by("level", maintain_order=True).agg(variance=pl.col("value").var(ddof=0))
-    factors = variance_factors(found["variance"].to_list())
+    factors = times_least(found["variance"].to_list())
     return found.with_columns(factor=pl.Series(factors, dtype=pl.Float64))
 
 
@@ -133,26 +133,28 @@ def bells(samples: pl.DataFrame) -> pl.DataFrame:
     return _of_levels(samples, curve, "value", "density", "mean", "sigma")
 
 
-def boxes(samples: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """``*by, low, first, median, third, high``: quartiles, and the last samples that are no outliers."""
+def boxes(samples: pl.DataFrame, whiskers: float, *by: str) -> pl.DataFrame:
+    """``*by, low, first, median, third, high``: quartiles, and the last samples that are no outliers, which begin
+    ``whiskers`` interquartile ranges from the quartiles.
+    """
     numbers = ("low", "first", "median", "third", "high")
     rows = []
     for names, part in _groups(samples, *by):
-        found = distribution.box(_array(part, "value"))
+        found = distribution.box(_array(part, "value"), whiskers)
         rows.append((*names, *(getattr(found, name) for name in numbers)))
     schema = {name: samples.schema[name] for name in by} | dict.fromkeys(numbers, pl.Float64())
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def outlying(samples: pl.DataFrame) -> pl.DataFrame:
-    """``level, value, aside, of``: outliers, with a place between −0.5 and 0.5 so that none hides another.
+def outlying(samples: pl.DataFrame, whiskers: float) -> pl.DataFrame:
+    """``level, value, aside, of``: outliers as in ``boxes``, with a place between −0.5 and 0.5: none hides another.
 
     ``of``: how many there are of the level; rows are at most ``_MOST_OUTLIERS``, evenly over their sizes, both ends
     among them.
     """
 
     def outliers(values: Floats) -> _Columns:
-        found = np.sort(distribution.box(values).outliers)
+        found = np.sort(distribution.box(values, whiskers).outliers)
         count = len(found)
         if count > _MOST_OUTLIERS:
             found = found[np.linspace(0, count - 1, _MOST_OUTLIERS).round().astype(np.int64)]

@@ -70,7 +70,7 @@ class DeviceLayer(Layer):
                 f'node {node.name}: purge destroys all that is on {self.path}: write wipe = "{self.path}" beside it if '
                 "that is what you want"
             )
-        wanted = f'Write wipe = "{self.path}" beside its path' if self.wipe is None else None
+        wanted = f'Write wipe = "{self.path}" as well' if self.wipe is None else None
         await refuse_used(node, self.path, device, wanted)
         return device
 

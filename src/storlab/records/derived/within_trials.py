@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from storlab.metrics import Declarations, MetricSpec, Value
+from storlab.metrics import WHISKERS, Declarations, MetricSpec, Value
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.tables import ExaminedSeries, TrialTables
 from storlab.timeseries.findings import FEWEST, findings, spacing
@@ -28,7 +28,7 @@ class _Group(NamedTuple):
     nodes: dict[str, dict[str, _Series]]
 
 
-def add_within_trials(tables: TrialTables) -> None:
+def add_within_trials(tables: TrialTables, whiskers: float = WHISKERS) -> None:
     """Add to ``tables`` the metrics of variability of their trials' series, of each node and of all nodes together, and
     what was found in those of all nodes. Series of fewer than ``FEWEST`` samples have neither.
 
@@ -38,9 +38,9 @@ def add_within_trials(tables: TrialTables) -> None:
     for group in _groups([frame for frame in tables.series if frame.height], Declarations.union(tables.declared())):
         by_node = {node: _chosen(series) for node, series in group.nodes.items()}
         together = _together(list(by_node.values()))
-        _add_metrics(columns, group.place, [*by_node.items(), (None, together)])
+        _add_metrics(columns, group.place, [*by_node.items(), (None, together)], whiskers)
         for each in _leading(together):
-            found = findings(each.t, each.values)
+            found = findings(each.t, each.values, whiskers)
             if found is not None:
                 place = {**group.place, "node": None}
                 tables.examined.append(ExaminedSeries(place, each.spec.name, each.spec.unit, found))
@@ -52,13 +52,14 @@ def _add_metrics(
     columns: Mapping[str, list[object]],
     place: Mapping[str, object],
     nodes: Iterable[tuple[str | None, Sequence[_Series]]],
+    whiskers: float,
 ) -> None:
     """Add the variability of these series of each node to the rows that ``columns`` are."""
     known: dict[int, list[Value]] = {}  # where there is one node, its series are those of all nodes together
     for node, series in nodes:
         for each in series:
             if id(each) not in known:
-                known[id(each)] = list(_values(each))
+                known[id(each)] = list(_values(each, whiskers))
             for value in known[id(each)]:
                 row = {**place, "node": node, **vars(value)}
                 for name, column in columns.items():
@@ -129,12 +130,12 @@ def _leading(those: Sequence[_Series]) -> list[_Series]:
     return [each for each in alone if each.spec.total not in {other.spec.name for other in alone}]
 
 
-def _values(series: _Series) -> Iterator[Value]:
+def _values(series: _Series, whiskers: float) -> Iterator[Value]:
     interval = spacing(series.t)
     if len(series.values) < FEWEST or not interval > 0:
         return
-    found = variability(series.values, interval)
-    for spec, name in zip(declares(series.spec), STATISTICS, strict=True):
+    found = variability(series.values, interval, whiskers)
+    for spec, name in zip(declares(series.spec, whiskers), STATISTICS, strict=True):
         value = getattr(found, name)
         if value is not None:
             yield spec.value(value)

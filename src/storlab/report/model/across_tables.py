@@ -83,33 +83,43 @@ def variability_tables(given: RunsCompared) -> list[Table]:
 def _variability(factor: str, group: Sequence[Varying]) -> Table:
     first, notes = group[0], Notes()
     shared, factors = _split([found.within for found in group])
-    sides: dict[tuple[str, ...], tuple[Spread, str]] = {}
+    sides: dict[tuple[str, ...], tuple[Spread, str, str]] = {}
     for found in group:
         where = tuple(found.within[name] for name in factors)
-        sides.setdefault((found.b, *where), (found.of_b, _UNKNOWN))
-        sides[(found.a, *where)] = (found.of_a, _factor(found))
-    means = fmt.common_scale([side.mean for side, _ in sides.values() if side.mean is not None], first.unit)
-    rows = [(*label, *spread_cells(side, said, first.unit, means, _UNKNOWN)) for label, (side, said) in sides.items()]
+        sides.setdefault((found.b, *where), (found.of_b, _UNKNOWN, ""))
+        sides[(found.a, *where)] = (found.of_a, _factor(found), _outlier_factor(found))
+    means = fmt.common_scale([side.mean for side, *_ in sides.values() if side.mean is not None], first.unit)
+    rows = [
+        (*label, *spread_cells(side, said, first.unit, means, _UNKNOWN, more))
+        for label, (side, said, more) in sides.items()
+    ]
     told = [notes.mark("factor", [f"Variance factor: how many times larger or smaller than that of {first.b}."])]
-    many = any(side.trials > 1 for side, _ in sides.values())
+    many = any(side.trials > 1 for side, *_ in sides.values())
     caption = f"within {'trials, mean over rounds' if many else 'one trial a side'}; described, not judged"
     title = f"Variability of {heading(first.metric, first.source, shared)}"
     if factors:
         columns = (factor, *factors, "mean", "variance", *told, "σ", "cv", "outliers", "stall")
+        caption += f"; {outliers_from(first.whiskers)}"
         labels = 1 + len(factors)
         return Table(title, columns, tuple(rows), labels, caption, notes.sentences(), divisible=True)
-    across_columns = tuple(zip(_NAMES, *(row[1:] for row in rows), strict=True))
+    across_columns = tuple(
+        zip((*_NAMES, f"outliers ({first.whiskers:g} IQR)", "longest stall"), *(row[1:] for row in rows), strict=True)
+    )
     return Table(title, (factor, *(row[0] for row in rows)), across_columns, 1, caption, divisible=True)
 
 
-_NAMES = (
-    *("mean", "variance (σ²)", "variance factor", "standard deviation (σ)", "coefficient of variation"),
-    *("outliers (1.5 IQR)", "longest stall"),
-)
+_NAMES = ("mean", "variance (σ²)", "variance factor", "standard deviation (σ)", "coefficient of variation")
 
 
-def spread_cells(side: Spread, factor: str, unit: str, means: fmt.Scale | None, unknown: str) -> tuple[str, ...]:
-    """How much the samples of one side vary, in the order of ``_NAMES``."""
+def outliers_from(whiskers: float) -> str:
+    """For the caption of a table with outliers: from how far off the quartiles samples count as such."""
+    return f"outliers beyond {whiskers:g} IQR"
+
+
+def spread_cells(
+    side: Spread, factor: str, unit: str, means: fmt.Scale | None, unknown: str, more: str
+) -> tuple[str, ...]:
+    """How much the samples of one side vary: ``_NAMES``, outliers with ``more`` about their number, longest stall."""
     cv, outliers, stall = side.cv, side.outliers, side.longest_stall
     return (
         unknown if side.mean is None else fmt.quantity(side.mean, unit, within=means),
@@ -117,9 +127,22 @@ def spread_cells(side: Spread, factor: str, unit: str, means: fmt.Scale | None, 
         factor,
         unknown if side.sigma is None else fmt.quantity(side.sigma, unit),
         unknown if cv is None else fmt.part(cv) if cv < 0.1 else fmt.share(cv),
-        unknown if outliers is None else fmt.number(outliers, 0 if outliers.is_integer() else 1),
+        unknown if outliers is None else _counted(outliers, more),
         unknown if stall is None else fmt.duration(stall) if stall else "none",
     )
+
+
+def _counted(outliers: float, more: str) -> str:
+    number = fmt.number(outliers, 0 if outliers.is_integer() else 1)
+    return f"{number} ({more})" if more else number
+
+
+def _outlier_factor(found: Varying) -> str:
+    """How many times more or fewer outliers than the baseline: "1.31× more"; nothing where that can't be told."""
+    mine, theirs = found.of_a.outliers, found.of_b.outliers
+    if not mine or not theirs or mine == theirs:
+        return ""
+    return f"{fmt.ratio(max(mine, theirs) / min(mine, theirs))} {'more' if mine > theirs else 'fewer'}"
 
 
 def _factor(found: Varying) -> str:

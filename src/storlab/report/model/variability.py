@@ -8,17 +8,18 @@ import polars as pl
 
 from storlab.analysis.variability.across_runs import Spread
 from storlab.report.model import format as fmt
-from storlab.report.model.across_tables import spread_cells
+from storlab.report.model.across_tables import outliers_from, spread_cells
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import Grid, grids
 from storlab.report.model.tables import Notes, Table, heading
-from storlab.timeseries.variability import STATISTICS, variance_factors
+from storlab.timeseries.variability import STATISTICS, times_least, whiskers_of
 
 _FEW = 0.5  # of the trials: where fewer have samples enough, those that have are an odd choice
 _MOST = 4  # changes of a level that are listed one by one
 _DESCRIBED = (
     "Samples of one trial depend on each other: they say how that trial went, and not how the next will go. The "
-    "factor is how many times the smallest variance it is; the stall is the longest."
+    "factor is how many times the smallest variance it is, that in brackets how many times the fewest outliers; the "
+    "stall is the longest. Outliers are farther than so many interquartile ranges from the quartiles."
 )
 _WORTH = "How many independent samples these are worth, as far as their autocorrelation tells."
 _STEADY = (
@@ -47,6 +48,7 @@ def _tables(
     given: ReportInput, source: str, metric: str, grid: Grid, found: Mapping[str, pl.DataFrame]
 ) -> Iterator[Table]:
     estimates = {(e.cell, e.metric): e for e in given.summary.estimates if e.source == source}
+    whiskers = whiskers_of(given.declared[source], metric)
     names = {name: given.declared[source].statistic(metric, name) for name in STATISTICS}
     where = heading(metric, source, grid.within)
     unit = str(next(iter(found.values()))["unit"][0])
@@ -57,19 +59,35 @@ def _tables(
     several = any(rows.height > 1 for rows in found.values())
     caption = "within trials, mean over rounds" if several else "within one trial"
     if all(side.mean is not None and side.variance is not None for side in varied.values()):
-        yield _varying(f"Variability of {where}", caption, grid.factor, unit, varied)
+        yield _varying(f"Variability of {where}", caption, grid.factor, unit, varied, whiskers)
     yield _checked(f"Course of {where}", "of all rounds" if several else "of one trial", grid.factor, found)
 
 
-def _varying(title: str, caption: str, compared: str, unit: str, varied: Mapping[str, Spread]) -> Table:
+def _varying(
+    title: str, caption: str, compared: str, unit: str, varied: Mapping[str, Spread], whiskers: float
+) -> Table:
     notes, rows = Notes(), []
-    factors = variance_factors([side.variance for side in varied.values() if side.variance is not None])
+    factors = times_least([side.variance for side in varied.values() if side.variance is not None])
+    most = dict(zip(varied, times_least([side.outliers or 0.0 for side in varied.values()]), strict=True))
     means = fmt.common_scale([side.mean for side in varied.values() if side.mean is not None], unit)
     for (level, side), factor in zip(varied.items(), factors, strict=True):
         times = "unknown" if factor is None else fmt.ratio(factor)
-        rows.append((level, *spread_cells(side, times, unit, means, "unknown")))
+        rows.append((level, *spread_cells(side, times, unit, means, "unknown", _more(most[level]))))
     columns = (compared or "cell", "mean", "variance", "factor", "σ", "cv", "outliers", "stall")
-    return Table(title, columns, tuple(rows), 1, notes.mark(caption, [_DESCRIBED]), notes.sentences(), divisible=True)
+    return Table(
+        title,
+        columns,
+        tuple(rows),
+        1,
+        notes.mark(f"{caption}; {outliers_from(whiskers)}", [_DESCRIBED]),
+        notes.sentences(),
+        divisible=True,
+    )
+
+
+def _more(factor: float | None) -> str:
+    """How many times the fewest outliers these are, where there are any more: "1.31×"."""
+    return fmt.ratio(factor) if factor is not None and factor > 1 else ""
 
 
 def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataFrame]) -> Table:

@@ -137,7 +137,7 @@ class Trials:
         done, self._done = self._done, []
         if done:
             came_from = {each.record.trial: fingerprint.of_trial(each.folder, each.record) for each in done}
-            self.tables.add(derive_trials(done), came_from)
+            self.tables.add(derive_trials(done, self.tables.whiskers), came_from)
 
     def _is_unsupported(self, planned: PlannedTrial) -> bool:
         """Recorded once a cell, so that its reason is in the results; later rounds pass over it."""

@@ -60,22 +60,24 @@ def _width(bins: pl.DataFrame) -> float:
     return float(str((bins["high"] - bins["low"])[0]))
 
 
-def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes) -> Chart:
+def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes, whiskers: float) -> Chart:
     """``boxes``: ``level, low, first, median, third, high``; ``outliers``: ``level, value, aside``; a row a level.
 
     Outliers lie at random heights, so that none hides another.
     """
     y = axes.rows()
     colour = axes.colour(legend=False)
-    x = axes.values("low")
-    whiskers = alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, x2=alt.X2("high:Q"), y=y, color=colour)
+    x, first, median, value = (
+        axes.values(each, f"whiskers of {whiskers:g} IQR") for each in ("low", "first", "median", "value")
+    )
+    lines = alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, x2=alt.X2("high:Q"), y=y, color=colour)
     bars, ticks = alt.Chart(boxes).mark_bar(fillOpacity=0.55, size=24), alt.Chart(boxes)
-    quartiles = bars.encode(x=axes.values("first"), x2=alt.X2("third:Q"), y=y, color=colour)
-    middle = ticks.mark_tick(thickness=2.5, color=INK, size=24, opacity=1).encode(x=axes.values("median"), y=y)
+    quartiles = bars.encode(x=first, x2=alt.X2("third:Q"), y=y, color=colour)
+    middle = ticks.mark_tick(thickness=2.5, color=INK, size=24, opacity=1).encode(x=median, y=y)
     aside = alt.YOffset("aside:Q", scale=alt.Scale(domain=[-0.6, 0.6]))
     circles = alt.Chart(outliers).mark_circle(size=14, fillOpacity=0.6)
-    points = circles.encode(x=axes.values("value"), y=y, yOffset=aside, color=colour)
-    return alt.layer(whiskers, quartiles, middle, points, height=_ROW * boxes.height + _AXIS)
+    points = circles.encode(x=value, y=y, yOffset=aside, color=colour)
+    return alt.layer(lines, quartiles, middle, points, height=_ROW * boxes.height + _AXIS)
 
 
 def boxes_chart(boxes: pl.DataFrame, axes: Axes, column: str, title: str, names: Sequence[str]) -> Chart:
@@ -95,14 +97,14 @@ def boxes_chart(boxes: pl.DataFrame, axes: Axes, column: str, title: str, names:
     return alt.layer(whiskers, quartiles, middle, height=_HEIGHT)
 
 
-def factor_chart(variances: pl.DataFrame, axes: Axes, unit: str) -> Chart:
-    """``variances``: ``level, variance`` in display units, and ``label``, which says how many times the least it is."""
+def factor_chart(rows: pl.DataFrame, axes: Axes, title: str) -> Chart:
+    """``rows``: ``level, number`` in display units, and ``label``, which says how many times the least it is."""
     y = axes.rows()
-    x = alt.X("variance:Q", title=f"variance ({unit})", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
-    bars = alt.Chart(variances).mark_bar(size=22, fillOpacity=0.75).encode(x=x, y=y, color=axes.colour(legend=False))
-    words = alt.Chart(variances).mark_text(align="left", baseline="bottom", dy=-13, fontSize=12, color=INK)
+    x = alt.X("number:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
+    bars = alt.Chart(rows).mark_bar(size=22, fillOpacity=0.75).encode(x=x, y=y, color=axes.colour(legend=False))
+    words = alt.Chart(rows).mark_text(align="left", baseline="bottom", dy=-13, fontSize=12, color=INK)
     labels = words.encode(x=alt.XDatum(0), y=y, text=alt.Text("label:N"))
-    return alt.layer(bars, labels, height=58 * variances.height + 46)
+    return alt.layer(bars, labels, height=58 * rows.height + 46)
 
 
 def quantiles_chart(differences: pl.DataFrame, axes: Axes) -> Chart:

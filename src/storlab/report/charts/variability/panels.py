@@ -35,7 +35,7 @@ from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.input import ReportInput
 from storlab.timeseries.distribution import HOUR
-from storlab.timeseries.variability import squared
+from storlab.timeseries.variability import squared, times_least
 
 _STEPS_ALONE = 120  # of a level by itself, in a chart a third as wide
 _PARTS = 60  # of the variance over time
@@ -128,8 +128,10 @@ def _of_few_levels(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
 
 
 def _of_single_trials(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
-    boxes, outliers = within.boxes(of.many, "level"), within.outlying(of.many)
-    yield _View("Box with outliers", _outliers_in_words(of, outliers), lambda: box_chart(boxes, outliers, of.axes))
+    boxes, outliers = within.boxes(of.many, of.whiskers, "level"), within.outlying(of.many, of.whiskers)
+    box = partial(box_chart, boxes, axes=of.axes, whiskers=of.whiskers)
+    yield _View("Box with outliers", _outliers_in_words(of, outliers), lambda: box(outliers))
+    yield from _outlier_counts(of, outliers)
     yield from _variances(of)
     if not of.axes.told_apart:
         return
@@ -141,16 +143,39 @@ def _of_single_trials(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
         ("Density", f"density of {shown}", lambda: density_chart(of.densities, bins, of.axes)),
         ("Bell curves", dotted, lambda: density_chart(of.bells, bins, of.axes)),
         ("Histogram with bell curves", f"{binned}, with {normal}", lambda: histogram_chart(bins, of.axes, of.bells)),
-        ("Box", f"quartiles and whiskers of {shown}", lambda: box_chart(boxes, outliers.clear(), of.axes)),
+        ("Box", f"quartiles and whiskers of {shown}", lambda: box(outliers.clear())),
     )
     for title, told, draw in alone:
         yield _View(title, f"{told}.", draw, aside=True)
 
 
 def _outliers_in_words(of: Sampled, outliers: pl.DataFrame) -> str:
-    counts = dict(outliers.group_by("level").agg(pl.col("of").first()).iter_rows())
-    told = [f"{level} has {fmt.plural(int(counts.get(level, 0)), 'outlier')}" for level in of.comparable]
-    return f"quartiles and whiskers; {words.listed(told)}."
+    counts = _counts(of, outliers)
+    told = [f"{level} has {fmt.plural(count, 'outlier')}" for level, count in counts.items()]
+    return f"quartiles and whiskers of {of.whiskers:g} interquartile ranges; {words.listed(told)}."
+
+
+def _counts(of: Sampled, outliers: pl.DataFrame) -> dict[str, int]:
+    found = dict(outliers.group_by("level").agg(pl.col("of").first()).iter_rows())
+    return {level: int(found.get(level, 0)) for level in of.comparable}
+
+
+def _outlier_counts(of: Sampled, outliers: pl.DataFrame) -> Iterator[_View]:
+    counts = _counts(of, outliers)
+    if not any(counts.values()):
+        return
+    labels = [
+        _with_factor(str(n), times) for n, times in zip(counts.values(), times_least([*counts.values()]), strict=True)
+    ]
+    bars = pl.DataFrame({"level": [*counts], "number": [*counts.values()], "label": labels})
+    title = f"samples beyond {of.whiskers:g} IQR from the quartiles"
+    told = words.listed([f"{level} {label}" for level, label in zip(counts, labels, strict=True)])
+    yield _View("Outliers", f"{title}: {told}.", lambda: factor_chart(bars, of.axes, title))
+
+
+def _with_factor(number: str, factor: float | None) -> str:
+    """ "48 · 9.60×": how many times the least it is, where it is not that itself."""
+    return f"{number} · {fmt.ratio(factor)}" if factor and factor > 1 else number
 
 
 def _variances(of: Sampled) -> Iterator[_View]:
@@ -158,12 +183,13 @@ def _variances(of: Sampled) -> Iterator[_View]:
     found = within.variances(of.many).with_columns(pl.col("variance") * base)
     shown = fmt.scale(float(str(found["variance"].max())), unit)
     labels = [
-        f"{fmt.quantity(variance, unit, within=shown)}{f' · {fmt.ratio(factor)}' if factor and factor > 1 else ''}"
+        _with_factor(fmt.quantity(variance, unit, within=shown), factor)
         for variance, factor in found.select("variance", "factor").iter_rows()
     ]
-    bars = found.with_columns(pl.col("variance") / shown.factor, label=pl.Series(labels, dtype=pl.String))
+    bars = found.with_columns(number=pl.col("variance") / shown.factor, label=pl.Series(labels, dtype=pl.String))
     told = [f"{level} {label}" for level, label in bars.select("level", "label").iter_rows()]
-    yield _View("Variance", f"variance of {words.listed(told)}.", lambda: factor_chart(bars, of.axes, shown.symbol))
+    title = f"variance ({shown.symbol})"
+    yield _View("Variance", f"variance of {words.listed(told)}.", lambda: factor_chart(bars, of.axes, title))
     step = within.step_of(of.many, _PARTS)
     parts = within.over_time(of.many, step).filter(pl.col("count") >= _IN_A_PART)
     if parts.height > len(of.comparable) and of.axes.told_apart:
@@ -176,7 +202,7 @@ def _variances(of: Sampled) -> Iterator[_View]:
 
 
 def _round_by_round(of: Sampled) -> _View:
-    boxes = within.boxes(of.many, "level", "round").with_columns(pl.col("round").cast(pl.String))
+    boxes = within.boxes(of.many, of.whiskers, "level", "round").with_columns(pl.col("round").cast(pl.String))
     names = [str(number) for number in of.rounds]
     told = f"quartiles and whiskers of {fmt.plural(len(names), 'round')}."
     return _View("Round by round", told, lambda: boxes_chart(boxes, of.axes, "round", "round", names), wide=True)
@@ -187,7 +213,7 @@ def _part_by_part(of: Sampled) -> _View:
     unit = of.clock.unit
     count = int(str(parted["part"].max())) + 1
     names = [f"{(part + 1) * step / unit:g}" for part in range(count)]
-    boxes = within.boxes(parted, "level", "part").with_columns(
+    boxes = within.boxes(parted, of.whiskers, "level", "part").with_columns(
         pl.col("part").replace_strict(dict(enumerate(names)), return_dtype=pl.String)
     )
     title = f"time in the trial, each until ({'h' if unit == HOUR else 's'})"

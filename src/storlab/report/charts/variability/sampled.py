@@ -10,7 +10,7 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.variability import samples as within
-from storlab.metrics import CHECKPOINT, without_end
+from storlab.metrics import CHECKPOINT, WHISKERS, without_end
 from storlab.report.charts.names import title_of
 from storlab.report.charts.panel import Combination
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title
@@ -18,6 +18,7 @@ from storlab.report.charts.theme import COLOURS, of
 from storlab.report.model import format as fmt
 from storlab.report.model.input import ReportInput, across_of, compared_factor
 from storlab.timeseries.distribution import HOUR, LONG
+from storlab.timeseries.variability import whiskers_of
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class Axes:
     def rows(self) -> alt.Y:
         return alt.Y("level:N", sort=list(self.shown), axis=above_rows(self.factor))
 
-    def values(self, column: str) -> alt.X:
+    def values(self, column: str, hint: str = "") -> alt.X:
         """The metric along the bottom, over the range of its samples."""
-        title = self.title("not from zero")
+        title = self.title(", ".join(filter(None, ("not from zero", hint))))
         return alt.X(f"{column}:Q", title=title, scale=alt.Scale(zero=False, nice=False), axis=PLAIN)
 
 
@@ -85,6 +86,7 @@ class Sampled:
     """``samples``: ``level, round, t, value``, in display units; ``findings``: what was found in these trials.
 
     ``checkpoints``: ``level, t`` of those of a database under this load, of all rounds; ``t`` in the clock's unit.
+    ``whiskers``: interquartile ranges from the quartiles, beyond which samples are outliers.
     """
 
     combination: Combination
@@ -93,6 +95,7 @@ class Sampled:
     axes: Axes
     clock: Clock
     checkpoints: pl.DataFrame = field(default_factory=lambda: _NO_MARKS)
+    whiskers: float = WHISKERS
 
     @cached_property
     def rounds(self) -> list[int]:
@@ -167,6 +170,7 @@ def sampled(
         Axes(metric, unit, compared_factor(given.summary), levels, [level for level in levels if level in present]),
         clock,
         _checkpoints(given, combination, clock),
+        whiskers_of(given.declared[source], metric),
     )
 
 
