@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +23,9 @@ from study.program import call
 
 pytestmark = pytest.mark.needs("root")
 
-SMALL = ("profile=quick", "files=1500", "synced=150", "pages=2M", "data=16M", "redo=64k", "disk=2G")
+LOADS = ("storm", "storm-fsync", "database", "fio-files")
+SMALL = ("files=1500", "synced=150", "pages=2M", "data=16M", "redo=64k", "size=2G", f"loads={json.dumps(LOADS)}")
 SET_UPS = ("xfs-16k-16k", "ext4-bigalloc", "ext4-16k")
-LOADS = ("storm", "storm-fsync", "database")
 
 
 @pytest.fixture(scope="module")
