@@ -34,7 +34,7 @@ def read_passed_on(text: bytes, read: Callable[[bytes], Sequence[Found]], begin:
             refused = error if refused is None or (refused.line is None and error.line is not None) else refused
         else:
             found = parts if len(parts) >= len(found) else found
-        if found and begin and b"\n>" not in shown:
+        if found and begin and not (b">" in shown and b"\n>" in shown):  # one sign is looked for much faster
             break  # where lines must begin so, nothing else stands before any
     if not found and refused is not None:
         raise refused
@@ -68,7 +68,8 @@ def _with_fact(part: Part, heading: str) -> Part:
 
 def _at_margin(text: bytes, begin: bytes) -> bytes:
     """``text`` without the blanks that stand before a line which begins so, there and below it."""
-    if re.search(rb"\n[ \t]+(?:" + begin + rb")", b"\n" + text) is None:
+    indented = rb"[ \t]+(?:" + begin + rb")"
+    if re.match(indented, text) is None and re.search(rb"\n" + indented, text) is None:
         return text
     known = re.compile(rb"([ \t]*+)(?:" + begin + rb")")
     margin = b""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
-# plain text, and those that begin with ^ are not.
-BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
+# Each begins with a line feed, which the text is given at its start, too, unless a banner stands there: such patterns
+# are searched for as fast as plain text, and those that begin with ^ are not.
+BANNER = re.compile(rb"(?:\A|\n)sysbench (\d+\.\d+\S*) ")
 FIRST = re.compile(rb"\n\[ *(\d{1,15})s ?\] ")
 CHECKPOINT = b"] Checkpoint report:\n"
 _TOLD = b"Running the test with following options:"
@@ -45,11 +45,12 @@ class Place:
     told: bool = False
     first: int | None = None
     closing: int | None = None
+    checkpoints: int = 0
     end: int = 0
 
 
 def places(text: bytes) -> list[Place]:
-    """Of all runs of ``text``, which begins with a line feed; the first begins with it."""
+    """Of all runs of ``text``, which begins with a line feed or ``BANNER``; the first begins with it."""
     runs = [Place(0, 0)]
     rank, last, checkpoint, reported = -1, 0, False, False
     for at, mark in [*_marks(text), (len(text), b"")]:
@@ -69,6 +70,7 @@ def places(text: bytes) -> list[Place]:
             run.told = True
         elif mark == CHECKPOINT:
             checkpoint, reported, rank = True, True, -1
+            run.checkpoints += 1
         elif mark in _RANKS:
             if checkpoint and _RANKS[mark] > rank:
                 rank = _RANKS[mark]

@@ -17,7 +17,7 @@ from storlab.errors import ParseError
 from storlab.formats.sysbench.closing import contradicts, is_consistent, lacking, read_closing, stray
 from storlab.formats.sysbench.histogram import BEGIN, LONGEST, read_histogram
 from storlab.formats.sysbench.intervals import SHOWS, Test, read_intervals
-from storlab.formats.sysbench.places import BANNER, CHECKPOINT, Place, places
+from storlab.formats.sysbench.places import BANNER, Place, places
 from storlab.text import first
 
 _FATAL = re.compile(rb"\nFATAL: (.*)")
@@ -89,11 +89,13 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     One that began, as others did that ended, and of which nothing was measured has neither intervals nor a closing
     block. ``sysbench prepare`` is none.
     """
-    text = b"\n" + (text.replace(b"\r\n", b"\n") if b"\r" in text else text)
+    text = text.replace(b"\r\n", b"\n") if b"\r" in text else text
+    begins = text.startswith(b"sysbench ") and BANNER.match(text) is not None
+    text = text if begins else b"\n" + text  # which takes as long as to search all of it
     if text[-1:].isdigit() or text.endswith(b"."):  # a number that may be cut short
         text = text[: text.rfind(b"\n") + 1]
     runs: list[SysbenchRun] = []
-    line = counted = 0
+    line, counted = _first_line(text), 0
     for place in places(text):
         begin = next((at for at in (place.first, place.closing) if at is not None), place.start) + 1
         line, counted = line + text.count(b"\n", counted, begin), begin
@@ -108,6 +110,11 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     raise ParseError("is no output of sysbench: it has neither lines of intervals nor a closing block", source)
 
 
+def _first_line(text: bytes) -> int:
+    """Its number, less the line feed before it where ``text`` was given one."""
+    return int(not text.startswith(b"\n"))
+
+
 def _run(text: bytes, place: Place, line: int, source: str) -> SysbenchRun | None:
     begun, end = place.first, place.end
     closing = end if place.closing is None else place.closing
@@ -118,7 +125,7 @@ def _run(text: bytes, place: Place, line: int, source: str) -> SysbenchRun | Non
     closed, named = read_closing(text[closing:end])
     body = body_end if begun is None else begun + 1
     test, lines, intervals = read_intervals(text, body, min(body_end + 1, end))  # with its last line feed
-    checkpoints = text.count(CHECKPOINT, place.start, end)
+    checkpoints = place.checkpoints
     if test is None:
         test = _test_of(closed)
     if test is None or (intervals.is_empty() and not closed):
@@ -170,7 +177,7 @@ def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source:
     at = (times.diff() < 0).arg_true()[0]
     later = re.compile(rb"\n\[ *%ds ?\] " % int(times[at - 1])).search(text, start)
     found = later and re.compile(rb"\n\[ *%ds ?\] " % int(times[at])).search(text, later.end())
-    line = text.count(b"\n", 0, found.start() + 1) if found else None
+    line = _first_line(text) + text.count(b"\n", 0, found.start() + 1) if found else None
     raise ParseError("goes back in time: two runs in one file, and nothing between them says so", source, line)
 
 
