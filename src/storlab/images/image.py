@@ -144,7 +144,14 @@ def own_image(kernel: Path, modules: Path | None = None, rootfs: Path | None = N
 
 def with_zfs_tree(image: Image, folder: Path) -> Image:
     """The image with an OpenZFS tree laid over it: modules, commands, libraries and tests. Raises ``UserError``."""
-    tree = read_tree(folder.absolute())
+    try:
+        return _with_zfs_tree(image, folder.absolute())
+    except (OSError, ValueError) as error:  # it is changed meanwhile, damaged, or another user's
+        raise UserError(f"the tree {folder} can't be laid over a guest: {error}") from None
+
+
+def _with_zfs_tree(image: Image, folder: Path) -> Image:
+    tree = read_tree(folder)
     if len(image.layers) < 2:
         raise UserError(
             f"the tree {folder} needs the modules of the kernel that guests boot: name --kernel-modules, too"

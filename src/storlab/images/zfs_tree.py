@@ -85,7 +85,7 @@ def read_tree(folder: Path) -> Tree:
     version = "-".join(_VERSION.findall(meta)[:2])
     names = _SCRIPTS.search(_text(folder / "tests/zfs-tests/include/commands.cfg"))
     for name in names["names"].split() if names else ():
-        if name not in programs and (script := folder / name).is_file():
+        if name not in programs and "/" not in name and (script := folder / name).is_file():
             programs[name] = script
     return Tree(folder, version, modules, dict(_files(folder, programs, _places(common))), frozenset(programs))
 
@@ -124,7 +124,8 @@ def stale(folder: Path) -> Path | None:
 
 def _places(common: str) -> dict[str, str]:
     """Where its configuration has helpers installed, without a first slash; /lib and the like as in a merged /usr."""
-    found = {each["name"]: each["path"].strip("/") for each in _PLACE.finditer(common)}
+    named = ((each["name"], each["path"].strip("/")) for each in _PLACE.finditer(common))
+    found = {name: path for name, path in named if path and ".." not in path.split("/")}
     return {
         name: f"usr/{path}" if path.split("/")[0] in ("bin", "lib", "sbin") else path for name, path in found.items()
     }
@@ -241,9 +242,11 @@ def _pack_modules(cache: Cache, tree: Tree, base: Base, work: Path, key: str, lo
 
 def _pack_rest(cache: Cache, tree: Tree, work: Path, key: str, log: Path) -> None:
     root, packed = work / "tree", dict[Path, Path]()
-    for target, source in tree.files.items():
+    for target in tree.files:
+        (root / target).parent.mkdir(parents=True, exist_ok=True)
+    # Links come last, so that nothing is written where one leads.
+    for target, source in sorted(tree.files.items(), key=lambda each: each[1].is_symlink()):
         place = root / target
-        place.parent.mkdir(parents=True, exist_ok=True)
         if source in packed:
             os.link(packed[source], place)
         elif source.is_symlink():
