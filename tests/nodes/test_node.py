@@ -128,6 +128,21 @@ def test_files_are_written_and_read_in_any_size_and_large_output_comes_whole_and
     assert ended.stdout == b"".join(b"%d\n" % number for number in range(1, 1_000_001))
 
 
+def test_of_a_file_that_is_sent_all_but_its_holes_is_written_where_it_was(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    target.write_bytes(b"\xff" * (5 << 20))
+    with source.open("wb") as file:
+        for begin, size in ((0, 300_000), (2 << 20, 4096), ((4 << 20) + 8192, 512 * 1024)):
+            file.seek(begin)
+            file.write(os.urandom(size))
+        file.truncate(5 << 20)
+    on_node(lambda node: node.fill(str(target), source))
+    sent, there = source.read_bytes(), target.read_bytes()
+    assert all(there[at : at + 4096] in (sent[at : at + 4096], b"\xff" * 4096) for at in range(0, len(sent), 4096))
+    assert there[1 << 20 : 2 << 20] == b"\xff" * (1 << 20) and there[: 1 << 17] == sent[: 1 << 17]
+    assert there[2 << 20 :][:4096] == sent[2 << 20 :][:4096]
+
+
 def test_what_can_not_be_read_or_written_is_told_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="missing"):
         on_node(lambda node: node.read(str(tmp_path / "missing")))

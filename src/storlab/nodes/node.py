@@ -30,6 +30,7 @@ from storlab.units import size_text
 __all__ = ["Clock", "Confinement", "Exit", "Node", "Process", "Sample"]
 
 MAX_READ = 64 * 1024**2  # bytes of a file that are held in memory
+_PIECES_AT_ONCE = 32  # of a file that is sent
 _TICKS_AHEAD = 16  # samples; more than there were intervals is no timer's inaccuracy
 _CLOCK_ROUNDS = 9
 
@@ -256,14 +257,25 @@ class Node:
         Raises ``FileNotFoundError``, ``DiskFull`` or ``NodeError``.
         """
         with source.open("rb") as file:
-            for begin, end in data_in(file.fileno()):
-                for offset in range(begin, end, CHUNK):
-                    chunk = os.pread(file.fileno(), min(CHUNK, end - offset), offset)
-                    answered = await self.connection.ask(
-                        "write", chunk, path=path, offset=offset, truncate=False, mode=0o600, sync=False
-                    )
-                    self._raise_on_error(answered, path)
+            pieces = [
+                (at, min(at + CHUNK, end)) for begin, end in data_in(file.fileno()) for at in range(begin, end, CHUNK)
+            ]
+            for first in range(0, len(pieces), _PIECES_AT_ONCE):  # a guest takes its time to answer each one
+                some = pieces[first : first + _PIECES_AT_ONCE]
+                await asyncio.gather(*(self._write_piece(path, file.fileno(), *piece) for piece in some))
         await self.run(["sync", "--", path])
+
+    async def _write_piece(self, path: str, source: int, begin: int, end: int) -> None:
+        answered = await self.connection.ask(
+            "write",
+            os.pread(source, end - begin, begin),
+            path=path,
+            offset=begin,
+            truncate=False,
+            mode=0o600,
+            sync=False,
+        )
+        self._raise_on_error(answered, path)
 
     async def carry_out(self, *wanted: Step, go_on: bool = False) -> list[Done]:
         """Small operations on files, one after the other, without a process for any of them.

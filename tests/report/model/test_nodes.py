@@ -137,6 +137,10 @@ def test_properties_stand_with_their_sources_and_those_that_differ_with_where_th
     assert [row[1:] for row in shown.rows if row[0] == "sync"] == [
         ("standard", "default", "backing=zvol (2 cells)"), ("disabled", "local", "backing=zvol-async (2 cells)"),
     ]  # fmt: skip
+    alike = replace(run, facts={1: run.facts[1]})
+    (shown,) = property_tables(alike)
+    assert (shown.columns, shown.labels) == (("property", "value", "source"), 3)
+    assert render(alike, "text") and "inherited" in render(alike, "md")
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def _table(layer: str, seen: Seen, given: ReportInput) -> Table:
     states = [state for state in given.summary.cells if state.cell in here]
     rows = tuple((name, *row) for name, places in seen.items() for row in _rows(name, places, states))
     columns = ("property", "value", "source", "where")
-    table = Table(f"Properties of each {layer}", columns, rows, len(columns))
-    return table if any(row[-1] != ALL_CELLS for row in rows) else table.of_columns(range(3))
+    kept = 4 if any(row[-1] != ALL_CELLS for row in rows) else 3
+    return Table(f"Properties of each {layer}", columns, rows, kept).of_columns(range(kept))
 
 
 def _rows(
