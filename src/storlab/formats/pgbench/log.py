@@ -207,7 +207,8 @@ def _histogram(log: pl.DataFrame) -> pl.DataFrame:
 
 def _counted(log: pl.DataFrame, **keys: pl.Expr) -> pl.DataFrame:
     """``keys`` and ``len``, how many rows have them: a slice at a time, as keys of all are as large as the log."""
-    parts = [each.group_by(**keys).len() for each in log.iter_slices(_ROWS)]
+    named = [key.alias(name) for name, key in keys.items()]
+    parts = [each.group_by(named).len() for each in log.iter_slices(_ROWS)]
     return pl.concat(parts).group_by(*keys).agg(pl.col("len").sum())
 
 
