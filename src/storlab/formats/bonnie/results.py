@@ -53,6 +53,7 @@ class _Table:
     name: str = ""  # from the head of a lower half that has a single row, without a name
     rows: list[BonnieRun] = field(default_factory=list)
     lower: int = 0
+    alone: bool = False  # a lower half that names the version, as of runs that have no upper one
     last: BonnieRun | None = None
     has: Sequence[bool] = ()
 
@@ -154,8 +155,9 @@ class _Reader:
         elif "Sequential Create" in line:
             # Without an upper half of its own, this is of a run that had none (-s 0).
             rows = table.rows if table.half == "output" else []
-            version = _version(line) if "Version" in line else table.version
-            self.table = _Table("create", version, _margin(line), rows=rows)
+            alone = "Version" in line
+            version = _version(line) if alone else table.version
+            self.table = _Table("create", version, _margin(line), rows=rows, alone=alone)
         elif table.half:
             self._below(line.removeprefix(table.margin), number, ended)
 
@@ -184,7 +186,7 @@ class _Reader:
         table, name = self.table, row.name or self.table.name
         run = table.rows[table.lower] if table.lower < len(table.rows) else None
         matches = run is not None and (run.name.startswith(name) or name.startswith(run.name))
-        if not matches and (not table.rows or (table.name and not row.name)):  # with -s 0, without upper half
+        if not matches and (not row.name if table.name else table.alone):  # with -s 0, without upper half
             run = BonnieRun(self.source, number, name, dict(table.named))
             self.runs.append(run)
         elif not matches:
