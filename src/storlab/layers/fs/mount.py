@@ -130,7 +130,7 @@ async def kernel_says(node: Node, says: re.Pattern[str], since: str) -> str:
     What it said before may be of another file system, as devices of that name come and go.
     """
     log = await node.run(["dmesg"], check=False)
-    lines = log.stdout.decode(errors="replace").splitlines()[-_LAST:]
+    lines = log.stdout.decode(errors="replace").splitlines()[-_LAST if since else 0 :]
     if since and since in lines:
         lines = lines[lines.index(since) + 1 :]
     lines = [_STAMP.sub("", line) for line in lines]
