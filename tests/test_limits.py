@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from tools.limits_reference import reference
@@ -85,40 +86,31 @@ def compared(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     planning._refuse_too_many_comparisons(cast("Any", study("")))
 
 
-class Agent:
+def agent(event: Event, size: int) -> Any:
     """All that it answers is this, and so many bytes with it."""
 
-    lost, patience = None, 0.0
+    async def request(*_: object, **__: object) -> AsyncIterator[Answer]:
+        yield Answer(1, event, bytes(size))
+        yield Answer(1, ENDED if isinstance(event, Stdout) else Done())
 
-    def __init__(self, event: Event, size: int) -> None:
-        self._answers = Answer(1, event, bytes(size)), Answer(1, ENDED if isinstance(event, Stdout) else Done())
-
-    def next_id(self) -> int:
-        return 1
-
-    async def request(self, *_: object, **__: object) -> AsyncIterator[Answer]:
-        for answer in self._answers:
-            yield answer
-
-    async def stop(self, *_: object, **__: object) -> None:
-        pass
+    return SimpleNamespace(lost=None, patience=0.0, next_id=lambda: 1, request=request, stop=AsyncMock())
 
 
 ENDED = Exited(0, None, False, None, None, 1, 1, 0, 0, 1, 0, 0)
 
 
 async def printed(size: int) -> None:
-    await Process("n", cast("Any", Agent(Stdout(1), size)), ("yes",), {}, {Stdout: None}).wait()
+    await Process("n", agent(Stdout(1), size), ("yes",), {}, {Stdout: None}).wait()
 
 
 async def sampled(size: int) -> None:
-    async for _ in Node("n", cast("Any", Agent(Sampled(1, 1, 0, [size]), size))).sample(["/x"], 1.0):
+    async for _ in Node("n", agent(Sampled(1, 1, 0, [size]), size)).sample(["/x"], 1.0):
         pass
 
 
 async def left(path: Path, size: int) -> None:
     file = fetch._File("/load", "x", ["x"], size)
-    await fetch._fetch(Node("n", cast("Any", Agent(Data(), 1))), file, path, Allowance())
+    await fetch._fetch(Node("n", agent(Data(), 1)), file, path, Allowance())
     if (note := path / "x.left-out").exists():
         raise StorlabError(note.read_text().strip())
     (path / "x").unlink()

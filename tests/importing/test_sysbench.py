@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import polars as pl
@@ -107,20 +106,6 @@ def test_events_of_other_tests_are_counted_and_queue_lines_left_out() -> None:
     assert primary_of(SysbenchImporter(), [parts(RATE)]) == "eps"
 
 
-@pytest.mark.parametrize("end", range(400, len(OLTP), 97))
-def test_of_a_truncated_file_what_is_whole_counts_with_a_warning(end: int) -> None:
-    cut = OLTP[:end]
-    whole = [line for line in OLTP.splitlines(keepends=True) if line.startswith(b"[ ") and line.strip() in cut]
-    measured = one(cut)
-    assert measured.warnings
-    found = series(measured, "tps")
-    assert len(found) in (len(whole), len(whole) - 1)  # the last may lack its line feed, and be whole all the same
-    assert found == series(one(OLTP), "tps")[: len(found)]
-    if b"General statistics" not in cut and b"SQL statistics:\n" not in cut:
-        assert values(measured)["tps"] == pytest.approx(math.fsum(value for _, value in found) / len(found))
-        assert "no closing block" in " ".join(measured.warnings)
-
-
 def test_a_damaged_line_costs_only_itself_and_lines_of_other_programs_nothing() -> None:
     measured = one(OLTP.replace(b"tps: 5409.01", b"tps: 54#9.01"))
     assert [t for t, _ in series(measured, "tps")][:3] == [2.0, 6.0, 8.0]
@@ -163,14 +148,6 @@ def test_buckets_that_are_printed_alike_are_one_bin_unless_all_are_there() -> No
     ((lower, upper, count),) = bins(b"0.020", b"0.020")  # of three
     assert (lower, upper, count) == pytest.approx((19.3e-6, 20.4e-6, 14), rel=0.005)
     assert [count for _, _, count in bins(b"0.020", b"0.020", b"0.020")] == [7, 7, 7]
-
-
-@pytest.mark.parametrize("end", range(HISTOGRAM.index(b"Latency histogram"), HISTOGRAM.index(b"General"), 431))
-def test_of_a_truncated_histogram_whole_lines_count(end: int) -> None:
-    measured = one(HISTOGRAM[:end])
-    whole = one(HISTOGRAM).histograms
-    assert measured.histograms["count"].sum() <= whole["count"].sum() and measured.warnings
-    assert len(series(measured, "eps")) == HISTOGRAM.count(b"\n[ ")
 
 
 NOTHING = (

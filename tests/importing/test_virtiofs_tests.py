@@ -11,8 +11,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from laboratory.samples import sample as words_of
 from storlab import open_run
@@ -125,24 +123,6 @@ def test_figures_are_in_base_units_and_a_command_that_was_cut_off_lacks_that_run
     for cut in (text[: begin + len("Running: fio")], text[: begin + len("Running: fio --out")]):
         (read,) = parts(cut)
         assert read.measured.warnings == (f"line {cut.count(chr(10)) + 1}: a job has no result: cut off, and left out",)
-
-
-@settings(max_examples=60)
-@given(st.data())
-def test_a_truncated_file_gives_what_is_whole_and_says_what_is_not(data: st.DataObject) -> None:
-    text = raw_file("a", reads("seqread-psync", (1000, 250), (1001, 251), (1002, 252)))
-    whole = parts(text)
-    cut = text[: data.draw(st.integers(0, len(text)))]
-    try:
-        read = parts(cut)
-    except ParseError as error:
-        assert "raw.txt" in str(error)
-        return
-    assert len(read) <= len(whole)
-    for got, wanted in zip(read, whole, strict=False):
-        assert got.levels == wanted.levels and got.measured.metrics.equals(wanted.measured.metrics)
-    missing = cut.count("Running: fio") - len(read)
-    assert bool(read[0].measured.warnings) == (missing > 0)
 
 
 def test_what_is_none_of_them_is_refused_in_a_sentence() -> None:
