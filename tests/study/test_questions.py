@@ -53,6 +53,15 @@ def test_anything_else_is_refused(text: str) -> None:
         read_expected(text)
 
 
+@pytest.mark.parametrize(("only", "levels"), [((), {"n"}), (("x=more",), {"more"}), (("x=more,n",), {"n", "more"})])
+def test_of_levels_with_names_the_usual_ones_are_taken_unless_others_are_asked_for(
+    only: tuple[str, ...], levels: set[str]
+) -> None:
+    usual = '[factors.x]\nlevels = ["n"]\nn = "1M"\nmore = "2M"\n'
+    text = HEAD.partition("[[claim]]")[0].replace('size = "1M"', 'size = "{x}"') + usual
+    assert {cell.levels["x"] for cell in parse_study(text.encode(), "s", lambda name: name, only=only).cells} == levels
+
+
 def test_a_claim_may_be_about_a_level_that_only_a_profile_has() -> None:
     claim = 'left = { bs = "64k" }\nright = { bs = "4k" }\nexpect = "more"\n'
     assert [len(study(claim, *chosen).cells) for chosen in ((), ("profile=full",))] == [2, 4]
