@@ -125,13 +125,10 @@ def test_a_qemu_that_serves_files_keeps_its_user_and_says_so(lab: Laboratory) ->
 
 
 @pytest.mark.needs("guests", "root")
-def test_guests_run_from_clones_of_their_image_on_the_disk_under_test_and_change_only_their_own(
-    lab: Laboratory,
-) -> None:
+def test_guests_run_from_clones_of_their_image_on_the_disk_under_test(lab: Laboratory) -> None:
     stack = '[{ layer = "directory" }, { layer = "image-clone", base = { size = "2G", system = true } }, ROOT]'
     stack = stack.replace("ROOT", '{ layer = "virtio-blk" }, { layer = "root" }')
-    load = 'modprobe xfs && test "$(findmnt -no FSTYPE /)" = ext4 && test ! -e /etc/mine && echo > /etc/mine'
-    lab.succeed(guests(f"{load} && echo > $target/x", stack=stack))
+    lab.succeed(guests("modinfo xfs > /dev/null && echo > $target/x", stack=stack))
     (record,) = lab.records()
     assert {facts["root"] for facts in record.guests.values()} == {"its disk"}
     for node in ("vm-1", "vm-2"):
