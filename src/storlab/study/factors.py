@@ -79,7 +79,7 @@ def _chosen(
         return None
     for index, label in enumerate(labels):
         if label not in known if isinstance(label, str) else True:
-            report((*at, index), unknown(f"level {shown(label)}", str(label), known))
+            report((*at, index), unknown(f"level {shown(label)} of {name}", str(label), known))
         elif label in labels[:index]:
             report((*at, index), f"the level {shown(label)} is listed twice")
     return tuple(map(str, labels))

@@ -141,7 +141,7 @@ factors = ["4k"]  #! ["4k"] should be a table
 [factors.bs]  #! a factor is a table
 factors.bs = { levels = ["4k", "8k", "4k"] }  #! factors.bs.levels[2]: the level "4k" is listed twice
 factors.sync = { off = 0, none = 0 }  #! the level "none" is the same as "off"
-factors.bs = { levels = ["bg"], big = "1M" }  #! factors.bs.levels[0]: unknown level "bg"; did you mean 'big'?
+factors.bs = { levels = ["bg"], big = "1M" }  #! factors.bs.levels[0]: unknown level "bg" of bs; did you mean 'big'?
 factors.bs = { levels = "big", big = "1M" }  #! beside levels with names, levels is a list of the names that are run
 factors.bs = { levels = ["big", "big"], big = "1M" }  #! the level "big" is listed twice
 

@@ -17,6 +17,7 @@ from storlab.report.formats.markdown import table_lines
 from storlab.report.formats.terminal import WIDTH, gate_bullet
 from storlab.report.model import across, words
 from storlab.report.model.across_tables import ratio_tables, variability_tables
+from storlab.report.model.gates import OUTCOMES
 from storlab.text import one_line
 
 _MOST = 24  # answers that are listed one by one; the table has all
@@ -134,7 +135,7 @@ def _why(given: RunsCompared, c: RunComparison) -> Iterator[str]:
     if varying := across.varying_of(given, c):
         yield f"  - {words.DESCRIBED} {escaped(across.varies(varying))}"
     yield from (f"  - {escaped(words.stop(warning))}" for warning in c.comparison.warnings)
-    yield from (f"  - {escaped(r.gate)} {words.OUTCOMES[r.outcome]}. {escaped(r.sentence)}" for r in c.gates)
+    yield from (f"  - {escaped(r.gate)} {OUTCOMES[r.outcome]}. {escaped(r.sentence)}" for r in c.gates)
 
 
 def render_junit(given: RunsCompared) -> str:

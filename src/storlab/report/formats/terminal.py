@@ -15,6 +15,7 @@ from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.claims import ClaimLine
+from storlab.report.model.gates import gate_sentence
 from storlab.report.model.input import ReportInput
 from storlab.report.model.power_cuts import TITLE as POWER_CUTS
 from storlab.report.model.questions import SPREAD
@@ -254,4 +255,6 @@ _OUTCOMES = {
 def gate_bullet(result: GateResult, indent: int) -> RenderableType:
     """What came of a gate, with a shape for each outcome."""
     mark, style = _OUTCOMES[result.outcome]
-    return bullet(mark, style, words.gate(result), indent, "bold red" if result.outcome in ("hit", "missing") else "")
+    return bullet(
+        mark, style, gate_sentence(result), indent, "bold red" if result.outcome in ("hit", "missing") else ""
+    )

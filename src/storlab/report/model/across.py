@@ -7,6 +7,7 @@ from storlab.analysis.variability.across_runs import Varying
 from storlab.grouping import grouped
 from storlab.report.model import format as fmt
 from storlab.report.model import words
+from storlab.report.model.gates import gates_together
 from storlab.report.model.tables import heading
 
 _NEAR_1 = 0.1
@@ -130,6 +131,6 @@ def outcome(given: RunsCompared) -> str:
     count = fmt.plural(len(given.comparisons), "comparison")
     if not any(c.gates or c.comparison.optional for c in given.comparisons):
         return f"{count}; no gate was asked for."
-    return words.gates_together(
+    return gates_together(
         [c.gates for c in given.comparisons], allow_undecided=given.allow_undecided, more_rounds=given.resumable
     )

@@ -9,6 +9,7 @@ from storlab.analysis.variability.across_runs import Spread, Varying
 from storlab.grouping import grouped
 from storlab.report.model import across, words
 from storlab.report.model import format as fmt
+from storlab.report.model.gates import OUTCOMES
 from storlab.report.model.tables import Notes, Table, heading, span_of, split_levels
 from storlab.timeseries.variability import squared
 
@@ -36,7 +37,7 @@ def _ratios(given: RunsCompared, group: Sequence[RunComparison], with_gates: boo
     rows = []
     for c in group:
         answer = c.comparison
-        outcomes = {result.gate: words.OUTCOMES[result.outcome] for result in c.gates}
+        outcomes = {result.gate: OUTCOMES[result.outcome] for result in c.gates}
         doubts = [answer.reason] if c.basis == "interleaved" and answer.verdict == "undecided" else []
         side = answer.a if counted else notes.mark(answer.a, answer.warnings)
         place = [_where(c, factors)] if factors else []

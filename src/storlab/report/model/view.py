@@ -14,6 +14,7 @@ from storlab.report.model.block import block_detail_tables, block_tables
 from storlab.report.model.claims import claim_lines
 from storlab.report.model.conformance import conformance_tables
 from storlab.report.model.effects import effect_tables, how_made
+from storlab.report.model.gates import gate_sentence
 from storlab.report.model.grid import further_tables, measured_tables
 from storlab.report.model.input import ReportInput, for_people, shared_levels, split
 from storlab.report.model.latencies import asked_latencies, latency_tables
@@ -55,7 +56,7 @@ class VerdictLine:
     @property
     def results(self) -> tuple[str, ...]:
         """What came of gates."""
-        return tuple(map(words.gate, self.gates))
+        return tuple(map(gate_sentence, self.gates))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from storlab.analysis.summary import Comparison, GateResult, Outcome, Summary, Verdict
+from storlab.analysis.summary import Comparison, GateResult, Summary, Verdict
 from storlab.grouping import grouped
 from storlab.report.model import format as fmt
 
@@ -37,7 +37,6 @@ _COUNT = re.compile(r"(?<=: )\d{1,15} of \d{1,15}$")
 _SAID = 2  # claims in one sentence; of more, nobody makes an order
 NOT_ESTABLISHED = "no difference established yet"
 NO_INTERVAL = "One round gives no interval."
-OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED", "missing": "MISSING"}
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
 
@@ -228,7 +227,7 @@ def missing(summary: Summary) -> str:
         "objective": [objective.missing for objective in summary.objectives],
     }
     said = [f"{sum(of)} of {fmt.plural(len(of), noun)}" for noun, of in asked.items() if any(of)]
-    return f"{listed(said)} {_are(sum(map(sum, asked.values())))} missing" if said else ""
+    return f"{listed(said)} {are(sum(map(sum, asked.values())))} missing" if said else ""
 
 
 def _of_places(comparisons: Sequence[Comparison]) -> str:
@@ -361,53 +360,6 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"
 
 
-def gate(result: GateResult) -> str:
-    """ "worse>3% passed. Not so: …"."""
-    return f"{result.gate} {OUTCOMES[result.outcome]}. {result.sentence}"
-
-
-def gates_together(
-    gates: Sequence[Sequence[GateResult]],
-    *,
-    allow_undecided: bool,
-    failed: int = 0,
-    more_rounds: bool = True,
-    unsupported: bool = True,
-) -> str:
-    """What came of the gates of each comparison, in one sentence for all. Those without any are optional.
-
-    ``failed``: trials that failed. ``more_rounds``: whether there can be any. ``unsupported``: whether a level can be.
-    """
-    count = fmt.plural(len(gates), "comparison")
-    several: tuple[Outcome, ...] = ("hit", "missing", "undecided")
-    found: dict[str, int] = {what: sum(any(r.outcome == what for r in of) for of in gates) for what in several}
-    also = {**found, "absent, as --optional allows": sum(not of for of in gates)}
-
-    def rest(*but: str) -> str:
-        return "".join(f"; {n} {_are(n)} {what}" for what, n in also.items() if n and what not in ("hit", *but))
-
-    def lacks(what: str) -> str:
-        number = found[what]
-        return f"Not passed: no gate was hit, but {number} of {count} {_are(number)} {what}{rest(what)}."
-
-    if found["hit"]:
-        return f"Failed: {found['hit']} of {count} hit a gate{rest()}."
-    if not gates:
-        return "Not passed: nothing was compared, so there is nothing that a gate could be about."
-    if found["missing"]:
-        here = unsupported and any(r.outcome == "missing" and r.settled for of in gates for r in of)
-        remedy = " --optional FACTOR=LEVEL names levels that may be unsupported here." if here else ""
-        return f"{lacks('missing')}{remedy}"
-    if found["undecided"] and not allow_undecided:
-        can = more_rounds and any(r.outcome == "undecided" and not r.settled for of in gates for r in of)
-        remedy = f"{'More rounds may decide it; ' if can else ''}--allow-undecided lets it pass."
-        return f"{lacks('undecided')} {remedy}"
-    if failed:
-        return f"Not passed: no gate was hit in {count}, but {fmt.plural(failed, 'trial')} failed{rest()}."
-    if not any(gates):
-        return f"Nothing passed or failed: {len(gates)} of {count} {_are(len(gates))} absent, as --optional allows."
-    return f"Passed: no gate was hit in {count}{rest()}."
-
-
-def _are(count: int) -> str:
+def are(count: int) -> str:
+    """The verb for so many."""
     return "is" if count == 1 else "are"
