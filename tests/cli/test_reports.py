@@ -85,7 +85,6 @@ def test_a_file_that_was_imported_twice_is_not_taken_for_more_rounds(tmp_path: P
         (("old", "new", "--fail-on", "wrose>3%"), "cannot read --fail-on 'wrose>3%'"),
         (("old", "new", "--format", "pdf"), "unknown format 'pdf'"),
         (("old", "new", "--by", "disk"), "old has no factor 'disk'; it has: time"),
-        (("old", "other"), "With `--by time`, its levels are compared instead of the runs."),
         (("old", "new", "--metric", "tooks"), "no trial has it; did you mean 'took'?"),
     ],
 )
@@ -94,6 +93,11 @@ def test_mistakes_are_one_sentence_and_status_two(runs: Path, words: tuple[str, 
     assert ran.returncode == 2, ran.stdout
     assert message in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_runs_that_have_nothing_in_common_end_with_status_three_and_what_to_ask_instead(runs: Path) -> None:
+    ran = program("compare", "old", "other", folder=runs)
+    assert (ran.returncode, "With `--by time`, its levels are compared instead of the runs." in ran.stderr) == (3, True)
 
 
 def test_a_gate_that_can_not_be_told_yet_ends_with_status_four_unless_it_may_pass(runs: Path) -> None:

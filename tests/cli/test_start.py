@@ -144,7 +144,10 @@ def test_completion_scripts_are_printed(shell: str) -> None:
         ("storlab plan qu", {"queue-depth", "quick", "quick-directory"}),
         ("storlab shell vm", {"vm-backing"}),
         ("storlab image re", {"remove"}),
-        ("storlab report x --format ", {"text", "md", "html", "csv", "json", "adoc", "pdf", "virtiofs-tests"}),
+        (
+            "storlab report x --format ",
+            {"text", "md", "html", "csv", "json", "adoc", "pdf", "bonnie", "virtiofs-tests"},
+        ),
     ],
 )
 def test_bash_completes_commands_studies_and_formats(words: str, offered: set[str]) -> None:

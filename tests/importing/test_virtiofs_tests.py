@@ -55,7 +55,7 @@ REFERENCE = os.environ.get("STORLAB_REFERENCE", "")
 """A folder with the figures that others published, which aren't part of this project."""
 
 
-PUBLISHED = words_of(__file__, "golden/virtiofs-tests.txt")
+PUBLISHED = words_of(__file__, "virtiofs-tests.txt")
 
 
 def parts(text: str) -> list[Part]:

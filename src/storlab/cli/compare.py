@@ -151,7 +151,8 @@ def _read(name: str, run: RunFolder) -> tuple[RunData, Seen]:
 
     from storlab.analysis.runs.merged_runs import RunData
     from storlab.records.derive import tables_of
-    from storlab.run.planning.design import design_of_run, seen_of
+    from storlab.run.planning.design import seen_of
+    from storlab.run.planning.recorded import design_of_run
 
     tables = tables_of(run)
     if not any(record.status == "done" for record in tables.records):

@@ -108,7 +108,7 @@ def each_sample(raw: Path) -> Iterator[Snapshot]:
     path = raw / NAME
     try:
         lines = lines_of(path)
-        paths = orjson.loads(next(lines, b""))["paths"]
+        paths = [str(path) for path in orjson.loads(next(lines, b""))["paths"]]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ParseError(f"cannot read it: {error}", str(path), 1) from None
     for number, line in enumerate(_whole(lines, path), start=2):

@@ -160,6 +160,7 @@ def _transactions(logs: Sequence[bytes]) -> tuple[pl.DataFrame, int]:
         & (pl.col("epoch") < 2**40)
         & (pl.col("time") < 2**50)
         & pl.col("number").is_between(0, 2**40)
+        & pl.col("client").is_between(0, 2**31)
     )
     end, lines, found = pl.col("epoch") * 1_000_000 + pl.col("us"), 0, []
     for piece in (piece for text in logs for piece in _pieces(text)):

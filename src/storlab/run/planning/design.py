@@ -14,8 +14,6 @@ from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.precision import CURVE_PRECISION
 from storlab.analysis.unequal import KERNEL, Seen
 from storlab.layers.block.queue_files import QUEUE
-from storlab.levels import is_sweep, names_load
-from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from storlab.study.cells import Cell
     from storlab.study.questions import Claim, Compare
     from storlab.study.study import Study
-
-_GOING_ON = "The run has not ended yet."
 
 
 def design_of(
@@ -142,7 +138,7 @@ def summary_of(design: Design, tables: Tables, *, ended: bool) -> Summary:
 
 
 def _explains(thing: str, setting: str) -> bool:
-    """Whether a difference in it is named beneath a verdict; those of other facts follow from what is declared."""
+    """Whether a difference in it is named under a verdict; those of other facts follow from what is declared."""
     return thing == KERNEL or setting.rpartition(".")[2] in QUEUE
 
 
@@ -153,47 +149,6 @@ def seen_of(tables: Tables) -> Seen:
     from storlab.run.planning.conditions import seen_in  # loads what reads studies, which a kept summary does without
 
     return seen_in(tables.records, tables.cells)
-
-
-def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
-    """What the tables of a run say, whether Storlab ran it or it was imported."""
-    return summary_of(design_of_run(manifest, tables), tables, ended=True)
-
-
-def design_of_run(manifest: Manifest, tables: Tables) -> Design:
-    """The design of a run, whether Storlab ran it or it was imported."""
-    imported = manifest.imported
-    if imported is None:
-        stopped = manifest.stopped or _GOING_ON
-        warnings, emulated = tables.warnings(), manifest.emulated
-        limits = Limits(manifest.gates, optional=manifest.optional)
-        design = design_of(_asked_by(manifest), stopped, warnings, limits, manifest.rests, emulated)
-        return replace(design, declared=tables.declared())
-    swept = [name for name, labels in imported.factors.items() if is_sweep(labels)]
-    loading = [name for name in swept if names_load(name)]
-    return Design(
-        title=manifest.title,
-        primary=imported.primary,
-        factors=imported.factors,
-        cells=imported.cells,
-        comparisons=(CompareSpec(imported.compared),) if imported.turns else (),
-        compared=bool(imported.turns),
-        sweeps=tuple(dict.fromkeys([*loading, *swept])),
-        loading=len(loading),
-        order=imported.order({record.trial for record in tables.records if record.status == "done"}),
-        stopped=manifest.stopped,
-        warnings=tables.warnings(),
-        declared=tables.declared(),
-    )
-
-
-def _asked_by(manifest: Manifest) -> Study:
-    study = manifest.study()
-    if not study.only:
-        return study
-    from storlab.run.planning.metrics import narrowed  # loads all loads and probes, and imports this
-
-    return narrowed(study)
 
 
 def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -> Rule:
