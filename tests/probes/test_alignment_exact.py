@@ -34,7 +34,6 @@ pytestmark = pytest.mark.needs("root", "fio")
 SIZE = 256 * 1024**2
 LONGEST = 256 * 1024  # B: a request of pages that lie apart has one segment each, and the loop device takes 128
 MIXTURES = 12
-BPFTRACE_TRIES = 5
 
 SECTOR = 512
 sizes = st.one_of(
@@ -163,23 +162,19 @@ class mounted:  # noqa: N801  read as a word of the test
 
 
 @pytest.mark.needs("bpftrace")
-def test_bpftrace_counts_the_same_at_the_same_time(disk: LoopDisk, tmp_path: Path) -> None:
+def test_what_bpftrace_counts_at_the_same_time_is_counted_here(disk: LoopDisk, tmp_path: Path) -> None:
     """The kernel leaves out a program on a classic tracepoint, as bpftrace's is, where another of that kind is running
-    on the same CPU, and bpftrace 0.17 does not say so. So where others trace at the same time, it may take two tries.
+    on the same CPU, and bpftrace 0.17 does not say so: where others trace at the same time, it misses some.
     """
     issued = [
         (("read", "write")[n % 3 == 0], (n * 7919 % 400_000) * SECTOR, (n % 128 + 1) * SECTOR) for n in range(3000)
     ]
     expected = Counter((op, n, joint_alignment(n, o)) for op, o, n in issued)
-    missed = []
-    for _ in range(BPFTRACE_TRIES):
-        with traced("--disk", disk.name) as tracing, bpftraced(disk, tmp_path) as theirs:
-            issue(disk, issued, tmp_path)
-        assert joint(observed(tracing.output, tmp_path).requests) == expected
-        if expected == Counter(theirs):
-            return
-        missed.append(expected - Counter(theirs))
-    pytest.fail(f"bpftrace never counted the same; it missed {missed}")
+    with traced("--disk", disk.name) as tracing, bpftraced(disk, tmp_path) as theirs:
+        issue(disk, issued, tmp_path)
+    assert joint(observed(tracing.output, tmp_path).requests) == expected
+    counted = Counter(theirs)
+    assert counted <= expected and counted.total() > 0.9 * len(issued), expected - counted
 
 
 def joint(requests: pl.DataFrame) -> Counter[tuple[str, int, int | None]]:
