@@ -55,7 +55,7 @@ impl Run {
     }
 
     /// Does what is due of its turns.
-    pub fn on_turn(&mut self, now: u64, outbox: &mut Outbox) {
+    pub fn on_turn(&mut self, mut now: u64, outbox: &mut Outbox) {
         let Some(turns) = &mut self.turns else { return };
         loop {
             match turns.state {
@@ -70,8 +70,10 @@ impl Run {
                         turns.state = State::Holding { since, look_again_at, looks: looks.wrapping_add(1) };
                         return;
                     }
-                    // Asking takes its time on a busy machine, and they work until they stand: the clock is read after it.
-                    turns.taken.extend(since.map(|since| (since, monotonic_ns())));
+                    // Asking takes its time on a busy machine, and they work until they stand: the clock is read after it,
+                    // also for what follows, as no turn begins before the last one's end.
+                    now = monotonic_ns();
+                    turns.taken.extend(since.map(|since| (since, now)));
                     turns.state = State::Held;
                 }
                 State::Held => match turns.planned.front() {
