@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.grouping import connected
+from storlab.errors import Problem, StudyError
+from storlab.grouping import alike, connected
 from storlab.levels import Numbers, is_sweep, numbers_of
 from storlab.text import printable
 from storlab.units import MAX_SIZE, parse_duration, parse_share, parse_size, shown, size_text
@@ -191,3 +192,23 @@ def test_things_hang_together_exactly_where_a_way_leads_from_one_to_the_other(pa
             reached |= beside
         assert {thing for thing in range(10) if found[thing] == found[start]} == reached
         assert found[start] == min(reached), "by the first of them"
+
+
+@given(st.lists(st.builds("{} is {}".format, st.sampled_from("abc"), st.integers(0, 30)), max_size=80))
+def test_of_sentences_that_differ_in_numbers_alone_the_first_three_are_said_and_how_many_more(those: list[str]) -> None:
+    found, left = alike(those), list(dict.fromkeys(those))
+    kinds = {name: [each for each in left if each.startswith(name)] for name in dict.fromkeys(each[0] for each in left)}
+    assert found == [
+        said
+        for each in kinds.values()
+        for said in (*each[:3], *([f"and {len(each) - 3} more that differ from the last in numbers alone"] * (len(each) > 3)))
+    ]
+
+
+def test_thirty_thousand_problems_of_a_study_are_said_line_by_line_in_groups() -> None:
+    problems = [Problem(f"cells[{n}].size", f"{n} is no size", line=n % 3 + 1) for n in range(30_000)]
+    said = str(StudyError("s.toml", [*problems, Problem("x", "no such key", line=1)])).splitlines()
+    assert len(said) == 3 * 4 + 1
+    assert said[:2] == ["s.toml: line 1: cells[0].size: 0 is no size", "s.toml: line 1: cells[3].size: 3 is no size"]
+    assert said.count("and 9,997 more that differ from the last in numbers alone") == 3
+    assert "s.toml: line 1: x: no such key" in said

@@ -186,6 +186,21 @@ def test_what_cells_share_for_a_round_is_told_by_their_levels(study: Path, there
     assert note in " ".join(planned().split())
 
 
+def test_notes_and_problems_that_differ_in_numbers_alone_are_a_few_lines_however_many_there_are() -> None:
+    parameters = "".join(f"p{number} = 1\n" for number in range(500))
+    Path("two.toml").write_text(f"{STUDY}[parameters]\n{parameters}")
+    notes = json.loads(planned("--json"))["notes"]
+    assert [note for note in notes if "p0 is" in note or "p2 is" in note] == [notes[at] for at in (1, 3)]
+    assert notes[4:] == ["and 497 more that differ from the last in numbers alone"]
+    levels = ", ".join(f'"{number}"' for number in range(1, 1001))
+    Path("two.toml").write_text(STUDY.replace('["4k", "64k"]', f"[{levels}]").replace('size = "1M"', 'size = "{bs}x"'))
+    refused = call("plan", "two.toml")
+    assert (refused.status, refused.output) == (2, "")
+    first, *_, last = refused.message.splitlines()
+    assert "two.toml: line 13:" in first and '"1x" is not a size' in first and len(refused.message) < 2000
+    assert last == "and 997 more that differ from the last in numbers alone"
+
+
 def test_a_program_of_the_studys_own_that_is_not_there_is_refused() -> None:
     ran = call("plan", "regression", "--set", "new=/no/such")
     assert (ran.status, ran.message.rpartition(": line 21: ")[2]) == (2, NO_PROGRAM)

@@ -58,8 +58,12 @@ def parse_gate(text: str) -> Gate:
 
 
 def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules) -> GateResult:
-    """What ``gate`` says of one comparison with these ``pairs``; ``None`` where its rounds are none."""
-    if comparison.verdict == "missing":
+    """What ``gate`` says of one comparison with these ``pairs``; ``None`` where its rounds are none.
+
+    Where the study asks for steady state and there is none yet, nothing of what was asked for was measured: missing.
+    """
+    unsteady = comparison.undecided is not None and comparison.undecided.kind == "not steady"
+    if comparison.verdict == "missing" or unsteady:
         said = f"{comparison.a} against {comparison.b} is missing: {comparison.reason}"
         return GateResult(str(gate), "missing", said, comparison.settled)
     if gate.word == "missing":
@@ -69,8 +73,6 @@ def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules)
         said = f"{comparison.a} against {comparison.b} is {'decided' if decided else 'undecided'}"
         outcome: Outcome = "passed" if decided else "hit"
         return GateResult(str(gate), outcome, f"{said}: {comparison.reason}", comparison.settled)
-    if comparison.undecided is not None and comparison.undecided.kind == "not steady":
-        return GateResult(str(gate), "undecided", f"{_whether(gate, comparison)}: {comparison.reason}", settled=False)
     if gate.word != "differs" and comparison.better == "neither":
         sentence = (
             f"Neither direction of {comparison.metric} is better, so nothing can be {gate.word}: ask for differs."

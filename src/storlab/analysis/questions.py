@@ -130,11 +130,11 @@ def _plan_pair(
     ]
     if spec.native and design.emulated:
         parts = [replace(part, counted=False, described=EMULATED) for part in parts]
-    if combinations and not parts:  # asked for, and no trial yields it: the question must not vanish with its answer
+    if combinations and all(map(_lacks, parts)):  # one answer for all of them
         cells = tuple(both for _, both in combinations)
-        problem = f"no trial of {asked.a} or {asked.b} has {asked.metric}."
         question = replace(asked, within=dict(spec.only), pooled=len(combinations) > 1)
-        yield Planned(question, cells, problem, counted=False, names=("",) * len(cells))
+        yield Planned(question, cells, parts[0].problem, counted=False, names=("",) * len(cells))
+        return
     if spec.within or len(combinations) == 1:
         yield from parts
     if spec.pooled and len(combinations) > 1:
@@ -188,6 +188,8 @@ def _plan_combination(
             question = _about(asked, key, trait)
             yield Planned(question, (cells,), problem, waiting=late, counted=not unsupported)
         return
+    if not known:  # asked for, and no trial yields it: the question must not vanish with its answer
+        yield Planned(asked, (cells,), f"no trial of {asked.a} or {asked.b} has {asked.metric}.", counted=False)
     common = [key for key in found[asked.a] if key in found[asked.b]]
     for key in common:
         yield Planned(_about(asked, key, known[key]), (cells,), _sentence(fixed), counted=not fixed)
@@ -201,7 +203,10 @@ def _plan_combination(
 
 def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[Planned]:
     """One item for each source and metric that at least ``least`` combinations can answer, or could yet."""
-    for having in grouped(((part.question.source, part.question.metric), part) for part in parts).values():
+    lacking = [part for part in parts if _lacks(part)]
+    asked = (part for part in parts if not _lacks(part))
+    for of_key in grouped(((part.question.source, part.question.metric), part) for part in asked).values():
+        having = [*of_key, *lacking]
         named = list(zip(_names_of([part.question.within for part in having]), having, strict=True))
         able = [(name, part) for name, part in named if not part.problem and not part.waiting]
         late = [part for part in having if part.waiting and part.counted]
@@ -216,6 +221,11 @@ def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[P
             names = tuple(name for name, _ in able)
             found = Planned(question, cells, names=names, warnings=warnings, described=first.described)
             yield replace(found, counted=not found.described)
+
+
+def _lacks(part: Planned) -> bool:
+    """Whether it is of a combination in which neither side yields what was asked for."""
+    return not part.question.source and bool(part.problem) and not part.waiting
 
 
 def _names_of(combinations: Sequence[Levels]) -> list[str]:

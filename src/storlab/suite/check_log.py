@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
@@ -25,6 +25,7 @@ _LISTS = ("Ran", "Not run", "Failures")
 _MORE = re.compile(rf"\s*{_NAME}(?:\s+{_NAME})*\Z")  # of a list that fmt(1) has broken
 _CLOSING = re.compile(r"(?:Failed (?P<failed>\d{1,7}) of|Passed all) (?P<all>\d{1,7}) tests\Z")
 _SECTION = re.compile(r"SECTION {1,20}-- (?P<name>\S{1,255})")
+_RECENT = re.compile(r"\d\d:\d\d:\d\d(?: [A-Z]{2,5}){0,2} (?:2019|20[2-9]\d)\b|\b(?:2019|20[2-9]\d)-\d\d-\d\d[ T]\d\d:")
 _BEGINS = ("FSTYP ", "RECREATING ")
 _MARKS = ("output mismatch", "no qualified output", "[dumped core]", "_check_")
 _SEE = re.compile(r"\(see \S*/(?P<name>[^/\s)]+)\)")  # in the guest, which is gone: the file is kept beside the output
@@ -120,10 +121,12 @@ class _Reader:
         self._source = source
         self._section, self._fresh = "", False  # whether its line came since the last block began
         self._summary = False  # of all sections at the end, which says again what was said
+        self._recent = False  # whether a date in it is of 2019 or later
         self._current: _Visit | None = None
         self._list: list[str] | None = None
 
     def take(self, number: int, line: str) -> None:
+        self._recent = self._recent or _RECENT.search(line) is not None
         if self._list is not None and _MORE.match(line):
             self._list += line.split()
             return
@@ -179,9 +182,18 @@ class _Reader:
         for wanted, found in ((failed, len(listed)), (max(every, block.named), block.named)):
             if wanted != found:
                 raise ParseError(f"{line!r}, but {found} are named: lines are missing", self._source, number)
-        ran = block.lists.get("Ran")
-        if stray := next((name for each in block.lists.values() for name in each if ran and name not in ran), None):
+        if (ran := block.lists.get("Ran")) and (stray := self._stray(block, set(ran))):
             raise ParseError(f"{stray} isn't among those that ran: lines are of another run", self._source, number)
+
+    def _stray(self, block: Block, ran: Collection[str]) -> str:
+        """A test of one of the other lists that "Ran" should name and does not; empty where there is none.
+
+        Since June 2018 (commit 06dc7f12) "Ran" also names tests that were not run, and before none of them; it never
+        names those that are expunged.
+        """
+        failures, skipped = (block.lists.get(name, ()) for name in ("Failures", "Not run"))
+        apart = not self._recent and not any(name in ran for name in skipped)
+        return next((name for name in (*failures, *(() if apart else skipped)) if name not in ran), "")
 
     def _test(self, found: re.Match[str]) -> None:
         rest = found["rest"]

@@ -85,6 +85,7 @@ class _Level:
     done: int = 0
     last: int = 0  # number
     begun: bool = False  # a version was printed
+    ended: bool = False  # by its plan, which came after results
     before: tuple[int, int] = (0, 0)  # that lack and stray, of programs before
 
     @property
@@ -96,10 +97,10 @@ class _Level:
 
     def begin(self) -> None:
         """Another program prints."""
-        self.before, self.planned, self.done, self.last = self.counted, None, 0, 0
+        self.before, self.planned, self.done, self.last, self.ended = self.counted, None, 0, 0, False
 
     def take(self, result: Result, number: int | None) -> None:
-        self.stray(number not in (None, self.last + 1))
+        self.stray(self.ended or number not in (None, self.last + 1))
         self.results.append(result)
         self.done, self.last = self.done + 1, self.last + 1 if number is None else number
 
@@ -135,7 +136,7 @@ def read_ktap(lines: Iterable[str]) -> Result | None:
             level = _enter(levels, depth)
             if level.planned is not None:
                 level.begin()
-            level.planned, level.skipped = int(plan["count"]), plan["why"]
+            level.planned, level.skipped, level.ended = int(plan["count"]), plan["why"], level.done > 0
         elif (result := _RESULT.match(text)) and (depth == 0 or "#" not in prefix[0] or seen):
             seen = True
             _take(levels, depth, _result(result), result["number"])

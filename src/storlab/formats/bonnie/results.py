@@ -34,6 +34,7 @@ _LATENCY = re.compile(r"\d+(\.\d+)?(us|ms|s)")
 _VERSION = re.compile(r"Version\s+(?P<version>[12]\.\d+[a-z]?)\b")
 _OF_FILES = re.compile(r"(?P<num_files>\d+)(:(?P<max_size>\w*))?(:(?P<min_size>\w*))?([/:](?P<num_dirs>\d+))?")
 _FIRST, _WIDTH = 20, 10
+_OF_OUTPUT, _OF_CREATE = "-Per Chr-", "-Create--"  # in the second line of each half
 _LENGTH = _FIRST + 6 * _WIDTH - 1
 _LONGEST = 300  # characters of a line with its margin: longer ones are none of a table, and would take long to match
 _LATENCY_END = 28
@@ -164,8 +165,11 @@ class _Reader:
     def _below(self, line: str, number: int, ended: bool) -> None:
         table = self.table
         cut = not ended and len(line) < _LENGTH
-        if table.half == "create" and "-Create--" in line:
-            table.name = line.partition("-Create--")[0].strip()
+        if (_OF_OUTPUT if table.half == "create" else _OF_CREATE) in line:
+            self.warnings.append(f"line {number} is of the other half of a table: what is below it is left out")
+            self.table = _Table()
+        elif table.half == "create" and _OF_CREATE in line:
+            table.name = line.partition(_OF_CREATE)[0].strip()
         elif line.startswith("Latency"):
             self._latencies(line, number)
         elif not cut and (row := _row(line)) is not None:

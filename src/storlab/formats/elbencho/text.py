@@ -126,6 +126,9 @@ def read_text(text: str, source: str) -> list[Phase]:
     told = f"\n{_TOLD[1]}" in text
     for phase in phases:
         exact(phase)
+        if any("rate" in numbers and "entries" not in numbers for numbers in (phase.numbers, phase.read)):
+            said = "has a rate of files and no total: one of them is of another phase, or missing"
+            phase.warnings.append(f"line {phase.line}: {phase.operation} {said}")
         if told and not phase.settings:
             said = "nothing above says what elbencho was told, though the file does of some"
             phase.warnings.append(f"line {phase.line}: {said}")
@@ -145,7 +148,7 @@ def _check_order(phase: Phase, types: set[str], type_: str, line: int) -> None:
     unlike = _ONE_WAY.fullmatch(type_) is not None if phase.mixed else _WAY.search(type_) is not None
     unlike |= entries is not None and of in ("Dirs", "Files", "Buckets", "Objects") and entries["what"] != of
     unlike |= _LATENCY.fullmatch(type_) is not None and not any(map(_RATE.search, types))
-    unlike |= of == "Dirs" and _OF_BLOCKS.match(type_) is not None
+    unlike |= of in ("Dirs", "Files", "Buckets", "Objects") and _OF_BLOCKS.match(type_) is not None
     unlike |= rate and any(_TOTAL.search(each) and not _RATE.search(each) for each in types)
     if unlike or type_ in types:
         said = f"{type_} isn't where {phase.operation} has it, or there already"

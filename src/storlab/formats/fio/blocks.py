@@ -91,7 +91,7 @@ class JobBlock(Struct, frozen=True):
     error: Count
     usr_cpu: Number
     sys_cpu: Number
-    job_runtime: Count = 0
+    job_runtime: Count | None = None
     total_err: Count | None = None
     read: DirectionBlock | None = None
     write: DirectionBlock | None = None

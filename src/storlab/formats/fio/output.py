@@ -142,6 +142,9 @@ def _job_blocks(document: Document, source: str) -> list[JobBlock]:
 
 def _jobs(blocks: Sequence[JobBlock], root: Root, source: str) -> list[Job]:
     names = unique_names([block.jobname for block in blocks])
+    untimed = [name for name, block in zip(names, blocks, strict=True) if block.job_runtime is None]
+    if untimed and len(untimed) < len(blocks):  # CPU times of all would be those of the others
+        raise ParseError(f"job {untimed[0]}: job_runtime is missing, which other jobs have: a line is missing", source)
     rows = zip(blocks, names, _phases(blocks), strict=True)
     return [_job(block, name, phase, options_of(block, root), source) for block, name, phase in rows]
 
@@ -184,7 +187,7 @@ def _job(block: JobBlock, name: str, phase: int, options: Mapping[str, object], 
     if engine in OPERATIONS and directions:
         most = max(directions.values(), key=lambda direction: (direction.latency.n, direction.ios))
         directions = {OPERATIONS[engine]: replace(most, bytes=0)}
-    run, sync = block.job_runtime / 1000, NO_LATENCY
+    run, sync = (block.job_runtime or 0) / 1000, NO_LATENCY
     if block.sync is not None:
         sync = _fios(block.sync.lat_ns, f"job {name}: sync.lat_ns", source).counted(block.sync.total_ios)
     return Job(

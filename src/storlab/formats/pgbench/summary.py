@@ -89,6 +89,7 @@ class Summary:
     progress: list[tuple[float, float, float | None]] = field(default_factory=list)
     scripts: dict[str, dict[str, float]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    doubled: bool = False  # a script has a figure twice
 
     @property
     def whole(self) -> bool:
@@ -132,7 +133,9 @@ def read_summaries(text: str, source: str) -> list[Summary]:
             runs[-1].facts["scripts"] = ", ".join(runs[-1].scripts)
         elif words.lstrip().startswith("- "):
             if script is not None:
-                script |= _of_script(words)
+                found = _of_script(words)
+                runs[-1].doubled |= bool(script.keys() & found.keys())
+                script |= found
             if script is not None and (weight := _WEIGHT.fullmatch(words)) is not None:
                 runs[-1].facts["weights"] = " : ".join((*_said(runs[-1], "weights"), weight[1]))
         else:
@@ -152,6 +155,9 @@ def _check(run: Summary) -> None:
     if run.scripts and not done <= sum(each.get("transactions", 0.0) for each in run.scripts.values()) <= most:
         run.scripts.clear()
         run.warnings.append("its scripts are left out: their transactions don't add up, so lines of some are missing")
+    elif run.doubled:
+        run.scripts.clear()
+        run.warnings.append("its scripts are left out: one has a figure twice, so lines of another are among its own")
 
 
 def _is_next(words: str, run: Summary) -> bool:

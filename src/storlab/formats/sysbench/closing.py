@@ -49,6 +49,7 @@ _OF: dict[str, tuple[str, ...]] = {
 _FILEIO = b" IOPS="  # of 1.1
 _OLD_OLTP = b" read/write requests: "  # of 0.4 and 0.5, which print no rate of queries
 
+_LATENCIES = b"\nLatency (ms):"
 _LATENCY = re.compile(
     rb"^ +(?P<which>min|avg|max|(?:approx\. +)?(?P<percentile>\d{1,2}) ?(?:th)? percentile): +"
     + NUMBER
@@ -69,10 +70,11 @@ def read_closing(block: bytes) -> tuple[dict[str, float], int]:
     found = ((name, pattern.search(block)) for name, pattern in _CLOSED.items())
     numbers = {name: float(match[1]) for name, match in found if match}
     old = _OLD_SUM.search(block)
+    latencies = max(block.find(_LATENCIES), 0)  # 0.4 and 0.5 have other headings
     if old:
         numbers["latency.sum"] = float(old[1]) * 1e3
     percentile = 0
-    for match in _LATENCY.finditer(block):
+    for match in _LATENCY.finditer(block, latencies):
         if old and not match["unit"]:
             continue  # no version prints it so: which unit it has isn't known
         name = {b"min": "min", b"avg": "mean", b"max": "max"}.get(match["which"], "percentile")

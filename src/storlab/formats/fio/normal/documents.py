@@ -67,7 +67,11 @@ def _document(run: Run, source: str, after: int) -> Document:
     blocks = [_block(job, run, rounding, source) for job in jobs]
     _refuse_missing(run, jobs, source)
     notes = [rounding.note]
-    for name, way in ((name, way) for job in jobs for name, way in job.ways.items()):
+    ways = [(name, way) for job in jobs for name, way in job.ways.items()]
+    if any(way.latencies for _, way in ways):
+        lack = "has no line of latencies, which others have: those of all together are without it"
+        notes += [f"line {way.line}: {name} {lack}" for name, way in ways if not way.latencies and way.iops[0]]
+    for name, way in ways:
         for kind, has in (("clat", "total ones"), ("lat", "those of completion")):
             if way.latencies and kind not in way.latencies:
                 said = f"{name} has no line {kind} (disable_{kind}, or it is missing): it has {has}"

@@ -166,12 +166,11 @@ def runs_in(text: str, source: str) -> Iterator[Run]:
             raise _stray(source, number)
         elif line.startswith("|") and kind:
             of_kind = job.sync if kind == "sync" else way.latencies.get(kind) if way is not None else None
-            if of_kind is not None:
-                found = ((of, int(value) * unit) for of, value in _PERCENTILE.findall(line))
-                more = {f"{float(of):f}": ns for of, ns in found if ns}  # 0: below one of its units
-                if more.keys() & of_kind.percentiles.keys():
-                    raise _stray(source, number)
-                of_kind.percentiles |= more
+            found = ((of, int(value) * unit) for of, value in _PERCENTILE.findall(line))
+            more = {f"{float(of):f}": ns for of, ns in found if ns}  # 0: below one of its units
+            if of_kind is None or more.keys() & of_kind.percentiles.keys():
+                raise _stray(source, number)
+            of_kind.percentiles |= more
         else:
             kind = ""
             _rest(job, line)
