@@ -201,7 +201,10 @@ def test_of_sentences_that_differ_in_numbers_alone_the_first_three_are_said_and_
     assert found == [
         said
         for each in kinds.values()
-        for said in (*each[:3], *([f"and {len(each) - 3} more that differ from the last in numbers alone"] * (len(each) > 3)))
+        for said in (
+            *each[:3],
+            *([f"and {len(each) - 3} more that differ from the last in numbers alone"] * (len(each) > 3)),
+        )
     ]
 
 

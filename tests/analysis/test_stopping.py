@@ -207,18 +207,19 @@ def test_nothing_is_judged_before_steady_state_whatever_gates_and_claims_ask() -
     asked = replace(design(factors, cells), gates=("better>1%", "undecided"), claims=(claim,))
     for steady, verdict, outcomes, holds in (
         (False, "better", ["hit", "passed"], "holds"),
-        (True, "undecided", ["undecided", "hit"], "undecided"),
+        (True, "undecided", ["missing", "missing"], "undecided"),
     ):
         found = summarise(trials, metrics, replace(asked, steady=steady))
         ((c,), (answer,)) = found.comparisons, found.claims
         assert (c.verdict, [gate.outcome for gate in c.gates], answer.verdict) == (verdict, outcomes, holds)
     assert isinstance(decide(found, Rule("gates", max_rounds=25)), Continue) and not c.settled
+    assert all(gate.fails(allow_undecided=True) and not gate.settled for gate in c.gates), "for want of evidence"
     assert lacking(c) == answer.reason == found.unsteady == "1 of 2 points of write.bandwidth is not in steady state."
     assert ReportInput(found).cautions[0].startswith(found.unsteady) and found.effects == ()
     never = pl.lit(None, pl.Datetime("us", "UTC"))
     trials = trials.with_columns(started=never, duration=pl.lit(1.0), machine=pl.lit("boot-1"))
     run = RunData("r", replace(asked, steady=True), trials, metrics)
-    compared = compare_runs([run], by="bs", gates=[Gate("better")])
+    compared = compare_runs([run], by="bs", gates=[Gate("better")], allow_undecided=True)
     assert (compared.cautions[0], compared.failed) == (f"r: {found.unsteady} Nothing is judged by it.", True)
     assert compared.comparisons[0].comparison.verdict == "undecided"
 

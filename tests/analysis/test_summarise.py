@@ -249,6 +249,22 @@ def test_cells_are_compared_source_by_source_and_levels_with_nothing_in_common_s
     ]
 
 
+def test_a_combination_in_which_no_trial_has_what_is_asked_for_is_missing_and_no_gate_passes_it() -> None:
+    def gated(lost: tuple[int, ...], *specs: CompareSpec) -> Summary:
+        trials, metrics, asked = study(comparisons=specs, gates=("worse>50%",))
+        return summarise(trials, metrics.filter(~pl.col("cell").is_in(lost)), asked)
+
+    each = gated((1, 3), CompareSpec("backing", pooled=False))  # at 4k
+    absent, there = sorted(each.comparisons, key=lambda c: c.within["bs"])
+    assert (absent.verdict, absent.reason) == ("missing", "no trial of zvol or file has bandwidth.")
+    assert (absent.within, absent.gates[0].outcome) == ({"bs": "4k"}, "missing")
+    assert (there.verdict, there.gates[0].outcome, each.family) == ("better", "passed", 1)
+    pooled, absent = gated((1, 3), CompareSpec("backing", within=False)).comparisons
+    assert pooled.pooled and "Not over bs=4k: no trial of zvol or file has bandwidth." in pooled.warnings
+    assert absent.gates[0].outcome == "missing"
+    only(gated((1, 2, 3, 4), CompareSpec("backing")))  # one answer for all of them
+
+
 @pytest.mark.parametrize(
     ("primary", "expected"),
     [

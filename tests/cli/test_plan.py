@@ -193,11 +193,12 @@ def test_notes_and_problems_that_differ_in_numbers_alone_are_a_few_lines_however
     assert [note for note in notes if "p0 is" in note or "p2 is" in note] == [notes[at] for at in (1, 3)]
     assert notes[4:] == ["and 497 more that differ from the last in numbers alone"]
     levels = ", ".join(f'"{number}"' for number in range(1, 1001))
-    Path("two.toml").write_text(STUDY.replace('["4k", "64k"]', f"[{levels}]").replace('size = "1M"', 'size = "{bs}x"'))
+    file = '{ layer = "file", size = "{bs}x" }'
+    Path("two.toml").write_text(STUDY.replace('["4k", "64k"]', f"[{levels}]").replace('{ layer = "directory" }', file))
     refused = call("plan", "two.toml")
     assert (refused.status, refused.output) == (2, "")
     first, *_, last = refused.message.splitlines()
-    assert "two.toml: line 13:" in first and '"1x" is not a size' in first and len(refused.message) < 2000
+    assert "two.toml: line 4:" in first and '"1x" is not a size' in first and len(refused.message) < 2000
     assert last == "and 997 more that differ from the last in numbers alone"
 
 

@@ -81,6 +81,27 @@ def test_a_log_that_says_too_little_is_refused_with_what_to_give_instead(name: s
     assert says in str(refused.value) and str(refused.value).startswith(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "lists", "refused"),
+    [
+        ("2024", "Ran: a/1 a/2\nNot run: a/2\nPassed all 2 tests\n", False),
+        ("2016", "Ran: a/1\nNot run: a/2\nPassed all 1 tests\n", False),
+        ("2024", "Ran: a/1\nNot run: a/2\nPassed all 1 tests\n", True),
+        ("2016", "Ran: a/1 a/2\nNot run: a/2 a/3\nPassed all 2 tests\n", True),
+        ("2016", "Ran: a/1\nNot run: a/2\nFailures: a/3\nFailed 1 of 1 tests\n", True),
+    ],
+)
+def test_until_june_2018_check_did_not_list_among_those_that_ran_what_was_not_run(
+    name: str, lists: str, refused: bool
+) -> None:
+    text = f"Mon Apr  4 10:40:00 UTC {name}\n{lists}".encode()
+    if refused:
+        with pytest.raises(ParseError, match="lines are of another run"):
+            read_log(text, "check.log")
+    else:
+        assert said(read_log(text, "check.log")) == "1: a/1: PASS\n1: a/2: SKIP\n"
+
+
 def test_logs_are_compared_and_one_that_is_cut_off_or_compares_nothing_is_no_success() -> None:
     def compared(before: str, after: str) -> tuple[int | str | None, str]:
         ran = call("suite", "compare", str(GOLDEN / "logs" / before), str(GOLDEN / "logs" / after))

@@ -14,7 +14,8 @@ from storlab.importing.imported import Imported, ImportedFile, ImportedTrial
 from storlab.importing.importer import Deferred, Importer, Part, said_of_files
 from storlab.importing.registry import importer_of
 from storlab.reading import open_file, read_file
-from storlab.records.files import copy_durably, write_durably
+from storlab.records.files import copy_durably
+from storlab.records.imported_text import Text
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, write_trial
 from storlab.version import __version__
@@ -43,13 +44,11 @@ def write_imported(
     identity: str,
     argv: Sequence[str],
     imported: Imported,
-    texts: Sequence[bytes | Path],
+    texts: Sequence[Text],
     read: Sequence[Sequence[Part]],
     beside: Sequence[Mapping[str, Path]] = (),
 ) -> None:
     """Make ``run`` of these files, whose contents are ``texts``, ``read`` before without a fault, with its tables.
-
-    A text may be a path instead: of a file that is too long for the memory.
 
     ``beside``: for each file those that belong to it, by their names; they may be large.
     """
@@ -62,8 +61,7 @@ def write_imported(
             if part == 0:
                 raw = _raw(folder, importer, node)
                 raw.parent.mkdir(parents=True)
-                text = texts[file]
-                write_durably(raw, text) if isinstance(text, bytes) else copy_durably(text, raw)
+                texts[file].keep(raw)
                 for name, path in beside[file].items() if beside else ():
                     copy_durably(path, raw.with_name(name))
         parts = {node: read[file][part] for node, (file, part) in imported.nodes(trial).items()}

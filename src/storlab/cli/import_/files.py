@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import sys
@@ -28,6 +27,7 @@ from storlab.importing.signatures import HEAD
 from storlab.limits import IMPORTED, IMPORTED_FILES, IMPORTED_TOGETHER
 from storlab.reading import open_file, read_file
 from storlab.records.imported import write_imported
+from storlab.records.imported_text import Text, without_bom
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.text import first, printable, storable
@@ -63,20 +63,25 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     files = [path for each in found for path in each]
     if not importer.streams:
         _refuse_too_much(files)
-    texts = [_sound_head(path) if importer.streams else _read(path) for path in files]
     names = {folder: _names_in(folder) for folder in dict.fromkeys(path.parent for path in files)}
-    logs = [_beside(importer, path, text, names[path.parent]) for path, text in zip(files, texts, strict=True)]
-    try:
-        read = [_parts(importer, path, text, options.of_kind) for text, path in zip(texts, files, strict=True)]
-    except ParseError as error:
-        raise UserError(str(error)) from None
+    logs: list[Mapping[str, Path]] = []
+    read: list[Sequence[Part]] = []
+    texts: list[Text] = []
+    for path in files:  # one at a time, since all of them may be more than the memory
+        text = _sound_head(path) if importer.streams else _read(path)
+        logs.append(_beside(importer, path, text, names[path.parent]))
+        try:
+            read.append(_parts(importer, path, text, options.of_kind))
+        except ParseError as error:
+            raise UserError(str(error)) from None
+        texts.append(Text.of_stream(path) if importer.streams else Text.of_read(path, text))
     by_contents = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
     told_apart = by_contents or (importer.by_node and len(found) == 1)
     given = levels_of(options.paths, options.labels or [], options.factors or [], told_apart)
     levels = [each for each, held in zip(given, found, strict=True) for _ in held]
     apart: Sequence[Mapping[str, str]] = [{} for _ in files] if options.interleaved else levels
-    whole = [_digest(path) for path in files] if importer.streams and len(files) > 1 else texts
-    _refuse_copies(files, whole, apart)  # no file is of two of the turns
+    if len(files) > 1:
+        _refuse_copies(texts, apart)  # no file is of two of the turns
     kept = [
         ImportedFile(
             storable(str(path)),
@@ -96,8 +101,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     folder = options.out if options.out is not None else Path("runs") / f"{options.kind}-{identity}"
     with new_import(folder) as run:
         argv = [storable(word) for word in sys.argv]
-        contents = files if importer.streams else texts
-        write_imported(run, identity, argv, imported, contents, read, logs)
+        write_imported(run, identity, argv, imported, texts, read, logs)
     for path, parts in zip(files, read, strict=True):
         show(printable(f"{path}: {_found(parts)}"))
     _warn(files, read)
@@ -269,13 +273,13 @@ def _level(option: str, text: str) -> str:
     return text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
 
 
-def _refuse_copies(files: Sequence[Path], texts: Sequence[bytes], levels: Sequence[Mapping[str, str]]) -> None:
+def _refuse_copies(texts: Sequence[Text], levels: Sequence[Mapping[str, str]]) -> None:
     """Refuse a file that is another one, and would be a round of the same cell: a copy is no repeat."""
     seen: dict[tuple[bytes, tuple[str, ...]], Path] = {}
-    for path, text, each in zip(files, texts, levels, strict=True):
-        first = seen.setdefault((text, tuple(each.values())), path)
-        if first is not path:
-            raise UserError(f"{first} and {path} are identical: a copy is not a repeat; leave one out")
+    for text, each in zip(texts, levels, strict=True):
+        first = seen.setdefault((text.digest, tuple(each.values())), text.path)
+        if first is not text.path:
+            raise UserError(f"{first} and {text.path} are identical: a copy is not a repeat; leave one out")
 
 
 def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> None:
@@ -299,13 +303,6 @@ def _sound_head(path: Path) -> bytes:
     return head
 
 
-def _digest(path: Path) -> bytes:
-    import hashlib
-
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size if path.is_file() else 0
@@ -314,7 +311,7 @@ def _size(path: Path) -> int:
 
 
 def _refuse_too_much(paths: Sequence[Path]) -> None:
-    """All are held until the run is made: what they had when they were read is what is kept."""
+    """What was read of all of them is held until the run is made."""
     left = IMPORTED_TOGETHER
     for path in paths:
         if (left := left - _size(path)) < 0:
@@ -329,4 +326,4 @@ def _read(path: Path) -> bytes:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     if (said := foreign(text)) is not None:
         raise UserError(f"{path} {said}")
-    return text.removeprefix(codecs.BOM_UTF8)
+    return without_bom(text)
