@@ -73,6 +73,15 @@ def rounds_of(folder: Path) -> list[int]:
     return [json.loads(path.read_text())["round"] for path in records]
 
 
+def test_a_gate_is_missing_where_the_steady_state_that_is_asked_for_was_not_reached(tmp_path: Path) -> None:
+    gate = ("--fail-on", "worse>1%", "--allow-undecided", "--set", "repeat={ until = 'steady', min = 2, max = 4 }")
+    status, rounds, said = run(tmp_path, "10", *gate)
+    assert (status, rounds) == (4, 4), "five rounds in a row are the least"
+    assert "1 of 1 comparison is missing" in said
+    (compared,) = json.loads((tmp_path / "out" / "summary.json").read_text())["comparisons"]
+    assert compared["undecided"]["kind"] == "not steady" and compared["gates"][0]["outcome"] == "missing"
+
+
 def test_rounds_end_as_soon_as_the_gate_is_passed_and_a_report_says_so_later(tmp_path: Path) -> None:
     status, rounds, said = run(tmp_path, "5", "--fail-on", "worse>20%")
     assert (status, said) == (0, "Passed: no gate was hit in 1 comparison.")
