@@ -181,21 +181,35 @@ def test_set_ups_of_a_study_have_the_names_that_the_tables_give_them() -> None:
     assert named(size=["1G", "16G"])[1] == "vtfs-auto-16G seqread-psync"
 
 
-def published(folder: Path) -> tuple[list[str], str, list[str]]:
-    """Raw files of four set-ups, the table that their authors made of them, and charts, which hold lines of it."""
-    names = ("9p-cache-none", "9p-patched-cache-none", "vtfs-cache-none", "vtfs-cache-none-dax-16G")
-    charts = [chart.read_text() for chart in folder.glob("chart-*.txt")]
+PUBLISHED_TABLES = {
+    "feb-23-2021/cache-none/report-cache-none.txt": ".",
+    "feb-23-2021/raw-data/cache-mmap/report-cache-mmap.txt": ".",
+    "feb-23-2021/raw-data/cache-always-loose/report-cache-always-loose.txt": ".",
+    "thread-pool-threshold/4-may-2021/results.txt": "raw-data",
+    "sshfs-vs-virtiofs/28-jan-2022/sshfs-vs-virtiofs-results.txt": "raw-data",
+}
+"""Tables that the authors of virtiofs-tests made, and where beside each the raw files of its set-ups are."""
+
+
+def published(table: Path, folder: str) -> tuple[list[str], str, list[str]]:
+    """Raw files of the set-ups in a table, in its order; the table; and charts beside it, which hold lines of it."""
+    by_name = {
+        each.read_text().partition("TEST_NAME=")[2].split()[0]: each
+        for each in (table.parent / folder).glob("*data*.txt")
+    }
+    wanted = table.read_text()
+    names = (line[:24].strip() for line in wanted.partition("\n")[2].partition("\n\n")[0].splitlines())
     return (
-        [str(folder / f"{name}-test-data.txt") for name in names],
-        (folder / "report-cache-none.txt").read_text(),
-        charts,
+        [str(by_name[name]) for name in names],
+        wanted,
+        [chart.read_text() for chart in table.parent.glob("chart-*.txt")],
     )
 
 
-@pytest.mark.parametrize("source", ["alike", *(["published"] if REFERENCE else [])])
+@pytest.mark.parametrize("source", ["alike", *(PUBLISHED_TABLES if REFERENCE else [])])
 def test_the_table_that_authors_publish_comes_out_to_the_byte(source: str, tmp_path: Path) -> None:
-    if source == "published":
-        files, wanted, charts = published(Path(REFERENCE) / "virtiofs-tests" / "feb-23-2021" / "cache-none")
+    if folder := PUBLISHED_TABLES.get(source):
+        files, wanted, charts = published(Path(REFERENCE) / "virtiofs-tests" / source, folder)
     else:
         files, wanted, charts = sample(tmp_path), PUBLISHED, []
     run = tmp_path / "run"
