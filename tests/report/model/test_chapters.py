@@ -1,8 +1,9 @@
-"""Chapters that some runs have: claims, conformance, what power cuts left, and effects of factors."""
+"""Chapters that some runs have: claims, conformance, what power cuts left, effects of factors, packets."""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from storlab.report.model.claims import claim_lines
 from storlab.report.model.conformance import conformance_tables, worst
 from storlab.report.model.effects import effect_tables, in_words
 from storlab.report.model.input import ReportInput
+from storlab.report.model.packets import Packets
 from storlab.report.model.power_cuts import PowerCuts, power_cut_tables
 from storlab.report.model.view import View
 
@@ -259,3 +261,18 @@ def test_interactions_fit_the_terminal_and_text_and_markdown_have_effects(golden
         assert max(map(len, render_text(with_effects(INTERACTING), width=width).split("\n"))) <= width
     assert "## Effects of factors" in render_markdown(with_effects(EFFECTS))
     assert "Effects of factors" in render_text(with_effects(EFFECTS))
+
+
+@pytest.mark.parametrize("name", ["full text", "md", "html", "adoc"])
+def test_packets_that_a_probe_kept_are_in_every_report_that_is_read(name: str) -> None:
+    lines = ("00:00:00.000001 10.0.0.2.10809 > 10.0.0.3.40000: ack 1449", "00:00:00.000002 10.0.0.3.40000: ack 2897")
+    kept = Packets({}, "server", lines, "trials/0001/server/probe-tcp/packets.pcap")
+    given = with_one_load(sample())
+
+    def shown(run: ReportInput) -> str:
+        text = render_text(run, width=120, full=True) if name == "full text" else render(run, name)
+        return " ".join(html.unescape(text).replace("\\", "").split())
+
+    text = shown(replace(given, packets=(kept,)))
+    assert all(line in text for line in (*lines, kept.path, "Packets: server"))
+    assert "Packets:" not in shown(given)

@@ -68,6 +68,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from _section("Effects of factors", shown.effects)
     yield from _section("Variability", shown.variability)
     yield from _section("Latency", shown.latencies)
+    yield from _section("Packets", shown.packets)
     yield from _section("Environment", shown.setup)
     yield from _reproduce(given)
 
