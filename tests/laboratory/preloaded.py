@@ -95,7 +95,7 @@ class Forked(subprocess.Popen[bytes]):
     def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[Any, Any]:  # noqa: A002
         """All that it says until it ends. Raises ``TimeoutExpired``; nothing is lost of what it has said by then."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        if self.stdin is not None:
+        if self.stdin is not None and not self.stdin.closed:
             self.stdin.write(input or b"")
             self.stdin.close()
         with selectors.DefaultSelector() as selector:

@@ -23,6 +23,32 @@ from storlab.run.suite.places.place import HOLD, SuiteGuest
 _HELD = 'read -r line < "$1/held"'
 _RELEASE = 'echo > "$1/released"'
 _SECTIONS = 'for m; do echo "$m $(cat "/sys/module/$m/sections/.text")"; done'
+_BUILT = ("arch", "x86", "boot", "bzImage")
+_DEBUG = "/usr/lib/debug"
+
+
+def symbols_of(kernel: str | None, release: str, installed: str = _DEBUG) -> str | None:
+    """A file of this machine that gdb takes symbols of a guest's kernel from, which no bzImage has: an ELF kernel
+    itself, the vmlinux of the tree it was built in, or where Debian's and Fedora's packages install it.
+    """
+    places = [f"{installed}/boot/vmlinux-{release}", f"{installed}/lib/modules/{release}/vmlinux"]
+    if kernel is not None:
+        path = Path(kernel).resolve()
+        places[:0] = [kernel, *([str(path.parents[3] / "vmlinux")] if path.parts[-4:] == _BUILT else [])]
+    return next((place for place in places if _is_elf(Path(place))), None)
+
+
+def _is_elf(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def _where(kernel: str | None, release: str) -> str:
+    debian = f"Debian's package linux-image-{release}-dbg has them"
+    return debian if kernel is None else f"in gdb, `file PATH` names the vmlinux that {kernel} was made of"
 
 
 @dataclass
@@ -92,7 +118,11 @@ class Hold:
         about = guest.node.about
         said = [f"QEMU is process {guest.node.process}; the console: {self.consoles / guest.console}/console.log"]
         if "gdb" in about:
-            words = ["gdb", *filter(None, [self.kernel]), "-ex", f"target remote {about['gdb']}"]
+            release = str(about["kernel"])
+            symbols = symbols_of(self.kernel, release)
+            if symbols is None:
+                said.append(f"no symbols of its kernel are here: {_where(self.kernel, release)}")
+            words = ["gdb", *filter(None, [symbols]), "-ex", f"target remote {about['gdb']}"]
             for module, address in (await self._addresses(guest.node)).items() if self.tree else ():
                 words += ["-ex", f"add-symbol-file {self.tree}/module/{module}.ko {address}"]
             said.append(shlex.join(words))
