@@ -38,7 +38,10 @@ _KMEMLEAK = (
 _TIMEOUT_DEBUG = (
     "-O writes nothing to /dev/kmsg: the kernel stacks and logs at a time-out are in killed.txt, in the run's folder"
 )
-_NFS = "tests of NFS need a server, which guests do not reach, and --here has none either"
+_NFS = (
+    "it has the performance tests' load come over NFS from a second machine, reached by ssh, and a suite has none; "
+    "functional tests of NFS need none"
+)
 _IMAGE = "/usr/share/zfs"
 
 
@@ -158,7 +161,7 @@ def zfs_tests(
     constrained: Annotated[bool, Option("-c", help="Only create the constrained path, and say what it lacks.")] = False,
     rerun: Annotated[bool, Option("-R", help="Run what failed once more.")] = False,
     kmemleak: Annotated[bool, Option("-m", help="Refused: guests have no kmemleak.")] = False,
-    nfsfile: Annotated[str, Option("-n", metavar="NFSFILE", help="Refused: guests reach no NFS server.")] = "",
+    nfsfile: Annotated[str, Option("-n", metavar="NFSFILE", help="Refused: a suite has no second machine as NFS client.")] = "",
     iterations: Annotated[int, Option("-I", min=1, max=10_000, help="Run everything this many times.")] = 1,
     filedir: Annotated[str, Option("-d", metavar="DIR", help="Where the tests have their files.")] = "",
     size: Annotated[str, Option("-s", metavar="SIZE", help="Size of the files or disks for pools.")] = "4G",
