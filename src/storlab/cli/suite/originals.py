@@ -161,7 +161,7 @@ def zfs_tests(
     constrained: Annotated[bool, Option("-c", help="Only create the constrained path, and say what it lacks.")] = False,
     rerun: Annotated[bool, Option("-R", help="Run what failed once more.")] = False,
     kmemleak: Annotated[bool, Option("-m", help="Refused: guests have no kmemleak.")] = False,
-    nfsfile: Annotated[str, Option("-n", metavar="NFSFILE", help="Refused: a suite has no second machine as NFS client.")] = "",
+    nfsfile: Annotated[str, Option("-n", metavar="NFSFILE", help="Refused: there is no second machine.")] = "",
     iterations: Annotated[int, Option("-I", min=1, max=10_000, help="Run everything this many times.")] = 1,
     filedir: Annotated[str, Option("-d", metavar="DIR", help="Where the tests have their files.")] = "",
     size: Annotated[str, Option("-s", metavar="SIZE", help="Size of the files or disks for pools.")] = "4G",
