@@ -47,7 +47,7 @@ def test_gdb_attaches_by_what_is_printed_and_the_run_continues_after_the_shell(l
     words = ("suite", "run", suite, "--debug", "--timeout-scale", "2.5", "--out", lab.out)
     running = lab.start(*words, stdin=subprocess.PIPE)
     assert running.stdin is not None and running.stderr is not None
-    said = []
+    said: list[bytes] = []
     while not said or b"A shell in it" not in said[-1]:
         said.append(running.stderr.readline())
         assert said[-1], said
