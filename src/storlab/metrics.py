@@ -156,6 +156,11 @@ class MetricSpec:
         return COUNT_MARGIN if counted else RATE_MARGIN
 
     @property
+    def counts(self) -> bool:
+        """Whether it counts what may not happen at all, as outliers: then 0 is a result like any other."""
+        return self.whiskers > 0
+
+    @property
     def limits(self) -> tuple[float, float]:
         """The least and the greatest value that is possible."""
         if self.domain == "signed" or self.unit not in _NEVER_NEGATIVE:

@@ -20,6 +20,8 @@ from storlab.analysis.wording import percent, plural, times, times_alone
 from storlab.metrics import RATE_MARGIN
 
 _NAMED = 4
+_COUNTS = "The ratio is of counts with ½ added to each, so that 0 has one, too."
+_ZEROS = f"{_COUNTS} In some rounds a count is 0: such counts may differ, and are never equivalent."
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,12 @@ def compare(
     if n == 0:
         reason = f"No round was done for both {question.a} and {question.b}."
         return unanswerable(question, reason, confidence, warnings=pairs.warnings, settled=False)
-    rules = Rules(alpha, question.margin, question.better, min_rounds, family)
+    rules = Rules(alpha, question.margin, question.better, min_rounds, family, pairs.zeros)
     found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs), needed)
     low, high = found.span.low, found.span.high
     warnings = [*pairs.warnings]
+    if pairs.counts:
+        warnings.append(_ZEROS if pairs.zeros else _COUNTS)
     least = max(min_rounds, found.undecided.fewest) if found.undecided is not None else min_rounds
     if n < least:
         warnings.append(f"Only {n} of at least {least} rounds.")
@@ -177,10 +181,10 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
     for side in (a, b):
         if len(side.values) == 0:
             return unanswerable(question, f"{side.name} has no completed trial.", 1 - alpha, settled=False)
-        problem = without_logarithm(side.name, side.rounds, side.values)
+        problem = without_logarithm(side.name, side.rounds, side.logged)
         if problem:
             return unanswerable(question, no_ratio(problem, question.metric), 1 - alpha)
-    logs = np.log(a.values), np.log(b.values)
+    logs = np.log(a.logged), np.log(b.logged)
     mean, half = difference(*logs, alpha)
     known = math.isfinite(half)
     ratio, low, high = (safe_exp(mean + sign * half) if known else None for sign in (0, -1, 1))
@@ -195,6 +199,7 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
         for side, values in zip((a, b), logs, strict=True)
         for warning in warn(values, side.rounds, "the metric")
     ]
+    said += [_COUNTS] if a.counts else []
     if known and half == 0:
         said.append("Neither side varies over its rounds: the interval is a point, right for counts only.")
     reason = f"{seen}; not interleaved ({why}), so it is described and not judged."

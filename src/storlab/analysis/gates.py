@@ -118,7 +118,7 @@ def _is_hit(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules, failed: Faile
         differs = c.verdict in ("better", "worse") or _differ_without_direction(c)
         return differs if gate.word == "differs" else c.verdict == gate.word
     signs = _signs(gate.word, c.better)
-    each = Rules(rules.alpha / len(signs), rules.margin, rules.better, rules.min_rounds, rules.family)
+    each = Rules(rules.alpha / len(signs), rules.margin, rules.better, rules.min_rounds, rules.family, rules.zeros)
     return any(beyond(pairs.log_ratios, sign * math.log1p(gate.beyond), sign, each, failed) for sign in signs)
 
 

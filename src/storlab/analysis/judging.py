@@ -43,7 +43,8 @@ def answers(
         answer = _answer(case.item, case.pairs, alpha, min_rounds, case.family, case.needed)
         if not answer.described:
             answer = withheld(answer, unsteady, min_rounds)
-        rules = Rules(alpha, q.margin, q.better, min_rounds, case.family)
+        zeros = case.pairs is not None and case.pairs.zeros
+        rules = Rules(alpha, q.margin, q.better, min_rounds, case.family, zeros)
         asked = () if case.item.described or case.item.optional else gates
         of_gates = tuple(apply(gate, answer, case.pairs or Pairs(), rules) for gate in asked)
         optional = case.item.optional

@@ -16,7 +16,7 @@ from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.stats.interleaving import Order, same_order
 from storlab.analysis.wording import level_names
 from storlab.grouping import grouped
-from storlab.metrics import RATE_MARGIN, Key, named
+from storlab.metrics import RATE_MARGIN, Key, MetricSpec, named
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,12 @@ class Trait:
     unit: str
     better: str
     margin: float = RATE_MARGIN  # where the study names none
+    counts: bool = False  # of what may not happen at all
+
+    @classmethod
+    def of(cls, spec: MetricSpec, unit: str, better: str) -> Trait:
+        """What ``spec`` declares, with unit and direction as they are recorded."""
+        return cls(unit, better, spec.margin, spec.counts)
 
 
 Metrics = Mapping[Key, Trait]
@@ -60,6 +66,7 @@ class Planned:
     names: tuple[str, ...] = ("",)  # of the combinations, as ``cells``; for sentences
     warnings: tuple[str, ...] = ()
     optional: bool = False
+    counts: bool = False  # whether what is compared counts what may not happen at all
 
 
 def plan(design: Design, catalogue: Catalogue) -> list[Planned]:
@@ -192,7 +199,8 @@ def _plan_combination(
         yield Planned(asked, (cells,), f"no trial of {asked.a} or {asked.b} has {asked.metric}.", counted=False)
     common = [key for key in found[asked.a] if key in found[asked.b]]
     for key in common:
-        yield Planned(_about(asked, key, known[key]), (cells,), _sentence(fixed), counted=not fixed)
+        question, counts = _about(asked, key, known[key]), known[key].counts
+        yield Planned(question, (cells,), _sentence(fixed), counted=not fixed, counts=counts)
     for key in [key for key in known if key not in common]:
         has, lacks = sides if key in found[asked.a] else reversed(sides)
         # Of a workload that the other side does not run at all, nothing was asked: unless that is all there is.
@@ -220,7 +228,7 @@ def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[P
             cells = tuple(part.cells[0] for _, part in able)
             names = tuple(name for name, _ in able)
             found = Planned(question, cells, names=names, warnings=warnings, described=first.described)
-            yield replace(found, counted=not found.described)
+            yield replace(found, counted=not found.described, counts=first.counts)
 
 
 def _lacks(part: Planned) -> bool:

@@ -163,7 +163,7 @@ def _catalogue(
     found: dict[int, dict[Key, Trait]] = {cell: {} for cell in done["cell"].unique().to_list()}
     columns = recorded.series.select("cell", "source", "metric", "unit", "better")
     for cell, source, metric, unit, better in columns.iter_rows():
-        found[cell][source, metric] = Trait(unit, better, declared[source].find(metric).margin)
+        found[cell][source, metric] = Trait.of(declared[source].find(metric), unit, better)
     unsupported = {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"}
     return Catalogue(found, unsupported, {s.cell: s.reasons[0] for s in states if s.status == "failed" and s.reasons})
 
@@ -216,7 +216,7 @@ def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds], until: in
     key = (question.source, question.metric)
 
     def one(name: str, cell: int) -> Side:
-        side = Side(name, *sides.get((cell, key), ()))
+        side = Side(name, *sides.get((cell, key), ()), counts=item.counts)
         side = replace(side, failed=failed[cell]) if cell in failed else side
         return side if until is None else side.until(until)
 

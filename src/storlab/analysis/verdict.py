@@ -39,13 +39,22 @@ _BESIDE = 1e-9
 
 @dataclass(frozen=True)
 class Rules:
-    """What was stated in advance: ``alpha`` of the study, margin, direction, least rounds, number of comparisons."""
+    """What was stated in advance: ``alpha`` of the study, margin, direction, least rounds, number of comparisons.
+
+    ``zeros``: whether ratios are of counts of which some are 0. The ½ that these are given makes ratios smaller, so
+    they are no evidence that a ratio is near to 1: not of "equivalent", nor of one nearer to 1 than a limit.
+    """
 
     alpha: float
     margin: float
     better: str
     min_rounds: int
     family: int = 1
+    zeros: bool = False
+
+    @property
+    def may_be_equivalent(self) -> bool:
+        return self.margin > 0 and not self.zeros
 
     @property
     def one_sided(self) -> float:
@@ -167,7 +176,7 @@ def _equivalent(log_ratios: Floats, a: str, b: str, rules: Rules, failed: Failed
     """Rule 2, with the interval that lies within the margin exactly where this says so; ``None`` where it doesn't."""
     edge, lost = math.log1p(rules.margin), failed.a + failed.b
     ends = (log_evidence(log_ratios, -side * edge, side, lost) for side in (1, -1))
-    if not rules.margin > 0 or min(ends) < rules.one_sided:
+    if not rules.may_be_equivalent or min(ends) < rules.one_sided:
         return None
     found = span(log_ratios, rules.family / rules.alpha / 2)
     seen = _what_was_seen(log_ratios, a, b, found)
@@ -183,6 +192,8 @@ def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules, failed: Fai
     it is ruled out with it.
     """
     if len(log_ratios) < rules.min_rounds or sign * (float(log_ratios.mean()) - edge) <= 0:
+        return False
+    if rules.zeros and sign * edge < 0:
         return False
     return log_evidence(log_ratios, edge, sign, failed.against(sign, rules.better)) >= rules.one_sided
 
@@ -206,7 +217,7 @@ def undecided_kind(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
     """
     side = 1 if found.typical > 0 else -1
     fewest = fewest_rounds(1 / found.threshold)
-    if rules.margin > 0:  # of "equivalent" each end has one side, hence half of the evidence
+    if rules.may_be_equivalent:  # each end has one side, hence half of the evidence
         fewest = min(fewest, fewest_rounds(2 * rules.alpha / rules.family))
     fewest = max(fewest, rules.min_rounds)
     evidence = log_evidence(log_ratios, 0.0, side, failed.against(side, rules.better))
@@ -237,6 +248,7 @@ def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
     edge = math.log1p(rules.margin)
     if rules.margin > 0 and -edge <= found.low and found.high <= edge:
         but = "failed rounds count against that" if failed.a + failed.b else "that takes a little more evidence"
+        but = "counts of 0 are no evidence of that" if rules.zeros else but
         return f"the interval lies within the margin of ±{percent(rules.margin)}, but {but}"
     if not found.excludes_equality:
         reach = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
@@ -260,7 +272,7 @@ def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) ->
     side = 1 if found.typical > 0 else -1
     lost = failed.against(side, rules.better)
     total = rounds_for_evidence(log_ratios, math.log(2 * found.threshold), 0.0, side, lost)
-    if rules.margin > 0:
+    if rules.may_be_equivalent:
         edge, lost = math.log1p(rules.margin), failed.a + failed.b
         ends = (rounds_for_evidence(log_ratios, rules.one_sided, -s * edge, s, lost) for s in (1, -1))
         total = min(total, max(ends))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from storlab.grouping import grouped
-from storlab.metrics import END, PROBE
+from storlab.metrics import END, PROBE, WHISKERS
 from storlab.record import Count, Number
 
 NODE = "imported"
@@ -58,7 +58,7 @@ class Imported(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``factors``: their levels in the order in which they are shown. ``turns``: how their order is known, where cells
     took turns, which is the word of who imported them; else empty. ``notes``: sentences on what else set-ups differ
-    in, and on what are no repeats.
+    in, and on what are no repeats. ``whiskers``: from where on samples within a trial are outliers.
     """
 
     kind: str
@@ -68,6 +68,7 @@ class Imported(Struct, frozen=True, forbid_unknown_fields=True):
     primary: str
     turns: Order | Literal[""] = ""
     notes: tuple[str, ...] = ()
+    whiskers: Annotated[float, Meta(gt=0, le=1000)] = WHISKERS
 
     def __post_init__(self) -> None:
         """All trials have a level of each factor, and are of one of the files."""

@@ -89,7 +89,8 @@ def _of_study(run: RunFolder, manifest: Manifest) -> tuple[Tables, Found]:
 
 
 def _of_import(run: RunFolder, manifest: Manifest, imported: Imported) -> tuple[Tables, Found]:
-    tables = Tables({}, tuple(imported.factors), origin_of(manifest, imported), list(run.records()))
+    origin, records = origin_of(manifest, imported), list(run.records())
+    tables = Tables({}, tuple(imported.factors), origin, records, whiskers=imported.whiskers)
     tables.fingerprints = fingerprints_of(run, imported, tables.records)
     found = read_kept(run, tables.origin, tables.fingerprints, tables.records)
     if found.part.notes and found.part.notes.keys() == tables.fingerprints.keys():

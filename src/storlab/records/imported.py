@@ -245,7 +245,8 @@ def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]], w
     from storlab.records.stacked import Measured, rows_of
     from storlab.records.tables import Notes, Tables
 
-    tables = Tables({}, tuple(imported.factors), records=[record for record, _ in measured])
+    records = [record for record, _ in measured]
+    tables = Tables({}, tuple(imported.factors), records=records, whiskers=imported.whiskers)
     read = [(record, parts) for record, parts in measured if parts]
     rows = rows_of(
         [
@@ -262,7 +263,7 @@ def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]], w
         rows.notes[record.trial].warnings += said_of_files(named)
     for trial, warning in warnings.items():
         rows.notes.setdefault(trial, Notes()).warnings.append(warning)
-    add_within_trials(rows)
+    add_within_trials(rows, imported.whiskers)
     tables.parts.append(rows)
     return tables
 

@@ -157,7 +157,12 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
         failed_of(pairs),
         case.needed,
         Rules(
-            1 - design.confidence, spec.margin or q.margin, "neither", design.min_rounds, max(case.family, by.limits)
+            alpha=1 - design.confidence,
+            margin=spec.margin or q.margin,
+            better="neither",
+            min_rounds=design.min_rounds,
+            family=max(case.family, by.limits),
+            zeros=pairs.zeros,
         ),
         comparison.verdict == "equivalent",
     )

@@ -185,7 +185,7 @@ def _answer(
     pairs = replace(found.pairs, warnings=(*warnings, *found.pairs.warnings))
     answer = compare(question, pairs, rules.alpha, rules.min_rounds, rules.family, needed)
     answer = withheld(answer, unsteady, rules.min_rounds)
-    count = len(pairs.rounds)
+    count, rules = len(pairs.rounds), replace(rules, zeros=pairs.zeros)
     return _judged(answer, "none" if answer.ratio is None else "interleaved", (count, count), pairs, rules, gates)
 
 
@@ -197,7 +197,8 @@ def _sides(item: Planned, merged: Merged) -> Sides:
         orders = {run: same_order(order, cells, (q.a, q.b)) for run, order in merged.orders.items()}
         failed = merged.failed.get(cells[0], ()), merged.failed.get(cells[1], ())
         rests = merged.rests_after.get(cells[0], {}), merged.rests_after.get(cells[1], {})
-        parts.append(sides((q.a, q.b), a, b, {run: why for run, why in orders.items() if why}, failed, rests))
+        fixed = {run: why for run, why in orders.items() if why}
+        parts.append(sides((q.a, q.b), a, b, fixed, failed, rests, counts=item.counts))
     return pooled(parts, item.names) if q.pooled else parts[0]
 
 

@@ -229,7 +229,7 @@ def _collect(
         rows = rows.join(done.select("trial"), on="trial", how="semi", maintain_order="left")
         traits = rows.select("cell", "source", "metric", "unit", "better").unique(maintain_order=True)
         for cell, source, metric, unit, better in traits.iter_rows():
-            key, trait = (source, metric), Trait(unit, better, run.design.declared[source].find(metric).margin)
+            key, trait = (source, metric), Trait.of(run.design.declared[source].find(metric), unit, better)
             _same(said_by, key, trait, run.name)
             found[number[cell]][key] = trait
         named_there = {key for cell in number.values() for name in metrics for key in named(name, found.get(cell, ()))}

@@ -66,17 +66,19 @@ def sides(
     fixed: Mapping[int, str],
     failed: tuple[Sequence[Place], Sequence[Place]] = ((), ()),
     rests_after: tuple[Mapping[int, int], Mapping[int, int]] = _ALL_DUE,
+    counts: bool = False,
 ) -> Sides:
     """The two sides of one combination; ``names`` as the reader knows them.
 
     ``fixed``: of runs in which one of the two mostly ran first, a clause that says so. ``failed``: trials of each side.
     ``rests_after``: of each side, by run, the last round in which it was due; later ones are pairs of nothing.
+    ``counts``: as of ``Side``.
     """
 
     def last(run: int) -> float:
         return min(rests.get(run, math.inf) for rests in rests_after)
 
-    whole = _side(names[0], a), _side(names[1], b)
+    whole = _side(names[0], a, counts), _side(names[1], b, counts)
     gone = zip(names, failed, strict=True)
     lost = tuple(f"Left out: {plural(len(of), 'trial')} of {name} that failed." for name, of in gone if of)
     interleaved = {s.run for s in a if s.interleaved} & {s.run for s in b if s.interleaved}
@@ -88,6 +90,7 @@ def sides(
             _side(
                 name,
                 [s for s in of if s.run in together and s.round <= last(s.run)],
+                counts,
                 [round_ for run, round_ in gone if run in together and round_ <= last(run)],
             )
             for name, of, gone in zip(names, (a, b), failed, strict=True)
@@ -103,7 +106,7 @@ def sides(
         return Sides(*whole, apart=found, warnings=lost)
     rounds = np.array([a[of_a].round for of_a, _ in found], dtype=np.int64)  # as the first side counts them
     in_time = (
-        Side(name, rounds, np.array([of[couple[which]].value for couple in found]))
+        Side(name, rounds, np.array([of[couple[which]].value for couple in found]), counts=counts)
         for which, (name, of) in enumerate(zip(names, (a, b), strict=True))
     )
     return Sides(*whole, pair(*in_time), warnings=(BY_TIME,))
@@ -123,7 +126,7 @@ def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
         return Sides(both[0][0], both[1][0], pool(couples, combinations), warnings=said)
     said = tuple(dict.fromkeys(warning for part in parts if part.pairs is None for warning in part.warnings))
     for name, one in (each for of in both for each in zip(combinations, of, strict=True)):
-        if found := without_logarithm(one.name, one.rounds, one.values):
+        if found := without_logarithm(one.name, one.rounds, one.logged):
             return Sides(both[0][0], both[1][0], apart=apart, problem=f"In {name}: {found}")
     (a, left_a), (b, left_b) = map(_mean_side, both)
     for one in (a, b):
@@ -138,15 +141,15 @@ def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[str, ...]]:
     for one in of[1:]:
         rounds = np.intersect1d(rounds, one.rounds, assume_unique=True)
     left = sorted({number for one in of for number in one.rounds.tolist()} - set(rounds.tolist()))
-    logs = [np.log(one.values[np.isin(one.rounds, rounds, assume_unique=True)]) for one in of]
+    logs = [np.log(one.logged[np.isin(one.rounds, rounds, assume_unique=True)]) for one in of]
     said = (f"{of[0].name}: left out {listed(left)}, not done in every combination.",) if left else ()
     return Side(of[0].name, rounds, np.exp(np.mean(logs, axis=0))), said
 
 
-def _side(name: str, samples: Sequence[Sample], failed: Sequence[int] = ()) -> Side:
+def _side(name: str, samples: Sequence[Sample], counts: bool, failed: Sequence[int] = ()) -> Side:
     ordered = sorted(samples, key=lambda s: s.round)
     rounds, lost = (np.array(numbers, dtype=np.int64) for numbers in ([s.round for s in ordered], sorted(failed)))
-    return Side(name, rounds, np.array([s.value for s in ordered]), lost)
+    return Side(name, rounds, np.array([s.value for s in ordered]), lost, counts)
 
 
 def _span(sample: Sample) -> Span:

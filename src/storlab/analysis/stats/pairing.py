@@ -7,7 +7,7 @@ and "twice as fast" must mean the same as "half as slow" the other way round.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,23 +20,37 @@ Rounds = NDArray[np.int64]
 
 _NO_ROUNDS: Rounds = np.empty(0, dtype=np.int64)
 _NO_VALUES: Floats = np.empty(0, dtype=np.float64)
+_HALF = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
     """One level's values of one metric: in each round that was done, in order; NaN where the metric is
-    missing. ``failed``: the rounds whose trial failed.
+    missing. ``failed``: the rounds whose trial failed. ``counts``: whether values are counts of what may not happen.
     """
 
     name: str
     rounds: Rounds = field(default_factory=_NO_ROUNDS.copy)
     values: Floats = field(default_factory=_NO_VALUES.copy)
     failed: Rounds = field(default_factory=_NO_ROUNDS.copy)
+    counts: bool = False
+
+    @property
+    def logged(self) -> Floats:
+        """What logarithms are taken of: counts with ½ added to each, the others as they are.
+
+        J. B. S. Haldane, *The estimation and significance of the logarithm of a ratio of frequencies*, Annals of Human
+        Genetics 20, 1956. It leaves the order of any two counts as it is, and makes no ratio larger. It is added
+        whether there is a 0 or not, so that no round changes what earlier ones say.
+        """
+        return self.values + _HALF if self.counts else self.values
 
     def until(self, last: int) -> Side:
         """Without the rounds after ``last``."""
         known = self.rounds <= last
-        return Side(self.name, self.rounds[known], self.values[known], self.failed[self.failed <= last])
+        return replace(
+            self, rounds=self.rounds[known], values=self.values[known], failed=self.failed[self.failed <= last]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +59,8 @@ class Pairs:
 
     ``problem`` says why where there can be no ratio, however many rounds follow (``no_ratio`` makes a sentence of it);
     ``log_ratios`` is then empty. ``failed_a``: rounds in which only ``a`` failed; ``failed_b`` likewise.
-    ``parts``: where combinations were pooled, the log ratios of each by its name.
+    ``parts``: where combinations were pooled, the log ratios of each by its name. ``counts``: as of ``Side``.
+    ``zeros``: whether there is a 0 among these.
     """
 
     rounds: Rounds = field(default_factory=_NO_ROUNDS.copy)
@@ -55,26 +70,30 @@ class Pairs:
     failed_a: frozenset[int] = frozenset()
     failed_b: frozenset[int] = frozenset()
     parts: Mapping[str, Floats] = field(default_factory=dict)
+    counts: bool = False
+    zeros: bool = False
 
 
 def pair(a: Side, b: Side) -> Pairs:
     """``a`` ÷ ``b`` in each round that both have.
 
-    A value that is missing or not above 0 in any of them has no logarithm. Leaving just that round out would
-    select rounds by their result, so the whole comparison has no ratio then.
+    A value that is missing or not above 0 in any of them has no logarithm, but for counts (``Side.logged``). Leaving
+    just that round out would select rounds by their result, so the whole comparison has no ratio then.
     """
-    rounds, of_a, of_b = a.rounds, a.values, b.values
+    rounds, of_a, of_b = a.rounds, a.logged, b.logged
     lost_a, lost_b = _failed_alone(a, b), _failed_alone(b, a)
     unpaired: tuple[str, ...] = ()
     if not np.array_equal(a.rounds, b.rounds):
         rounds, in_a, in_b = np.intersect1d(a.rounds, b.rounds, assume_unique=True, return_indices=True)
-        of_a, of_b = a.values[in_a], b.values[in_b]
+        of_a, of_b = of_a[in_a], of_b[in_b]
         unpaired = (*_left_out(a, b, lost_b), *_left_out(b, a, lost_a))
     problem = without_logarithm(a.name, rounds, of_a) or without_logarithm(b.name, rounds, of_b)
     if problem:
         return Pairs(rounds, problem=problem, warnings=unpaired)
     # Difference of logs: the quotient of two extreme values could overflow.
-    return Pairs(rounds, snap(np.log(of_a) - np.log(of_b)), "", unpaired, lost_a, lost_b)
+    ratios = snap(np.log(of_a) - np.log(of_b))
+    zeros = a.counts and bool((of_a == _HALF).any() or (of_b == _HALF).any())
+    return Pairs(rounds, ratios, "", unpaired, lost_a, lost_b, counts=a.counts, zeros=zeros)
 
 
 def _left_out(done: Side, lacking: Side, failed: frozenset[int]) -> list[str]:
@@ -122,6 +141,8 @@ def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
         failed_a=frozenset[int]().union(*(part.failed_a for part in parts)),
         failed_b=frozenset[int]().union(*(part.failed_b for part in parts)),
         parts=dict(zip(names, rows, strict=True)),
+        counts=any(part.counts for part in parts),
+        zeros=any(part.zeros for part in parts),
     )
 
 

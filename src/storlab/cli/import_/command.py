@@ -13,6 +13,7 @@ from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.options import String, Strings
 from storlab.errors import UserError
+from storlab.metrics import WHISKERS
 
 # "readable": of what can't be read, the importers say why in one sentence.
 Paths = Annotated[list[Path], Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
@@ -32,6 +33,8 @@ Factor = Annotated[Strings, Option("--factor", metavar="NAME=LEVEL[,LEVEL]", hel
 Interleaved = Annotated[bool, Option("--interleaved", help=_TURNS)]
 _CLIENTS = "Files that ran at once are one trial, each of one client: rates and counts are added up."
 Clients = Annotated[bool, Option("--clients", help=_CLIENTS)]
+_OUTLIERS = "Samples within a trial are outliers from so many interquartile ranges beyond the quartiles on."
+Whiskers = Annotated[float, Option("--whiskers", metavar="NUMBER", min=0.001, max=1000, help=_OUTLIERS)]
 
 
 def _files(what: str) -> Any:
@@ -118,14 +121,17 @@ def import_fio(
     label: Label = None,
     factor: Factor = None,
     interleaved: Interleaved = False,
+    whiskers: Whiskers = WHISKERS,
     clients: Clients = False,
 ) -> None:
-    """Output of fio: JSON, JSON+, terse or for people, with the logs that lie beside it.
+    """Output of fio: JSON, JSON+, terse or for people, with the logs that lie beside it; or kdevops' folder of it.
 
     Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
     times, or as given.
     """
-    _import(ImportOptions("fio", paths, out, label, factor, interleaved=interleaved, clients=clients))
+    _import(
+        ImportOptions("fio", paths, out, label, factor, interleaved=interleaved, whiskers=whiskers, clients=clients)
+    )
 
 
 @import_.command("falcon")
@@ -136,13 +142,16 @@ def import_falcon(
     label: Label = None,
     factor: Factor = None,
     interleaved: Interleaved = False,
+    whiskers: Whiskers = WHISKERS,
 ) -> None:
     """Output of fio on several machines at once, FOLDER/NODE or FOLDER/NODE/TEST, and their host's load.
 
     Files of the same test are one trial. Those of host are what w or uptime printed there.
     """
     names = [name.strip() for name in nodes.split(",")] if nodes else []
-    _import(ImportOptions("falcon", folders, out, label, factor, interleaved=interleaved, nodes=names))
+    _import(
+        ImportOptions("falcon", folders, out, label, factor, interleaved=interleaved, whiskers=whiskers, nodes=names)
+    )
 
 
 @import_.command("virtiofs-tests")
@@ -157,13 +166,19 @@ def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = No
 
 @import_.command("sysbench")
 def import_sysbench(
-    files: Printed, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False
+    files: Printed,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+    whiskers: Whiskers = WHISKERS,
 ) -> None:
-    """Text of sysbench: OLTP, fileio and others, with any report interval.
+    """Text of sysbench: OLTP, fileio and others, with any report interval; or kdevops' folder of such results.
 
-    Each file is a cell, or a round of one: files with the same label or levels are rounds, in order.
+    Each file is a cell, or a round of one: files with the same label or levels are rounds, in order. In kdevops'
+    folders, hosts tell set-ups apart: by file system, settings and kernel.
     """
-    _import(ImportOptions("sysbench", files, out, label, factor, interleaved=interleaved))
+    _import(ImportOptions("sysbench", files, out, label, factor, interleaved=interleaved, whiskers=whiskers))
 
 
 @import_.command("pgbench")
@@ -173,12 +188,13 @@ def import_pgbench(
     label: Label = None,
     factor: Factor = None,
     interleaved: Interleaved = False,
+    whiskers: Whiskers = WHISKERS,
 ) -> None:
     """Summaries of pgbench with their progress lines, and its logs of transactions or intervals.
 
     Logs of the same run's other threads beside it are read too, as are the logs beside a summary.
     """
-    _import(ImportOptions("pgbench", files, out, label, factor, interleaved=interleaved))
+    _import(ImportOptions("pgbench", files, out, label, factor, interleaved=interleaved, whiskers=whiskers))
 
 
 @import_.command("elbencho")
@@ -188,12 +204,13 @@ def import_elbencho(
     label: Label = None,
     factor: Factor = None,
     interleaved: Interleaved = False,
+    whiskers: Whiskers = WHISKERS,
 ) -> None:
     """Results of elbencho: CSV, text, and live statistics as CSV.
 
     Phases with the same settings that follow each other are one trial, until one comes again.
     """
-    _import(ImportOptions("elbencho", files, out, label, factor, interleaved=interleaved))
+    _import(ImportOptions("elbencho", files, out, label, factor, interleaved=interleaved, whiskers=whiskers))
 
 
 @import_.command("vdbench")
@@ -203,12 +220,13 @@ def import_vdbench(
     label: Label = None,
     factor: Factor = None,
     interleaved: Interleaved = False,
+    whiskers: Whiskers = WHISKERS,
 ) -> None:
     """Results of vdbench: its flat file, which has most, its summary or its totals.
 
     A trial for each run (RD=); the parameters in which runs differ become factors.
     """
-    _import(ImportOptions("vdbench", files, out, label, factor, interleaved=interleaved))
+    _import(ImportOptions("vdbench", files, out, label, factor, interleaved=interleaved, whiskers=whiskers))
 
 
 @import_.command("bonnie")
@@ -271,6 +289,7 @@ def import_csv(
     label: Label = None,
     factor: Factor = None,
     interleaved: Interleaved = False,
+    whiskers: Whiskers = WHISKERS,
 ) -> None:
     """Any table, long or wide, with commas, semicolons or tabs.
 
@@ -283,7 +302,9 @@ def import_csv(
     options: dict[str, object] = {"value": value or [], "factor_column": factor_column or []}
     options |= {"ignore_column": ignore_column} if ignore_column else {}
     options |= {name: column for name, column in others.items() if column is not None}
-    _import(ImportOptions("csv", files, out, label, factor, interleaved=interleaved, of_kind=options))
+    _import(
+        ImportOptions("csv", files, out, label, factor, interleaved=interleaved, whiskers=whiskers, of_kind=options)
+    )
 
 
 def _detecting() -> Any:
@@ -299,6 +320,7 @@ def import_detected(
     label: Label = None,
     factor: Factor = None,
     interleaved: Interleaved = False,
+    whiskers: Whiskers = WHISKERS,
     value: Value = None,
     factor_column: FactorColumn = None,
     metric_column: MetricColumn = None,
@@ -321,7 +343,17 @@ def import_detected(
     given |= {"ignore_column": ignore_column, "dialect": dialect}
     options = {name: each for name, each in given.items() if each is not None}
     detect.import_detected(
-        ImportOptions("", paths, out, label, factor, interleaved=interleaved, clients=clients, of_kind=options)
+        ImportOptions(
+            "",
+            paths,
+            out,
+            label,
+            factor,
+            interleaved=interleaved,
+            clients=clients,
+            whiskers=whiskers,
+            of_kind=options,
+        )
     )
 
 

@@ -10,10 +10,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec import structs
+
 from storlab.amounts import shown, size_text
 from storlab.analysis.wording import plural
 from storlab.cli.import_.beside import owners, without_beside
 from storlab.cli.import_.folder import new_import
+from storlab.cli.import_.kdevops import Laid, laid_by_kdevops, unfinished
 from storlab.cli.import_.nodes import files_by_node
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
@@ -52,12 +55,16 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     importer, options = importer_of(options.kind), without_beside(options)
     folders = list(filter(_is_folder, options.paths))
     found = [_files(importer, path) for path in options.paths]
+    laid = laid_by_kdevops(options.kind, found)
+    found = [laid.of(files) for files in found]
     placed = {}
     if importer.by_node:
         own = [files_by_node(path, each, options.nodes) for path, each in zip(options.paths, found, strict=True)]
         placed = {each.path: each for of in own for each in of}
         found = [[each.path for each in of] for of in own]
-    elif not (importer.repeats or options.labels or options.factors):  # files of a folder are told apart by their names
+    elif not (
+        importer.repeats or options.labels or options.factors or laid.levels
+    ):  # files of a folder are told apart by their names
         found = [[file] for files in found for file in files]
         options = replace(options, paths=[file for (file,) in found])
     files = [path for each in found for path in each]
@@ -76,8 +83,9 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
             raise UserError(str(error)) from None
         texts.append(Text.of_stream(path) if importer.streams else Text.of_read(path, text))
     by_contents = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
-    told_apart = by_contents or (importer.by_node and len(found) == 1)
+    told_apart = by_contents or bool(laid.levels) or (importer.by_node and len(found) == 1)
     given = levels_of(options.paths, options.labels or [], options.factors or [], told_apart)
+    _refuse_said_twice(given[0], laid)
     levels = [each for each, held in zip(given, found, strict=True) for _ in held]
     apart: Sequence[Mapping[str, str]] = [{} for _ in files] if options.interleaved else levels
     if len(files) > 1:
@@ -85,7 +93,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     kept = [
         ImportedFile(
             storable(str(path)),
-            {**each, **(placed[path].levels if path in placed else {})},
+            {**each, **(placed[path].levels if path in placed else {}), **laid.levels.get(path, {})},
             dict(options.of_kind),
             list(beside),
             placed[path].node if path in placed else "",
@@ -93,6 +101,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
         for path, each, beside in zip(files, levels, logs, strict=True)
     ]
     imported = assemble(options.kind, kept, read, options.interleaved, options.clients or importer.by_node)
+    imported = structs.replace(imported, notes=(*laid.notes, *imported.notes), whiskers=options.whiskers)
     if options.interleaved:
         refuse_other_dates(imported, files)
         refuse_fixed_order(imported)
@@ -107,12 +116,22 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     _warn(files, read)
     for note in () if options.interleaved else imported.notes:
         warn(printable(note))
-    used = {*files, *(path for each in logs for path in each.values())}
+    used = {*files, *laid.used, *(path for each in logs for path in each.values())}
     for path in folders:
-        left = [str(each.relative_to(path)) for each in all_files(path) if each not in used]
+        every = all_files(path)
+        left = [str(each.relative_to(path)) for each in every if each not in used]
+        for host in unfinished(every) if laid.levels else ():
+            warn(printable(f"{host}: there are settings of a run and no result: it did not end"))
         if left:  # files of other kinds, and of other tools
             warn(printable(f"{path}: files that were not read: {first(left)}"))
     return folder, f"{plural(len(imported.trials), 'trial')} of {plural(len(imported.cells), 'cell')}"
+
+
+def _refuse_said_twice(given: Mapping[str, str], laid: Laid) -> None:
+    for path, levels in laid.levels.items():
+        if both := [name for name in levels if name in given]:
+            said = f"{both[0]} is {levels[both[0]]} by the folder that {path} is in, as kdevops lays it"
+            raise UserError(f"--factor {both[0]}: {said}: choose another name")
 
 
 def _files(importer: Importer, path: Path) -> list[Path]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
+from storlab.metrics import WHISKERS
+
 
 @dataclass(frozen=True)
 class ImportOptions:
@@ -19,5 +21,6 @@ class ImportOptions:
     _: KW_ONLY
     interleaved: bool = False
     clients: bool = False
+    whiskers: float = WHISKERS
     nodes: Sequence[str] = ()
     of_kind: Mapping[str, object] = field(default_factory=dict)

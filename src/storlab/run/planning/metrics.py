@@ -198,4 +198,4 @@ def _meant(wanted: str, known: Declarations) -> Metrics:
     keys = named(f"{source}:{name}" if source else name, found) or [
         key for key, spec in found.items() if source in ("", key[0]) and spec.word and spec.named(name)
     ]
-    return {key: Trait(found[key].unit, found[key].better, found[key].margin) for key in keys}
+    return {key: Trait.of(found[key], found[key].unit, found[key].better) for key in keys}
