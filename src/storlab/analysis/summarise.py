@@ -216,7 +216,7 @@ def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds], until: in
     key = (question.source, question.metric)
 
     def one(name: str, cell: int) -> Side:
-        side = Side(name, *sides.get((cell, key), ()), counts=item.counts)
+        side = replace(Side(name, *sides.get((cell, key), ())), counts=item.counts)
         side = replace(side, failed=failed[cell]) if cell in failed else side
         return side if until is None else side.until(until)
 

@@ -9,14 +9,17 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from storlab.errors import TrialError
+from storlab.errors import TrialError, Unsupported
+from storlab.layers.base import LayerContext
+from storlab.layers.block.queue import queue_folder
 from storlab.layers.database.base import DatabaseLayer, answer_of
 from storlab.layers.database.clients import DATABASE, USER, sql
-from storlab.layers.resources import Server
+from storlab.layers.resources import Dir, Resource, Server
 from storlab.layers.server.base import ServerContext
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.units import Size
+from storlab.text import is_whole
+from storlab.units import Size, size_text
 
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -62,10 +65,32 @@ def _plain(value: str) -> str | float:
         return word.lower()
 
 
+async def require_atomic(node: Node, disk: str | None, page: int) -> None:
+    """Raise ``Unsupported`` unless ``disk`` says that it writes ``page`` bytes whole or not at all, as Linux has it
+    since 6.11 (``queue/atomic_write_unit_*_bytes``).
+    """
+    said = f'node {node.name}: doublewrite = "atomic" takes a disk that writes {size_text(page)} whole or not at all'
+    if disk is None:
+        raise Unsupported(f"{said}, and under this directory none is known")
+    names = [f"atomic_write_unit_{end}_bytes" for end in ("min", "max")]
+    folders = [queue_folder(disk, partition=partition) for partition in (False, True)]
+    found = await node.texts(*(f"{folder}/{name}" for folder in folders for name in names))
+    least, most = (own if own is not None else whole for own, whole in zip(found[:2], found[2:], strict=True))
+    if least is None or most is None or not (is_whole(least) and is_whole(most)):
+        raise Unsupported(f"{said}: of {disk} Linux says nothing, as it does from 6.11 on")
+    if not int(least) <= page <= int(most):
+        range_ = f"from {least} to {most} B" if int(most) else "nothing"
+        raise Unsupported(f"{said}: {disk} writes {range_} so")
+
+
 class InnodbLayer(DatabaseLayer):
     """A server with InnoDB, durable unless the study says otherwise."""
 
-    doublewrite: bool = Field(True, description="Whether pages are written twice, so that a torn one can be repaired.")
+    doublewrite: bool | Literal["atomic"] = Field(
+        True,
+        description="Whether pages are written twice, so that a torn one can be repaired. `atomic`: once, on a disk "
+        "that says it writes a page whole or not at all; on any other it is unsupported.",
+    )
     page_size: Annotated[Size, AfterValidator(refuse_other_sizes)] = Field(
         16384, description="Page size of InnoDB: 4k, 8k, 16k, 32k or 64k."
     )
@@ -82,13 +107,20 @@ class InnodbLayer(DatabaseLayer):
     """Of its configuration."""
 
     def label(self) -> str:
-        return self.layer if self.doublewrite else f"{self.layer} without doublewrite"
+        said = {True: "", False: " without doublewrite", "atomic": " on atomic writes"}
+        return f"{self.layer}{said[self.doublewrite]}"
 
     def needs(self) -> Needs:
         return super().needs() | Needs(programs=("mariadb",))  # the client of both
 
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+        if self.doublewrite == "atomic":
+            assert isinstance(below, Dir)
+            await require_atomic(context.node, below.disk, self.page_size)
+        return await super().set_up(below, context)
+
     def torn_pages(self) -> tuple[int, bool]:
-        return self.page_size, self.doublewrite
+        return self.page_size, self.doublewrite is True
 
     @abstractmethod
     def own_settings(self) -> Mapping[str, str]:
@@ -101,7 +133,7 @@ class InnodbLayer(DatabaseLayer):
     def wanted(self) -> dict[str, str]:
         """Its settings, by the server's names."""
         return {
-            "innodb_doublewrite": "ON" if self.doublewrite else "OFF",
+            "innodb_doublewrite": "ON" if self.doublewrite is True else "OFF",
             "innodb_page_size": str(self.page_size),
             "innodb_buffer_pool_size": str(self.pool),
             "innodb_flush_method": self.flush_method,
