@@ -156,7 +156,8 @@ def _kernel(path: Path, places: Sequence[Path]) -> _Host:
         with open_file(log) as file:
             version = _VERSION.search(file.read(_HEAD))
         if version is not None:
-            return _Host({"kernel": version[1].decode("ascii", "replace")}, (log,))
+            lines = (place / _KERNEL for place in places)
+            return _Host({"kernel": version[1].decode("ascii", "replace")}, (log, *lines))
     for place in (path.parent, *places):
         if (release := _line(place / _KERNEL, "a kernel's release", _release)) is not None:
             return _Host({"kernel": release}, (place / _KERNEL,), shared=place == path.absolute().parent.parent)
