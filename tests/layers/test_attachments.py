@@ -21,6 +21,7 @@ from storlab.layers.attach.attachment import AttachmentLayer, serial_of, serial_
 from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.attach.virtiofs import VirtiofsLayer
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
+from storlab.layers.database.innodb import require_atomic
 from storlab.layers.resources import Dir, Disk, File, LoggedFile, Resource, Share
 from storlab.layers.server.base import ServerContext
 from storlab.layers.stack import type_errors
@@ -216,6 +217,10 @@ async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
         await node.run(["dd", "if=/dev/urandom", f"of={disk.path}", "bs=1M", "seek=8", "count=1", "conv=fsync"])
         assert await node.output(*sum_of_head) == before
         facts = await layer.facts(disk, context)
+        if "atomic" in fields:  # what doublewrite = "atomic" of databases takes
+            await require_atomic(node, disk.name, 16384)
+            with pytest.raises(Unsupported, match=rf"{disk.name} writes from \d+ to 16384 B so"):
+                await require_atomic(node, disk.name, 32768)
         if with_both:
             with pytest.raises(Unsupported, match=r"kernels before 6\.15 take no sectors of 16k"):
                 await too_large.set_up(small, replace(context, slot="disk1"))

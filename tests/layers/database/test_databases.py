@@ -28,11 +28,11 @@ from storlab.images.mysql import MYSQL
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.clients import sql
 from storlab.layers.database.data_set import DataSet, Recipe, forget_old
-from storlab.layers.database.innodb import difference
+from storlab.layers.database.innodb import difference, require_atomic
 from storlab.layers.database.mariadb import MariadbLayer
 from storlab.layers.database.mysql import MysqlLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
-from storlab.layers.resources import Dir, Server
+from storlab.layers.resources import Dir, Disk, Server
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.needs import remedy
 from storlab.nodes.node import Node
@@ -217,6 +217,19 @@ async def test_a_mysqld_that_is_mariadb_s_is_refused(ground: Ground, tmp_path: P
     (tmp_path / "mysqld").chmod(0o755)
     with pytest.raises(Unsupported, match=r'mysqld is MariaDB 10.11.14\S*: write layer = "mariadb"'):
         await started(ground, "mysql", {"bindir": str(tmp_path)})
+
+
+@pytest.mark.needs("root")
+async def test_without_doublewrite_the_disk_must_say_that_it_writes_a_page_whole(ground: Ground) -> None:
+    layer = MariadbLayer(doublewrite="atomic")
+    assert (layer.wanted()["innodb_doublewrite"], layer.torn_pages()) == ("OFF", (16384, False))
+    assert layer.label() == "mariadb on atomic writes"
+    with pytest.raises(Unsupported, match="takes a disk that writes 16k whole or not at all"):
+        await started(ground, "mariadb", {"doublewrite": "atomic"})
+    disk = (await ground.set_up({"layer": "file", "size": "16M"}, {"layer": "loop"})).resource
+    assert isinstance(disk, Disk)
+    with pytest.raises(Unsupported, match=r"writes nothing so|Linux says nothing, as it does from 6\.11 on"):
+        await require_atomic(ground.node, disk.name, 16384)
 
 
 LEDGER = SqlLedgerWorkload(rows=50, runtime=1)
