@@ -149,7 +149,7 @@ def test_the_users_own_factor_counts_and_one_of_kdevops_is_refused() -> None:
     ],
 )
 def test_a_file_of_a_host_that_says_nothing_sensible_is_named_with_its_line(name: str, text: str, said: str) -> None:
-    sysbench_host("results", XFS, kernel="", **{name: text})
+    (sysbench_host("results", XFS, kernel="") / f"{name}.txt").write_text(f"{text}\n")
     assert f"results/{XFS}/{name}.txt, line 1: {said}" in refused("sysbench", "results")
 
 
