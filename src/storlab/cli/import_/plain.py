@@ -13,7 +13,7 @@ from pathlib import Path
 from storlab.cli.import_.options import ImportOptions
 
 KINDS = ("bonnie", "elbencho", "fio", "pcap", "pgbench", "sysbench", "vdbench")
-"""Those whose commands have these options, and no others."""
+"""Those whose commands have these options, and but for `--whiskers` no others."""
 _LISTS = ("--label", "--factor")
 
 
