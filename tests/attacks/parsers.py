@@ -49,7 +49,7 @@ from probes import test_server, test_share_requests, test_zfs
 from probes.test_backing import PATHS
 from storlab.errors import ProtocolError, RecordsError, StudyError, UserError
 from storlab.formats.fio.histogram_log import read_histogram_logs
-from storlab.formats.load_averages import parse_load_averages
+from storlab.formats.load_averages import parse_host_loads
 from storlab.formats.log_writes import read_log
 from storlab.formats.pcap.text import Text
 from storlab.formats.zfs_kstat import parse_counters, parse_transaction_groups
@@ -115,7 +115,7 @@ PARSERS: dict[str, Parser] = {
     ),
     "falcon": Parser(imported("falcon"), golden("importing/falcon/results/test1/[a,h]*/zvol-512.txt")),
     "load averages": Parser(
-        of_text(lambda text: parse_load_averages(text, "w")), golden("importing/falcon/results/test1/host/*")
+        of_text(lambda text: parse_host_loads(text, "w")), golden("importing/falcon/results/test1/host/*")
     ),
     "sysbench": Parser(imported("sysbench"), few("importing/golden/sysbench*", rb"\[ \d+s \]|.* \|", 4)),
     "pgbench": Parser(imported("pgbench"), golden("importing/golden/pgbench[-_]*")),

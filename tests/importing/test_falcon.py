@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from laboratory.samples import sample
 from storlab import open_run
 from storlab.errors import ParseError
-from storlab.formats.load_averages import parse_load_averages
+from storlab.formats.load_averages import parse_host_loads
 from study.program import Ran, call
 
 RESULTS = Path(__file__).parent / "falcon"
@@ -100,12 +100,29 @@ def test_what_is_missing_or_in_the_wrong_place_is_named(results: Path, lost: str
 
 def test_load_averages_are_read_in_all_forms() -> None:
     for said in ("load average: 7.12, 3.37, 2.19", "load averages: 7.12 3.37 2.19", "load average: 7,12, 3,37, 2,19\r"):
-        assert parse_load_averages(f"$ w\n 12:48  up 2:01,  2 users,  {said}\nUSER\n", "w") == [(7.12, 3.37, 2.19)]
+        (host,) = parse_host_loads(f"$ w\n 12:48  up 2:01,  2 users,  {said}\nUSER\n", "w")
+        assert (host.averages, host.facts) == ((7.12, 3.37, 2.19), {"up": "2:01", "users": 2})
+
+
+def test_users_and_their_processes_are_facts_of_the_host_as_far_as_they_are_printed(results: Path) -> None:
+    taken(str(results))
+    (host,) = list(open_run("run").records())[2].facts["host"]
+    sessions = (results / "host" / "zvol-4k.txt").read_text().splitlines()[1:]
+    assert {**host, "file": ""} == {
+        "layer": "falcon", "file": "", "up": "3 day(s), 2:11", "users": 2, "sessions": "\n".join(sessions),
+    }  # fmt: skip
+    once = " 10:02 up 5 min, 1 user, load averages: 1.00 2.00 3.00\nUSER     TTY      FROM\nroot     pts/0    ::1 \n"
+    first, second, third = parse_host_loads(f"{once}$ w\n\nx\n{once}{once.partition('USER')[0]}", "w")
+    assert first.facts["sessions"] == "USER     TTY      FROM\nroot     pts/0    ::1"
+    assert second.facts["sessions"] == "USER     TTY      FROM\nroot     pts/0    ::1"
+    assert third.facts == {"up": "5 min", "users": 1}
+    (many,) = parse_host_loads(once + "root     pts/0    ::1\n" * 1000, "w")
+    assert str(many.facts["sessions"]).count("\n") == 100
 
 
 @given(st.text("0123456789., ", max_size=30))
 def test_other_numbers_than_three_are_refused_with_their_line(said: str) -> None:
     try:
-        assert len(parse_load_averages(f"load average:{said}", "w")) == 1
+        assert len(parse_host_loads(f"load average:{said}", "w")) == 1
     except ParseError as error:
         assert str(error) == "w:1: does not end in three load averages: write them as w(1) does"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from storlab.formats.load_averages import LOADS, parse_load_averages
+from storlab.formats.load_averages import LOADS, HostLoad, parse_host_loads
 from storlab.importing.fio.importer import FioImporter
 from storlab.importing.imported import HOST_LOAD
 from storlab.importing.importer import Part
@@ -26,11 +26,11 @@ class FalconImporter(FioImporter):
         return is_of(FioImporter.kind, text) or b"load average" in text
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        if not is_of(FioImporter.kind, text) and (loads := parse_load_averages(text.decode(errors="replace"), source)):
+        if not is_of(FioImporter.kind, text) and (loads := parse_host_loads(text.decode(errors="replace"), source)):
             return [_load(each) for each in loads]
         return super().read(text, source, options)
 
 
-def _load(averages: tuple[float, float, float]) -> Part:
-    values = (spec.value(value) for spec, value in zip(LOADS, averages, strict=True))
-    return Part(Measurements(metric_frame(values), declared=LOADS), source=HOST_LOAD)
+def _load(host: HostLoad) -> Part:
+    values = (spec.value(value) for spec, value in zip(LOADS, host.averages, strict=True))
+    return Part(Measurements(metric_frame(values), facts=host.facts, declared=LOADS), source=HOST_LOAD)

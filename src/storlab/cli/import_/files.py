@@ -236,7 +236,8 @@ def _found(parts: Sequence[Part]) -> str:
     if len(parts) > 1:
         return plural(len(parts), "trial")
     facts = parts[0].found.facts
-    return "; ".join(f"{name} {value}" for name, value in facts.items() if isinstance(value, str)) or "1 trial"
+    short = {name: value for name, value in facts.items() if isinstance(value, str) and "\n" not in value}
+    return "; ".join(f"{name} {value}" for name, value in short.items()) or "1 trial"
 
 
 def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
