@@ -271,6 +271,15 @@ def test_levels_that_are_left_out_are_not_counted() -> None:
     assert foreseen(30, "--only", "build=a")[1] is None, "nothing is compared"
 
 
+def test_a_plan_has_the_questions_of_its_levels_and_no_verdict_before_its_least_number_of_rounds() -> None:
+    text = " ".join(call("plan", "vm-backing").output.split())
+    assert "Question bandwidth: zvol-clone against file-on-zfs, with bs fixed claim: A regular file" in text
+    assert "claim, not answered: There are only small differences between rdsk and dsk: This run has no cache=" in text
+    assert "6 to 8 rounds)" in text and "Verdicts after 6 rounds at the earliest" in text
+    only = " ".join(call("plan", "vm-backing", "--only", "backing=file-on-zfs").output.split())
+    assert "Question nothing of backing: of each pair, a level is left out" in only
+
+
 def test_a_run_that_can_decide_nothing_begins_with_that_warning_alone() -> None:
     foreseen(1)
     words = ("run", "three.toml", "--only", "mode=x", "--only", "build=a,b", "--out")

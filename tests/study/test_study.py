@@ -287,3 +287,10 @@ def test_an_option_that_a_level_leaves_out_is_at_its_default_there(tmp_path: Pat
 def test_a_factor_that_is_used_nowhere_changes_nothing_and_one_with_one_level_is_left_out(tmp_path: Path) -> None:
     text = f'stack = [{{ layer = "directory" }}]\n{WRITE}[factors]\nspare = ["a", "b"]\nbs = ["4k"]\n'
     assert changed(tmp_path, text) == {"spare": {"a": {}, "b": {}}}
+
+
+def test_of_a_table_only_what_is_no_default_is_named_and_a_probe_is_not_the_layer_of_its_name() -> None:
+    cells = load_study(shipped_studies()["vm-backing"]).cells
+    levels = {each.level: each.settings for each in differences(cells)}
+    assert levels["zvol-clone"]["zvol.base"] == levels["file-on-zfs"]["image-copy.base"] == "size 256M, written 8M"
+    assert levels["file-on-zfs"].keys() == {"vm: stack", "image-copy.base"}, "and not how long the layer zfs is kept"

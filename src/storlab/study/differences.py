@@ -112,20 +112,31 @@ def _settings(cell: Cell) -> Settings:
         found |= {key: _Setting(of.text, key.rpartition(".")[2] in group.model_fields_set) for key, of in spec.items()}
         found |= _flat(f"{name} tcp", group.tcp) if group.tcp is not None else {}
     for name, probe in cell.probes.items():
-        found |= _flat(name, probe)
+        found |= _flat(f"probes.{name}", probe)  # a layer may have the same name: zfs
     found |= _flat("network", cell.network) if cell.network is not None else {}
     return found | _flat("trial", cell.trial)
 
 
 def _flat(name: str, model: BaseModel) -> Settings:
     """Each key of a model with its value as text; those without a value are left out."""
-    dumped = model.model_dump(mode="json", exclude_none=True)
-    found: Settings = {}
+    texts = _texts(model, model.model_dump(mode="json", exclude_none=True))
+    return {
+        f"{name}.{key}": _Setting(text, key in model.model_fields_set)
+        for key, text in texts.items()
+        if text and key not in _NOT_HOW
+    }
+
+
+def _texts(model: BaseModel, dumped: Mapping[str, Any]) -> dict[str, str]:
+    """Each of its keys that are in ``dumped``; of a model within it those that are not at their defaults."""
+    found = {}
     for key, value in dumped.items():
-        field = type(model).model_fields.get(key)
-        text = _text(value, () if field is None else (field.annotation, *field.metadata))
-        if text and key not in _NOT_HOW:
-            found[f"{name}.{key}"] = _Setting(text, key in model.model_fields_set)
+        within, field = getattr(model, key, None), type(model).model_fields.get(key)
+        if isinstance(within, BaseModel):
+            texts = _texts(within, within.model_dump(mode="json", exclude_defaults=True))
+            found[key] = ", ".join(f"{name} {text}" for name, text in texts.items())
+        else:
+            found[key] = _text(value, () if field is None else (field.annotation, *field.metadata))
     return found
 
 

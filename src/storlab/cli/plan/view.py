@@ -27,6 +27,7 @@ from storlab.cli.plan.nodes import (
 )
 from storlab.cli.plan.times import time_as_data, time_text
 from storlab.grouping import few, grouped
+from storlab.run.planning.design import design_of, pairs_left, rule_of
 from storlab.run.planning.foresight import foresight_of
 from storlab.study.questions import Compare
 from storlab.units import size_text
@@ -254,13 +255,13 @@ def _questions(made: Plan) -> Iterator[str]:
     else:
         yield from (_question(made, compare) for compare in compared)
     yield from _curves(made)
-    yield from (f"claim: {claim.name}" for claim in made.study.model.claim)
+    for claim in design_of(made.study).claims:
+        yield f"claim, not answered: {claim.name}: {claim.absent}" if claim.absent else f"claim: {claim.name}"
 
 
 def _curves(made: Plan) -> Iterator[str]:
     """What is swept, and when enough is known of it."""
     from storlab.analysis.stopping import STEADY
-    from storlab.run.planning.design import rule_of
 
     study = made.study
     for factor in study.factors:
@@ -285,7 +286,7 @@ def _question(made: Plan, compare: Compare) -> str:
     factors = {factor.name: factor for factor in made.study.factors}
     factor = factors[made.study.compared_factor(compare) or next(iter(factors))]
     metrics = ", ".join(compare.metrics or (made.study.model.primary,))
-    others = [name for name in factors if name != factor.name]
+    others = [name for name, other in factors.items() if name != factor.name and len(other.levels) > 1]
     default = compare.pooled and "within" not in compare.model_fields_set
     pooled = [name for name in others if not compare.within or (default and name in made.study.sweeps)]
     fixed = [name for name in others if name not in pooled]
@@ -299,4 +300,7 @@ def _question(made: Plan, compare: Compare) -> str:
     if compare.pairs is None:
         levels = few([level.label for level in factor.levels], _MOST_IN_A_ROW)
         return f"{metrics} between the levels of {factor.name} ({levels}){rest}"
-    return f"{metrics}: {few([f'{a} against {b}' for a, b in compare.pairs], _MOST_IN_A_ROW)}{rest}"
+    left = pairs_left(compare.pairs, [level.label for level in factor.levels]) or ()
+    if not left:
+        return f"nothing of {factor.name}: of each pair, a level is left out"
+    return f"{metrics}: {few([f'{a} against {b}' for a, b in left], _MOST_IN_A_ROW)}{rest}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -74,7 +74,7 @@ def _compared(study: Study, asked: Compare, factors: Mapping[str, tuple[str, ...
         return ()
     whole = CompareSpec(
         factor=factor,
-        pairs=_pairs_left(asked.pairs, factors[factor]),
+        pairs=pairs_left(asked.pairs, factors[factor]),
         within=asked.within,
         pooled=asked.pooled,
         metrics=asked.metrics,
@@ -119,9 +119,8 @@ def _leaves_out_a_warm_up(cell: Cell) -> bool:
     return not sliced and not all(load.workload.measures_all(cell.trial.warm_up) for load in cell.loads)
 
 
-def _pairs_left(
-    pairs: tuple[tuple[str, str], ...] | None, levels: tuple[str, ...]
-) -> tuple[tuple[str, str], ...] | None:
+def pairs_left(pairs: tuple[tuple[str, str], ...] | None, levels: Sequence[str]) -> tuple[tuple[str, str], ...] | None:
+    """Those of which both levels are in the study, as it is planned."""
     return None if pairs is None else tuple(pair for pair in pairs if set(pair) <= set(levels))
 
 

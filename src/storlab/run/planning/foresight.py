@@ -28,7 +28,9 @@ def foresight_of(made: Plan) -> Foresight | None:
     planned = foreseen(study, made.unsupported, made.emulated)
     if not planned:
         return None
-    return foresee(planned, study.model.confidence, design_of(study).min_rounds, made.rounds[1], typical_noise(study))
+    least, most = made.rounds
+    fewest = max(least, design_of(study).min_rounds)  # before its least number of rounds, no run ends with a verdict
+    return foresee(planned, study.model.confidence, fewest, most, typical_noise(study))
 
 
 def typical_noise(study: Study) -> TypicalNoise:
