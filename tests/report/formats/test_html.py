@@ -118,7 +118,7 @@ def named_like_files() -> ReportInput:
 @in_browser
 @pytest.mark.parametrize(
     ("make", "charts", "narrow"),  # ".1" is narrow in any size
-    [(sample, 24, 1), (vm_sample, 8, 1), (block_sample, 8, 2), (series_sample, 16, 1), (named_like_files, 16, 1)],
+    [(sample, 24, 1), (vm_sample, 8, 1), (block_sample, 16, 2), (series_sample, 17, 1), (named_like_files, 17, 1)],
 )
 def test_a_page_fits_every_screen_and_no_text_lies_on_another(
     make: Callable[[], ReportInput], charts: int, narrow: int, chromium: Chromium, tmp_path: Path
