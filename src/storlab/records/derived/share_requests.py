@@ -11,7 +11,7 @@ from storlab.probes.requests.probe import ALL, PER_OPERATION
 
 def requests_per_operation(loads: Iterable[Measurements], seen: Iterable[Measurements]) -> list[Value]:
     """Of all nodes together; none where a load does not count its operations, or nothing was counted."""
-    operations = [_operations(each) for each in loads]
+    operations = [operations(each) for each in loads]
     requests = [each.totals().get(ALL.name) for each in seen]
     counted = [each for each in requests if each is not None]
     if not counted or len(counted) < len(requests) or not all(operations):
@@ -19,7 +19,7 @@ def requests_per_operation(loads: Iterable[Measurements], seen: Iterable[Measure
     return [PER_OPERATION.value(sum(counted) / sum(operations))]
 
 
-def _operations(load: Measurements) -> float:
+def operations(load: Measurements) -> float:
     """Those of all directions; where their total is there, too, that."""
     specs, totals = specs_of(load.declared), load.totals()
     found = {name: value for name, value in totals.items() if specs.find(name).quantity == "operations"}
