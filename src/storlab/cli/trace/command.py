@@ -45,25 +45,34 @@ def trace(
     host: Annotated[
         Strings, Option("--host", metavar="ADDRESS", help="With --tcp: only with this address at either end.")
     ] = None,
+    locks: Annotated[
+        bool, Option("--locks", help="Locks of the kernel instead: who waits, how often, how long.")
+    ] = False,
     out: Annotated[
         Path | None,
         Option("--out", metavar="FILE", help="Also write the result to a file: .json, .parquet, .txt or .csv."),
     ] = None,
 ) -> None:
-    """Watch block I/O, or TCP connections.
+    """Watch block I/O, TCP connections, or waits for locks.
 
-    Lengths, alignment, flags and latencies of requests; with --tcp, segments, ACKs and round trips. Counted exactly, in
-    the kernel, by eBPF; needs root. Until Ctrl-C, or while COMMAND runs: then its exit status is passed on, and what
-    was seen goes to standard error.
+    Lengths, alignment, flags and latencies of requests; with --tcp, segments, ACKs and round trips; with --locks, waits
+    for locks of the kernel by type and caller. Counted exactly, in the kernel, by eBPF; needs root. Until Ctrl-C, or
+    while COMMAND runs: then its exit status is passed on, and what was seen goes to standard error.
     """
-    if tcp:
+    if tcp or locks:
         others = {"--disk": disk, "--op": op, "--comm": comm, "--length": length, "--alignment": alignment}
         flags = {"--by-comm": by_comm, "--events": events, "--out": out}
         if wrong := [name for name, value in {**others, **flags}.items() if value]:
-            raise UserError(f"{wrong[0]} is of block I/O, and --tcp shows connections: leave one of them out")
+            shows = "--tcp shows connections" if tcp else "--locks shows waits for locks"
+            raise UserError(f"{wrong[0]} is of block I/O, and {shows}: leave one of them out")
+    if tcp and locks:
+        raise UserError("--tcp shows connections, and --locks shows waits for locks: leave one of them out")
+    if tcp:
         raise typer.Exit(_tcp(port or [], host or [], json, interval, for_, command or []))
     if port or host:
         raise UserError(f"--{'port' if port else 'host'} is of connections: it needs --tcp")
+    if locks:
+        raise typer.Exit(_locks(json, interval, for_, command or []))
     from storlab.cli.trace.run import kernel_name, run
 
     if out is not None:
@@ -114,6 +123,19 @@ def _tcp(
             json=json,
             interval=None if interval is None else max(_time("--interval", interval), _SHORTEST_LOOK),
             period=None if for_ is None else max(_time("--for", for_), _SHORTEST_LOOK),
+            command=tuple(command),
+        )
+    )
+
+
+def _locks(json: bool, interval: str | None, for_: str | None, command: Sequence[str]) -> int:
+    from storlab.cli.trace.locks import LockOptions, run
+
+    return run(
+        LockOptions(
+            json=json,
+            interval=None if interval is None else max(_time("--interval", interval), _SHORTEST_LOOK),
+            period=None if for_ is None else _time("--for", for_),
             command=tuple(command),
         )
     )
