@@ -19,11 +19,13 @@ from importing import test_virtiofs_tests as virtiofs_sample
 from importing.test_pgbench import LOG as PGBENCH_LOG
 from importing.test_pgbench import SUMMARY as PGBENCH
 from importing.test_table import TWO, WIDE
+from locks import lines as lock_lines
 from probes import test_alignment, test_backing, test_processes, test_server, test_share_requests, test_zfs
 from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
 from storlab.importing.registry import importers
 from storlab.nodes.process import ExitRecord
 from storlab.probes.base import ProbeRecord, Window
+from storlab.probes.locks import NAME as LOCKS
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
 from storlab.probes.tcp.probe import NAME as CONNECTIONS
@@ -163,9 +165,15 @@ def _tcp(raw: Path) -> ProbeRecord:
     return ProbeRecord(raw, Window(100.0, 200.0), Subject(group="client", disks=("nbd0",)))
 
 
+def _locks(raw: Path) -> ProbeRecord:
+    (raw / LOCKS).write_bytes(lock_lines.printed(lock_lines.counts(lock_lines.waits("zio_dva_throttle", 3))))
+    return ProbeRecord(raw, Window(0.0, 1.0), Subject(group="client"))
+
+
 PROBES: Mapping[str, Callable[[Path], ProbeRecord]] = {
     "alignment": _alignment,
     "host-load": _host_load,
+    "locks": _locks,
     "processes": _processes,
     "server": test_server.record,
     "share-requests": _share_requests,
