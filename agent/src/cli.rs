@@ -1,5 +1,5 @@
-//! The command line: `serve`, `init`, `trace`, `tcp`, `files`, `relay`, `pcap`, `--version`, and the hidden `launch`
-//! and `guard`.
+//! The command line: `serve`, `init`, `trace`, `tcp`, `counters`, `files`, `relay`, `pcap`, `--version`, and the hidden
+//! `launch` and `guard`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::protocol::{PROTOCOL, is_file_name};
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent counters [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Command {
     Trace(Vec<OsString>),
     /// Tell what TCP connections do (see [`crate::tcp`]), likewise.
     Tcp(Vec<OsString>),
+    /// Tell what the node's counters say (see [`crate::perf`]), likewise.
+    Counters(Vec<OsString>),
     /// Create, read, stat and delete many files (see [`crate::storm`]).
     Files(OsString),
     /// Stand between a server and its clients (see [`crate::relay`]), which understands its own arguments.
@@ -96,6 +98,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             (_, Some(argument)) => Err(UsageError::Unknown(argument)),
         },
         Some("tcp") => Ok(Command::Tcp(arguments.collect())),
+        Some("counters") => Ok(Command::Counters(arguments.collect())),
         Some("files") => match (arguments.next(), arguments.next()) {
             (Some(spec), None) => Ok(Command::Files(spec)),
             _ => Err(UsageError::Files),

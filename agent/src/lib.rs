@@ -15,8 +15,8 @@
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
 //! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
-//! with its process, and it can be used without a controller. So are [`tcp`], [`storm`], the workload of many small
-//! files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
+//! with its process, and it can be used without a controller. So are [`tcp`], [`perf`], [`storm`], the workload of many
+//! small files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
 
 #![deny(unsafe_code)] // `sys` is the one exception
 #![warn(missing_docs)]
@@ -30,6 +30,7 @@ pub mod init;
 pub mod launch;
 pub mod outbox;
 pub mod pcap;
+pub mod perf;
 pub mod poller;
 pub mod processes;
 pub mod protocol;

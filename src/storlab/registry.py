@@ -54,6 +54,7 @@ from storlab.nodes.kinds.netns import NetnsKind
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
+from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
@@ -90,7 +91,7 @@ _WORKLOADS: tuple[type[Workload], ...] = (
 )  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe, ServerProbe,
-    ZfsProbe,
+    ZfsProbe, CountersProbe,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from storlab.probes.requests.probe import ALL, PER_OPERATION
 
 def requests_per_operation(loads: Iterable[Measurements], seen: Iterable[Measurements]) -> list[Value]:
     """Of all nodes together; none where a load does not count its operations, or nothing was counted."""
-    operations = [_operations(each) for each in loads]
+    operations = [operations_of(each) for each in loads]
     requests = [each.totals().get(ALL.name) for each in seen]
     counted = [each for each in requests if each is not None]
     if not counted or len(counted) < len(requests) or not all(operations):
@@ -19,8 +19,8 @@ def requests_per_operation(loads: Iterable[Measurements], seen: Iterable[Measure
     return [PER_OPERATION.value(sum(counted) / sum(operations))]
 
 
-def _operations(load: Measurements) -> float:
-    """Those of all directions; where their total is there, too, that."""
+def operations_of(load: Measurements) -> float:
+    """Its operations in all directions; where their total is there, too, that."""
     specs, totals = specs_of(load.declared), load.totals()
     found = {name: value for name, value in totals.items() if specs.find(name).quantity == "operations"}
     return sum(value for name, value in found.items() if "." not in name or name.rpartition(".")[2] not in found)
