@@ -11,6 +11,7 @@
 //! | [`launch`] | how a program is started: in its own process group and cgroup, at an agreed instant |
 //! | [`processes`] | which processes belong to a run, and how all of them are killed |
 //! | [`run`], [`sample`], [`files`], [`steps`], [`facts`] | one module a kind of request |
+//! | [`symbols`] | the kernel's functions by address |
 //! | [`init`] | process 1 of a guest: the way from the kernel to a served controller |
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
@@ -41,6 +42,7 @@ pub mod session;
 pub mod steps;
 pub mod storm;
 pub mod stream;
+pub mod symbols;
 pub mod sys;
 pub mod tcp;
 pub mod trace;
