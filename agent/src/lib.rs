@@ -16,7 +16,7 @@
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
 //! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
-//! with its process, and it can be used without a controller. So are [`tcp`], [`perf`], [`storm`], the workload of many
+//! with its process, and it can be used without a controller. So are [`tcp`], [`perf`], [`profile`], [`storm`], the workload of many
 //! small files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
 
 #![deny(unsafe_code)] // `sys` is the one exception
@@ -34,6 +34,7 @@ pub mod pcap;
 pub mod perf;
 pub mod poller;
 pub mod processes;
+pub mod profile;
 pub mod protocol;
 pub mod relay;
 pub mod run;

@@ -59,7 +59,7 @@ class Probe(Model):
     its own. Where there is none, it does not watch such loads."""
 
     counts_loads: ClassVar[bool] = False
-    """Whether it needs to know what the processes of the loads did by themselves: ``storlab.probes.counters.output``."""
+    """Whether it needs to know what the loads' own processes did: ``storlab.probes.counters.output``."""
 
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
         """Whether it watches on a node at this end that has these, unless its options say otherwise."""

@@ -54,7 +54,9 @@ MACHINE = {
 """Counter → the metric of the whole machine."""
 BUSY = MetricSpec("cpu.time", "s", noun="of CPU time", evidence="none")  # host-load has the same
 _PER_CYCLE = {
-    "load.": MetricSpec("load.instructions.per-cycle", "1", "higher", "mean", noun="instructions of the load per cycle"),
+    "load.": MetricSpec(
+        "load.instructions.per-cycle", "1", "higher", "mean", noun="instructions of the load per cycle"
+    ),
     "": MetricSpec("instructions.per-cycle", "1", "higher", "mean", noun="instructions per cycle"),
 }
 PER_OPERATION = {

@@ -182,13 +182,13 @@ async def measure(
         keep_exit(raw, each)
         if work is not None:
             work.keep(place, raw)
-    _keep_counted(probes, watched, machines, [(place.node, each) for (_, place), each in zip(places, ended, strict=True)], folder)
+    exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
+    _keep_counted(probes, watched, machines, exits, folder)
     for (load, place), each in zip(places, ended, strict=True):
         if not each.ok and (
             each.stopped_by is None or work is not None
         ):  # the others were stopped on its account: it has the reason
             parse_load(load, folder, place.node.name)
-    exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
     return replace(
         record,
         status="done",
