@@ -16,7 +16,7 @@
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
 //! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
-//! with its process, and it can be used without a controller. So are [`tcp`], [`perf`], [`profile`], [`storm`], the workload of many
+//! with its process, and it can be used without a controller. So are [`tcp`], [`locks`], [`perf`], [`profile`], [`storm`], the workload of many
 //! small files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
 
 #![deny(unsafe_code)] // `sys` is the one exception
@@ -29,6 +29,7 @@ pub mod facts;
 pub mod files;
 pub mod init;
 pub mod launch;
+pub mod locks;
 pub mod outbox;
 pub mod pcap;
 pub mod perf;

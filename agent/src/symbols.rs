@@ -83,8 +83,8 @@ impl Symbols {
             symbols.add(&line?);
         }
         let names = &symbols.names;
-        symbols.entries.sort_by_key(|entry| (entry.address, Reverse(entry.rank), name_of(names, entry)));
-        symbols.entries.dedup_by_key(|entry| entry.address);
+        // Of several of one address, that which is shown comes last, where a search for the address ends.
+        symbols.entries.sort_by_key(|entry| (entry.address, entry.rank, Reverse(name_of(names, entry))));
         Ok(symbols)
     }
 
@@ -120,14 +120,15 @@ impl Symbols {
         (address < symbol.end).then_some(symbol)
     }
 
-    /// All of them, by address.
+    /// All of them, by address; several may have the same.
     pub fn iter(&self) -> impl Iterator<Item = Symbol<'_>> {
         (0..self.entries.len()).map(|place| self.symbol(place))
     }
 
     fn symbol(&self, place: usize) -> Symbol<'_> {
         let entry = &self.entries[place];
-        let next = self.entries.get(place + 1).filter(|next| next.module == entry.module);
+        let next = self.entries[place..].iter().find(|next| next.address > entry.address);
+        let next = next.filter(|next| next.module == entry.module);
         let last = (entry.address / PAGE).saturating_add(2).saturating_mul(PAGE);
         let name = name_of(&self.names, entry);
         Symbol {
@@ -211,6 +212,7 @@ ffffffffc0001000 t mutex_tsd\t[spl]
     #[test]
     fn a_global_name_goes_before_a_local_or_weak_one() {
         assert_eq!(name_at(0xffff_ffff_8100_0200).as_deref(), Some("__strong"));
+        assert!(symbols().iter().any(|symbol| symbol.name == "strong_local"));
     }
 
     #[test]
@@ -247,7 +249,7 @@ ffffffffc0001000 t mutex_tsd\t[spl]
             if let Some(found) = symbols.at(address) {
                 prop_assert!(found.start <= address && address < found.end);
             }
-            prop_assert!(symbols.iter().all(|one| symbols.at(one.start) == Some(one)));
+            prop_assert!(symbols.iter().all(|one| symbols.at(one.start).is_some_and(|at| at.start == one.start)));
         }
     }
 }

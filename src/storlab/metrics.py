@@ -140,6 +140,7 @@ class MetricSpec:
     noun: str = ""  # what a sentence counts: "flushes"; with "of …", of what it is a share, or a part
     evidence: Evidence = ""
     domain: Domain = ""
+    zero_if_absent: bool = False  # of a family: in a trial that lacks a member, that member is 0
 
     def __hash__(self) -> int:  # that of all fields takes longer than what is looked up by it
         return hash(self.name)

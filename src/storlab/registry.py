@@ -56,6 +56,7 @@ from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.host_load import HostLoadProbe
+from storlab.probes.locks import LocksProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.server.probe import ServerProbe
@@ -91,7 +92,7 @@ _WORKLOADS: tuple[type[Workload], ...] = (
 )  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe, ServerProbe,
-    ZfsProbe, CountersProbe,
+    ZfsProbe, LocksProbe, CountersProbe,
 )  # fmt: skip
 
 

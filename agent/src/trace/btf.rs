@@ -42,6 +42,8 @@ pub const BLOCK: Needed = Needed {
 };
 /// What `bpf/block_tracepoint.bpf.c` needs of them.
 pub const TASKS: Needed = Needed { types: &["task_struct"], tracepoints: &[] };
+/// What `bpf/locks.bpf.c` needs of them.
+pub const LOCKS: Needed = Needed { types: &["task_struct"], tracepoints: &["btf_trace_contention_"] };
 /// As `bpf/tcp_kernel.h` has them.
 pub const TCP: Needed = Needed {
     types: &["sock_common", "sock", "inet_sock", "tcp_sock", "net", "ns_common", "sk_buff", "tcphdr"],

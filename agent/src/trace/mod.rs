@@ -15,7 +15,7 @@ mod disks;
 mod events;
 mod filters;
 mod names;
-mod options;
+pub(crate) mod options;
 mod output;
 pub(crate) mod programs;
 mod tracefs;

@@ -121,7 +121,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<TraceOptio
     }
 }
 
-fn text(argument: &OsString) -> Result<&str, OptionError> {
+/// An argument as text.
+pub(crate) fn text(argument: &OsString) -> Result<&str, OptionError> {
     argument.to_str().ok_or_else(|| OptionError(format!("{argument:?} is no text")))
 }
 
@@ -138,7 +139,8 @@ fn comm(name: &str) -> Result<Vec<u8>, OptionError> {
     Ok(name.bytes().take(COMM_SIZE - 1).collect())
 }
 
-fn cgroup(value: &str) -> Result<u64, OptionError> {
+/// The number of a cgroup.
+pub(crate) fn cgroup(value: &str) -> Result<u64, OptionError> {
     value
         .parse()
         .ok()
@@ -159,7 +161,8 @@ fn alignment(value: &str) -> Result<u32, OptionError> {
     }
 }
 
-fn seconds(name: &str, value: &str) -> Result<Duration, OptionError> {
+/// A time of 1 ms or more.
+pub(crate) fn seconds(name: &str, value: &str) -> Result<Duration, OptionError> {
     let wrong = || OptionError(format!("{name} is a time in seconds above 0, not {value:?}"));
     let number: f64 = value.parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(number)

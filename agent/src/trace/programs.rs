@@ -187,8 +187,14 @@ impl Attached {
         if self.hook == Hook::Tracepoint && !counts_misses_at_tracepoints(&kernel_release()) {
             return None;
         }
-        self.ebpf.programs().map(|(_, program)| recursion_misses(program)).sum()
+        missed(&self.ebpf)
     }
+}
+
+/// How often programs could not run, since they were already running on that CPU; `None` where the kernel doesn't count
+/// that.
+pub(crate) fn missed(ebpf: &Ebpf) -> Option<u64> {
+    ebpf.programs().map(|(_, program)| recursion_misses(program)).sum()
 }
 
 /// Since 6.7 (`trace_call_bpf` in kernel/trace/bpf_trace.c).
@@ -198,7 +204,8 @@ fn counts_misses_at_tracepoints(release: &str) -> bool {
     (major, minor) >= (6, 7)
 }
 
-fn kernel_release() -> String {
+/// As `uname -r` prints it.
+pub(crate) fn kernel_release() -> String {
     uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 

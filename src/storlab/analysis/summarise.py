@@ -26,6 +26,7 @@ from storlab.analysis.sweeps import found as sweeps
 from storlab.analysis.why.differences import Asked, explained
 from storlab.analysis.why.watched import Watch
 from storlab.analysis.wording import percent, plural
+from storlab.analysis.zeros import with_zeros
 from storlab.metrics import Declarations, Key
 
 Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
@@ -53,6 +54,7 @@ def summarise(
     states = cell_states(trials, design)
     done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
     rounds = rounds_done(trials, states)
+    metrics = with_zeros(metrics, design.declared)
     recorded = collect(metrics, done, [cell for cell, _ in design.cells])
     steady = steady_state(recorded, design)
     if steady.since > 1:

@@ -107,7 +107,7 @@ class Needs:
     """``programs`` by name, kernel ``filesystems`` by name, kernel ``modules``, and whether root is needed.
 
     ``queues``: how packets are queued, by the kinds that tc(8) knows. ``properties`` of QEMU's devices that its guests
-    need, as ``driver.property``.
+    need, as ``driver.property``. ``agent``: those of the agent's programs whose ``--check`` must succeed.
     """
 
     programs: tuple[str, ...] = ()
@@ -116,6 +116,7 @@ class Needs:
     paths: tuple[str, ...] = ()  # device nodes and sysfs files that must exist
     queues: tuple[str, ...] = ()
     properties: tuple[str, ...] = ()
+    agent: tuple[str, ...] = ()
     root: str = ""  # what root is needed for; empty: not needed
 
     def __or__(self, other: Needs) -> Needs:
@@ -161,6 +162,10 @@ async def lacks(node: Node, needs: Needs) -> list[Lack]:
     for queue in needs.queues if facts["uid"] == 0 else ():
         if not await _has_queue(node, queue):
             found.append(Lack(f"this kernel ({facts['kernel']['release']}) has no {queue}", "use virtual machines"))
+    for program in needs.agent if facts["uid"] == 0 else ():
+        tried = await node.run([f"/proc/{node.pid}/exe", program, "--check"], check=False)
+        if not tried.ok:
+            found.append(Lack(tried.stderr.decode(errors="replace").strip().removeprefix("storlab-agent: "), ""))
     return found
 
 

@@ -1,0 +1,1 @@
+"""Waits for the kernel's locks: what the agent prints about them, and as metrics."""

@@ -1,0 +1,132 @@
+"""What the lock tracer counted, as metrics and histograms: ``docs/reference/metrics.md`` lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from storlab.locks.agent_output import Caller, Counts, Waiter
+from storlab.measurements import HISTOGRAM_COLUMNS
+from storlab.metrics import MetricSpec, Value, percentiles_of
+from storlab.percentiles import percentiles_of_each
+
+UNKNOWN = "unknown"
+"""Stands for a caller whose address is in no function that the kernel shows."""
+
+_KEPT = 24
+"""Callers that become metrics: those with the longest time, and those with the most waits. Few of the others matter,
+and each more that is compared makes all of them harder to tell from chance."""
+_PERCENTILES = (50.0, 99.0)
+_NANOSECOND = 1e-9
+
+ALL_WAITS = MetricSpec("waits", "1", "lower", noun="waits for locks", evidence="shared")
+ALL_TIME = MetricSpec("wait-time", "s", "lower", noun="waited for locks", evidence="shared")
+WAITS = MetricSpec(
+    "waits.{caller}", "1", "lower", noun="waits for locks by {caller}", evidence="shared", zero_if_absent=True
+)
+TIME = MetricSpec(
+    "wait-time.{caller}", "s", "lower", noun="waited for locks by {caller}", evidence="shared", zero_if_absent=True
+)
+LOCKS = MetricSpec("locks.{caller}", "1", across="max", evidence="none", zero_if_absent=True)
+PER_OPERATION = {
+    each.name: MetricSpec(
+        each.name.replace("waits", "waits-per-operation").replace("wait-time", "wait-time-per-operation"),
+        each.unit,
+        "lower",
+        "none",
+        evidence="none",
+        zero_if_absent=each.zero_if_absent,
+    )
+    for each in (ALL_WAITS, ALL_TIME, WAITS, TIME)
+}
+"""For each operation of the loads: ``storlab.records.derived.lock_waits``."""
+_HISTOGRAM = MetricSpec("{type}.wait", "s", "lower", "merge", "latency")
+_OF_TIMES = percentiles_of(_HISTOGRAM.name, _PERCENTILES)
+METRICS = (ALL_WAITS, ALL_TIME, WAITS, TIME, LOCKS, *PER_OPERATION.values(), _HISTOGRAM, *_OF_TIMES)
+
+
+@dataclass
+class Tally:
+    """What one caller waited, in the lines of a tracer or in some of them. ``time`` in s."""
+
+    count: int = 0
+    slept: int = 0
+    time: float = 0.0
+    locks: int = 0
+    times: dict[tuple[int, int], int] = field(default_factory=dict)  # (lower, upper) in ns → count
+
+
+def by_caller(counts: Counts, waiters: Collection[Waiter] = ("own", "kernel", "other")) -> dict[Caller, Tally]:
+    """Those who waited, the longest first. ``locks`` are of all waiters, whichever are asked for."""
+    found: dict[Caller, Tally] = {}
+    for each in counts.waits:
+        if each.waiter in waiters:
+            tally = found.setdefault(each.caller, Tally())
+            tally.count += each.count
+            tally.slept += each.slept
+            tally.time += each.time * _NANOSECOND
+            for lower, upper, count in each.times:
+                tally.times[lower, upper] = tally.times.get((lower, upper), 0) + count
+    for caller, many in counts.locks:
+        if caller in found:
+            found[caller].locks = many
+    return dict(sorted(found.items(), key=lambda item: -item[1].time))
+
+
+def member(caller: Caller) -> str:
+    """What a caller is called in the names of metrics: ``mutex.zio_dva_throttle``."""
+    return f"{caller.type}.{caller.function or UNKNOWN}"
+
+
+def values(counts: Counts) -> Iterator[Value]:
+    """Totals, those of the callers that matter, and percentiles by type of lock."""
+    callers = by_caller(counts)
+    yield ALL_WAITS.value(sum(each.count for each in callers.values()))
+    yield ALL_TIME.value(sum(each.time for each in callers.values()))
+    for name, tally in _named(callers).items():
+        yield WAITS.value(tally.count, caller=name)
+        yield TIME.value(tally.time, caller=name)
+        yield LOCKS.value(tally.locks, caller=name)
+    for kind, bins in _by_type(callers).items():
+        lower, upper, numbers = (np.array(column) for column in zip(*bins, strict=True))
+        (found,) = percentiles_of_each(np.zeros(len(bins), dtype=np.int64), lower, upper, numbers, _PERCENTILES)
+        for spec, seconds in zip(_OF_TIMES, found.values(), strict=True):
+            yield spec.value(seconds, type=kind)
+
+
+def _named(callers: dict[Caller, Tally]) -> dict[str, Tally]:
+    """Those that become metrics. Of functions of one name in two modules, the one that waited longer."""
+    by_count = sorted(callers, key=lambda caller: -callers[caller].count)
+    kept = {*list(callers)[:_KEPT], *by_count[:_KEPT]}
+    found: dict[str, Tally] = {}
+    for caller, tally in callers.items():
+        if caller in kept:
+            found.setdefault(member(caller), tally)
+    return found
+
+
+def histograms(counts: Counts) -> pl.DataFrame:
+    """``HISTOGRAM_COLUMNS``: how long waits took, by type of lock."""
+    rows = [
+        (None, _HISTOGRAM.name.format(type=kind), *each)
+        for kind, bins in _by_type(by_caller(counts)).items()
+        for each in bins
+    ]
+    return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
+
+
+def _by_type(callers: dict[Caller, Tally]) -> dict[str, list[tuple[float, float, int]]]:
+    """Lower and upper bound in s, and count."""
+    sums: dict[str, dict[tuple[int, int], int]] = {}
+    for caller, tally in callers.items():
+        mine = sums.setdefault(caller.type, {})
+        for bounds, count in tally.times.items():
+            mine[bounds] = mine.get(bounds, 0) + count
+    return {
+        kind: [(lower * _NANOSECOND, upper * _NANOSECOND, count) for (lower, upper), count in sorted(bins.items())]
+        for kind, bins in sorted(sums.items())
+        if bins
+    }
