@@ -1,7 +1,7 @@
 """Members of families that a trial lacks because there was nothing to count, as the zeros that they are.
 
-A function that never waits for a lock has no row of its own in that trial's metrics. Left out, its mean would be that of
-the trials in which it did wait, and no pair of rounds could tell that one level has it and the other does not.
+A function that never waits for a lock has no row in that trial's metrics. Left out, its mean would be that of the
+trials in which it did wait, and no pair of rounds could tell that one level has it and the other does not.
 """
 
 from __future__ import annotations
