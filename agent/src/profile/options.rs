@@ -25,11 +25,13 @@ pub struct ProfileOptions {
     pub interval: Duration,
     /// End after this time.
     pub period: Option<Duration>,
+    /// Only find out whether it can be.
+    pub check: bool,
 }
 
 /// Understands the arguments that follow `profile`.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ProfileOptions, OptionError> {
-    let mut options = ProfileOptions { frequency: FREQUENCY, interval: INTERVAL, period: None };
+    let mut options = ProfileOptions { frequency: FREQUENCY, interval: INTERVAL, period: None, check: false };
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
@@ -39,6 +41,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ProfileOpt
         };
         match name.as_str() {
             "--frequency" => options.frequency = frequency(&value()?)?,
+            "--check" => options.check = true,
             "--interval" => {
                 let value = value()?;
                 options.interval = seconds(&value, LONGEST).ok_or_else(|| {

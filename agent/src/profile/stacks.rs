@@ -65,7 +65,7 @@ pub struct Row {
     id: usize,
     comm: String,
     group: Group,
-    /// The outermost first: a function, and its module or its file.
+    /// The outermost first: a function, and where it is: `kernel`, `module:NAME`, or the name of a file.
     frames: Vec<(String, String)>,
 }
 
@@ -156,7 +156,10 @@ impl Namer<'_> {
                 let at = if innermost { *address } else { address.saturating_sub(1) };
                 self.symbols.at(at).map_or_else(
                     || (UNKNOWN.into(), KERNEL.into()),
-                    |symbol| (symbol.name.into(), symbol.module.unwrap_or(KERNEL).into()),
+                    |symbol| {
+                        let module = symbol.module.map(|module| format!("module:{module}"));
+                        (symbol.name.into(), module.unwrap_or_else(|| KERNEL.into()))
+                    },
                 )
             }
             Frame::User(file, offset) => {

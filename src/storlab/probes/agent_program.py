@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import orjson
 
@@ -21,10 +22,13 @@ _LAST_WORD = 20.0  # s, for its last line
 
 
 @asynccontextmanager
-async def agent_program(context: ProbeContext, probe: str, words: Sequence[str], name: str) -> AsyncIterator[None]:
+async def agent_program(
+    context: ProbeContext, probe: str, words: Sequence[str], name: str, last_word: float = _LAST_WORD
+) -> AsyncIterator[None]:
     """Run ``storlab-agent WORDS`` on the node; what it prints becomes the file ``name`` in the probe's raw folder.
 
-    Where it can't be, the reason is among the notes there, and the load runs without it.
+    ``last_word``: s, within which it ends once it is stopped. Where it can't be run, the reason is among the notes
+    there, and the load runs without it.
     """
     process, why = await _started(context, words)
     (context.raw / NOTES).write_bytes(orjson.dumps([] if why is None else [f"{probe}: {why}"]))
@@ -32,7 +36,7 @@ async def agent_program(context: ProbeContext, probe: str, words: Sequence[str],
         yield
     finally:
         if process is not None:
-            await to_its_end(_finish(process, context, name))
+            await to_its_end(_finish(process, context.raw / name, last_word))
 
 
 async def _started(context: ProbeContext, words: Sequence[str]) -> tuple[Process | None, str | None]:
@@ -54,12 +58,12 @@ async def _started(context: ProbeContext, words: Sequence[str]) -> tuple[Process
     return (None, _refusal(await process.wait())) if first is None else (process, None)
 
 
-async def _finish(process: Process, context: ProbeContext, name: str) -> None:
+async def _finish(process: Process, path: Path, last_word: float) -> None:
     with suppress(NodeError):  # whoever needs the node says so
         if process.ended is None:
-            await process.stop(grace=_LAST_WORD)
+            await process.stop(grace=last_word)
         ended = await process.wait()
-        (context.raw / name).write_bytes(ended.stdout)
+        path.write_bytes(ended.stdout)
 
 
 def _refusal(ended: Exit) -> str:

@@ -34,8 +34,8 @@ from storlab.records.derived.amplification import (
     moved_bytes,
 )
 from storlab.records.derived.checkpoint_dips import checkpoint_dips
-from storlab.records.derived.per_cpu import per_cpu
 from storlab.records.derived.lock_waits import lock_waits_per_operation
+from storlab.records.derived.per_cpu import per_cpu
 from storlab.records.derived.per_transaction import METRICS as PER_TRANSACTION
 from storlab.records.derived.per_transaction import per_transaction, watched_above
 from storlab.records.derived.segments import segments_per_request

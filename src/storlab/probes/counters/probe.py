@@ -81,7 +81,7 @@ class CountersProbe(Probe):
     interval: Duration = Field(1.0, ge=0.01, le=3600, description="Between two samples of the machine's counters.")
 
     def needs(self) -> Needs:
-        return Needs(root="counting what all processes do", paths=(PERF_EVENTS,))
+        return Needs(root="counting what all processes do", paths=(PERF_EVENTS,), agent=("counters",))
 
     def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:
         return agent_program(context, self.kind, ["counters", "--interval", f"{self.interval:.6f}"], NAME)
