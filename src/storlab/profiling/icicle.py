@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from storlab.profiling.agent_output import Frame
+from storlab.profiling.agent_output import UNKNOWN, Frame
 from storlab.profiling.shares import Profile, is_user
 
 Kind = Literal["command", "kernel", "user", "idle"]
 
-NARROWEST = 0.002
+NARROWEST = 0.004
 """The share of CPU below which a box is left out, with all below it: nobody would see it."""
-DEEPEST = 48
+DEEPEST = 40
 """Calls below each other that are shown."""
 
 
@@ -45,7 +45,11 @@ def boxes(profiles: Sequence[Profile]) -> list[Box]:
         for (comm, group, frames), count in found.stacks.items():
             root.count += count
             path: list[tuple[str, Kind]] = [(comm, "command")]
-            path += [("idle", "idle")] if group == "idle" else [(f[0], _kind(f)) for f in frames[:DEEPEST]]
+            path += (
+                [("idle", "idle")]
+                if group == "idle"
+                else [(f[0], _kind(f)) for f in [f for f in frames if f[1] != UNKNOWN][:DEEPEST]]
+            )
             node = root
             for step in path if group != "idle" else path[1:]:
                 node = node.below.setdefault(step, _Node())
