@@ -107,7 +107,7 @@ def values(found: Profile) -> Iterator[Value]:
     busy = total - groups["idle"]
     for spec, counts in zip((SELF, TOTAL), found.functions(), strict=True):
         for function, count in counts.most_common(MOST):
-            if count >= LEAST * busy:
+            if count >= LEAST * busy and function != UNKNOWN:
                 yield spec.value(count / busy, function=function)
 
 

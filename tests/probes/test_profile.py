@@ -1,0 +1,189 @@
+"""Probe ``profile``: shares of functions from samples, stacks folded and drawn, and that they are perf-record(1)'s."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+import pytest
+from pydantic import ValidationError
+
+from storlab.errors import ParseError
+from storlab.measurements import Measurements
+from storlab.nodes.kinds.local import local_node
+from storlab.probes.alignment.probe import NOTES
+from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.profile import FOLDED, NAME, ProfileProbe
+from storlab.probes.subject import Subject
+from storlab.profiling.agent_output import decode_lines, gathered, read_output
+from storlab.profiling.icicle import Box, boxes
+from storlab.profiling.shares import Profile, folded, profile
+from storlab.report.charts.icicle import icicle_chart
+from storlab.report.charts.theme import to_svg
+
+HERE = Subject(group="here")
+SECOND = 1_000_000_000
+STARTED = {
+    "event": "started", "clock": "cpu-clock", "frequency": 99, "cpus": 2, "monotonic_ns": 9 * SECOND, "realtime_ns": 1,
+}  # fmt: skip
+END = {"event": "end", "monotonic_ns": 13 * SECOND, "nameless": None}
+WRITE = [["main", "fio"], ["ksys_write", "kernel"], ["zio_execute", "module:zfs"]]
+STACKS = [
+    {"event": "stack", "id": 0, "comm": "fio", "group": "kernel", "frames": WRITE},
+    {"event": "stack", "id": 1, "comm": "fio", "group": "user", "frames": [["main", "fio"], ["fill", "libc.so.6"]]},
+    {"event": "stack", "id": 2, "comm": "swapper/0", "group": "idle", "frames": [["default_idle", "kernel"]]},
+    {"event": "stack", "id": 3, "comm": "fio", "group": "kernel", "frames": WRITE[:2]},
+]
+
+
+def samples(second: float, *counts: tuple[int, int], lost: int = 0) -> dict[str, object]:
+    return {"event": "samples", "monotonic_ns": round(second * SECOND), "lost": lost, "counts": counts}
+
+
+LINES = [STARTED, samples(10, (2, 50)), samples(11, (0, 6), (1, 3)), samples(12, (3, 1), (2, 10)), *STACKS, END]
+
+
+def record(raw: Path, lines: Sequence[dict[str, object]] = LINES) -> ProbeRecord:
+    """As the probe leaves it; the load ran from the eleventh second on."""
+    (raw / NAME).write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
+    (raw / NOTES).write_bytes(b"[]")
+    return ProbeRecord(raw, Window(10.0, 12.0), HERE)
+
+
+def seen(lines: Sequence[dict[str, object]] = LINES) -> Profile:
+    return profile(gathered(decode_lines(b"".join(orjson.dumps(each) + b"\n" for each in lines))), 10.0, 12.0)
+
+
+def test_functions_are_shares_of_busy_time_and_groups_of_all(tmp_path: Path) -> None:
+    found = ProfileProbe().parse(record(tmp_path))
+    assert found.totals() == {
+        "samples": 20, "share.kernel": 0.35, "share.user": 0.15, "share.idle": 0.5,
+        "self.zio_execute": 0.6, "self.libc.so.6/fill": 0.3, "self.ksys_write": 0.1,
+        "total.fio/main": 1.0, "total.ksys_write": 0.7, "total.zio_execute": 0.6, "total.libc.so.6/fill": 0.3,
+    }  # fmt: skip
+    assert found.warnings == ()
+    assert found.facts == {"clock": "cpu-clock", "frequency": 99}
+
+
+def test_a_recursive_function_counts_once_and_an_unknown_place_not_at_all(tmp_path: Path) -> None:
+    frames = [["walk", "kernel"], ["[unknown]", "[unknown]"], ["walk", "kernel"]]
+    stack = {"event": "stack", "id": 0, "comm": "find", "group": "kernel", "frames": frames}
+    found = ProfileProbe().parse(record(tmp_path, [STARTED, samples(11, (0, 4)), stack, END])).totals()
+    assert found["total.walk"] == found["self.walk"] == 1.0
+    assert not [name for name in found if "unknown" in name]
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    end = {**END, "nameless": "the kernel shows none"}
+    found = ProfileProbe().parse(record(tmp_path, [STARTED, samples(11, lost=7), end]))
+    assert found.metrics.is_empty()
+    assert found.warnings == (
+        "profile: 7 samples found no room, so shares are of the others",
+        "profile: functions of the kernel have no names: the kernel shows none",
+        "profile: the measured phase was too short for a sample",
+    )
+    (tmp_path / NAME).unlink()
+    (tmp_path / NOTES).write_bytes(b'["profile: not allowed"]')
+    assert ProfileProbe().parse(ProbeRecord(tmp_path, Window(0, 1), HERE)) == Measurements(
+        warnings=("profile: not allowed",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "nothing in it says how CPUs were sampled"),
+        (LINES[:-1], "did not end cleanly"),
+        ([STARTED, STARTED, END], "a line is there twice"),
+        ([*LINES[:-1], STACKS[0], END], "a line is there twice"),
+        ([STARTED, samples(11, (9, 1)), END], "stack 9 was seen and is not described"),
+        ([STARTED, samples(12), samples(11), END], "time ran backwards"),
+        ([STARTED, samples(11, (0, -1)), *STACKS, END], "none of the agent's|no line of the agent's"),
+        ([STARTED, {**STACKS[0], "group": "guest"}, END], "none of the agent's|no line of the agent's"),
+    ],
+)
+def test_damaged_output_is_refused(tmp_path: Path, lines: Sequence[dict[str, object]], said: str) -> None:
+    with pytest.raises(ParseError, match=said):
+        ProfileProbe().parse(record(tmp_path, lines))
+
+
+@pytest.mark.parametrize("keys", [{"frequency": 0}, {"frequency": 1001}, {"interval": 1}])
+def test_wrong_keys_are_refused(keys: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        ProfileProbe.model_validate(keys)
+
+
+def test_stacks_are_folded_as_flame_graphs_take_them() -> None:
+    assert list(folded(seen())) == [
+        "fio;main;fill 3",
+        "fio;main;ksys_write_[k] 1",
+        "fio;main;ksys_write_[k];zio_execute_[k] 6",
+        "swapper/0;[idle] 10",
+    ]
+
+
+def test_boxes_are_as_wide_as_their_shares_and_lie_within_their_callers() -> None:
+    found = boxes([seen(), seen()])
+    assert found[0] == Box("fio", "command", 0, 0.0, 0.5)
+    by_name = {box.name: box for box in found}
+    assert by_name["idle"] == Box("idle", "idle", 0, 0.5, 1.0)
+    write, leaf = by_name["ksys_write"], by_name["zio_execute"]
+    assert (write.left, write.right, write.kind) == (0.0, pytest.approx(0.35), "kernel")
+    assert (leaf.left, leaf.right, leaf.depth) == (0.0, pytest.approx(0.3), 3)
+    assert boxes([]) == []
+
+
+def test_the_chart_has_each_name_that_has_room() -> None:
+    drawn = to_svg(icicle_chart(boxes([seen()])), width=1040)
+    assert all(name in drawn for name in ("fio", "main", "ksys_write", "zio_execute", "fill", "idle"))
+
+
+PLANTED = """
+#include <time.h>
+volatile unsigned long sum;
+__attribute__((noinline)) void much(void) { for (long i = 0; i < 300000; i++) sum += i; }
+__attribute__((noinline)) void little(void) { for (long i = 0; i < 100000; i++) sum += i; }
+int main(void) {
+    struct timespec now;
+    do { much(); little(); clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now); } while (now.tv_sec < 3);
+}
+"""
+
+
+def share_of_much(much: float, little: float) -> tuple[float, float]:
+    """Its share of both, and five standard errors of that."""
+    share = much / (much + little)
+    return share, 5 * math.sqrt(share * (1 - share) / (much + little))
+
+
+@pytest.mark.needs("root", "perf", "clang")
+def test_shares_equal_those_of_perf_record_within_the_error_of_samples(tmp_path: Path) -> None:
+    """A program of which each of two functions is known to take its share: three quarters and one."""
+    (tmp_path / "planted.c").write_text(PLANTED)
+    program = str(tmp_path / "planted")
+    subprocess.run(["clang", "-O1", "-o", program, str(tmp_path / "planted.c")], check=True)
+    data = str(tmp_path / "perf.data")
+    options = ["-q", "-o", data, "-e", "cpu-clock", "-F", "99"]
+    subprocess.run(["perf", "record", *options, program], check=True, capture_output=True)
+    report = ["perf", "report", "-i", data, "--stdio", "--sort", "sym", "-F", "sample,sym", "-q"]
+    text = subprocess.run(report, capture_output=True, text=True, check=True).stdout
+    theirs = {name: int(count) for count, name in re.findall(r"^\s*(\d+)\s+\[\.\]\s+(\w+)", text, re.MULTILINE)}
+
+    async def watched() -> None:
+        async with local_node("here") as node, ProfileProbe().watch(ProbeContext(node, tmp_path, HERE)):
+            await node.run([program])
+
+    asyncio.run(watched())
+    ours = profile(read_output(tmp_path / NAME)).functions()[0]
+    share, error = share_of_much(ours["planted/much"], ours["planted/little"])
+    their_share, their_error = share_of_much(theirs["much"], theirs["little"])
+    assert share == pytest.approx(0.75, abs=error)
+    assert share == pytest.approx(their_share, abs=math.hypot(error, their_error))
+    samples = ours["planted/much"] + ours["planted/little"]
+    assert samples == pytest.approx(3 * 99, rel=0.15), "three seconds of CPU, 99 times each"
+    assert "planted;" in (tmp_path / FOLDED).read_text()
