@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-import orjson
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from laboratory.block import TRACEFS, LoopDisk, Request, issue, loop_disk, traced, with_tracefs
+from laboratory.block import TRACEFS, LoopDisk, Request, issue, loop_disk, traced
+from laboratory.bpftrace import bpftraced
 from laboratory.samples import sample
 from storlab.blockio.requests import UNITS, joint_alignment, shares
 from storlab.blockio.trace_output import decode_output
@@ -170,10 +167,11 @@ def test_what_bpftrace_counts_at_the_same_time_is_counted_here(disk: LoopDisk, t
         (("read", "write")[n % 3 == 0], (n * 7919 % 400_000) * SECTOR, (n % 128 + 1) * SECTOR) for n in range(3000)
     ]
     expected = Counter((op, n, joint_alignment(n, o)) for op, o, n in issued)
-    with traced("--disk", disk.name) as tracing, bpftraced(disk, tmp_path) as theirs:
+    program = sample(__file__, "cases/requests.bt", number=disk.number)
+    with traced("--disk", disk.name) as tracing, bpftraced(program, tmp_path) as theirs:
         issue(disk, issued, tmp_path)
     assert joint(observed(tracing.output, tmp_path).requests) == expected
-    counted = Counter(theirs)
+    counted = Counter(_bpftrace_counts(theirs["@requests"]))
     assert counted <= expected and counted.total() > 0.9 * len(issued), expected - counted
 
 
@@ -185,51 +183,9 @@ def joint(requests: pl.DataFrame) -> Counter[tuple[str, int, int | None]]:
     return counts
 
 
-class bpftraced:  # noqa: N801
-    """bpftrace on the same events: operation, length, alignment → requests."""
-
-    def __init__(self, disk: LoopDisk, folder: Path) -> None:
-        self._program = sample(__file__, "cases/requests.bt", number=disk.number)
-        self._output = folder / "bpftrace.json"
-        self._counts: dict[tuple[str, int, int | None], int] = {}
-
-    def __enter__(self) -> dict[tuple[str, int, int | None], int]:
-        with self._output.open("wb") as out:
-            argv = [*with_tracefs("mounted"), "bpftrace", "-B", "line", "-f", "json", "-e", self._program]
-            environment = {**os.environ, "BPFTRACE_MAP_KEYS_MAX": "65536"}
-            self._process = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT, env=environment)
-        _wait_for(b"ready", self._output, self._process)
-        return self._counts
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-        for line in self._output.read_bytes().splitlines():
-            document: dict[str, Any] = orjson.loads(line) if line.startswith(b"{") else {"type": "warning"}
-            if document["type"] == "map":
-                self._counts.update(_bpftrace_counts(document["data"]["@requests"]))
-
-    def _end(self) -> None:
-        """bpftrace 0.17 misses a SIGINT that comes between two waits; one more while it prints would cut that short."""
-        for _ in range(3):
-            self._process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=20)
-                return
-        self._process.kill()
-        self._process.wait()
-
-
 def _bpftrace_counts(requests: dict[str, int]) -> dict[tuple[str, int, int | None], int]:
     counts: Counter[tuple[str, int, int | None]] = Counter()
     for key, count in requests.items():
         letters, length, alignment = key.split(",")
         counts["write" if "W" in letters else "read", int(length), int(alignment)] += count
     return dict(counts)
-
-
-def _wait_for(text: bytes, file: Path, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 60
-    while text not in file.read_bytes():
-        assert process.poll() is None, file.read_text()
-        assert time.monotonic() < until, file.read_text()
-        time.sleep(0.05)

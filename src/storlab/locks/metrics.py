@@ -13,12 +13,15 @@ from storlab.measurements import HISTOGRAM_COLUMNS
 from storlab.metrics import MetricSpec, Value, percentiles_of
 from storlab.percentiles import percentiles_of_each
 
+CALLER = "caller"
+"""The word of families that have a member for each function that waits."""
 UNKNOWN = "unknown"
 """Stands for a caller whose address is in no function that the kernel shows."""
 
 _KEPT = 24
 """Callers that become metrics: those with the longest time, and those with the most waits. Few of the others matter,
 and each more that is compared makes all of them harder to tell from chance."""
+WAITERS: tuple[Waiter, ...] = ("own", "kernel", "other")
 _PERCENTILES = (50.0, 99.0)
 _NANOSECOND = 1e-9
 
@@ -59,7 +62,7 @@ class Tally:
     times: dict[tuple[int, int], int] = field(default_factory=dict)  # (lower, upper) in ns → count
 
 
-def by_caller(counts: Counts, waiters: Collection[Waiter] = ("own", "kernel", "other")) -> dict[Caller, Tally]:
+def by_caller(counts: Counts, waiters: Collection[Waiter] = WAITERS) -> dict[Caller, Tally]:
     """Those who waited, the longest first. ``locks`` are of all waiters, whichever are asked for."""
     found: dict[Caller, Tally] = {}
     for each in counts.waits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import reduce
@@ -102,6 +103,10 @@ def remedy(name: str) -> str:
     return f"apt-get install {known.get(name, Program(name)).package}"
 
 
+_SINCE = {"locks": (5, 19)}
+"""Linux from which on one of the agent's programs can work."""
+
+
 @dataclass(frozen=True)
 class Needs:
     """``programs`` by name, kernel ``filesystems`` by name, kernel ``modules``, and whether root is needed.
@@ -167,6 +172,16 @@ async def lacks(node: Node, needs: Needs) -> list[Lack]:
         if not tried.ok:
             found.append(Lack(tried.stderr.decode(errors="replace").strip().removeprefix("storlab-agent: "), ""))
     return found
+
+
+def too_old(release: str, needs: Needs) -> list[str]:
+    """What a kernel of this release has not yet, where it is not running and can't be asked."""
+    numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", release)[:2])
+    return [
+        f"its kernel is Linux {release}, and tracing {program} takes {'.'.join(map(str, since))}"
+        for program in needs.agent
+        if numbers < (since := _SINCE.get(program, ()))
+    ]
 
 
 async def program_path(node: Node, program: str) -> str | None:

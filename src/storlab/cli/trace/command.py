@@ -45,6 +45,9 @@ def trace(
     host: Annotated[
         Strings, Option("--host", metavar="ADDRESS", help="With --tcp: only with this address at either end.")
     ] = None,
+    locks: Annotated[
+        bool, Option("--locks", help="Locks of the kernel instead: who waits, how often, how long.")
+    ] = False,
     profile: Annotated[
         bool, Option("--profile", help="CPUs instead: functions they are in, sampled with stacks.")
     ] = False,
@@ -57,27 +60,34 @@ def trace(
         ),
     ] = None,
 ) -> None:
-    """Watch block I/O, TCP connections, or CPUs.
+    """Watch block I/O, TCP connections, waits for locks, or CPUs.
 
-    Lengths, alignment, flags and latencies of requests; with --tcp, segments, ACKs and round trips. Counted exactly, in
-    the kernel, by eBPF; needs root. Until Ctrl-C, or while COMMAND runs: then its exit status is passed on, and what
-    was seen goes to standard error.
+    Lengths, alignment, flags and latencies of requests; with --tcp, segments, ACKs and round trips; with --locks, waits
+    for locks of the kernel by type and caller: all counted exactly, in the kernel, by eBPF. With --profile, samples of
+    where CPUs are. Needs root. Until Ctrl-C, or while COMMAND runs: then its exit status is passed on, and what was
+    seen goes to standard error.
     """
     if profile:
         _refuse_beside_profile(
             {"--disk": disk, "--op": op, "--comm": comm, "--length": length, "--alignment": alignment,
              "--by-comm": by_comm, "--events": events, "--interval": interval, "--tcp": tcp, "--port": port,
-             "--host": host}
+             "--host": host, "--locks": locks}
         )  # fmt: skip
         raise typer.Exit(_profile(json, for_, out, command or []))
-    if tcp:
+    if tcp or locks:
         others = {"--disk": disk, "--op": op, "--comm": comm, "--length": length, "--alignment": alignment}
         flags = {"--by-comm": by_comm, "--events": events, "--out": out}
         if wrong := [name for name, value in {**others, **flags}.items() if value]:
-            raise UserError(f"{wrong[0]} is of block I/O, and --tcp shows connections: leave one of them out")
+            shows = "--tcp shows connections" if tcp else "--locks shows waits for locks"
+            raise UserError(f"{wrong[0]} is of block I/O, and {shows}: leave one of them out")
+    if tcp and locks:
+        raise UserError("--tcp shows connections, and --locks shows waits for locks: leave one of them out")
+    if tcp:
         raise typer.Exit(_tcp(port or [], host or [], json, interval, for_, command or []))
     if port or host:
         raise UserError(f"--{'port' if port else 'host'} is of connections: it needs --tcp")
+    if locks:
+        raise typer.Exit(_locks(json, interval, for_, command or []))
     from storlab.cli.trace.run import kernel_name, run
 
     if out is not None:
@@ -146,6 +156,19 @@ def _profile(json: bool, for_: str | None, out: Path | None, command: Sequence[s
         _check_file(out, PROFILES)
     period = None if for_ is None else max(_time("--for", for_), _SHORTEST_LOOK)
     return run(ProfileOptions(json=json, period=period, out=out, command=tuple(command)))
+
+
+def _locks(json: bool, interval: str | None, for_: str | None, command: Sequence[str]) -> int:
+    from storlab.cli.trace.locks import LockOptions, run
+
+    return run(
+        LockOptions(
+            json=json,
+            interval=None if interval is None else max(_time("--interval", interval), _SHORTEST_LOOK),
+            period=None if for_ is None else _time("--for", for_),
+            command=tuple(command),
+        )
+    )
 
 
 def _length(text: str) -> int:

@@ -43,7 +43,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     """One row to be: what it is called, what it shows in each column, and what has to be said of it."""
 
     label: str
@@ -76,13 +76,13 @@ def node_tables(summary: Summary, declared: Declarations) -> list[Table]:
         for source, metric in _shared_metrics(summary, grid):
             title = heading(metric, source, grid.within)
             rows = [*_nodes(summary, grid, source, metric), *_together(declared[source], source, metric)]
-            tables += _table(title, grid, [*rows, *(_circumstances() if first else ())], numbers)
+            tables += grid_table(title, grid, [*rows, *(_circumstances() if first else ())], numbers)
             first = False
         for title, metric, note in (
             ("Longest stall", "stall", ""),
             ("Stood still", "machine.stall", words.STOOD_STILL),
         ):
-            tables += _table(f"{title}{_where(grid)}", grid, _stalls(summary, grid, metric, note), numbers)
+            tables += grid_table(f"{title}{_where(grid)}", grid, _stalls(summary, grid, metric, note), numbers)
     return tables
 
 
@@ -91,9 +91,9 @@ def guest_tables(summary: Summary, declared: Declarations) -> list[Table]:
     numbers, tables = Numbers(summary), list[Table]()
     for grid in grids(summary):
         cpus, memory = (_of_guests(summary, declared, grid, what) for what in ("cpu", "memory"))
-        together = _Row("all together", (GUESTS, "guests.cpu", None), like="cpu")
-        tables += _table(f"CPUs used by each guest's QEMU{_where(grid)}", grid, [*cpus, together], numbers)
-        tables += _table(f"Memory of each guest's QEMU{_where(grid)}", grid, memory, numbers)
+        together = Row("all together", (GUESTS, "guests.cpu", None), like="cpu")
+        tables += grid_table(f"CPUs used by each guest's QEMU{_where(grid)}", grid, [*cpus, together], numbers)
+        tables += grid_table(f"Memory of each guest's QEMU{_where(grid)}", grid, memory, numbers)
     return tables
 
 
@@ -118,45 +118,45 @@ def _shared_metrics(summary: Summary, grid: Grid) -> list[tuple[str, str]]:
     return list(dict.fromkeys((e.source, e.metric) for e in (*first, *others)))
 
 
-def _nodes(summary: Summary, grid: Grid, source: str, metric: str) -> list[_Row]:
+def _nodes(summary: Summary, grid: Grid, source: str, metric: str) -> list[Row]:
     cells = set(grid.cells.values())
     names = (e.node for e in summary.by_node if e.cell in cells and (e.source, e.metric) == (source, metric))
-    return [_Row(str(name), (source, metric, name), like="node") for name in dict.fromkeys(names)]
+    return [Row(str(name), (source, metric, name), like="node") for name in dict.fromkeys(names)]
 
 
-def _together(specs: Specs, source: str, metric: str) -> Iterator[_Row]:
+def _together(specs: Specs, source: str, metric: str) -> Iterator[Row]:
     def key(statistic: str) -> Key:
         return source, specs.statistic(metric, statistic), None
 
-    yield _Row("all together", (source, metric, None), like="all")
-    yield _Row("fairness", key("fairness"), words.FAIRNESS, "fairness")
-    yield _Row("largest ÷ smallest", key("imbalance"), like="imbalance")
-    yield _Row("fairness among jobs", key("jobs.fairness"), _AMONG_JOBS, "fairness")
+    yield Row("all together", (source, metric, None), like="all")
+    yield Row("fairness", key("fairness"), words.FAIRNESS, "fairness")
+    yield Row("largest ÷ smallest", key("imbalance"), like="imbalance")
+    yield Row("fairness among jobs", key("jobs.fairness"), _AMONG_JOBS, "fairness")
 
 
-def _circumstances() -> Iterator[_Row]:
-    yield _Row("start skew", (NODES, "start.skew", None), words.START_SKEW, "skew")
+def _circumstances() -> Iterator[Row]:
+    yield Row("start skew", (NODES, "start.skew", None), words.START_SKEW, "skew")
     for label, key in _LOAD.items():
-        yield _Row(label, key, like="load")
-    yield _Row("CPUs used by QEMU", (GUESTS, "guests.cpu", None), like="cpu")
+        yield Row(label, key, like="load")
+    yield Row("CPUs used by QEMU", (GUESTS, "guests.cpu", None), like="cpu")
 
 
-def _stalls(summary: Summary, grid: Grid, metric: str, note: str) -> list[_Row]:
+def _stalls(summary: Summary, grid: Grid, metric: str, note: str) -> list[Row]:
     longest, total = f"{metric}.longest", f"{metric}.total"
     nodes = _nodes(summary, grid, STALLS, longest)
-    worst = _Row("worst of all", (STALLS, longest, None), note, "node")
-    return [*nodes, worst, _Row("all together above 1 s", (STALLS, total, None), like="node")] if nodes else []
+    worst = Row("worst of all", (STALLS, longest, None), note, "node")
+    return [*nodes, worst, Row("all together above 1 s", (STALLS, total, None), like="node")] if nodes else []
 
 
-def _of_guests(summary: Summary, declared: Declarations, grid: Grid, what: str) -> list[_Row]:
+def _of_guests(summary: Summary, declared: Declarations, grid: Grid, what: str) -> list[Row]:
     cells = set(grid.cells.values())
     keys = ((e.source, e.metric) for e in summary.estimates if e.cell in cells and without_end(e.source) == GUESTS)
     specs = [declared[source].find(metric) for source, metric in dict.fromkeys(keys)]
     found = dict.fromkeys((s.subject, s.name) for s in specs if (s.of, s.statistic) == ("guest", what))
-    return [_Row(guest, (GUESTS, name, None), like=what) for guest, name in found]
+    return [Row(guest, (GUESTS, name, None), like=what) for guest, name in found]
 
 
-def _table(title: str, grid: Grid, rows: Sequence[_Row], numbers: Numbers) -> list[Table]:
+def grid_table(title: str, grid: Grid, rows: Sequence[Row], numbers: Numbers, of: str = "node") -> list[Table]:
     """The table, or none where no row has a number. Levels that were not measured have no column."""
     having = [row for row in rows if numbers.anywhere(grid, row.key)]
     levels = [level for level, cell in grid.cells.items() if any(numbers.get(cell, row.key) for row in having)]
@@ -172,7 +172,7 @@ def _table(title: str, grid: Grid, rows: Sequence[_Row], numbers: Numbers) -> li
     first = numbers.anywhere(grid, having[0].key)[0]
     interval = f"mean over rounds ± half of its {fmt.confidence(first.confidence)} interval"
     caption = ", ".join(part for part in (words.direction(first.better), interval) if part)
-    columns = ("node", *(words.named(grid.factor, level) if grid.factor else "all" for level in levels))
+    columns = (of, *(words.named(grid.factor, level) if grid.factor else "all" for level in levels))
     return [Table(title, columns, tuple(drawn), 1, caption, notes.sentences(), divisible=True)]
 
 

@@ -18,6 +18,7 @@ from storlab.report.model.gates import gate_sentence
 from storlab.report.model.grid import further_tables, measured_tables
 from storlab.report.model.input import ReportInput, for_people, shared_levels, split
 from storlab.report.model.latencies import asked_latencies, latency_tables
+from storlab.report.model.locks import is_of_caller, lock_tables
 from storlab.report.model.nodes import guest_tables, node_tables
 from storlab.report.model.packets import packet_tables
 from storlab.report.model.power_cuts import power_cut_tables
@@ -105,7 +106,7 @@ class View:
         values = Values(summary.estimates)
         first, rest = split_primary(summary)
         shown = [e for e in rest if given.declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
-        watched = [e for e in summary.estimates if e.source.startswith(PROBE)]
+        watched = [e for e in summary.estimates if e.source.startswith(PROBE) and not is_of_caller(e, given.declared)]
         self.title = given.title
         self.description = manifest.description if manifest else ""
         self.cautions = list(map(words.stop, given.cautions))
@@ -139,7 +140,8 @@ class View:
         self.latencies_brief = asked_latencies(summary, given.declared)
         self.others = further_tables(shown, summary.cells)
         self.absent = absent_table(summary)
-        self.probes, self.warnings = _in_place(further_tables(watched, summary.cells), said)
+        further, self.warnings = _in_place(further_tables(watched, summary.cells), said)
+        self.probes = [*lock_tables(summary, given.declared), *further]
         factors = {name for cell in summary.cells for name in cell.levels}
         self.packets = packet_tables(given.packets, factors)
         modes = modes_table(given)

@@ -1,0 +1,104 @@
+"""``storlab trace --locks``: planted waits are counted one by one, as bpftrace counts them at the same time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laboratory.bpftrace import bpftraced
+from laboratory.samples import sample
+from study.program import program
+
+CASES = Path(__file__).parent.parent / "probes" / "cases"
+PIPE = ("anon_pipe_write", "pipe_write")  # since 6.15, and before
+FILE = ("shmem_file_write_iter", "generic_file_write_iter")  # since 6.6, and before
+MUTEX, WRITE = "32", "4"
+"""Flags of locks, as bpftrace has them."""
+
+pytestmark = pytest.mark.needs("root")
+
+
+def planted(folder: Path, *words: object) -> list[str]:
+    """A command that the kernel calls ``planted`` from its first instruction on: so its file is called."""
+    link = folder / "planted"
+    link.unlink(missing_ok=True)
+    link.symlink_to(Path(sys.executable).resolve())
+    return [str(link), str(CASES / "planted_locks.py"), *map(str, words)]
+
+
+def traced(*arguments: str) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+    ran = program("trace", "--locks", "--json", *arguments)
+    return json.loads(ran.stdout), ran
+
+
+def own(document: dict[str, Any], lock: str, callers: tuple[str, ...] = ()) -> dict[str, float]:
+    """What the command waited for locks of this type, of these callers or of all."""
+    found: Counter[str] = Counter()
+    for each in document["callers"]:
+        if each["lock"] == lock and (not callers or each["caller"] in callers):
+            found.update(each["command"])
+    return dict(found)
+
+
+def test_each_planted_wait_is_counted_once(tmp_path: Path) -> None:
+    document, ran = traced("--", *planted(tmp_path, "pipe", 7, "file", 5, "futex", 3))
+    assert ran.returncode == 0, ran.stderr
+    pipe, file = own(document, "mutex", PIPE), own(document, "rwsem-write", FILE)
+    assert (pipe["waits"], pipe["slept"]) == (7, 7), "a mutex reports that it spins, and that it sleeps"
+    assert (file["waits"], file["slept"]) == (5, 5)
+    # The first of them waited for all that came after it.
+    assert pipe["time"] > 7 * 6 / 2 * 0.025 and file["time"] > 5 * 4 / 2 * 0.025
+    locks = {each["caller"]: each["locks"] for each in document["callers"] if each["lock"] in ("mutex", "rwsem-write")}
+    assert any(locks.get(name, 0) >= 1 for name in PIPE) and any(locks.get(name, 0) >= 1 for name in FILE)
+    # A futex is a program's own lock: the kernel has none that its threads wait for, only one that guards its list.
+    waiting = [each for each in document["callers"] if "futex" in (each["caller"] or "")]
+    assert all(each["lock"] == "spinlock" for each in waiting)
+    assert document["lost"] == {"full": 0, "begun": 0, "ends": 0, "locks": 0, "missed": document["lost"]["missed"]}
+
+
+def test_different_locks_of_one_caller_are_told_apart(tmp_path: Path) -> None:
+    document, _ = traced("--", *planted(tmp_path, "pipe", 1, "pipe", 1, "pipe", 1))
+    (entry,) = [each for each in document["callers"] if each["caller"] in PIPE and each["lock"] == "mutex"]
+    assert entry["locks"] >= 3 and entry["command"]["waits"] == 3
+    assert sum(count for *_, count in entry["times"]) == entry["waits"]
+
+
+@pytest.mark.needs("bpftrace")
+def test_what_bpftrace_counts_at_the_same_time_is_counted_here(tmp_path: Path) -> None:
+    with bpftraced(sample(__file__, "../probes/cases/lock_waits.bt"), tmp_path) as theirs:
+        document, _ = traced("--", *planted(tmp_path, "pipe", 20, "file", 10))
+    waits = theirs["@waits"]
+    ours = {MUTEX: own(document, "mutex")["waits"], WRITE: own(document, "rwsem-write")["waits"]}
+    lost = sum(number or 0 for number in document["lost"].values())
+    for flags, least in ((MUTEX, 20), (WRITE, 10)):
+        # Before its program is called ``planted`` the command is a child of Storlab's, which bpftrace leaves out.
+        assert least <= waits[flags] <= ours[flags] + lost, (waits, ours)
+        assert ours[flags] - waits[flags] <= 2 + lost, (waits, ours)
+
+
+def test_a_table_is_shown_and_a_commands_status_passed_on(tmp_path: Path) -> None:
+    ran = program("trace", "--locks", "--", "sh", "-c", "exit 3")
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert ran.stderr.startswith("Waits for locks of the kernel")
+    ran = program("trace", "--locks", "--for", "0.2")
+    assert ran.returncode == 0 and " waits by " in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tcp"], "--tcp shows connections, and --locks shows waits for locks: leave one of them out"),
+        (["--disk", "vda"], "--disk is of block I/O, and --locks shows waits for locks: leave one of them out"),
+        (["--port", "1"], "--port is of connections: it needs --tcp"),
+        (["--for", "0"], "--for 0: must be 1 ms or more"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(arguments: list[str], message: str) -> None:
+    ran = program("trace", "--locks", *arguments)
+    assert ran.returncode == 2 and message in ran.stderr
