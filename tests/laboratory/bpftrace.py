@@ -21,7 +21,7 @@ Maps = dict[str, dict[str, int]]
 
 @contextmanager
 def bpftraced(program: str, folder: Path) -> Iterator[Maps]:
-    """Run it for as long as the context lasts; its maps are there afterwards. It prints ``ready`` once it is attached."""
+    """Run it for as long as the context lasts; its maps are there afterwards. It must print ``ready`` first."""
     output, maps = folder / "bpftrace.json", Maps()
     with output.open("wb") as out:
         argv = [*with_tracefs("mounted"), "bpftrace", "-B", "line", "-f", "json", "-e", program]
