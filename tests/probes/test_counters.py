@@ -36,12 +36,20 @@ def sample(second: float, busy: float = 0.0, **counts: int) -> dict[str, object]
     return {"event": "sample", "final": False, "monotonic_ns": ns, "busy_ns": round(busy * SECOND), "counts": counts}
 
 
+COUNTED = (
+    sample(10, 1, cycles=100, instructions=50, context_switches=5),
+    sample(20, 3, cycles=1100, instructions=2050, context_switches=25),
+)
+
+
+def printed(*rows: dict[str, object]) -> bytes:
+    """All that the agent's program prints."""
+    return b"".join(orjson.dumps(each) + b"\n" for each in (STARTED, *rows))
+
+
 def record(raw: Path, rows: Sequence[dict[str, object]] = (), loads: Sequence[Counted] = ()) -> ProbeRecord:
     """As the probe leaves it, by default of a machine with a PMU."""
-    first = [sample(10, 1, cycles=100, instructions=50, context_switches=5)]
-    last = [sample(20, 3, cycles=1100, instructions=2050, context_switches=25)]
-    lines = [STARTED, *(rows or first + last)]
-    (raw / NAME).write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
+    (raw / NAME).write_bytes(printed(*(rows or COUNTED)))
     (raw / NOTES).write_bytes(b"[]")
     write_loads(raw, loads or [Counted({"cycles": 500, "instructions": 250, "task_clock": SECOND}, {})])
     return ProbeRecord(raw, Window(10.0, 20.0), HERE)

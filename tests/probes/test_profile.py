@@ -48,15 +48,19 @@ def samples(second: float, *counts: tuple[int, int], lost: int = 0) -> dict[str,
 LINES = [STARTED, samples(10, (2, 50)), samples(11, (0, 6), (1, 3)), samples(12, (3, 1), (2, 10)), *STACKS, END]
 
 
+def printed(*lines: dict[str, object]) -> bytes:
+    return b"".join(orjson.dumps(each) + b"\n" for each in lines)
+
+
 def record(raw: Path, lines: Sequence[dict[str, object]] = LINES) -> ProbeRecord:
     """As the probe leaves it; the load ran from the eleventh second on."""
-    (raw / NAME).write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
+    (raw / NAME).write_bytes(printed(*lines))
     (raw / NOTES).write_bytes(b"[]")
     return ProbeRecord(raw, Window(10.0, 12.0), HERE)
 
 
 def seen(lines: Sequence[dict[str, object]] = LINES) -> Profile:
-    return profile(gathered(decode_lines(b"".join(orjson.dumps(each) + b"\n" for each in lines))), 10.0, 12.0)
+    return profile(gathered(decode_lines(printed(*lines))), 10.0, 12.0)
 
 
 def test_functions_are_shares_of_busy_time_and_groups_of_all(tmp_path: Path) -> None:
