@@ -81,7 +81,6 @@ from storlab.probes.counters.probe import NAME as COUNTERS
 from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
-from storlab.probes.profile import NAME as STACKS
 from storlab.probes.profile import ProfileProbe
 from storlab.probes.requests.histogram import parse_histogram
 from storlab.probes.requests.probe import ShareRequestsProbe
@@ -91,6 +90,7 @@ from storlab.probes.subject import Subject, read_subject
 from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.probes.zfs import ZfsProbe
+from storlab.profiling.agent_output import NAME as STACKS
 from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
 from storlab.records.suite.sources import console

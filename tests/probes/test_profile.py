@@ -18,9 +18,9 @@ from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment.probe import NOTES
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
-from storlab.probes.profile import FOLDED, NAME, ProfileProbe
+from storlab.probes.profile import FOLDED, ProfileProbe
 from storlab.probes.subject import Subject
-from storlab.profiling.agent_output import decode_lines, gathered, read_output
+from storlab.profiling.agent_output import NAME, decode_lines, gathered, read_output
 from storlab.profiling.icicle import Box, boxes
 from storlab.profiling.shares import Profile, folded, profile
 from storlab.report.charts.icicle import icicle_chart

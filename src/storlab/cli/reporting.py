@@ -12,9 +12,8 @@ from storlab.cli.output import warn
 from storlab.cli.power_cuts import power_cuts_of
 from storlab.errors import ParseError
 from storlab.metrics import PROBE
-from storlab.probes.profile import NAME as SAMPLES
-from storlab.probes.profile import ProfileProbe
 from storlab.probes.tcp.packets import ABOUT, PACKETS, kept_packets
+from storlab.profiling.agent_output import NAME as SAMPLES
 from storlab.profiling.agent_output import read_output
 from storlab.profiling.icicle import boxes
 from storlab.profiling.shares import Profile, profile
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _TCP = "tcp"  # the probe that keeps packets
+_PROFILE = "profile"  # the one that samples CPUs
 
 
 def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInput:
@@ -70,8 +70,8 @@ def _profiles(run: RunFolder, records: Iterable[TrialRecord]) -> Iterator[CpuPro
     """The samples of each cell, on each node where its CPUs were sampled, of all of its trials together."""
     found: dict[tuple[int, str], tuple[TrialRecord, list[Profile]]] = {}
     for record in records:
-        for node in record.probes.get(ProfileProbe.kind, []):
-            raw = raw_folder(run.trial_folder(record.trial), node, PROBE + ProfileProbe.kind)
+        for node in record.probes.get(_PROFILE, []):
+            raw = raw_folder(run.trial_folder(record.trial), node, PROBE + _PROFILE)
             if node in record.nodes and (raw / SAMPLES).exists():
                 with suppress(ParseError):  # why there are none is among the warnings
                     window = record.nodes[node]

@@ -22,11 +22,9 @@ from storlab.probes.alignment.probe import read_notes
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.counters.probe import PERF_EVENTS
 from storlab.probes.subject import Kind
-from storlab.profiling.agent_output import read_output
+from storlab.profiling.agent_output import NAME, read_output
 from storlab.profiling.shares import METRICS, folded, profile, values
 
-NAME = "profile.jsonl"
-"""What the agent's program printed."""
 FOLDED = "profile.folded"
 """The same stacks as other tools read them, those of the whole time that was watched."""
 

@@ -12,6 +12,8 @@ import msgspec
 from storlab.errors import ParseError
 from storlab.reading import open_file
 
+NAME = "profile.jsonl"
+"""The file with what it printed, in a probe's raw folder."""
 MOST = 1 << 16
 """Stacks that the agent tells apart."""
 
