@@ -63,6 +63,20 @@ fn the_counters_of_a_node_never_run_backwards() {
 }
 
 #[test]
+fn where_hardware_counters_are_needed_and_missing_nothing_is_counted() {
+    if !may_count() {
+        return;
+    }
+    let ask = |words: &[&str]| Command::new(PROGRAM).args(words).output().unwrap();
+    assert!(ask(&["counters", "--check"]).status.success());
+    let checked = ask(&["counters", "--hardware", "--check"]);
+    if !checked.status.success() {
+        assert_eq!(checked.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&checked.stderr).contains("(PMU)"), "{checked:?}");
+    }
+}
+
+#[test]
 fn wrong_options_end_with_status_2() {
     for words in [["counters", "--x"], ["profile", "--frequency"]] {
         assert_eq!(Command::new(PROGRAM).args(words).output().unwrap().status.code(), Some(2));

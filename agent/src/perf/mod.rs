@@ -28,7 +28,8 @@ use crate::clock::{SECOND, monotonic_ns, realtime_ns};
 use crate::trace::{ending_signals, wait};
 
 /// How `counters` is called.
-pub const USAGE: &str = "usage: storlab-agent counters [--interval SECONDS] [--for SECONDS] [--check]";
+pub const USAGE: &str =
+    "usage: storlab-agent counters [--interval SECONDS] [--for SECONDS] [--hardware] [--check]";
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 const STAT: &str = "/proc/stat";
@@ -37,7 +38,7 @@ const STAT: &str = "/proc/stat";
 enum CountersError {
     #[error("{0}\n{USAGE}")]
     Option(#[from] options::OptionError),
-    #[error("nothing can be counted: {0}")]
+    #[error("not all can be counted: {0}")]
     Nothing(String),
     #[error("{0}")]
     System(#[from] io::Error),
@@ -92,6 +93,9 @@ fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), CountersEr
     if !counters.any() {
         let why = counters.without().values().next().cloned().unwrap_or_else(|| "no CPU is online".into());
         return Err(CountersError::Nothing(why));
+    }
+    if let Some(why) = counters.without().values().next().filter(|_| options.hardware) {
+        return Err(CountersError::Nothing(why.clone()));
     }
     if options.check {
         return Ok(());

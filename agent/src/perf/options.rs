@@ -18,18 +18,21 @@ pub struct CountersOptions {
     pub interval: Duration,
     /// End after this time.
     pub period: Option<Duration>,
+    /// Count nothing where the CPU's own counters can't be used.
+    pub hardware: bool,
     /// Only find out whether anything can be counted.
     pub check: bool,
 }
 
 /// Understands the arguments that follow `counters`.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CountersOptions, OptionError> {
-    let mut options = CountersOptions { interval: INTERVAL, period: None, check: false };
+    let mut options = CountersOptions { interval: INTERVAL, period: None, hardware: false, check: false };
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
         let value = || arguments.next().ok_or_else(|| OptionError(format!("{name} needs a value")));
         match name.as_str() {
+            "--hardware" => options.hardware = true,
             "--check" => options.check = true,
             "--interval" => options.interval = seconds(&name, value)?,
             "--for" => options.period = Some(seconds(&name, value)?),

@@ -115,7 +115,7 @@ def folded(found: Profile) -> Iterator[str]:
     """A line for each stack: command and functions, outermost first, with semicolons between, and how often."""
     sums = Counter[str]()
     for (comm, group, frames), count in found.stacks.items():
-        words = [comm, *(_word(frame) for frame in frames)]
+        words = [comm, *(_word(frame) for frame in frames if frame[1] != UNKNOWN)]
         sums[";".join(words if group != "idle" else [comm, "[idle]"])] += count
     return (f"{line} {count}" for line, count in sorted(sums.items()))
 

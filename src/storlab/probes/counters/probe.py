@@ -80,8 +80,15 @@ class CountersProbe(Probe):
 
     interval: Duration = Field(1.0, ge=0.01, le=3600, description="Between two samples of the machine's counters.")
 
+    hardware: bool = Field(
+        False,
+        description="Whether cells are unsupported on a machine without hardware counters, not measured without "
+        "cycles, instructions and cache misses.",
+    )
+
     def needs(self) -> Needs:
-        return Needs(root="counting what all processes do", paths=(PERF_EVENTS,), agent=("counters",))
+        program = "counters --hardware" if self.hardware else "counters"
+        return Needs(root="counting what all processes do", paths=(PERF_EVENTS,), agent=(program,))
 
     def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:
         return agent_program(context, self.kind, ["counters", "--interval", f"{self.interval:.6f}"], NAME)
