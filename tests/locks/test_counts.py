@@ -1,0 +1,136 @@
+"""What the agent prints of lock waits: what is understood, what is refused, and the metrics that follow."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.locks.agent_output import Counts, decode_lines, decode_output
+from storlab.locks.metrics import METRICS, by_caller, histograms, values
+from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import MetricSpec, Specs
+from storlab.nodes.needs import Needs, too_old
+from storlab.probes.alignment.probe import NOTES
+from storlab.probes.base import ProbeRecord, Window
+from storlab.probes.locks import NAME, LocksProbe
+from storlab.probes.subject import Subject
+from storlab.records.derived.lock_waits import lock_waits_per_operation
+
+from .lines import counts, printed, waits
+
+
+def counted(*rows: list[object], **more: object) -> Counts:
+    (_, found) = decode_lines(printed(counts(*rows, **more)))  # type: ignore[arg-type]
+    assert isinstance(found, Counts)
+    return found
+
+
+def probed(raw: Path, text: bytes) -> Measurements:
+    (raw / NAME).write_bytes(text)
+    return LocksProbe().parse(ProbeRecord(raw, Window(0, 1), Subject(group="host")))
+
+
+def test_callers_are_metrics_by_type_of_lock_and_function(tmp_path: Path) -> None:
+    rows = (
+        waits("zio_dva_throttle", 3, time=1000, waiter="kernel", slept=2),
+        waits("zio_dva_throttle", 2, time=5000, waiter="own"),
+        waits("dmu_tx_assign", 1, lock="rwsem-read", time=70_000),
+        waits(None, 4, lock="spinlock", time=100),
+    )
+    seen = probed(tmp_path, printed(counts(*rows, locks={"zio_dva_throttle": 4})))
+    found = seen.totals()
+    assert (found["waits"], found["wait-time"]) == (10, pytest.approx(83.4e-6))
+    assert (found["waits.mutex.zio_dva_throttle"], found["locks.mutex.zio_dva_throttle"]) == (5, 4)
+    assert found["wait-time.mutex.zio_dva_throttle"] == pytest.approx(13e-6)
+    assert found["waits.spinlock.unknown"] == 4
+    assert 65536e-9 <= found["rwsem-read.wait.p50"] <= 131072e-9
+    assert seen.warnings == ()
+    assert dict(seen.histograms.group_by("metric").agg(count=seen.histograms["count"].sum()).iter_rows()).keys() == {
+        "mutex.wait", "rwsem-read.wait", "spinlock.wait",
+    }  # fmt: skip
+    declared = Specs(METRICS)
+    assert all(declared.find(name).unit for name in found), "each is declared"
+
+
+def test_the_longest_and_the_most_frequent_callers_become_metrics() -> None:
+    rows = [waits(f"long_{n}", 1, time=10**6 + n) for n in range(30)] + [
+        waits(f"often_{n}", 100 + n) for n in range(30)
+    ]
+    named = {each.metric for each in values(counted(*rows))}
+    assert "waits.mutex.long_29" in named and "waits.mutex.often_29" in named
+    assert "waits.mutex.long_0" not in named and "waits.mutex.often_0" not in named
+    assert len([name for name in named if name.startswith("waits.")]) == 48
+
+
+def test_waits_are_told_apart_by_who_waited() -> None:
+    found = counted(waits("f", 3, waiter="own"), waits("f", 5, waiter="kernel"), waits("f", 7))
+    assert [each.count for each in by_caller(found).values()] == [15]
+    assert [each.count for each in by_caller(found, ("own",)).values()] == [3]
+    assert histograms(found)["count"].to_list() == [15]
+
+
+def test_what_is_lost_is_said(tmp_path: Path) -> None:
+    lost = {"full": 1, "begun": 2, "ends": 3, "locks": 4, "missed": 5}
+    seen = probed(tmp_path, printed(counts(waits("f"), lost=lost, final=False)))
+    assert [each.split(" ")[1] for each in seen.warnings[1:]] == ["1", "2", "3", "5", "4"]
+    assert seen.warnings[0] == "locks: the lock tracer did not end cleanly: what came after its last count is missing"
+    seen = probed(tmp_path, printed(counts(waits("f"), lost={"missed": None})))
+    assert seen.warnings == ("locks: this kernel does not report how often it could not run the lock tracer",)
+
+
+def test_without_counts_the_reason_is_said(tmp_path: Path) -> None:
+    (tmp_path / NOTES).write_bytes(b'["locks: lock waits can\'t be traced: this kernel has no BTF"]')
+    seen = LocksProbe().parse(ProbeRecord(tmp_path, Window(0, 1), Subject(group="host")))
+    assert seen.warnings == ("locks: lock waits can't be traced: this kernel has no BTF",)
+    assert probed(tmp_path, printed()).totals()["waits"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "x:1: the lock tracer has not started: there is not one whole line"),
+        (printed() + printed(), "x:2: only the first line says when it started, and it must"),
+        (b'{"event":"counts"}\n', "x:1: is no line of the lock tracer: "),
+        (printed(counts(waits("evil\x1b[2J"))), "x:2: is no line of the lock tracer: "),
+        (printed(counts(waits("f", lock="mutexes"))), "x:2: is no line of the lock tracer: "),
+        (printed(counts([["f", None, "mutex"], "own", 1, 0, 1, [[2, 2, 1]]])), "x:2: has a bin of times of no width"),
+    ],
+)
+def test_what_the_agent_never_prints_is_refused(text: bytes, message: str) -> None:
+    with pytest.raises(ParseError) as refused:
+        decode_output(BytesIO(text), "x")
+    assert str(refused.value).startswith(message)
+
+
+@given(st.binary(max_size=200))
+def test_nothing_else_than_an_error_comes_of_anything_else(text: bytes) -> None:
+    whole = printed(counts(waits("f")))
+    for damaged in (text, printed() + text, whole[: len(text)]):
+        with suppress(ParseError):
+            decode_output(BytesIO(damaged), "x")
+
+
+def test_waits_are_divided_by_the_operations_of_all_loads() -> None:
+    load = MetricSpec("ios", "1", quantity="operations")
+    loads = [Measurements(metric_frame([load.value(number)]), declared=(load,)) for number in (100, 300)]
+    seen = [Measurements(metric_frame(values(counted(waits("f", n, time=400))))) for n in (10, 30)]
+    found = {each.metric: each.value for each in lock_waits_per_operation(loads, seen)}
+    assert found == pytest.approx({
+        "waits-per-operation": 0.1, "wait-time-per-operation": 40e-9,
+        "waits-per-operation.mutex.f": 0.1, "wait-time-per-operation.mutex.f": 40e-9,
+    })  # fmt: skip
+    assert lock_waits_per_operation([Measurements()], seen) == []
+    assert lock_waits_per_operation([], seen) == []
+
+
+@pytest.mark.parametrize(("release", "old"), [("5.18.0-4-amd64", True), ("5.19", False), ("6.12.41+deb13", False)])
+def test_a_guests_kernel_before_5_19_has_not_what_it_takes(release: str, old: bool) -> None:
+    said = [f"its kernel is Linux {release}, and tracing locks takes 5.19"] if old else []
+    assert too_old(release, Needs(agent=("locks",))) == said
+    assert too_old(release, Needs()) == []
