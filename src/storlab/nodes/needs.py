@@ -170,7 +170,8 @@ async def lacks(node: Node, needs: Needs) -> list[Lack]:
     for program in needs.agent if facts["uid"] == 0 else ():
         tried = await node.run([f"/proc/{node.pid}/exe", *program.split(), "--check"], check=False)
         if not tried.ok:
-            found.append(Lack(tried.stderr.decode(errors="replace").strip().removeprefix("storlab-agent: "), ""))
+            lines = tried.stderr.decode(errors="replace").splitlines() or [f"the agent's {program} doesn't work"]
+            found.append(Lack(lines[0].removeprefix("storlab-agent: "), ""))
     return found
 
 

@@ -1,0 +1,66 @@
+"""Probe ``locks`` on this machine: what it counts while it watches, and why it could not."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storlab.measurements import Measurements
+from storlab.nodes.agent.binary import agent_path
+from storlab.nodes.kinds.local import local_node
+from storlab.nodes.needs import Needs, lacks
+from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.locks import LocksProbe
+from storlab.probes.subject import Subject
+
+PLANTED = Path(__file__).parent / "cases" / "planted_locks.py"
+HERE = Subject(group="here")
+
+pytestmark = pytest.mark.needs("root")
+
+
+async def watched(raw: Path, *words: str) -> Measurements:
+    probe = LocksProbe()
+    async with local_node("here") as node:
+        assert await lacks(node, probe.needs()) == []
+        async with probe.watch(ProbeContext(node, raw, HERE)):
+            await node.run([sys.executable, str(PLANTED), *words])
+    return probe.parse(ProbeRecord(raw, Window(0, 1), HERE))
+
+
+def test_it_counts_from_before_a_load_until_after_it(tmp_path: Path) -> None:
+    seen = asyncio.run(watched(tmp_path, "pipe", "4", "file", "3"))
+    found = seen.totals()
+    pipe = [found.get(f"waits.mutex.{name}", 0) for name in ("anon_pipe_write", "pipe_write")]
+    file = [found.get(f"waits.rwsem-write.{name}", 0) for name in ("shmem_file_write_iter", "generic_file_write_iter")]
+    assert sum(pipe) >= 4 and sum(file) >= 3, found
+    assert found["waits"] >= 7 and found["wait-time"] > 0.1
+    assert found["mutex.wait.p99"] > 0.01
+
+
+async def lacking(program: str) -> list[str]:
+    async with local_node("here") as node:
+        return [str(each) for each in await lacks(node, Needs(agent=(program,)))]
+
+
+def test_what_a_program_of_the_agents_says_at_its_check_is_what_a_machine_lacks() -> None:
+    (said,) = asyncio.run(lacking("nothing"))
+    assert said.startswith("unknown argument")
+
+
+@pytest.mark.parametrize(
+    ("hide", "reason"),
+    [
+        ("mount -t tmpfs none /sys/kernel/btf", "lock waits can't be traced: this kernel has no BTF"),
+        ("mount --bind /dev/null /proc/kallsyms", "the kernel shows no addresses of its functions"),
+    ],
+)
+def test_a_kernel_that_lacks_what_it_takes_is_refused_with_the_reason(hide: str, reason: str) -> None:
+    script = f'{hide} && exec "$0" locks --check'
+    ran = subprocess.run(["unshare", "--mount", "sh", "-c", script, agent_path()], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith(f"storlab-agent: {reason}")
