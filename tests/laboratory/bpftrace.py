@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -33,7 +34,7 @@ def bpftraced(program: str, folder: Path) -> Iterator[Maps]:
     finally:
         _end(process)
     for line in output.read_bytes().splitlines():
-        document = orjson.loads(line) if line.startswith(b"{") else {"type": "warning"}
+        document: dict[str, Any] = orjson.loads(line) if line.startswith(b"{") else {"type": "warning"}
         if document["type"] == "map":
             maps.update(document["data"])
 

@@ -29,7 +29,8 @@ SEEN = {"zio_allocate_dispatch": 112, "zio_dva_throttle": 39, "metaslab_alloc_dv
 
 def summary(one: Mapping[str, float], other: Mapping[str, float], seed: int, rounds: int = 12) -> Summary:
     """A run of two levels, whose callers wait as often on average; the second level is 10 % faster."""
-    rng, rows, trials = np.random.default_rng(seed), list[tuple[object, ...]](), list[tuple[object, ...]]()
+    rng, rows = np.random.default_rng(seed), list[tuple[object, ...]]()
+    trials: list[tuple[int, int, int, str, str | None]] = []
     for n in range(rounds):
         for cell, callers, speed in ((1, one, 1000), (2, other, 1100)):
             trial = 2 * n + cell

@@ -54,7 +54,12 @@ def held(what: str, many: int) -> None:
 def futex(many: int) -> None:
     lock = threading.Lock()
     lock.acquire()
-    others = [threading.Thread(target=lambda: lock.acquire() and lock.release()) for _ in range(many)]
+
+    def take() -> None:
+        with lock:
+            pass
+
+    others = [threading.Thread(target=take) for _ in range(many)]
     for each in others:
         each.start()
         until_it_sleeps(each)
