@@ -16,8 +16,8 @@
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
 //! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
-//! with its process, and it can be used without a controller. So are [`tcp`], [`locks`], [`storm`], the workload of many small
-//! files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
+//! with its process, and it can be used without a controller. So are [`tcp`], [`locks`], [`perf`], [`profile`], [`storm`], the workload of many
+//! small files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
 
 #![deny(unsafe_code)] // `sys` is the one exception
 #![warn(missing_docs)]
@@ -32,8 +32,10 @@ pub mod launch;
 pub mod locks;
 pub mod outbox;
 pub mod pcap;
+pub mod perf;
 pub mod poller;
 pub mod processes;
+pub mod profile;
 pub mod protocol;
 pub mod relay;
 pub mod run;

@@ -54,9 +54,11 @@ from storlab.nodes.kinds.netns import NetnsKind
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
+from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.locks import LocksProbe
 from storlab.probes.processes import ProcessesProbe
+from storlab.probes.profile import ProfileProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.server.probe import ServerProbe
 from storlab.probes.stalls import StallsProbe
@@ -91,7 +93,7 @@ _WORKLOADS: tuple[type[Workload], ...] = (
 )  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe, ServerProbe,
-    ZfsProbe, LocksProbe,
+    ZfsProbe, LocksProbe, CountersProbe, ProfileProbe,
 )  # fmt: skip
 
 

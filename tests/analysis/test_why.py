@@ -34,6 +34,7 @@ from storlab.analysis.why.evidence import (
 from storlab.analysis.why.watched import is_evidence
 from storlab.metrics import Declarations, MetricSpec
 from storlab.probes.base import Probe
+from storlab.profiling.shares import SELF, TOTAL
 from storlab.registry import probe_types
 from storlab.report.model.why import sentence
 from storlab.tcp.metrics import METRICS
@@ -55,6 +56,8 @@ PROBE = (
     MetricSpec("servers.cpu", "1", noun="of CPU time of the servers", evidence="busy"),
     MetricSpec("load.1m", "1", across="max", evidence="none"),
     MetricSpec("bandwidth", "B/s", quantity="throughput"),
+    SELF,
+    TOTAL,
 )
 SOURCE = "probe:seen"
 SECONDS = 2.0
@@ -116,6 +119,15 @@ def test_a_flush_for_each_write_is_named_with_both_values_or_without_a_ratio() -
     assert flushes.low < flushes.ratio < flushes.high < 1
     (flushes,) = why({**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(1000)}).differences
     assert (flushes.a, flushes.ratio, flushes.low, flushes.high) == (0.0, None, None, None)
+
+
+def test_a_function_that_cpus_are_in_on_one_level_alone_is_named_and_once() -> None:
+    spin, caller = "self.mutex_spin_on_owner", "total.dnode_sync"
+    both = {"self.read": steady(0.1), caller: steady(0.2)}
+    (found,) = why({**FAST, **both}, {**SLOW, **both, spin: steady(0.7, start=1), caller: steady(0.9)}).differences
+    assert (found.metric, found.noun, found.a) == (spin, "of busy CPU in mutex_spin_on_owner", 0.0)
+    assert found.b == pytest.approx(0.7, rel=0.03)
+    assert sentence(COMPARISON, found) == "NVMe/TCP: 70 % of busy CPU in mutex_spin_on_owner, iSCSI: 0 %"
 
 
 def test_operations_divide_by_the_total_and_busy_cpus_are_cpu_time_for_one_of_them() -> None:

@@ -45,7 +45,7 @@ from importing.test_pgbench import LOG, SUMMARY
 from layers.test_nbd_export import LISTING
 from layers.test_parsers import PINGING, STATUS
 from nodes.test_shaping import CONNECTIONS, FEATURES, LINK, PING, QUEUES
-from probes import test_server, test_share_requests, test_zfs
+from probes import test_counters, test_profile, test_server, test_share_requests, test_zfs
 from probes.test_backing import PATHS
 from storlab.errors import ProtocolError, RecordsError, StudyError, UserError
 from storlab.formats.fio.histogram_log import read_histogram_logs
@@ -76,8 +76,12 @@ from storlab.nodes.kinds.vm.causes import killed_for_memory, last_word, panic, t
 from storlab.nodes.shaping.read_back import parse_connections, parse_features, parse_link, parse_ping, parse_queues
 from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe, read_notes
 from storlab.probes.backing import BACKING
+from storlab.probes.counters.output import LOADS, read_loads
+from storlab.probes.counters.probe import NAME as COUNTERS
+from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
+from storlab.probes.profile import ProfileProbe
 from storlab.probes.requests.histogram import parse_histogram
 from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.stalls import StallsProbe
@@ -86,6 +90,7 @@ from storlab.probes.subject import Subject, read_subject
 from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.probes.zfs import ZfsProbe
+from storlab.profiling.agent_output import NAME as STACKS
 from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
 from storlab.records.suite.sources import console
@@ -169,6 +174,15 @@ PARSERS: dict[str, Parser] = {
     "alignment": Parser(probed(AlignmentProbe(), samples.ONE_DISK, TRACE), samples.traced, slow=True, together=aligned),
     "trace": Parser(of_file(TRACE, shown_trace), samples.traced),
     "tcp": Parser(probed(TcpProbe(), samples.ONE_DISK, TCP), samples.connections),
+    "counters": Parser(
+        probed(CountersProbe(), test_counters.HERE, COUNTERS), these(test_counters.printed(*test_counters.COUNTED))
+    ),
+    "counts of loads": Parser(
+        of_file(LOADS, lambda path: read_loads(path.parent)), these(b'[{"counts": {"cycles": 5}, "without": {}}]')
+    ),
+    "profile": Parser(
+        probed(ProfileProbe(), test_profile.HERE, STACKS), these(test_profile.printed(*test_profile.LINES))
+    ),
     "share-requests": Parser(probed(ShareRequestsProbe(), test_share_requests.EVERY), samples.share_requests),
     "zfs": Parser(probed(ZfsProbe(), test_zfs.POOL), these(test_zfs.TRIAL)),
     "counters of ZFS": Parser(of_text(lambda text: parse_counters(text, "x")), these(*test_zfs.FILES[:3])),

@@ -20,7 +20,16 @@ from importing.test_pgbench import LOG as PGBENCH_LOG
 from importing.test_pgbench import SUMMARY as PGBENCH
 from importing.test_table import TWO, WIDE
 from locks import lines as lock_lines
-from probes import test_alignment, test_backing, test_processes, test_server, test_share_requests, test_zfs
+from probes import (
+    test_alignment,
+    test_backing,
+    test_counters,
+    test_processes,
+    test_profile,
+    test_server,
+    test_share_requests,
+    test_zfs,
+)
 from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
 from storlab.importing.registry import importers
 from storlab.nodes.process import ExitRecord
@@ -172,9 +181,11 @@ def _locks(raw: Path) -> ProbeRecord:
 
 PROBES: Mapping[str, Callable[[Path], ProbeRecord]] = {
     "alignment": _alignment,
+    "counters": test_counters.record,
     "host-load": _host_load,
     "locks": _locks,
     "processes": _processes,
+    "profile": test_profile.record,
     "server": test_server.record,
     "share-requests": _share_requests,
     "stalls": _stalls,

@@ -68,7 +68,7 @@ def _rules() -> list[tuple[str, re.Pattern[str], tuple[str, str, str]]]:
 
 
 def _pattern(metric: str) -> re.Pattern[str]:
-    named = {"WAY": "(read|write|trim)", "PP": r"\d+(\.\d+)?"}
+    named = {"WAY": "(read|write|trim)", "PP": r"\d+(\.\d+)?", "EVENT": "[a-z_]+", "FUNCTION": ".+", "CALLER": ".+"}
     words = re.split(r"([A-Z]{2,})", metric)
     return re.compile("".join(named.get(w, "[a-z0-9-]+") if w.isupper() else re.escape(w) for w in words))
 

@@ -62,6 +62,7 @@ impl FactsRequest {
             confine: None,
             most_output: None,
             survivors: Survivors::Kill,
+            count: false,
         };
         Some((name, run))
     }

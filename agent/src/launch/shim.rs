@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
@@ -29,8 +29,9 @@ const SPIN_NS: u64 = 150_000;
 pub fn become_program(spec: &str, argv: &[OsString]) -> ExitCode {
     let Ok(spec) = serde_json::from_str::<LaunchSpec>(spec) else { return ExitCode::from(2) };
     let Ok(report) = sys::adopt_inherited(spec.report_fd) else { return ExitCode::from(2) };
+    let Ok(go) = spec.go_fd.map(sys::adopt_inherited).transpose() else { return ExitCode::from(2) };
     let mut report = File::from(report);
-    match prepare_and_execute(&spec, argv, &mut report) {
+    match prepare_and_execute(&spec, argv, &mut report, go.map(File::from)) {
         Ok(never) => match never {},
         Err(Stopped::AgentGone) => ExitCode::FAILURE,
         Err(Stopped::Failed(step, errno)) => {
@@ -58,6 +59,7 @@ fn prepare_and_execute(
     spec: &LaunchSpec,
     argv: &[OsString],
     report: &mut File,
+    go: Option<File>,
 ) -> Result<Infallible, Stopped> {
     // Is kept across exec. It is bound to the agent's thread that started this process, its main thread.
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
@@ -84,6 +86,9 @@ fn prepare_and_execute(
     let argv = argv.iter().map(|argument| c_string(argument.as_bytes())).collect::<Result<Vec<_>, _>>()?;
 
     tell(report, &Report::Ready { in_cgroup, confined });
+    if let Some(mut go) = go {
+        let _ = go.read(&mut [0]); // it ends
+    }
     let scheduling =
         spec.start_at_ns.and_then(|instant| wait_until(u64::try_from(instant).unwrap_or_default()));
     let (user_ns, system_ns) = own_usage();

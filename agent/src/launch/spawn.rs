@@ -26,6 +26,8 @@ pub struct Launched {
     pub family: Family,
     /// Where its reports come from.
     pub report: PipeReader,
+    /// What holds it back until it is dropped, where it is to be counted.
+    pub go: Option<PipeWriter>,
     /// Its standard input, where that is a stream.
     pub stdin: Option<PipeWriter>,
     /// Its standard output, where that is a stream.
@@ -89,6 +91,8 @@ fn spawn(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>) -> R
 fn spawn_shim(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>) -> io::Result<Launched> {
     let (report, report_end) = io::pipe()?;
     set_nonblocking(&report)?;
+    let (go_end, go) =
+        if run.count { io::pipe().map(|(end, go)| (Some(end), Some(go)))? } else { (None, None) };
     let (stdin, stdin_end) = match (input, &run.stdin) {
         (Some(file), _) => (None, OwnedFd::from(file)),
         (None, StdinKind::None | StdinKind::File(_)) => (None, nothing()?),
@@ -108,10 +112,14 @@ fn spawn_shim(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>)
         cwd: run.cwd.clone(),
         stdout_file,
         stderr_file,
+        go_fd: go_end.as_ref().map(AsRawFd::as_raw_fd),
         start_at_ns: run.start_at_ns,
     };
     // No other thread of the agent starts processes, so none can inherit it by accident.
     fcntl(&report_end, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    if let Some(end) = &go_end {
+        fcntl(end, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    }
     let born =
         cgroup.map(|path| spawn_into(path, &spec, run, serial, [&stdin_end, &stdout_end, &stderr_end]));
     let pid = match born {
@@ -124,7 +132,7 @@ fn spawn_shim(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>)
             Pid::from_raw(command.spawn()?.id() as i32)
         }
     };
-    Ok(Launched { family: Family::new(pid, serial, None), report, stdin, stdout, stderr })
+    Ok(Launched { family: Family::new(pid, serial, None), report, go, stdin, stdout, stderr })
 }
 
 /// A shim that is in the run's cgroup from its first instant.

@@ -21,6 +21,8 @@ pub struct LaunchSpec {
     pub stdout_file: Option<String>,
     /// File for the standard error.
     pub stderr_file: Option<String>,
+    /// A pipe whose end it waits for, once it is ready: only then are its counters open.
+    pub go_fd: Option<i32>,
     /// When to become the program, on `CLOCK_MONOTONIC`.
     pub start_at_ns: Option<i64>,
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::frame::encode;
 use super::steps::StepResult;
+use crate::perf::Counted;
 
 /// What happened, to go out under the `id` of its request.
 #[derive(Debug, Serialize)]
@@ -102,6 +103,8 @@ pub struct Exit {
     pub max_rss_bytes: u64,
     pub survivors: usize,
     pub dropped: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
 }
 
 /// What the node is.

@@ -113,6 +113,9 @@ pub struct Run {
     /// What becomes of processes that outlive the first.
     #[serde(default)]
     pub survivors: Survivors,
+    /// Count what its processes do, from exec on.
+    #[serde(default)]
+    pub count: bool,
 }
 
 /// What becomes of processes that outlive the first one of a run that ended by itself.

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use super::{Owner, Run, Start};
 use crate::launch::{Report, Step};
 use crate::outbox::Outbox;
+use crate::perf::Counters;
 use crate::protocol::{Event, Failure, Output};
 use crate::sys::Usage;
 
@@ -40,6 +41,10 @@ impl Run {
             Report::Ready { in_cgroup, confined } => {
                 if !in_cgroup {
                     self.family.drop_cgroup();
+                }
+                if let Some(go) = self.go.take() {
+                    self.counters = Some(Counters::from_exec(self.family.leader().as_raw()));
+                    drop(go);
                 }
                 self.announce(confined, outbox);
             }

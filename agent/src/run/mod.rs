@@ -16,13 +16,14 @@ mod turns;
 
 pub use outcome::signal_name;
 
-use std::io::PipeReader;
+use std::io::{PipeReader, PipeWriter};
 use std::process::ExitStatus;
 
 use nix::sys::signal::Signal;
 
 use crate::launch::{Launched, launch};
 use crate::outbox::Outbox;
+use crate::perf::Counters;
 use crate::poller::{Interest, Part, Poller, Token};
 use crate::processes::{Family, RunCgroup};
 use crate::protocol::{self, Failure, Survivors};
@@ -105,6 +106,9 @@ pub struct Run {
     report: Option<PipeReader>,
     report_text: Vec<u8>,
     announced: bool,
+    /// Its end lets the shim go on, which waits to be counted.
+    go: Option<PipeWriter>,
+    counters: Option<Counters>,
     stdin: StdinPipe,
     outputs: [OutputPipe; 2],
     /// What a tool has printed.
@@ -137,7 +141,7 @@ impl Run {
         poller: &Poller,
         now: u64,
     ) -> Result<Self, Failure> {
-        let Launched { family, report, stdin, stdout, stderr } = launch(request, serial, cgroup)?;
+        let Launched { family, report, go, stdin, stdout, stderr } = launch(request, serial, cgroup)?;
         let watch = |pipe: &PipeReader, part| poller.watch(pipe, Token { serial, part }, Interest::Read);
         let watched = watch(&report, Part::Report);
         let begins_at =
@@ -155,6 +159,8 @@ impl Run {
             report: Some(report),
             report_text: Vec::new(),
             announced: false,
+            go,
+            counters: None,
             stdin: StdinPipe::new(stdin, Token { serial, part: Part::Stdin }),
             outputs: [
                 OutputPipe::new(stdout, Token { serial, part: Part::Stdout }, request.most_output, poller),

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use super::output::OutputPipe;
 use super::{Owner, Run, StoppedBy};
 use crate::outbox::Outbox;
+use crate::perf::Counters;
 use crate::protocol::{Event, Exit, Failure};
 
 impl Run {
@@ -46,6 +47,7 @@ impl Run {
             system_ns: end.usage.system_ns.saturating_sub(start.shim_usage.system_ns),
             max_rss_bytes: end.usage.max_rss_bytes,
             survivors: self.survivors,
+            counted: self.counters.as_ref().map(Counters::read),
             dropped: self.outputs.iter().map(OutputPipe::dropped).sum(),
         }))
     }

@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code)]
 
+mod perf;
 mod spawn;
 
+pub use perf::{Scope, open_counter};
 pub use spawn::{Image, spawn_into};
 
 use std::ffi::CStr;

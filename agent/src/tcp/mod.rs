@@ -36,6 +36,7 @@ use acks::Acks;
 use diag::{Connection, Diag};
 use options::TcpOptions;
 use programs::Attached;
+pub(crate) use programs::taken;
 
 /// How `tcp` is called.
 pub const USAGE: &str = "usage: storlab-agent tcp [--endpoint ADDRESS:PORT]... [--disk NAME]... [--interval SECONDS] [--for SECONDS]

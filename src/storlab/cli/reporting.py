@@ -13,17 +13,23 @@ from storlab.cli.power_cuts import power_cuts_of
 from storlab.errors import ParseError
 from storlab.metrics import PROBE
 from storlab.probes.tcp.packets import ABOUT, PACKETS, kept_packets
+from storlab.profiling.agent_output import NAME as SAMPLES
+from storlab.profiling.agent_output import read_output
+from storlab.profiling.icicle import boxes
+from storlab.profiling.shares import Profile, profile
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord, raw_folder
 from storlab.records.tables import Tables
 from storlab.report.model.input import ReportInput
 from storlab.report.model.packets import Packets
+from storlab.report.model.profiles import CpuProfile
 
 if TYPE_CHECKING:
     from storlab.cli.console import Console
 
 
 _TCP = "tcp"  # the probe that keeps packets
+_PROFILE = "profile"  # the one that samples CPUs
 
 
 def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInput:
@@ -42,6 +48,7 @@ def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInpu
         guests=_guests(tables.records),
         power_cuts=power_cuts_of(run),
         packets=tuple(_packets(run, tables.records)),
+        profiles=tuple(_profiles(run, tables.records)),
     )
 
 
@@ -57,6 +64,22 @@ def _packets(run: RunFolder, records: Iterable[TrialRecord]) -> Iterator[Packets
                     lines = kept_packets(raw, record.nodes[node])
                     found.add(record.cell)
                     yield Packets(record.levels, node, tuple(lines), str((raw / PACKETS).relative_to(run.path)))
+
+
+def _profiles(run: RunFolder, records: Iterable[TrialRecord]) -> Iterator[CpuProfile]:
+    """The samples of each cell, on each node where its CPUs were sampled, of all of its trials together."""
+    found: dict[tuple[int, str], tuple[TrialRecord, list[Profile]]] = {}
+    for record in records:
+        for node in record.probes.get(_PROFILE, []):
+            raw = raw_folder(run.trial_folder(record.trial), node, PROBE + _PROFILE)
+            if node in record.nodes and (raw / SAMPLES).exists():
+                with suppress(ParseError):  # why there are none is among the warnings
+                    window = record.nodes[node]
+                    seen = profile(read_output(raw / SAMPLES), window.start, window.end)
+                    found.setdefault((record.cell, node), (record, []))[1].append(seen)
+    for (cell, node), (record, profiles) in sorted(found.items(), key=lambda item: item[0]):
+        if any(each.samples for each in profiles):
+            yield CpuProfile(cell, record.levels, node, tuple(boxes(profiles)))
 
 
 def _guests(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, Any]]]:

@@ -112,7 +112,7 @@ class Needs:
     """``programs`` by name, kernel ``filesystems`` by name, kernel ``modules``, and whether root is needed.
 
     ``queues``: how packets are queued, by the kinds that tc(8) knows. ``properties`` of QEMU's devices that its guests
-    need, as ``driver.property``. ``agent``: those of the agent's programs whose ``--check`` must succeed.
+    need, as ``driver.property``. ``agent``: programs of the agent's, with options, whose ``--check`` must succeed.
     """
 
     programs: tuple[str, ...] = ()
@@ -168,7 +168,7 @@ async def lacks(node: Node, needs: Needs) -> list[Lack]:
         if not await _has_queue(node, queue):
             found.append(Lack(f"this kernel ({facts['kernel']['release']}) has no {queue}", "use virtual machines"))
     for program in needs.agent if facts["uid"] == 0 else ():
-        tried = await node.run([f"/proc/{node.pid}/exe", program, "--check"], check=False)
+        tried = await node.run([f"/proc/{node.pid}/exe", *program.split(), "--check"], check=False)
         if not tried.ok:
             lines = tried.stderr.decode(errors="replace").splitlines() or [f"the agent's {program} doesn't work"]
             found.append(Lack(lines[0].removeprefix("storlab-agent: "), ""))

@@ -155,6 +155,7 @@ class Node:
         max_output: int | None = None,
         first_output: int | None = None,
         keep_survivors: bool = False,
+        count: bool = False,
     ) -> Process:
         """Start a command; returns once its process exists. ``start_at``: seconds on the node's monotonic clock.
 
@@ -164,7 +165,7 @@ class Node:
         ``max_output`` bytes, by default ``OUTPUT``, and who waits for it gets ``TooMuch``. ``on_stderr`` gets what
         goes to standard error, in place of ``on_output``. Of each of the two, only the ``first_output`` bytes leave the
         node, where that is given. With ``keep_survivors``, processes that outlive the first one stay in the command's
-        cgroup, unless it is stopped.
+        cgroup, unless it is stopped. With ``count``, perf events count what its processes do: ``Exit.counted``.
 
         Raises ``CommandFailed`` where the program can't be executed.
         """
@@ -182,6 +183,7 @@ class Node:
             "name": name,
             "confine": None if self.confinement is None else asdict(self.confinement),
             "survivors": "keep" if keep_survivors else "kill",
+            "count": count,
         }
         listeners = {Stdout: on_output, Stderr: on_stderr or on_output}
         process = Process(self.name, self.connection, tuple(argv), fields, listeners, max_output)

@@ -15,7 +15,7 @@ from msgspec import Meta
 from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut, TooMuch
 from storlab.limits import OUTPUT
 from storlab.nodes.agent.connection import Connection
-from storlab.nodes.agent.events import Event, Exited, Failed, Started, Stderr, Stdout, Turns
+from storlab.nodes.agent.events import Counted, Event, Exited, Failed, Started, Stderr, Stdout, Turns
 from storlab.nodes.agent.protocol import CHUNK
 from storlab.nodes.waiting import to_its_end
 from storlab.record import Count, Seconds
@@ -71,6 +71,7 @@ class Exit(ExitRecord):
     stdout: bytes = b""
     stderr: bytes = b""
     dropped: int = 0  # bytes of its output, beyond the first ``first_output`` of each stream
+    counted: Counted | None = None  # where that was asked for
 
     def check(self, node: str) -> Exit:
         """This exit, if it is a success; else ``TimedOut``, ``DiskFull`` or ``CommandFailed``."""
@@ -281,4 +282,5 @@ def _ended(argv: tuple[str, ...], event: Exited, stdout: bytes, stderr: bytes) -
         stdout=stdout,
         stderr=stderr,
         dropped=event.dropped,
+        counted=event.counted,
     )

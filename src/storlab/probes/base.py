@@ -58,6 +58,9 @@ class Probe(Model):
     """Names of metrics, or of families, that are right though the load works in turn with others: counts of what is
     its own. Where there is none, it does not watch such loads."""
 
+    counts_loads: ClassVar[bool] = False
+    """Whether it needs to know what the loads' own processes did: ``storlab.probes.counters.output``."""
+
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
         """Whether it watches on a node at this end that has these, unless its options say otherwise."""
         return not self.watches.isdisjoint(kinds)

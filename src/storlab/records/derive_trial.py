@@ -16,6 +16,7 @@ from storlab.measurements import SERIES_COLUMNS, Measurements, empty
 from storlab.metrics import PROBE, WHISKERS, MetricSpec, Value
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe
+from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.locks import LocksProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
@@ -34,6 +35,7 @@ from storlab.records.derived.amplification import (
 )
 from storlab.records.derived.checkpoint_dips import checkpoint_dips
 from storlab.records.derived.lock_waits import lock_waits_per_operation
+from storlab.records.derived.per_cpu import per_cpu
 from storlab.records.derived.per_transaction import METRICS as PER_TRANSACTION
 from storlab.records.derived.per_transaction import per_transaction, watched_above
 from storlab.records.derived.segments import segments_per_request
@@ -147,6 +149,9 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
         if isinstance(cell.probes[name], ShareRequestsProbe) and _measures_all(trial):
             loads = [load for each in measured.values() for load in each]
             parsed.tell(record, PROBE + name, None, requests_per_operation(loads, ends.get(PROBE + name, {}).values()))
+        if isinstance(cell.probes[name], CountersProbe) and _measures_all(trial):
+            loads = [load for each in measured.values() for load in each]
+            parsed.tell(record, PROBE + name, None, per_cpu(loads, ends.get(PROBE + name, {}).values()))
         if isinstance(cell.probes[name], LocksProbe) and _measures_all(trial):
             loads = [load for each in measured.values() for load in each]
             for source, seen in ends.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -48,17 +48,32 @@ def trace(
     locks: Annotated[
         bool, Option("--locks", help="Locks of the kernel instead: who waits, how often, how long.")
     ] = False,
+    profile: Annotated[
+        bool, Option("--profile", help="CPUs instead: functions they are in, sampled with stacks.")
+    ] = False,
     out: Annotated[
         Path | None,
-        Option("--out", metavar="FILE", help="Also write the result to a file: .json, .parquet, .txt or .csv."),
+        Option(
+            "--out",
+            metavar="FILE",
+            help="Also write the result: .json, .parquet, .txt, .csv; of --profile .json, .folded, .svg, .png.",
+        ),
     ] = None,
 ) -> None:
-    """Watch block I/O, TCP connections, or waits for locks.
+    """Watch block I/O, TCP connections, waits for locks, or CPUs.
 
     Lengths, alignment, flags and latencies of requests; with --tcp, segments, ACKs and round trips; with --locks, waits
-    for locks of the kernel by type and caller. Counted exactly, in the kernel, by eBPF; needs root. Until Ctrl-C, or
-    while COMMAND runs: then its exit status is passed on, and what was seen goes to standard error.
+    for locks of the kernel by type and caller: all counted exactly, in the kernel, by eBPF. With --profile, samples of
+    where CPUs are. Needs root. Until Ctrl-C, or while COMMAND runs: then its exit status is passed on, and what was
+    seen goes to standard error.
     """
+    if profile:
+        _refuse_beside_profile(
+            {"--disk": disk, "--op": op, "--comm": comm, "--length": length, "--alignment": alignment,
+             "--by-comm": by_comm, "--events": events, "--interval": interval, "--tcp": tcp, "--port": port,
+             "--host": host, "--locks": locks}
+        )  # fmt: skip
+        raise typer.Exit(_profile(json, for_, out, command or []))
     if tcp or locks:
         others = {"--disk": disk, "--op": op, "--comm": comm, "--length": length, "--alignment": alignment}
         flags = {"--by-comm": by_comm, "--events": events, "--out": out}
@@ -128,6 +143,21 @@ def _tcp(
     )
 
 
+def _refuse_beside_profile(others: Mapping[str, object]) -> None:
+    if wrong := [name for name, value in others.items() if value]:
+        raise UserError(f"--profile samples CPUs and takes no {wrong[0]}: leave one of them out")
+
+
+def _profile(json: bool, for_: str | None, out: Path | None, command: Sequence[str]) -> int:
+    from storlab.cli.trace.profile import FILES as PROFILES
+    from storlab.cli.trace.profile import ProfileOptions, run
+
+    if out is not None:
+        _check_file(out, PROFILES)
+    period = None if for_ is None else max(_time("--for", for_), _SHORTEST_LOOK)
+    return run(ProfileOptions(json=json, period=period, out=out, command=tuple(command)))
+
+
 def _locks(json: bool, interval: str | None, for_: str | None, command: Sequence[str]) -> int:
     from storlab.cli.trace.locks import LockOptions, run
 
@@ -176,9 +206,9 @@ def _time(option: str, text: str) -> float:
     return seconds
 
 
-def _check_file(path: Path) -> None:
-    if path.suffix not in FILES:
-        raise UserError(f"--out {path}: the ending says what to write, and is one of {', '.join(FILES)}")
+def _check_file(path: Path, files: Sequence[str] = FILES) -> None:
+    if path.suffix not in files:
+        raise UserError(f"--out {path}: the ending says what to write, and is one of {', '.join(files)}")
     if path.exists() and not path.is_file():
         raise UserError(f"--out {path}: {'is a folder' if path.is_dir() else 'is no regular file'}")
     if not path.absolute().parent.is_dir():

@@ -135,6 +135,18 @@ class Stderr(Event, tag="stderr"):
     monotonic_ns: _Nanoseconds
 
 
+CounterName = Literal[
+    "task_clock", "page_faults", "context_switches", "migrations", "cycles", "instructions", "llc_misses"
+]
+
+
+class Counted(Struct, frozen=True):
+    """What the processes of a command did, by counter, ``task_clock`` in ns; and why the rest was not counted."""
+
+    counts: dict[CounterName, Annotated[int, Meta(ge=0, le=2**63 - 1)]]
+    without: dict[CounterName, Annotated[str, Meta(max_length=1024)]]
+
+
 class Exited(Event, tag="exit"):
     """How a command ended."""
 
@@ -150,6 +162,7 @@ class Exited(Event, tag="exit"):
     max_rss_bytes: _Count
     survivors: _Count
     dropped: _Count
+    counted: Counted | None = None
 
 
 class Data(Event, tag="data"):

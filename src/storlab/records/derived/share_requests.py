@@ -11,16 +11,16 @@ from storlab.probes.requests.probe import ALL, PER_OPERATION
 
 def requests_per_operation(loads: Iterable[Measurements], seen: Iterable[Measurements]) -> list[Value]:
     """Of all nodes together; none where a load does not count its operations, or nothing was counted."""
-    operations = [operations(each) for each in loads]
+    done = [operations(each) for each in loads]
     requests = [each.totals().get(ALL.name) for each in seen]
     counted = [each for each in requests if each is not None]
-    if not counted or len(counted) < len(requests) or not all(operations):
+    if not counted or len(counted) < len(requests) or not all(done):
         return []
-    return [PER_OPERATION.value(sum(counted) / sum(operations))]
+    return [PER_OPERATION.value(sum(counted) / sum(done))]
 
 
 def operations(load: Measurements) -> float:
-    """Those of all directions; where their total is there, too, that."""
+    """Its operations in all directions; where their total is there, too, that."""
     specs, totals = specs_of(load.declared), load.totals()
     found = {name: value for name, value in totals.items() if specs.find(name).quantity == "operations"}
     return sum(value for name, value in found.items() if "." not in name or name.rpartition(".")[2] not in found)

@@ -14,6 +14,7 @@ from storlab.analysis.block.shares import histograms_of
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.grouping import grouped
 from storlab.report.charts.effects import interaction_chart, main_effects_chart
+from storlab.report.charts.icicle import icicle_chart
 from storlab.report.charts.kind import Kind
 from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem
@@ -185,6 +186,14 @@ class _Gallery:
                         aside or len(shares) > 3,
                     )
 
+    def profiles(self) -> Iterator[Panel]:
+        several = len({each.node for each in self.given.profiles}) > 1
+        for each in self.given.profiles:
+            title = ", ".join(filter(None, (words.levels(each.levels), each.node if several else ""))) or "CPUs"
+            draw = partial(icicle_chart, each.boxes)
+            alt = f"Shares of CPU by stack, callers above what they call: {each.in_words()}."
+            yield Panel("profile", self.name("profile", title), "", title, alt, draw, wide=True)
+
     def effects(self) -> Iterator[Panel]:
         for found in self.given.summary.effects:
             title = effects.title(found)
@@ -224,6 +233,13 @@ def all_panels(given: ReportInput, *, full: bool = False) -> list[Panel]:
     """Paired ratios, rounds, sizes of block requests, series, their variability, and latencies."""
     gallery = _Gallery(given)
     drawn = [gallery.paired, gallery.sweeps, gallery.rounds, gallery.effects, gallery.block]
-    drawn += [gallery.course, gallery.percentiles, gallery.series, gallery.variability, gallery.latency]
+    drawn += [
+        gallery.course,
+        gallery.percentiles,
+        gallery.series,
+        gallery.variability,
+        gallery.latency,
+        gallery.profiles,
+    ]
     most = None if full or len(given.summary.cells) <= MANY else _FIRST
     return [panel for panels in drawn for panel in itertools.islice(panels(), most)]

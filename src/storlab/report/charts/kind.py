@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Literal
 
-Kind = Literal["rounds", "paired", "series", "latency", "block", "effects", "course", "variability", "sweep"]
+Kind = Literal["rounds", "paired", "series", "latency", "block", "effects", "course", "variability", "sweep", "profile"]

@@ -106,6 +106,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "time", "Over time", bool(charts["series"] or charts["course"])
     yield "variability", "Variability", bool(charts["variability"] or shown.variability)
     yield "latency", "Latency", bool(charts["latency"] or shown.latencies)
+    yield "cpus", "Where CPUs were", bool(charts["profile"])
     yield "absent", "Incomplete cells", shown.absent is not None
     yield "further", "Further metrics", bool(shown.others)
     yield "probes", "Probes", bool(shown.probes or shown.packets)

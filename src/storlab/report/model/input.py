@@ -19,6 +19,7 @@ from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.packets import Packets
 from storlab.report.model.power_cuts import PowerCuts
+from storlab.report.model.profiles import CpuProfile
 from storlab.report.model.unequal import unequal_sentences
 from storlab.text import one_line
 
@@ -57,6 +58,7 @@ class ReportInput:
     guests: Mapping[int, Mapping[str, Facts]] = field(default_factory=dict)
     power_cuts: tuple[PowerCuts, ...] = ()
     packets: tuple[Packets, ...] = ()
+    profiles: tuple[CpuProfile, ...] = ()
 
     @property
     def cautions(self) -> tuple[str, ...]:

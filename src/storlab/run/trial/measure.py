@@ -18,6 +18,7 @@ from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.waiting import all_of, to_its_end
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeContext
+from storlab.probes.counters.output import write_loads
 from storlab.probes.subject import Subject, of_machine, write_subject
 from storlab.records.derive_trial import parse_load
 from storlab.records.run_folder import NodeRecord, TrialRecord, raw_folder
@@ -78,11 +79,12 @@ async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
 
 
 async def start_together(
-    starts: Sequence[tuple[Node, Launch]], clocks: Mapping[str, Clock], span: LoadSpan
+    starts: Sequence[tuple[Node, Launch]], clocks: Mapping[str, Clock], span: LoadSpan, *, count: bool = False
 ) -> list[Process]:
     """Prepare every command on its node and agree on an instant at which all of them, and ``span``, begin.
 
-    One that is alone has nobody to wait for: it begins as soon as it can.
+    One that is alone has nobody to wait for: it begins as soon as it can. With ``count``, it is known what the
+    processes of each did.
     """
     round_trip = 2 * max(clock.error for clock in clocks.values())
     lead = _LEAD + _LEAD_PER_COMMAND * len(starts) + _LEAD_PER_ROUND_TRIP * round_trip
@@ -91,7 +93,9 @@ async def start_together(
 
     async def start(node: Node, launch: Launch) -> Process:
         at = None if alone else instant + clocks[node.name].offset
-        process = await node.start(launch.argv, env=launch.env, cwd=launch.cwd, stdout_file=launch.stdout, start_at=at)
+        process = await node.start(
+            launch.argv, env=launch.env, cwd=launch.cwd, stdout_file=launch.stdout, start_at=at, count=count
+        )
         started.append(process)
         return process
 
@@ -157,7 +161,8 @@ async def measure(
     clocks = await compare_clocks(list({node.name: node for node in (*working, *watching)}.values()))
     starts = [(place.node, await _launch(load, place, work)) for load, place in places]
     async with _watched(probes, watched, nodes, folder):
-        commands = await start_together(starts, clocks, span)
+        count = any(probe.counts_loads for probe in probes.values())
+        commands = await start_together(starts, clocks, span, count=count)
         try:
             if work is None:
                 ended = await wait_for_all(commands)
@@ -177,12 +182,13 @@ async def measure(
         keep_exit(raw, each)
         if work is not None:
             work.keep(place, raw)
+    exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
+    _keep_counted(probes, watched, machines, exits, folder)
     for (load, place), each in zip(places, ended, strict=True):
         if not each.ok and (
             each.stopped_by is None or work is not None
         ):  # the others were stopped on its account: it has the reason
             parse_load(load, folder, place.node.name)
-    exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
     return replace(
         record,
         status="done",
@@ -193,6 +199,21 @@ async def measure(
         probes={name: list(by_node) for name, by_node in watched.items() if by_node},
         loads={load.name: [place.node.name for each, place in places if each is load] for load, _ in places},
     )
+
+
+def _keep_counted(
+    probes: Mapping[str, Probe],
+    watched: Mapping[str, Mapping[str, Subject]],
+    machines: Mapping[str, str],
+    ended: Sequence[tuple[Node, Exit]],
+    folder: Path,
+) -> None:
+    """Write what the loads on each machine did beside what a probe saw of that machine."""
+    for name in (name for name, probe in probes.items() if probe.counts_loads):
+        for watcher in watched[name]:
+            here = [each for node, each in ended if node.machine == machines[watcher]]
+            own = [each.counted for each in here if each.counted is not None]
+            write_loads(raw_folder(folder, watcher, PROBE + name), own)
 
 
 async def conclude(places: Sequence[Place], ended: Sequence[Exit]) -> None:

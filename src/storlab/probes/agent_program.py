@@ -1,0 +1,71 @@
+"""A program of the agent's that watches for as long as a probe does: started, waited for, stopped, its output kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import orjson
+
+from storlab.errors import CommandFailed, NodeError
+from storlab.nodes.node import Exit
+from storlab.nodes.process import Process
+from storlab.nodes.waiting import to_its_end
+from storlab.probes.alignment.probe import NOTES
+from storlab.probes.base import ProbeContext
+
+_STARTED = 30.0  # s, within which it begins or says why not; an emulated guest takes a second
+_MAX_OUTPUT = 2 * 1024**3  # bytes
+_LAST_WORD = 20.0  # s, for its last line
+
+
+@asynccontextmanager
+async def agent_program(
+    context: ProbeContext, probe: str, words: Sequence[str], name: str, last_word: float = _LAST_WORD
+) -> AsyncIterator[None]:
+    """Run ``storlab-agent WORDS`` on the node; what it prints becomes the file ``name`` in the probe's raw folder.
+
+    ``last_word``: s, within which it ends once it is stopped. Where it can't be run, the reason is among the notes
+    there, and the load runs without it.
+    """
+    process, why = await _started(context, words)
+    (context.raw / NOTES).write_bytes(orjson.dumps([] if why is None else [f"{probe}: {why}"]))
+    try:
+        yield
+    finally:
+        if process is not None:
+            await to_its_end(_finish(process, context.raw / name, last_word))
+
+
+async def _started(context: ProbeContext, words: Sequence[str]) -> tuple[Process | None, str | None]:
+    # The agent's executable by way of its process: in a guest, the file itself is gone.
+    argv = [f"/proc/{context.node.pid}/exe", *words]
+    try:
+        process = await context.node.start(argv, max_output=_MAX_OUTPUT)
+    except CommandFailed as error:
+        return None, str(error)
+    try:
+        async with asyncio.timeout(_STARTED):
+            first = await process.first_line()
+    except TimeoutError:
+        await process.end()
+        return None, f"the agent's program had not started within {_STARTED:.0f} s"
+    except BaseException:
+        await process.end()
+        raise
+    return (None, _refusal(await process.wait())) if first is None else (process, None)
+
+
+async def _finish(process: Process, path: Path, last_word: float) -> None:
+    with suppress(NodeError):  # whoever needs the node says so
+        if process.ended is None:
+            await process.stop(grace=last_word)
+        ended = await process.wait()
+        path.write_bytes(ended.stdout)
+
+
+def _refusal(ended: Exit) -> str:
+    lines = [line for line in ended.stderr.decode(errors="replace").splitlines() if line]
+    return lines[0].removeprefix("storlab-agent: ") if lines else "the program ended and printed no reason"

@@ -1,0 +1,203 @@
+"""Probe ``profile``: shares of functions from samples, stacks folded and drawn, and that they are perf-record(1)'s."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+import pytest
+from pydantic import ValidationError
+
+from storlab.errors import ParseError
+from storlab.measurements import Measurements
+from storlab.nodes.kinds.local import local_node
+from storlab.probes.alignment.probe import NOTES
+from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.profile import FOLDED, ProfileProbe
+from storlab.probes.subject import Subject
+from storlab.profiling.agent_output import NAME, decode_lines, gathered, read_output
+from storlab.profiling.icicle import Box, boxes
+from storlab.profiling.shares import Profile, folded, profile
+from storlab.report.charts.icicle import icicle_chart
+from storlab.report.charts.theme import to_svg
+
+HERE = Subject(group="here")
+SECOND = 1_000_000_000
+STARTED = {
+    "event": "started", "clock": "cpu-clock", "frequency": 99, "cpus": 2, "monotonic_ns": 9 * SECOND, "realtime_ns": 1,
+}  # fmt: skip
+END = {"event": "end", "monotonic_ns": 13 * SECOND, "nameless": None}
+WRITE = [["main", "fio"], ["ksys_write", "kernel"], ["zio_execute", "module:zfs"]]
+STACKS = [
+    {"event": "stack", "id": 0, "comm": "fio", "group": "kernel", "frames": WRITE},
+    {"event": "stack", "id": 1, "comm": "fio", "group": "user", "frames": [["main", "fio"], ["fill", "libc.so.6"]]},
+    {"event": "stack", "id": 2, "comm": "swapper/0", "group": "idle", "frames": [["default_idle", "kernel"]]},
+    {"event": "stack", "id": 3, "comm": "fio", "group": "kernel", "frames": WRITE[:2]},
+]
+
+
+def samples(second: float, *counts: tuple[int, int], lost: int = 0) -> dict[str, object]:
+    return {"event": "samples", "monotonic_ns": round(second * SECOND), "lost": lost, "counts": counts}
+
+
+LINES = [STARTED, samples(10, (2, 50)), samples(11, (0, 6), (1, 3)), samples(12, (3, 1), (2, 10)), *STACKS, END]
+
+
+def printed(*lines: dict[str, object]) -> bytes:
+    return b"".join(orjson.dumps(each) + b"\n" for each in lines)
+
+
+def record(raw: Path, lines: Sequence[dict[str, object]] = LINES) -> ProbeRecord:
+    """As the probe leaves it; the load ran from the eleventh second on."""
+    (raw / NAME).write_bytes(printed(*lines))
+    (raw / NOTES).write_bytes(b"[]")
+    return ProbeRecord(raw, Window(10.0, 12.0), HERE)
+
+
+def seen(lines: Sequence[dict[str, object]] = LINES) -> Profile:
+    return profile(gathered(decode_lines(printed(*lines))), 10.0, 12.0)
+
+
+def test_functions_are_shares_of_busy_time_and_groups_of_all(tmp_path: Path) -> None:
+    found = ProfileProbe().parse(record(tmp_path))
+    assert found.totals() == {
+        "samples": 20, "share.kernel": 0.35, "share.user": 0.15, "share.idle": 0.5,
+        "self.zio_execute": 0.6, "self.libc.so.6/fill": 0.3, "self.ksys_write": 0.1,
+        "total.fio/main": 1.0, "total.ksys_write": 0.7, "total.zio_execute": 0.6, "total.libc.so.6/fill": 0.3,
+    }  # fmt: skip
+    assert found.warnings == ()
+    assert found.facts == {"clock": "cpu-clock", "frequency": 99}
+
+
+def test_a_recursive_function_counts_once_and_an_unknown_place_not_at_all(tmp_path: Path) -> None:
+    frames = [["walk", "kernel"], ["[unknown]", "[unknown]"], ["walk", "kernel"]]
+    stack = {"event": "stack", "id": 0, "comm": "find", "group": "kernel", "frames": frames}
+    found = ProfileProbe().parse(record(tmp_path, [STARTED, samples(11, (0, 4)), stack, END])).totals()
+    assert found["total.walk"] == found["self.walk"] == 1.0
+    assert not [name for name in found if "unknown" in name]
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    end = {**END, "nameless": "the kernel shows none"}
+    found = ProfileProbe().parse(record(tmp_path, [STARTED, samples(11, lost=7), end]))
+    assert found.metrics.is_empty()
+    assert found.warnings == (
+        "profile: 7 samples found no room, so shares are of the others",
+        "profile: functions of the kernel have no names: the kernel shows none",
+        "profile: the measured phase was too short for a sample",
+    )
+    (tmp_path / NAME).unlink()
+    (tmp_path / NOTES).write_bytes(b'["profile: not allowed"]')
+    assert ProfileProbe().parse(ProbeRecord(tmp_path, Window(0, 1), HERE)) == Measurements(
+        warnings=("profile: not allowed",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "nothing in it says how CPUs were sampled"),
+        (LINES[:-1], "did not end cleanly"),
+        ([STARTED, STARTED, END], "a line is there twice"),
+        ([*LINES[:-1], STACKS[0], END], "a line is there twice"),
+        ([STARTED, samples(11, (9, 1)), END], "stack 9 was seen and is not described"),
+        ([STARTED, samples(12), samples(11), END], "time ran backwards"),
+        ([STARTED, samples(11, (0, -1)), *STACKS, END], "none of the agent's|no line of the agent's"),
+        ([STARTED, {**STACKS[0], "group": "guest"}, END], "none of the agent's|no line of the agent's"),
+    ],
+)
+def test_damaged_output_is_refused(tmp_path: Path, lines: Sequence[dict[str, object]], said: str) -> None:
+    with pytest.raises(ParseError, match=said):
+        ProfileProbe().parse(record(tmp_path, lines))
+
+
+@pytest.mark.parametrize("keys", [{"frequency": 0}, {"frequency": 1001}, {"interval": 1}])
+def test_wrong_keys_are_refused(keys: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        ProfileProbe.model_validate(keys)
+
+
+def test_stacks_are_folded_as_flame_graphs_take_them() -> None:
+    assert list(folded(seen())) == [
+        "fio;main;fill 3",
+        "fio;main;ksys_write_[k] 1",
+        "fio;main;ksys_write_[k];zio_execute_[k] 6",
+        "swapper/0;[idle] 10",
+    ]
+
+
+def test_boxes_are_as_wide_as_their_shares_and_lie_within_their_callers() -> None:
+    found = boxes([seen(), seen()])
+    assert found[0] == Box("fio", "command", 0, 0.0, 0.5)
+    by_name = {box.name: box for box in found}
+    assert by_name["idle"] == Box("idle", "idle", 0, 0.5, 1.0)
+    write, leaf = by_name["ksys_write"], by_name["zio_execute"]
+    assert (write.left, write.kind) == (0.0, "kernel")
+    assert (write.right, leaf.right) == pytest.approx((0.35, 0.3))
+    assert (leaf.left, leaf.depth) == (0.0, 3)
+    assert boxes([]) == []
+
+
+def test_the_chart_has_each_name_that_has_room() -> None:
+    drawn = to_svg(icicle_chart(boxes([seen()])), width=1040)
+    assert all(name in drawn for name in ("fio", "main", "ksys_write", "zio_execute", "fill", "idle"))
+
+
+PLANTED = """
+#include <stdlib.h>
+#include <time.h>
+volatile unsigned long sum;
+/* One loop for both: two copies of it may differ in speed by how they lie in memory. */
+__attribute__((noinline)) void work(long n) { for (long i = 0; i < n; i++) sum += i; }
+__attribute__((noinline)) void much(long n) { work(3 * n); sum++; }
+__attribute__((noinline)) void little(long n) { work(n); sum++; }
+int main(void) {
+    struct timespec now;
+    /* Of lengths drawn by lot: what recurs at a fixed interval may keep step with the sampler's clock. */
+    do {
+        long n = 50000 + random() % 100000;
+        much(n);
+        little(n);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    } while (now.tv_sec < 3);
+}
+"""
+SAMPLES = 3 * 99
+
+
+def share_of_much(much: float, little: float) -> float:
+    return much / (much + little)
+
+
+@pytest.mark.needs("root", "perf", "clang")
+def test_shares_equal_those_of_perf_record_within_the_error_of_samples(tmp_path: Path) -> None:
+    """A program of which it is known what its two functions take, with what they call: three quarters, and one."""
+    (tmp_path / "planted.c").write_text(PLANTED)
+    program = str(tmp_path / "planted")
+    options = ["-O1", "-fno-omit-frame-pointer", "-o", program]
+    subprocess.run(["clang", *options, str(tmp_path / "planted.c")], check=True)
+    data = str(tmp_path / "perf.data")
+    record = ["perf", "record", "-q", "-o", data, "-e", "cpu-clock", "-F", "99", "-g", program]
+    subprocess.run(record, check=True, capture_output=True)
+    report = ["perf", "report", "-q", "-i", data, "--stdio", "--children", "-g", "none", "--sort", "sym"]
+    text = subprocess.run(report, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^\s*([\d.]+)%\s+[\d.]+%\s+\[\.\]\s+(\w+)", text, re.MULTILINE)
+    theirs = {name: float(share) for share, name in found}
+
+    async def watched() -> None:
+        async with local_node("here") as node, ProfileProbe().watch(ProbeContext(node, tmp_path, HERE)):
+            await node.run([program])
+
+    asyncio.run(watched())
+    _, total = profile(read_output(tmp_path / NAME)).functions()
+    ours = share_of_much(total["planted/much"], total["planted/little"])
+    error = 5 * math.sqrt(0.75 * 0.25 / SAMPLES)
+    assert ours == pytest.approx(0.75, abs=error)
+    assert ours == pytest.approx(share_of_much(theirs["much"], theirs["little"]), abs=math.sqrt(2) * error)
+    assert total["planted/main"] == pytest.approx(SAMPLES, rel=0.15), "three seconds of CPU, 99 times each"
+    assert "planted;" in (tmp_path / FOLDED).read_text()
