@@ -85,7 +85,7 @@ from storlab.probes.subject import NAME as SUBJECT
 from storlab.probes.subject import Subject, read_subject
 from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
-from storlab.probes.zfs import ZfsProbe
+from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
 from storlab.records.suite.sources import console

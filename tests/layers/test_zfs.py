@@ -19,7 +19,7 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import Subject
-from storlab.probes.zfs import ZfsProbe
+from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.suite.here import Here
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.suite.places.here import HereMaker

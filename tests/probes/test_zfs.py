@@ -16,7 +16,7 @@ from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.sampling import NAME
 from storlab.probes.subject import Subject
-from storlab.probes.zfs import ZfsProbe
+from storlab.probes.zfs.probe import ZfsProbe
 
 GOLDEN = Path(__file__).parent / "golden"
 TRIAL = (GOLDEN / "zfs.jsonl").read_bytes()
