@@ -27,6 +27,7 @@ LAYER_SERIAL = "storlab-layer-"
 PORT = "storlab.agent"
 _PORTS_AT_ONCE = 8  # functions of a PCI slot; guests of one kind share a saved one, though not all have as many devices
 _FIRST_SLOT, _LAST_SLOT = 0x10, 0x1E  # on the root bus: what all guests have comes below, the chipset above
+MOST_DEVICES = (_LAST_SLOT - _FIRST_SLOT + 1) * _PORTS_AT_ONCE
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,9 @@ class GuestSpec:
         """The same with a port for each of its devices. Raises ``Unsupported`` where no machine has so many."""
         count = self.all_devices.pci
         ports = max(-(-count // _PORTS_AT_ONCE), 1) * _PORTS_AT_ONCE
-        most = (_LAST_SLOT - _FIRST_SLOT + 1) * _PORTS_AT_ONCE
-        if ports > most:
-            raise Unsupported(f"node {self.name}: a virtual machine takes {most} devices at most, and not {count}")
+        if ports > MOST_DEVICES:
+            said = f"a virtual machine takes {MOST_DEVICES} devices at most, and not {count}"
+            raise Unsupported(f"node {self.name}: {said}")
         return replace(self, ports=ports)
 
     @property

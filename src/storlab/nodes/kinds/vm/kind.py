@@ -25,7 +25,7 @@ from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, boot_of
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
-from storlab.nodes.kinds.vm.command import Files, GuestSpec
+from storlab.nodes.kinds.vm.command import MOST_DEVICES, Files, GuestSpec
 from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
 from storlab.nodes.kinds.vm.emulator import Emulator, find_emulator
 from storlab.nodes.kinds.vm.hardware import Hardware
@@ -54,6 +54,7 @@ class VmKind(Hardware, NodeKind):
 
     session: ClassVar = False
     volatile: ClassVar = True
+    most_devices: ClassVar = MOST_DEVICES
     transports: ClassVar = frozenset({"hypervisor", "network"})
     undoes: ClassVar = (remove_private, remove_network, *SHAPING_UNDOES)
 
