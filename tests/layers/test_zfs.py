@@ -156,12 +156,12 @@ async def test_facts_have_the_allocators_in_effect_and_what_limits_them(ground: 
 
 async def test_many_volumes_and_file_systems_are_one_directory_for_a_load(ground: Ground) -> None:
     layer = {"layer": "zvols", "count": 2, "size": "16M", "properties": {"copies": 2}}
-    volumes, facts = await layer_on(ground, await pool_on(ground), layer)
+    pool = await pool_on(ground)
+    volumes, facts = await layer_on(ground, pool, layer)
     await ground.node.run(["dd", "if=/dev/zero", f"of={volumes.path}/1", "bs=1M", "count=1", "oflag=direct"])
     assert (facts["volumes"], facts["properties"]["copies"], facts["sources"]["copies"]) == (2, 2, "inherited")
     links = [(await ground.node.output("readlink", f"{volumes.path}/{name}")).strip() for name in "01"]
     assert tuple(links) == volumes.devices
-    pool = await pool_on(ground, size="128M")
     directory, _ = await layer_on(ground, pool, {"layer": "zfs", "datasets": 2, "recordsize": "8k"}, "other")
     assert await ground.node.output("findmnt", "-no", "SOURCE", f"{directory.path}/1") == f"{pool.name}/other-1/1\n"
     assert await property_of(ground, f"{pool.name}/other-1/0", "recordsize") == "8192"
