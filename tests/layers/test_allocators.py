@@ -48,9 +48,9 @@ def test_what_is_no_list_of_cpus_has_none(text: str) -> None:
 )
 def test_numbers_that_mean_nothing_to_zfs_are_refused(name: str, value: int | str, least: int, most: int) -> None:
     with pytest.raises(ValidationError, match=rf"{name} = {value} is out of range: .* from {least} to {most}"):
-        ZpoolLayer(size="1G", module={name: value})  # type: ignore[arg-type]
+        ZpoolLayer(size="1G", module={name: value})
 
 
 def test_numbers_that_zfs_takes_are_left_to_it() -> None:
     module = {"spa_num_allocators": "8", "zio_dva_throttle_enabled": False, "zfs_active_allocator": "cursor"}
-    assert ZpoolLayer(size="1G", module=module).module == module  # type: ignore[arg-type]
+    assert ZpoolLayer(size="1G", module=module).module == module
