@@ -48,6 +48,7 @@ from storlab.layers.share.sshfs import SshfsLayer
 from storlab.layers.zfs.dataset import ZfsLayer
 from storlab.layers.zfs.pool import ZpoolLayer
 from storlab.layers.zfs.volume import ZvolLayer
+from storlab.layers.zfs.volumes import ZvolsLayer
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.kinds.local import LocalKind
 from storlab.nodes.kinds.netns import NetnsKind
@@ -63,7 +64,7 @@ from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.server.probe import ServerProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.tcp.probe import TcpProbe
-from storlab.probes.zfs import ZfsProbe
+from storlab.probes.zfs.probe import ZfsProbe
 from storlab.workloads.base import Workload
 from storlab.workloads.bonnie.workload import BonnieWorkload
 from storlab.workloads.command import CommandWorkload
@@ -80,7 +81,7 @@ T = TypeVar("T")
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
     DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, MkfsLayer, MountLayer, OverlayfsLayer,
-    ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZfsLayer,
+    ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,
     VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, RootLayer, NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,
     VirtiofsdLayer, VirtiofsLayer, NinePLayer,

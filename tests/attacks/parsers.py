@@ -41,6 +41,7 @@ from attacks.readers import (
     write_logs,
 )
 from attacks.samples import few, golden, sampled, these
+from formats.test_zpool_iostat import ROW
 from importing.test_pgbench import LOG, SUMMARY
 from layers.test_nbd_export import LISTING
 from layers.test_parsers import PINGING, STATUS
@@ -53,6 +54,7 @@ from storlab.formats.load_averages import parse_host_loads
 from storlab.formats.log_writes import read_log
 from storlab.formats.pcap.text import Text
 from storlab.formats.zfs_kstat import parse_counters, parse_transaction_groups
+from storlab.formats.zpool_iostat import parse_pool_look
 from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
@@ -68,6 +70,7 @@ from storlab.layers.server.nbd_export import parse_nbd_list
 from storlab.layers.share.nfs_tables import parse_exports, parse_mountstats
 from storlab.layers.share.smb import parse_debug_data
 from storlab.layers.share.watch import Answers
+from storlab.layers.zfs.allocators import parse_online
 from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
 from storlab.layers.zfs.properties import parse_properties
@@ -79,6 +82,7 @@ from storlab.probes.backing import BACKING
 from storlab.probes.counters.output import LOADS, read_loads
 from storlab.probes.counters.probe import NAME as COUNTERS
 from storlab.probes.counters.probe import CountersProbe
+from storlab.probes.base import Window
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.profile import ProfileProbe
@@ -89,8 +93,9 @@ from storlab.probes.subject import NAME as SUBJECT
 from storlab.probes.subject import Subject, read_subject
 from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
-from storlab.probes.zfs import ZfsProbe
 from storlab.profiling.agent_output import NAME as STACKS
+from storlab.probes.zfs import iostat
+from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
 from storlab.records.suite.sources import console
@@ -185,8 +190,14 @@ PARSERS: dict[str, Parser] = {
     ),
     "share-requests": Parser(probed(ShareRequestsProbe(), test_share_requests.EVERY), samples.share_requests),
     "zfs": Parser(probed(ZfsProbe(), test_zfs.POOL), these(test_zfs.TRIAL)),
-    "counters of ZFS": Parser(of_text(lambda text: parse_counters(text, "x")), these(*test_zfs.FILES[:3])),
-    "transaction groups": Parser(of_text(lambda text: parse_transaction_groups(text, "x")), these(test_zfs.FILES[3])),
+    "counters of ZFS": Parser(of_text(lambda text: parse_counters(text, "x")), these(*test_zfs.FILES[:4])),
+    "transaction groups": Parser(of_text(lambda text: parse_transaction_groups(text, "x")), these(test_zfs.FILES[4])),
+    "zpool iostat": Parser(
+        of_file(iostat.NAME, lambda path: [*iostat.values(iostat.read(path.parent, Window(0.0, 1e9)))]),
+        these(test_zfs.IOSTAT),
+    ),
+    "a line of zpool iostat": Parser(of_text(lambda text: parse_pool_look(text, "x")), these(ROW)),
+    "CPUs that are online": Parser(of_text(parse_online), these("0-3,8,10-11\n")),
     "server": Parser(of_server, these(test_server.ANSWERS.encode())),
     "notes": Parser(of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
     "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*samples.SUBJECT_JSON)),

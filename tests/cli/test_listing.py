@@ -48,6 +48,7 @@ def test_the_list_names_every_study_and_every_part() -> None:
         "shared-folders": ["virtual machines"],
         "shared-folders-network": ["root", "virtual machines"],
         "vm-backing": ["virtual machines"],
+        "zfs-allocators": ["virtual machines"],
     }
     assert "virtual machines" in text
     assert set(listed) == {"studies", "layers", "workloads", "probes"}

@@ -56,6 +56,7 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
     "mkfs": {"type": "ext4"},
     "qcow2": {"size": "64M"},
     "zvol": {"size": "64M"},
+    "zvols": {"count": 2, "size": "64M"},
 }
 """The keys that one of each must have."""
 HELPED = {

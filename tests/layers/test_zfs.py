@@ -19,7 +19,7 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import Subject
-from storlab.probes.zfs import ZfsProbe
+from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.suite.here import Here
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.suite.places.here import HereMaker
@@ -146,6 +146,25 @@ async def test_pools_of_several_disks(ground: Ground, layout: str, disks: int | 
     kind, vdevs = next(iter(facts["layout"].items()))
     assert kind.startswith(layout.partition(":")[0])
     assert len(vdevs) == (disks or 3)
+
+
+async def test_facts_have_the_allocators_in_effect_and_what_limits_them(ground: Ground) -> None:
+    (facts,) = (await ground.set_up({**POOL, "module": {"spa_num_allocators": 8}})).facts
+    limited = {"asked": 8, "effective": 1, "limited_by": "spa_cpus_per_allocator"}
+    assert facts["allocators"] == {**limited, "cpus": int(await ground.node.output("nproc"))}
+
+
+async def test_many_volumes_and_file_systems_are_one_directory_for_a_load(ground: Ground) -> None:
+    layer = {"layer": "zvols", "count": 2, "size": "16M", "properties": {"copies": 2}}
+    pool = await pool_on(ground)
+    volumes, facts = await layer_on(ground, pool, layer)
+    await ground.node.run(["dd", "if=/dev/zero", f"of={volumes.path}/1", "bs=1M", "count=1", "oflag=direct"])
+    assert (facts["volumes"], facts["properties"]["copies"], facts["sources"]["copies"]) == (2, 2, "inherited")
+    links = [(await ground.node.output("readlink", f"{volumes.path}/{name}")).strip() for name in "01"]
+    assert tuple(links) == volumes.devices
+    directory, _ = await layer_on(ground, pool, {"layer": "zfs", "datasets": 2, "recordsize": "8k"}, "other")
+    assert await ground.node.output("findmnt", "-no", "SOURCE", f"{directory.path}/1") == f"{pool.name}/other-1/1\n"
+    assert await property_of(ground, f"{pool.name}/other-1/0", "recordsize") == "8192"
 
 
 async def parameter(ground: Ground) -> str:

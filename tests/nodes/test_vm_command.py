@@ -260,3 +260,13 @@ def test_it_has_the_time_and_entropy_that_no_other_guest_gets() -> None:
     assert len(first) == len(second) == len(MAGIC) + 8 + ENTROPY and first.startswith(MAGIC)
     (told,) = struct.unpack_from(">Q", first, len(MAGIC))
     assert before <= told <= time.time_ns() and first[-ENTROPY:] != second[-ENTROPY:]
+
+
+def test_sockets_and_nodes_of_a_guest_divide_its_cpus_and_memory_among_them() -> None:
+    argv = command(guest(cpus=4, sockets=2), FILES)
+    assert option(argv, "-smp") == ["4,sockets=2,cores=2"] and not option(argv, "-numa")
+    argv = command(guest(cpus=5, numa_nodes=2, memory="258M"), FILES)
+    memory = [each for each in option(argv, "-object") if each.startswith("memory-backend")]
+    assert memory == [f"memory-backend-memfd,id=memory{node},share=on,size=129M" for node in (0, 1)]
+    assert option(argv, "-numa") == ["node,nodeid=0,cpus=0-1,memdev=memory0", "node,nodeid=1,cpus=2-4,memdev=memory1"]
+    assert option(argv, "-m") == ["258M"] and "memory-backend" not in option(argv, "-machine")[0]

@@ -16,13 +16,26 @@ from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.sampling import NAME
 from storlab.probes.subject import Subject
-from storlab.probes.zfs import ZfsProbe
+from storlab.probes.zfs import iostat
+from storlab.probes.zfs.probe import ZfsProbe
 
 GOLDEN = Path(__file__).parent / "golden"
 TRIAL = (GOLDEN / "zfs.jsonl").read_bytes()
 HEAD, *LOOKS = TRIAL.splitlines(keepends=True)
 FILES = orjson.loads(LOOKS[-1])["contents"]
+IOSTAT = (GOLDEN / "zpool-iostat.txt").read_bytes()
 POOL = Subject(group="storage", end="below", pools=("storlab-20260102-030405-abcd-storage-0-7f63ea54",))
+
+
+def _line(t: float, writes: int, wait: str, waiting: int, active: int) -> str:
+    words = f"tank 1 2 0 {writes} 0 6 - {wait} - {wait} - - - - - - - 0 0 0 0 0 0 {waiting} {active} 0 0 0 0 0 0"
+    return f"{t:.6f} {words.replace(' ', chr(9))}\n"
+
+
+LINES = "".join(
+    _line(*each)
+    for each in ((23.5, 9, "1", 9, 9), (24.5, 100, "2000000", 4, 2), (25.5, 300, "6000000", 6, 3), (28.5, 7, "-", 0, 0))
+).encode()
 
 
 def record(raw: Path, trial: bytes = TRIAL) -> ProbeRecord:
@@ -72,9 +85,9 @@ def test_counters_that_restarted_or_are_damaged_are_refused(
 
 def test_what_this_zfs_does_not_count_is_named_and_absent_and_not_0(tmp_path: Path) -> None:
     def change(contents: list[str | None]) -> None:
-        contents[0] = contents[4] = None
+        contents[0] = contents[5] = None
         replaced(1, "dmu_tx_wrlog_delay", "dmu_tx_renamed")(contents)
-        contents[3] = str(contents[3]).splitlines(keepends=True)[0]
+        contents[4] = str(contents[4]).splitlines(keepends=True)[0]
 
     found = changed(tmp_path, change)
     lacking, history = found.warnings
@@ -85,11 +98,52 @@ def test_what_this_zfs_does_not_count_is_named_and_absent_and_not_0(tmp_path: Pa
 
 
 def test_without_a_transaction_group_or_samples_there_are_no_numbers_of_any(tmp_path: Path) -> None:
-    found = changed(tmp_path, replaced(3, " C ", " S "))
+    found = changed(tmp_path, replaced(4, " C ", " S "))
     assert found.totals()["txg.count"] == 0 and "txg.sync.mean" not in found.totals()
     assert found.warnings[0].endswith("came to an end in the measured phase, so there are no times of any")
     found = ZfsProbe().parse(record(tmp_path, HEAD + LOOKS[0]))
     assert (found.metrics.height, found.warnings) == (0, ("zfs: too few samples in the measured phase",))
+
+
+def test_queues_and_waits_are_means_over_the_intervals_of_the_measured_phase(tmp_path: Path) -> None:
+    """Three intervals: the first begins before the window, and most of the last comes after it."""
+    (tmp_path / iostat.NAME).write_bytes(LINES)
+    found = ZfsProbe().parse(record(tmp_path)).totals()
+    assert found["vdev.writes"] == 100 * 1 + 300 * 1
+    assert found["vdev.write.total.wait.mean"] == pytest.approx((100 * 2e-3 + 300 * 6e-3) / 400)
+    assert found["vdev.async-write.waiting.mean"] == 5 and found["vdev.async-write.active.mean"] == 2.5
+    assert found["vdev.scrub.waiting.mean"] == 0
+    assert not {"vdev.read.total.wait.mean", "vdev.scrub.wait.mean"} & found.keys(), "nothing waited there"
+
+
+def test_what_zpool_printed_in_a_guest_is_read(tmp_path: Path) -> None:
+    (tmp_path / iostat.NAME).write_bytes(IOSTAT)
+    found = iostat.read(tmp_path, Window(0.0, 1e9))
+    assert len(found.found) == IOSTAT.count(b"\n") - 1 and not found.warnings
+    values = {each.metric: each.value for each in iostat.values(found)}
+    assert values["vdev.writes"] > 0 and values["vdev.write.disk.wait.mean"] <= values["vdev.write.total.wait.mean"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "said", "warning"),
+    [
+        (b"", b"", "it printed too little: choose a shorter interval"),
+        (b"", b"0.000000 cannot open 'tank': no such pool\n", "cannot open 'tank': no such pool"),
+    ],
+)
+def test_without_queues_a_warning_says_why(tmp_path: Path, printed: bytes, said: bytes, warning: str) -> None:
+    (tmp_path / iostat.NAME).write_bytes(printed)
+    (tmp_path / iostat.SAID).write_bytes(said)
+    found = ZfsProbe().parse(record(tmp_path))
+    assert found.warnings == (f"zfs: no lengths of queues from zpool iostat: {warning}",)
+    assert not [name for name in found.totals() if name.startswith("vdev.")]
+
+
+@pytest.mark.parametrize("line", [b"x tank\n", b"nan tank\n", b"1.0\n", b"1.0 tank\t1\n"])
+def test_lines_of_no_interval_are_refused(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / iostat.NAME).write_bytes(LINES + line)
+    with pytest.raises(ParseError, match=r"zpool-iostat\.txt:5: "):
+        ZfsProbe().parse(record(tmp_path))
 
 
 names = st.from_regex(r"[a-z][a-z_0-9]{0,40}", fullmatch=True)

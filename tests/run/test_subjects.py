@@ -16,7 +16,7 @@ from storlab.probes.processes import ProcessesProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import Interface, Subject, read_subject
-from storlab.probes.zfs import ZfsProbe
+from storlab.probes.zfs.probe import ZfsProbe
 from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import Cell
 from storlab.study.study import parse_study

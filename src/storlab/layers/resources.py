@@ -98,9 +98,13 @@ class Pool(Resource):
 
 @dataclass(frozen=True)
 class Dir(_AtPath):
-    """A directory that Storlab may fill. ``disk`` is the kernel's name of the underlying device, where there is one."""
+    """A directory that Storlab may fill. ``disk`` is the kernel's name of the underlying device, where there is one.
+
+    ``devices`` are the paths of block devices to which links in it lead, and which whoever uses it may write to.
+    """
 
     disk: str | None = None
+    devices: tuple[str, ...] = ()
     kind: ClassVar[str] = "Dir"
 
 

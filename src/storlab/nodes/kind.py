@@ -39,6 +39,9 @@ class NodeKind(Model):
     transports: ClassVar[frozenset[Transport]] = frozenset()
     """Crossings that can end on such a node."""
 
+    most_devices: ClassVar[int | None] = None
+    """How many disks, shares and network cards can be plugged into it; ``None``: none are, or as many as one likes."""
+
     undoes: ClassVar[tuple[Undo, ...]] = ()
     """How to undo what its launcher announces."""
 

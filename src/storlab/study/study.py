@@ -21,6 +21,7 @@ from storlab.metrics import MetricSpec
 from storlab.reading import read_file
 from storlab.study.cells import Cell
 from storlab.study.cloning import check_cloning
+from storlab.study.devices import check_devices
 from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.networks import check_networks, network_notes
@@ -189,6 +190,7 @@ def parse_study(
         _check_disk(model, cells, report)
         check_networks(cells, report)
         check_cloning(cells, report)
+        check_devices(cells, report)
         refuse_if_any()
     except RecursionError:
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None

@@ -10,6 +10,7 @@ from storlab.analysis.summary import CellState
 from storlab.metrics import Declarations
 from storlab.report.formats import REPORTS, names, render
 from storlab.report.model import words
+from storlab.report.model.caps import capped
 from storlab.report.model.format import plus_minus
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import guest_tables, node_tables
@@ -157,6 +158,16 @@ def test_a_mode_that_answers_flushes_too_early_is_told(
     given = replace(run, facts={1: {"vm-1": {"1. thing": {"on": "storage"} | facts}}})
     expected = [] if unsafe is None else [f"all cells: thing on storage has {unsafe}. {words.UNSAFE}"]
     assert unsafe_modes(given) == expected
+
+
+def test_a_tunable_above_its_cap_is_named_with_what_caps_it(run: ReportInput) -> None:
+    pool = {"allocators": {"asked": 8, "effective": 4, "cpus": 4, "limited_by": "spa_cpus_per_allocator"}}
+    facts = {"1. zpool": pool | {"module": {"spa_cpus_per_allocator": 1}}}
+    said = "spa_num_allocators: 8 asked for, 4 in effect: spa_cpus_per_allocator = 1 with 4 CPUs"
+    assert capped(replace(run, facts={1: {"vm": facts, "vm-2": facts}})) == [f"all cells: {said}"]
+    assert said in " ".join(render(replace(run, facts={1: {"vm": facts}}), "text").split())
+    for other in ({"effective": 1, "cpus": 1, "limited_by": "x"}, {"asked": 1, "effective": 1, "cpus": 1}, {}, "x"):
+        assert capped(replace(run, facts={1: {"vm": {"1. zpool": {"allocators": other}}}})) == []
 
 
 @pytest.mark.parametrize("name", names(REPORTS))

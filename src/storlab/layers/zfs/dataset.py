@@ -49,6 +49,13 @@ class ZfsLayer(PropertiesLayer):
     layer: Literal["zfs"] = "zfs"
     recordsize: Size | None = Field(None, description="Largest block of a file: a power of two, ZFS's default is 128k.")
     atime: bool | None = Field(None, description="Update access times.")
+    datasets: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="As many datasets in it, mounted in its folders 0, 1, …; with `filename_format` each of fio's jobs "
+        "has one.",
+    )
 
     takes: ClassVar = (Pool,)
     gives: ClassVar = Dir
@@ -68,6 +75,8 @@ class ZfsLayer(PropertiesLayer):
         await context.register_undo("zfs.destroy", dataset=dataset, path=path)
         options: dict[str, Value] = {"mountpoint": path, "canmount": "on", **self.options()}
         await context.node.run(["zfs", "create", *arguments("-o", options), dataset])
+        for number in range(self.datasets or 0):
+            await context.node.run(["zfs", "create", f"{dataset}/{number}"])
         return Dir(context.node.name, path)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

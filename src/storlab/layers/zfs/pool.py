@@ -21,6 +21,7 @@ from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.fs.file import remove_file
 from storlab.layers.resources import Dir, Disk, File, Pool, Resource
+from storlab.layers.zfs.allocators import allocator_facts, refuse_out_of_range
 from storlab.layers.zfs.module import (
     PARAMETER,
     ZFS_NEEDS,
@@ -149,7 +150,14 @@ class ZpoolLayer(Layer):
 
     takes: ClassVar = (None, Disk, File, Dir)
     gives: ClassVar = Pool
-    compared: ClassVar = ("sources.*", "properties.ashift", "properties.autotrim", "version.*", "module.*")
+    compared: ClassVar = (
+        "sources.*",
+        "properties.ashift",
+        "properties.autotrim",
+        "version.*",
+        "module.*",
+        "allocators.effective",
+    )
     flush: ClassVar = ("zpool", "sync")
     undoes: ClassVar = (_destroy, forget_labels, remove_device_node, restore_parameter, remove_file)
 
@@ -169,6 +177,7 @@ class ZpoolLayer(Layer):
         for name in self.module:
             if not PARAMETER.fullmatch(name):
                 raise ValueError(f"module: {name} is not a valid name of a parameter")
+        refuse_out_of_range(self.module)
         for given, field, names in (
             ("properties", self.properties, ("ashift", "cachefile", "altroot")),
             ("dataset", self.dataset, ("mountpoint", "canmount")),
@@ -267,12 +276,14 @@ class ZpoolLayer(Layer):
         pool = await context.node.output("zpool", "get", "-Hp", "-o", "property,value,source", "all", resource.name)
         dataset = await context.node.output("zfs", "get", "-Hp", "-o", "property,value,source", "all", resource.name)
         status = await context.node.output("zpool", "status", "-P", resource.name)
+        module = await module_facts(context.node)
         return {
             "pool": resource.name,
             "layout": parse_layout(status),
             **parse_properties(pool),
             "dataset": parse_properties(dataset)["properties"],
-            **await module_facts(context.node),
+            "allocators": await allocator_facts(context.node, module["module"], self.module),
+            **module,
         }
 
 

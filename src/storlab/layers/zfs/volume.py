@@ -22,7 +22,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import Size, power_of_two, size_text
 
-_Block = Annotated[Size, power_of_two("size of a block", 512, 16 * 1024**2)]
+Block = Annotated[Size, power_of_two("size of a block", 512, 16 * 1024**2)]
 _LARGEST_DEFAULT = 16 * 1024  # volblocksize since ZFS 2.2; 8k before
 
 
@@ -31,7 +31,7 @@ class ZvolLayer(PropertiesLayer):
 
     layer: Literal["zvol"] = "zvol"
     size: Size | None = Field(None, description="Size of the disk; without it, the base's.")
-    volblocksize: _Block | None = Field(
+    volblocksize: Block | None = Field(
         None, description="Its blocks: a power of two, 512 to 16M; ZFS's default is 16k."
     )
     sparse: bool = Field(True, description="false reserves its whole size in the pool (refreservation).")

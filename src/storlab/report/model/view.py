@@ -11,6 +11,7 @@ from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.answer import answer
 from storlab.report.model.block import block_detail_tables, block_tables
+from storlab.report.model.caps import capped
 from storlab.report.model.claims import claim_lines
 from storlab.report.model.conformance import conformance_tables
 from storlab.report.model.effects import effect_tables, how_made
@@ -120,7 +121,8 @@ class View:
         self.answer = _within_budget(given) + answer(summary, questions, first)
         self.matrix = matrix_tables(questions, values) if len(questions) > FEW else []
         self.not_compared = not_compared(summary.comparisons)
-        said = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
+        found = (*unsafe_modes(given), *capped(given), *summary.warnings)
+        said = [words.stop(warning) for warning in words.once(found)]
         self.measured = measured_tables(_not_among(questions, first, values), summary.cells)
         self.power_cuts = power_cut_tables(given.power_cuts)
         self.sweeps = sweep_tables(summary)

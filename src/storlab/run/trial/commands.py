@@ -68,7 +68,7 @@ def reach(node: Node, target: Resource, folder: str) -> Confinement:
     devices = ("/dev/console",) if node.identity.volatile else ()
     match target:
         case Dir():
-            return Confinement((*writable, target.path), devices)
+            return Confinement((*writable, target.path), (*devices, *target.devices))
         case Disk():
             return Confinement(writable, (*devices, target.path))
         case _:

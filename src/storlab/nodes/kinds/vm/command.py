@@ -27,6 +27,7 @@ LAYER_SERIAL = "storlab-layer-"
 PORT = "storlab.agent"
 _PORTS_AT_ONCE = 8  # functions of a PCI slot; guests of one kind share a saved one, though not all have as many devices
 _FIRST_SLOT, _LAST_SLOT = 0x10, 0x1E  # on the root bus: what all guests have comes below, the chipset above
+MOST_DEVICES = (_LAST_SLOT - _FIRST_SLOT + 1) * _PORTS_AT_ONCE
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,9 @@ class GuestSpec:
         """The same with a port for each of its devices. Raises ``Unsupported`` where no machine has so many."""
         count = self.all_devices.pci
         ports = max(-(-count // _PORTS_AT_ONCE), 1) * _PORTS_AT_ONCE
-        most = (_LAST_SLOT - _FIRST_SLOT + 1) * _PORTS_AT_ONCE
-        if ports > most:
-            raise Unsupported(f"node {self.name}: a virtual machine takes {most} devices at most, and not {count}")
+        if ports > MOST_DEVICES:
+            said = f"a virtual machine takes {MOST_DEVICES} devices at most, and not {count}"
+            raise Unsupported(f"node {self.name}: {said}")
         return replace(self, ports=ports)
 
     @property
@@ -116,9 +117,9 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
         *("-accel", "kvm" if spec.accelerator == "kvm" else "tcg,thread=multi"),
         *("-machine", _machine(spec)),
         *("-cpu", spec.cpu),
-        *("-smp", str(hardware.cpus)),
+        *("-smp", _cpus(hardware)),
         *("-m", f"{hardware.memory // 1024**2}M"),
-        *("-object", _memory(spec, memory)),
+        *(_numa_nodes(hardware) if hardware.numa_nodes > 1 else ("-object", _memory(spec, memory))),
         # A guest that panics reboots (panic=-1), and that ends QEMU: nothing hangs, and the console tells why.
         "-no-reboot",
         *("-kernel", str(spec.image.kernel), "-initrd", str(spec.initrd), "-append", _kernel_command_line(spec)),
@@ -145,7 +146,24 @@ def _machine(spec: GuestSpec) -> str:
         "q35": "q35,usb=off,vmport=off,smbus=off,sata=off,hpet=off,graphics=off",
         "pc": "pc,usb=off,vmport=off,hpet=off,graphics=off",
     }
-    return f"{options[spec.hardware.machine]},memory-backend=memory"
+    whole = ",memory-backend=memory" if spec.hardware.numa_nodes == 1 else ""
+    return f"{options[spec.hardware.machine]}{whole}"
+
+
+def _cpus(hardware: Hardware) -> str:
+    cores = hardware.cpus // hardware.sockets
+    return str(hardware.cpus) if hardware.sockets == 1 else f"{hardware.cpus},sockets={hardware.sockets},cores={cores}"
+
+
+def _numa_nodes(hardware: Hardware) -> list[str]:
+    """CPUs and memory in equal parts, in whole MiB; where that can't be, the first nodes have more memory."""
+    count, words = hardware.numa_nodes, list[str]()
+    for node in range(count):
+        first, last = node * hardware.cpus // count, (node + 1) * hardware.cpus // count - 1
+        size = (hardware.memory // 1024**2 + count - 1 - node) // count
+        words += ["-object", f"memory-backend-memfd,id=memory{node},share=on,size={size}M"]
+        words += ["-numa", f"node,nodeid={node},cpus={first}-{last},memdev=memory{node}"]
+    return words
 
 
 def _memory(spec: GuestSpec, memory: Memory | None) -> str:

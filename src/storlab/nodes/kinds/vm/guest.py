@@ -61,6 +61,7 @@ class Guest:
             "machine": hardware.machine,
             "cpu": self.spec.cpu,
             "cpus": hardware.cpus,
+            **{name: each for name in ("sockets", "numa_nodes") if (each := getattr(hardware, name)) > 1},
             "memory": hardware.memory,
             "kernel": image.release,
             "kernel_args": hardware.kernel_args,

@@ -21,6 +21,16 @@ class Hardware(Model):
 
     memory: GuestMemory = Field(512 * 1024**2, description="Memory of each guest.")
     cpus: Annotated[int, Strict()] = Field(1, ge=1, le=255, description="Virtual CPUs of each guest.")
+    sockets: Annotated[int, Strict()] = Field(
+        1, ge=1, le=255, description="Sockets of its board, among which its CPUs are divided."
+    )
+    numa_nodes: Annotated[int, Strict()] = Field(
+        1,
+        ge=1,
+        le=128,
+        description="NUMA nodes of the guest, among which its CPUs and memory are divided. A guest with several boots "
+        "each time.",
+    )
     machine: Machine = Field("q35", description="QEMU's machine type.")
     cpu: str = Field("", description="QEMU's CPU model; by default `host` with KVM and `max` without.")
     accel: Literal["auto", "kvm", "tcg"] = Field(
@@ -67,6 +77,11 @@ class Hardware(Model):
         """Whether the study names it."""
         return self.qemu != _INSTALLED
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether it may be a copy of a saved guest, whose memory is one file and so can't be that of several nodes."""
+        return self.start == "restored" and self.numa_nodes == 1
+
     @field_validator("qemu")
     @classmethod
     def _a_path(cls, value: str) -> str:
@@ -79,6 +94,16 @@ class Hardware(Model):
         for key in ("modules", "rootfs"):
             if getattr(self, key) is not None and self.kernel is None:
                 raise ValueError(f"{key} goes with a kernel of your own: write kernel, too")
+        return self
+
+    @model_validator(mode="after")
+    def _divided(self) -> Self:
+        if self.cpus % self.sockets:
+            raise ValueError(
+                f"sockets = {self.sockets} does not divide cpus = {self.cpus} evenly: write a divisor of it"
+            )
+        if self.numa_nodes > self.cpus:
+            raise ValueError(f"numa_nodes = {self.numa_nodes} is more than cpus = {self.cpus}: each node needs a CPU")
         return self
 
     @field_validator("silence")

@@ -25,7 +25,7 @@ from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, boot_of
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
-from storlab.nodes.kinds.vm.command import Files, GuestSpec
+from storlab.nodes.kinds.vm.command import MOST_DEVICES, Files, GuestSpec
 from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
 from storlab.nodes.kinds.vm.emulator import Emulator, find_emulator
 from storlab.nodes.kinds.vm.hardware import Hardware
@@ -54,6 +54,7 @@ class VmKind(Hardware, NodeKind):
 
     session: ClassVar = False
     volatile: ClassVar = True
+    most_devices: ClassVar = MOST_DEVICES
     transports: ClassVar = frozenset({"hypervisor", "network"})
     undoes: ClassVar = (remove_private, remove_network, *SHAPING_UNDOES)
 
@@ -81,10 +82,12 @@ class VmKind(Hardware, NodeKind):
         words = (
             size_text(self.memory),
             f"{self.cpus} CPU{'s' if self.cpus > 1 else ''}",
+            f"{self.sockets} sockets" if self.sockets > 1 else "",
+            f"{self.numa_nodes} NUMA nodes" if self.numa_nodes > 1 else "",
             self.machine if self.machine != "q35" else "",
             f"pinned to CPUs {self.pin}" if self.pin else "",
             f"on NUMA node {self.numa}" if self.numa else "",
-            "booted each time" if self.start == "cold" else "",
+            "booted each time" if not self.is_copied else "",
             f"in {self.qemu}" if self.own_qemu else "",
         )
         return ", ".join(filter(None, words))
@@ -217,7 +220,7 @@ class VmLauncher(Launcher[VmKind]):
                 demands.root,
             ).with_ports()
             saved = None
-            warm = spec.start == "restored" and not demands.cold and not demands.root
+            warm = spec.is_copied and not demands.cold and not demands.root
             if warm and boot.emulator.saves_guests:
                 saved = await saved_guest(guest_spec, host, self._folder, self.services.notify)
             running = running_guest(guest_spec, host, files, saved, partial(self._lost, instance))

@@ -1,13 +1,14 @@
-"""Probe ``zfs``: what ZFS counts of its intent log, transactions, transaction groups, cache and queues of volumes.
+"""Probe ``zfs``: what ZFS counts of its intent log, transactions, transaction groups, cache, allocations and queues.
 
 Files of ``/proc/spl/kstat`` on the machine that has the pools, read at even intervals. All but the history of a pool's
-transaction groups are of the kernel's module, so of all pools of the machine together.
+transaction groups are of the kernel's module, so of all pools of the machine together. The queues of a pool's disks are
+known to its ioctl alone, so ``zpool iostat`` tells them, as often.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
@@ -24,6 +25,7 @@ from storlab.nodes.agent import steps
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.sampling import NAME, Snapshot, around, each_sample, sampling
 from storlab.probes.subject import End, Kind
+from storlab.probes.zfs import iostat
 from storlab.units import Duration
 
 _STATS, _QUEUES = "/proc/spl/kstat/zfs", "/proc/spl/kstat/taskq"
@@ -62,6 +64,11 @@ _COUNTED = (
     ),
     _counted("arcstats", "hits", "arc.hits", "hits of the ARC", evidence="shared"),
     _counted("arcstats", "misses", "arc.misses", "misses of the ARC", evidence="shared"),
+    _counted(
+        "metaslab_stats", "too_many_tries", "metaslab.given-up", "searches for space given up", evidence="rare",
+    ),
+    _counted("metaslab_stats", "try_hard", "metaslab.hard-tries", "allocations that tried all space", evidence="rare"),
+    _counted("metaslab_stats", "reload_tree", "metaslab.reloads", "reloads of a tree of free space", evidence="rare"),
     _counted(_VOLUMES, "tasks_executed", "zvol.tasks", "tasks of the volumes' queues"),
 )  # fmt: skip
 _STATES = {
@@ -99,10 +106,13 @@ class ZfsProbe(Probe):
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})  # most counters are of all pools together
     metrics: ClassVar[tuple[MetricSpec, ...]] = (
         *(each.spec for each in _COUNTED), *(spec for *_, spec in _STATES.values()),
-        _GROUPS, _WRITTEN, *_MEANS.values(), *_MOST.values(),
+        _GROUPS, _WRITTEN, *_MEANS.values(), *_MOST.values(), *iostat.METRICS,
     )  # fmt: skip
 
     interval: Duration = Field(2.0, ge=0.05, description="Between two samples, of about 25 KiB each.")
+    queues: bool = Field(
+        True, description="Ask `zpool iostat -lq` as well, for queues of the pools' disks and times in them."
+    )
 
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
         return "pools" in kinds
@@ -112,7 +122,10 @@ class ZfsProbe(Probe):
         (queues,) = await context.node.carry_out(steps.names(_QUEUES), go_on=True)
         volumes = [f"{_QUEUES}/{name}" for name in sorted(queues.entries or ()) if name.startswith(_VOLUMES)]
         paths = [*(f"{_STATS}/{file}" for file in _FILES), *map(_history, context.subject.pools), *volumes]
-        async with sampling(context.node, paths, self.interval, context.raw):
+        async with AsyncExitStack() as both:
+            await both.enter_async_context(sampling(context.node, paths, self.interval, context.raw))
+            if self.queues and context.subject.pools:
+                await both.enter_async_context(iostat.asking(context, self.interval))
             yield
 
     def parse(self, record: ProbeRecord) -> Measurements:
@@ -126,10 +139,13 @@ class ZfsProbe(Probe):
         values = [*_grown(looks, watched.source), *_largest(looks)]
         if watched.histories and not watched.forgetful:
             values += _of_groups([each.of for each in groups.values()])
-        points = [*_rates(looks), *_levels(looks), *_group_points(list(groups.values()))]
+        queues = iostat.read(record.raw, window)
+        values += iostat.values(queues)
+        points = [*_rates(looks), *_levels(looks), *_group_points(list(groups.values())), *iostat.points(queues)]
         shifted = [(None, name, t - window.start, value, unit) for t, name, value, unit in points]
         series = pl.DataFrame(shifted, schema=SERIES_COLUMNS, orient="row")
-        return Measurements(metric_frame(values), series=series, warnings=tuple(_warnings(watched, looks, groups)))
+        warnings = (*_warnings(watched, looks, groups), *queues.warnings)
+        return Measurements(metric_frame(values), series=series, warnings=warnings)
 
 
 def _history(pool: str) -> str:

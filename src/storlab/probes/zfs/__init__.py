@@ -1,0 +1,1 @@
+"""Probe ``zfs``: what ZFS counts of itself, and how its disks' queues fill."""
