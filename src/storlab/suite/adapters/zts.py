@@ -20,7 +20,10 @@ from storlab.suite.runfile import Runfile, read_suite
 _ROOT = "/usr/share/zfs"
 STF_SUITE = f"{_ROOT}/zfs-tests"
 _RUNFILES = f"{_ROOT}/runfiles"
-_SUITES = {"zts": ("common.run", "linux.run"), "zts-sanity": ("sanity.run",)}
+PERF = "zts-perf"
+_SUITES = {"zts": ("common.run", "linux.run"), "zts-sanity": ("sanity.run",), PERF: ("perf-regression.run",)}
+_MEASURED, _EVIDENCE = ("perf_data",), "*.fio.*"
+"""Where tests/perf lays what it measures (``get_perf_output_dir``), and the results of fio in it."""
 _RUNNER = "tester"
 _SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Debian's sudoers(5)
 _SKIPPED = 4
@@ -79,7 +82,7 @@ class Zts:
         return read_suite(name, runfiles, installed, self.testdir)
 
     def launch(self, script: Script, environment: Environment) -> Launch:
-        launch = self._launch(script, environment)
+        launch = replace(self._launch(script, environment), folders=_MEASURED, evidence=_EVIDENCE)
         if not self.options.kmsg:
             return launch
         return replace(launch, argv=("sh", "-c", _TO_KMSG, script.path, *launch.argv))
