@@ -49,7 +49,7 @@ VARIABLES: Mapping[str, Variable] = {
 
 def perf_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Those of an environment, checked. Raises ``UserError`` with the name of the one that can't be, and what could."""
-    found = {}
+    found: dict[str, str] = {}
     for name, value in environment.items():
         if name in VARIABLES:
             found |= {name: _checked(name, value)} if value.strip() else {}
