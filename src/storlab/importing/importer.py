@@ -112,7 +112,7 @@ class Importer(ABC):
         return is_of(self.kind, text)
 
     def said_by_name(self, path: Path) -> Mapping[str, str]:
-        """Traits of all trials in a file that its name says. Raises ``ParseError`` for a name that is none of its tool's."""
+        """Traits of all trials in a file that its name says. Raises ``ParseError`` for a name of another tool's."""
         return {}
 
     def notes(self, parts: Sequence[Part]) -> Sequence[str]:

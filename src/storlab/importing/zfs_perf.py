@@ -92,10 +92,9 @@ class ZfsPerfImporter(FioImporter):
 
     def read_beside(self, parts: Sequence[Part], folder: Path, source: str) -> Sequence[Part]:
         """With the machine's configuration, and what ``zpool iostat`` saw of the pool."""
-        name = Path(source).name
-        kept = name == self.raw_name
-        beside = self.beside_named(name, b"", [each.name for each in folder.iterdir()]) if not kept else None
-        logs = [path for path in sorted(folder.iterdir()) if _IOSTAT in path.name and (kept or path.name in beside)]
+        name, there = Path(source).name, sorted(path.name for path in folder.iterdir())
+        beside = there if name == self.raw_name else self.beside_named(name, b"", there)
+        logs = [folder / each for each in beside if _IOSTAT in each]
         parts = [_with_facts(part, folder / _CONFIG) for part in parts]
         # Of a file with several runs of fio, nobody knows which of them a log is of.
         return [_with_pool(parts[0], logs[0])] if len(parts) == 1 and logs else parts
