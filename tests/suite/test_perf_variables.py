@@ -59,6 +59,9 @@ def test_zts_perf_is_the_suite_s_runfile_with_these_variables_and_disks() -> Non
     assert asked.adapter.files("zts-perf") == ("/usr/share/zfs/runfiles/perf-regression.run",)
     needs = asked.adapter.needs()
     assert needs.given["PERF_RUNTIME"] == "5" and needs.disk_size == 1024**3 and needs.disks == 3
+    assert {"perf", "fio"} <= set(needs.programs)
+    without = measuring(Asked(("zts-perf",), allow_missing=True), {}, "").adapter
+    assert isinstance(without, Zts) and "perf" not in without.needs().programs
     assert measuring(Asked(("zts",)), {"PERF_RUNTIME": "nonsense"}, "").adapter is None
 
 

@@ -1,7 +1,8 @@
 """Folders ``perf_data`` of the ZFS Test Suite's tests/perf: a trial for each run of fio, a cell for each setting.
 
 Files are named ``TEST.fio.SYNC.SIZE-ios.N-threads.M-filesystems``; up to ZFS 0.7 without the last part. A name without
-TEST is a fault of some versions of the suite: all tests with the same settings write to the same file.
+TEST is a fault of some versions of the suite, such as 2.3.2: they give basename(1) the words of ``env TMPDIR=… TEST``
+unquoted, so it fails, and all tests with the same settings write to the same file.
 
 Source: ``get_suffix``, ``do_collect_scripts`` and ``get_system_config`` in ``perf.shlib``, OpenZFS 0.6.5 to 2.4.
 """

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from storlab.run.suite.asked import Asked
 
 _NAMES = frozenset({PERF, "perf-regression", "perf-regression.run"})
+_COLLECTORS = ("fio", "iostat", "mpstat", "perf", "vmstat")
+"""What perf.shlib calls for each run of fio, and says nothing about if it is not there."""
 _SMALLEST = 256 * 1024**2  # bytes: what perf.shlib's pools can be made on and filled by half
 
 
@@ -39,6 +41,8 @@ def measuring(asked: Asked, environment: Mapping[str, str], disk_size: str) -> A
     if measures:
         own = perf_variables(variables_for(environment, "", asked.here) | _delays(environment))
         options = replace(options, environment={**options.environment, **own})
+        if not asked.allow_missing:  # without it, its profiles are all that lacks
+            options = replace(options, programs=_COLLECTORS)
     return replace(asked, adapter=replace(adapter, options=options))
 
 

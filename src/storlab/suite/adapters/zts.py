@@ -36,7 +36,8 @@ _TO_KMSG = 'echo "ZTS run $0" > /dev/kmsg; exec "$@"'
 class ZtsOptions:
     """What ``zfs-tests.sh`` has in place of defaults. ``files``: in place of disks; ``environment``: of all scripts.
 
-    ``kmsg``: each script is named in the kernel's log as it starts. ``runner``: the user who runs the suite; ``plain``:
+    ``kmsg``: each script is named in the kernel's log as it starts. ``programs``: that guests must have, beyond those of
+    the suite. ``runner``: the user who runs the suite; ``plain``:
     tests that have nothing to do with ZFS, and do without what the suite's find around them.
     """
 
@@ -48,6 +49,7 @@ class ZtsOptions:
     disks: int = 3
     runner: str = _RUNNER
     plain: bool = False
+    programs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Zts:
         if options.plain:
             return plain_needs(("bash", "runuser"), options.disks, options.disk_size, options.environment)
         set_up = (files("storlab.suite.adapters") / "zts-set-up.sh").read_text("utf-8")
-        programs = ("bash", "ksh", "mkfs.ext4", "runuser", "sudo", "zpool")
+        programs = ("bash", "ksh", "mkfs.ext4", "runuser", "sudo", "zpool", *options.programs)
         given = {"RUNNER": options.runner, "STF_SUITE": STF_SUITE, **options.environment}
         if options.files:
             given |= {"FILES": " ".join(options.files), "FILESIZE": str(options.disk_size)}
