@@ -1,7 +1,8 @@
 """What ``zpool iostat -pv`` prints of one pool, with ``-l`` or without, once or at an interval: zpool-iostat(8).
 
 Two lines of headings: what several columns are about, and the columns. Of versions that know more waits, these are
-columns of their own, so columns are told by their headings. A heading comes again whenever the pool's vdevs change.
+columns of their own, so columns are told by their headings, which ``-v`` prints for each interval. See
+``print_iostat_header_impl`` in cmd/zpool/zpool_main.c of OpenZFS 2.3.
 """
 
 from __future__ import annotations
@@ -35,26 +36,27 @@ def parse_zpool_iostat(text: str, source: str) -> list[PoolInterval]:
     Raises ``ParseError`` with the line of what is no output of ``zpool iostat -p``; a last line that is cut off is left
     out.
     """
-    lines = text.split("\n")
+    lines = [line.split() for line in text.split("\n")]
     found: list[PoolInterval] = []
     columns: Sequence[str] = ()
     first = False  # whether the next line is that of a pool
-    for at, line in enumerate(lines, start=1):
-        words = line.split()
-        if not words:
-            continue
-        if words[0] in ("pool", "vdev") and len(words) > 1 and words[1] == "alloc":
-            columns = _columns(lines[at - 2].split() if at > 1 else [], words[1:], source, at)
-        elif set(line) <= {"-", " "}:
+    for at, (words, following) in enumerate(zip(lines, [*lines[1:], []], strict=True), start=1):
+        if _is_heading(words):
+            columns = _columns(lines[at - 2] if at > 1 else [], words[1:], source, at)
+        elif not words or _is_heading(following):
+            continue  # what the columns are about
+        elif set("".join(words)) == {"-"}:
             first = True
-        elif columns and first:
-            if at == len(lines):
-                break  # it was ended within the line
+        elif columns and first and at < len(lines):  # the last line was ended within, else it would be empty
             found.append(PoolInterval(words[0], dict(_numbers(columns, words[1:], source, at))))
             first = False
     if not columns:
         raise ParseError("is no output of `zpool iostat`: its headings are missing", source, 1)
     return found
+
+
+def _is_heading(words: Sequence[str]) -> bool:
+    return words[:2] in (["pool", "alloc"], ["vdev", "alloc"])
 
 
 def _columns(about: Sequence[str], names: Sequence[str], source: str, at: int) -> list[str]:
