@@ -38,7 +38,9 @@ image = typer.Typer(name="image", help="Build, list and remove what guests boot.
 
 @image.command("build")
 def image_build(
-    with_: Annotated[Strings, Option("--with", metavar="EXTRA", help="Extra to include in the image: zfs, perf.")] = None,
+    with_: Annotated[
+        Strings, Option("--with", metavar="EXTRA", help="Extra to include in the image: zfs, perf.")
+    ] = None,
     mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
     if_missing: Annotated[
         bool, Option("--if-missing", help="Only if there is none yet; then no mirror is asked.")
