@@ -36,9 +36,9 @@ _TO_KMSG = 'echo "ZTS run $0" > /dev/kmsg; exec "$@"'
 class ZtsOptions:
     """What ``zfs-tests.sh`` has in place of defaults. ``files``: in place of disks; ``environment``: of all scripts.
 
-    ``kmsg``: each script is named in the kernel's log as it starts. ``programs``: that guests must have, beyond those of
-    the suite. ``runner``: the user who runs the suite; ``plain``:
-    tests that have nothing to do with ZFS, and do without what the suite's find around them.
+    ``kmsg``: each script is named in the kernel's log as it starts. ``runner``: the user who runs the suite; ``plain``:
+    tests that have nothing to do with ZFS, and do without what the suite's find around them. ``programs``: that guests
+    must have beyond those of the suite.
     """
 
     filedir: str = _FILEDIR
