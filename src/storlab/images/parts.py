@@ -168,6 +168,7 @@ async def perf_part(cache: Cache, apt: Apt, mirror: str, root: Part, notify: Cal
         )
         await bootstrap.run(work, cache.path("logs") / "perf.log", lambda step: notify(f"perf: {step}"))
         remove_tree(work / "tmp")
+        base.unlink()
         cache.finish(work, _about_packages(work))
     return cache.finished(name)
 
