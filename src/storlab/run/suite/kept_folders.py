@@ -58,9 +58,12 @@ async def _keep(node: Node, source: str, target: Path, room: int) -> KeptFolder:
     shutil.rmtree(target, ignore_errors=True)  # of a try that has no result
     files: dict[str, int] = {}
     dropped = 0
+    try:
+        there = await files_below(node, source)
+    except FileNotFoundError:  # something still works in it
+        return KeptFolder(target.name, files)
     # The small ones first: of much that was recorded, what was measured is the least.
-    for path, size in sorted(await files_below(node, source), key=lambda file: (file[1], file[0])):
-        data = b""
+    for path, size in sorted(there, key=lambda file: (file[1], file[0])):
         if size <= room and len(files) < _MOST_FILES and all(map(_is_plain, path.split("/"))):
             try:
                 data = await node.read(f"{source}/{path}", room)
