@@ -55,11 +55,13 @@ from storlab.formats.log_writes import read_log
 from storlab.formats.pcap.text import Text
 from storlab.formats.zfs_kstat import parse_counters, parse_transaction_groups
 from storlab.formats.zpool_iostat import parse_pool_look
+from storlab.formats.zpool_iostat_verbose import parse_zpool_iostat
 from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
 from storlab.importing.signatures import is_fio_log, signatures_of
 from storlab.importing.table.suggest import suggestion_for
+from storlab.importing.zfs_perf import parse_config
 from storlab.layers.block.queue import new_state, parse_queue
 from storlab.layers.block.queue_files import QUEUE
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
@@ -124,6 +126,12 @@ PARSERS: dict[str, Parser] = {
         imported("fio"), golden("formats/fio/golden/*.json", "importing/fio/*-*.*", "importing/golden/fio-*")
     ),
     "falcon": Parser(imported("falcon"), golden("importing/falcon/results/test1/[a,h]*/zvol-512.txt")),
+    "zpool iostat -v": Parser(
+        of_text(lambda text: parse_zpool_iostat(text, "x")), golden("importing/zfs-perf/zpool.iostat")
+    ),
+    "config.json of tests/perf": Parser(
+        of_bytes(lambda data: parse_config(data, "x")), golden("importing/zfs-perf/config.json")
+    ),
     "load averages": Parser(
         of_text(lambda text: parse_host_loads(text, "w")), golden("importing/falcon/results/test1/host/*")
     ),

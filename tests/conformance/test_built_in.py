@@ -229,6 +229,7 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
     "falcon": ([path.read_bytes() for path in sorted((TESTS / "importing/falcon").rglob("*-512.txt"))], {}),
     "fio": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
     "virtiofs-tests": ([VIRTIOFS.encode()], {}),
+    "zfs-perf": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
 }
 
 

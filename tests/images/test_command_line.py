@@ -56,7 +56,7 @@ def test_a_mistake_is_status_2_and_one_sentence_and_the_cache_is_where_xdg_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for arguments, says in (
-        (["build", "--with", "nfs"], "storlab: there is no extra 'nfs' for guest images; there is: zfs\n"),
+        (["build", "--with", "nfs"], "storlab: there is no extra 'nfs' for guest images; there is: perf, zfs\n"),
         (["remove", "debian"], "storlab: there is no image 'debian'; there is none at all\n"),
         (["remove"], NAME_ONE),
         (["remove", "x", "--all"], NAME_ONE),

@@ -55,6 +55,10 @@ PRESETS = {
     ),
     "media-streaming": Preset(("film=1M", "runtime=1s"), {"latency.p99"}, ("numjobs=1,4",)),
     "regression": Preset(("size=1",), {"elapsed"}),
+    "zfs-perf": Preset(
+        ("runtime=1s", "size=256k", "cached=64k", "disk=512M"), {"bandwidth", "zil.commits"},
+        ("layout=raidz1", "test=sequential_reads_arc_cached_clone-sync-128k-64,random_reads-sync-8k-16"), ("zfs",),
+    ),
 }  # fmt: skip
 BY_THEMSELVES = {"large-folios", "snia-pts"}
 """What takes a device or kernels has a test of its own."""

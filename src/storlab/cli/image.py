@@ -38,7 +38,9 @@ image = typer.Typer(name="image", help="Build, list and remove what guests boot.
 
 @image.command("build")
 def image_build(
-    with_: Annotated[Strings, Option("--with", metavar="EXTRA", help="Extra to include in the image: zfs.")] = None,
+    with_: Annotated[
+        Strings, Option("--with", metavar="EXTRA", help="What the image should also have: zfs, perf.")
+    ] = None,
     mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
     if_missing: Annotated[
         bool, Option("--if-missing", help="Only if there is none yet; then no mirror is asked.")

@@ -16,7 +16,7 @@ from storlab.images.apt import Apt
 from storlab.images.cache import Cache, cache_folder
 from storlab.images.manifest import ImageManifest, forget_old, manifests, write_manifest
 from storlab.images.own import OwnRoot, own_kernel, own_root
-from storlab.images.parts import SOURCE, kernel_part, newest_kernel, root_part, zfs_part
+from storlab.images.parts import SOURCE, kernel_part, newest_kernel, perf_part, root_part, zfs_part
 from storlab.images.zfs_tree import Base, read_tree, tree_parts
 
 _PROGRAMS = (*bootstrap.PROGRAMS, "mkfs.erofs", "fsck.erofs", "depmod", "zstd")
@@ -92,6 +92,8 @@ async def _build(cache: Cache, extras: frozenset[str], notify: Callable[[str], N
     kernel, zfs = newest_kernel(apt), apt.candidate(SOURCE)
     parts = {"kernel": await kernel_part(cache, apt, kernel, notify)}
     parts["root"] = await root_part(cache, apt, mirror, zfs, notify)
+    if "perf" in extras:
+        parts["perf"] = await perf_part(cache, apt, mirror, parts["root"], notify)
     if "zfs" in extras:
         parts["zfs"] = await zfs_part(cache, apt, mirror, kernel, parts["kernel"], zfs, notify)
     return write_manifest(cache, kernel.release, extras, parts)
@@ -196,7 +198,7 @@ def _image(cache: Cache, manifest: ImageManifest, extras: frozenset[str]) -> Ima
             *(part.folder / f"{extra}.erofs" for part, extra in zip(rest, sorted(extras), strict=True)),
         ),
         release=manifest.release,
-        programs=frozenset(root.about.programs),
+        programs=frozenset(name for part in parts for name in part.about.programs),
         modules=frozenset(name for part in parts for name in part.about.modules),
         filesystems=frozenset(name for part in parts for name in part.about.filesystems),
         versions=versions,

@@ -1,4 +1,4 @@
-"""The parts of images: a kernel with its initramfs and modules, a root file system, and ZFS's modules.
+"""The parts of images: a kernel with its initramfs and modules, a root file system, ZFS's modules, and perf.
 
 Each is made once, and depends on nothing but versions and how it is done: compiling ZFS takes minutes.
 """
@@ -126,10 +126,7 @@ async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, notify: Calla
         )
         await bootstrap.run(work, cache.path("logs") / "root.log", lambda step: notify(f"root file system: {step}"))
         remove_tree(work / "tmp")
-        lines = (line.partition("\t") for line in (work / "packages").read_text("utf-8").splitlines())
-        installed = {package.partition(":")[0]: version for package, _, version in lines}
-        programs = (work / "programs").read_text("utf-8").splitlines()
-        cache.finish(work, About(installed, programs=tuple(programs)))
+        cache.finish(work, _about_packages(work))
     return cache.finished(name)
 
 
@@ -147,6 +144,40 @@ mount --bind "$1" "{view}"
 {" ".join(words)}
 umount "{view}"
 """
+
+
+async def perf_part(cache: Cache, apt: Apt, mirror: str, root: Part, notify: Callable[[str], None]) -> Part:
+    """A layer with perf and what it needs beyond the packages of ``root``."""
+    key = recipe.digest([root.name, recipe.perf_recipe()])
+    if (found := cache.part(name := f"perf-{key}")) is not None:
+        return found
+    notify("perf: installing it and what it needs, about a minute")
+    with cache.making(name, _ROOT_SPACE) as work:
+        base = work / "base"
+        base.write_text("".join(f"{package}\n" for package in sorted(root.about.versions)), "utf-8")
+        tree, target = f"$1{EXCHANGE}/tree", f"$1{EXCHANGE}/perf.erofs"
+        pack = " ".join(f'"{word}"' if "$1" in word else shlex.quote(word) for word in erofs_command(target, tree, key))
+        bootstrap = Bootstrap(
+            packages=recipe.PERF_PACKAGES,
+            apt=apt,
+            mirror=mirror,
+            archives=cache.path("downloads/root"),
+            fetched=[base],
+            outside=[recipe.script("pack-perf.sh"), f"set -eu\n{pack}\n"],
+            results={file: work / file for file in ("perf.erofs", "packages", "programs")},
+        )
+        await bootstrap.run(work, cache.path("logs") / "perf.log", lambda step: notify(f"perf: {step}"))
+        remove_tree(work / "tmp")
+        base.unlink()
+        cache.finish(work, _about_packages(work))
+    return cache.finished(name)
+
+
+def _about_packages(work: Path) -> About:
+    """By what the scripts listed."""
+    lines = (line.partition("\t") for line in (work / "packages").read_text("utf-8").splitlines())
+    installed = {package.partition(":")[0]: version for package, _, version in lines}
+    return About(installed, programs=tuple((work / "programs").read_text("utf-8").splitlines()))
 
 
 SOURCE = "zfs-dkms"

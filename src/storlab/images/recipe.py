@@ -10,7 +10,7 @@ from typing import Any
 
 SUITE = "bookworm"
 ARCHITECTURE = "amd64"
-EXTRAS = frozenset({"zfs"})
+EXTRAS = frozenset({"perf", "zfs"})
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MIRROR = "http://deb.debian.org/debian"
 SECURITY_MIRROR = "http://deb.debian.org/debian-security"
@@ -45,7 +45,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "observation": ("blktrace", "bpftrace", "procps", "strace", "sysstat", "tcpdump"),
     "network": ("ethtool", "iproute2", "iputils-ping", "socat"),
     "by hand": ("busybox", "file", "less", "numactl", "psmisc", "sudo", "vim-tiny"),
-    # Of what its commands.cfg names, no functional test calls perf or net, which bring 12 and 50 MB.
+    # Of what its commands.cfg names, no functional test calls perf, an extra, or net, which bring 12 and 50 MB.
     "the ZFS test suite": (
         "acl",
         "attr",
@@ -71,6 +71,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 # Only unpacked: zfs-test and zfs-zed depend on ZFS modules or dkms, which come as a layer, and libpam-zfs would enter
 # itself into the configuration of every login.
 WITHOUT_DEPENDENCIES = ("zfs-test", "zfs-zed", "libpam-zfs")
+
+PERF_PACKAGES = ("linux-perf",)  # Debian 12's own, of an older kernel, records on any later one
 
 ZFS_TOOLS = ("file", "gawk", "gcc-12", "kmod", "libc6-dev", "libelf1", "make")  # libelf1: for the kernel's objtool
 
@@ -150,6 +152,11 @@ def kernel_recipe() -> dict[str, Any]:
 def zfs_recipe() -> dict[str, Any]:
     """How ZFS's modules are compiled."""
     return {"tools": ZFS_TOOLS, "script": script("build-zfs.sh")}
+
+
+def perf_recipe() -> dict[str, Any]:
+    """What the layer with perf is made of."""
+    return {"packages": PERF_PACKAGES, "script": script("pack-perf.sh"), "not unpacked": NOT_UNPACKED}
 
 
 def image_recipe() -> str:

@@ -111,6 +111,10 @@ class Importer(ABC):
 
         return is_of(self.kind, text)
 
+    def said_by_name(self, path: Path) -> Mapping[str, str]:
+        """Traits of all trials in a file that its name says. Raises ``ParseError`` for a name of another tool's."""
+        return {}
+
     def notes(self, parts: Sequence[Part]) -> Sequence[str]:
         """What whoever compares all these with others must know, in sentences; part of the report's head."""
         return ()

@@ -29,6 +29,7 @@ _BUILT_IN = {
     "sysbench": "storlab.importing.sysbench:SysbenchImporter",
     "vdbench": "storlab.importing.vdbench:VdbenchImporter",
     "virtiofs-tests": "storlab.importing.virtiofs_tests:VirtiofsTestsImporter",
+    "zfs-perf": "storlab.importing.zfs_perf:ZfsPerfImporter",
 }
 """Written as entry points are, so that each loads its own parsers, and not those of the others."""
 

@@ -151,6 +151,7 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     reason: _Text = ""  # why it was skipped, killed or lost
     folder: Folder = ""  # with its output, below that of the run
     dropped: Count = 0  # bytes of its output that were not kept
+    kept: list[Folder] = []  # folders that it left, in its own
     leaks: list[Leak] = []  # of the last script of a group: what all of them changed and did not put back
 
     @property

@@ -164,6 +164,22 @@ def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = No
     _import(ImportOptions("virtiofs-tests", paths, out, label, factor))
 
 
+@import_.command("zfs-perf")
+def import_zfs_perf(
+    folders: Annotated[list[Path], Argument(metavar="FOLDER...", readable=False, help="Folders perf_data.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Results of the ZFS Test Suite's tests/perf: what fio and zpool iostat said, with config.json.
+
+    Test, kind of I/O, size, threads and file systems are told by the names of files; the same ones in another folder
+    are further rounds.
+    """
+    _import(ImportOptions("zfs-perf", folders, out, label, factor, interleaved=interleaved))
+
+
 @import_.command("sysbench")
 def import_sysbench(
     files: Printed,

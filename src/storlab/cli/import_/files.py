@@ -199,12 +199,14 @@ def _beside(importer: Importer, path: Path, text: bytes, names: Sequence[str]) -
 
 
 def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, object]) -> Sequence[Part]:
+    said = importer.said_by_name(path)
     try:
         if importer.streams:
             with open_file(path) as file:
                 return importer.read_stream(file, str(path), options)
         parts = importer.read(text, str(path), options)
-        return importer.read_beside(parts, path.parent, str(path))
+        parts = importer.read_beside(parts, path.parent, str(path))
+        return [replace(part, traits={**part.traits, **said}) for part in parts] if said else parts
     except OSError as error:
         raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from None
 

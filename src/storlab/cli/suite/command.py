@@ -39,7 +39,7 @@ Names = Annotated[
     list[str],
     Argument(
         metavar="SUITE...",
-        help="zts, zts-sanity, a runfile of the guest image by its name, or the path of a runfile or suite file.",
+        help="zts, zts-sanity, zts-perf, a runfile of the image by its name, or the path of a runfile or suite file.",
     ),
 ]
 SomeNames = Annotated[Strings, Argument(metavar="SUITE...", help="As above; with --replay, those of that run.")]
@@ -96,6 +96,9 @@ def run(
     memory: Annotated[
         str | None, Option("--memory", metavar="SIZE", help=f"Memory of each: {USUAL_MEMORY} by default.")
     ] = None,
+    disk_size: Annotated[
+        str, Option("--disk-size", metavar="SIZE", help="Size of each disk of the ZFS Test Suite: 4G by default.")
+    ] = "",
     kernel: Kernel = None,
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
@@ -126,9 +129,11 @@ def run(
     With --here, on this machine itself.
     """
     import asyncio
+    import os
 
     from storlab.cli.run import new_folder
     from storlab.cli.suite.choose import Earlier, asked_for, in_order_asked, past_in, replay_of
+    from storlab.cli.suite.measuring import measuring
     from storlab.run.suite.own_files import read_own_expectations
     from storlab.run.suite.suite_run import run_suite
 
@@ -154,6 +159,7 @@ def run(
     asked = held(asked, shell=shell_on_failure, debug=debug)
     if here:  # whatever a suite file says
         asked = _with(asked, kernel=None)
+    asked = measuring(asked, os.environ, disk_size)
     if asked.seed is not None and not quiet and not json:
         warn(f"Random order with --seed {asked.seed}")
     folder = out or new_folder(Path(asked.names[0]).stem or "suite")

@@ -201,7 +201,7 @@ def zfs_tests(
     if single and tags:
         raise UserError("-t and -T are mutually exclusive.")
     own = here_of(here, None, wipe, guests, filedir)
-    environment = _environment(os.environ, nfsfile, own)
+    environment = variables_for(os.environ, nfsfile, own)
     if stack_tracer and own is not None:
         raise UserError("-S: with --here, kernel settings are yours: write 1 to /proc/sys/kernel/stack_tracer_enabled")
     holds = keep and guests == 1 and sys.stdin.isatty()
@@ -320,7 +320,7 @@ def _log_of(logfile: str) -> str:
     return console_of(Path(logfile)) if logfile else ""
 
 
-def _environment(environment: Mapping[str, str], nfsfile: str, here: Here | None) -> dict[str, str]:
+def variables_for(environment: Mapping[str, str], nfsfile: str, here: Here | None) -> dict[str, str]:
     """What of this shell's variables the tests get. Raises ``UserError`` for those that mean nothing there."""
     if here is None and environment.get("DISKS", "").strip():
         raise UserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,11 +16,12 @@ from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
 from storlab.run.session import Session
 from storlab.run.suite.hold import Hold
+from storlab.run.suite.kept_folders import KeptFolder, keep_folders
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.output import MOST, ScriptOutput
 from storlab.run.suite.places.place import SuiteGuest
 from storlab.run.suite.work import Work, kernel_complaint, parse_work
-from storlab.suite.adapters.base import Adapter, Judged
+from storlab.suite.adapters.base import Adapter, Judged, Launch
 from storlab.suite.ktap import MOST_JUDGED
 from storlab.suite.model import Attempt, Group, Outcome, Role, Script
 
@@ -28,6 +29,8 @@ GRACE = 10.0  # s from TERM to KILL: tests of performance end their loads first
 _DEAD = 20.0  # s after KILL; what is not gone by then hangs in the kernel
 _EVIDENCE = 30.0  # s
 EVIDENCE = "killed.txt"
+MEASURES = "perf"
+"""The tag of groups whose tests measure."""
 _MOST_KEPT = 16 * 1024**2  # bytes of a file
 _LOOKS = 4  # at a script, within its time-out
 # What a script that is killed was doing: its processes, the kernel stacks of all tasks, what the kernels said last.
@@ -89,6 +92,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
     guest, folder = running.guest, running.folder / place
     launch = running.adapter.launch(script, guest.environment)
     began, started, held = time.monotonic(), datetime.now(UTC), running.held
+    kept: Sequence[KeptFolder] = ()
     with ScriptOutput(folder, running.printed) as output:
         try:
             process = await guest.node.start(
@@ -105,6 +109,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
                     followed = await _follow(running, group, process, output, folder)
                 for path in launch.keep:
                     await _fetch(guest, path, folder)
+                kept = await keep_folders(guest.node, launch, folder)
             except GuestLost:
                 raise
             except BaseException:
@@ -123,6 +128,8 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
     judged = Judged(Outcome.KILLED)
     if not followed.killed:
         judged = running.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
+    if role == "test" and MEASURES in group.tags and judged.outcome is Outcome.PASS:
+        judged = _with_evidence(judged, launch, kept)
     return Attempt(
         group.name,
         script.path,
@@ -144,8 +151,17 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         or judged.reason
         or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
         folder=place,
-        dropped=output.dropped + (ended.dropped if ended else 0),
+        dropped=output.dropped + (ended.dropped if ended else 0) + sum(each.dropped for each in kept),
+        kept=[each.name for each in kept],
     )
+
+
+def _with_evidence(judged: Judged, launch: Launch, kept: Sequence[KeptFolder]) -> Judged:
+    """A test that was to measure and left no measurement has not passed, whatever its exit status says."""
+    if not launch.evidence or any(each.has(launch.evidence) for each in kept):
+        return judged
+    folders = " or ".join(launch.folders)
+    return Judged(Outcome.FAIL, f"it passed, but measured nothing: it left no {launch.evidence} in {folders}")
 
 
 async def _fetch(guest: SuiteGuest, path: str, folder: Path) -> None:

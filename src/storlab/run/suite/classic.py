@@ -15,9 +15,11 @@ from storlab.records.suite import LOG
 from storlab.suite.model import Attempt, Group, Outcome
 from storlab.suite.runfile import inside
 from storlab.suite.test_runner import output_folder
-from storlab.suite.zts_text import console_line
+from storlab.suite.zts_text import console_line, report_name
 
 _COPIED = ("stdout", "stderr", "merged")
+_OF_MACHINE = "config.json"
+"""Of the machine, and not of a test: the runner's own tests write it once."""
 
 
 class ClassicFolder:
@@ -100,6 +102,22 @@ class ClassicFolder:
         for name in _COPIED:
             if (run / attempt.folder / name).exists():
                 shutil.copyfile(run / attempt.folder / name, folder / name)
+        for name in attempt.kept:
+            self._gather(run / attempt.folder / name, name, report_name(attempt.path))
+
+    def _gather(self, kept: Path, name: str, test: str) -> None:
+        """What a test left where its runner works, as all tests of a run leave it there: in one folder.
+
+        A file whose name begins with nothing but its suffix is each test's, and gets the name of this one in front.
+        """
+        test = test.rpartition("/")[2]
+        for file in sorted(path for path in kept.rglob("*") if path.is_file()):
+            within = file.relative_to(kept)
+            own = within.with_name(f"{test}{within.name}") if within.name.startswith(".") else within
+            target = self._within / inside(f"{name}/{own}")
+            _make(target.parent)
+            if not target.exists() or within.name != _OF_MACHINE:
+                shutil.copyfile(file, target)
 
     def _folder(self, attempt: Attempt) -> str:
         group = self._groups[attempt.group]

@@ -43,12 +43,18 @@ class Environment:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a script is executed. ``keep``: files that it may leave, which are kept with its output."""
+    """How a script is executed. ``keep``: files that it may leave, which are kept with its output.
+
+    ``folders``: patterns of folders in ``cwd`` that it may leave; they are kept with its output, and removed there.
+    ``evidence``: a pattern of files in them, without one of which a test that measures has measured nothing.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str | None]
     cwd: str
     keep: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    evidence: str = ""
 
 
 @dataclass(frozen=True)

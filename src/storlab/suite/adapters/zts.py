@@ -20,7 +20,10 @@ from storlab.suite.runfile import Runfile, read_suite
 _ROOT = "/usr/share/zfs"
 STF_SUITE = f"{_ROOT}/zfs-tests"
 _RUNFILES = f"{_ROOT}/runfiles"
-_SUITES = {"zts": ("common.run", "linux.run"), "zts-sanity": ("sanity.run",)}
+PERF = "zts-perf"
+_SUITES = {"zts": ("common.run", "linux.run"), "zts-sanity": ("sanity.run",), PERF: ("perf-regression.run",)}
+_MEASURED, _EVIDENCE = ("perf_data",), "*.fio.*"
+"""Where tests/perf lays what it measures (``get_perf_output_dir``), and the results of fio in it."""
 _RUNNER = "tester"
 _SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Debian's sudoers(5)
 _SKIPPED = 4
@@ -34,7 +37,8 @@ class ZtsOptions:
     """What ``zfs-tests.sh`` has in place of defaults. ``files``: in place of disks; ``environment``: of all scripts.
 
     ``kmsg``: each script is named in the kernel's log as it starts. ``runner``: the user who runs the suite; ``plain``:
-    tests that have nothing to do with ZFS, and do without what the suite's find around them.
+    tests that have nothing to do with ZFS, and do without what the suite's find around them. ``programs``: that guests
+    must have beyond those of the suite.
     """
 
     filedir: str = _FILEDIR
@@ -45,6 +49,7 @@ class ZtsOptions:
     disks: int = 3
     runner: str = _RUNNER
     plain: bool = False
+    programs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class Zts:
         return read_suite(name, runfiles, installed, self.testdir)
 
     def launch(self, script: Script, environment: Environment) -> Launch:
-        launch = self._launch(script, environment)
+        launch = replace(self._launch(script, environment), folders=_MEASURED, evidence=_EVIDENCE)
         if not self.options.kmsg:
             return launch
         return replace(launch, argv=("sh", "-c", _TO_KMSG, script.path, *launch.argv))
@@ -112,7 +117,7 @@ class Zts:
         if options.plain:
             return plain_needs(("bash", "runuser"), options.disks, options.disk_size, options.environment)
         set_up = (files("storlab.suite.adapters") / "zts-set-up.sh").read_text("utf-8")
-        programs = ("bash", "ksh", "mkfs.ext4", "runuser", "sudo", "zpool")
+        programs = ("bash", "ksh", "mkfs.ext4", "runuser", "sudo", "zpool", *options.programs)
         given = {"RUNNER": options.runner, "STF_SUITE": STF_SUITE, **options.environment}
         if options.files:
             given |= {"FILES": " ".join(options.files), "FILESIZE": str(options.disk_size)}

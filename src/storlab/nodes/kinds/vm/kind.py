@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _KEPT = 8  # initial RAM disks: pairs of an image and an agent; the ones not used for longest give way
 _EXTRAS = {"zfs": "zfs"}  # kernel module → the part of the image that has it
+_PROGRAMS = {"perf": "perf"}  # the same of programs
 _OWN_MEMORY = 200 * 1024**2  # bytes of QEMU itself for each guest, emulated: mostly translated code
 _START = 4.0  # s
 _CAUTION = "The virtual machines are emulated: good for counts and for relations, not for absolute speeds"
@@ -271,7 +272,8 @@ class VmLauncher(Launcher[VmKind]):
 
 def extras_of(needs: Needs) -> frozenset[str]:
     """The parts that an image must have in addition to the ones that all have."""
-    return frozenset(_EXTRAS[module] for module in needs.modules if module in _EXTRAS)
+    modules = (_EXTRAS[module] for module in needs.modules if module in _EXTRAS)
+    return frozenset([*modules, *(_PROGRAMS[program] for program in needs.programs if program in _PROGRAMS)])
 
 
 def _image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
