@@ -81,10 +81,10 @@ from storlab.nodes.kinds.vm.causes import killed_for_memory, last_word, panic, t
 from storlab.nodes.shaping.read_back import parse_connections, parse_features, parse_link, parse_ping, parse_queues
 from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe, read_notes
 from storlab.probes.backing import BACKING
+from storlab.probes.base import Window
 from storlab.probes.counters.output import LOADS, read_loads
 from storlab.probes.counters.probe import NAME as COUNTERS
 from storlab.probes.counters.probe import CountersProbe
-from storlab.probes.base import Window
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.profile import ProfileProbe
@@ -95,9 +95,9 @@ from storlab.probes.subject import NAME as SUBJECT
 from storlab.probes.subject import Subject, read_subject
 from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
-from storlab.profiling.agent_output import NAME as STACKS
 from storlab.probes.zfs import iostat
 from storlab.probes.zfs.probe import ZfsProbe
+from storlab.profiling.agent_output import NAME as STACKS
 from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
 from storlab.records.suite.sources import console

@@ -15,8 +15,9 @@ from storlab.cli.output import is_drawable, show_json, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.own import own_group
 from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
-from storlab.locks.agent_output import Line, Output, Started, Waiter, decode_lines
+from storlab.locks.agent_output import Line, Started, Waiter, decode_lines
 from storlab.locks.metrics import Tally, by_caller
+from storlab.locks.seen import Seen
 from storlab.nodes.agent.binary import agent_path
 
 if TYPE_CHECKING:
@@ -42,34 +43,6 @@ class LockOptions:
         interval = self.interval or (_INTERVAL if live else None)
         words = ["--interval", f"{interval:.6f}"] if interval is not None else []
         return words + (["--for", f"{self.period:.6f}"] if self.period is not None else [])
-
-
-class Seen:
-    """What came so far; ``apart``: waits of a command are counted apart from those of everybody else."""
-
-    def __init__(self, apart: bool) -> None:
-        self.apart = apart
-        self.started: Started | None = None
-        self.counts: Counts | None = None
-
-    def add(self, line: Line) -> None:
-        if isinstance(line, Started):
-            self.started = line
-        else:
-            self.counts = line
-
-    @property
-    def elapsed(self) -> float:
-        """In s."""
-        if self.started is None or self.counts is None:
-            return 0.0
-        return Output(self.started, self.counts).duration
-
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader must know, in sentences."""
-        if self.started is None or self.counts is None:
-            return ("the lock tracer did not end cleanly: there are no counts",)
-        return Output(self.started, self.counts).warnings()
 
 
 def run(options: LockOptions) -> int:

@@ -14,7 +14,7 @@ from storlab.locks.metrics import UNKNOWN, Tally, by_caller
 from storlab.report.model.format import quantity
 
 if TYPE_CHECKING:
-    from storlab.cli.trace.locks import Seen
+    from storlab.locks.seen import Seen
 
 _ABOVE = 5  # lines that are not of single callers
 _LEAST, _MOST = 3, 40  # callers
