@@ -96,7 +96,7 @@ def test_every_metric_of_a_real_run_is_documented_as_it_is(tmp_path: Path) -> No
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = _documented(tmp_path / "run")
     guests = {"Probe `processes`", "Probe `share-requests`", "Probe `zfs`"}
-    others = {"Importer `pcap`", "Probe `tcp`", "Workload `bonnie`", "Workload `posix`"}
+    others = {"Importer `pcap`", "Importer `zfs-perf`", "Probe `tcp`", "Workload `bonnie`", "Workload `posix`"}
     others |= {"Workload `sysbench`", "Workload `pgbench`", "Probe `server`"}  # that this study has not
     others |= {"Workload `ledger`", "Workload `sql-ledger`"}
     assert found == {title for title, *_ in _rules()} - others - guests
