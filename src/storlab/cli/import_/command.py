@@ -52,7 +52,6 @@ Printed = Annotated[list[Path], _files("Text that sysbench printed.")]
 Captures = Annotated[list[Path], _files("Captures, or text that tcpdump printed.")]
 Results = Annotated[list[Path], _files("What Bonnie++ printed, or its CSV.")]
 
-
 _DETECTED = "FILE..."
 """In the place of a kind: the command that finds out which it is."""
 
