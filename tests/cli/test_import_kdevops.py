@@ -163,6 +163,12 @@ def test_files_from_elsewhere_are_not_mixed_in_and_a_name_alone_makes_no_folder_
     assert factors() == {"file": ["sysbench_tps"]}
 
 
+def test_hosts_are_not_taken_for_one_by_the_end_of_long_names() -> None:
+    for number in (1, 2):
+        sysbench_host("results", f"{number}-{'a' * 60}-xfs")
+    assert "no host's name has more than 63 characters: rename this folder" in refused("sysbench", "results")
+
+
 def test_a_host_without_a_result_is_named() -> None:
     sysbench_host("results", XFS)
     (sysbench_host("results", f"{XFS}-dev") / "sysbench_tps.txt").unlink()

@@ -88,6 +88,12 @@ def test_a_name_without_its_test_is_warned_of_unless_its_folder_says_it() -> Non
     assert open_run("kept").trials["factor.test"].to_list() == ["random_reads", "random_writes"]
 
 
+def test_a_folder_says_its_test_also_from_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(laid("output/perf/random_reads", **{f".fio.{NEW}": result(1)}))
+    ran = call("import", "zfs-perf", ".", "--out", str(tmp_path / "kept"))
+    assert ran.status == 0 and "lack their test" not in ran.message
+
+
 def test_what_lies_beside_a_result_is_kept_and_read() -> None:
     laid(
         "one",

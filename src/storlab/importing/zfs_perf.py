@@ -109,7 +109,7 @@ _OVERWRITTEN = (
 
 def _test_of(path: Path) -> str | None:
     """The test whose folder it lies in, as runs of Storlab keep them: ``TEST/perf_data/.fio.…``."""
-    folder = path.parent
+    folder = path.absolute().parent
     own = folder.parent.name
     return own if folder.name == _FOLDER and re.fullmatch(r"(?:random|sequential)_[a-z_]{1,50}", own) else None
 

@@ -145,7 +145,9 @@ def _of_fio(path: Path) -> _Host | None:
 
 def _host(name: str, fs: str, kernel: _Host, said: Mapping[str, str], used: Sequence[Path]) -> _Host:
     own = {"fs": fs, **said, **kernel.said, "node": "dev" if name.endswith(_DEV) else "baseline", "host": name}
-    levels = {factor: printable(level)[-_LONGEST:] for factor, level in own.items() if level}
+    levels = {factor: printable(level) for factor, level in own.items() if level}
+    if len(levels["host"]) > _LONGEST:  # cut, the names of two hosts might be one, and their results rounds of it
+        raise UserError(f"{levels['host']}: no host's name has more than {_LONGEST} characters: rename this folder")
     return _Host(levels, (*used, *kernel.used), kernel.shared)
 
 
