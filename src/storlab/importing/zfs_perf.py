@@ -1,7 +1,7 @@
 """Folders ``perf_data`` of the ZFS Test Suite's tests/perf: a trial for each run of fio, a cell for each setting.
 
 Files are named ``TEST.fio.SYNC.SIZE-ios.N-threads.M-filesystems``; up to ZFS 0.7 without the last part. A name without
-TEST is a fault of some versions of the suite, such as 2.3.2: they give basename(1) the words of ``env TMPDIR=… TEST``
+TEST is a bug of some versions of the suite, such as 2.3.2: they give basename(1) the words of ``env TMPDIR=… TEST``
 unquoted, so it fails, and all tests with the same settings write to the same file.
 
 Source: ``get_suffix``, ``do_collect_scripts`` and ``get_system_config`` in ``perf.shlib``, OpenZFS 0.6.5 to 2.4.
@@ -72,7 +72,7 @@ class ZfsPerfImporter(FioImporter):
         name = _NAME.fullmatch(path.name)
         if name is None:
             raise ParseError(
-                f"tests/perf names results {_NAMED}: `storlab import fio` reads those of other names", str(path)
+                f"tests/perf names results {_NAMED}: `storlab import fio` reads files with other names", str(path)
             )
         said = {key: name[key] or "–" for key in ("io", "size", "threads", "filesystems")}
         return {"test": name["test"] or _test_of(path) or _UNNAMED, **said}
@@ -102,8 +102,8 @@ class ZfsPerfImporter(FioImporter):
 
 
 _OVERWRITTEN = (
-    "Names of files lack their test: some versions of the suite, 2.3.2 among them, write the results of all tests with "
-    "the same settings to one file, so each is what the last of them left."
+    "File names lack their test: some versions of the suite, such as 2.3.2, write the results of all tests with the "
+    "same settings to one file, so each holds what the last of them left."
 )
 
 
@@ -135,7 +135,7 @@ def parse_config(text: bytes, source: str) -> dict[str, object]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ParseError(f"is not JSON: {error}", source) from None
     if not isinstance(read, dict):
-        raise ParseError("is not a table in JSON", source)
+        raise ParseError("is not an object in JSON", source)
     return {f"machine {printable(str(name))}": _plain(value) for name, value in read.items()}
 
 

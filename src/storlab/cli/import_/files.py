@@ -121,7 +121,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
         every = all_files(path)
         left = [str(each.relative_to(path)) for each in every if each not in used]
         for host in unfinished(every) if laid.levels else ():
-            warn(printable(f"{host}: there are settings of a run and no result: it did not end"))
+            warn(printable(f"{host}: it has settings of a run but no result: the run did not finish"))
         if left:  # files of other kinds, and of other tools
             warn(printable(f"{path}: files that were not read: {first(left)}"))
     return folder, f"{plural(len(imported.trials), 'trial')} of {plural(len(imported.cells), 'cell')}"
@@ -130,7 +130,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
 def _refuse_said_twice(given: Mapping[str, str], laid: Laid) -> None:
     for path, levels in laid.levels.items():
         if both := [name for name in levels if name in given]:
-            said = f"{both[0]} is {levels[both[0]]} by the folder that {path} is in, as kdevops lays it"
+            said = f"for {path}, kdevops' folders already say that it is {levels[both[0]]}"
             raise UserError(f"--factor {both[0]}: {said}: choose another name")
 
 
