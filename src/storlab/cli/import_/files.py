@@ -76,12 +76,12 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     texts: list[Text] = []
     for path in files:  # one at a time, since all of them may be more than the memory
         text = _sound_head(path) if importer.streams else _read(path)
+        texts.append(Text.of_stream(path) if importer.streams else Text.of_read(path, text))
         logs.append(_beside(importer, path, text, names[path.parent]))
         try:
             read.append(_parts(importer, path, text, options.of_kind))
         except ParseError as error:
             raise UserError(str(error)) from None
-        texts.append(Text.of_stream(path) if importer.streams else Text.of_read(path, text))
     by_contents = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
     told_apart = by_contents or bool(laid.levels) or (importer.by_node and len(found) == 1)
     given = levels_of(options.paths, options.labels or [], options.factors or [], told_apart)
