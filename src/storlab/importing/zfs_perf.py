@@ -29,7 +29,8 @@ from storlab.reading import read_file
 from storlab.text import printable
 
 _CONFIG = "config.json"
-_MOST = 16 * 1024**2  # bytes of what lies beside a result and is read
+_MOST = 16 * 1024**2  # bytes of a log beside a result
+_MOST_FACTS = 1024**2  # bytes; the suite writes a few KiB
 _FOLDER = "perf_data"
 _NAME = re.compile(
     r"(?P<test>[A-Za-z0-9_-]{0,100}?)(?:\.ksh)?\.fio\."
@@ -122,7 +123,7 @@ def _with_facts(part: Part, config: Path) -> Part:
     if not config.is_file():
         return part
     try:
-        facts = parse_config(read_file(config, _MOST), _CONFIG)
+        facts = parse_config(read_file(config, _MOST_FACTS), _CONFIG)
     except ParseError as error:
         return _warned(part, f"{error}; it is left out")
     return replace(part, found=replace(part.measured, facts={**part.measured.facts, **facts}))
