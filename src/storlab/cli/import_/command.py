@@ -174,8 +174,7 @@ def import_zfs_perf(
 ) -> None:
     """Results of the ZFS Test Suite's tests/perf: what fio and zpool iostat said, with config.json.
 
-    File names say the test, the kind of I/O, its size, threads and file systems; the same name in another folder is a
-    further round.
+    File names say test, kind of I/O, size, threads and file systems; the same name in another folder is a round more.
     """
     _import(ImportOptions("zfs-perf", folders, out, label, factor, interleaved=interleaved))
 
