@@ -57,6 +57,15 @@ def read_file(path: str | Path, limit: int = RAW, pipes: bool = False) -> bytes:
     raise OSError(errno.EFBIG, f"it is longer than {limit / 1024**2:g} MiB", str(path))
 
 
+def is_elf(path: Path) -> bool:
+    """Whether it is a file that can be read and begins as programs, modules and kernels of ELF do."""
+    try:
+        with open_file(path) as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
 def lines_of(path: str | Path) -> Iterator[bytes]:
     """The lines of a file of any length that a trial may leave, one at a time, each with its end.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from storlab.analysis.claims.data import Claim
 from storlab.analysis.compare import compare, describe
 from storlab.analysis.design import ClaimSpec, CompareSpec
 from storlab.analysis.gates import apply, parse_gate
+from storlab.analysis.runs.across_runs import compare_runs
 from storlab.analysis.runs.sides import Sample, pooled, sides
 from storlab.analysis.stats.pairing import Side, pair, pool
 from storlab.analysis.summarise import summarise
@@ -19,10 +21,12 @@ from storlab.analysis.verdict import Rules, beyond
 from storlab.metrics import Declarations, MetricSpec, Specs
 from storlab.timeseries.variability import declares
 
+from .run_data import run
 from .simulate import Factors, Values, design, tables
 from .test_compare import question
 
 OUTLIERS = Specs(declares(MetricSpec("tps", "1/s", "higher", quantity="throughput", series=True)))
+METRIC = "tps.outliers"
 FACTORS: Factors = {"doublewrite": ("on", "off")}
 
 
@@ -54,6 +58,7 @@ def test_half_is_added_whether_there_is_a_0_or_not_and_never_makes_a_ratio_large
     without, some = pair(counts("a", 4, 9), counts("b", 2, 3)), pair(counts("a", 4, 0), counts("b", 2, 3))
     assert without.log_ratios[0] == some.log_ratios[0] == pytest.approx(np.log(4.5 / 2.5))
     assert (without.counts, without.zeros, some.zeros) == (True, False, True)
+    assert without.shrunk == pytest.approx(np.log(2) - np.log(4.5 / 2.5)), "4 ÷ 2 is 2"
     assert pool([without, some], ["x", "y"]).zeros
     assert "½" in compare(question(), without, 0.05).warnings[0]
     assert not pair(Side("a", np.array([1]), np.array([2.0])), Side("b", np.array([1]), np.array([0.0]))).counts
@@ -68,19 +73,50 @@ def test_none_in_any_round_is_no_equivalence_and_large_counts_may_be_equivalent(
 
 
 def test_zeros_are_evidence_away_from_1_only() -> None:
-    rules = Rules(0.05, 0.1, "lower", 5, 1, zeros=True)
+    rules = Rules(0.05, 0.1, "lower", 5, 1, shrunk=math.inf)
     small, large = np.full(20, np.log(1.1)), np.full(20, np.log(5))
     edge = float(np.log(1.3))
-    assert [beyond(small, edge, -1, each) for each in (rules, replace(rules, zeros=False))] == [False, True]
+    assert [beyond(small, edge, -1, each) for each in (rules, replace(rules, shrunk=0.0))] == [False, True]
     assert beyond(large, edge, 1, rules) and beyond(-large, -edge, -1, rules)
     assert beyond(large, 0.0, 1, rules), "on which side of 1 a ratio lies, the order of counts says"
 
 
 def test_a_gate_passes_by_no_zeros() -> None:
     pairs = pair(counts("xfs", *[0.0] * 20), counts("ext4", *[0.0] * 20))
-    rules = Rules(0.05, 0.1, "lower", 5, 1, zeros=True)
+    rules = Rules(0.05, 0.1, "lower", 5, 1, shrunk=math.inf)
     found = apply(parse_gate("worse>30%"), compare(question("lower"), pairs, 0.05), pairs, rules)
     assert found.outcome == "undecided"
+
+
+def test_small_counts_are_not_called_alike_by_the_half() -> None:
+    """4 ÷ 3 is beyond a margin of 30 %, and 4.5 ÷ 3.5 within."""
+    found = compared([4.0] * 20, [3.0] * 20, margin=0.3)
+    assert (found.verdict, found.settled) == ("undecided", False)
+    assert "counts so small are no evidence of that" in found.reason
+    assert compared([4.0] * 20, [3.0] * 20, margin=0.4).verdict == "equivalent"
+    pairs = pair(counts("xfs", *[4.0] * 20), counts("ext4", *[3.0] * 20))
+    rules = Rules(0.05, 0.1, "lower", 5, 1, shrunk=pairs.shrunk)
+    asked = [parse_gate(f"worse>{limit}%") for limit in (30, 40)]
+    said = [apply(gate, compare(question("lower"), pairs, 0.05), pairs, rules).outcome for gate in asked]
+    assert said == ["undecided", "passed"]
+
+
+@pytest.mark.parametrize(
+    ("new", "gate", "outcome"),
+    [
+        ([0.0] * 6, "worse>30%", "undecided"),
+        ([0.0] * 6, "differs>30%", "undecided"),
+        ([20.0, 21, 19, 22, 20, 20], "worse>30%", "hit"),
+        ([20.0, 21, 19, 22, 20, 20], "better>30%", "passed"),
+    ],
+)
+def test_counts_of_0_pass_no_gate_of_runs_that_were_not_interleaved(new: list[float], gate: str, outcome: str) -> None:
+    sides = {"old": [0.0] * 6, "new": new}
+    runs = [run(name, {"x": each}, metric=METRIC, primary=METRIC, better="lower") for name, each in sides.items()]
+    declared = Declarations({"load": OUTLIERS})
+    whole = [replace(each, design=replace(each.design, declared=declared)) for each in runs]
+    (found,) = compare_runs(whole, gates=[parse_gate(gate)]).comparisons
+    assert (found.basis, found.gates[0].outcome) == ("not interleaved", outcome), found
 
 
 MORE = ClaimSpec("more outliers", None, {"doublewrite": "on"}, {"doublewrite": "off"}, word="more", limit=1.3)
@@ -136,4 +172,6 @@ def test_runs_are_compared_by_the_same_counts_as_pairs_and_apart() -> None:
     assert apart.pairs is None and not apart.problem
     found = describe(question("lower"), apart.a, apart.b, 0.05, apart.apart)
     assert found.ratio is not None and any("½" in warning for warning in found.warnings)
-    assert not pooled([apart, apart], ["x", "y"]).problem
+    together = pooled([apart, apart], ["x", "y"])
+    assert not together.problem
+    assert together.a.logged == pytest.approx(apart.a.logged), "described with the ½, and with the warning that says so"

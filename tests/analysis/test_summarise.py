@@ -265,6 +265,16 @@ def test_a_combination_in_which_no_trial_has_what_is_asked_for_is_missing_and_no
     only(gated((1, 2, 3, 4), CompareSpec("backing")))  # one answer for all of them
 
 
+def test_a_combination_whose_loads_do_something_else_is_not_asked_about_and_no_gate_misses_it() -> None:
+    trials, metrics, asked = study(comparisons=(CompareSpec("backing", pooled=False),), gates=("worse>50%",))
+    asked = replace(asked, silent=frozenset({(1, "bandwidth"), (3, "bandwidth")}))
+    there = only(summarise(trials, metrics.filter(~pl.col("cell").is_in((1, 3))), asked))
+    assert (there.within, there.gates[0].outcome) == ({"bs": "512"}, "passed")
+    assert len(summarise(trials, metrics, asked).comparisons) == 2, "what was measured all the same is compared"
+    absent = only(summarise(trials, metrics.clear(), asked))
+    assert (absent.verdict, absent.gates[0].outcome) == ("missing", "missing"), "and nothing at all is no answer"
+
+
 @pytest.mark.parametrize(
     ("primary", "expected"),
     [

@@ -124,7 +124,7 @@ def test_a_kernel_of_the_whole_folder_is_said_to_be_that() -> None:
         sysbench_host("results", host, kernel="")
     Path("results/last-kernel.txt").write_text("6.12.0\n")
     assert (
-        "The kernel is that of last-kernel.txt, which kdevops writes for one host"
+        "The kernel is from last-kernel.txt, which kdevops writes for one host only"
         in imported("sysbench", "results").message
     )
 
@@ -136,7 +136,7 @@ def test_the_users_own_factor_counts_and_one_of_kdevops_is_refused() -> None:
     assert factors("own")["disk"] == ["nvme", "loop"]
     sysbench_host("a", EXT4, kernel="")
     said = refused("sysbench", "a", "b", "--factor", "fs=x,y")
-    assert "--factor fs: fs is" in said and "choose another name" in said
+    assert "--factor fs: for " in said and "choose another name" in said
 
 
 @pytest.mark.parametrize(
@@ -156,18 +156,24 @@ def test_a_file_of_a_host_that_says_nothing_sensible_is_named_with_its_line(name
 def test_files_from_elsewhere_are_not_mixed_in_and_a_name_alone_makes_no_folder_of_kdevops() -> None:
     folder = sysbench_host("results", XFS)
     shutil.copy(IMPORTS / "sysbench-sync.txt", "other.txt")
-    assert "other.txt does not lie in a folder of results of kdevops" in refused("sysbench", str(folder), "other.txt")
+    assert "other.txt is not in a result folder of kdevops" in refused("sysbench", str(folder), "other.txt")
     Path("own-xfs").mkdir()
     shutil.copy(IMPORTS / "sysbench-sync.txt", "own-xfs/sysbench_tps.txt")
     imported("sysbench", "own-xfs")
     assert factors() == {"file": ["sysbench_tps"]}
 
 
+def test_hosts_are_not_taken_for_one_by_the_end_of_long_names() -> None:
+    for number in (1, 2):
+        sysbench_host("results", f"{number}-{'a' * 60}-xfs")
+    assert "no host's name has more than 63 characters: rename this folder" in refused("sysbench", "results")
+
+
 def test_a_host_without_a_result_is_named() -> None:
     sysbench_host("results", XFS)
     (sysbench_host("results", f"{XFS}-dev") / "sysbench_tps.txt").unlink()
     ran = imported("sysbench", "results")
-    assert f"results/{XFS}-dev: there are settings of a run and no result: it did not end" in ran.message
+    assert f"results/{XFS}-dev: it has settings of a run but no result: the run did not finish" in ran.message
 
 
 def test_hosts_of_the_fio_workflow_differ_in_file_system_and_node_beside_the_options_of_jobs() -> None:

@@ -277,7 +277,7 @@ def test_a_plan_has_the_questions_of_its_levels_and_no_verdict_before_its_least_
     assert "claim, not answered: There are only small differences between rdsk and dsk: This run has no cache=" in text
     assert "6 to 8 rounds)" in text and "Verdicts after 6 rounds at the earliest" in text
     only = " ".join(call("plan", "vm-backing", "--only", "backing=file-on-zfs").output.split())
-    assert "Question nothing of backing: of each pair, a level is left out" in only
+    assert "Question nothing of backing: each pair has a level that is left out" in only
 
 
 def test_a_run_that_can_decide_nothing_begins_with_that_warning_alone() -> None:

@@ -80,12 +80,18 @@ def test_names_up_to_zfs_0_7_have_no_number_of_file_systems() -> None:
 def test_a_name_without_its_test_is_warned_of_unless_its_folder_says_it() -> None:
     laid("lost", **{f".fio.{NEW}": result(1)})
     ran = taken("lost")
-    assert "Names of files lack their test: some versions of the suite, 2.3.2 among them" in ran.message
+    assert "File names lack their test: some versions of the suite, such as 2.3.2," in ran.message
     laid("output/perf/random_reads", **{f".fio.{NEW}": result(1)})
     laid("output/perf/random_writes", **{f".fio.{NEW}": result(2)})
     ran = call("import", "zfs-perf", "output", "--out", "kept")
     assert ran.status == 0 and "lack their test" not in ran.message
     assert open_run("kept").trials["factor.test"].to_list() == ["random_reads", "random_writes"]
+
+
+def test_a_folder_says_its_test_also_from_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(laid("output/perf/random_reads", **{f".fio.{NEW}": result(1)}))
+    ran = call("import", "zfs-perf", ".", "--out", str(tmp_path / "kept"))
+    assert ran.status == 0 and "lack their test" not in ran.message
 
 
 def test_what_lies_beside_a_result_is_kept_and_read() -> None:
@@ -146,9 +152,9 @@ def test_columns_of_zpool_iostat_are_told_by_their_headings() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("perfpool  1 ", "perfpool  x ", "x:4: 'x' is no number as `zpool iostat -p` prints them"),
+        ("perfpool  1 ", "perfpool  x ", "x:4: 'x' is not a number as `zpool iostat -p` prints it"),
         ("perfpool  1 ", "perfpool ", "x:4: has 16 numbers under 17 headings"),
-        ("operations", "", "x:2: has headings of `zpool iostat` that do not fit each other"),
+        ("operations", "", "x:2: has headings of `zpool iostat` that do not match each other"),
         ("pool     ", "tank     ", "x:1: is no output of `zpool iostat`"),
     ],
 )

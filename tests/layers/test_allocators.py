@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storlab.layers.zfs.allocators import effective, parse_online
+from storlab.layers.zfs.module import parameter_text
 from storlab.layers.zfs.pool import ZpoolLayer
+from storlab.layers.zfs.properties import Value
 
 
 @pytest.mark.parametrize(
@@ -52,5 +54,10 @@ def test_numbers_that_mean_nothing_to_zfs_are_refused(name: str, value: int | st
 
 
 def test_numbers_that_zfs_takes_are_left_to_it() -> None:
-    module = {"spa_num_allocators": "8", "zio_dva_throttle_enabled": False, "zfs_active_allocator": "cursor"}
+    module: dict[str, Value] = {
+        "spa_num_allocators": "8",
+        "zio_dva_throttle_enabled": False,
+        "zfs_active_allocator": "cursor",
+    }
     assert ZpoolLayer(size="1G", module=module).module == module
+    assert [parameter_text(value) for value in module.values()] == ["8", "0", "cursor"], "which takes no off for 0"

@@ -38,3 +38,7 @@ def test_what_can_be_read_only_once_is_held_and_what_is_read_in_pieces_is_copied
     text.keep(tmp_path / "copied")
     assert (tmp_path / "copied").read_bytes() == b"packets"
     assert text.digest == Text.of_read(long, b"packets").digest
+    with long.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UserError, match=r"long\.pcap changed while it was imported; nothing was imported"):
+        text.keep(tmp_path / "again")

@@ -13,6 +13,7 @@ from run.test_suites_here import HERE, outcomes, own
 from storlab import open_run
 from storlab.records.run_folder import RunFolder
 from storlab.records.suite import read_suite_run
+from storlab.run.suite.kept_folders import is_plain_path
 from storlab.suite.model import Outcome
 
 pytestmark = pytest.mark.needs("root")
@@ -52,15 +53,39 @@ def test_names_that_lead_elsewhere_and_files_without_end_are_not_kept(lab: Labor
     odd = f"{CONFIG}; echo 1 > perf_data/$(printf 'a\\033b').fio.x; ln -s /etc/passwd perf_data/link.fio.x"
     huge = "truncate --size 300M perf_data/huge; echo 1 > perf_data/a.fio.x"
     link = f"rm -rf perf_data; mkdir {lab.folder}/x; echo 1 > {lab.folder}/x/a.fio.x; ln -s {lab.folder}/x perf_data"
-    scripts = {"odd": odd, "huge": f"{CONFIG}; {huge}", "link": link}
+    deep = (
+        f"{CONFIG}; cd perf_data; for i in 1 2 3 4 5 6; do mkdir {'a' * 200} && cd {'a' * 200}; done; echo 1 > a.fio.x"
+    )
+    scripts = {"deep": deep, "odd": odd, "huge": f"{CONFIG}; {huge}", "link": link}
     lab.storlab(*own(lab.folder, "tags = ['perf']\n", **scripts), "--out", lab.out)
     run = read_suite_run(lab.out)
     kept = {name: lab.out / result(run, f"/{name}").folder / "perf_data" for name in ("odd", "huge")}
     assert [path.name for path in kept["odd"].iterdir()] == ["config.json"]
-    assert outcomes(lab) == {"odd": Outcome.FAIL, "huge": Outcome.PASS, "link": Outcome.FAIL}
+    assert outcomes(lab) == {"deep": Outcome.FAIL, "odd": Outcome.FAIL, "huge": Outcome.PASS, "link": Outcome.FAIL}
     assert result(run, "/link").kept == [] and (lab.folder / "x" / "a.fio.x").exists()
     assert sorted(path.name for path in kept["huge"].iterdir()) == ["a.fio.x", "config.json"]
     assert result(run, "/huge").dropped == 300 * 1024**2
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("a.fio.x", True),
+        ("a/b/c", True),
+        ("", False),
+        ("/etc/passwd", False),
+        ("../a", False),
+        ("a/../../b", False),
+        ("a//b", False),
+        ("a\0b", False),
+        ("a\nb", False),
+        ("é" * 127, True),
+        ("é" * 128, False),
+        ("/".join(["a" * 200] * 6), False),
+    ],
+)
+def test_a_path_that_a_node_says_leads_to_a_file_below_its_folder_or_is_left_out(path: str, known: bool) -> None:
+    assert is_plain_path(path) == known
 
 
 def test_the_classic_folder_has_all_in_one_under_names_that_say_which_test_it_was(lab: Laboratory) -> None:

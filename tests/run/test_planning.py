@@ -19,7 +19,7 @@ from storlab.run.noise import BUILT_IN_TITLE, MachineNoise
 from storlab.run.planning.design import design_of, rule_of
 from storlab.run.planning.estimates import ASSUMED_RATE, Speed, speed_of
 from storlab.run.planning.foresight import typical_noise
-from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
+from storlab.run.planning.metrics import foreseen, narrowed, refuse_unknown_metrics
 from storlab.run.planning.times import start_time
 from storlab.study.study import Study, load_study, parse_study, preset_studies, shipped_studies
 from storlab.workloads.base import Work
@@ -37,6 +37,38 @@ def test_claims_on_levels_that_the_parameters_lack_are_known_to_be_absent() -> N
     assert not any(claim.absent for claim in design_of(both).claims)
     only = design_of(load_study(STUDY, only=["transport=nbd,dst"])).claims
     assert "This run has no transport=iscsi and no transport=nvme." in {claim.absent for claim in only}
+
+
+WAYS = """
+title = "t"
+primary = "read.iops"
+[factors.fs]
+a = "ext4"
+b = "xfs"
+[factors.rw]
+levels = ["read", "write", "rw"]
+[nodes.local]
+stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "{fs}" }, { layer = "mount" }]
+[workload.w]
+fio = { rw = "{rw}", size = "1M" }
+[[compare]]
+factor  = "fs"
+metrics = ["read.iops", "write.iops"]
+"""
+
+
+def test_nothing_is_asked_about_what_a_load_does_not_do() -> None:
+    mail = load_study(preset_studies()["mail"])
+    planned = foreseen(mail, {})
+    asked = {(item.question.metric, item.question.within["load"]) for item in planned}
+    assert {name for name, load in asked if load == "mbox"} == {"write.iops", "write.amplification"}
+    assert not any(item.problem for item in planned)
+    ways = parse_study(WAYS.encode(), "ways.toml", lambda name: "")
+    of_ways = [(item.question.metric, item.question.within.get("rw")) for item in foreseen(ways, {})]
+    assert set(of_ways) == {
+        ("read.iops", "read"), ("read.iops", "rw"), ("read.iops", None),
+        ("write.iops", "write"), ("write.iops", "rw"), ("write.iops", None),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

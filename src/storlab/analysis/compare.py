@@ -74,7 +74,7 @@ def compare(
     if n == 0:
         reason = f"No round was done for both {question.a} and {question.b}."
         return unanswerable(question, reason, confidence, warnings=pairs.warnings, settled=False)
-    rules = Rules(alpha, question.margin, question.better, min_rounds, family, pairs.zeros)
+    rules = Rules(alpha, question.margin, question.better, min_rounds, family, pairs.shrunk)
     found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs), needed)
     low, high = found.span.low, found.span.high
     warnings = [*pairs.warnings]

@@ -110,7 +110,8 @@ class Design:
     what they did in a warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its
     trials. ``sweeps``: factors whose levels are numbers, of which curves are drawn; the first ``loading`` of them say
     how much is asked of storage at once. ``steady``: whether the run stops at steady state. ``optional``: by factor,
-    levels that may be absent on this machine.
+    levels that may be absent on this machine. ``silent``: cells with names of metrics that their trials can't have, as
+    their loads do something else.
     """
 
     title: str
@@ -137,6 +138,7 @@ class Design:
     objectives: tuple[ObjectiveSpec, ...] = ()
     steady: bool = False
     optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    silent: frozenset[tuple[int, str]] = frozenset()
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

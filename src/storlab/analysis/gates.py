@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from storlab.analysis.compare import combinations_differ, failed_of
@@ -79,7 +79,7 @@ def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules)
         )
         return GateResult(str(gate), "undecided", sentence)
     if pairs is None:
-        return GateResult(str(gate), *_of_described(gate, comparison))
+        return GateResult(str(gate), *_of_described(gate, comparison, rules.shrunk))
     return GateResult(str(gate), *_of_pairs(gate, comparison, pairs, rules))
 
 
@@ -118,7 +118,7 @@ def _is_hit(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules, failed: Faile
         differs = c.verdict in ("better", "worse") or _differ_without_direction(c)
         return differs if gate.word == "differs" else c.verdict == gate.word
     signs = _signs(gate.word, c.better)
-    each = Rules(rules.alpha / len(signs), rules.margin, rules.better, rules.min_rounds, rules.family, rules.zeros)
+    each = replace(rules, alpha=rules.alpha / len(signs))
     return any(beyond(pairs.log_ratios, sign * math.log1p(gate.beyond), sign, each, failed) for sign in signs)
 
 
@@ -128,13 +128,13 @@ def _differ_without_direction(c: Comparison) -> bool:
     return c.better == "neither" and c.verdict == "undecided" and c.settled and excludes_1
 
 
-def _of_described(gate: Gate, c: Comparison) -> tuple[Outcome, str]:
-    """By the interval alone, which is all that there is."""
+def _of_described(gate: Gate, c: Comparison, shrunk: float) -> tuple[Outcome, str]:
+    """By the interval alone, which is all that there is. ``shrunk``: as of ``Rules``."""
     if c.low is None or c.high is None:
         return "undecided", f"{_whether(gate, c)}: there are too few rounds for an interval."
     limit, signs = 1 + _limit(gate, c), _signs(gate.word, c.better)
     least = 1 + (gate.beyond or 0.0)  # without a limit, any difference that is not within the margin
-    inside = all(c.high <= limit if sign > 0 else c.low >= 1 / limit for sign in signs)
+    inside = all(_inside(c.high if sign > 0 else 1 / max(c.low, 1e-300), limit, shrunk) for sign in signs)
     beyond_it = any(c.low > least if sign > 0 else c.high < 1 / least for sign in signs)
     why = "runs not interleaved, so time, the machine's state or a version may be the cause"
     if beyond_it and not inside:
@@ -144,6 +144,11 @@ def _of_described(gate: Gate, c: Comparison) -> tuple[Outcome, str]:
     if inside:
         return "passed", f"{_claim(gate, c, negated=True)}: {_span(c)} with this interval (runs not interleaved)."
     return "undecided", f"{_whether(gate, c)}: {_span(c)}, runs not interleaved."
+
+
+def _inside(end: float, limit: float, shrunk: float) -> bool:
+    """Whether a ratio of at most ``end``, of counts that had ½ added, is at most ``limit`` without it, too."""
+    return end < 1 or end * math.exp(shrunk) <= limit
 
 
 def _limit(gate: Gate, c: Comparison) -> float:

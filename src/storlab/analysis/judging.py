@@ -43,10 +43,10 @@ def answers(
         answer = _answer(case.item, case.pairs, alpha, min_rounds, case.family, case.needed)
         if not answer.described:
             answer = withheld(answer, unsteady, min_rounds)
-        zeros = case.pairs is not None and case.pairs.zeros
-        rules = Rules(alpha, q.margin, q.better, min_rounds, case.family, zeros)
+        pairs = case.pairs or Pairs()
+        rules = Rules(alpha, q.margin, q.better, min_rounds, case.family, pairs.shrunk)
         asked = () if case.item.described or case.item.optional else gates
-        of_gates = tuple(apply(gate, answer, case.pairs or Pairs(), rules) for gate in asked)
+        of_gates = tuple(apply(gate, answer, pairs, rules) for gate in asked)
         optional = case.item.optional
         found.append(replace(answer, gates=of_gates, rests_after=case.rests_after, optional=optional))
     return found

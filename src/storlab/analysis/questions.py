@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
-from storlab.analysis.stats.interleaving import Order, same_order
+from storlab.analysis.stats.interleaving import same_order
 from storlab.analysis.wording import level_names
 from storlab.grouping import grouped
 from storlab.metrics import RATE_MARGIN, Key, MetricSpec, named
@@ -133,14 +133,14 @@ def _plan_pair(
     parts = [
         part if spec.margin is None else replace(part, question=replace(part.question, margin=spec.margin))
         for within, cells in combinations
-        for part in _plan_combination(catalogue, design.order, named, replace(asked, within=within), cells)
+        for part in _plan_combination(catalogue, design, named, replace(asked, within=within), cells)
     ]
     if spec.native and design.emulated:
         parts = [replace(part, counted=False, described=EMULATED) for part in parts]
     if combinations and all(map(_lacks, parts)):  # one answer for all of them
         cells = tuple(both for _, both in combinations)
         question = replace(asked, within=dict(spec.only), pooled=len(combinations) > 1)
-        yield Planned(question, cells, parts[0].problem, counted=False, names=("",) * len(cells))
+        yield Planned(question, cells, _nowhere(asked), counted=False, names=("",) * len(cells))
         return
     if spec.within or len(combinations) == 1:
         yield from parts
@@ -173,11 +173,11 @@ class _Grid:
 
 
 def _plan_combination(
-    catalogue: Catalogue, order: Order, named: Mapping[int, Metrics], asked: Question, cells: tuple[int, int]
+    catalogue: Catalogue, design: Design, named: Mapping[int, Metrics], asked: Question, cells: tuple[int, int]
 ) -> Iterator[Planned]:
     """One item for each source and metric that both sides have, or one that says why there is none."""
     sides = dict(zip((asked.a, asked.b), cells, strict=True))
-    fixed = same_order(order, cells, (asked.a, asked.b))
+    fixed = same_order(design.order, cells, (asked.a, asked.b))
     found = {name: named.get(cell, {}) for name, cell in sides.items()}
     known = {**found[asked.b], **found[asked.a]}
     unsupported = {name: catalogue.unsupported[cell] for name, cell in sides.items() if cell in catalogue.unsupported}
@@ -195,8 +195,9 @@ def _plan_combination(
             question = _about(asked, key, trait)
             yield Planned(question, (cells,), problem, waiting=late, counted=not unsupported)
         return
-    if not known:  # asked for, and no trial yields it: the question must not vanish with its answer
-        yield Planned(asked, (cells,), f"no trial of {asked.a} or {asked.b} has {asked.metric}.", counted=False)
+    if not known and not design.silent.issuperset((cell, asked.metric) for cell in cells):
+        # Asked for, and no trial yields it: the question must not vanish with its answer.
+        yield Planned(asked, (cells,), _nowhere(asked), counted=False)
     common = [key for key in found[asked.a] if key in found[asked.b]]
     for key in common:
         question, counts = _about(asked, key, known[key]), known[key].counts
@@ -207,6 +208,10 @@ def _plan_combination(
         if not common or any(source == key[0] for source, _ in catalogue.metrics[sides[lacks]]):
             problem = f"{lacks} has no {key[1]} of {key[0]}, which {has} has: nothing to compare it with."
             yield Planned(_about(asked, key, known[key]), (cells,), problem, counted=False)
+
+
+def _nowhere(asked: Question) -> str:
+    return f"no trial of {asked.a} or {asked.b} has {asked.metric}."
 
 
 def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[Planned]:

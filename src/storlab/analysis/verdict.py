@@ -41,8 +41,8 @@ _BESIDE = 1e-9
 class Rules:
     """What was stated in advance: ``alpha`` of the study, margin, direction, least rounds, number of comparisons.
 
-    ``zeros``: whether ratios are of counts of which some are 0. The ½ that these are given makes ratios smaller, so
-    they are no evidence that a ratio is near to 1: not of "equivalent", nor of one nearer to 1 than a limit.
+    ``shrunk``: by how much the ½ that counts are given makes log ratios smaller, infinite where a count is 0. What is
+    said to be nearer to 1 than a limit, or equivalent, has to be nearer by so much.
     """
 
     alpha: float
@@ -50,11 +50,16 @@ class Rules:
     better: str
     min_rounds: int
     family: int = 1
-    zeros: bool = False
+    shrunk: float = 0.0
 
     @property
     def may_be_equivalent(self) -> bool:
-        return self.margin > 0 and not self.zeros
+        return self.near > 0
+
+    @property
+    def near(self) -> float:
+        """The log ratio up to which two are equivalent; not above 0 where none are."""
+        return math.log1p(self.margin) - self.shrunk
 
     @property
     def one_sided(self) -> float:
@@ -174,9 +179,11 @@ def judge(
 
 def _equivalent(log_ratios: Floats, a: str, b: str, rules: Rules, failed: Failed) -> Judgement | None:
     """Rule 2, with the interval that lies within the margin exactly where this says so; ``None`` where it doesn't."""
-    edge, lost = math.log1p(rules.margin), failed.a + failed.b
-    ends = (log_evidence(log_ratios, -side * edge, side, lost) for side in (1, -1))
-    if not rules.may_be_equivalent or min(ends) < rules.one_sided:
+    if not rules.may_be_equivalent:
+        return None
+    lost = failed.a + failed.b
+    ends = (log_evidence(log_ratios, -side * rules.near, side, lost) for side in (1, -1))
+    if min(ends) < rules.one_sided:
         return None
     found = span(log_ratios, rules.family / rules.alpha / 2)
     seen = _what_was_seen(log_ratios, a, b, found)
@@ -191,9 +198,11 @@ def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules, failed: Fai
     For conditions other than a verdict; it makes none. Everything nearer than the edge is farther from the data, so
     it is ruled out with it.
     """
+    if sign * edge < 0:  # nearer to 1
+        if rules.shrunk >= abs(edge):
+            return False
+        edge += sign * rules.shrunk
     if len(log_ratios) < rules.min_rounds or sign * (float(log_ratios.mean()) - edge) <= 0:
-        return False
-    if rules.zeros and sign * edge < 0:
         return False
     return log_evidence(log_ratios, edge, sign, failed.against(sign, rules.better)) >= rules.one_sided
 
@@ -248,7 +257,8 @@ def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
     edge = math.log1p(rules.margin)
     if rules.margin > 0 and -edge <= found.low and found.high <= edge:
         but = "failed rounds count against that" if failed.a + failed.b else "that takes a little more evidence"
-        but = "counts of 0 are no evidence of that" if rules.zeros else but
+        if max(-found.low, found.high) > rules.near:
+            but = f"counts {'of 0' if math.isinf(rules.shrunk) else 'so small'} are no evidence of that"
         return f"the interval lies within the margin of ±{percent(rules.margin)}, but {but}"
     if not found.excludes_equality:
         reach = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
@@ -273,8 +283,8 @@ def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) ->
     lost = failed.against(side, rules.better)
     total = rounds_for_evidence(log_ratios, math.log(2 * found.threshold), 0.0, side, lost)
     if rules.may_be_equivalent:
-        edge, lost = math.log1p(rules.margin), failed.a + failed.b
-        ends = (rounds_for_evidence(log_ratios, rules.one_sided, -s * edge, s, lost) for s in (1, -1))
+        lost = failed.a + failed.b
+        ends = (rounds_for_evidence(log_ratios, rules.one_sided, -s * rules.near, s, lost) for s in (1, -1))
         total = min(total, max(ends))
     if total > FORESEEABLE:
         return None

@@ -1,7 +1,7 @@
 """What ``zpool iostat -pv`` prints of one pool, with ``-l`` or without, once or at an interval: zpool-iostat(8).
 
-Two lines of headings: what several columns are about, and the columns. Of versions that know more waits, these are
-columns of their own, so columns are told by their headings, which ``-v`` prints for each interval. See
+Two lines of headings: what several columns are about, and the columns. Versions that know more waits have further
+columns, so columns are identified by their headings, which ``-v`` prints for each interval. See
 ``print_iostat_header_impl`` in cmd/zpool/zpool_main.c of OpenZFS 2.3.
 """
 
@@ -66,7 +66,7 @@ def _columns(about: Sequence[str], names: Sequence[str], source: str, at: int) -
         width = 2 if word in _PAIRS or word.endswith(_WAIT) else 1
         found += [f"{word} {name}" for name in names[len(found) : len(found) + width]]
     if len(found) != len(names):
-        raise ParseError("has headings of `zpool iostat` that do not fit each other", source, at)
+        raise ParseError("has headings of `zpool iostat` that do not match each other", source, at)
     return found
 
 
@@ -77,7 +77,7 @@ def _numbers(columns: Sequence[str], words: Sequence[str], source: str, at: int)
         if word == _NONE:
             continue
         if not is_whole(word) or len(word) > _DIGITS:
-            raise ParseError(f"{word[:50]!r} is no number as `zpool iostat -p` prints them", source, at)
+            raise ParseError(f"{word[:50]!r} is not a number as `zpool iostat -p` prints it", source, at)
         yield column, int(word)
 
 

@@ -21,7 +21,7 @@ from storlab.images import commands, module_tree, recipe
 from storlab.images.cache import About, Cache, Part, remove_tree
 from storlab.images.own import digest_of_file, log_of
 from storlab.images.parts import about_modules
-from storlab.reading import read_file
+from storlab.reading import is_elf, read_file
 
 SUITE = "usr/share/zfs"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -100,7 +100,7 @@ def built(folder: Path) -> dict[str, Path]:
             if entry.is_file(follow_symlinks=False) and entry.stat().st_mode & 0o111:
                 real = folder / ".libs" / entry.name
                 real = real if real.is_file() else Path(entry.path)
-                if _is_elf(real):
+                if is_elf(real):
                     found[entry.name] = real
     return found
 
@@ -218,7 +218,7 @@ def _refuse_newer_glibc(tree: Tree, base: Base) -> None:
     """Programs and libraries that were linked with a newer C library don't start with an older one."""
     if base.glibc is None:
         return
-    for path in sorted({path for path in tree.files.values() if _is_elf(path)}):
+    for path in sorted({path for path in tree.files.values() if is_elf(path)}):
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             needed = max((int(minor) for minor in _GLIBC.findall(data)), default=0)
         if needed > base.glibc:
@@ -252,7 +252,7 @@ def _pack_rest(cache: Cache, tree: Tree, work: Path, key: str, log: Path) -> Non
         elif source.is_symlink():
             place.symlink_to(source.readlink())
         else:
-            if _is_elf(source):
+            if is_elf(source):
                 commands.run(["strip", "--strip-debug", "-o", str(place), str(source)], log)
             else:
                 shutil.copyfile(source, place)
@@ -273,14 +273,6 @@ def _of(path: Path) -> list[object]:
     if path.is_symlink():
         return ["link", str(path.readlink())]
     return [bool(path.stat().st_mode & 0o111), digest_of_file(path)]
-
-
-def _is_elf(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"\x7fELF"
-    except OSError:
-        return False
 
 
 def _text(path: Path) -> str:

@@ -1,7 +1,7 @@
 """Folders ``perf_data`` of the ZFS Test Suite's tests/perf: a trial for each run of fio, a cell for each setting.
 
 Files are named ``TEST.fio.SYNC.SIZE-ios.N-threads.M-filesystems``; up to ZFS 0.7 without the last part. A name without
-TEST is a fault of some versions of the suite, such as 2.3.2: they give basename(1) the words of ``env TMPDIR=… TEST``
+TEST is a bug of some versions of the suite, such as 2.3.2: they give basename(1) the words of ``env TMPDIR=… TEST``
 unquoted, so it fails, and all tests with the same settings write to the same file.
 
 Source: ``get_suffix``, ``do_collect_scripts`` and ``get_system_config`` in ``perf.shlib``, OpenZFS 0.6.5 to 2.4.
@@ -29,7 +29,8 @@ from storlab.reading import read_file
 from storlab.text import printable
 
 _CONFIG = "config.json"
-_MOST = 16 * 1024**2  # bytes of what lies beside a result and is read
+_MOST = 16 * 1024**2  # bytes of a log beside a result
+_MOST_FACTS = 1024**2  # bytes; the suite writes a few KiB
 _FOLDER = "perf_data"
 _NAME = re.compile(
     r"(?P<test>[A-Za-z0-9_-]{0,100}?)(?:\.ksh)?\.fio\."
@@ -72,7 +73,7 @@ class ZfsPerfImporter(FioImporter):
         name = _NAME.fullmatch(path.name)
         if name is None:
             raise ParseError(
-                f"tests/perf names results {_NAMED}: `storlab import fio` reads those of other names", str(path)
+                f"tests/perf names results {_NAMED}: `storlab import fio` reads files with other names", str(path)
             )
         said = {key: name[key] or "–" for key in ("io", "size", "threads", "filesystems")}
         return {"test": name["test"] or _test_of(path) or _UNNAMED, **said}
@@ -102,14 +103,14 @@ class ZfsPerfImporter(FioImporter):
 
 
 _OVERWRITTEN = (
-    "Names of files lack their test: some versions of the suite, 2.3.2 among them, write the results of all tests with "
-    "the same settings to one file, so each is what the last of them left."
+    "File names lack their test: some versions of the suite, such as 2.3.2, write the results of all tests with the "
+    "same settings to one file, so each holds what the last of them left."
 )
 
 
 def _test_of(path: Path) -> str | None:
     """The test whose folder it lies in, as runs of Storlab keep them: ``TEST/perf_data/.fio.…``."""
-    folder = path.parent
+    folder = path.absolute().parent
     own = folder.parent.name
     return own if folder.name == _FOLDER and re.fullmatch(r"(?:random|sequential)_[a-z_]{1,50}", own) else None
 
@@ -122,7 +123,7 @@ def _with_facts(part: Part, config: Path) -> Part:
     if not config.is_file():
         return part
     try:
-        facts = parse_config(read_file(config, _MOST), _CONFIG)
+        facts = parse_config(read_file(config, _MOST_FACTS), _CONFIG)
     except ParseError as error:
         return _warned(part, f"{error}; it is left out")
     return replace(part, found=replace(part.measured, facts={**part.measured.facts, **facts}))
@@ -135,7 +136,7 @@ def parse_config(text: bytes, source: str) -> dict[str, object]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ParseError(f"is not JSON: {error}", source) from None
     if not isinstance(read, dict):
-        raise ParseError("is not a table in JSON", source)
+        raise ParseError("is not an object in JSON", source)
     return {f"machine {printable(str(name))}": _plain(value) for name, value in read.items()}
 
 

@@ -19,16 +19,27 @@ def without_bom(text: bytes) -> bytes:
     return text.removeprefix(codecs.BOM_UTF8)
 
 
+_Seen = tuple[int, int, int, int]
+
+
+def _look(path: Path) -> _Seen:
+    """Device, inode, bytes, and ns of the last change."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 @dataclass(frozen=True)
 class Text:
-    """One file. ``known``: the SHA-256 of what was read; ``None`` where it was read piece by piece, being long.
+    """One file. ``known``: the SHA-256 of what was read; ``None`` where it is read piece by piece, being long.
 
-    ``held``: all of what was read, where it can be read only once, as from a pipe.
+    ``held``: all of what was read, where it can be read only once, as from a pipe. ``seen``: which file one that is
+    read piece by piece was, and how large and when changed, before that.
     """
 
     path: Path
     known: bytes | None = None
     held: bytes | None = None
+    seen: _Seen | None = None
 
     @classmethod
     def of_read(cls, path: Path, text: bytes) -> Text:
@@ -37,8 +48,8 @@ class Text:
 
     @classmethod
     def of_stream(cls, path: Path) -> Text:
-        """A file that was read piece by piece."""
-        return cls(path)
+        """A file that is read piece by piece, from now on. Raises ``OSError``."""
+        return cls(path, seen=_look(path))
 
     @cached_property
     def digest(self) -> bytes:
@@ -52,11 +63,17 @@ class Text:
         """Write it to ``place``, durably. Raises ``OSError``, or ``UserError`` where it is not any more what it was."""
         if self.known is None:
             copy_durably(self.path, place)
+            if _look(self.path) != self.seen:
+                raise UserError(self._changed)
             return
         try:
             text = self.held if self.held is not None else without_bom(read_file(self.path, IMPORTED))
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror}; nothing was imported") from None
         if hashlib.sha256(text).digest() != self.known:
-            raise UserError(f"{self.path} changed while it was imported; nothing was imported")
+            raise UserError(self._changed)
         write_durably(place, text)
+
+    @property
+    def _changed(self) -> str:
+        return f"{self.path} changed while it was imported; nothing was imported"

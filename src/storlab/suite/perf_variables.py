@@ -1,4 +1,4 @@
-"""The variables by which tests/perf of the ZFS Test Suite are told what to measure, and what each may be.
+"""The variables that say what tests/perf of the ZFS Test Suite measure, and what each may be.
 
 Source: ``perf.shlib`` of OpenZFS 2.3.2 and 2.4.
 """
@@ -27,7 +27,7 @@ class Variable:
     def refused(self, value: str) -> str | None:
         """What of a value is not valid."""
         words = [value] if self.one else value.split()
-        return next((word for word in words or [value] if not re.fullmatch(self.pattern, word)), None)
+        return next((word for word in words or [value] if not re.fullmatch(self.pattern, word, re.ASCII)), None)
 
 
 _COUNT = r"[1-9]\d{0,4}"
@@ -48,13 +48,13 @@ VARIABLES: Mapping[str, Variable] = {
 
 
 def perf_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those of an environment, checked. Raises ``UserError`` with the name of the one that can't be, and what could."""
+    """Those of an environment, checked. Raises ``UserError`` with the name of an invalid one, and what is valid."""
     found: dict[str, str] = {}
     for name, value in environment.items():
         if name in VARIABLES:
             found |= {name: _checked(name, value)} if value.strip() else {}
         elif name.startswith("PERF_") and (near := get_close_matches(name, VARIABLES, 1, 0.8)):
-            raise UserError(f"{name} is no variable of tests/perf: did you mean {near[0]}?")
+            raise UserError(f"{name} is not a variable of tests/perf: did you mean {near[0]}?")
     _refuse_uneven(found)
     return found
 
@@ -64,16 +64,16 @@ def _checked(name: str, value: str) -> str:
     if len(value) > _LONGEST:
         raise UserError(f"{name} has more than {_LONGEST} characters")
     if (word := variable.refused(value)) is not None:
-        raise UserError(f"{name}: {word[:50]!r} is not valid: write it such as {variable.example}")
+        raise UserError(f"{name}: {word[:50]!r} is not valid; an example: {variable.example}")
     return value
 
 
 def _refuse_uneven(found: Mapping[str, str]) -> None:
-    """A test would end in its midst: it wants as many threads in each of its file systems."""
+    """A test would end halfway: it wants as many threads in each of its file systems."""
     for threads in found.get("PERF_NTHREADS", "").split():
         for each in found.get("PERF_NTHREADS_PER_FS", "").split():
             if each != "0" and int(threads) % int(each):
                 raise UserError(
-                    f"PERF_NTHREADS_PER_FS: {threads} threads can't be {each} in each file system: name divisors of "
-                    "all of PERF_NTHREADS, or 0"
+                    f"PERF_NTHREADS_PER_FS: {threads} threads do not divide into {each} for each file system: write "
+                    "numbers that divide all of PERF_NTHREADS, or 0"
                 )

@@ -168,6 +168,10 @@ def test_a_tunable_above_its_cap_is_named_with_what_caps_it(run: ReportInput) ->
     assert said in " ".join(render(replace(run, facts={1: {"vm": facts}}), "text").split())
     for other in ({"effective": 1, "cpus": 1, "limited_by": "x"}, {"asked": 1, "effective": 1, "cpus": 1}, {}, "x"):
         assert capped(replace(run, facts={1: {"vm": {"1. zpool": {"allocators": other}}}})) == []
+    for limit, module in (([], {}), ({}, "x"), ("x", {"x": [1]}), (None, None)):  # as a stranger's run may have it
+        odd: dict[str, object] = {"allocators": {"asked": 8, "effective": 4, "limited_by": limit}, "module": module}
+        said = "all cells: spa_num_allocators: 8 asked for, 4 in effect"
+        assert capped(replace(run, facts={1: {"vm": {"1. zpool": odd}}})) == [said]
 
 
 @pytest.mark.parametrize("name", names(REPORTS))

@@ -162,7 +162,7 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
             better="neither",
             min_rounds=design.min_rounds,
             family=max(case.family, by.limits),
-            zeros=pairs.zeros,
+            shrunk=pairs.shrunk,
         ),
         comparison.verdict == "equivalent",
     )

@@ -180,12 +180,12 @@ def _answer(
             answer = replace(answer, warnings=(*warnings, *answer.warnings))
             answer = withheld(answer, unsteady, rules.min_rounds)
         basis: Basis = "none" if answer.ratio is None else "not interleaved"
-        rounds = len(found.a.rounds), len(found.b.rounds)
+        rounds, rules = (len(found.a.rounds), len(found.b.rounds)), replace(rules, shrunk=found.shrunk)
         return replace(_judged(answer, basis, rounds, None, rules, gates), apart=found.apart)
     pairs = replace(found.pairs, warnings=(*warnings, *found.pairs.warnings))
     answer = compare(question, pairs, rules.alpha, rules.min_rounds, rules.family, needed)
     answer = withheld(answer, unsteady, rules.min_rounds)
-    count, rules = len(pairs.rounds), replace(rules, zeros=pairs.zeros)
+    count, rules = len(pairs.rounds), replace(rules, shrunk=pairs.shrunk)
     return _judged(answer, "none" if answer.ratio is None else "interleaved", (count, count), pairs, rules, gates)
 
 
@@ -199,7 +199,8 @@ def _sides(item: Planned, merged: Merged) -> Sides:
         rests = merged.rests_after.get(cells[0], {}), merged.rests_after.get(cells[1], {})
         fixed = {run: why for run, why in orders.items() if why}
         parts.append(sides((q.a, q.b), a, b, fixed, failed, rests, counts=item.counts))
-    return pooled(parts, item.names) if q.pooled else parts[0]
+    found = pooled(parts, item.names) if q.pooled else parts[0]
+    return replace(found, shrunk=max(side.shrunk for part in parts for side in (part.a, part.b)))
 
 
 def _judged(

@@ -93,6 +93,7 @@ def merge(
         confidence=max(run.design.confidence for run in runs),
         min_rounds=max(run.design.min_rounds for run in runs),
         optional=optional,
+        silent=_silent(runs, cells, others, by),
     )
     catalogue, table, values, failed = _collect(runs, cells, others, by, metrics or (primary,))
     _refuse_unknown(metrics, catalogue)
@@ -253,6 +254,19 @@ def _with_statistics(wanted: Set[Key], metrics: pl.DataFrame, declared: Declarat
     keys = metrics.select("source", "metric").unique().rows()
     found = [key for key in keys if key in wanted or (key[0], declared[key[0]].find(key[1]).of) in wanted]
     return pl.DataFrame(found, schema={"source": pl.String, "metric": pl.String}, orient="row")
+
+
+def _silent(
+    runs: Sequence[RunData], cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None
+) -> frozenset[tuple[int, str]]:
+    """What no run that has the cell could measure there."""
+    own = [grouped(run.design.silent) for run in runs]
+    having = grouped(
+        (cells[_place(run, levels, others, by)], set(names.get(cell, ())))
+        for run, names in zip(runs, own, strict=True)
+        for cell, levels in run.design.cells
+    )
+    return frozenset((cell, name) for cell, each in having.items() for name in set.intersection(*each))
 
 
 def _rests_after(

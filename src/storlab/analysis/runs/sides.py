@@ -48,7 +48,8 @@ _ALL_DUE: tuple[Mapping[int, int], Mapping[int, int]] = ({}, {})
 class Sides:
     """``pairs`` of ``a`` and ``b``; ``None`` where ``apart``, a clause, says why their rounds are none.
 
-    ``problem``: why the two sides have no ratio, though both are there; only where they are no pairs.
+    ``problem``: why the two sides have no ratio, though both are there; only where they are no pairs. ``shrunk``:
+    by how much the ½ of counts moves any of the logarithms, as of ``Side``.
     """
 
     a: Side
@@ -57,6 +58,7 @@ class Sides:
     apart: str = ""
     problem: str = ""
     warnings: tuple[str, ...] = ()
+    shrunk: float = 0.0
 
 
 def sides(
@@ -143,7 +145,7 @@ def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[str, ...]]:
     left = sorted({number for one in of for number in one.rounds.tolist()} - set(rounds.tolist()))
     logs = [np.log(one.logged[np.isin(one.rounds, rounds, assume_unique=True)]) for one in of]
     said = (f"{of[0].name}: left out {listed(left)}, not done in every combination.",) if left else ()
-    return Side(of[0].name, rounds, np.exp(np.mean(logs, axis=0))), said
+    return Side.of_logarithms(of[0].name, rounds, np.mean(logs, axis=0), of[0].counts), said
 
 
 def _side(name: str, samples: Sequence[Sample], counts: bool, failed: Sequence[int] = ()) -> Side:

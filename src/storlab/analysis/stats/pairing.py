@@ -6,6 +6,7 @@ and "twice as fast" must mean the same as "half as slow" the other way round.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +36,11 @@ class Side:
     failed: Rounds = field(default_factory=_NO_ROUNDS.copy)
     counts: bool = False
 
+    @classmethod
+    def of_logarithms(cls, name: str, rounds: Rounds, logs: Floats, counts: bool) -> Side:
+        """The side whose ``logged`` values have these logarithms."""
+        return cls(name, rounds, np.exp(logs) - (_HALF if counts else 0.0), counts=counts)
+
     @property
     def logged(self) -> Floats:
         """What logarithms are taken of: counts with ½ added to each, the others as they are.
@@ -44,6 +50,12 @@ class Side:
         whether there is a 0 or not, so that no round changes what earlier ones say.
         """
         return self.values + _HALF if self.counts else self.values
+
+    @property
+    def shrunk(self) -> float:
+        """By how much that moves a logarithm at most; infinite where a count is 0."""
+        least = float(self.values.min(initial=math.inf)) if self.counts else math.inf
+        return math.log1p(_HALF / least) if least > 0 else math.inf
 
     def until(self, last: int) -> Side:
         """Without the rounds after ``last``."""
@@ -60,7 +72,7 @@ class Pairs:
     ``problem`` says why where there can be no ratio, however many rounds follow (``no_ratio`` makes a sentence of it);
     ``log_ratios`` is then empty. ``failed_a``: rounds in which only ``a`` failed; ``failed_b`` likewise.
     ``parts``: where combinations were pooled, the log ratios of each by its name. ``counts``: as of ``Side``.
-    ``zeros``: whether there is a 0 among these.
+    ``shrunk``: by how much the ½ of counts makes a log ratio smaller at most; infinite where there is a 0 among them.
     """
 
     rounds: Rounds = field(default_factory=_NO_ROUNDS.copy)
@@ -71,7 +83,12 @@ class Pairs:
     failed_b: frozenset[int] = frozenset()
     parts: Mapping[str, Floats] = field(default_factory=dict)
     counts: bool = False
-    zeros: bool = False
+    shrunk: float = 0.0
+
+    @property
+    def zeros(self) -> bool:
+        """Whether a count is 0."""
+        return math.isinf(self.shrunk)
 
 
 def pair(a: Side, b: Side) -> Pairs:
@@ -92,8 +109,16 @@ def pair(a: Side, b: Side) -> Pairs:
         return Pairs(rounds, problem=problem, warnings=unpaired)
     # Difference of logs: the quotient of two extreme values could overflow.
     ratios = snap(np.log(of_a) - np.log(of_b))
-    zeros = a.counts and bool((of_a == _HALF).any() or (of_b == _HALF).any())
-    return Pairs(rounds, ratios, "", unpaired, lost_a, lost_b, counts=a.counts, zeros=zeros)
+    shrunk = _shrunk(of_a, of_b, ratios) if a.counts else 0.0
+    return Pairs(rounds, ratios, "", unpaired, lost_a, lost_b, counts=a.counts, shrunk=shrunk)
+
+
+def _shrunk(of_a: Floats, of_b: Floats, ratios: Floats) -> float:
+    """``Pairs.shrunk`` of counts with ½ added, and of their log ``ratios``."""
+    if min(of_a.min(initial=math.inf), of_b.min(initial=math.inf)) <= _HALF:
+        return math.inf
+    whole = np.abs(np.log(of_a - _HALF) - np.log(of_b - _HALF))
+    return float((whole - np.abs(ratios)).max(initial=0.0))
 
 
 def _left_out(done: Side, lacking: Side, failed: frozenset[int]) -> list[str]:
@@ -142,7 +167,7 @@ def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
         failed_b=frozenset[int]().union(*(part.failed_b for part in parts)),
         parts=dict(zip(names, rows, strict=True)),
         counts=any(part.counts for part in parts),
-        zeros=any(part.zeros for part in parts),
+        shrunk=max(part.shrunk for part in parts),
     )
 
 

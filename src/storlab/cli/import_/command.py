@@ -33,7 +33,7 @@ Factor = Annotated[Strings, Option("--factor", metavar="NAME=LEVEL[,LEVEL]", hel
 Interleaved = Annotated[bool, Option("--interleaved", help=_TURNS)]
 _CLIENTS = "Files that ran at once are one trial, each of one client: rates and counts are added up."
 Clients = Annotated[bool, Option("--clients", help=_CLIENTS)]
-_OUTLIERS = "Samples within a trial are outliers from so many interquartile ranges beyond the quartiles on."
+_OUTLIERS = "Samples within a trial are outliers this many interquartile ranges beyond the quartiles."
 Whiskers = Annotated[float, Option("--whiskers", metavar="NUMBER", min=0.001, max=1000, help=_OUTLIERS)]
 
 
@@ -173,8 +173,7 @@ def import_zfs_perf(
 ) -> None:
     """Results of the ZFS Test Suite's tests/perf: what fio and zpool iostat said, with config.json.
 
-    Test, kind of I/O, size, threads and file systems are told by the names of files; the same ones in another folder
-    are further rounds.
+    File names say test, kind of I/O, size, threads and file systems; the same name in another folder is a round more.
     """
     _import(ImportOptions("zfs-perf", folders, out, label, factor, interleaved=interleaved))
 

@@ -76,12 +76,12 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
     texts: list[Text] = []
     for path in files:  # one at a time, since all of them may be more than the memory
         text = _sound_head(path) if importer.streams else _read(path)
+        texts.append(Text.of_stream(path) if importer.streams else Text.of_read(path, text))
         logs.append(_beside(importer, path, text, names[path.parent]))
         try:
             read.append(_parts(importer, path, text, options.of_kind))
         except ParseError as error:
             raise UserError(str(error)) from None
-        texts.append(Text.of_stream(path) if importer.streams else Text.of_read(path, text))
     by_contents = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
     told_apart = by_contents or bool(laid.levels) or (importer.by_node and len(found) == 1)
     given = levels_of(options.paths, options.labels or [], options.factors or [], told_apart)
@@ -121,7 +121,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
         every = all_files(path)
         left = [str(each.relative_to(path)) for each in every if each not in used]
         for host in unfinished(every) if laid.levels else ():
-            warn(printable(f"{host}: there are settings of a run and no result: it did not end"))
+            warn(printable(f"{host}: it has settings of a run but no result: the run did not finish"))
         if left:  # files of other kinds, and of other tools
             warn(printable(f"{path}: files that were not read: {first(left)}"))
     return folder, f"{plural(len(imported.trials), 'trial')} of {plural(len(imported.cells), 'cell')}"
@@ -130,7 +130,7 @@ def make_run(options: ImportOptions) -> tuple[Path, str]:
 def _refuse_said_twice(given: Mapping[str, str], laid: Laid) -> None:
     for path, levels in laid.levels.items():
         if both := [name for name in levels if name in given]:
-            said = f"{both[0]} is {levels[both[0]]} by the folder that {path} is in, as kdevops lays it"
+            said = f"for {path}, kdevops' folders already say that it is {levels[both[0]]}"
             raise UserError(f"--factor {both[0]}: {said}: choose another name")
 
 

@@ -81,7 +81,7 @@ class Laid:
 def laid_by_kdevops(kind: str, found: Sequence[Sequence[Path]]) -> Laid:
     """Of the files ``found`` below each path that was given, those that lie as kdevops lays them.
 
-    Raises ``UserError`` where some paths hold such files and others don't, or a file says what it can't.
+    Raises ``UserError`` if only some paths hold such files, or a file has an invalid value.
     """
     about = {"sysbench": _of_sysbench, "fio": _of_fio}.get(kind)
     if about is None:
@@ -92,13 +92,12 @@ def laid_by_kdevops(kind: str, found: Sequence[Sequence[Path]]) -> Laid:
     for files in found:
         if not any(path in hosts for path in files):
             raise UserError(
-                f"{files[0]} does not lie in a folder of results of kdevops, as {next(iter(hosts))} does: import one "
-                "after the other"
+                f"{files[0]} is not in a result folder of kdevops, and {next(iter(hosts))} is: import them separately"
             )
     levels, notes = _design({path: host.said for path, host in hosts.items()})
     shared = [str(path) for path, host in hosts.items() if host.shared]
     if len(shared) > 1:
-        notes = (*notes, f"The kernel is that of {_KERNEL}, which kdevops writes for one host: {first(shared)}.")
+        notes = (*notes, f"The kernel is from {_KERNEL}, which kdevops writes for one host only: {first(shared)}.")
     return Laid(levels, notes, tuple(dict.fromkeys(path for host in hosts.values() for path in host.used)))
 
 
@@ -145,7 +144,9 @@ def _of_fio(path: Path) -> _Host | None:
 
 def _host(name: str, fs: str, kernel: _Host, said: Mapping[str, str], used: Sequence[Path]) -> _Host:
     own = {"fs": fs, **said, **kernel.said, "node": "dev" if name.endswith(_DEV) else "baseline", "host": name}
-    levels = {factor: printable(level)[-_LONGEST:] for factor, level in own.items() if level}
+    levels = {factor: printable(level) for factor, level in own.items() if level}
+    if len(levels["host"]) > _LONGEST:  # cut, the names of two hosts might be one, and their results rounds of it
+        raise UserError(f"{levels['host']}: no host's name has more than {_LONGEST} characters: rename this folder")
     return _Host(levels, (*used, *kernel.used), kernel.shared)
 
 

@@ -302,5 +302,5 @@ def _question(made: Plan, compare: Compare) -> str:
         return f"{metrics} between the levels of {factor.name} ({levels}){rest}"
     left = pairs_left(compare.pairs, [level.label for level in factor.levels]) or ()
     if not left:
-        return f"nothing of {factor.name}: of each pair, a level is left out"
+        return f"nothing of {factor.name}: each pair has a level that is left out"
     return f"{metrics}: {few([f'{a} against {b}' for a, b in left], _MOST_IN_A_ROW)}{rest}"

@@ -1,4 +1,4 @@
-"""Suites that measure: what variables of the shell and options say of tests/perf of the ZFS Test Suite."""
+"""Suites that measure: tests/perf of the ZFS Test Suite, by variables of the shell and options."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def measuring(asked: Asked, environment: Mapping[str, str], disk_size: str) -> A
         return asked
     adapter = own_adapter(asked.names, asked.tests, asked.here)
     if disk_size and isinstance(adapter, ZtsFile):
-        raise UserError(f"--disk-size: {adapter.file} says how large its disks are: disk_size, in the table guests")
+        raise UserError(
+            f"--disk-size: {adapter.file} itself sets the size of its disks: change disk_size in its table guests"
+        )
     if not isinstance(adapter, Zts):
         raise UserError("--disk-size is for the ZFS Test Suite: leave it out")
     options = adapter.options

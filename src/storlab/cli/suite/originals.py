@@ -39,8 +39,8 @@ _TIMEOUT_DEBUG = (
     "-O writes nothing to /dev/kmsg: the kernel stacks and logs at a time-out are in killed.txt, in the run's folder"
 )
 _NFS = (
-    "it has the performance tests' load come over NFS from a second machine, reached by ssh, and a suite has none; "
-    "functional tests of NFS need none"
+    "performance tests over NFS need a second machine, reached by ssh, and a suite has none; functional tests of NFS "
+    "need none"
 )
 _IMAGE = "/usr/share/zfs"
 

@@ -71,16 +71,16 @@ async def require_atomic(node: Node, disk: str | None, page: int) -> None:
     """
     said = f'node {node.name}: doublewrite = "atomic" takes a disk that writes {size_text(page)} whole or not at all'
     if disk is None:
-        raise Unsupported(f"{said}, and under this directory none is known")
+        raise Unsupported(f"{said}, and the disk of this directory is not known")
     names = [f"atomic_write_unit_{end}_bytes" for end in ("min", "max")]
     folders = [queue_folder(disk, partition=partition) for partition in (False, True)]
     found = await node.texts(*(f"{folder}/{name}" for folder in folders for name in names))
     least, most = (own if own is not None else whole for own, whole in zip(found[:2], found[2:], strict=True))
     if least is None or most is None or not (is_whole(least) and is_whole(most)):
-        raise Unsupported(f"{said}: of {disk} Linux says nothing, as it does from 6.11 on")
+        raise Unsupported(f"{said}: Linux says nothing of {disk}; it does from 6.11 on")
     if not int(least) <= page <= int(most):
-        range_ = f"from {least} to {most} B" if int(most) else "nothing"
-        raise Unsupported(f"{said}: {disk} writes {range_} so")
+        which = f"writes of {least} to {most} B" if int(most) else "no writes"
+        raise Unsupported(f"{said}: {disk} promises that of {which}")
 
 
 class InnodbLayer(DatabaseLayer):

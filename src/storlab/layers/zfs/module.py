@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from storlab.errors import CommandFailed, NodeError, StorlabError, TrialError, Unsupported
 from storlab.layers.base import LayerContext
+from storlab.layers.zfs.properties import Value
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
@@ -100,6 +101,11 @@ async def restore_parameter(node: Node, arguments: Mapping[str, Any]) -> str | N
 async def is_loaded(node: Node) -> bool:
     """Whether the module is there; without it, no pool is."""
     return (await node.run(["test", "-e", "/sys/module/zfs"], check=False)).ok
+
+
+def parameter_text(value: Value) -> str:
+    """As the kernel takes it: those of ZFS that switch something are numbers."""
+    return str(int(value) if isinstance(value, bool) else value)
 
 
 async def load_zfs(context: LayerContext, pool: str, parameters: Mapping[str, str]) -> None:

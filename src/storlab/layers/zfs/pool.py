@@ -29,6 +29,7 @@ from storlab.layers.zfs.module import (
     is_loaded,
     load_zfs,
     module_facts,
+    parameter_text,
     restore_parameter,
 )
 from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_properties, word
@@ -143,9 +144,9 @@ class ZpoolLayer(Layer):
     )
     module: dict[str, Value] = Field(
         {},
-        description="Parameters of the kernel module, such as `{ spa_num_allocators = 1 }`: set before the pool is "
-        "made, restored afterwards. They count for all pools of the machine, so pools that exist at the same time must "
-        "agree.",
+        description="Parameters of the kernel module, such as `{ spa_num_allocators = 1 }` (true and false are 1 and "
+        "0): set before the pool is made, restored afterwards. They count for all pools of the machine, so pools that "
+        "exist at the same time must agree.",
     )
 
     takes: ClassVar = (None, Disk, File, Dir)
@@ -224,7 +225,7 @@ class ZpoolLayer(Layer):
     async def set_up(self, below: Resource | None, context: LayerContext) -> Pool:
         pool = f"storlab-{context.run}-{context.owner}-{context.position}-{zlib.crc32(context.scratch.encode()):08x}"
         try:
-            await load_zfs(context, pool, {name: word(value) for name, value in self.module.items()})
+            await load_zfs(context, pool, {name: parameter_text(value) for name, value in self.module.items()})
             await self._create(pool, below, context)
         except BaseException:
             forget_wanted(context.node, pool)  # it may not have come to where its destruction is journalled

@@ -26,6 +26,13 @@ Block = Annotated[Size, power_of_two("size of a block", 512, 16 * 1024**2)]
 _LARGEST_DEFAULT = 16 * 1024  # volblocksize since ZFS 2.2; 8k before
 
 
+def refuse_part_of_block(size: int, block: int | None) -> None:
+    """Raises ``ValueError`` for the size of a volume that does not consist of whole blocks."""
+    least = block or 512
+    if size % least:
+        raise ValueError(f"size = {size} is not a multiple of its blocks of {size_text(least)}")
+
+
 class ZvolLayer(PropertiesLayer):
     """A volume in the underlying pool. A base is written to one volume, and each node gets a clone of it."""
 
@@ -51,9 +58,8 @@ class ZvolLayer(PropertiesLayer):
             raise ValueError('it needs a size, such as size = "4G", or a base to be a clone of')
         if self.base is not None:
             self.base.check_size(self.size)
-        block = self.volblocksize
-        if self.size is not None and self.size % (block or 512):
-            raise ValueError(f"size = {self.size} is no multiple of the blocks of {size_text(block or 512)}")
+        if self.size is not None:
+            refuse_part_of_block(self.size, self.volblocksize)
         return self
 
     def label(self) -> str:

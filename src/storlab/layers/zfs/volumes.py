@@ -11,7 +11,7 @@ from storlab.layers.resources import Dir, Pool, Resource
 from storlab.layers.zfs.dataset import dataset_facts, destroy_dataset
 from storlab.layers.zfs.module import ZFS_NEEDS
 from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments
-from storlab.layers.zfs.volume import ZVOL_ID, Block, volume_device, volume_of
+from storlab.layers.zfs.volume import ZVOL_ID, Block, refuse_part_of_block, volume_device, volume_of
 from storlab.nodes.needs import Needs
 from storlab.units import Size, size_text
 
@@ -35,10 +35,7 @@ class ZvolsLayer(PropertiesLayer):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.size % (self.volblocksize or 512):
-            raise ValueError(
-                f"size = {self.size} is no multiple of the blocks of {size_text(self.volblocksize or 512)}"
-            )
+        refuse_part_of_block(self.size, self.volblocksize)
         return self
 
     def label(self) -> str:

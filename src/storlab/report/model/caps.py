@@ -27,9 +27,10 @@ def _allocators(facts: Facts) -> Iterator[str]:
     of = facts.get("allocators")
     if not isinstance(of, Mapping):
         return
-    asked, effective, limit = of.get("asked"), of.get("effective"), of.get("limited_by")
+    asked, effective, limit, cpus = (of.get(name) for name in ("asked", "effective", "limited_by", "cpus"))
     if isinstance(asked, int) and isinstance(effective, int) and effective < asked:
         module = facts.get("module")
-        value = module.get(limit) if isinstance(module, Mapping) else None
-        because = f"{limit} = {value} with {of.get('cpus')} CPUs" if value is not None else str(limit)
-        yield f"spa_num_allocators: {asked} asked for, {effective} in effect: {because}"
+        value = module.get(limit) if isinstance(module, Mapping) and isinstance(limit, str) else None
+        known = isinstance(value, int) and isinstance(cpus, int)
+        because = f": {limit} = {value} with {cpus} CPU{'' if cpus == 1 else 's'}" if known else ""
+        yield f"spa_num_allocators: {asked} asked for, {effective} in effect{because}"

@@ -55,11 +55,22 @@ def design_of(
         sweeps=study.sweeps,
         loading=study.loading,
         steady=study.model.repeat.until == "steady",
+        silent=_silent(study, comparisons),
         objectives=tuple(
             ObjectiveSpec(asked.metric, asked.factor or study.sweeps[0], asked.limit, asked.above is None)
             for asked in study.model.slo
         ),
     )
+
+
+def _silent(study: Study, comparisons: Sequence[CompareSpec]) -> frozenset[tuple[int, str]]:
+    if len(study.factors) < 2:  # there are no combinations
+        return frozenset()
+    from storlab.run.planning.yields import silent  # loads all loads and probes
+
+    names = [study.model.primary, *(name for spec in comparisons for name in spec.metrics or ())]
+    claimed = [claim.metric for claim in study.model.claim if claim.metric is not None]
+    return frozenset(silent(study.cells, dict.fromkeys([*names, *claimed])))
 
 
 def comparisons_of(study: Study) -> list[tuple[CompareSpec, ...]]:

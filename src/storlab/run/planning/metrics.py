@@ -4,58 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
-from storlab.analysis.questions import Catalogue, Metrics, Planned, Trait, each_planned
+from storlab.analysis.questions import Catalogue, Planned, each_planned
 from storlab.errors import StudyError
 from storlab.levels import amount_in
-from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
-from storlab.probes.backing import BACKING
-from storlab.probes.host_load import HostLoadProbe
-from storlab.records.derive_trial import NODES, START_SKEW
-from storlab.records.derived.amplification import SOURCE, declares
-from storlab.records.derived.per_transaction import declares as per_transaction
-from storlab.records.tables import derived
+from storlab.metrics import END, Declarations
 from storlab.run.planning.design import comparisons_of, design_of
-from storlab.study.cells import Cell
+from storlab.run.planning.yields import meant, metrics_of
 from storlab.study.messages import nearest
 from storlab.study.study import Study
 from storlab.study.toml_text import Path
 from storlab.units import shown
-
-_Yielded = tuple[str, tuple[MetricSpec, ...]]
-
-
-def metrics_of(cell: Cell) -> Declarations:
-    """All metrics that a trial of this cell may have, by source; where that depends on the machine, those too."""
-    nodes = {load.name: sum(cell.nodes[group].count for group in load.groups) for load in cell.yielding}
-    skew = sum(nodes[load.name] for load in cell.loads) > 1
-    loads = tuple((load.name, load.declares()) for load in cell.yielding)
-    probes = tuple((PROBE + name, probe.declares()) for name, probe in cell.probes.items())
-    measures_all = all(load.workload.measures_all(cell.trial.warm_up) for load in cell.loads)
-    crosses = any(chain.crossing is not None for chain in cell.chains)
-    amplified = measures_all and HostLoadProbe.kind in cell.probes
-    return _together(loads, tuple(nodes.values()), probes, amplified, crosses, skew)
-
-
-@lru_cache(1024)
-def _together(
-    loads: tuple[_Yielded, ...],
-    nodes: tuple[int, ...],
-    probes: tuple[_Yielded, ...],
-    amplified: bool,
-    crosses: bool,
-    skew: bool,
-) -> Declarations:
-    asked = {spec.quantity for _, specs in loads for spec in specs}
-    shared = ((name, (*specs, *derived(specs, count))) for (name, specs), count in zip(loads, nodes, strict=True))
-    costs = per_transaction(specs for _, specs in loads) if amplified else ()
-    storage = (
-        (SOURCE, (*declares(asked, at_disk=amplified, underlying=False), *costs)),
-        (BACKING.kind, (*BACKING.metrics, *declares(asked, at_disk=False, underlying=True)) if crosses else ()),
-    )
-    return Declarations.union([*shared, *probes, *storage, (NODES, (START_SKEW,) if skew else ())])
 
 
 def metrics_of_study(study: Study) -> Declarations:
@@ -86,7 +46,7 @@ def narrowed(study: Study) -> Study:
     left_out: dict[str, None] = {}
 
     def yields(name: str) -> bool:
-        found = _end_of(name) in ("", *ends) and bool(_meant(name, known))
+        found = _end_of(name) in ("", *ends) and bool(meant(name, known))
         left_out.update({} if found else {name: None})
         return found
 
@@ -113,7 +73,7 @@ def _refuse_unknown(study: Study) -> None:
             raise study.problem(
                 path, f"{name!r} names no nodes of this study: what follows {END} must be {' or '.join(ends)}"
             )
-        found = {id(known): _meant(name, known) for known in cells.values()}
+        found = {id(known): meant(name, known) for known in cells.values()}
         metrics = {number: found[id(known)] for number, known in cells.items()}
         if not any(found.values()):
             names = dict.fromkeys(each for known in cells.values() for each in _names(known, ":" in name))
@@ -161,7 +121,7 @@ def foreseen(study: Study, unsupported: Mapping[int, Sequence[str]], emulated: b
     found: dict[tuple[object, ...], Planned] = {}
     for spec in design.planned():
         for name in spec.metrics or (design.primary,):
-            metrics = {number: _meant(name, known) for number, known in cells.items()}
+            metrics = {number: meant(name, known) for number, known in cells.items()}
             asked = replace(design, comparisons=(replace(spec, metrics=(name,)),), claims=())
             for item in each_planned(asked, Catalogue(metrics, reasons)):
                 q = item.question
@@ -188,14 +148,3 @@ def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path,
 def _names(known: Declarations, with_source: bool) -> Iterator[str]:
     for source, specs in known.items():
         yield from (f"{source}:{each.name}" if with_source else each.name for each in specs.numbers() if not each.word)
-
-
-def _meant(wanted: str, known: Declarations) -> Metrics:
-    """What it names, or may name: a member of a family is known only once a trial has run, and so is its end."""
-    found = {(source, spec.name): spec for source, specs in known.items() for spec in specs.numbers()}
-    source, _, name = wanted.rpartition(":")
-    source = without_end(source)
-    keys = named(f"{source}:{name}" if source else name, found) or [
-        key for key, spec in found.items() if source in ("", key[0]) and spec.word and spec.named(name)
-    ]
-    return {key: Trait.of(found[key], found[key].unit, found[key].better) for key in keys}

@@ -18,6 +18,7 @@ from storlab.errors import StorlabError
 from storlab.nodes.node import Node
 from storlab.nodes.terminal import shell_on
 from storlab.nodes.waiting import cancelled
+from storlab.reading import is_elf
 from storlab.run.suite.places.place import HOLD, SuiteGuest
 
 _HELD = 'read -r line < "$1/held"'
@@ -35,15 +36,7 @@ def symbols_of(kernel: str | None, release: str, installed: str = _DEBUG) -> str
     if kernel is not None:
         path = Path(kernel).resolve()
         places[:0] = [kernel, *([str(path.parents[3] / "vmlinux")] if path.parts[-4:] == _BUILT else [])]
-    return next((place for place in places if _is_elf(Path(place))), None)
-
-
-def _is_elf(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"\x7fELF"
-    except OSError:
-        return False
+    return next((place for place in places if is_elf(Path(place))), None)
 
 
 def _where(kernel: str | None, release: str) -> str:

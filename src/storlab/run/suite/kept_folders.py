@@ -20,6 +20,7 @@ from storlab.suite.adapters.base import Launch
 _MOST = 256 * 1024**2  # bytes of all folders of one script
 _MOST_FILES = 4096
 _LONGEST = 255  # bytes of a name in it, as file systems have it
+_DEEPEST = 1024  # bytes of a path in it: here, more comes before it
 
 
 @dataclass(frozen=True)
@@ -64,20 +65,27 @@ async def _keep(node: Node, source: str, target: Path, room: int) -> KeptFolder:
         return KeptFolder(target.name, files)
     # The small ones first: of much that was recorded, what was measured is the least.
     for path, size in sorted(there, key=lambda file: (file[1], file[0])):
-        if size <= room and len(files) < _MOST_FILES and all(map(_is_plain, path.split("/"))):
-            try:
-                data = await node.read(f"{source}/{path}", room)
-            except (FileNotFoundError, TooMuch):  # something still writes into it
-                dropped += size
-                continue
+        if size > room or len(files) >= _MOST_FILES or not is_plain_path(path):
+            dropped += size
+            continue
+        try:
+            data = await node.read(f"{source}/{path}", room)
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (target / path).write_bytes(data)
-            files[path], room = len(data), room - len(data)
-        else:
+        # Something still writes into it, or it says of one name that it is both a file and a folder.
+        except (FileNotFoundError, TooMuch, FileExistsError, IsADirectoryError, NotADirectoryError):
             dropped += size
+            continue
+        files[path], room = len(data), room - len(data)
     await node.run(["rm", "--recursive", "--force", "--", source], check=False)
     return KeptFolder(target.name, files, dropped)
 
 
+def is_plain_path(path: str) -> bool:
+    """Whether a path leads to a file below where it begins, and can be one here."""
+    return len(path.encode(errors="replace")) <= _DEEPEST and all(map(_is_plain, path.split("/")))
+
+
 def _is_plain(name: str) -> bool:
-    return name not in ("", ".", "..") and name.isprintable() and len(name.encode(errors="replace")) <= _LONGEST
+    known = name not in ("", ".", "..") and "/" not in name and name.isprintable()
+    return known and len(name.encode(errors="replace")) <= _LONGEST
