@@ -200,7 +200,7 @@ _FAMILY = re.compile(r"[^{}]*\{([a-z]+)\}[^{}]*")
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     words = re.split(r"\{(\w+)\}", name)
-    kinds = {"percentile": r"\d+(?:\.\d+)?"}
+    kinds = {"percentile": r"\d+(?:\.\d+)?", "group": r"[^.]+"}
     return re.compile(
         "".join(f"(?P<{w}>{kinds.get(w, '.+')})" if at % 2 else re.escape(w) for at, w in enumerate(words))
     )
