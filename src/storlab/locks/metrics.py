@@ -64,7 +64,7 @@ METRICS = (
     ALL_WAITS, ALL_TIME, GROUP_WAITS, GROUP_TIME, *SHARES.values(),
     WAITS, TIME, LOCKS, *PER_OPERATION.values(), _HISTOGRAM, *_OF_TIMES,
 )  # fmt: skip
-"""Families of groups come before those of callers, whose members have a dot: ``waits.zil``, ``waits.mutex.zil_itx``."""
+"""Members of a group's families have no dot, those of a caller's have one: ``waits.zil``, ``waits.mutex.zil_itx``."""
 
 
 @dataclass
