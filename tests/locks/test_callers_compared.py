@@ -41,7 +41,8 @@ def summary(one: Mapping[str, float], other: Mapping[str, float], seed: int, rou
             found |= {name.replace("waits.", "wait-time."): count * rng.gamma(9, 1e-6) for name, count in found.items()}
             found["waits"] = sum(counted.values())
             for group, names in GROUPS.items():
-                found[f"waits.{group}"] = sum(counted.get(f"waits.mutex.{name}", 0) for name in names)
+                for kind in ("waits", "wait-time"):
+                    found[f"{kind}.{group}"] = sum(found.get(f"{kind}.mutex.{name}", 0.0) for name in names)
             found |= {"iops": speed * rng.normal(1, 0.01), "ios": OPERATIONS}
             for name, value in found.items():
                 source = "load" if name in ("iops", "ios") else SOURCE
@@ -106,8 +107,10 @@ def test_what_was_not_watched_is_not_0() -> None:
 
 def test_the_report_has_a_row_a_caller_and_a_column_a_level() -> None:
     tables = lock_tables(summary(SEEN, {**SEEN, "zio_allocate_dispatch": 0}, 3), DECLARED)
-    assert [each.title for each in tables] == ["Time waited for locks", "Waits for locks"]
-    assert tables[0].columns == ("who waited", "allocators=1", "allocators=4")
-    assert tables[1].rows[0][0] == "zil_itx_assign (mutex)"
-    dispatch = next(row for row in tables[1].rows if row[0].startswith("zio_allocate_dispatch"))
+    groups = ["Time waited for locks by group", "Waits for locks by group"]
+    assert [each.title for each in tables] == [*groups, "Time waited for locks", "Waits for locks"]
+    assert {each.columns for each in tables} == {("who waited", "allocators=1", "allocators=4")}
+    assert {row[0] for row in tables[1].rows} == {"metaslab", "zil"}
+    assert tables[3].rows[0][0] == "zil_itx_assign (mutex)"
+    dispatch = next(row for row in tables[3].rows if row[0].startswith("zio_allocate_dispatch"))
     assert dispatch[2].startswith("0")

@@ -96,7 +96,7 @@ def test_where_no_group_waited_there_are_no_shares(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        ({"a.b": ["f"]}, '"a.b" is not a valid name of a group: write lowercase letters, digits and hyphens'),
+        ({"a.b": ["f"]}, '"a.b" is not a valid name of a group: write lowercase letters, digits, hyphens'),
         ({"A": ["f"]}, "is not a valid name of a group"),
         ({"a": []}, 'the group a has no functions: write patterns, such as ["a_*"]'),
         ({"a": ["f?"]}, '"f?" matches no function of the kernel: write a name, with * for any characters'),

@@ -20,7 +20,7 @@ def check_groups(groups: Groups) -> None:
     """Raise ``ValueError`` for a name that is no word of a metric's name, and for what can't match a function."""
     for name, patterns in groups.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{shown(name)} is not a valid name of a group: write lowercase letters, digits and hyphens")
+            raise ValueError(f"{shown(name)} is not a valid name of a group: write lowercase letters, digits, hyphens")
         if not patterns:
             raise ValueError(f'the group {name} has no functions: write patterns, such as ["{name}_*"]')
         for each in patterns:
