@@ -189,9 +189,13 @@ class MetricSpec:
         return replace(self, name=name, subject=subject, family=word, percentile=percentile, **filled)
 
     def named(self, name: str) -> bool:
-        """Whether ``name`` stands for it, or for a member: the whole name, or what follows a dot in it."""
+        """Whether ``name`` stands for it, or for a member: the whole name, or what follows a dot in it.
+
+        A family's word alone is no name: any misspelt one would be a member's.
+        """
         parts = self.name.split(".")
-        return any(_pattern(".".join(parts[at:])).fullmatch(name) for at in range(len(parts)))
+        ends = [".".join(parts[at:]) for at in range(len(parts))]
+        return any(_pattern(end).fullmatch(name) for end in ends if end == self.name or end != f"{{{self.word}}}")
 
 
 _FAMILY = re.compile(r"[^{}]*\{([a-z]+)\}[^{}]*")
@@ -200,7 +204,7 @@ _FAMILY = re.compile(r"[^{}]*\{([a-z]+)\}[^{}]*")
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     words = re.split(r"\{(\w+)\}", name)
-    kinds = {"percentile": r"\d+(?:\.\d+)?"}
+    kinds = {"percentile": r"\d+(?:\.\d+)?", "group": r"[^.]+", "caller": r"[^.]+\..+"}
     return re.compile(
         "".join(f"(?P<{w}>{kinds.get(w, '.+')})" if at % 2 else re.escape(w) for at, w in enumerate(words))
     )

@@ -25,6 +25,7 @@ OPERATIONS = 1000
 
 # Waits for 1,000 calls with one allocator, as seen in a guest with four CPUs.
 SEEN = {"zio_allocate_dispatch": 112, "zio_dva_throttle": 39, "metaslab_alloc_dva": 104, "zil_itx_assign": 200}
+GROUPS = {"metaslab": ("zio_allocate_dispatch", "zio_dva_throttle", "metaslab_alloc_dva"), "zil": ("zil_itx_assign",)}
 
 
 def summary(one: Mapping[str, float], other: Mapping[str, float], seed: int, rounds: int = 12) -> Summary:
@@ -39,6 +40,9 @@ def summary(one: Mapping[str, float], other: Mapping[str, float], seed: int, rou
             found = {name: count for name, count in counted.items() if count}
             found |= {name.replace("waits.", "wait-time."): count * rng.gamma(9, 1e-6) for name, count in found.items()}
             found["waits"] = sum(counted.values())
+            for group, names in GROUPS.items():
+                for kind in ("waits", "wait-time"):
+                    found[f"{kind}.{group}"] = sum(found.get(f"{kind}.mutex.{name}", 0.0) for name in names)
             found |= {"iops": speed * rng.normal(1, 0.01), "ios": OPERATIONS}
             for name, value in found.items():
                 source = "load" if name in ("iops", "ios") else SOURCE
@@ -73,6 +77,16 @@ def test_one_that_is_only_on_one_side_is_named_and_is_0_on_the_other() -> None:
     assert not comparison.why.left_out
 
 
+def test_a_group_that_waits_less_is_named_and_one_that_waits_as_often_is_not() -> None:
+    found = summary(SEEN, {**SEEN, "zio_allocate_dispatch": 9, "metaslab_alloc_dva": 50}, 5)
+    assert "waits.metaslab" in named(found) and "waits.zil" not in named(found)
+    (comparison,) = found.comparisons
+    assert comparison.why is not None
+    (group,) = [each for each in comparison.why.differences if each.metric == "waits.metaslab"]
+    assert group.noun == "waits for locks by the group metaslab"
+    assert group.a == pytest.approx(255 / OPERATIONS, rel=0.1) and group.b == pytest.approx(98 / OPERATIONS, rel=0.1)
+
+
 def test_two_alike_have_nothing_named_in_40_of_40_studies() -> None:
     assert [named(summary(SEEN, SEEN, seed)) for seed in range(100, 140)] == [set()] * 40
 
@@ -93,8 +107,10 @@ def test_what_was_not_watched_is_not_0() -> None:
 
 def test_the_report_has_a_row_a_caller_and_a_column_a_level() -> None:
     tables = lock_tables(summary(SEEN, {**SEEN, "zio_allocate_dispatch": 0}, 3), DECLARED)
-    assert [each.title for each in tables] == ["Time waited for locks", "Waits for locks"]
-    assert tables[0].columns == ("who waited", "allocators=1", "allocators=4")
-    assert tables[1].rows[0][0] == "zil_itx_assign (mutex)"
-    dispatch = next(row for row in tables[1].rows if row[0].startswith("zio_allocate_dispatch"))
+    groups = ["Time waited for locks by group", "Waits for locks by group"]
+    assert [each.title for each in tables] == [*groups, "Time waited for locks", "Waits for locks"]
+    assert {each.columns for each in tables} == {("who waited", "allocators=1", "allocators=4")}
+    assert {row[0] for row in tables[1].rows} == {"metaslab", "zil"}
+    assert tables[3].rows[0][0] == "zil_itx_assign (mutex)"
+    dispatch = next(row for row in tables[3].rows if row[0].startswith("zio_allocate_dispatch"))
     assert dispatch[2].startswith("0")

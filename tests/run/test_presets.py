@@ -1,4 +1,4 @@
-"""Every preset runs: once, with sizes that take seconds; and so does a sweep."""
+"""Every preset runs: once, with sizes that take seconds; and so does a sweep. Builds of ZFS are not made for it."""
 
 from __future__ import annotations
 
@@ -55,13 +55,17 @@ PRESETS = {
     ),
     "media-streaming": Preset(("film=1M", "runtime=1s"), {"latency.p99"}, ("numjobs=1,4",)),
     "regression": Preset(("size=1",), {"elapsed"}),
+    "zfs-async-dio": Preset(("size=4M", "runtime=500ms"), {"read.iops", "write.iops", "read.amplification"}),
+    "zfs-versions": Preset(("size=1M", "runtime=500ms"), {"bandwidth"}),
     "zfs-perf": Preset(
         ("runtime=1s", "size=256k", "cached=64k", "disk=512M"), {"bandwidth", "zil.commits"},
         ("layout=raidz1", "test=sequential_reads_arc_cached_clone-sync-128k-64,random_reads-sync-8k-16"), ("zfs",),
     ),
 }  # fmt: skip
-BY_THEMSELVES = {"large-folios", "snia-pts"}
-"""What takes a device or kernels has a test of its own."""
+OWN_ZFS = {"zfs-async-dio": "/srv/zfs-async-dio", "zfs-versions": "/srv/zfs-new"}
+"""What takes builds of ZFS, each of which takes 8 minutes, is only planned: ``tests/study/test_zfs_of_ones_own.py``."""
+BY_THEMSELVES = {"large-folios", "snia-pts", *OWN_ZFS}
+"""What takes a device, kernels or builds has a test of its own."""
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +144,13 @@ def test_large_folios_boots_both_kernels_that_are_named(tmp_path: Path, monkeypa
     outcome = run("large-folios", tmp_path / "run", *named)
     assert outcome.ending == "complete"
     assert set(outcome.tables.frame("metrics")["metric"]) >= PRESETS["large-folios"].metrics
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(("preset", "tree"), OWN_ZFS.items())
+def test_a_preset_for_builds_of_zfs_is_refused_without_them(preset: str, tree: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=f"zfs_tree: {tree} is no source tree of OpenZFS"):
+        run(preset, tmp_path / "refused")
 
 
 def test_a_sweep_of_queue_depths_has_points_and_no_verdicts(tmp_path: Path) -> None:

@@ -6,6 +6,11 @@ import pytest
 
 from storlab.errors import StudyError
 from storlab.layers.zfs.pool import ZpoolLayer
+from storlab.locks.groups import group_of
+from storlab.nodes.needs import too_old
+from storlab.probes.locks import LocksProbe
+from storlab.run.planning.checks import group_needs
+from storlab.run.planning.metrics import refuse_unknown_metrics
 from storlab.study.cells import Cell
 from storlab.study.study import Study, find_study, load_study
 
@@ -80,6 +85,42 @@ def test_set_takes_any_other_tunable_and_any_number_of_allocators() -> None:
 
 
 @pytest.mark.parametrize(
+    ("function", "group"),
+    [  # as callers of tracepoints in a guest, and as in OpenZFS 2.3.2
+        ("metaslab_alloc_dva", "metaslab"),
+        ("zio_dva_throttle", "metaslab"),
+        ("zio_allocate_dispatch", "metaslab"),
+        ("vdev_queue_io", "vdev-queue"),
+        ("dsl_dir_willuse_space", "dsl"),
+        ("dsl_pool_dirty_space", "dsl"),
+        ("dmu_tx_delay", "dsl"),
+        ("dmu_tx_hold_write", "dmu"),
+        ("zil_itx_assign", "zil"),
+        ("zfs_rangelock_enter_impl", "other"),
+        ("vfs_write", None),
+    ],
+)
+def test_waits_are_added_up_by_the_locks_that_functions_of_zfs_take(function: str, group: str | None) -> None:
+    probe = study().cells[0].probes["locks"]
+    assert isinstance(probe, LocksProbe) and group_of(function, probe.groups) == group
+
+
+@pytest.mark.parametrize("profile", ["", "seed", "overwrite", "random", "zvols"])
+def test_its_claims_ask_only_for_what_its_loads_and_probes_yield(profile: str) -> None:
+    found = study(*([f"profile={profile}"] if profile else []))
+    refuse_unknown_metrics(found)
+    asked = {claim.metric for claim in found.model.claim if claim.metric and "locks" in claim.metric}
+    shares = {f"probe:locks:{name}" for name in ("waits-share.dsl", "waits-share.metaslab", "wait-time-share.dsl")}
+    assert asked == {*shares, "probe:locks:waits-per-operation.metaslab"}
+
+
+def test_probes_ask_of_the_guests_kernel_what_its_release_tells_before_anything_boots() -> None:
+    needs = group_needs(study().cells[0], "vm")
+    assert {"locks", "profile"} <= set(needs.agent)
+    assert too_old("5.15.0-9-amd64", needs) and not too_old("6.12.41+deb13-amd64", needs)
+
+
+@pytest.mark.parametrize(
     ("override", "message"),
     [
         ("spa_num_allocators=[1, 0]", "spa_num_allocators = 0 is out of range: write a whole number from 1 to"),
@@ -88,6 +129,7 @@ def test_set_takes_any_other_tunable_and_any_number_of_allocators() -> None:
         ("disk_counts=[65]", "at most 64"),
         ("nodes.vm.sockets=3", "sockets = 3 does not divide cpus = 4 evenly: write a divisor of it"),
         ("nodes.vm.numa_nodes=5", "numa_nodes = 5 is more than cpus = 4: each node needs a CPU"),
+        ("probes.locks.groups.zil=zil", "probes.locks.groups.zil"),
         ("profile=sead", "unknown profile 'sead'"),
     ],
 )

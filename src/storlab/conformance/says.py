@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from storlab.importing.importer import Importer
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.resources import Format, Resource
+from storlab.metrics import Specs
 from storlab.nodes.kind import Launcher, NodeKind, Services, Transport
 from storlab.nodes.needs import Needs
 from storlab.probes.base import Probe
@@ -153,7 +154,8 @@ def of_probe(probe: Probe) -> Faults:
     """What it watches."""
     if not probe.watches or not probe.watches <= frozenset(get_args(Kind)):
         yield f"watches {set(probe.watches)}, of which a node has only {', '.join(get_args(Kind))}"
-    if not set(probe.declares()) <= set(probe.metrics):
+    known = Specs(probe.metrics)
+    if any(known.find(spec.name) != spec for spec in probe.declares()):
         yield "declares metrics that are not among its `metrics`"
 
 

@@ -17,7 +17,7 @@ from storlab.images.cache import Cache, cache_folder
 from storlab.images.manifest import ImageManifest, forget_old, manifests, write_manifest
 from storlab.images.own import OwnRoot, own_kernel, own_root
 from storlab.images.parts import SOURCE, kernel_part, newest_kernel, perf_part, root_part, zfs_part
-from storlab.images.zfs_tree import Base, read_tree, tree_parts
+from storlab.images.zfs_tree import Base, Tree, read_tree, tree_parts
 
 _PROGRAMS = (*bootstrap.PROGRAMS, "mkfs.erofs", "fsck.erofs", "depmod", "zstd")
 
@@ -144,16 +144,28 @@ def own_image(kernel: Path, modules: Path | None = None, rootfs: Path | None = N
     )
 
 
-def with_zfs_tree(image: Image, folder: Path) -> Image:
+def find_zfs_tree(folder: Path) -> Tree:
+    """An OpenZFS tree that can be laid over an image. Raises ``UserError``."""
+    with _usable(folder):
+        return read_tree(folder.absolute())
+
+
+def with_zfs_tree(image: Image, tree: Tree) -> Image:
     """The image with an OpenZFS tree laid over it: modules, commands, libraries and tests. Raises ``UserError``."""
+    with _usable(tree.folder):
+        return _with_zfs_tree(image, tree)
+
+
+@contextlib.contextmanager
+def _usable(folder: Path) -> Iterator[None]:
     try:
-        return _with_zfs_tree(image, folder.absolute())
+        yield
     except (OSError, ValueError) as error:  # it is changed meanwhile, damaged, or another user's
         raise UserError(f"the tree {folder} can't be laid over a guest: {error}") from None
 
 
-def _with_zfs_tree(image: Image, folder: Path) -> Image:
-    tree = read_tree(folder)
+def _with_zfs_tree(image: Image, tree: Tree) -> Image:
+    folder = tree.folder
     if len(image.layers) < 2:
         raise UserError(
             f"the tree {folder} needs the modules of the kernel that guests boot: name --kernel-modules, too"

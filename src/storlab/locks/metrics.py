@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
 
 from storlab.locks.agent_output import Caller, Counts, Waiter
+from storlab.locks.groups import Groups, group_of
 from storlab.measurements import HISTOGRAM_COLUMNS
 from storlab.metrics import MetricSpec, Value, percentiles_of
 from storlab.percentiles import percentiles_of_each
 
 CALLER = "caller"
 """The word of families that have a member for each function that waits."""
+GROUP = "group"
+"""The word of families that have a member for each group of functions which a study declares."""
 UNKNOWN = "unknown"
 """Stands for a caller whose address is in no function that the kernel shows."""
 
@@ -27,6 +30,15 @@ _NANOSECOND = 1e-9
 
 ALL_WAITS = MetricSpec("waits", "1", "lower", noun="waits for locks", evidence="shared")
 ALL_TIME = MetricSpec("wait-time", "s", "lower", noun="waited for locks", evidence="shared")
+GROUP_WAITS, GROUP_TIME = (
+    replace(each, name=f"{each.name}.{{{GROUP}}}", noun=f"{each.noun} by the group {{{GROUP}}}")
+    for each in (ALL_WAITS, ALL_TIME)
+)
+SHARES = {
+    each.name: MetricSpec(each.name.replace(".", "-share."), "1", across="none", evidence="none", domain="share")
+    for each in (GROUP_WAITS, GROUP_TIME)
+}
+"""Of what all groups waited: ``storlab.records.derived.lock_waits``."""
 WAITS = MetricSpec(
     "waits.{caller}", "1", "lower", noun="waits for locks by {caller}", evidence="shared", zero_if_absent=True
 )
@@ -43,12 +55,16 @@ PER_OPERATION = {
         evidence="none",
         zero_if_absent=each.zero_if_absent,
     )
-    for each in (ALL_WAITS, ALL_TIME, WAITS, TIME)
+    for each in (ALL_WAITS, ALL_TIME, GROUP_WAITS, GROUP_TIME, WAITS, TIME)
 }
 """For each operation of the loads: ``storlab.records.derived.lock_waits``."""
 _HISTOGRAM = MetricSpec("{type}.wait", "s", "lower", "merge", "latency")
 _OF_TIMES = percentiles_of(_HISTOGRAM.name, _PERCENTILES)
-METRICS = (ALL_WAITS, ALL_TIME, WAITS, TIME, LOCKS, *PER_OPERATION.values(), _HISTOGRAM, *_OF_TIMES)
+METRICS = (
+    ALL_WAITS, ALL_TIME, GROUP_WAITS, GROUP_TIME, *SHARES.values(),
+    WAITS, TIME, LOCKS, *PER_OPERATION.values(), _HISTOGRAM, *_OF_TIMES,
+)  # fmt: skip
+"""Members of a group's families have no dot, those of a caller's have one: ``waits.zil``, ``waits.mutex.zil_itx``."""
 
 
 @dataclass
@@ -84,11 +100,14 @@ def member(caller: Caller) -> str:
     return f"{caller.type}.{caller.function or UNKNOWN}"
 
 
-def values(counts: Counts) -> Iterator[Value]:
-    """Totals, those of the callers that matter, and percentiles by type of lock."""
+def values(counts: Counts, groups: Groups | None = None) -> Iterator[Value]:
+    """Totals, those of all groups and of the callers that matter, and percentiles by type of lock."""
     callers = by_caller(counts)
     yield ALL_WAITS.value(sum(each.count for each in callers.values()))
     yield ALL_TIME.value(sum(each.time for each in callers.values()))
+    for name, tally in _grouped(callers, groups or {}).items():
+        yield GROUP_WAITS.value(tally.count, group=name)
+        yield GROUP_TIME.value(tally.time, group=name)
     for name, tally in _named(callers).items():
         yield WAITS.value(tally.count, caller=name)
         yield TIME.value(tally.time, caller=name)
@@ -98,6 +117,16 @@ def values(counts: Counts) -> Iterator[Value]:
         (found,) = percentiles_of_each(np.zeros(len(bins), dtype=np.int64), lower, upper, numbers, _PERCENTILES)
         for spec, seconds in zip(_OF_TIMES, found.values(), strict=True):
             yield spec.value(seconds, type=kind)
+
+
+def _grouped(callers: Mapping[Caller, Tally], groups: Groups) -> dict[str, Tally]:
+    """Of all callers, not only of those that become metrics; a group that never waited has 0."""
+    found = {name: Tally() for name in groups}
+    for caller, tally in callers.items():
+        if (name := group_of(caller.function or UNKNOWN, groups)) is not None:
+            found[name].count += tally.count
+            found[name].time += tally.time
+    return found
 
 
 def _named(callers: dict[Caller, Tally]) -> dict[str, Tally]:

@@ -34,7 +34,7 @@ from storlab.records.derived.amplification import (
     moved_bytes,
 )
 from storlab.records.derived.checkpoint_dips import checkpoint_dips
-from storlab.records.derived.lock_waits import lock_waits_per_operation
+from storlab.records.derived.lock_waits import lock_shares, lock_waits_per_operation
 from storlab.records.derived.per_cpu import per_cpu
 from storlab.records.derived.per_transaction import METRICS as PER_TRANSACTION
 from storlab.records.derived.per_transaction import per_transaction, watched_above
@@ -152,10 +152,12 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
         if isinstance(cell.probes[name], CountersProbe) and _measures_all(trial):
             loads = [load for each in measured.values() for load in each]
             parsed.tell(record, PROBE + name, None, per_cpu(loads, ends.get(PROBE + name, {}).values()))
-        if isinstance(cell.probes[name], LocksProbe) and _measures_all(trial):
+        if isinstance(cell.probes[name], LocksProbe):
             loads = [load for each in measured.values() for load in each]
             for source, seen in ends.items():
-                parsed.tell(record, source, None, lock_waits_per_operation(loads, seen.values()))
+                parsed.tell(record, source, None, lock_shares(seen.values()))
+                if _measures_all(trial):
+                    parsed.tell(record, source, None, lock_waits_per_operation(loads, seen.values()))
         if isinstance(cell.probes[name], ServerProbe):
             loads = [load for each in measured.values() for load in each]
             for source, seen in ends.items():

@@ -25,7 +25,7 @@ from storlab.grouping import grouped
 from storlab.metrics import HISTOGRAMS, TARGET, Declarations, Key, MetricSpec, is_underneath
 
 _AMOUNTS = ("1", "B", "s")
-_OPEN_FAMILIES = ("operation", "percentile", "caller", "function")
+_OPEN_FAMILIES = ("operation", "percentile", "caller", "function", "group")
 """Words of families whose members are kinds of something, and not things that come and go."""
 _TELLING = (None, 50.0, 99.0)
 """Percentiles: of one distribution the middle and the tail; others say much the same."""

@@ -19,7 +19,7 @@ from storlab.report.model.gates import gate_sentence
 from storlab.report.model.grid import further_tables, measured_tables
 from storlab.report.model.input import ReportInput, for_people, shared_levels, split
 from storlab.report.model.latencies import asked_latencies, latency_tables
-from storlab.report.model.locks import is_of_caller, lock_tables
+from storlab.report.model.locks import is_in_lock_tables, lock_tables
 from storlab.report.model.nodes import guest_tables, node_tables
 from storlab.report.model.packets import packet_tables
 from storlab.report.model.power_cuts import power_cut_tables
@@ -107,7 +107,9 @@ class View:
         values = Values(summary.estimates)
         first, rest = split_primary(summary)
         shown = [e for e in rest if given.declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
-        watched = [e for e in summary.estimates if e.source.startswith(PROBE) and not is_of_caller(e, given.declared)]
+        watched = [
+            e for e in summary.estimates if e.source.startswith(PROBE) and not is_in_lock_tables(e, given.declared)
+        ]
         self.title = given.title
         self.description = manifest.description if manifest else ""
         self.cautions = list(map(words.stop, given.cautions))

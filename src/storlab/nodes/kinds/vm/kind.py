@@ -17,7 +17,7 @@ from storlab.errors import NodeError, UserError
 from storlab.extras import need_extra
 from storlab.images.cache import storlab_cache
 from storlab.images.cpio import archive
-from storlab.images.image import Image, find_image, own_image, with_zfs_tree
+from storlab.images.image import Image, find_image, find_zfs_tree, own_image, with_zfs_tree
 from storlab.images.system import system_disk, system_initramfs
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.binding import programs
@@ -279,8 +279,10 @@ def extras_of(needs: Needs) -> frozenset[str]:
 def _image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
     modules, rootfs = (None if each is None else Path(each) for each in (hardware.modules, hardware.rootfs))
     kernel = hardware.kernel
+    # What is wrong with a tree is said before an image is asked for, which takes minutes to build.
+    tree = None if hardware.zfs_tree is None else find_zfs_tree(Path(hardware.zfs_tree))
     image = find_image(extras) if kernel is None else own_image(Path(kernel), modules, rootfs)
-    return image if hardware.zfs_tree is None else with_zfs_tree(image, Path(hardware.zfs_tree))
+    return image if tree is None else with_zfs_tree(image, tree)
 
 
 async def _acceleration(hardware: Hardware, image: Image, initrd: Path, host: Node) -> Acceleration:
