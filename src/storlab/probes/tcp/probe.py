@@ -156,9 +156,7 @@ class TcpProbe(Probe):
 
 async def _finish(process: Process, raw: Path) -> None:
     with suppress(NodeError):  # whoever needs the node says so
-        if process.ended is None:
-            await process.stop(grace=_LAST_WORD)
-        ended = await process.wait()
+        ended = await process.last_word(_LAST_WORD)
         (raw / NAME).write_bytes(ended.stdout)
 
 
