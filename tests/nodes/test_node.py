@@ -242,6 +242,15 @@ def test_a_command_that_is_stopped_has_its_last_word_but_no_more_time_than_it_ge
     assert on_node(work) == [(b"begun\nended\n", None), (b"begun\n", "SIGKILL")]
 
 
+def test_what_prints_no_line_but_more_and_more_is_not_waited_for() -> None:
+    async def work(node: Node) -> str | None:
+        process = await node.start(["sh", "-c", "head -c 100k /dev/zero; trap '' TERM; while :; do sleep 0.05; done"])
+        assert await process.first_line() is None
+        return (await process.last_word(0.0)).signal
+
+    assert on_node(work) == "SIGKILL"
+
+
 def test_who_is_cancelled_does_not_wait_for_a_last_word() -> None:
     async def work(node: Node) -> float:
         process = await node.start(["sh", "-c", DEAF])

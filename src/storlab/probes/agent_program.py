@@ -58,7 +58,7 @@ async def _started(context: ProbeContext, words: Sequence[str]) -> tuple[Process
     except BaseException:
         await process.end()
         raise
-    return (None, _refusal(await process.wait())) if first is None else (process, None)
+    return (None, _refusal(await process.last_word(0.0))) if first is None else (process, None)
 
 
 async def _keep(process: Process, context: ProbeContext, probe: str, name: str, last_word: float) -> None:

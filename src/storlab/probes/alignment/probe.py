@@ -141,7 +141,7 @@ class AlignmentProbe(Probe):
             raise
         if attached is not None:
             return process
-        ended = await process.wait()
+        ended = await process.last_word(0.0)
         _note(context.raw, [*said, _refusal(ended)])
         return None
 

@@ -150,7 +150,7 @@ class TcpProbe(Probe):
             raise
         if first is not None:
             return process
-        _note(context.raw, [_refusal(await process.wait())])
+        _note(context.raw, [_refusal(await process.last_word(0.0))])
         return None
 
 
