@@ -105,12 +105,16 @@ def one_round(order: Sequence[str], seconds: float) -> dict[str, dict[str, float
     with ExitStack() as stack:
         pids = {side: stack.enter_context(watching(commands[side])) for side in order}
         floor = [stack.enter_context(attached(tracepoint)) for tracepoint in _TRACEPOINTS]
-        time.sleep(1)  # until all of them are there
 
         def look() -> dict[str, Programs]:
             own = [stats_of(f"/proc/self/fdinfo/{program}") for program in floor]
             return {"floor": own, **{side: programs_of(pid) for side, pid in pids.items()}}
 
+        until = time.monotonic() + 30
+        while any(len(side) < len(_TRACEPOINTS) or not all(runs for runs, _ in side) for side in look().values()):
+            if time.monotonic() > until:
+                raise SystemExit(f"nothing waits for a lock, or a side is not attached: {look()}")
+            time.sleep(0.1)
         before, begun = look(), time.monotonic()
         time.sleep(seconds)
         after, elapsed = look(), time.monotonic() - begun
