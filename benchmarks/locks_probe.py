@@ -78,7 +78,7 @@ def main() -> None:
         raise SystemExit("only root may watch locks of the kernel: run it as root")
     see_tracefs("benchmarks.locks_probe")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the load ends
-    rounds, seconds = (2, 1.0) if chosen.quick else (8, 3.0)
+    rounds, seconds = (2, 1.0) if chosen.quick else (8, 2.0)
     with measuring(), contention():
         found = [one_round(SIDES[:: 1 if number % 2 else -1], seconds) for number in range(rounds)]
     print(table(found))

@@ -45,7 +45,7 @@ def main() -> None:
     if os.geteuid():
         raise SystemExit("only root may sample all CPUs: run it as root")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the disk is torn down
-    rounds, seconds = (2, 3.0) if chosen.quick else (7, 10.0)
+    rounds, seconds = (2, 3.0) if chosen.quick else (5, 5.0)
     with tempfile.TemporaryDirectory(prefix="storlab-benchmark-") as name, disk_in_memory() as disk, measuring():
         sides = {"storlab": storlab, "perf": perf}
         with busy(disk):
