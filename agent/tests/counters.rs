@@ -63,6 +63,17 @@ fn the_counters_of_a_node_never_run_backwards() {
 }
 
 #[test]
+fn a_low_limit_of_open_files_is_raised_where_it_may_be() {
+    if !may_count() {
+        return;
+    }
+    let words = ["--nofile=10:1024", PROGRAM, "counters", "--for", "0.05"];
+    let output = Command::new("prlimit").args(words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("Too many open files"), "{output:?}");
+}
+
+#[test]
 fn where_hardware_counters_are_needed_and_missing_nothing_is_counted() {
     if !may_count() {
         return;

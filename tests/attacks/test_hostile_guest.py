@@ -176,6 +176,21 @@ def test_a_command_that_prints_nothing_over_and_over_ends_its_node() -> None:
         on_liar(lambda node: node.run(["yes"]), run=[STARTED, {**OUTPUT, "endless": True}])
 
 
+def test_a_command_whose_end_is_never_told_is_waited_for_no_longer_than_its_last_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_REST", 0.3)
+
+    async def stopped(node: Node) -> None:
+        node.connection.patience = 0.3
+        command = await node.start(["probe"])
+        assert await command.first_line() == b"begun"
+        await command.last_word(0.3)
+
+    with pytest.raises(NodeLost, match="can't be stopped, not even by KILL"):
+        on_liar(stopped, run=[STARTED, {**OUTPUT, "payload": "begun\n"}], stop=[DONE])
+
+
 def test_what_is_printed_or_read_without_end_is_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "OUTPUT", 4 * 1024**2)
     endless = {"payload": 256 * 1024, "endless": True}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from rich.console import Console
 
 from probes.test_profile import seen
 from storlab.cli.trace.profile_view import ProfileView
+from storlab.cli.trace.run import Interruptible, tracing
 from study.program import call, program
 
 
@@ -59,3 +63,31 @@ def test_as_json_shares_are_of_the_samples(tmp_path: Path) -> None:
     assert found["samples"] == pytest.approx(0.5 * 99 * found["cpus"], rel=0.5)
     assert all(0 <= each["self"] <= each["total"] <= 1 for each in found["functions"])
     assert (tmp_path / "x.svg").read_text().startswith("<svg")
+
+
+DEAF = """
+import signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
+print("begun", flush=True)
+time.sleep(60)
+"""
+"""As a tracer that looks up the names of many functions."""
+
+
+@pytest.mark.parametrize(("signals", "ends"), [([signal.SIGINT] * 2, True), ([signal.SIGHUP, signal.SIGTERM], False)])
+def test_a_second_ctrl_c_does_not_wait_for_names(signals: list[signal.Signals], ends: bool) -> None:
+    async def interrupted() -> bool:
+        async with tracing([sys.executable, "-c", DEAF], lambda chunk, _: chunk.split()) as tracer:
+            work = Interruptible()
+            work.tracer = tracer
+            assert await tracer.lines() == [b"begun"]
+            for number in signals:
+                work.signalled(number)
+            try:
+                async with asyncio.timeout(5 if ends else 0.3):
+                    return await tracer.lines() == []
+            except TimeoutError:
+                work.signalled(signal.SIGINT)
+                return False
+
+    assert asyncio.run(interrupted()) == ends

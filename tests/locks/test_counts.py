@@ -68,6 +68,14 @@ def test_the_longest_and_the_most_frequent_callers_become_metrics() -> None:
     assert len([name for name in named if name.startswith("waits.")]) == 48
 
 
+def test_functions_of_one_name_in_two_modules_are_one_and_none_is_dropped() -> None:
+    other = waits("f", 5)
+    other[0] = ["f", "xfs", "mutex"]
+    found = {each.metric: each.value for each in values(counted(waits("f", 3), other))}
+    assert found["waits.mutex.f"] == found["waits"] == 8
+    assert found["wait-time.mutex.f"] == pytest.approx(found["wait-time"])
+
+
 def test_waits_are_told_apart_by_who_waited() -> None:
     found = counted(waits("f", 3, waiter="own"), waits("f", 5, waiter="kernel"), waits("f", 7))
     assert [each.count for each in by_caller(found).values()] == [15]

@@ -225,6 +225,46 @@ def test_a_command_that_is_cancelled_while_it_starts_has_ended_before_the_caller
     on_node(work)
 
 
+LAST_WORDS = "trap 'echo ended; exit 0' TERM; echo begun; while :; do sleep 0.05; done"
+DEAF = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
+
+
+def test_a_command_that_is_stopped_has_its_last_word_but_no_more_time_than_it_gets() -> None:
+    async def work(node: Node) -> list[tuple[bytes, str | None]]:
+        found = []
+        for script in (LAST_WORDS, DEAF):
+            process = await node.start(["sh", "-c", script])
+            await process.first_line()
+            ended = await process.last_word(10.0 if script == LAST_WORDS else 0.3)
+            found.append((ended.stdout, ended.signal))
+        return found
+
+    assert on_node(work) == [(b"begun\nended\n", None), (b"begun\n", "SIGKILL")]
+
+
+def test_what_prints_no_line_but_more_and_more_is_not_waited_for() -> None:
+    async def work(node: Node) -> str | None:
+        process = await node.start(["sh", "-c", "head -c 100k /dev/zero; trap '' TERM; while :; do sleep 0.05; done"])
+        assert await process.first_line() is None
+        return (await process.last_word(0.0)).signal
+
+    assert on_node(work) == "SIGKILL"
+
+
+def test_who_is_cancelled_does_not_wait_for_a_last_word() -> None:
+    async def work(node: Node) -> float:
+        process = await node.start(["sh", "-c", DEAF])
+        await process.first_line()
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await process.last_word(60.0)
+        assert process.ended is not None
+        return time.monotonic() - began
+
+    assert on_node(work) < 10.0
+
+
 def test_an_agent_that_is_killed_is_noticed_at_once_by_all_that_wait() -> None:
     async def work(node: Node) -> None:
         assert node.pid is not None

@@ -13,8 +13,10 @@ from storlab.measurements import Measurements
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.needs import Needs, lacks
-from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
+from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.locks import LocksProbe
+from storlab.probes.profile import ProfileProbe
 from storlab.probes.subject import Subject
 
 PLANTED = Path(__file__).parent / "cases" / "planted_locks.py"
@@ -40,6 +42,18 @@ def test_it_counts_from_before_a_load_until_after_it(tmp_path: Path) -> None:
     assert sum(pipe) >= 4 and sum(file) >= 3, found
     assert found["waits"] >= 7 and found["wait-time"] > 0.1
     assert found["mutex.wait.p99"] > 0.01
+
+
+@pytest.mark.parametrize("probe", [LocksProbe(), ProfileProbe(), CountersProbe()])
+def test_a_trial_that_is_cancelled_waits_for_no_last_word(probe: Probe, tmp_path: Path) -> None:
+    async def cancelled() -> bytes:
+        async with asyncio.timeout(10), local_node("here") as node:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1), probe.watch(ProbeContext(node, tmp_path, HERE)):
+                    await asyncio.sleep(60)
+            return (await node.run(["pgrep", "--parent", str(node.pid)], check=False)).stdout
+
+    assert asyncio.run(cancelled()) == b""
 
 
 async def lacking(program: str) -> list[str]:

@@ -131,6 +131,15 @@ def test_stacks_are_folded_as_flame_graphs_take_them() -> None:
     ]
 
 
+def test_names_that_programs_chose_make_no_stacks_of_their_own(tmp_path: Path) -> None:
+    frames = [["main\nfio;fake 9", "a.out"], ["x\x1b[2J", "a.out"]]
+    stack = {"event": "stack", "id": 0, "comm": "a;b\nc 7", "group": "user", "frames": frames}
+    lines = [STARTED, samples(11, (0, 4)), stack, END]
+    assert list(folded(seen(lines))) == ["a:b c 7;main fio:fake 9;x\ufffd[2J 4"]
+    found = ProfileProbe().parse(record(tmp_path, lines)).totals()
+    assert found["self.a.out/x\ufffd[2J"] == 1.0 and all(name.isprintable() for name in found)
+
+
 def test_boxes_are_as_wide_as_their_shares_and_lie_within_their_callers() -> None:
     found = boxes([seen(), seen()])
     assert found[0] == Box("fio", "command", 0, 0.0, 0.5)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from benchmarks.__main__ import benchmarks
 from benchmarks.boot import figures
+from benchmarks.locks_probe import cost
 from benchmarks.net_setup import LAYERS, Seconds, medians
 from benchmarks.net_setup_bare import BARE
 from benchmarks.starts import Memory, Start, memory_of
@@ -53,6 +54,21 @@ def test_setting_up_over_a_network_is_compared_by_medians_of_each_side() -> None
     assert found["up"] == {"storlab": 3.0, "bare": 1.0, "ratio": 3.0}
     assert found["down"]["ratio"] == 1.0
     assert found["both"] == {"storlab": 4.0, "bare": 3.0, "ratio": 4 / 3}
+
+
+def test_a_wait_costs_all_programs_of_a_side_and_is_counted_where_it_ends() -> None:
+    before, after = [(10, 1000), (5, 500)], [(40, 4000), (15, 1500)]
+    assert cost(before, after, 2.0) == {"nanoseconds": 400.0, "waits": 5.0}
+
+
+@pytest.mark.needs("root", "bpftrace")
+def test_both_sides_of_a_planted_contention_see_the_same_waits(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    options = ["--quick", "--json", str(figures)]
+    subprocess.run([sys.executable, "-m", "benchmarks.locks_probe", *options], cwd=ROOT, check=True)
+    for each in json.loads(figures.read_text())["rounds"]:
+        assert each["storlab"]["waits"] == pytest.approx(each["bpftrace"]["waits"], rel=0.05)
+        assert each["floor"]["nanoseconds"] < each["storlab"]["nanoseconds"]
 
 
 @pytest.mark.needs("guests")

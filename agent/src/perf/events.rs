@@ -1,8 +1,10 @@
 //! The events that are counted, and their counters.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 use serde::Serialize;
@@ -46,7 +48,7 @@ pub struct Counted {
 /// Counters at work.
 #[derive(Debug)]
 pub struct Counters {
-    open: Vec<(&'static str, Vec<File>)>,
+    open: Vec<(&'static str, Vec<Counter>)>,
     without: BTreeMap<&'static str, String>,
 }
 
@@ -65,9 +67,9 @@ impl Counters {
     fn open(kinds: &[Kind], scopes: &[Scope]) -> Self {
         let mut counters = Self { open: vec![], without: BTreeMap::new() };
         for Kind { name, kind, number } in kinds {
-            let opened = scopes.iter().map(|scope| open_counter(*kind, *number, *scope).map(File::from));
+            let opened = scopes.iter().map(|scope| open_counter(*kind, *number, *scope).map(Counter::new));
             match opened.collect::<Result<Vec<_>, _>>() {
-                Ok(files) => counters.open.push((name, files)),
+                Ok(each) => counters.open.push((name, each)),
                 Err(errno) => drop(counters.without.insert(name, reason(*kind, errno))),
             }
         }
@@ -87,8 +89,8 @@ impl Counters {
     /// What has been counted so far.
     pub fn read(&self) -> Counted {
         let mut counted = Counted { counts: BTreeMap::new(), without: self.without.clone() };
-        for (name, files) in &self.open {
-            match files.iter().map(read_one).sum::<Option<u64>>() {
+        for (name, each) in &self.open {
+            match each.iter().map(Counter::read).sum::<Option<u64>>() {
                 Some(count) => drop(counted.counts.insert(name, count)),
                 None => drop(counted.without.insert(name, "its counter never ran".into())),
             }
@@ -97,12 +99,39 @@ impl Counters {
     }
 }
 
-/// A count, scaled to the whole time where the counter had to share its place with others.
-fn read_one(mut file: &File) -> Option<u64> {
-    let mut bytes = [0; 24];
-    file.read_exact(&mut bytes).ok()?;
-    let [count, enabled, running] =
-        [0, 8, 16].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default()));
+/// A count, and how long, in ns, it was wanted and counting.
+type Read = [u64; 3];
+
+#[derive(Debug)]
+struct Counter {
+    file: File,
+    /// What it told last, and the sum until then.
+    last: Cell<(Read, u64)>,
+}
+
+impl Counter {
+    fn new(fd: OwnedFd) -> Self {
+        Self { file: fd.into(), last: Cell::default() }
+    }
+
+    /// What it has counted so far; `None` where it never ran.
+    fn read(&self) -> Option<u64> {
+        let mut bytes = [0; 24];
+        (&self.file).read_exact(&mut bytes).ok()?;
+        let now = [0, 8, 16].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default()));
+        let (before, mut sum) = self.last.get();
+        if let Some(more) = grown(before, now) {
+            sum = sum.saturating_add(more);
+            self.last.set((now, sum));
+        }
+        (now[2] > 0).then_some(sum)
+    }
+}
+
+/// What was counted from one read to another, scaled to the whole time where the counter had to share its place with
+/// others; `None` where it did not run meanwhile. The whole count, scaled by the whole time, could fall.
+fn grown(before: Read, now: Read) -> Option<u64> {
+    let [count, enabled, running] = [0, 1, 2].map(|at| now[at].saturating_sub(before[at]));
     if running == 0 {
         return None;
     }
@@ -139,6 +168,14 @@ mod tests {
         assert_eq!(counters.without().len(), KINDS.len() - 1);
         assert!(reason(HARDWARE, Errno::ENOENT).contains("PMU"));
         assert!(reason(SOFTWARE, Errno::EACCES).contains("perf_event_paranoid"));
+    }
+
+    #[test]
+    fn a_count_does_not_fall_where_a_counter_shares_its_place() {
+        let reads = [[0, 0, 0], [5000, 10, 5], [5000, 11, 6], [5000, 12, 6], [5100, 14, 7]];
+        let more: Vec<_> = reads.windows(2).map(|both| grown(both[0], both[1])).collect();
+        assert_eq!(more, [Some(10_000), Some(0), None, Some(200)]);
+        assert_eq!(grown([u64::MAX, 1, 1], [0, 2, 2]), Some(0));
     }
 
     #[test]

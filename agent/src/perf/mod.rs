@@ -25,6 +25,7 @@ use serde::Serialize;
 pub use events::{Counted, Counters};
 
 use crate::clock::{SECOND, monotonic_ns, realtime_ns};
+use crate::trace::programs::allow_more_files;
 use crate::trace::{ending_signals, wait};
 
 /// How `counters` is called.
@@ -88,6 +89,7 @@ fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), CountersEr
     let options = options::parse(arguments)?;
     prctl::set_pdeathsig(Signal::SIGTERM)?;
     let signals = ending_signals()?;
+    allow_more_files();
     let cpus = online_cpus(&std::fs::read_to_string(ONLINE)?);
     let counters = Counters::of_cpus(&cpus);
     if !counters.any() {

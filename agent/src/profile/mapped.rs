@@ -60,8 +60,12 @@ impl Maps {
         if found.is_some() || read.is_some_and(|read| read.at.elapsed() < AGAIN) {
             return found;
         }
-        // It is new, or has mapped more since.
-        let maps = self.files.parse(&fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default());
+        // It is new, or has mapped more since. One that has ended has no maps: what is known of it stays.
+        let text = fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+        if text.is_empty() && read.is_some() {
+            return None;
+        }
+        let maps = self.files.parse(&String::from_utf8_lossy(&text));
         let found = find(&maps, address);
         self.known.insert(key, Read { at: Instant::now(), maps });
         found
@@ -113,6 +117,8 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     const MAPS: &str = "\
@@ -139,6 +145,22 @@ mod tests {
         assert_eq!(at(0x7ffd_0000_0001), Some(("[vdso]".into(), 0, 1)));
         assert_eq!(at(0x0040_0000), None, "nothing is executed there");
         assert_eq!(at(0), None);
+    }
+
+    #[test]
+    fn what_is_known_of_a_process_stays_when_it_has_ended() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = child.id();
+        let text = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+        let address = Files::default().parse(&text)[0].start;
+        let mut maps = Maps::default();
+        let found = maps.at(process, [0; 16], address);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.is_some());
+        std::thread::sleep(AGAIN);
+        assert_eq!(maps.at(process, [0; 16], 0), None);
+        assert_eq!(maps.at(process, [0; 16], address), found);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use aya::{Ebpf, VerifierLogLevel, include_bytes_aligned};
 
 use crate::clock::SECOND;
 use crate::tcp::taken;
-use crate::trace::programs::{Failure, allow_files, loader_without_types};
+use crate::trace::programs::{Failure, allow_files, allow_more_files, loader_without_types};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/profile.o"));
 
@@ -29,6 +29,7 @@ impl Attached {
     /// Loads it, and attaches it to the clock of each of these CPUs; or says in a sentence why that can't be.
     pub fn new(cpus: &[i32], frequency: u64) -> Result<Self, String> {
         allow_files().map_err(|refused| refused.0)?;
+        allow_more_files();
         attach(cpus, frequency).map_err(|why| why.to_string())
     }
 

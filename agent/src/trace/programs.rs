@@ -137,6 +137,13 @@ pub fn allow_files() -> Result<(), Refused> {
     Err(Refused(Failure::TooFewFiles { allowed: hard }.to_string()))
 }
 
+/// Raises it as far as this process may: counters and samples of many CPUs take several files for each.
+pub(crate) fn allow_more_files() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
 /// Loads and attaches all programs.
 pub fn attach(options: &TraceOptions, extents: &[Extent]) -> Result<Attached, Refused> {
     attach_to_best(options, &Filters::new(options, extents)).map_err(|why| match why {

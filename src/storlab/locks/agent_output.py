@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from storlab.errors import ParseError
-from storlab.reading import open_file
+from storlab.reading import lines_of
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Symbol = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_$]{1,512}\Z")]
@@ -153,7 +153,6 @@ def _check(counts: Counts, source: str, number: int) -> None:
 def read_output(path: Path) -> Output:
     """``decode_output`` of a file. Raises ``ParseError`` where it can't be read, too."""
     try:
-        with open_file(path) as file:
-            return decode_output(file, str(path))
+        return decode_output(lines_of(path), str(path))
     except OSError as error:
         raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None

@@ -130,13 +130,14 @@ def _grouped(callers: Mapping[Caller, Tally], groups: Groups) -> dict[str, Tally
 
 
 def _named(callers: dict[Caller, Tally]) -> dict[str, Tally]:
-    """Those that become metrics. Of functions of one name in two modules, the one that waited longer."""
+    """Those that become metrics. Functions of one name in two modules are one."""
     by_count = sorted(callers, key=lambda caller: -callers[caller].count)
     kept = {*list(callers)[:_KEPT], *by_count[:_KEPT]}
     found: dict[str, Tally] = {}
     for caller, tally in callers.items():
         if caller in kept:
-            found.setdefault(member(caller), tally)
+            one = found.setdefault(member(caller), Tally())
+            one.count, one.time, one.locks = one.count + tally.count, one.time + tally.time, one.locks + tally.locks
     return found
 
 

@@ -103,6 +103,7 @@ def remedy(name: str) -> str:
     return f"apt-get install {known.get(name, Program(name)).package}"
 
 
+_TRIED = 60.0  # s, for one of the agent's programs to try whether it works; an emulated guest takes three
 _SINCE = {"locks": (5, 19)}
 """Linux from which on one of the agent's programs can work."""
 
@@ -168,7 +169,8 @@ async def lacks(node: Node, needs: Needs) -> list[Lack]:
         if not await _has_queue(node, queue):
             found.append(Lack(f"this kernel ({facts['kernel']['release']}) has no {queue}", "use virtual machines"))
     for program in needs.agent if facts["uid"] == 0 else ():
-        tried = await node.run([f"/proc/{node.pid}/exe", *program.split(), "--check"], check=False)
+        argv = [f"/proc/{node.pid}/exe", *program.split(), "--check"]
+        tried = await node.run(argv, check=False, timeout=_TRIED)
         if not tried.ok:
             lines = tried.stderr.decode(errors="replace").splitlines() or [f"the agent's {program} doesn't work"]
             found.append(Lack(lines[0].removeprefix("storlab-agent: "), ""))

@@ -198,6 +198,22 @@ class Process:
             raise self._connection.give_up("its agent tells of other turns than it was asked for")
         return taken
 
+    async def last_word(self, grace: float) -> Exit:
+        """Stop it, and wait for its end with what it prints until then, for which it has ``grace`` seconds.
+
+        A caller who is cancelled meanwhile wants none of that: it is killed. One that is not at rest soon after its
+        grace counts as lost, with its node. Raises ``NodeLost``, ``TooMuch``.
+        """
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace + self._connection.patience):
+                    if not self._following.done():
+                        await self.stop(grace)
+                    await self.rest()
+        finally:
+            await self.end()
+        return await self.wait()
+
     async def end(self) -> None:
         """Stop it and wait until it is at rest. A node that does not get that done counts as lost."""
         await to_its_end(self._end())

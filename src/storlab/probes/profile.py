@@ -7,8 +7,10 @@ of counts, and between rounds they are compared like any other metric.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
@@ -49,9 +51,7 @@ class ProfileProbe(Probe):
         async with agent_program(context, self.kind, words, NAME, last_word=_NAMES):
             yield
         if (context.raw / NAME).exists():
-            with suppress(ParseError):  # which is told when it is parsed
-                lines = folded(profile(read_output(context.raw / NAME)))
-                (context.raw / FOLDED).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            await asyncio.to_thread(_fold, context.raw)  # nodes have to be listened to meanwhile
 
     def parse(self, record: ProbeRecord) -> Measurements:
         notes = read_notes(record.raw)
@@ -67,3 +67,9 @@ class ProfileProbe(Probe):
             warnings=tuple(warnings),
             facts={"clock": output.started.clock, "frequency": output.started.frequency},
         )
+
+
+def _fold(raw: Path) -> None:
+    with suppress(ParseError):  # which is told when it is parsed
+        lines = folded(profile(read_output(raw / NAME)))
+        (raw / FOLDED).write_text("".join(f"{line}\n" for line in lines), "utf-8")

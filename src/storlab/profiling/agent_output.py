@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from storlab.errors import ParseError
-from storlab.reading import open_file
+from storlab.reading import lines_of
 
 NAME = "profile.jsonl"
 """The file with what it printed, in a probe's raw folder."""
@@ -20,7 +20,7 @@ MOST = 1 << 16
 Wide = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Number = Annotated[int, msgspec.Meta(ge=0, lt=MOST)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-Name = Annotated[str, msgspec.Meta(max_length=4096)]
+Name = Annotated[str, msgspec.Meta(max_length=512)]  # of functions the agent has 256, of files 255
 Group = Literal["kernel", "user", "idle"]
 Frame = tuple[Name, Name]
 """A function, and where it is: ``kernel``, ``module:NAME``, or the name of a file."""
@@ -101,8 +101,7 @@ def decode_lines(chunk: bytes, source: str = "") -> list[Line]:
 def read_output(path: Path) -> Output:
     """Read a file of such lines. Raises ``ParseError``."""
     try:
-        with open_file(path) as file:
-            return gathered(_decoded(file, str(path)), str(path))
+        return gathered(_decoded(lines_of(path), str(path)), str(path))
     except OSError as error:
         raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
 

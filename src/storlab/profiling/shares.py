@@ -15,6 +15,7 @@ from typing import get_args
 
 from storlab.metrics import MetricSpec, Value
 from storlab.profiling.agent_output import UNKNOWN, Frame, Group, Output
+from storlab.text import one_line
 
 _KERNEL = "kernel"
 _MARK = "_[k]"
@@ -88,7 +89,7 @@ def label(frame: Frame) -> str:
     name, where = frame
     if where == UNKNOWN:
         return UNKNOWN
-    return f"{where}/{name}" if is_user(frame) else name
+    return one_line(f"{where}/{name}" if is_user(frame) else name)
 
 
 def is_user(frame: Frame) -> bool:
@@ -115,11 +116,16 @@ def folded(found: Profile) -> Iterator[str]:
     """A line for each stack: command and functions, outermost first, with semicolons between, and how often."""
     sums = Counter[str]()
     for (comm, group, frames), count in found.stacks.items():
-        words = [comm, *(_word(frame) for frame in frames if frame[1] != UNKNOWN)]
-        sums[";".join(words if group != "idle" else [comm, "[idle]"])] += count
+        words = [_plain(comm), *(_word(frame) for frame in frames if frame[1] != UNKNOWN)]
+        sums[";".join(words if group != "idle" else [words[0], "[idle]"])] += count
     return (f"{line} {count}" for line, count in sorted(sums.items()))
 
 
 def _word(frame: Frame) -> str:
-    name = frame[0].replace(";", ":")
+    name = _plain(frame[0])
     return name if is_user(frame) else f"{name}{_MARK}"
+
+
+def _plain(name: str) -> str:
+    """Programs choose their own names and those of their functions: without what the folded form means something by."""
+    return one_line(name).replace(";", ":")

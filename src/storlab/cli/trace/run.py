@@ -109,13 +109,16 @@ class Interruptible:
         return status if status >= 0 else _KILLED - status
 
     def signalled(self, number: signal.Signals) -> None:
-        """A signal for us. What the terminal sends at Ctrl-C the command has got too, and ends as it likes."""
+        """A signal for us. What the terminal sends at Ctrl-C the command has got too, and ends as it likes.
+
+        A second Ctrl-C does not wait for what the tracer has still to say, such as the names of many functions.
+        """
         first, self.signal = self.signal is None, number
         if self._command is not None:
             if number != signal.SIGINT or not first or not _in_foreground():
                 send(self._command, number)
         elif self.tracer is not None:
-            self.tracer.end()
+            self.tracer.end(at_once=number == signal.SIGINT and not first)
 
 
 def _in_foreground() -> bool:
@@ -190,9 +193,9 @@ class TraceChild(Generic[L]):
             self._rest += chunk
         return []
 
-    def end(self) -> None:
-        """Ask it for its last counts; ``lines`` then gives them."""
-        send(self._process, signal.SIGTERM)
+    def end(self, at_once: bool = False) -> None:
+        """Ask it for its last counts; ``lines`` then gives them, unless it is to end at once."""
+        send(self._process, signal.SIGKILL if at_once else signal.SIGTERM)
 
     async def close(self) -> None:
         self.end()

@@ -141,7 +141,7 @@ class AlignmentProbe(Probe):
             raise
         if attached is not None:
             return process
-        ended = await process.wait()
+        ended = await process.last_word(0.0)
         _note(context.raw, [*said, _refusal(ended)])
         return None
 
@@ -156,9 +156,7 @@ class AlignmentProbe(Probe):
         with suppress(NodeError):  # whoever needs the node says so; what it told until then is gone with it
             if self.sync and process.ended is None:
                 await context.node.run(["sync"], check=False)
-            if process.ended is None:
-                await process.stop(grace=_LAST_WORD)
-            ended = await process.wait()
+            ended = await process.last_word(_LAST_WORD)
             (context.raw / TRACE).write_bytes(ended.stdout)
 
 

@@ -150,15 +150,13 @@ class TcpProbe(Probe):
             raise
         if first is not None:
             return process
-        _note(context.raw, [_refusal(await process.wait())])
+        _note(context.raw, [_refusal(await process.last_word(0.0))])
         return None
 
 
 async def _finish(process: Process, raw: Path) -> None:
     with suppress(NodeError):  # whoever needs the node says so
-        if process.ended is None:
-            await process.stop(grace=_LAST_WORD)
-        ended = await process.wait()
+        ended = await process.last_word(_LAST_WORD)
         (raw / NAME).write_bytes(ended.stdout)
 
 
