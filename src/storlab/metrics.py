@@ -141,6 +141,8 @@ class MetricSpec:
     evidence: Evidence = ""
     domain: Domain = ""
     zero_if_absent: bool = False  # of a family: in a trial that lacks a member, that member is 0
+    foremost: int = 0  # of such: members are looked at that are among so many of the largest of any trial
+    least: float = 0.0  # of such: and have at least this much there
 
     def __hash__(self) -> int:  # that of all fields takes longer than what is looked up by it
         return hash(self.name)

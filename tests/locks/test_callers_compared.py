@@ -105,6 +105,19 @@ def test_what_was_not_watched_is_not_0() -> None:
     assert with_zeros(frame, Declarations()).equals(frame)
 
 
+def test_who_is_displaced_in_one_trial_keeps_its_count_and_who_is_foremost_in_none_is_left_out() -> None:
+    many = {f"f{n}": 100.0 + n for n in range(40)}
+    rows = [
+        (trial, trial, 1, None, SOURCE, None, f"waits.mutex.{name}", value, "1", "lower", "sum")
+        for trial, found in ((1, many | {"f0": 1000.0}), (2, many))
+        for name, value in found.items()
+    ]
+    kept = with_zeros(metric_frame(rows), DECLARED)
+    assert kept.filter(pl.col("metric") == "waits.mutex.f0")["value"].to_list() == [1000.0, 100.0]
+    assert {name.rpartition(".")[2] for name in kept["metric"]} == {"f0", *(f"f{n}" for n in range(16, 40))}
+    assert not (kept["value"] == 0).any()
+
+
 def test_the_report_has_a_row_a_caller_and_a_column_a_level() -> None:
     tables = lock_tables(summary(SEEN, {**SEEN, "zio_allocate_dispatch": 0}, 3), DECLARED)
     groups = ["Time waited for locks by group", "Waits for locks by group"]

@@ -59,11 +59,11 @@ def test_callers_are_metrics_by_type_of_lock_and_function(tmp_path: Path) -> Non
 
 
 def test_the_longest_and_the_most_frequent_callers_become_metrics() -> None:
-    rows = [waits(f"long_{n}", 1, time=10**6 + n) for n in range(30)] + [
-        waits(f"often_{n}", 100 + n) for n in range(30)
+    rows = [waits(f"long_{n}", 1, time=10**6 + n) for n in range(600)] + [
+        waits(f"often_{n}", 100 + n) for n in range(600)
     ]
     named = {each.metric for each in values(counted(*rows))}
-    assert "waits.mutex.long_29" in named and "waits.mutex.often_29" in named
+    assert "waits.mutex.long_599" in named and "waits.mutex.often_599" in named
     assert "waits.mutex.long_0" not in named and "waits.mutex.often_0" not in named
     assert len([name for name in named if name.startswith("waits.")]) == 48
 

@@ -21,9 +21,11 @@ GROUP = "group"
 UNKNOWN = "unknown"
 """Stands for a caller whose address is in no function that the kernel shows."""
 
-_KEPT = 24
-"""Callers that become metrics: those with the longest time, and those with the most waits. Few of the others matter,
-and each more that is compared makes all of them harder to tell from chance."""
+_FOREMOST = 24
+"""Callers of a trial that are looked at: those with the longest time, and those with the most waits. Few of the others
+matter, and each more that is compared makes all of them harder to tell from chance."""
+_KEPT = 500
+"""Callers of a trial that become metrics, by time and by waits. What one beyond them has is next to nothing."""
 WAITERS: tuple[Waiter, ...] = ("own", "kernel", "other")
 _PERCENTILES = (50.0, 99.0)
 _NANOSECOND = 1e-9
@@ -40,11 +42,13 @@ SHARES = {
 }
 """Of what all groups waited: ``storlab.records.derived.lock_waits``."""
 WAITS = MetricSpec(
-    "waits.{caller}", "1", "lower", noun="waits for locks by {caller}", evidence="shared", zero_if_absent=True
-)
+    "waits.{caller}", "1", "lower", noun="waits for locks by {caller}", evidence="shared", zero_if_absent=True,
+    foremost=_FOREMOST,
+)  # fmt: skip
 TIME = MetricSpec(
-    "wait-time.{caller}", "s", "lower", noun="waited for locks by {caller}", evidence="shared", zero_if_absent=True
-)
+    "wait-time.{caller}", "s", "lower", noun="waited for locks by {caller}", evidence="shared", zero_if_absent=True,
+    foremost=_FOREMOST,
+)  # fmt: skip
 LOCKS = MetricSpec("locks.{caller}", "1", across="max", evidence="none", zero_if_absent=True)
 PER_OPERATION = {
     each.name: MetricSpec(

@@ -21,9 +21,11 @@ _KERNEL = "kernel"
 _MARK = "_[k]"
 """What flame graphs colour as functions of the kernel: ``stackcollapse-perf.pl --kernel``."""
 LEAST = 0.005
-"""The share of busy time from which on a function has metrics of its own."""
-MOST = 100
-"""Functions that have metrics at most, those with the largest shares."""
+"""The share of busy time from which on, in any trial, a function is looked at."""
+FOREMOST = 100
+"""Functions of a trial that are looked at, those with the largest shares."""
+MOST = 500
+"""Functions of a trial that have metrics. One beyond them has at most a five-hundredth."""
 
 _NOUNS = {"kernel": "of CPU in the kernel", "user": "of CPU in programs", "idle": "of CPU idle"}
 GROUPS = {
@@ -31,11 +33,12 @@ GROUPS = {
     for group in get_args(Group)
 }
 SELF = MetricSpec(
-    "self.{function}", "1", across="mean", noun="of busy CPU in {function}", domain="share", zero_if_absent=True
-)
+    "self.{function}", "1", across="mean", noun="of busy CPU in {function}", domain="share", zero_if_absent=True,
+    foremost=FOREMOST, least=LEAST,
+)  # fmt: skip
 TOTAL = MetricSpec(
     "total.{function}", "1", across="mean", noun="of busy CPU in {function} and what it calls", evidence="none",
-    domain="share", zero_if_absent=True,
+    domain="share", zero_if_absent=True, foremost=FOREMOST, least=LEAST,
 )  # fmt: skip
 SAMPLES = MetricSpec("samples", "1", evidence="none")
 METRICS = (*GROUPS.values(), SELF, TOTAL, SAMPLES)
@@ -108,7 +111,7 @@ def values(found: Profile) -> Iterator[Value]:
     busy = total - groups["idle"]
     for spec, counts in zip((SELF, TOTAL), found.functions(), strict=True):
         for function, count in counts.most_common(MOST):
-            if count >= LEAST * busy and function != UNKNOWN:
+            if function != UNKNOWN:
                 yield spec.value(count / busy, function=function)
 
 
