@@ -51,7 +51,8 @@ def test_a_trial_that_is_cancelled_waits_for_no_last_word(probe: Probe, tmp_path
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1), probe.watch(ProbeContext(node, tmp_path, HERE)):
                     await asyncio.sleep(60)
-            return (await node.run(["pgrep", "--parent", str(node.pid)], check=False)).stdout
+            left = ["pgrep", "--full", "--list-full", "--parent", str(node.pid), f" {probe.kind}"]
+            return (await node.run(left, check=False)).stdout  # beside the agent's guard
 
     assert asyncio.run(cancelled()) == b""
 
