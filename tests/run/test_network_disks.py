@@ -110,7 +110,7 @@ BLOCK = shipped_studies()["network-block"]
 # One server for all, and Bonnie++'s tests of data alone: most of the time is that of guests that start.
 SMALL = (
     *("size=1M", "seeks=4", "files=0", "disk=32M", "nodes.server.keep=run", "nodes.server.memory=256M"),
-    *("nodes.client.memory=256M", 'compare.1.metrics=["seek.rate"]'),
+    *("nodes.client.memory=256M", 'compare.1.metrics=["seek.rate"]', "claim.18.metric=seek.rate"),
 )
 TCP = {"relay", "whole", "nagle", "dst", "dst-1", "dst-2", "iscsi", "nvme", "nfs"}
 
