@@ -219,7 +219,7 @@ async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
         facts = await layer.facts(disk, context)
         if "atomic" in fields:  # what doublewrite = "atomic" of databases takes
             await require_atomic(node, disk.name, 16384)
-            with pytest.raises(Unsupported, match=rf"{disk.name} writes from \d+ to 16384 B so"):
+            with pytest.raises(Unsupported, match=rf"{disk.name} promises that of writes of \d+ to 16384 B"):
                 await require_atomic(node, disk.name, 32768)
         if with_both:
             with pytest.raises(Unsupported, match=r"kernels before 6\.15 take no sectors of 16k"):

@@ -33,6 +33,7 @@ class Preset:
     needs: tuple[str, ...] = ()
 
 
+_CACHED = ("arc_cached_clone-sync-128k-64", "dbuf_cached-sync-64k-64")
 PRESETS = {
     "boot-storm": Preset(
         ("nodes.vm.count=2", "written=4M", "read=1M"), {"read.amplification.backing", "read.bandwidth"},
@@ -58,8 +59,8 @@ PRESETS = {
     "zfs-async-dio": Preset(("size=4M", "runtime=500ms"), {"read.iops", "write.iops", "read.amplification"}),
     "zfs-versions": Preset(("size=1M", "runtime=500ms"), {"bandwidth"}),
     "zfs-perf": Preset(
-        ("runtime=1s", "size=256k", "cached=64k", "disk=512M"), {"bandwidth", "zil.commits"},
-        ("layout=raidz1", "test=sequential_reads_arc_cached_clone-sync-128k-64,random_reads-sync-8k-16"), ("zfs",),
+        ("runtime=1s", "size=1M", "cached=1M", "disk=512M"), {"bandwidth", "zil.commits"},
+        ("layout=raidz1", f"test={','.join(f'sequential_reads_{each}' for each in _CACHED)}"), ("zfs",),
     ),
 }  # fmt: skip
 OWN_ZFS = {"zfs-async-dio": "/srv/zfs-async-dio", "zfs-versions": "/srv/zfs-new"}

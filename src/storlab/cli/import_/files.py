@@ -140,10 +140,20 @@ def _files(importer: Importer, path: Path) -> list[Path]:
         return [path]
     files = files_in(path)
     known = [each for each in files if importer.knows(head_of(each) if importer.streams else text_of(each))]
+    known = [each for each in known if _may_be_named_so(importer, each)] or known
     if not known:
         raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
     along = owners(importer, known)
     return [each for each in known if each not in along]
+
+
+def _may_be_named_so(importer: Importer, path: Path) -> bool:
+    """A suite's log has the output of its tools, too."""
+    try:
+        importer.said_by_name(path)
+    except ParseError:
+        return False
+    return True
 
 
 def _is_folder(path: Path) -> bool:
