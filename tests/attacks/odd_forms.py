@@ -261,6 +261,16 @@ def _tests_of_sections(log: bytes) -> set[tuple[bytes, bytes]]:
     return found
 
 
+def _has_latencies_of_another_phase(odd: bytes, sample: bytes) -> bool:
+    """A phase may have such a line or not, so one that was moved is its own."""
+    return not _latencies_of_phases(odd) <= _latencies_of_phases(sample)
+
+
+def _latencies_of_phases(output: bytes) -> set[tuple[int, bytes]]:
+    phases = re.split(rb"(?m)^---$", output)
+    return {(number, line) for number, phase in enumerate(phases) for line in phase.splitlines() if b"latency" in line}
+
+
 _TEST = re.compile(rb"\w+/\d{3}\s+\S")
 
 
@@ -294,7 +304,9 @@ FORMS: dict[str, Forms] = {
     "logs of two threads of pgbench": Forms(
         of_thread, lambda: [thread(1)], inside=_OF_LOGS, whole=_has_fewer_transactions
     ),
-    "elbencho": Forms(imported("elbencho"), golden("importing/golden/elbencho-[!l]*")),
+    "elbencho": Forms(
+        imported("elbencho"), golden("importing/golden/elbencho-[!l]*"), whole=_has_latencies_of_another_phase
+    ),
     "elbencho, live": Forms(imported("elbencho"), golden("importing/golden/elbencho-live.csv"), inside=()),
     "vdbench": Forms(imported("vdbench"), golden("importing/golden/vdbench-*")),
     "bonnie": Forms(imported("bonnie"), golden("importing/golden/bonnie*")),

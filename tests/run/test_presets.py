@@ -63,6 +63,8 @@ PRESETS = {
         ("layout=raidz1", f"test={','.join(f'sequential_reads_{each}' for each in _CACHED)}"), ("zfs",),
     ),
 }  # fmt: skip
+UNCONFINED = {"zfs-perf"}
+"""What prepares its pool by commands."""
 OWN_ZFS = {"zfs-async-dio": "/srv/zfs-async-dio", "zfs-versions": "/srv/zfs-new"}
 """What takes builds of ZFS, each of which takes 8 minutes, is only planned: ``tests/study/test_zfs_of_ones_own.py``."""
 BY_THEMSELVES = {"large-folios", "snia-pts", *OWN_ZFS}
@@ -78,7 +80,8 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def run(preset: str, folder: Path, *more: str, rounds: tuple[int, int] = (1, 1)) -> Outcome:
     """One round, without a report, which takes longer than the load. ``more``: further ``--set``."""
     study = load_study(preset_studies()[preset], [*PRESETS[preset].settings, *more], PRESETS[preset].only)
-    return asyncio.run(run_study(study, folder, 1, rounds, Observer(), Permissions()))
+    permissions = Permissions(unconfined=preset in UNCONFINED)
+    return asyncio.run(run_study(study, folder, 1, rounds, Observer(), permissions))
 
 
 @pytest.fixture
