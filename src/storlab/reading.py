@@ -78,3 +78,17 @@ def lines_of(path: str | Path) -> Iterator[bytes]:
             if len(line) > LINE:
                 raise OSError(errno.EFBIG, f"it has a line of more than {LINE / 1024**2:g} MiB", str(path))
             yield line
+
+
+def data_in(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of each piece of an open file that is no hole, see lseek(2)."""
+    end = 0
+    while True:
+        try:
+            begin = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # there is only a hole until its end
+                return
+            raise
+        end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+        yield begin, end

@@ -18,6 +18,7 @@ from pathlib import Path
 from storlab.crash.cut import Piece
 from storlab.errors import ParseError
 from storlab.formats.log_writes import Entry, Flag, WriteLog
+from storlab.reading import data_in
 
 _CHUNK = 1024 * 1024
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
@@ -104,22 +105,8 @@ def copy_image(source: Path, target: Path) -> None:
             if error.errno not in _NOT_HERE:
                 raise
             os.ftruncate(new, os.fstat(old).st_size)
-            for begin, end in _data(old):
+            for begin, end in data_in(old):
                 copy_range(old, begin, new, begin, end - begin)
-
-
-def _data(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Where a file has data: begin and end, in bytes."""
-    at, size = 0, os.fstat(descriptor).st_size
-    while at < size:
-        try:
-            begin = os.lseek(descriptor, at, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
-                return
-            raise
-        at = os.lseek(descriptor, begin, os.SEEK_HOLE)
-        yield begin, at
 
 
 def first_difference(one: Path, other: Path) -> int | None:

@@ -6,11 +6,10 @@ Everything above this package uses only what is here. Kinds of node differ in ho
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import shlex
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from storlab.nodes.agent.protocol import CHUNK
 from storlab.nodes.agent.steps import Done, Step, carried_out, requests
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.process import Exit, OnOutput, Process
+from storlab.reading import data_in
 from storlab.units import size_text
 
 __all__ = ["Clock", "Confinement", "Exit", "Node", "Process", "Sample"]
@@ -65,20 +65,6 @@ class Confinement:
 
     writable: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-
-
-def data_in(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of each piece of an open file that is no hole, see lseek(2)."""
-    end = 0
-    while True:
-        try:
-            begin = os.lseek(descriptor, end, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # there is only a hole until its end
-                return
-            raise
-        end = os.lseek(descriptor, begin, os.SEEK_HOLE)
-        yield begin, end
 
 
 class Ports:
