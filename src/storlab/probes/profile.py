@@ -70,6 +70,6 @@ class ProfileProbe(Probe):
 
 
 def _fold(raw: Path) -> None:
-    with suppress(ParseError):  # which is told when it is parsed
+    with suppress(ParseError):  # parsing it says what is wrong
         lines = folded(profile(read_output(raw / NAME)))
         (raw / FOLDED).write_text("".join(f"{line}\n" for line in lines), "utf-8")

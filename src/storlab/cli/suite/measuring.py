@@ -23,7 +23,7 @@ _SMALLEST = 256 * 1024**2  # bytes: what perf.shlib's pools can be made on and f
 
 
 def measuring(asked: Asked, environment: Mapping[str, str], disk_size: str) -> Asked:
-    """The same with disks of this size, and the variables by which tests/perf are told what to measure.
+    """The same with disks of this size, and the variables that say what tests/perf measure.
 
     Raises ``UserError`` for what these can't be.
     """
