@@ -156,8 +156,8 @@ class AgentLauncher(Launcher[K]):
     async def took_in(self, node: Node) -> None:
         """Its agent answers: what else the launcher knows of a node."""
 
-    async def why(self, address: str, reason: str, stderr: str) -> str:
-        """Why the stream to an agent closed, as far as is known; ``stderr``: what was printed there."""
+    async def why(self, name: str, address: str, reason: str, stderr: str) -> str:
+        """Why the stream to a node's agent closed, as far as is known; ``stderr``: what was printed there."""
         lines = stderr.strip().splitlines()
         return f"{reason} ({one_line(lines[-1])[:_LONGEST]})" if lines else reason
 
@@ -229,7 +229,7 @@ class AgentLauncher(Launcher[K]):
             self._announce(NodeIdentity(instance, kind, address, machine), cgroup)
         argv = await self.command(address, environment, ["serve", "--cgroup", cgroup])
         context = AsyncExitStack()
-        why = None if self.here else partial(self.why, address)
+        why = None if self.here else partial(self.why, name, address)
         node = await context.enter_async_context(running_agent(name, argv, hello=self.hello, lease=self.lease, why=why))
         try:
             node.environment, node.here = environment, self.here

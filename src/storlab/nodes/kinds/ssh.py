@@ -145,12 +145,12 @@ class SshLauncher(AgentLauncher[SshKind]):
         machine = await self._machine(address.partition(" ")[0])
         node.address = self._addresses.get(address, machine.address)
 
-    async def why(self, address: str, reason: str, stderr: str) -> str:
+    async def why(self, name: str, address: str, reason: str, stderr: str) -> str:
         """Whether the host is lost, or only the agent there."""
         known = self._machines.get(address.partition(" ")[0])
         if known is None or await known[0].answers(_NOTICE):
-            return await super().why(address, reason, stderr)
-        return f"host lost: {known[0].lost()}"
+            return await super().why(name, address, reason, stderr)
+        return f"node {name}: host lost: {known[0].lost()}"
 
     async def close(self) -> None:
         await super().close()
