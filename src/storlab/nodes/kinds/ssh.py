@@ -174,7 +174,10 @@ class SshLauncher(AgentLauncher[SshKind]):
 
 async def _agent(machine: Machine) -> str:
     """The agent's path on a machine, where it is brought unless it is there."""
-    path = agent_path(machine.architecture)
+    try:
+        path = agent_path(machine.architecture)
+    except UserError as error:
+        raise UserError(f"{machine.host}: {error}") from None
     content = await asyncio.to_thread(path.read_bytes)
     return await machine.upload(content, f"agent-{hashlib.sha256(content).hexdigest()}", 0o755)
 
