@@ -15,6 +15,7 @@ from laboratory.samples import sample
 from storlab.errors import CommandFailed, SafetyError, StorlabError, TrialError, Unsupported, UserError
 from storlab.layers.database.clients import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
+from storlab.layers.zfs.delays import numbers_of
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
@@ -116,6 +117,24 @@ async def test_a_pool_is_as_asked_and_its_facts_say_so(ground: Ground) -> None:
     assert facts["dataset"]["mounted"] == "no"
     assert facts["version"].keys() == {"programs", "module"}
     assert facts["module"]["zfs_txg_timeout"] == 5
+
+
+@pytest.mark.parametrize("by", ["the layer", "a command of the study's"])
+async def test_disks_of_a_pool_are_delayed_and_it_can_be_destroyed_all_the_same(ground: Ground, by: str) -> None:
+    """ZFS destroys no pool into which something is injected."""
+    delays = ["20:1", "30:2"] if by == "the layer" else []
+    standing = await ground.set_up({**POOL, "layout": "mirror", "delays": delays})
+    assert isinstance(standing.resource, Pool)
+    name = standing.resource.name
+    if delays:
+        assert standing.facts[0]["delays"] == delays
+    else:
+        await ground.node.run(["zinject", "-d", f"{SCRATCH}/0-disk-0.img", "-D", "20:1", name])
+    listed = await ground.node.output("zinject")
+    assert numbers_of(listed, name) == [str(number) for number in range(1, 5 if delays else 2)], listed
+    assert numbers_of(listed, f"{name}x") == []
+    assert any(words == f"destroyed the pool {name}" for words in await ground.tear_down())
+    assert numbers_of(await ground.node.output("zinject"), name) == []
 
 
 _LOAD = """cd "$1" && for number in $(seq 40); do
