@@ -17,7 +17,11 @@ from laboratory import Laboratory
 
 CASES = Path(__file__).parent.parent / "probes" / "cases"
 ROUNDS = 8
-PIPE = {"waits.mutex.anon_pipe_write", "waits.mutex.pipe_write"}  # since 6.15, and before
+PIPE = {
+    f"{what}.mutex.{caller}"
+    for what in ("waits", "wait-time")
+    for caller in ("anon_pipe_write", "pipe_write")  # since 6.15, and before
+}
 MUCH = {"self.planted/much"}
 ON_HOST = 'stack = [{ layer = "directory" }]'
 IN_GUEST = 'nodes.vm = { kind = "vm", memory = "192M", keep = "run", stack = [{ layer = "directory" }] }'

@@ -146,9 +146,10 @@ async def test_the_probe_counts_a_commit_for_each_fsync_and_what_was_dirty(groun
     pool = await pool_on(ground)
     directory, _ = await layer_on(ground, pool, {"layer": "zfs"})
     watched = Subject(group="storage", pools=(pool.name,))
-    async with ZfsProbe(interval=0.5).watch(ProbeContext(ground.node, tmp_path, watched)):
+    probe = ZfsProbe(interval=0.5, histograms=True)
+    async with probe.watch(ProbeContext(ground.node, tmp_path, watched)):
         await ground.node.run(["sh", "-c", _LOAD, "sh", directory.path])
-    measured = ZfsProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1e9), watched))
+    measured = probe.parse(ProbeRecord(tmp_path, Window(0.0, 1e9), watched))
     found = measured.totals()
     assert measured.warnings == ()
     assert found["zil.commits"] == 40 >= found["zil.flushes"] > 0
@@ -156,6 +157,8 @@ async def test_the_probe_counts_a_commit_for_each_fsync_and_what_was_dirty(groun
     written = 40 * 4096 + 8 * 1024**2
     assert written <= found["txg.dirty.mean"] * found["txg.count"] < 1.5 * written < 3 * found["txg.write.bytes"]
     assert 0 < found["txg.sync.mean"] <= found["txg.sync.max"] and found["txg.count"] >= 1
+    assert measured.histograms.filter(metric="vdev.write.disk.wait")["count"].sum() > 40
+    assert 0 <= found["vdev.async-write.aggregated.share"] < 1
 
 
 @pytest.mark.parametrize(("layout", "disks"), [("raidz1", None), ("raidz2", 5), ("draid1:2d:4c:1s", 4)])

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
+from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment.probe import NOTES
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
@@ -191,3 +192,28 @@ def test_shares_equal_those_of_perf_record_within_the_error_of_samples(tmp_path:
     assert ours == pytest.approx(share_of_much(theirs["much"], theirs["little"]), abs=math.sqrt(2) * error)
     assert total["planted/main"] == pytest.approx(SAMPLES, rel=0.15), "three seconds of CPU, 99 times each"
     assert "planted;" in (tmp_path / FOLDED).read_text()
+
+
+INSIDE = """
+mount -t proc proc /proc
+"$1" 1 3 &
+exec "$0" profile --for 1.5
+"""
+
+
+@pytest.mark.needs("root", "clang")
+def test_in_a_pid_namespace_programs_are_found_by_their_numbers_there(tmp_path: Path) -> None:
+    """One within it, and one outside, whose number there is nobody's or another's."""
+    inside, outside = (str(tmp_path / name) for name in ("inside", "outside"))
+    for program in (inside, outside):
+        subprocess.run(["clang", "-O1", "-fno-omit-frame-pointer", "-o", program, str(PLANTED)], check=True)
+    apart = ["unshare", "--pid", "--mount", "--fork", "sh", "-ec", INSIDE, str(agent_path()), inside]
+    with subprocess.Popen([outside, "1", "30"]) as other:
+        printed = subprocess.run(apart, capture_output=True, check=True).stdout
+        other.kill()
+    names = {name: set[str]() for name in ("inside", "outside")}
+    for stack in gathered(decode_lines(printed)).stacks.values():
+        if stack.comm in names and stack.group == "user":
+            names[stack.comm] |= {function for function, _ in stack.frames}
+    assert "work" in names["inside"]
+    assert names["outside"] == {"[unknown]"}
