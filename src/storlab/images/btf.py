@@ -43,12 +43,9 @@ def _section(elf: bytes) -> bytes | None:
     """Its contents; empty where there is none, ``None`` where sections have no names: that may have been cut off."""
     (table,) = struct.unpack_from("<Q", elf, 40)
     size, count, names = struct.unpack_from("<HHH", elf, 58)
-    if not count:
+    if names >= count or not size:
         return None
-    if names >= count:
-        return None
-    starts = range(table, table + count * size, size) if size else ()
-    headers = [struct.unpack("<IIQQQQ", elf[start : start + 40]) for start in starts]
+    headers = [struct.unpack("<IIQQQQ", elf[at : at + 40]) for at in range(table, table + count * size, size)]
     strings = elf[headers[names][4] : headers[names][4] + headers[names][5]]
     for name, _, _, _, offset, length in headers:
         if strings[name : name + len(_SECTION) + 1] == _SECTION + b"\0":
