@@ -131,7 +131,7 @@ async def test_disks_of_a_pool_are_delayed_and_it_can_be_destroyed_all_the_same(
     else:
         await ground.node.run(["zinject", "-d", f"{SCRATCH}/0-disk-0.img", "-D", "20:1", name])
     listed = await ground.node.output("zinject")
-    assert numbers_of(listed, name) == [str(number) for number in range(1, 5 if delays else 2)], listed
+    assert len(numbers_of(listed, name)) == (4 if delays else 1), listed
     assert numbers_of(listed, f"{name}x") == []
     assert any(words == f"destroyed the pool {name}" for words in await ground.tear_down())
     assert numbers_of(await ground.node.output("zinject"), name) == []
@@ -154,11 +154,11 @@ async def test_the_probe_counts_a_commit_for_each_fsync_and_what_was_dirty(groun
     assert measured.warnings == ()
     assert found["zil.commits"] == 40 >= found["zil.flushes"] > 0
     assert 39 * 4096 <= found["zil.record.bytes"] <= found["zil.write.bytes"], "the first makes the file"
+    assert measured.histograms.filter(metric="vdev.write.disk.wait")["count"].sum() > 40
+    assert 0 <= found["vdev.async-write.aggregated.share"] < 1
     written = 40 * 4096 + 8 * 1024**2
     assert written <= found["txg.dirty.mean"] * found["txg.count"] < 1.5 * written < 3 * found["txg.write.bytes"]
     assert 0 < found["txg.sync.mean"] <= found["txg.sync.max"] and found["txg.count"] >= 1
-    assert measured.histograms.filter(metric="vdev.write.disk.wait")["count"].sum() > 40
-    assert 0 <= found["vdev.async-write.aggregated.share"] < 1
 
 
 @pytest.mark.parametrize(("layout", "disks"), [("raidz1", None), ("raidz2", 5), ("draid1:2d:4c:1s", 4)])
