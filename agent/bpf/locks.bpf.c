@@ -44,7 +44,8 @@ enum lost {
 	LOST_KINDS = 4,
 };
 
-#define MAX_RANGES 256
+#define MAX_RANGES 1024
+#define STEPS 11 /* of a search among so many */
 #define FRAMES 16
 #define BINS 40 /* up to 2^40 ns, 18 minutes */
 #define LEVELS 8 /* of waits on one CPU: a task's, and those of interrupts on top of it */
@@ -144,7 +145,7 @@ __noinline int is_locking(u64 address)
 {
 	u32 low = 0, high = locking_count;
 
-	for (int i = 0; i < 9; i++) {
+	for (int i = 0; i < STEPS; i++) {
 		u32 middle = (low + high) / 2;
 
 		if (low >= high || middle >= MAX_RANGES)

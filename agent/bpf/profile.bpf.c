@@ -15,6 +15,12 @@ char LICENSE[] SEC("license") = "GPL"; /* what the kernel's helpers ask for; the
 
 #define DEPTH 127 /* kernel.perf_event_max_stack, unless somebody has changed it */
 
+#define NOT_HERE 0xffffffff /* as a process: it has no number in the agent's PID namespace */
+
+/* The agent's PID namespace, whose numbers /proc has: device and inode, see namespaces(7). 0: the kernel's first one. */
+const volatile u64 namespace_device = 0;
+const volatile u64 namespace_inode = 0;
+
 struct sample {
 	u32 process; /* 0: nothing runs */
 	s32 kernel;  /* bytes of addresses; below 0: why there are none */
@@ -37,6 +43,19 @@ struct {
 	__type(value, u64);
 } LOST SEC(".maps");
 
+/* The number that the agent knows the process by. */
+static __always_inline u32 process_of_task(void)
+{
+	u32 process = bpf_get_current_pid_tgid() >> 32;
+	struct bpf_pidns_info own = {};
+
+	if (!process || !namespace_inode)
+		return process;
+	if (bpf_get_ns_current_pid_tgid(namespace_device, namespace_inode, &own, sizeof(own)))
+		return NOT_HERE;
+	return own.tgid;
+}
+
 SEC("perf_event")
 int tick(void *ctx)
 {
@@ -50,7 +69,7 @@ int tick(void *ctx)
 			__sync_fetch_and_add(lost, 1);
 		return 0;
 	}
-	sample->process = bpf_get_current_pid_tgid() >> 32;
+	sample->process = process_of_task();
 	sample->unused = 0;
 	bpf_get_current_comm(sample->comm, sizeof(sample->comm));
 	sample->kernel = bpf_get_stack(ctx, sample->kernel_stack, sizeof(sample->kernel_stack), 0);

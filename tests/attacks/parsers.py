@@ -55,6 +55,7 @@ from storlab.formats.log_writes import read_log
 from storlab.formats.pcap.text import Text
 from storlab.formats.zfs_kstat import parse_counters, parse_transaction_groups
 from storlab.formats.zpool_iostat import parse_pool_look
+from storlab.formats.zpool_iostat_histograms import parse_histograms
 from storlab.formats.zpool_iostat_verbose import parse_zpool_iostat
 from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
@@ -128,6 +129,9 @@ PARSERS: dict[str, Parser] = {
     "falcon": Parser(imported("falcon"), golden("importing/falcon/results/test1/[a,h]*/zvol-512.txt")),
     "zpool iostat -v": Parser(
         of_text(lambda text: parse_zpool_iostat(text, "x")), golden("importing/zfs-perf/zpool.iostat")
+    ),
+    "zpool iostat -w": Parser(
+        of_text(lambda text: parse_histograms(text, "waits", "x")), golden("probes/golden/zpool-iostat-w.txt")
     ),
     "config.json of tests/perf": Parser(
         of_bytes(lambda data: parse_config(data, "x")), golden("importing/zfs-perf/config.json")

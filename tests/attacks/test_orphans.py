@@ -15,15 +15,17 @@ from pathlib import Path
 import pytest
 
 from attacks import ATTACKS, SEED
-from laboratory import COMMAND, Laboratory, ended, kill, wait_for, wait_until
+from laboratory import COMMAND, Laboratory, ended, interrupt, kill, wait_for, wait_until
 from laboratory.devices import Device, sh
 from laboratory.studies import LOOPS, directory
 from storlab.doctor.runs import without_journal
 from storlab.nodes.agent.binary import agent_path
+from storlab.nodes.private import private_name
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.nodes.undo import run_of
 from storlab.run.executor import new_run_id
 from storlab.run.recovery.orphans import Orphan, living, orphans, remove
+from storlab.run.recovery.temporary import remember_run, remember_scratch, remembered_runs, scratch_roots
 from storlab.run.session import open_session
 from study.program import call
 
@@ -87,6 +89,59 @@ def test_all_that_a_killed_run_left_is_found_and_undone_without_its_journal(lab:
 
 
 @pytest.mark.needs("root")
+@pytest.mark.parametrize("also", ["nothing else", "its scratch folder"])
+def test_clean_undoes_what_a_run_left_whose_folder_was_just_removed_by_hand(lab: Laboratory, also: str) -> None:
+    """Also where its file is gone, too, and only the loop device keeps it. It needs no minute to pass."""
+    run = killed_with_its_agents(lab)
+    assert wait_until(lambda: lab.storlab("clean").status == 2 and run in lab.storlab("clean").stdout, 10.0)
+    shutil.rmtree(lab.out)
+    if also != "nothing else":
+        for path in Path("/proc/self/mountinfo").read_text().split():
+            if run in path and path.startswith("/"):
+                sh("umount", path)
+        (scratch,) = lab.scratch.iterdir()
+        shutil.rmtree(scratch)
+    asked = lab.storlab("clean")
+    assert asked.status == 2 and f"{lab.out} is gone" in asked.stdout and "loop.detach" in asked.stdout, str(asked)
+    cleaned = lab.storlab("clean", "--yes")
+    assert cleaned.status == 0, str(cleaned)
+    assert "detached /dev/loop" in cleaned.stdout and "it is forgotten" in cleaned.stdout, str(cleaned)
+    assert of(run) == [] and lab.leftovers() == []
+
+
+def test_a_scratch_folder_alone_is_named_with_the_command_until_its_run_is_surely_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but a folder, where only this study has folders: its run may be alive in another container."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run = new_run_id()
+    scratch = tmp_path / private_name(run)
+    scratch.mkdir()
+    remember_run(run, tmp_path / "gone")
+    remember_scratch(run, str(tmp_path))
+    cleaned = call("clean", "--yes")
+    assert f"folder {scratch} left alone" in cleaned.output and f"`rm -r {scratch}`" in cleaned.output
+    assert scratch.exists() and list(remembered_runs()) == [run]
+    os.utime(scratch, (0, 0))
+    assert call("clean", "--yes").status == 0
+    assert not scratch.exists() and not remembered_runs() and not scratch_roots()
+
+
+@pytest.mark.needs("root")
+def test_a_run_that_goes_on_without_its_folder_is_not_forgotten(lab: Laboratory) -> None:
+    process = lab.start_run(WAITING, "--quiet")
+    wait_for(process, lab.sleeps)
+    run, moved = lab.identity, lab.folder / "moved"
+    lab.out.rename(moved)
+    cleaned = lab.storlab("clean", "--yes")
+    assert "the run is still going on: left alone" in cleaned.stdout, str(cleaned)
+    assert lab.links == [run] and lab.sleeps()
+    moved.rename(lab.out)
+    interrupt(process, [signal.SIGINT, signal.SIGINT])
+    ended(process)
+
+
+@pytest.mark.needs("root")
 def test_an_agent_that_is_killed_while_a_study_is_planned_leaves_no_cgroup_for_ever(lab: Laboratory) -> None:
     process = lab.start("plan", lab.study(LOOPS))
     wait_for(process, lambda: any(words[0].endswith("storlab-agent") for words in lab.commands().values()))
@@ -132,7 +187,7 @@ def test_a_pool_of_which_nothing_else_is_here_may_be_another_containers_and_is_l
     if folder:
         (tmp_path / f"storlab-{run}-x").mkdir()
     did, failed = remove_all(run)
-    told = f"the pool {pool}, unless its run is alive in another container"
+    told = f"pool {pool} left alone: nothing else of its run is here"
     assert (any(each.startswith(told) for each in did), failed) == (not folder, [])
     if not folder:
         assert f"`zpool destroy {pool}`" in did[0]

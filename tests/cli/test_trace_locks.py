@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.block import with_tracefs
 from laboratory.bpftrace import bpftraced
 from laboratory.samples import sample
 from study.program import program
@@ -80,6 +82,25 @@ def test_what_bpftrace_counts_at_the_same_time_is_counted_here(tmp_path: Path) -
         # Before its program is called ``planted`` the command is a child of Storlab's, which bpftrace leaves out.
         assert least <= waits[flags] <= ours[flags] + lost, (waits, ours)
         assert ours[flags] - waits[flags] <= 2 + lost, (waits, ours)
+
+
+@pytest.mark.needs("perf")
+def test_perf_lock_has_the_same_waits_in_the_same_run(tmp_path: Path) -> None:
+    """By ``perf lock record``: Debian's perf has no ``perf lock contention -b``, as it is built without skeletons."""
+    data = str(tmp_path / "perf.data")
+    record = ["perf", "lock", "record", "-a", "-o", data, "--", *planted(tmp_path, "pipe", 7, "file", 5)]
+    document, ran = traced("--", *with_tracefs("mounted"), *record)
+    assert ran.returncode == 0, ran.stderr
+    report = subprocess.run(["perf", "lock", "contention", "-i", data], capture_output=True, text=True, check=True)
+    table = report.stderr + report.stdout  # 6.1 prints it as an error
+    rows = re.findall(r"^ +(\d+) +([\d.]+) ms .* ms +(mutex|rwsem:W) ", table, re.MULTILINE)
+    many = {"mutex": 7, "rwsem:W": 5}
+    theirs = {kind: float(time) / 1000 for waits, time, kind in rows if int(waits) == many[kind]}
+    for kind, lock, callers in (("mutex", "mutex", PIPE), ("rwsem:W", "rwsem-write", FILE)):
+        ours = own(document, lock, callers)
+        # perf and Python may have some more, which take microseconds.
+        assert 0 <= ours["waits"] - many[kind] <= 3, (ours, table)
+        assert ours["time"] == pytest.approx(theirs[kind], rel=0.01), (ours, table)
 
 
 def test_a_table_is_shown_and_a_commands_status_passed_on(tmp_path: Path) -> None:

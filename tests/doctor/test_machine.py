@@ -210,10 +210,10 @@ NODE = identity.NodeIdentity("host", "local", "", identity.Machine("m", "b"))
 
 def test_what_gone_or_damaged_runs_left_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(runs, "remembered_runs", dict)
-    monkeypatch.setattr(runs, "orphans", list)
+    monkeypatch.setattr(runs, "orphans", lambda gone: list(gone))
     assert [check.says for check in runs.checks()] == ["no run has left anything"]
     left = [Orphan("r1", "loop.detach", {"file": "/x"})]
-    monkeypatch.setattr(runs, "orphans", lambda: left)
+    monkeypatch.setattr(runs, "orphans", lambda gone: left)
     assert [check.status for check in runs.checks()] == ["warn"]
     (check,) = leftovers({"r1": tmp_path / "gone"})
     assert (check.status, check.remedy) == ("warn", "storlab clean")

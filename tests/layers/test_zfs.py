@@ -15,6 +15,7 @@ from laboratory.samples import sample
 from storlab.errors import CommandFailed, SafetyError, StorlabError, TrialError, Unsupported, UserError
 from storlab.layers.database.clients import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
+from storlab.layers.zfs.delays import numbers_of
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
@@ -118,6 +119,24 @@ async def test_a_pool_is_as_asked_and_its_facts_say_so(ground: Ground) -> None:
     assert facts["module"]["zfs_txg_timeout"] == 5
 
 
+@pytest.mark.parametrize("by", ["the layer", "a command of the study's"])
+async def test_disks_of_a_pool_are_delayed_and_it_can_be_destroyed_all_the_same(ground: Ground, by: str) -> None:
+    """ZFS destroys no pool into which something is injected."""
+    delays = ["20:1", "30:2"] if by == "the layer" else []
+    standing = await ground.set_up({**POOL, "layout": "mirror", "delays": delays})
+    assert isinstance(standing.resource, Pool)
+    name = standing.resource.name
+    if delays:
+        assert standing.facts[0]["delays"] == delays
+    else:
+        await ground.node.run(["zinject", "-d", f"{SCRATCH}/0-disk-0.img", "-D", "20:1", name])
+    listed = await ground.node.output("zinject")
+    assert len(numbers_of(listed, name)) == (4 if delays else 1), listed
+    assert numbers_of(listed, f"{name}x") == []
+    assert any(words == f"destroyed the pool {name}" for words in await ground.tear_down())
+    assert numbers_of(await ground.node.output("zinject"), name) == []
+
+
 _LOAD = """cd "$1" && for number in $(seq 40); do
 dd if=/dev/urandom of=synced bs=4k count=1 conv=notrunc,fsync || exit; done
 dd if=/dev/urandom of=dirty bs=1M count=8 && zpool sync"""
@@ -127,13 +146,16 @@ async def test_the_probe_counts_a_commit_for_each_fsync_and_what_was_dirty(groun
     pool = await pool_on(ground)
     directory, _ = await layer_on(ground, pool, {"layer": "zfs"})
     watched = Subject(group="storage", pools=(pool.name,))
-    async with ZfsProbe(interval=0.5).watch(ProbeContext(ground.node, tmp_path, watched)):
+    probe = ZfsProbe(interval=0.5, histograms=True)
+    async with probe.watch(ProbeContext(ground.node, tmp_path, watched)):
         await ground.node.run(["sh", "-c", _LOAD, "sh", directory.path])
-    measured = ZfsProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1e9), watched))
+    measured = probe.parse(ProbeRecord(tmp_path, Window(0.0, 1e9), watched))
     found = measured.totals()
     assert measured.warnings == ()
     assert found["zil.commits"] == 40 >= found["zil.flushes"] > 0
     assert 39 * 4096 <= found["zil.record.bytes"] <= found["zil.write.bytes"], "the first makes the file"
+    assert measured.histograms.filter(metric="vdev.write.disk.wait")["count"].sum() > 40
+    assert 0 <= found["vdev.async-write.aggregated.share"] < 1
     written = 40 * 4096 + 8 * 1024**2
     assert written <= found["txg.dirty.mean"] * found["txg.count"] < 1.5 * written < 3 * found["txg.write.bytes"]
     assert 0 < found["txg.sync.mean"] <= found["txg.sync.max"] and found["txg.count"] >= 1

@@ -15,7 +15,6 @@ from storlab.locks.agent_output import Counts, Waiter, decode_lines, decode_outp
 from storlab.locks.metrics import METRICS, by_caller, histograms, values
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Specs
-from storlab.nodes.needs import Needs, too_old
 from storlab.probes.alignment.probe import NOTES
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.locks import NAME, LocksProbe
@@ -136,10 +135,3 @@ def test_waits_are_divided_by_the_operations_of_all_loads() -> None:
     })  # fmt: skip
     assert lock_waits_per_operation([Measurements()], seen) == []
     assert lock_waits_per_operation([], seen) == []
-
-
-@pytest.mark.parametrize(("release", "old"), [("5.18.0-4-amd64", True), ("5.19", False), ("6.12.41+deb13", False)])
-def test_a_guests_kernel_before_5_19_has_not_what_it_takes(release: str, old: bool) -> None:
-    said = [f"its kernel is Linux {release}, and tracing locks takes 5.19"] if old else []
-    assert too_old(release, Needs(agent=("locks",))) == said
-    assert too_old(release, Needs()) == []

@@ -12,7 +12,10 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
+from laboratory import Laboratory
+from laboratory.studies import directory
 from storlab.errors import ParseError
+from storlab.locks.agent_output import read_output as read_locks
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.agent.events import Counted
@@ -21,6 +24,7 @@ from storlab.probes.alignment.probe import NOTES
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.counters.output import decode_output, read_loads, write_loads
 from storlab.probes.counters.probe import NAME, CountersProbe
+from storlab.probes.locks import NAME as LOCKS
 from storlab.probes.subject import Subject
 from storlab.records.derived.per_cpu import per_cpu
 
@@ -164,6 +168,17 @@ def test_counts_of_a_load_equal_those_of_perf_stat() -> None:
     assert ours.counts["context_switches"] >= 300
     assert ours.counts["context_switches"] == pytest.approx(theirs["context-switches"], rel=0.25, abs=50)
     assert ours.counts["task_clock"] == pytest.approx(theirs["task-clock"] * 1e6, rel=1.0)
+
+
+@pytest.mark.needs("root")
+def test_counters_begin_when_the_other_probes_have_begun(lab: Laboratory) -> None:
+    """Which take time and CPU for it, as lock tracing does: nothing of that is among the counts."""
+    lab.succeed(directory('command = { argv = ["true"] }', rest="[probes.counters]\n[probes.locks]"))
+    (ours,) = lab.out.rglob(NAME)
+    (theirs,) = lab.out.rglob(LOCKS)
+    begun = decode_output(ours.read_bytes().splitlines(keepends=True)).started.monotonic_ns
+    assert begun > read_locks(theirs).started.monotonic_ns
+    assert begun < lab.records()[0].nodes["host"].start * 1e9
 
 
 @pytest.mark.needs("root")

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
+from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment.probe import NOTES
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
@@ -157,25 +158,7 @@ def test_the_chart_has_each_name_that_has_room() -> None:
     assert all(name in drawn for name in ("fio", "main", "ksys_write", "zio_execute", "fill", "idle"))
 
 
-PLANTED = """
-#include <stdlib.h>
-#include <time.h>
-volatile unsigned long sum;
-/* One loop for both: two copies of it may differ in speed by how they lie in memory. */
-__attribute__((noinline)) void work(long n) { for (long i = 0; i < n; i++) sum += i; }
-__attribute__((noinline)) void much(long n) { work(3 * n); sum++; }
-__attribute__((noinline)) void little(long n) { work(n); sum++; }
-int main(void) {
-    struct timespec now;
-    /* Of lengths drawn by lot: what recurs at a fixed interval may keep step with the sampler's clock. */
-    do {
-        long n = 50000 + random() % 100000;
-        much(n);
-        little(n);
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    } while (now.tv_sec < 3);
-}
-"""
+PLANTED = Path(__file__).parent / "cases" / "planted_cpu.c"
 SAMPLES = 3 * 99
 
 
@@ -186,12 +169,11 @@ def share_of_much(much: float, little: float) -> float:
 @pytest.mark.needs("root", "perf", "clang")
 def test_shares_equal_those_of_perf_record_within_the_error_of_samples(tmp_path: Path) -> None:
     """A program of which it is known what its two functions take, with what they call: three quarters, and one."""
-    (tmp_path / "planted.c").write_text(PLANTED)
     program = str(tmp_path / "planted")
     options = ["-O1", "-fno-omit-frame-pointer", "-o", program]
-    subprocess.run(["clang", *options, str(tmp_path / "planted.c")], check=True)
+    subprocess.run(["clang", *options, str(PLANTED)], check=True)
     data = str(tmp_path / "perf.data")
-    record = ["perf", "record", "-q", "-o", data, "-e", "cpu-clock", "-F", "99", "-g", program]
+    record = ["perf", "record", "-q", "-o", data, "-e", "cpu-clock", "-F", "99", "-g", program, "3", "3"]
     subprocess.run(record, check=True, capture_output=True)
     report = ["perf", "report", "-q", "-i", data, "--stdio", "--children", "-g", "none", "--sort", "sym"]
     text = subprocess.run(report, capture_output=True, text=True, check=True).stdout
@@ -200,7 +182,7 @@ def test_shares_equal_those_of_perf_record_within_the_error_of_samples(tmp_path:
 
     async def watched() -> None:
         async with local_node("here") as node, ProfileProbe().watch(ProbeContext(node, tmp_path, HERE)):
-            await node.run([program])
+            await node.run([program, "3", "3"])
 
     asyncio.run(watched())
     _, total = profile(read_output(tmp_path / NAME)).functions()
@@ -210,3 +192,28 @@ def test_shares_equal_those_of_perf_record_within_the_error_of_samples(tmp_path:
     assert ours == pytest.approx(share_of_much(theirs["much"], theirs["little"]), abs=math.sqrt(2) * error)
     assert total["planted/main"] == pytest.approx(SAMPLES, rel=0.15), "three seconds of CPU, 99 times each"
     assert "planted;" in (tmp_path / FOLDED).read_text()
+
+
+INSIDE = """
+mount -t proc proc /proc
+"$1" 1 3 &
+exec "$0" profile --for 1.5
+"""
+
+
+@pytest.mark.needs("root", "clang")
+def test_in_a_pid_namespace_programs_are_found_by_their_numbers_there(tmp_path: Path) -> None:
+    """One within it, and one outside, whose number there is nobody's or another's."""
+    inside, outside = (str(tmp_path / name) for name in ("inside", "outside"))
+    for program in (inside, outside):
+        subprocess.run(["clang", "-O1", "-fno-omit-frame-pointer", "-o", program, str(PLANTED)], check=True)
+    apart = ["unshare", "--pid", "--mount", "--fork", "sh", "-ec", INSIDE, str(agent_path()), inside]
+    with subprocess.Popen([outside, "1", "30"]) as other:
+        printed = subprocess.run(apart, capture_output=True, check=True).stdout
+        other.kill()
+    names = {name: set[str]() for name in ("inside", "outside")}
+    for stack in gathered(decode_lines(printed)).stacks.values():
+        if stack.comm in names and stack.group == "user":
+            names[stack.comm] |= {function for function, _ in stack.frames}
+    assert "work" in names["inside"]
+    assert names["outside"] == {"[unknown]"}

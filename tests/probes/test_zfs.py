@@ -23,6 +23,7 @@ GOLDEN = Path(__file__).parent / "golden"
 TRIAL = (GOLDEN / "zfs.jsonl").read_bytes()
 HEAD, *LOOKS = TRIAL.splitlines(keepends=True)
 FILES = orjson.loads(LOOKS[-1])["contents"]
+WAITS, SIZES = ((GOLDEN / f"zpool-iostat-{option}.txt").read_text() for option in "wr")
 IOSTAT = (GOLDEN / "zpool-iostat.txt").read_bytes()
 POOL = Subject(group="storage", end="below", pools=("storlab-20260102-030405-abcd-storage-0-7f63ea54",))
 
@@ -174,3 +175,46 @@ def test_transaction_groups_are_those_that_are_on_the_disk(rows: list[tuple[str,
     for old, new, says in (("ndirty", "dirt", "x:1: has no column ndirty"), ("\n11 ", "\n10 ", "x:3: is not in the")):
         with pytest.raises(ParseError, match=says):
             parse_transaction_groups(text.replace(old, new), "x")
+
+
+def histograms_of(raw: Path, what: str, before: str, after: str) -> Measurements:
+    (raw / f"{what}-before.txt").write_text(before)
+    (raw / f"{what}-after.txt").write_text(after)
+    return ZfsProbe(histograms=True).parse(record(raw))
+
+
+def test_what_came_between_two_looks_is_a_histogram_of_waits(tmp_path: Path) -> None:
+    """Twice as much at the second look: as much came in between as there was at the first."""
+    rows = [line.split("\t") for line in WAITS.splitlines()]
+    doubled = "\n".join("\t".join([row[0], *(str(2 * int(word)) for word in row[1:])]) for row in rows)
+    found = histograms_of(tmp_path, "waits", WAITS, doubled)
+    writes = found.histograms.filter(metric="vdev.write.total.wait")
+    counts = {int(row[0]): int(row[2]) for row in rows if len(row) > 1}
+    assert writes["count"].sum() == sum(counts.values()) > 0
+    assert {round(lower * 1e9): count for lower, count in writes.select("lower", "count").iter_rows()} == {
+        (bound + 1) // 2: count for bound, count in counts.items() if count
+    }
+    assert 0.008 < found.totals()["vdev.write.total.wait.p50"] < 0.034
+    assert "vdev.scrub.wait.p50" not in found.totals()
+
+
+def test_the_share_of_aggregated_requests_is_of_those_at_the_disks(tmp_path: Path) -> None:
+    zero = "\n".join(line.partition("\t")[0] + "\t0" * 14 if "\t" in line else line for line in SIZES.splitlines())
+    totals = histograms_of(tmp_path, "sizes", zero, SIZES).totals()
+    assert totals["vdev.async-write.aggregated.share"] == pytest.approx(112 / (548 + 112))
+    assert totals["vdev.sync-write.aggregated.share"] == 0
+    assert "vdev.scrub.aggregated.share" not in totals
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (WAITS, "\ntank\n1\t2\n", "waits-after.txt:3: is no line of a histogram"),
+        ("1" + "\t0" * 11, WAITS, "waits-before.txt:1: is no line of a histogram"),
+        (WAITS, WAITS.replace("\n3\t", "\n4\t"), "waits-after.txt:4: has a bin that is no power of two"),
+        (WAITS, WAITS.replace("\t17\t", "\t1\t"), "a count ran backwards: the pool was imported again"),
+    ],
+)
+def test_damaged_histograms_are_refused(tmp_path: Path, before: str, after: str, said: str) -> None:
+    with pytest.raises(ParseError, match=said):
+        histograms_of(tmp_path, "waits", before, after)

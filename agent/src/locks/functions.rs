@@ -7,7 +7,7 @@
 use crate::symbols::Symbols;
 
 /// As many as the programs have room for; see `bpf/locks.bpf.c`.
-pub const MAX_RANGES: usize = 256;
+pub const MAX_RANGES: usize = 1024;
 
 const SECTIONS: [(&str, &str); 2] =
     [("__sched_text_start", "__sched_text_end"), ("__lock_text_start", "__lock_text_end")];
@@ -82,7 +82,6 @@ fn joined(mut ranges: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
             _ => found.push([start, end]),
         }
     }
-    found.truncate(MAX_RANGES);
     found
 }
 

@@ -75,18 +75,22 @@ fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), LockError>
     prctl::set_pdeathsig(Signal::SIGTERM)?;
     let signals = ending_signals()?;
     let symbols = Symbols::of_kernel()?;
-    let attached = programs::attach(&options, &functions::that_lock(&symbols))?;
+    let locking = functions::that_lock(&symbols);
+    let attached = programs::attach(&options, &locking)?;
+    let left_out = locking.len().saturating_sub(functions::MAX_RANGES);
     sys::give_memory_back(); // the kernel's types were most of it
     if options.check {
         return Ok(());
     }
-    Watcher { options, symbols, attached, out: BufWriter::new(io::stdout()) }.follow(&signals)
+    Watcher { options, symbols, attached, left_out, out: BufWriter::new(io::stdout()) }.follow(&signals)
 }
 
 struct Watcher {
     options: LockOptions,
     symbols: Symbols,
     attached: Attached,
+    /// Ranges of functions that lock for which there was no room.
+    left_out: usize,
     out: BufWriter<Stdout>,
 }
 
@@ -94,7 +98,8 @@ impl Watcher {
     /// Tells counts until it is time to end.
     fn follow(&mut self, signals: &SignalFd) -> Result<(), LockError> {
         let now = (clock::monotonic_ns(), clock::realtime_ns());
-        self.put(&output::Started { monotonic_ns: now.0, realtime_ns: now.1 })?;
+        let left_out = self.left_out;
+        self.put(&output::Started { left_out, monotonic_ns: now.0, realtime_ns: now.1 })?;
         let begun = Instant::now();
         // A time that the clock can't reach never comes.
         let end = self.options.period.and_then(|period| begun.checked_add(period));

@@ -9,6 +9,8 @@ use crate::clock;
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "started")]
 pub struct Started {
+    /// Ranges of functions that lock for which there was no room: their waits seem to be their own.
+    pub left_out: usize,
     /// Now.
     pub monotonic_ns: u64,
     /// Now.

@@ -43,7 +43,7 @@ impl Attached {
     }
 }
 
-/// Loads and attaches both; `locking` are the addresses of functions that lock.
+/// Loads and attaches both; `locking` are the addresses of functions that lock, of which there is room for `MAX_RANGES`.
 pub fn attach(options: &LockOptions, locking: &[[u64; 2]]) -> Result<Attached, Refused> {
     allow_files().map_err(|refused| Refused(refused.0))?;
     attach_both(options, locking).map_err(|why| match why {
@@ -62,7 +62,7 @@ fn attach_both(options: &LockOptions, locking: &[[u64; 2]]) -> Result<Attached, 
     let mut loader = loader_without_types();
     loader.btf(Some(&types));
     loader.verifier_log_level(VerifierLogLevel::DISABLE); // writing it takes most of the time that loading takes
-    let count = many as u32; // at most 256
+    let count = many as u32; // at most MAX_RANGES
     loader.set_global("locking", &ranges, true).set_global("locking_count", &count, true).set_global(
         "own_cgroup",
         &options.cgroup,

@@ -5,6 +5,7 @@ use aya::programs::PerfEvent;
 use aya::programs::perf_event::perf_sw_ids::PERF_COUNT_SW_CPU_CLOCK;
 use aya::programs::perf_event::{PerfEventScope, PerfTypeId, SamplePolicy};
 use aya::{Ebpf, VerifierLogLevel, include_bytes_aligned};
+use nix::sys::stat::{major, minor, stat};
 
 use crate::clock::SECOND;
 use crate::tcp::taken;
@@ -17,6 +18,10 @@ const PROGRAM: &str = "tick";
 const ROOM: u32 = 256 << 10;
 const MOST_ROOM: u32 = 16 << 20;
 const LOST: u32 = 0;
+
+const NAMESPACE: &str = "/proc/self/ns/pid";
+/// Of the kernel's first PID namespace: `PROC_PID_INIT_INO` in include/linux/proc_ns.h.
+const FIRST: u64 = 0xEFFF_FFFC;
 
 /// The program at work.
 pub struct Attached {
@@ -57,6 +62,8 @@ fn attach(cpus: &[i32], frequency: u64) -> Result<Attached, Failure> {
     let count = u32::try_from(cpus.len()).unwrap_or(1).max(1);
     let room = ROOM.saturating_mul(count).checked_next_power_of_two().unwrap_or(MOST_ROOM).min(MOST_ROOM);
     loader.set_max_entries("SAMPLES", room);
+    let (device, inode) = own_namespace();
+    loader.set_global("namespace_device", &device, true).set_global("namespace_inode", &inode, true);
     let mut ebpf = loader.load(OBJECT)?;
     let missing = || Failure::OfKernel(format!("the object has no program {PROGRAM}"));
     let program: &mut PerfEvent = ebpf.program_mut(PROGRAM).ok_or_else(missing)?.try_into()?;
@@ -73,4 +80,13 @@ fn attach(cpus: &[i32], frequency: u64) -> Result<Attached, Failure> {
     let samples = RingBuf::try_from(taken(&mut ebpf, "SAMPLES")?).map_err(|error| Failure::of(&error))?;
     let lost = Array::try_from(taken(&mut ebpf, "LOST")?).map_err(|error| Failure::of(&error))?;
     Ok(Attached { ebpf: Some(ebpf), samples, lost })
+}
+
+/// Device and inode of this process's PID namespace; zeros where it is the first one, whose numbers the kernel uses itself.
+fn own_namespace() -> (u64, u64) {
+    match stat(NAMESPACE) {
+        // The kernel compares with the number of the device as it has it inside (MKDEV), not as stat(2) shows it.
+        Ok(found) if found.st_ino != FIRST => (major(found.st_dev) << 20 | minor(found.st_dev), found.st_ino),
+        _ => (0, 0),
+    }
 }

@@ -40,13 +40,13 @@ def clean(
 
 def _all_left() -> list[str]:
     """What there is to look at, a line each. Changes nothing."""
-    from storlab.doctor.runs import leftovers, without_journal
+    from storlab.doctor.runs import leftovers, without_folder, without_journal
     from storlab.run.recovery import temporary
     from storlab.run.recovery.orphans import orphans
     from storlab.run.recovery.temporary import remembered_runs
 
     runs = remembered_runs()
-    checks = [*(leftovers(runs) if runs else ()), *without_journal(orphans())]
+    checks = [*(leftovers(runs) if runs else ()), *without_journal(orphans(gone=without_folder(runs)))]
     folders = [f"{link.readlink()}: the folder of a process, to be removed if it is gone" for link in temporary.links()]
     return [*(f"{check.name}: {check.says}" for check in checks), *folders]
 
@@ -65,25 +65,42 @@ def clean_all() -> int:
     """Tear down what any run has left, and say so; an exit status."""
     from storlab.run.recovery import temporary
     from storlab.run.recovery.orphans import orphans
-    from storlab.run.recovery.temporary import forget_run, remembered_runs
+    from storlab.run.recovery.temporary import remembered_runs
 
     status = 0
     runs = remembered_runs()
+    gone = {}
     for name, path in runs.items():
         try:
             status = max(status, _clean(path))
         except RecordsError as error:
             if path.exists():
                 show(str(error))
-                continue
-            show(f"{path}: the run's folder is gone, and its journal with it; it is forgotten")
-            forget_run(name)
+            else:
+                gone[name] = path
     links = temporary.links()
     status = max([status, *(_remove_folder(link) for link in links)])
-    found = orphans()
+    found = orphans(gone=gone)
     if not runs and not links and not found:
         show("No run is known that could have left anything.")
-    return max(status, _remove_orphans(found)) if found else status
+    status = max(status, _remove_orphans(found)) if found else status
+    _forget(gone)
+    return status
+
+
+def _forget(gone: dict[str, Path]) -> None:
+    """Forget runs whose folder was removed by hand, and with it the journal, unless something of them is left."""
+    from storlab.run.recovery.orphans import living, orphans
+    from storlab.run.recovery.temporary import forget_run
+
+    alive = living() if gone else set()
+    left = {orphan.run for orphan in orphans(gone=gone)} if gone else set()
+    for name, path in gone.items():
+        if name in alive:
+            show(f"{path}: the run's folder is gone, but the run is still going on: left alone")
+        elif name not in left:
+            show(f"{path}: the run's folder is gone, and its journal with it; it is forgotten")
+            forget_run(name)
 
 
 def _remove_orphans(found: list[Orphan]) -> int:

@@ -14,7 +14,7 @@ from storlab.errors import MissingImage, RecordsError, StorlabError
 from storlab.run.executor import new_run_id
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.recovery.journal import read_pending
-from storlab.run.recovery.orphans import Orphan, orphans
+from storlab.run.recovery.orphans import Orphan, by_hand, orphans
 from storlab.run.recovery.temporary import remembered_runs
 from storlab.run.session import open_session
 from storlab.study.study import Study, load_study, shipped_studies
@@ -30,7 +30,8 @@ _ROOT = re.compile(r"no root privileges, needed for (?P<what>.+?) \(run it as ro
 
 def checks() -> list[Check]:
     """One line a run that did not end properly, or one that says that there is none."""
-    found = [*leftovers(remembered_runs()), *without_journal(orphans())]
+    runs = remembered_runs()
+    found = [*leftovers(runs), *without_journal(orphans(gone=without_folder(runs)))]
     return found or [ok("leftovers", GROUP, "no run has left anything")]
 
 
@@ -41,13 +42,18 @@ def without_journal(found: Sequence[Orphan]) -> list[Check]:
         mine = [orphan for orphan in found if orphan.run == run]
         left = ", ".join(f"{orphan.undo} {orphan}" for orphan in mine)
         if all(orphan.elsewhere for orphan in mine):
-            pools = "; ".join(f"zpool destroy {orphan}" for orphan in mine if orphan.undo == "zpool.destroy")
+            commands = "; ".join(command for orphan in mine if (command := by_hand(orphan)) is not None)
             says = f"only this is left of it here, and it may be alive in another container: {left}"
-            lines.append(warn(run, GROUP, says, f"if it is not alive: {pools}"))
+            lines.append(warn(run, GROUP, says, f"if it is not alive: {commands}"))
             continue
         says = f"it was killed, and this is still set up and in no journal: {left}"
         lines.append(warn(run, GROUP, says, _CLEAN))
     return lines
+
+
+def without_folder(runs: Mapping[str, Path]) -> set[str]:
+    """Those of ``runs``, run → folder, whose folder is gone."""
+    return {run for run, folder in runs.items() if not folder.is_dir()}
 
 
 def leftovers(runs: Mapping[str, Path]) -> list[Check]:

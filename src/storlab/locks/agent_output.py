@@ -50,10 +50,11 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
-    """The first line: from here on everything is counted."""
+    """The first line: from here on everything is counted. ``left_out``: ranges of functions that lock without room."""
 
     monotonic_ns: Count
     realtime_ns: Count
+    left_out: Count = 0
 
 
 class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
@@ -106,7 +107,15 @@ class Output(NamedTuple):
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the counts must know, in sentences."""
         end = "the lock tracer did not end cleanly: what came after its last count is missing"
-        return (*(() if self.counts.final else (end,)), *lost_sentences(self.counts.lost))
+        left_out = (
+            f"{self.started.left_out} ranges of functions that lock had no room in the tracer: waits in them have "
+            "these functions as their callers"
+        )
+        return (
+            *(() if self.counts.final else (end,)),
+            *((left_out,) if self.started.left_out else ()),
+            *lost_sentences(self.counts.lost),
+        )
 
 
 def decode_lines(chunk: bytes, source: str = "") -> list[Line]:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import or_
+from pathlib import Path
 
+from storlab.images.btf import lacks_types
 from storlab.nodes.node import Node
 
 
@@ -106,6 +108,8 @@ def remedy(name: str) -> str:
 _TRIED = 60.0  # s, for one of the agent's programs to try whether it works; an emulated guest takes three
 _SINCE = {"locks": (5, 19)}
 """Linux from which on one of the agent's programs can work."""
+_TRACEPOINTS = {"locks": ("contention_begin", "contention_end")}
+"""What it attaches to, by the types of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -177,14 +181,29 @@ async def lacks(node: Node, needs: Needs) -> list[Lack]:
     return found
 
 
-def too_old(release: str, needs: Needs) -> list[str]:
-    """What a kernel of this release has not yet, where it is not running and can't be asked."""
+def untraceable(kernel: Path, release: str, needs: Needs) -> list[str]:
+    """What the agent's programs lack in a kernel that is not running and can't be asked.
+
+    ``kernel``: an image, whose types say what it has; where they can't be read, as in a bzImage, its release does.
+    """
+    found = []
     numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", release)[:2])
-    return [
-        f"its kernel is Linux {release}, and tracing {program} takes {'.'.join(map(str, since))}"
-        for program in needs.agent
-        if numbers < (since := _SINCE.get(program, ()))
-    ]
+    for program in needs.agent:
+        tracepoints = _TRACEPOINTS.get(program, ())
+        since, absent = _SINCE.get(program, ()), None
+        if tracepoints:
+            absent = lacks_types(kernel, tuple(f"btf_trace_{name}" for name in tracepoints))
+        if absent == ("BTF",):
+            found.append(f"its kernel was built without BTF (CONFIG_DEBUG_INFO_BTF), which tracing {program} takes")
+        elif absent:
+            names = " and ".join(name.removeprefix("btf_trace_") for name in absent)
+            found.append(
+                f"its kernel has no tracepoint {names}, which tracing {program} takes; Linux "
+                f"{'.'.join(map(str, since))} and later have it"
+            )
+        elif absent is None and numbers < since:
+            found.append(f"its kernel is Linux {release}, and tracing {program} takes {'.'.join(map(str, since))}")
+    return found
 
 
 async def program_path(node: Node, program: str) -> str | None:

@@ -58,6 +58,10 @@ class Probe(Model):
     """Names of metrics, or of families, that are right though the load works in turn with others: counts of what is
     its own. Where there is none, it does not watch such loads."""
 
+    begins_last: ClassVar[bool] = False
+    """Whether it begins when all others have begun, right before the loads: what it counts would have what these do
+    until then."""
+
     counts_loads: ClassVar[bool] = False
     """Whether it needs to know what the loads' own processes did: ``storlab.probes.counters.output``."""
 

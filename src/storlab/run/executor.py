@@ -6,10 +6,12 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -50,6 +52,9 @@ _HOPELESS = 2  # rounds
 _TABLES_EVERY = 30.0  # s; whoever looks into a long run finds tables, and short rounds don't pay for them
 
 Ending = Literal["complete", "failures", "nothing measured", "unreachable", "interrupted"]
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -271,7 +276,7 @@ class _Executor:
         self._observer.run_begins(self._plan, str(self._run.path), len(self._ended))
         for number in range(1, self._plan.rounds[1] + 1):
             begun = not self._ended.isdisjoint(planned.number for planned in self._plan.order(number))
-            if not begun and self._enough(number - 1):
+            if not begun and await self._enough(number - 1):
                 return
             order = self._begin_round(number, journal)
             if not order:
@@ -290,13 +295,13 @@ class _Executor:
             if self._interrupts.finish:
                 return
             if time.monotonic() - self._written > _TABLES_EVERY:
-                self._write_tables()
-        self._enough(self._plan.rounds[1])
+                await _apart(self._write_tables)
+        await self._enough(self._plan.rounds[1])
 
-    def _enough(self, round_number: int) -> bool:
+    async def _enough(self, round_number: int) -> bool:
         if round_number == 0:
             return False
-        summary = self._summarise()
+        summary = await _apart(self._summarise)
         decision = decide(summary, self._rule)
         if isinstance(decision, Stop):
             self._observer.round_ends(round_number, summary, decision, None)
@@ -380,8 +385,8 @@ class _Executor:
         journal.note("end", finished=self._finished, left_behind=result.failed)
         if not self._held.is_whole:
             return  # it was removed: there is nothing to write into
-        self._write_tables()
-        self._summary = self._summarise(ended=True)
+        await _apart(self._write_tables)
+        self._summary = await _apart(partial(self._summarise, ended=True))
         write_durably(self._held.run.summary, to_json(self._summary))
         finished = _now() if self._finished else None
         manifest = self._held.run.manifest
@@ -397,3 +402,8 @@ class _Executor:
         ending = "unreachable" if self._unreachable else ending
         ending = "interrupted" if self._interrupts.finish else ending
         return Outcome(self._run, ending, self._summary, self._tables, self._left or ())
+
+
+async def _apart(work: Callable[[], T]) -> T:
+    """In a thread, for it may take seconds: meanwhile signals are answered and nodes are heard. It is never left."""
+    return await to_its_end(asyncio.to_thread(work))

@@ -24,6 +24,7 @@ from storlab.nodes.private import make_private, private_name
 from storlab.registry import node_kinds, own_keys
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.temporary import remember_scratch
 from storlab.run.recovery.undoing import remove_scratch
 from storlab.study.cells import HOST
 
@@ -143,6 +144,8 @@ class Session:
         path = f"{real.rstrip('/')}/{private_name(self.run)}"
         assert self._services.journal is not None, "nothing is set up before the run has a journal"
         self._services.journal.register(node.identity, remove_scratch.name, {"path": path})
+        if node.identity.machine == self.host.identity.machine:
+            remember_scratch(self.run, real)
         await make_private(node, path)
         return path
 

@@ -22,6 +22,7 @@ from storlab.layers.block.loop import signatures
 from storlab.layers.fs.file import remove_file
 from storlab.layers.resources import Dir, Disk, File, Pool, Resource
 from storlab.layers.zfs.allocators import allocator_facts, refuse_out_of_range
+from storlab.layers.zfs.delays import DELAY_NEEDS, Delay, delay, withdraw
 from storlab.layers.zfs.module import (
     PARAMETER,
     ZFS_NEEDS,
@@ -114,6 +115,7 @@ async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
     pools = await node.output("zpool", "list", "-H", "-o", "name") if await is_loaded(node) else ""
     if pool not in pools.split("\n"):
         return None
+    await withdraw(node, pool)
     if await until_free(node, ["zpool", "destroy", "-f", pool]):
         return f"destroyed the pool {pool}"
     await node.run(["zpool", "export", "-f", pool])  # at least nobody stumbles over it any more
@@ -142,6 +144,11 @@ class ZpoolLayer(Layer):
     dataset: dict[str, Value] = Field(
         {}, description="Properties of its root dataset (zpool -O), which all above inherit."
     )
+    delays: tuple[Delay, ...] = Field(
+        (),
+        max_length=8,
+        description='Delays of its disks, by zinject(8): `"10:4"` holds each request for 10 ms, four at a time.',
+    )
     module: dict[str, Value] = Field(
         {},
         description="Parameters of the kernel module, such as `{ spa_num_allocators = 1 }` (true and false are 1 and "
@@ -158,6 +165,7 @@ class ZpoolLayer(Layer):
         "version.*",
         "module.*",
         "allocators.effective",
+        "delays",
     )
     flush: ClassVar = ("zpool", "sync")
     undoes: ClassVar = (_destroy, forget_labels, remove_device_node, restore_parameter, remove_file)
@@ -194,7 +202,7 @@ class ZpoolLayer(Layer):
         return f"zpool{layout}{f' sync={word(sync)}' if (sync := self.dataset.get('sync')) is not None else ''}"
 
     def needs(self) -> Needs:
-        return ZFS_NEEDS | Needs(programs=("truncate", "wipefs"))
+        return ZFS_NEEDS | Needs(programs=("truncate", "wipefs")) | (DELAY_NEEDS if self.delays else Needs())
 
     def space(self) -> int:
         return self._count * self.size if self.size else 0
@@ -246,6 +254,7 @@ class ZpoolLayer(Layer):
                 vdevs += [kind, *await self._further(names, context, pool)]
         argv = ["zpool", "create", *force, *arguments("-o", options), *arguments("-O", dataset), pool]
         await context.node.run([*argv, *layout, *vdevs])
+        await delay(context.node, pool, [each for each in vdevs if each not in ("log", "special")], self.delays)
 
     async def _vdevs(self, below: Resource | None, context: LayerContext, pool: str) -> list[str]:
         if self.vdevs:
@@ -283,6 +292,7 @@ class ZpoolLayer(Layer):
             "layout": parse_layout(status),
             **parse_properties(pool),
             "dataset": parse_properties(dataset)["properties"],
+            **({"delays": list(self.delays)} if self.delays else {}),
             "allocators": await allocator_facts(context.node, module["module"], self.module),
             **module,
         }

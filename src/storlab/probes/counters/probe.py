@@ -73,6 +73,7 @@ class CountersProbe(Probe):
 
     kind: ClassVar[str] = "counters"
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})
+    begins_last: ClassVar[bool] = True
     counts_loads: ClassVar[bool] = True
     metrics: ClassVar[tuple[MetricSpec, ...]] = (
         *LOAD.values(), *MACHINE.values(), BUSY, *_PER_CYCLE.values(), *PER_OPERATION.values(), PER_CORE,

@@ -25,7 +25,7 @@ from storlab.nodes.agent import steps
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.sampling import NAME, Snapshot, around, each_sample, sampling
 from storlab.probes.subject import End, Kind
-from storlab.probes.zfs import iostat
+from storlab.probes.zfs import histograms, iostat
 from storlab.units import Duration
 
 _STATS, _QUEUES = "/proc/spl/kstat/zfs", "/proc/spl/kstat/taskq"
@@ -106,13 +106,23 @@ class ZfsProbe(Probe):
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})  # most counters are of all pools together
     metrics: ClassVar[tuple[MetricSpec, ...]] = (
         *(each.spec for each in _COUNTED), *(spec for *_, spec in _STATES.values()),
-        _GROUPS, _WRITTEN, *_MEANS.values(), *_MOST.values(), *iostat.METRICS,
+        _GROUPS, _WRITTEN, *_MEANS.values(), *_MOST.values(), *iostat.METRICS, *histograms.METRICS,
     )  # fmt: skip
 
     interval: Duration = Field(2.0, ge=0.05, description="Between two samples, of about 25 KiB each.")
     queues: bool = Field(
         True, description="Ask `zpool iostat -lq` as well, for queues of the pools' disks and times in them."
     )
+
+    histograms: bool = Field(
+        False,
+        description="Ask `zpool iostat -w` and `-r` before and after the load, for histograms of times in the queues "
+        "and the share of aggregated requests: four commands, of a second each in an emulated guest.",
+    )
+
+    def declares(self) -> tuple[MetricSpec, ...]:
+        left_out = () if self.histograms else histograms.METRICS
+        return tuple(spec for spec in self.metrics if spec not in left_out)
 
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
         return "pools" in kinds
@@ -126,6 +136,8 @@ class ZfsProbe(Probe):
             await both.enter_async_context(sampling(context.node, paths, self.interval, context.raw))
             if self.queues and context.subject.pools:
                 await both.enter_async_context(iostat.asking(context, self.interval))
+            if self.histograms and context.subject.pools:
+                await both.enter_async_context(histograms.looking_twice(context))
             yield
 
     def parse(self, record: ProbeRecord) -> Measurements:
@@ -140,12 +152,14 @@ class ZfsProbe(Probe):
         if watched.histories and not watched.forgetful:
             values += _of_groups([each.of for each in groups.values()])
         queues = iostat.read(record.raw, window)
-        values += iostat.values(queues)
+        found = histograms.read(record)
+        values += [*iostat.values(queues), *histograms.values(found)]
         points = [*_rates(looks), *_levels(looks), *_group_points(list(groups.values())), *iostat.points(queues)]
         shifted = [(None, name, t - window.start, value, unit) for t, name, value, unit in points]
         series = pl.DataFrame(shifted, schema=SERIES_COLUMNS, orient="row")
         warnings = (*_warnings(watched, looks, groups), *queues.warnings)
-        return Measurements(metric_frame(values), series=series, warnings=warnings)
+        waits = histograms.histograms(found.get("waits", {}))
+        return Measurements(metric_frame(values), series=series, histograms=waits, warnings=warnings)
 
 
 def _history(pool: str) -> str:

@@ -12,10 +12,11 @@ import contextlib
 import fcntl
 import math
 import os
+import shlex
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.processes import Agents, Controller, cgroup_name, parse_cgroup_name, started
 from storlab.nodes.undo import run_of
 from storlab.records.manifest import LOCK
-from storlab.run.recovery.temporary import remembered_runs
+from storlab.run.recovery.temporary import remembered_runs, scratch_roots
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.session import Session
 
@@ -45,6 +46,7 @@ _ORDER = (
 _POOLS_OWN = {"zpool.destroy", "zpool.node"}
 _CGROUPS, _NETWORKS, _POOLS = Path("/sys/fs/cgroup"), Path("/run/netns"), Path("/proc/spl/kstat/zfs")
 _AGENT = "storlab-agent"
+_DELETED = " (deleted)"  # what the kernel appends to the path of a file that is gone, d_path(9)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -68,17 +70,23 @@ class Orphan:
         )
 
 
-def orphans(soon: float | None = None) -> list[Orphan]:
+def orphans(soon: float | None = None, gone: Collection[str] = ()) -> list[Orphan]:
     """What is left of runs of this user's that are dead for at least ``soon`` seconds, in the order of undoing.
 
-    By default that is ``$STORLAB_ORPHAN_AGE``, or a minute.
+    By default that is ``$STORLAB_ORPHAN_AGE``, or a minute. ``gone``: runs whose folders were removed by hand. Nobody
+    is about to take care of these, however new they look.
     """
     if soon is None:
         soon = parse_age(os.environ.get("STORLAB_ORPHAN_AGE", str(SOON)))
     found = [*_cgroups(), *_processes(), *_folders(), *_networks(), *_pools()]
-    runs = {orphan.run: _told_apart([each for each in found if each.run == orphan.run]) for orphan in found}
-    alive = living() | {run for run, left in runs.items() if not _is_dead(left, soon)}
-    dead = (each for run, left in runs.items() if run not in alive for each in left)
+    alive = living()
+    dead: list[Orphan] = []
+    for run in {orphan.run for orphan in found} - alive:
+        left = _told_apart([each for each in found if each.run == run])
+        if _is_dead(left, 0.0 if run in gone else soon):
+            dead += left
+        elif run in gone:
+            dead += [replace(each, elsewhere=True) for each in left]
     return sorted(dead, key=lambda each: _ORDER.index(each.undo))
 
 
@@ -137,12 +145,20 @@ async def remove(found: Iterable[Orphan], session: Session) -> tuple[list[str], 
 
 
 def _left_alone(orphan: Orphan) -> list[str]:
-    if orphan.undo != "zpool.destroy":
+    if (command := by_hand(orphan)) is None:
         return []  # a device node of the pool
+    what = "pool" if orphan.undo == "zpool.destroy" else "folder"
     return [
-        f"the pool {orphan}, unless its run is alive in another container, for nothing else of it is here. It is left "
-        f"alone: if no such run is alive, `zpool destroy {orphan}`"
+        f"{what} {orphan} left alone: nothing else of its run is here, so it may belong to another container. "
+        f"If not: `{command}`"
     ]
+
+
+def by_hand(orphan: Orphan) -> str | None:
+    """The command that removes what is only reported, if it takes one of its own."""
+    commands = {"zpool.destroy": "zpool destroy", "scratch.remove": "rm -r"}
+    command = commands.get(orphan.undo)
+    return None if command is None else f"{command} {shlex.quote(str(orphan))}"
 
 
 def living() -> set[str]:
@@ -215,20 +231,34 @@ def _folders() -> Iterator[Orphan]:
         mount.path for mount in parse_mountinfo(Path("/proc/self/mountinfo").read_text("utf-8", errors="replace"))
     ]
     backs = [(path, back) for path in Path("/sys/block").glob("loop*/loop/backing_file") if (back := _text(path))]
-    roots = {Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")}
+    roots = {Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"), *scratch_roots()}
     found = {path for root in roots if root.is_dir() for path in _below(root) if run_of(path.name)}
     found |= {top for path in [*mounts, *(back for _, back in backs)] if (top := _outermost(path)) is not None}
     for folder in sorted(found):
         run = run_of(folder.name)
-        if run is None or not _is_ours(folder) or not stat.S_ISDIR(folder.lstat().st_mode):
+        if run is None:
+            continue
+        if not os.path.lexists(folder):
+            yield from (Orphan(run, "loop.detach", {"file": file}) for file in _lost_files(folder, backs))
+            continue
+        if not _is_ours(folder) or not stat.S_ISDIR(folder.lstat().st_mode):
             continue
         changed = _changed(folder)
         inside = [path for path in mounts if path.startswith(f"{folder}/")]
         yield from (Orphan(run, "mount.unmount", {"path": path}, changed) for path in reversed(inside))
         for _, back in backs:
             if back.startswith(f"{folder}/"):
-                yield Orphan(run, "loop.detach", {"file": back.removesuffix(" (deleted)")}, changed)
+                yield Orphan(run, "loop.detach", {"file": back.removesuffix(_DELETED)}, changed)
         yield Orphan(run, "scratch.remove", {"path": str(folder)}, changed)
+
+
+def _lost_files(folder: Path, backs: list[tuple[Path, str]]) -> Iterator[str]:
+    """Files of a folder that was removed by hand, which loop devices keep. A file that the kernel does not call deleted
+    may be in another container, where its folder still is.
+    """
+    for _, back in backs:
+        if back.startswith(f"{folder}/") and back.endswith(_DELETED) and os.geteuid() == 0:
+            yield back.removesuffix(_DELETED)
 
 
 def _networks() -> Iterator[Orphan]:

@@ -1,7 +1,8 @@
 """Folders that are there only while a process works in them: of an import that isn't whole yet, of noise, of a shell.
 
 So are runs remembered whose journal may name something that still stands: by symbolic links in
-``$XDG_STATE_HOME/storlab``, in ``runs`` until the run has ended and all is down, and in ``temporary``.
+``$XDG_STATE_HOME/storlab``, in ``runs`` until the run has ended and all is down, and in ``temporary``. Where the files
+of a run are is in ``scratch``, for one whose folder is removed by hand.
 
 Their process holds the run's lock in them, which the kernel takes back however it ends. So what is not locked is dead,
 and is removed by the next import into the same place, or by ``storlab clean``, which follows the links.
@@ -48,8 +49,28 @@ def remember_run(run: str, folder: Path) -> None:
 
 def forget_run(run: str) -> None:
     """It has ended, and nothing of it stands."""
+    for folder in (_folder(), _scratch()):
+        with contextlib.suppress(OSError):
+            (folder / run).unlink(missing_ok=True)
+
+
+def remember_scratch(run: str, root: str) -> None:
+    """Remember in which folder of this machine a run has its scratch folder."""
     with contextlib.suppress(OSError):
-        (_folder() / run).unlink(missing_ok=True)
+        _scratch().mkdir(parents=True, exist_ok=True)
+        (_scratch() / run).symlink_to(root)
+
+
+def scratch_roots() -> set[Path]:
+    """The folders in which runs that are remembered have their scratch folders."""
+    try:
+        return {link.readlink() for link in _scratch().iterdir() if link.is_symlink()}
+    except OSError:
+        return set()
+
+
+def _scratch() -> Path:
+    return state_folder() / "scratch"
 
 
 def remembered_runs() -> dict[str, Path]:

@@ -281,10 +281,11 @@ async def _watched(
             return own
 
         each = [(name, node) for name, by_node in watched.items() for node in by_node if name != BACKING.kind]
+        last = [(name, node) for name, node in each if probes[name].begins_last]
         # Counted last before the load, and drained from the top of a chain to its bottom.
         below = sorted(watched[BACKING.kind].items(), key=lambda item: -len(item[1].above))
-        began = await all_of(*(watch([one]) for one in each))
-        began.append(await watch([(BACKING.kind, node) for node, _ in below]))
+        began = await all_of(*(watch([one]) for one in each if one not in last))
+        began += await all_of(*(watch([one]) for one in last), watch([(BACKING.kind, node) for node, _ in below]))
         yield
         await all_of(*(own.aclose() for own in began))
 

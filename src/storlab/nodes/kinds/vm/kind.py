@@ -29,7 +29,7 @@ from storlab.nodes.kinds.vm.command import MOST_DEVICES, Files, GuestSpec
 from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
 from storlab.nodes.kinds.vm.emulator import Emulator, find_emulator
 from storlab.nodes.kinds.vm.hardware import Hardware
-from storlab.nodes.needs import Needs, too_old
+from storlab.nodes.needs import Needs, untraceable
 from storlab.nodes.network import remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
@@ -124,7 +124,7 @@ class Boot(Prepared):
             modules = (name for name in needs.modules if name.replace("-", "_") not in image.modules)
             absent += [f"its kernel has no module {name}" for name in modules]
             absent += [f"its kernel has no {name}" for name in needs.queues if f"sch_{name}" not in image.modules]
-        absent += too_old(image.release, needs)
+        absent += untraceable(image.kernel, image.release, needs)
         absent = [f"the guest image {image.name} can't do this: {what}" for what in absent]
         return [*absent, *self.emulator.lacks(needs.properties)]
 
