@@ -22,7 +22,7 @@ from storlab.doctor.runs import without_journal
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.nodes.undo import run_of
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.recovery.orphans import Orphan, living, orphans, remove
 from storlab.run.session import open_session
 from study.program import call
