@@ -29,6 +29,7 @@ def run(
     better: str = "higher",
     primary: str = "bandwidth",
     machine: str = "boot-1",
+    host: str | None = "lab1",
     compared: bool = True,
 ) -> RunData:
     """A run with one factor. ``values``: by level, of each round. ``starts``: of each trial, in s, in that order.
@@ -43,6 +44,7 @@ def run(
         started=pl.Series([START + timedelta(seconds=at) for at in begun[: len(places)]]),
         duration=pl.lit(5.0),
         machine=pl.lit(machine),
+        host=pl.lit(host, pl.String),
     )
     known = {"node": None, "job": None, "source": "load", "metric": metric, "unit": unit, "better": better}
     metrics = trials.select("trial", "round", "cell").with_columns(

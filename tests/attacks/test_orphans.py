@@ -23,7 +23,7 @@ from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.private import private_name
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.nodes.undo import run_of
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.recovery.orphans import Orphan, living, orphans, remove
 from storlab.run.recovery.temporary import remember_run, remember_scratch, remembered_runs, scratch_roots
 from storlab.run.session import open_session

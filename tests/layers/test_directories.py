@@ -16,7 +16,7 @@ from storlab.layers.resources import Disk, Share
 from storlab.layers.share.nfs import NfsLayer
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.undo import refuse_foreign
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.recovery.undoing import undo_table
 
 from .sites import RUN, Ground, parse

@@ -17,7 +17,7 @@ from storlab.nodes.node import Node
 from storlab.nodes.shaping.apply import SHAPING_UNDOES, shape_card, shape_tcp
 from storlab.nodes.shaping.keys import Network, Tcp
 from storlab.records.run_folder import TrialRecord
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.recovery.journal import Journal
 from storlab.run.session import open_session
 

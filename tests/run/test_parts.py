@@ -13,7 +13,7 @@ import pytest
 from laboratory.devices import tmpfs
 from storlab.errors import NodeLost, StorlabError
 from storlab.layers.resources import Dir
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.teardown import tear_down_rest
 from storlab.run.session import open_session

@@ -21,7 +21,7 @@ from storlab.images.virtiofsd import find_virtiofsd
 ELSEWHERE = frozenset({"kvm", "mysql"})
 """What even CI may lack: the processor's help, and Debian's unstable on the days when it is broken."""
 
-_IMPLIED = {"guests": ("root",), "zfs": ("root", "guests"), "packages": ("root",)}
+_IMPLIED = {"guests": ("root",), "zfs": ("root", "guests"), "packages": ("root",), "slurm": ("root",)}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _BROWSER = ("chromium", "chromium-browser", "google-chrome")
 
@@ -83,6 +83,11 @@ def _packages() -> str:
     return "" if shutil.which("mmdebstrap") else "mmdebstrap is not installed, which fetches packages"
 
 
+def _slurm() -> str:
+    missing = [name for name in ("munged", "sbatch", "slurmctld", "slurmd") if not shutil.which(name, path=_PATH)]
+    return f"{missing[0]} is not installed, which a Slurm cluster takes" if missing else ""
+
+
 KINDS: Mapping[str, Callable[[], str]] = {
     "root": _root,
     "guests": _image,
@@ -92,5 +97,6 @@ KINDS: Mapping[str, Callable[[], str]] = {
     "mysql": _mysql,
     "virtiofsd": _virtiofsd,
     "packages": _packages,
+    "slurm": _slurm,
 }
 """What is no program → why it is not to be had here, or nothing."""

@@ -9,8 +9,8 @@ CHECK_LIMIT = 0.1  # CPU s of a test of `make check`
 MACHINE_LIMIT = 5.0  # CPU s of a test of `make test`
 TOUR = "tests/tour/"
 
-_MORE_THAN_A_PROGRAM = frozenset({"root", "guests", "zfs", "kvm", "browser", "mysql", "virtiofsd", "packages"})
-_NOT_ON_THIS_MACHINE = frozenset({"guests", "zfs", "kvm", "browser", "packages"})
+_MORE_THAN_A_PROGRAM = frozenset({"root", "guests", "zfs", "kvm", "browser", "mysql", "virtiofsd", "packages", "slurm"})
+_NOT_ON_THIS_MACHINE = frozenset({"guests", "zfs", "kvm", "browser", "packages", "slurm"})
 
 
 class Tier(StrEnum):

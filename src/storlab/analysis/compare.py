@@ -86,11 +86,15 @@ def compare(
     if n > 1 and found.span.sd == 0:
         warnings.append("The ratio is the same in every round: the interval is a point, right for counts only.")
     warnings += warn(pairs.log_ratios, pairs.rounds, "The ratio")
-    if contrary := _contrary(pairs, found, rules, needed):
+    if contrary := combinations_differ(_contrary(pairs.parts, found, rules, needed)):
         warnings.append(contrary)
         if found.verdict == "equivalent":
             reason = f"On average the ratio is within the margin of ±{percent(rules.margin)}, but not everywhere."
             found = replace(found, verdict="undecided", reason=f"{reason} {contrary}")
+    if contrary := machines_differ(_contrary(pairs.machines, found, rules, needed)):
+        warnings.append(contrary)
+        reason = f"All machines together give the verdict {found.verdict}, and one by one they contradict it."
+        found = replace(found, verdict="undecided", reason=f"{reason} {contrary}")
     return Comparison(
         **vars(question),
         rounds=n,
@@ -107,35 +111,42 @@ def compare(
     )
 
 
-def _contrary(pairs: Pairs, found: Judgement, rules: Rules, needed: float) -> str:
-    """Which combinations a pooled verdict is not true of, as a sentence: what it averages may cancel out.
+def _contrary(parts: Mapping[str, Floats], found: Judgement, rules: Rules, needed: float) -> dict[str, float]:
+    """Of which parts of the rounds, by name, a verdict is not true, with their log ratios: what it averages may cancel
+    out. Parts are combinations that were pooled, or machines that did rounds.
 
     By their own intervals: beyond the margin where all together are equivalent, else on the other side of 1. Of the
     literature's qualitative interactions (Gail and Simon 1985, "Testing for qualitative interactions between treatment
     effects and patient subsets"); no verdict is made of it, one is only withheld.
     """
     if found.verdict == "undecided":
-        return ""
-    own = {name: span(values, needed) for name, values in pairs.parts.items()}
+        return {}
+    own = {name: span(values, needed) for name, values in parts.items()}
     edge = math.log1p(rules.margin)
     typical, alike = found.span.typical, found.verdict == "equivalent"
-    return combinations_differ(
-        {
-            name: x.typical
-            for name, x in own.items()
-            if (alike and (x.low > edge or x.high < -edge))
-            or (not alike and (x.low > 0 > typical or x.high < 0 < typical))
-        }
-    )
+    return {
+        name: x.typical
+        for name, x in own.items()
+        if (alike and (x.low > edge or x.high < -edge)) or (not alike and (x.low > 0 > typical or x.high < 0 < typical))
+    }
 
 
 def combinations_differ(against: Mapping[str, float]) -> str:
     """These combinations, with their log ratios, contradict what all together say, as a sentence; "" for none."""
+    return _differ("Combinations", "in", against)
+
+
+def machines_differ(against: Mapping[str, float]) -> str:
+    """The same of machines that did rounds of a run."""
+    return _differ("Machines", "on", against)
+
+
+def _differ(what: str, where: str, against: Mapping[str, float]) -> str:
     if not against:
         return ""
-    said = [f"{times_alone(safe_exp(typical))} in {name}" for name, typical in against.items()]
+    said = [f"{times_alone(safe_exp(typical))} {where} {name}" for name, typical in against.items()]
     more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
-    return f"Combinations differ: the ratio is {', '.join(said[:_NAMED])}{more}."
+    return f"{what} differ: the ratio is {', '.join(said[:_NAMED])}{more}."
 
 
 def failed_of(pairs: Pairs) -> Failed:

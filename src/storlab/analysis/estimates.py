@@ -89,11 +89,18 @@ ROWS_AT_ONCE = 100_000
 
 
 def estimates(
-    recorded: Recorded, cells: Mapping[int, Levels], confidence: float, min_rounds: int, declared: Declarations
+    recorded: Recorded,
+    cells: Mapping[int, Levels],
+    confidence: float,
+    min_rounds: int,
+    declared: Declarations,
+    *,
+    several: bool = False,
 ) -> tuple[Estimate, ...]:
     """One ``Estimate`` for each series of ``recorded`` that has a value; ``declared``: what its metrics are.
 
-    Values that are null, NaN or infinite are left out, and a warning says in how many rounds.
+    Values that are null, NaN or infinite are left out, and a warning says in how many rounds. ``several``: machines did
+    rounds, each at a speed of its own, so that neither drift nor outliers are looked for.
     """
     if recorded.values.is_empty():
         return ()
@@ -106,7 +113,7 @@ def estimates(
             levels=cells[row["cell"]],
             rounds=row["n"],
             confidence=confidence,
-            warnings=_warnings(row, min_rounds),
+            warnings=_warnings(row, min_rounds, several=several),
         )
         for row in table.iter_rows(named=True)
     )
@@ -207,7 +214,7 @@ def _with_intervals(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
     ).with_columns(pl.when(half.is_not_null()).then(pl.col("low", "high")))
 
 
-def _warnings(row: Mapping[str, object], min_rounds: int) -> tuple[str, ...]:
+def _warnings(row: Mapping[str, object], min_rounds: int, *, several: bool) -> tuple[str, ...]:
     n, missing, drift, outliers = row["n"], row["missing"], row["drift"], row["outliers"]
     assert isinstance(n, int) and isinstance(missing, int) and isinstance(outliers, list)
     found = []
@@ -217,6 +224,8 @@ def _warnings(row: Mapping[str, object], min_rounds: int) -> tuple[str, ...]:
         found.append(f"No finite value in {plural(missing, 'round')}: left out.")
     if n > 1 and row["sd"] == 0:
         found.append("The same value in every round: the interval is a point, right for counts only.")
+    if several:
+        return tuple(found)
     if n >= OUTLIERS_FROM and outliers:
         found.append(outlier_warning(outliers))
     if n >= DRIFT_FROM and isinstance(drift, float) and abs(drift) > DRIFT_Z:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from storlab.analysis.compare import combinations_differ, failed_of
+from storlab.analysis.compare import combinations_differ, failed_of, machines_differ
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import typical
@@ -103,14 +103,17 @@ def _of_pairs(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules) -> tuple[Ou
 
 
 def _differ(pairs: Pairs, edge: float, signs: Sequence[int], rules: Rules, *, inside: bool) -> str:
-    """Which combinations surely lie inside of the edge, or beyond it, unlike all together; "" for none."""
+    """Which combinations, or else machines, surely lie inside of the edge, or beyond it, unlike all; "" for none."""
 
     def contradicts(part: Floats) -> bool:
         if inside:
             return all(beyond(part, sign * edge, -sign, rules) for sign in signs)
         return any(beyond(part, sign * edge, sign, rules) for sign in signs)
 
-    return combinations_differ({name: typical(part) for name, part in pairs.parts.items() if contradicts(part)})
+    def against(parts: Mapping[str, Floats]) -> dict[str, float]:
+        return {name: typical(part) for name, part in parts.items() if contradicts(part)}
+
+    return combinations_differ(against(pairs.parts)) or machines_differ(against(pairs.machines))
 
 
 def _is_hit(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules, failed: Failed) -> bool:

@@ -49,7 +49,7 @@ def summarise(
     ``ended``: with effects of factors, and what differs underneath, which may take a second and are of no use before a
     run has ended.
     """
-    measured = [name for name in ("measured",) if name in trials.columns]
+    measured = [name for name in ("measured", "host") if name in trials.columns]
     trials = trials.select("trial", "round", "cell", "status", "reason", *measured)
     states = cell_states(trials, design)
     done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
@@ -72,10 +72,17 @@ def summarise(
     sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each], values)
     of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
-    found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds, design.declared)
+    hosts = _hosts(done)
+    rules = design.confidence, design.min_rounds
+    found = estimates(recorded, dict(design.cells), *rules, design.declared, several=bool(hosts))
     rests = design.rests_after
-    asked = [(item, _pairs(item, sides, failed, rests_of(item, rests))) for item in planned]
-    earlier = {after: [(item, _pairs(item, sides, failed, after)) for item in items] for after, items in then.items()}
+
+    def pairs_of(item: Planned, until: int | None) -> Pairs | None:
+        pairs = _pairs(item, sides, failed, until)
+        return replace(pairs, hosts=hosts) if pairs and hosts else pairs
+
+    asked = [(item, pairs_of(item, rests_of(item, rests))) for item in planned]
+    earlier = {after: [(item, pairs_of(item, after)) for item in items] for after, items in then.items()}
     judged = cases(asked, 1 - design.confidence, earlier, rests)
     gates = [parse_gate(text) for text in design.gates]
     comparisons = answers(judged, design.confidence, design.min_rounds, gates, steady.lacking)
@@ -110,6 +117,13 @@ def summarise(
         reported_since=steady.since,
         unsteady=steady.lacking,
     )
+
+
+def _hosts(done: pl.DataFrame) -> dict[int, str]:
+    """Which machine did each round, where several did: rounds of a merged run. Each round is of one machine."""
+    if "host" not in done.columns or done["host"].n_unique() < 2:
+        return {}
+    return dict(done.select("round", pl.col("host").fill_null("")).iter_rows())
 
 
 def _judged_by(case: Case) -> Asked | None:

@@ -116,7 +116,7 @@ def _remove_orphans(found: list[Orphan]) -> int:
 
 
 async def _undo(found: list[Orphan]) -> tuple[list[str], list[str]]:
-    from storlab.run.executor import new_run_id
+    from storlab.run.beginning import new_run_id
     from storlab.run.recovery.orphans import remove
     from storlab.run.session import open_session
 

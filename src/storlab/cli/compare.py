@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from storlab.analysis.runs.across_runs import RunsCompared
     from storlab.analysis.runs.merged_runs import RunData
     from storlab.analysis.unequal import Seen
-    from storlab.records.run_folder import RunFolder
+    from storlab.records.run_folder import Host, RunFolder
+    from storlab.records.tables import Tables
 
 
 def compare(
@@ -44,11 +45,16 @@ def compare(
     from storlab.analysis.runs.across_runs import compare_runs
     from storlab.analysis.wording import plural
     from storlab.records.manifest import differences
+    from storlab.records.tables import host_names
+    from storlab.run.planning.design import seen_of
 
     chosen = find(format_, COMPARISONS)
     gates = [parse_gate(text) for text in fail_on or []]
     opened = _opened(runs, by)
-    read, seen = zip(*(_read(name, run) for name, run in opened.items()), strict=True)
+    tables = {name: _tables_of(run) for name, run in opened.items()}
+    hosts = host_names(host for each in tables.values() for record in each.records for host in record.hosts)
+    read = [_data(name, run, tables[name], hosts) for name, run in opened.items()]
+    seen = [seen_of(each) for each in tables.values()]
     told = differences({name: run.manifest for name, run in opened.items()})
     told = (*told, *_unequal(dict(zip(opened, seen, strict=True))))
     found = compare_runs(
@@ -146,21 +152,26 @@ def _unequal(seen: Mapping[str, Seen]) -> list[str]:
     return [*unequal_sentences(among_runs(seen), ()), *own]
 
 
-def _read(name: str, run: RunFolder) -> tuple[RunData, Seen]:
-    import polars as pl
-
-    from storlab.analysis.runs.merged_runs import RunData
+def _tables_of(run: RunFolder) -> Tables:
     from storlab.records.derive import tables_of
-    from storlab.run.planning.design import seen_of
-    from storlab.run.planning.recorded import design_of_run
 
     tables = tables_of(run)
     if not any(record.status == "done" for record in tables.records):
         raise UserError(f"{run.path} has no trial that is done: there is nothing to compare")
+    return tables
+
+
+def _data(name: str, run: RunFolder, tables: Tables, hosts: Mapping[Host, str]) -> RunData:
+    """``hosts``: what machines are called, the same in all runs."""
+    import polars as pl
+
+    from storlab.analysis.runs.merged_runs import RunData
+    from storlab.run.planning.recorded import design_of_run
+
     boots = ({node.machine for node in record.nodes.values()} for record in tables.records)
     machine = [" ".join(sorted(each)) for each in boots]  # those of the machines that took part, as one name
-    columns = {"trial": [record.trial for record in tables.records], "machine": machine}
-    machines = pl.DataFrame(columns, schema={"trial": pl.Int64, "machine": pl.String})
-    trials = tables.frame("trials").join(machines, on="trial", how="left", maintain_order="left")
-    data = RunData(name, design_of_run(run.manifest, tables), trials, tables.frame("metrics"))
-    return data, seen_of(tables)
+    named = ["+".join(hosts[host] for host in record.hosts) or None for record in tables.records]
+    columns = {"trial": [record.trial for record in tables.records], "machine": machine, "host": named}
+    machines = pl.DataFrame(columns, schema={"trial": pl.Int64, "machine": pl.String, "host": pl.String})
+    trials = tables.frame("trials").drop("host").join(machines, on="trial", how="left", maintain_order="left")
+    return RunData(name, design_of_run(run.manifest, tables), trials, tables.frame("metrics"))

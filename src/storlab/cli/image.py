@@ -108,7 +108,7 @@ def build_images(study: Study, quiet: bool) -> int:
 async def _wanted(study: Study) -> list[frozenset[str]]:
     """What the images of the study's nodes must have; the larger ones first, they serve for less, too."""
     from storlab.nodes.needs import together
-    from storlab.run.executor import new_run_id
+    from storlab.run.beginning import new_run_id
     from storlab.run.planning.checks import group_needs
     from storlab.run.session import open_session
     from storlab.run.setup.placement import place

@@ -19,6 +19,7 @@ from storlab.cli.doctor import doctor
 from storlab.cli.image import image
 from storlab.cli.import_.command import import_
 from storlab.cli.listing import listing, schema
+from storlab.cli.merge import merge
 from storlab.cli.new.command import new
 from storlab.cli.noise import noise
 from storlab.cli.output import show
@@ -78,6 +79,7 @@ app.command()(plan)
 app.command()(crash)
 app.command()(noise)
 app.command()(resume)
+app.command()(merge)
 app.command()(report)
 app.command()(compare)
 app.command()(trace)

@@ -21,7 +21,7 @@ from storlab.cli.console import Console
 from storlab.cli.output import is_drawable, warn
 from storlab.cli.standings import MOST, News, table, tally
 from storlab.cli.waiting import waiting
-from storlab.grouping import few, grouped
+from storlab.grouping import few, grouped, ranges
 from storlab.records.run_folder import TrialRecord
 from storlab.report.model.format import duration, plural
 from storlab.report.model.words import listed
@@ -83,7 +83,7 @@ class _Lasting(io.TextIOBase):
 class _OnlyMessages(Observer):
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         foresight = foresight_of(plan)
-        if foresight is not None and foresight.warning():
+        if foresight is not None and foresight.warning() and plan.assigned is None:
             _line(f"Warning: {foresight.warning()}")
 
     def notify(self, message: str) -> None:
@@ -180,6 +180,8 @@ def _unsupported(plan: Plan) -> Iterator[str]:
 
 def _foreseen(plan: Plan) -> Iterator[tuple[str, str]]:
     """What it can decide in its rounds, or why that is too little; with the line's style."""
+    if plan.assigned is not None:  # together with others' rounds
+        return
     foresight = foresight_of(plan)
     if foresight is not None and foresight.warning():
         yield f"Warning: {foresight.warning()}", "bold yellow"
@@ -203,6 +205,8 @@ def _resting(after: int, cells: Sequence[Cell]) -> str:
 def _size(plan: Plan, done: int) -> list[str]:
     """``6 cells``, ``5 to 8 rounds``, ``seed 7``, and what an earlier part of the run has done."""
     rounds = f"{_rounds(plan)} {'round' if plan.rounds[1] == 1 else 'rounds'}"
+    if plan.assigned is not None:
+        rounds = f"rounds {ranges(range(plan.assigned[0], plan.assigned[1] + 1))} of a run"
     before = [f"{plural(done, 'trial')} done before"] if done else []
     return [plural(len(plan.supported), "cell"), rounds, f"seed {plan.seed}", *before]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from storlab.cli.options import (
     AllowCode,
@@ -19,13 +19,12 @@ from storlab.cli.options import (
     Only,
     Optional,
     Quiet,
-    Rounds,
     RunPath,
     Seed,
     Set,
     String,
-    StudyName,
     StudyOptions,
+    studies,
 )
 from storlab.cli.output import show_json, until_closed, warn
 from storlab.cli.power_cuts import cut_power, refuse_unchecked
@@ -43,7 +42,7 @@ from storlab.cli.status import (
 from storlab.cli.streams import NAMES
 from storlab.errors import UserError
 from storlab.limits import ROUNDS
-from storlab.run.limits import Limits, parse_extent
+from storlab.run.limits import Assignment, Limits, parse_extent, parse_rounds
 from storlab.run.permissions import Permissions
 
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ _MOST_ADDED = 30  # rounds that are suggested: more are better asked for after a
 class RunOptions(StudyOptions):
     """What ``storlab run`` was asked for."""
 
+    of: Path | None
+    assignment: Assignment | None
     out: Path | None
     build: bool
     permissions: Permissions
@@ -69,10 +70,18 @@ class RunOptions(StudyOptions):
 
 
 def run(
-    study: StudyName,
+    study: Annotated[
+        str, Argument(metavar="STUDY", help="A shipped study's name, or a study file.", autocompletion=studies)
+    ] = "",
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
     set_: Set = None,
-    rounds: Rounds = None,
+    rounds: Annotated[
+        String,
+        Option("--rounds", metavar="N|A-B", help="Exactly N rounds; A-B: only these of a run that machines share."),
+    ] = None,
+    of: Annotated[
+        Path | None, Option("--of", metavar="RUN", help="The run, or plan (plan --write), whose rounds A-B these are.")
+    ] = None,
     seed: Seed = None,
     only: Only = None,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
@@ -90,10 +99,15 @@ def run(
     """Run a study, from declaration to report.
 
     With --fail-on, rounds are run until every gate is answered, and the status is 4 unless all are passed.
+    With --rounds A-B, `storlab merge` puts what several machines did together.
     """
     _check_gates(fail_on)
+    asked = None if rounds is None else parse_rounds(rounds)
+    assignment = asked if isinstance(asked, Assignment) else None
     options = RunOptions(
-        *(study, set_ or [], only or [], rounds, seed),
+        *(study, set_ or [], only or [], asked if isinstance(asked, int) else None, seed),
+        of=of,
+        assignment=assignment,
         out=out,
         build=build,
         permissions=Permissions(unconfined, tuple(allow_code or ())),
@@ -103,7 +117,33 @@ def run(
         quiet=quiet,
         json=json,
     )
+    _refuse_conflicts(options)
     raise typer.Exit(_run(options))
+
+
+def _refuse_conflicts(options: RunOptions) -> None:
+    """Raise ``UserError`` for options that say nothing together."""
+    if not options.name and options.of is None:
+        raise UserError("name a study: `storlab list` shows those that ship with Storlab")
+    if options.of is not None and options.assignment is None:
+        raise UserError(f"--of {options.of}: say which of its rounds, --rounds 5-8; `storlab resume` does all the rest")
+    if options.assignment is None:
+        return
+    first, last = options.assignment.first, options.assignment.last
+    given = {"--seed": options.seed, "--set": options.overrides, "--only": options.only}
+    if options.of is not None and (told := [name for name, value in given.items() if value not in (None, [])]):
+        raise UserError(f"{told[0]} is that of {options.of}, whose rounds these are: leave it out")
+    if options.of is None and options.seed is None:
+        raise UserError(
+            f"--rounds {first}-{last} are rounds of a run that several machines do: give all of them the same --seed, "
+            "or --of RUN"
+        )
+    if options.limits.gates or options.limits.minutes is not None:
+        name = "--fail-on" if options.limits.gates else "--budget"
+        raise UserError(
+            f"{name}: rounds {first} to {last} are done whatever they say, as the others are not known here. Merge "
+            "them, and ask what came of all: `storlab compare RUN --by FACTOR --fail-on …`"
+        )
 
 
 def _check_gates(gates: list[str] | None) -> None:
@@ -117,29 +157,56 @@ def _check_gates(gates: list[str] | None) -> None:
 
 def _run(options: RunOptions) -> int:
     import asyncio
-    import random
 
     from storlab.cli.image import build_images
     from storlab.cli.progress import observer
     from storlab.run.executor import run_study
 
-    study = options.load()
+    study, seed, rounds, assignment = _asked(options)
     limits = _limits(options, study)
     if options.build and (status := build_images(study, options.quiet or options.json)):
         return status
     refuse_unchecked(study)
-    folder = options.out or new_folder(Path(study.file).stem)
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    part = f"-{assignment.first}-{assignment.last}" if assignment is not None else ""
+    folder = options.out or new_folder(f"{Path(study.file).stem}{part}")
     with observer(options.quiet or options.json) as watching:
         try:
-            outcome = asyncio.run(
-                run_study(study, folder, seed, _rounds(options, study), watching, options.permissions, limits)
-            )
+            running = run_study(study, folder, seed, rounds, watching, options.permissions, limits, assignment)
+            outcome = asyncio.run(running)
         except asyncio.CancelledError:
             warn("storlab: interrupted before anything was set up; nothing is left of it")
             return INTERRUPTED
-    cut_power(outcome, quiet=options.quiet or options.json)
+    if assignment is None:
+        cut_power(outcome, quiet=options.quiet or options.json)
     return finish(outcome, options.json, options.allow_undecided)
+
+
+def _asked(options: RunOptions) -> tuple[Study, int, tuple[int, int], Assignment | None]:
+    """The study with its seed and its rounds, and which of these are done here. Raises ``UserError``."""
+    import random
+
+    from storlab.run.assignment import difference_from, refuse_unassignable
+
+    if options.of is None or options.assignment is None:
+        study = options.load()
+        if options.assignment is not None:
+            refuse_unassignable(study)
+        seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+        return study, seed, _rounds(options, study), options.assignment
+    from storlab.records.run_folder import RunFolder
+
+    manifest = RunFolder.open(options.of).manifest
+    if manifest.assigned is not None:
+        raise UserError(f"--of {options.of}: it is itself an assignment; name the run or the plan that it is of")
+    study = manifest.study()
+    refuse_unassignable(study)
+    if options.name and (differs := difference_from(manifest, options.load())):
+        raise UserError(
+            f"{options.name} is not the study of {options.of} any more: {differs}. Leave it out, and the study is that "
+            "of the run"
+        )
+    assignment = replace(options.assignment, rests=manifest.rests, order=manifest.order)
+    return study, manifest.seed, manifest.rounds, assignment
 
 
 def _limits(options: RunOptions, study: Study) -> Limits:
@@ -259,7 +326,7 @@ def _more_rounds(outcome: Outcome) -> int | None:
     """How many to add where a run ended with open comparisons: as many as are expected to be needed, where known."""
     unsettled = (c for c in outcome.summary.comparisons if c.verdict == "undecided" and not c.settled)
     left = [c for c in unsettled if c.rests_after is None]
-    if outcome.ending != "complete" or not left:
+    if outcome.ending != "complete" or not left or outcome.folder.manifest.assigned is not None:
         return None
     known = [c.rounds_to_decide for c in left if c.rounds_to_decide is not None]
     return min(max(known, default=10), _MOST_ADDED)

@@ -37,6 +37,7 @@ NOTHING_MEASURED = Status(
 TEST_UNEXPECTED = Status(3, "a result was unexpected", *_SUITES)
 TEST_REGRESSED = Status(3, "a test regressed", "suite compare")
 NOT_CHECKED = Status(3, "a set-up could not be checked, or a control failed", "crash")
+ROUNDS_MISSING = Status(3, "rounds of the run are missing; the others were merged", "merge")
 GATE_HIT = Status(4, "a gate of `--fail-on` was hit", *_GATES)
 GATE_MISSING = Status(4, "what a gate asks about is missing, whatever `--allow-undecided` says", *_GATES)
 GATE_UNDECIDED = Status(4, "a gate is undecided, and `--allow-undecided` was not given", *_GATES)
@@ -50,7 +51,7 @@ INTERRUPTED = Status(130, "interrupted; everything is torn down, and `storlab re
 
 STATUSES = (
     *(COMPLETE, OWN_FAULT, LEFT_BEHIND, USERS_MISTAKE),
-    *(NODE_UNREACHABLE, TRIALS_FAILED, NOTHING_MEASURED, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
+    *(NODE_UNREACHABLE, TRIALS_FAILED, NOTHING_MEASURED, ROUNDS_MISSING, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
     *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE),
     *(NOTHING_EXECUTED, INTERRUPTED),
 )

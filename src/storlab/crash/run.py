@@ -16,7 +16,7 @@ from storlab.errors import MissingTool, RecordsError, UserError
 from storlab.limits import RECORD
 from storlab.reading import read_file
 from storlab.records.run_folder import new_run_folder, refuse_unless_empty
-from storlab.run.executor import begin_manifest, new_run_id
+from storlab.run.beginning import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions

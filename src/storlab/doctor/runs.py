@@ -11,7 +11,7 @@ from pathlib import Path
 from storlab.analysis.wording import plural
 from storlab.doctor.machine import Check, missing, ok, warn
 from storlab.errors import MissingImage, RecordsError, StorlabError
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.recovery.journal import read_pending
 from storlab.run.recovery.orphans import Orphan, by_hand, orphans

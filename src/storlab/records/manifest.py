@@ -149,6 +149,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     finished: datetime | None = None
     stopped: str = ""  # one sentence: why the run ended
     rounds: tuple[Number, Number] = (1, 1)  # at least, at most
+    assigned: tuple[Number, Number] | None = None  # of these it did the first to the last, and another run the others
     nodes: dict[str, NodeFacts] = {}
     plan: Planned | None = None
     devices: tuple[PlannedDevice, ...] = ()

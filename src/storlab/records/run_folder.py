@@ -63,6 +63,17 @@ class ChangedSetting(Struct, frozen=True, forbid_unknown_fields=True):
     now: str
 
 
+class Host(Struct, frozen=True, forbid_unknown_fields=True):
+    """A machine that had a part in a trial: its host name, and its machine-id(5), empty where it has none.
+
+    Two are the same machine only if both agree: clones of one image share an id, and machines without a name of their
+    own are all called ``localhost``.
+    """
+
+    name: str
+    machine: str = ""
+
+
 class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """One row of ``trials.parquet``, with what else is needed to derive the other tables. Times in seconds."""
 
@@ -77,6 +88,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     started: datetime | None = None
     duration: Seconds | None = None
     measured: Seconds | None = None
+    hosts: list[Host] = []  # this machine, and all others that its nodes were on; of an import, nobody knows
     block: Number | None = None  # of the round: cells that share what is kept for it
     start_skew: Seconds | None = None
     start_skew_error: Seconds | None = None  # by how much it may be wrong, given the round trips to the nodes
@@ -111,6 +123,17 @@ def read_trial(folder: Path) -> TrialRecord | None:
         return read_record(folder / RECORD, TrialRecord)
     except FileNotFoundError:
         return None
+
+
+def set_aside(folder: Path) -> bool:
+    """What an interrupted attempt at this trial left is kept beside, to be looked at. Whether there was one."""
+    if not folder.exists():
+        return False
+    attempt = 1
+    while (aside := folder.with_name(f"{folder.name}.interrupted-{attempt}")).exists():
+        attempt += 1
+    folder.rename(aside)
+    return True
 
 
 def raw_folder(trial: Path, node: str, source: str) -> Path:

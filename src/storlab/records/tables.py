@@ -12,7 +12,7 @@ from storlab.grouping import grouped
 from storlab.metrics import WHISKERS, Declarations, MetricSpec, Specs
 from storlab.records.columns import COLUMNS
 from storlab.records.derived import fairness, in_memory, settings
-from storlab.records.run_folder import TrialRecord
+from storlab.records.run_folder import Host, TrialRecord
 from storlab.timeseries import variability
 from storlab.timeseries.findings import SeriesFindings
 from storlab.timeseries.wording import Examined, warnings
@@ -153,9 +153,20 @@ def derived(specs: Iterable[MetricSpec], nodes: int = 2, whiskers: float = WHISK
             yield from variability.declares(spec, whiskers) if spec.series else ()
 
 
+def host_names(hosts: Iterable[Host]) -> dict[Host, str]:
+    """What each machine is called in tables: its name, with what else it takes to tell apart those of one name."""
+    known = dict.fromkeys(hosts)
+    of_name = grouped((host.name, host) for host in known)
+    return {
+        host: host.name if len(of_name[host.name]) == 1 else f"{host.name} ({host.machine[:8] or 'no machine id'})"
+        for host in known
+    }
+
+
 def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.DataFrame:
     """``trials.parquet``."""
-    names = list(factors)
+    names, records = list(factors), list(records)
+    hosts = host_names(host for record in records for host in record.hosts)
     schema: dict[str, pl.DataType] = {
         **dict.fromkeys(("trial", "round", "cell", "block"), pl.Int64()),
         **dict.fromkeys(("status", "reason"), pl.String()),
@@ -163,7 +174,15 @@ def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.D
         **dict.fromkeys(("duration", "measured", "start_skew", "start_skew_error"), pl.Float64()),
         "slices": pl.Int64(),
     }
-    rows = [(*(getattr(r, name) for name in schema), *(r.levels.get(name) for name in names)) for r in records]
+    rows = [
+        (
+            *(getattr(r, name) for name in schema),
+            "+".join(hosts[host] for host in r.hosts) or None,
+            *(r.levels.get(name) for name in names),
+        )
+        for r in records
+    ]
+    schema["host"] = pl.String()
     schema |= {f"factor.{name}": pl.String() for name in names}
     return pl.DataFrame(rows, schema=schema, orient="row")
 

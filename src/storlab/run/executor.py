@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
-from storlab.analysis.stopping import Stop, decide
+from storlab.analysis.stopping import Rule, Stop, decide
 from storlab.analysis.summary import Summary, to_json
 from storlab.analysis.wording import plural
 from storlab.errors import RecordsError, StorlabError, UserError
@@ -24,11 +22,13 @@ from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, held
 from storlab.records.kept import write_tables
-from storlab.records.manifest import Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
+from storlab.records.manifest import write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
+from storlab.run.assignment import assignment_of, done_of, manifest_of, set_aside_begun_elsewhere
+from storlab.run.beginning import begin_run, new_manifest, new_run_id, nodes_of, now
 from storlab.run.interrupts import Interrupts
-from storlab.run.limits import AS_PLANNED, NO_LIMITS, Extent, Limits, refuse_other_rule
+from storlab.run.limits import AS_PLANNED, NO_LIMITS, Assignment, Extent, Limits, refuse_other_rule
 from storlab.run.observer import Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.design import design_of, rule_of, summary_of
@@ -76,19 +76,25 @@ async def run_study(
     observer: Observer,
     permissions: Permissions = NO_PERMISSIONS,
     limits: Limits = NO_LIMITS,
+    assignment: Assignment | None = None,
 ) -> Outcome:
-    """Run a study into a new folder. Raises ``UserError``, with nothing done, where it can't be run here."""
+    """Run a study into a new folder, or the rounds of it that are assigned to this machine.
+
+    Raises ``UserError``, with nothing done, where it can't be run here.
+    """
     run = new_run_id()
     interrupts = Interrupts(observer.notify)
     with interrupts.listening():
         async with open_session(run, observer.notify, permissions) as session:
-            plan = await make_plan(study, session, seed, rounds)
+            last = rounds if assignment is None else assignment.planned
+            plan = await make_plan(study, session, seed, last, assignment.order if assignment else "together")
             plan.refuse_empty()
             await session.claim_devices()
             async with alone(run, folder, permissions, observer.notify):
                 with new_run_folder(folder) as records:
                     refuse_others(folder)  # a folder that was there: better now than when what it set up is torn down
-                    await begin_manifest(folder, run, session, plan, limits)
+                    manifest = await new_manifest(run, session, plan, limits)
+                    begin_run(folder, manifest if assignment is None else manifest_of(manifest, assignment, rounds))
                     tables = tables_of_study(records.manifest, plan.study)
                     return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
@@ -105,6 +111,7 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
         manifest = records.manifest
         refuse_living(manifest.run, folder)
         refuse_other_rule(extent, manifest.until, [rest.cell for rest in manifest.rests])
+        assignment = assignment_of(manifest, extent)
         permissions = Permissions(manifest.unconfined, manifest.code)
         async with (
             open_session(manifest.run, observer.notify, permissions) as session,
@@ -115,8 +122,11 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
             tables = derive(records)
             begun = max((record.round for record in tables.records), default=0)
             rounds = extent.of(manifest.rounds, begun)
-            plan = await make_plan(manifest.study(), session, manifest.seed, rounds, manifest.order)
+            last = rounds if assignment is None else assignment.planned
+            plan = await make_plan(manifest.study(), session, manifest.seed, last, manifest.order)
             _refuse_poorer(plan, tables, folder)
+            if set_aside_begun_elsewhere(records, plan, tables.records, session.machines_of(())[0], observer.notify):
+                tables = derive(records)
             await session.claim_devices()
             until = extent.until or manifest.until
             write_manifest(
@@ -149,59 +159,6 @@ async def _tear_down_rest(records: RunFolder, session: Session, observer: Observ
         raise StorlabError(f"cannot tear down what an earlier run set up: {'; '.join(result.failed)}")
 
 
-def new_run_id() -> str:
-    """Sorts by time, and is part of every name that the run makes."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
-
-
-async def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, limits: Limits = NO_LIMITS) -> None:
-    """Write what is known of a run before it begins. Raises ``UserError`` where the folder can't be used."""
-    study = plan.study
-    await session.ask_versions()
-    manifest = Manifest(
-        run=run,
-        title=study.model.title,
-        description=study.model.description,
-        study_file=study.file,
-        study_text=study.text,
-        overrides=study.overrides,
-        only=study.only,
-        inputs=dict(study.inputs),
-        seed=plan.seed,
-        storlab=__version__,
-        argv=tuple(sys.argv),
-        started=_now(),
-        rounds=plan.rounds,
-        nodes=_nodes(session),
-        devices=tuple(PlannedDevice(*place, device) for place, device in session.devices.items()),
-        plan=msgspec.convert(plan.as_dict(), Planned),
-        platform_notes=tuple(note for note in plan.notes if note not in study.notes),  # these are read of the study
-        cautions=plan.cautions,
-        emulated=plan.emulated,
-        unconfined=plan.permissions.unconfined,
-        code=plan.permissions.code,
-        gates=limits.gates,
-        optional=dict(limits.optional),
-        minutes=limits.minutes,
-        order=plan.order_rule,
-        rest_from=None if rule_of(study, plan.rounds, limits).until == "rounds" else plan.rounds[0],
-    )
-    try:
-        write_manifest(folder, manifest)
-    except OSError as error:
-        raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
-
-
-def _nodes(session: Session) -> dict[str, NodeFacts]:
-    """What the nodes are that are there for the whole run. Some are opened only once a trial needs them."""
-    lasting = {name: node for name, node in session.nodes.items() if not node.identity.volatile}
-    return {name: node_facts(node.identity.kind, session.facts[name]) for name, node in lasting.items()}
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
-
-
 class _Executor:
     """One execution, from the session that is up to the last record."""
 
@@ -215,6 +172,7 @@ class _Executor:
         tables: Tables,
         limits: Limits,
     ) -> None:
+        plan = dataclasses.replace(plan, assigned=run.manifest.assigned)
         self._run, self._study, self._plan = run, plan.study, plan
         self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
         self._cells = {cell.number: cell for cell in plan.study.cells}
@@ -222,6 +180,10 @@ class _Executor:
         # Rounds that are added are for what is still open: a run is not held to them where nothing is.
         least = min(plan.rounds[0], manifest.rest_from or plan.rounds[0])
         self._limits, self._rule = limits, rule_of(plan.study, (least, plan.rounds[1]), limits)
+        self._first = 1
+        if plan.assigned is not None:  # all of them, whatever they say: nobody here knows the others
+            self._first = plan.assigned[0]
+            self._rule = Rule("rounds", *[plan.rounds[1] - self._first + 1] * 2)
         self._schedule = Schedule(manifest.rests, self._rule if manifest.rest_from else None)
         self._began = time.monotonic()
         self._rounds_here = 0
@@ -274,9 +236,10 @@ class _Executor:
             self._plan, self._session, self._setups, *records, self._observer, self._interrupts, self._time_left
         )
         self._observer.run_begins(self._plan, str(self._run.path), len(self._ended))
-        for number in range(1, self._plan.rounds[1] + 1):
-            begun = not self._ended.isdisjoint(planned.number for planned in self._plan.order(number))
-            if not begun and await self._enough(number - 1):
+        begun = max((record.round for record in self._tables.records), default=0)
+        for number in range(self._first, self._plan.rounds[1] + 1):
+            # Rounds that a merged run lacks are run: that is no question of the rule, which looks at all that there is.
+            if number > begun and await self._enough(number - 1):
                 return
             order = self._begin_round(number, journal)
             if not order:
@@ -299,13 +262,13 @@ class _Executor:
         await self._enough(self._plan.rounds[1])
 
     async def _enough(self, round_number: int) -> bool:
-        if round_number == 0:
+        if round_number < self._first:
             return False
         summary = await _apart(self._summarise)
         decision = decide(summary, self._rule)
         if isinstance(decision, Stop):
             self._observer.round_ends(round_number, summary, decision, None)
-            self._stopped = decision.reason
+            self._stopped = decision.reason if self._plan.assigned is None else done_of(self._plan.assigned)
             return True
         self._remaining = decision.remaining
         cells = [cell.number for cell in self._plan.supported if cell.number not in self._schedule.resting]
@@ -388,9 +351,9 @@ class _Executor:
         await _apart(self._write_tables)
         self._summary = await _apart(partial(self._summarise, ended=True))
         write_durably(self._held.run.summary, to_json(self._summary))
-        finished = _now() if self._finished else None
+        finished = now() if self._finished else None
         manifest = self._held.run.manifest
-        nodes = {**manifest.nodes, **_nodes(self._session)}
+        nodes = {**manifest.nodes, **nodes_of(self._session)}
         write_manifest(
             self._held.run.path,
             replace(manifest, finished=finished, stopped=self._stopped, spent=self._spent, nodes=nodes),
@@ -398,7 +361,11 @@ class _Executor:
 
     def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)
-        ending: Ending = "failures" if failed else "nothing measured" if self._summary.answers_nothing else "complete"
+        if self._plan.assigned is None:
+            nothing = self._summary.answers_nothing
+        else:  # what it was asked for are trials: questions are those of the whole run
+            nothing = not any(record.status == "done" for record in self._tables.records)
+        ending: Ending = "failures" if failed else "nothing measured" if nothing else "complete"
         ending = "unreachable" if self._unreachable else ending
         ending = "interrupted" if self._interrupts.finish else ending
         return Outcome(self._run, ending, self._summary, self._tables, self._left or ())

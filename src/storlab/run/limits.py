@@ -1,13 +1,19 @@
-"""What ends a run other than its study: gates of ``--fail-on`` that are answered, a budget, and added rounds."""
+"""What ends a run other than its study: gates of ``--fail-on`` that are answered, a budget, added rounds, and an
+assignment.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from storlab.errors import UserError
 from storlab.limits import ROUNDS
+
+if TYPE_CHECKING:
+    from storlab.records.manifest import Order, Rest
 
 
 @dataclass(frozen=True)
@@ -93,3 +99,30 @@ def parse_extent(text: str | None, until: str | None = None) -> Extent:
     if re.fullmatch(r"\+?[0-9]{1,5}", text, re.ASCII) is None or not 1 <= int(text) <= ROUNDS:
         raise UserError(f"cannot read --rounds {text!r}: write +10 for ten more rounds, or 40 for forty in all")
     return Extent(more=int(text), until=until) if text.startswith("+") else Extent(rounds=int(text), until=until)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Rounds ``first`` to ``last``. ``rests``: what does not take part in them; ``order``: as the run draws it."""
+
+    first: int
+    last: int
+    rests: tuple[Rest, ...] = ()
+    order: Order = "together"
+
+    @property
+    def planned(self) -> tuple[int, int]:
+        """Rounds at least and at most, as of a run that ends with this assignment."""
+        return (self.last, self.last)
+
+
+def parse_rounds(text: str) -> int | Assignment:
+    """``12``, or ``5-8`` for an assignment of these. Raises ``UserError``."""
+    found = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text, re.ASCII)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= first <= last <= ROUNDS:
+        raise UserError(
+            f"cannot read --rounds {text!r}: write 12 for twelve rounds, or 5-8 for the fifth to the eighth of a run "
+            "that several machines do"
+        )
+    return Assignment(first, last) if found and found[2] else first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from storlab.nodes.needs import PROGRAMS, Needs, version_commands
 from storlab.nodes.network import RunNetwork
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name
+from storlab.records.run_folder import Host
 from storlab.registry import node_kinds, own_keys
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.recovery.journal import Journal
@@ -59,6 +60,16 @@ class Session:
     def host(self) -> Node:
         """This machine."""
         return self._services.host
+
+    def machines_of(self, nodes: Iterable[Node]) -> list[Host]:
+        """This machine, and then each other one that these nodes are on."""
+        known = {self.host.identity.machine.id: str(self.facts[HOST]["hostname"])}
+        for node in nodes:
+            machine = node.identity.machine
+            if machine != self.host.identity.machine:
+                name = self.facts.get(node.name, {}).get("hostname", node.identity.address)
+                known.setdefault(machine.id, str(name))
+        return [Host(name, machine) for machine, name in known.items()]
 
     async def start(self) -> None:
         """Open the node that is this machine."""

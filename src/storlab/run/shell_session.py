@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from storlab.records.run_folder import new_run_folder
-from storlab.run.executor import begin_manifest, new_run_id
+from storlab.run.beginning import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions

@@ -6,7 +6,7 @@ runs that alternate in time (``interleaving``). Everything else is described (``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,6 +14,7 @@ from storlab.analysis.compare import compare, describe, unanswerable
 from storlab.analysis.gates import Gate, apply
 from storlab.analysis.judging import needed_by, withheld
 from storlab.analysis.questions import Planned
+from storlab.analysis.runs.machines import by_machine
 from storlab.analysis.runs.merged_runs import RUN, Merged, RunData, merge
 from storlab.analysis.runs.sides import Sides, pooled, sides
 from storlab.analysis.stats.interleaving import same_order
@@ -28,6 +29,11 @@ Basis = Literal["interleaved", "not interleaved", "none"]
 CAUTION = (
     "Not everything here was interleaved. Runs that follow each other differ also by the hour, by the state of the "
     "machine and by versions: such differences are described and never judged, and nothing shows their cause."
+)
+
+MACHINES = (
+    "The runs are not all of the same machines: each machine is shown by itself, and nothing is judged by rounds of "
+    "different machines, as no number of rounds tells what differs between these from what is compared."
 )
 
 PAIRED = "Trials that were interleaved are paired by round: anytime-valid intervals and verdicts, as in a report."
@@ -99,10 +105,14 @@ def compare_runs(
     together: different factors, primary metrics or units, or nothing that differs.
     """
     merged = merge(runs, by, tuple(metrics), optional or {})
-    family = max(1, sum(item.counted for item in merged.planned))
+    cases = [*_cases(merged)]
+    apart = {item.question.key for item, of, _ in cases if of is not None and of.elsewhere}
+    alone = [*by_machine(runs, by, tuple(metrics), optional or {}, apart)] if apart else []
+    cases += [case for one in alone for case in _cases(one)]
+    counted = [(_uncounted(item) if of is not None and of.refused else item) for item, of, _ in cases]
+    family = max(1, sum(item.counted for item in counted))
     alpha = 1 - merged.confidence
-    both = [None if item.problem or item.waiting else _sides(item, merged) for item in merged.planned]
-    asked = [(item, None if of is None else of.pairs) for item, of in zip(merged.planned, both, strict=True)]
+    asked = [(item, None if of is None else of.pairs) for item, (_, of, _) in zip(counted, cases, strict=True)]
     rules = Rules(alpha, 0.0, "neither", merged.min_rounds, family)
     found = tuple(
         _answer(
@@ -111,12 +121,11 @@ def compare_runs(
             replace(rules, margin=item.question.margin, better=item.question.better),
             needed,
             gates,
-            _unsteady(item, merged),
+            unsteady,
         )
-        for item, of, needed in zip(merged.planned, both, needed_by(asked, alpha), strict=True)
+        for (item, of, unsteady), needed in zip(cases, needed_by(asked, alpha), strict=True)
     )
-    apart = any(c.basis == "not interleaved" for c in found)
-    described = varying(merged)
+    described = tuple(each for one in (merged, *alone) for each in varying(one))
     return RunsCompared(
         factor=merged.factor,
         levels=merged.levels,
@@ -127,7 +136,8 @@ def compare_runs(
         comparisons=found,
         cautions=(
             *(f"{name}: {why} Nothing is judged by it." for name, why in merged.unsteady.items()),
-            *([CAUTION] if apart else []),
+            *([CAUTION] if any(c.basis == "not interleaved" for c in found) else []),
+            *([MACHINES] if apart else []),
             *merged.notes,
             *cautions,
         ),
@@ -136,6 +146,18 @@ def compare_runs(
         allow_undecided=allow_undecided,
         resumable=any(run.design.compared and not run.design.order for run in runs),
     )
+
+
+def _cases(merged: Merged) -> Iterator[tuple[Planned, Sides | None, str]]:
+    """Each comparison with its sides, where it can have an answer, and why it may not be judged."""
+    for item in merged.planned:
+        answerable = not item.problem and not item.waiting
+        yield item, _sides(item, merged) if answerable else None, _unsteady(item, merged)
+
+
+def _uncounted(item: Planned) -> Planned:
+    """Nothing is said of it, so nothing can be wrong; it is asked of each machine instead."""
+    return replace(item, counted=False)
 
 
 def _method(found: Sequence[RunComparison], confidence: float, family: int, *, varies: bool) -> str:
@@ -173,7 +195,9 @@ def _answer(
     warnings = (*item.warnings, *found.warnings)
     if found.pairs is None:
         alpha = rules.alpha / rules.family
-        if found.problem:
+        if found.refused:
+            answer = unanswerable(question, f"{found.apart[0].upper()}{found.apart[1:]}.", 1 - alpha, warnings=warnings)
+        elif found.problem:
             answer = unanswerable(question, no_ratio(found.problem, question.metric), 1 - alpha, warnings=warnings)
         else:
             answer = describe(question, found.a, found.b, alpha, found.apart)
@@ -181,7 +205,8 @@ def _answer(
             answer = withheld(answer, unsteady, rules.min_rounds)
         basis: Basis = "none" if answer.ratio is None else "not interleaved"
         rounds, rules = (len(found.a.rounds), len(found.b.rounds)), replace(rules, shrunk=found.shrunk)
-        return replace(_judged(answer, basis, rounds, None, rules, gates), apart=found.apart)
+        judged = replace(_judged(answer, basis, rounds, None, rules, gates), apart=found.apart)
+        return _ungated(judged) if found.elsewhere and not found.refused else judged
     pairs = replace(found.pairs, warnings=(*warnings, *found.pairs.warnings))
     answer = compare(question, pairs, rules.alpha, rules.min_rounds, rules.family, needed)
     answer = withheld(answer, unsteady, rules.min_rounds)
@@ -201,6 +226,16 @@ def _sides(item: Planned, merged: Merged) -> Sides:
         parts.append(sides((q.a, q.b), a, b, fixed, failed, rests, counts=item.counts))
     found = pooled(parts, item.names) if q.pooled else parts[0]
     return replace(found, shrunk=max(side.shrunk for part in parts for side in (part.a, part.b)))
+
+
+def _ungated(c: RunComparison) -> RunComparison:
+    """No gate takes a difference between machines for one between what ran on them."""
+    why = f"It is undecided what {c.comparison.a} is against {c.comparison.b}: {c.apart}."
+    told = tuple(
+        replace(each, outcome="undecided", sentence=why, settled=True) if each.outcome in ("hit", "passed") else each
+        for each in c.gates
+    )
+    return replace(c, gates=told)
 
 
 def _judged(

@@ -27,6 +27,7 @@ RUN = "run"
 @dataclass(frozen=True, eq=False)
 class RunData:
     """One run. ``trials`` as in ``docs/reference/records.md``, and ``machine``: a name for one boot of one machine.
+    What ``host`` says is the same for the same machine in all runs.
 
     ``metrics`` as there. ``design.compared`` says whether its trials were interleaved.
     """
@@ -222,7 +223,14 @@ def _collect(
             begin = None if start is None else start.timestamp()
             end = None if begin is None or row["duration"] is None else begin + row["duration"]
             sample = Sample(
-                at, offset + row["round"], float("nan"), begin, end, row["machine"] or "", run.design.compared
+                at,
+                offset + row["round"],
+                float("nan"),
+                begin,
+                end,
+                row["machine"] or "",
+                run.design.compared,
+                row["host"] or "",
             )
             table.setdefault(number[row["cell"]], []).append(sample)
             found.setdefault(number[row["cell"]], {})

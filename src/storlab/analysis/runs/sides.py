@@ -9,7 +9,7 @@ all combinations, as in ``pairing``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from storlab.analysis.questions import Planned
 from storlab.analysis.stats.interleaving import Span, pairs_in_time
 from storlab.analysis.stats.pairing import Pairs, Side, pair, pool, without_logarithm
 from storlab.analysis.wording import level_names, listed, plural
+from storlab.grouping import grouped
 
 BY_TIME = "Paired by time, as trials of the runs alternate; that their order was drawn at random is not known."
 
@@ -35,6 +36,7 @@ class Sample:
     end: float | None
     machine: str
     interleaved: bool  # with the other trials of its run
+    host: str = ""  # a name for the machine, in whatever boot; empty where nobody knows
 
 
 Place = tuple[int, int]
@@ -49,7 +51,8 @@ class Sides:
     """``pairs`` of ``a`` and ``b``; ``None`` where ``apart``, a clause, says why their rounds are none.
 
     ``problem``: why the two sides have no ratio, though both are there; only where they are no pairs. ``shrunk``:
-    by how much the ½ of counts moves any of the logarithms, as of ``Side``.
+    by how much the ½ of counts moves any of the logarithms, as of ``Side``. ``elsewhere``: ``b`` was not measured where
+    ``a`` was, so nothing tells the set-ups from the machines. ``refused``: there are pairs, but of different machines.
     """
 
     a: Side
@@ -59,6 +62,8 @@ class Sides:
     problem: str = ""
     warnings: tuple[str, ...] = ()
     shrunk: float = 0.0
+    elsewhere: bool = False
+    refused: bool = False
 
 
 def sides(
@@ -88,6 +93,8 @@ def sides(
     if interleaved and not together:
         return Sides(*whole, apart="; ".join(dict.fromkeys(fixed[run] for run in sorted(interleaved))), warnings=lost)
     if together:
+        if of_machines := _of_different_machines(a, b, together):
+            return Sides(*whole, apart=of_machines, warnings=lost, elsewhere=True, refused=True)
         inner = (
             _side(
                 name,
@@ -100,9 +107,15 @@ def sides(
         left = sum(s.run not in together for s in (*a, *b))
         fixedly = "" if interleaved == together else ", or both in one order"
         said = f"Left out: {plural(left, 'trial')} of runs that have only one of the two{fixedly}."
-        return Sides(*whole, pair(*inner), warnings=(said,) if left else ())
+        hosts = {s.round: s.host for s in a if s.run in together}
+        several = hosts if len(set(hosts.values())) > 1 else {}
+        return Sides(*whole, replace(pair(*inner), hosts=several), warnings=(said,) if left else ())
     if not a or not b:
         return Sides(*whole, apart="one side has no trial", warnings=lost)
+    hosts_a, hosts_b = ({s.host for s in of if s.host} for of in (a, b))
+    if hosts_a and hosts_b and hosts_a != hosts_b:
+        there = " and ".join(f"{name} on {_listed(of)}" for name, of in zip(names, (hosts_a, hosts_b), strict=True))
+        return Sides(*whole, apart=f"they ran on different machines, {there}", warnings=lost, elsewhere=True)
     found = "some of their trials failed" if lost else pairs_in_time([_span(s) for s in a], [_span(s) for s in b])
     if isinstance(found, str):
         return Sides(*whole, apart=found, warnings=lost)
@@ -114,9 +127,28 @@ def sides(
     return Sides(*whole, pair(*in_time), warnings=(BY_TIME,))
 
 
+def _of_different_machines(a: Sequence[Sample], b: Sequence[Sample], runs: Set[int]) -> str:
+    """Why the rounds of these runs can't be put together, as a clause; empty where each had the same machines."""
+    hosts = grouped((s.run, s.host) for s in (*a, *b) if s.run in runs)
+    sets = dict.fromkeys(frozenset(each) for each in hosts.values())
+    if len(sets) > 1:
+        named = "; ".join(_listed(each) for each in sets)
+        return f"their rounds are of different machines ({named}), which are judged one by one and never together"
+    if len(hosts) > 1 and "" in next(iter(sets)):
+        return "on which machines these runs were measured is not recorded"
+    return ""
+
+
+def _listed(hosts: Set[str]) -> str:
+    return ", ".join(sorted(host or "one that is not recorded" for host in hosts))
+
+
 def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
     """One answer from all ``combinations``, by name; pairs where every part has them."""
     said = tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))
+    if any(part.refused for part in parts):
+        return next(part for part in parts if part.refused)
+    elsewhere = any(part.elsewhere for part in parts)
     apart = next((part.apart for part in parts if part.pairs is None), "")
     couples = [
         replace(part.pairs, problem=f"In {name}: {part.pairs.problem}") if part.pairs.problem else part.pairs
@@ -134,7 +166,7 @@ def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
     for one in (a, b):
         if len(one.rounds) == 0:
             return Sides(a, b, apart=apart, problem=f"{one.name} has no round in which every combination was done")
-    return Sides(a, b, apart=apart, warnings=(*said, *left_a, *left_b))
+    return Sides(a, b, apart=apart, warnings=(*said, *left_a, *left_b), elsewhere=elsewhere)
 
 
 def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[str, ...]]:

@@ -73,6 +73,7 @@ class Pairs:
     ``log_ratios`` is then empty. ``failed_a``: rounds in which only ``a`` failed; ``failed_b`` likewise.
     ``parts``: where combinations were pooled, the log ratios of each by its name. ``counts``: as of ``Side``.
     ``shrunk``: by how much the ½ of counts makes a log ratio smaller at most; infinite where there is a 0 among them.
+    ``hosts``: which machine did each round, where rounds were done on several.
     """
 
     rounds: Rounds = field(default_factory=_NO_ROUNDS.copy)
@@ -84,6 +85,16 @@ class Pairs:
     parts: Mapping[str, Floats] = field(default_factory=dict)
     counts: bool = False
     shrunk: float = 0.0
+    hosts: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def machines(self) -> dict[str, Floats]:
+        """The log ratios of each machine by its name, where there are several."""
+        named = [self.hosts.get(number, "") for number in self.rounds.tolist()]
+        names = dict.fromkeys(named)
+        if len(names) < 2 or len(named) != len(self.log_ratios):
+            return {}
+        return {name: self.log_ratios[[other == name for other in named]] for name in names}
 
     @property
     def zeros(self) -> bool:
@@ -168,6 +179,7 @@ def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
         parts=dict(zip(names, rows, strict=True)),
         counts=any(part.counts for part in parts),
         shrunk=max(part.shrunk for part in parts),
+        hosts={number: host for part in parts for number, host in part.hosts.items()},
     )
 
 

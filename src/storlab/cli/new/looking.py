@@ -35,7 +35,7 @@ class Looker:
         self.lacking, self.needs_image, self.time = (), False, ""
         if not self.enabled:
             return
-        from storlab.run.executor import new_run_id
+        from storlab.run.beginning import new_run_id
         from storlab.run.planning.plan import make_plan
         from storlab.run.session import open_session
 

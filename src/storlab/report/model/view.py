@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, Verdict
-from storlab.grouping import grouped
+from storlab.grouping import grouped, ranges
 from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.answer import answer
@@ -113,7 +113,7 @@ class View:
         self.title = given.title
         self.description = manifest.description if manifest else ""
         self.cautions = list(map(words.stop, given.cautions))
-        self.platform_notes = list(map(words.stop, manifest.platform_notes if manifest else ()))
+        self.platform_notes = list(map(words.stop, (*_hosts(given), *(manifest.platform_notes if manifest else ()))))
         self.rounds = summary.rounds_done
         self.overview = overview(summary)
         self.certainty = words.certainty(summary)
@@ -323,3 +323,16 @@ def _facts_line(given: ReportInput) -> str:
         everywhere,
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _hosts(given: ReportInput) -> Iterator[str]:
+    """Which machine did which rounds, where several did."""
+    if "host" not in given.trials.columns or given.trials["host"].drop_nulls().n_unique() < 2:
+        return
+    places = given.trials.select("host", "round").drop_nulls().unique().sort("round")
+    rounds = grouped((str(host), int(number)) for host, number in places.iter_rows())
+    each = "; ".join(f"{host}: {ranges(numbers)}" for host, numbers in rounds.items())
+    yield (
+        f"Several machines did rounds ({each}). Ratios are of trials on the same machine; means of cells mix machines, "
+        "and verdicts are about these machines"
+    )

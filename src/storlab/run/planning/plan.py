@@ -62,6 +62,7 @@ class Plan:
     memory: Memory = field(default_factory=lambda: Memory(0, None))
     order_rule: Order = "together"
     laid_out: Mapping[str, LaidOut] = field(default_factory=dict)
+    assigned: tuple[int, int] | None = None  # the rounds that are done here, where other machines do the others
 
     @property
     def cautions(self) -> tuple[str, ...]:

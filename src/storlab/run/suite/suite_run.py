@@ -23,7 +23,7 @@ from storlab.records.suite import CONSOLES, SUITE, Results, SuiteRecord, SuiteRu
 from storlab.records.suite.here import FILES, Here
 from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.under_way import taken_down
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.recovery.journal import Journal, read_pending, refuse_others
 from storlab.run.recovery.orphans import refuse_living

@@ -110,8 +110,9 @@ class TrialRun:
             await to_its_end(self._tear_down(failed=record.status == "failed"))
         duration = time.monotonic() - began
         record = structs.replace(record, duration=duration, phases=self.phases, warnings=self.warnings)
+        hosts = self.session.machines_of(self.built.nodes.values())
         return structs.replace(
-            record, facts=self.facts, guests=self.guests, settings=self.settings, changed=self.changed
+            record, facts=self.facts, guests=self.guests, settings=self.settings, changed=self.changed, hosts=hosts
         )
 
     async def _measured(self, record: TrialRecord) -> TrialRecord:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from msgspec.structs import replace
 
 from storlab.records import fingerprint
 from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.held import HeldFolder
-from storlab.records.run_folder import TrialRecord, write_trial
+from storlab.records.run_folder import TrialRecord, set_aside, write_trial
 from storlab.records.tables import Tables
 from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
@@ -131,7 +132,7 @@ class Trials:
     def _make_folder(self, trial: int) -> bool:
         """Whether there was one, of an attempt that was cut short."""
         folder = self.held.run.trial_folder(trial)
-        cut_short = _set_aside(folder)
+        cut_short = set_aside(folder)
         folder.mkdir(parents=True)
         return cut_short
 
@@ -160,16 +161,6 @@ class Trials:
             levels = dict(self._cells[planned.cell].levels)
             reason = "; ".join(self.unsupported[planned.cell])
             record = TrialRecord(planned.number, planned.round, planned.cell, levels, "unsupported", reason)
+            record = replace(record, hosts=self.session.machines_of(()))
             self._take_in(record)
         return True
-
-
-def _set_aside(folder: Path) -> bool:
-    """What an interrupted attempt at this trial left is kept beside, to be looked at. Whether there was one."""
-    if not folder.exists():
-        return False
-    attempt = 1
-    while (aside := folder.with_name(f"{folder.name}.interrupted-{attempt}")).exists():
-        attempt += 1
-    folder.rename(aside)
-    return True
