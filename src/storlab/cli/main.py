@@ -18,6 +18,7 @@ from storlab.cli.crash import crash
 from storlab.cli.doctor import doctor
 from storlab.cli.image import image
 from storlab.cli.import_.command import import_
+from storlab.cli.lab.command import lab
 from storlab.cli.listing import listing, schema
 from storlab.cli.new.command import new
 from storlab.cli.noise import noise
@@ -88,6 +89,7 @@ app.command()(clean)
 app.add_typer(import_)
 app.add_typer(image)
 app.add_typer(suite)
+app.add_typer(lab)
 
 
 def main() -> None:
