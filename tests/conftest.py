@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from tiers.tiers import ASKED, runs_in, tier_of
 # What one test kills is for that test to look for, and not for the `storlab clean` of another that runs meanwhile.
 os.environ["STORLAB_ORPHAN_AGE"] = "1000000000"
 
+# Tests run side by side, and none waits for the machine of another.
+os.environ["STORLAB_LOCKS"] = tempfile.mkdtemp(prefix="storlab-test-locks-")
+
 # How long an example takes tells something of the machine, on which other tests run at the same time.
 settings.register_profile("storlab", deadline=None)
 settings.load_profile("storlab")
@@ -30,6 +34,7 @@ settings.load_profile("storlab")
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
     """Storlab in an empty folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("STORLAB_LOCKS", str(tmp_path / "locks"))
     monkeypatch.setattr("storlab.run.recovery.alone.LOCK", tmp_path / "state" / "settings")  # none waits for another
     with contextlib.closing(Laboratory(tmp_path)) as made:
         yield made
