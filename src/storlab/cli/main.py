@@ -24,6 +24,8 @@ from storlab.cli.new.command import new
 from storlab.cli.noise import noise
 from storlab.cli.output import show
 from storlab.cli.plan.command import plan
+from storlab.cli.remote.attach import attach
+from storlab.cli.remote.option import travels
 from storlab.cli.report import report
 from storlab.cli.run import resume, run
 from storlab.cli.shell import shell
@@ -73,19 +75,20 @@ def _print_version() -> None:
 
 
 app.command()(new)
-app.command()(run)
+app.command()(travels("run")(run))
 app.command()(shell)
-app.command()(plan)
-app.command()(crash)
-app.command()(noise)
-app.command()(resume)
-app.command()(report)
+app.command()(travels("plan")(plan))
+app.command()(travels("crash")(crash))
+app.command()(travels("noise")(noise))
+app.command()(travels("resume")(resume))
+app.command()(travels("report")(report))
+app.command()(attach)
 app.command()(compare)
 app.command()(trace)
 app.command("list")(listing)
 app.command()(schema)
-app.command()(doctor)
-app.command()(clean)
+app.command()(travels("doctor")(doctor))
+app.command()(travels("clean")(clean))
 app.add_typer(import_)
 app.add_typer(image)
 app.add_typer(suite)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from storlab.cli.lab.forget import forget
 from storlab.cli.lab.listing import listing
+from storlab.cli.lab.prepare import prepare
 
 lab = typer.Typer(
     name="lab",
@@ -14,3 +16,5 @@ lab = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 lab.command("list")(listing)
+lab.command()(prepare)
+lab.command()(forget)
