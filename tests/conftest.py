@@ -34,7 +34,6 @@ settings.load_profile("storlab")
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
     """Storlab in an empty folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("STORLAB_LOCKS", str(tmp_path / "locks"))
     monkeypatch.setattr("storlab.run.recovery.alone.LOCK", tmp_path / "state" / "settings")  # none waits for another
     with contextlib.closing(Laboratory(tmp_path)) as made:
         yield made

@@ -42,7 +42,7 @@ def attach(
         host=host,
         command=chosen.command,
         results=places_of(chosen, folder),
-        run=chosen.results[0],
+        run=next(iter(chosen.results), None),
         tied=False,
         keep=True,
         measures=True,
@@ -66,18 +66,22 @@ async def _jobs(host: str) -> list[Known]:
 
 def choose(host: str, jobs: list[Known], folder: Path | None) -> Known:
     """The one that is meant: of several, those that run or were not fetched. Raises ``UserError``."""
-    jobs = [job for job in jobs if job.results]
     if folder is not None:
-        jobs = [job for job in jobs if place_of(job) == folder.absolute() or Path(job.results[0]) == folder]
+        jobs = [job for job in jobs if place_of(job) == folder.absolute() or name_of(job) == str(folder)]
     else:
         jobs = [job for job in jobs if job.alive or not job.fetched]
     if not jobs:
         what = f"no run there belongs to {folder}" if folder is not None else "nothing runs there, and all is fetched"
         raise UserError(f"{host}: {what}")
-    if len({job.results[0] for job in jobs}) > 1:
-        several = "; ".join(f"{job.results[0]} ({job.command}, since {job.since})" for job in jobs)
-        raise UserError(f"{host} has several: {several}. Name one: `storlab attach {host} {jobs[-1].results[0]}`")
+    if len({name_of(job) for job in jobs}) > 1:
+        several = "; ".join(f"{name_of(job)} ({job.command}, since {job.since})" for job in jobs)
+        raise UserError(f"{host} has several: {several}. Name one: `storlab attach {host} {name_of(jobs[-1])}`")
     return jobs[-1]
+
+
+def name_of(job: Known) -> str:
+    """What its user calls it: the folder of a run, or else the command."""
+    return next(iter(job.results), job.command)
 
 
 def place_of(job: Known) -> Path | None:
