@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
+import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -24,6 +26,7 @@ os.environ["STORLAB_ORPHAN_AGE"] = "1000000000"
 
 # Tests run side by side, and none waits for the machine of another.
 os.environ["STORLAB_LOCKS"] = tempfile.mkdtemp(prefix="storlab-test-locks-")
+atexit.register(shutil.rmtree, os.environ["STORLAB_LOCKS"], ignore_errors=True)
 
 # How long an example takes tells something of the machine, on which other tests run at the same time.
 settings.register_profile("storlab", deadline=None)
