@@ -16,6 +16,7 @@ python_environment dev
 build_agent
 .venv/bin/storlab image build --with zfs --if-missing
 
+killed_elsewhere=tests/remote/test_links.py::test_a_controller_that_is_killed_costs_no_trial_and_doubles_none
 until=$((SECONDS + ${ATTACK:-3600}))
 seed=${STORLAB_TEST_SEED:-$(date +%s)}
 begin=$SECONDS
@@ -24,9 +25,9 @@ export STORLAB_ATTACKS=${STORLAB_ATTACKS:-100} STORLAB_KILLS=${STORLAB_KILLS:-10
 export STORLAB_SUITE_KILLS=${STORLAB_SUITE_KILLS:-30}
 while ((SECONDS < until)); do
     STORLAB_TEST_SEED=$seed .venv/bin/pytest --quiet --maxfail 1 --timeout 3600 --numprocesses "${WORKERS:-$(nproc)}" \
-        tests/attacks ||
+        tests/attacks "$killed_elsewhere" ||
         fail "found something after $((SECONDS - begin)) s: STORLAB_TEST_SEED=$seed STORLAB_ATTACKS=$STORLAB_ATTACKS" \
-            "STORLAB_KILLS=$STORLAB_KILLS STORLAB_SUITE_KILLS=$STORLAB_SUITE_KILLS .venv/bin/pytest tests/attacks"
+            "STORLAB_KILLS=$STORLAB_KILLS STORLAB_SUITE_KILLS=$STORLAB_SUITE_KILLS .venv/bin/pytest tests/attacks $killed_elsewhere"
     rounds=$((rounds + 1))
     seed=$((seed + 1))
 done

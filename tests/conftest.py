@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -20,6 +23,10 @@ from tiers.tiers import ASKED, runs_in, tier_of
 
 # What one test kills is for that test to look for, and not for the `storlab clean` of another that runs meanwhile.
 os.environ["STORLAB_ORPHAN_AGE"] = "1000000000"
+
+# Tests run side by side, and none waits for the machine of another.
+os.environ["STORLAB_LOCKS"] = tempfile.mkdtemp(prefix="storlab-test-locks-")
+atexit.register(shutil.rmtree, os.environ["STORLAB_LOCKS"], ignore_errors=True)
 
 # How long an example takes tells something of the machine, on which other tests run at the same time.
 settings.register_profile("storlab", deadline=None)

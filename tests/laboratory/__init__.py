@@ -83,7 +83,9 @@ class Laboratory:
 
     def start(self, *arguments: str | Path, wrapper: Iterable[str] = (), **options: Any) -> subprocess.Popen[bytes]:
         """Start a command and go on."""
-        environment = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "200"} | self.environment
+        state = self.folder / "state"
+        own = {"XDG_STATE_HOME": str(state), "STORLAB_LOCKS": str(state / "locks"), "COLUMNS": "200"}
+        environment = {**os.environ, **own, **self.environment}
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
         words = [str(each) for each in arguments]
         process: subprocess.Popen[bytes]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
+from storlab.cli.asking import confirmed
 from storlab.cli.output import show
 from storlab.cli.status import COMPLETE, LEFT_BEHIND
 from storlab.errors import RecordsError, UserError
@@ -56,9 +56,10 @@ def _agreed(found: list[str]) -> bool:
     show("This would be torn down, unless it belongs to a run that is still going on:")
     for line in found:
         show(f"  {line}")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    agreed = confirmed("Tear it down?")
+    if agreed is None:
         raise UserError("nothing was torn down: `storlab clean --yes` does it all, `storlab clean RUN` one run alone")
-    return typer.confirm("Tear it down?")
+    return agreed
 
 
 def clean_all() -> int:

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from storlab.cli.options import AllowCode, Json, Only, Quiet, Seed, Set, StudyName, StudyOptions, print_json
+from storlab.cli.options import (
+    AllowCode,
+    Json,
+    Only,
+    Quiet,
+    Seed,
+    Set,
+    Shared,
+    StudyName,
+    StudyOptions,
+    Turn,
+    Wait,
+    print_json,
+)
 from storlab.cli.output import show, warn
 from storlab.cli.status import COMPLETE, CUT_BROKE, INTERRUPTED, NOT_CHECKED, Status
 from storlab.errors import UserError
@@ -35,6 +48,7 @@ class CrashOptions(StudyOptions):
     keep: bool
     build: bool
     code: tuple[str, ...]
+    turn: Turn
     quiet: bool
     json: bool
 
@@ -68,6 +82,8 @@ def crash(
         bool, Option("--keep", help="Keep the log, and each set-up's first image that a cut broke.")
     ] = False,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
+    wait: Wait = False,
+    shared: Shared = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -86,6 +102,7 @@ def crash(
         keep=keep,
         build=build,
         code=tuple(allow_code or ()),
+        turn=Turn(wait, shared),
         quiet=quiet or json,
         json=json,
     )
@@ -105,7 +122,7 @@ def _crash(options: CrashOptions) -> int:
     if options.build and (status := build_images(loaded, options.quiet)):
         return status
     folder = options.out or new_folder(f"crash-{Path(loaded.file).stem}")
-    with observer(options.quiet) as watching:
+    with options.turn.on_machine(folder), observer(options.quiet) as watching:
         try:
             permissions = Permissions(code=options.code)
             result = asyncio.run(crash_check(loaded, folder, options.asked(loaded), watching, permissions))

@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from storlab.cli.options import Json, Quiet, String, Strings, print_json
 from storlab.cli.output import is_drawable, show, warn
+from storlab.cli.remote.option import travels
 from storlab.cli.status import INTERRUPTED
 from storlab.errors import MissingImage, UserError
 
@@ -37,6 +38,7 @@ image = typer.Typer(name="image", help="Build, list and remove what guests boot.
 
 
 @image.command("build")
+@travels("image build")
 def image_build(
     with_: Annotated[
         Strings, Option("--with", metavar="EXTRA", help="What the image should also have: zfs, perf.")
@@ -125,6 +127,7 @@ async def _wanted(study: Study) -> list[frozenset[str]]:
 
 
 @image.command("virtiofsd")
+@travels("image virtiofsd")
 def image_virtiofsd(
     implementation: Annotated[
         Literal["rust", "c"], Option("--implementation", help="rust: the current one. c: of QEMU up to 7.2.")
@@ -147,6 +150,7 @@ def image_virtiofsd(
 
 
 @image.command("mysql")
+@travels("image mysql")
 def image_mysql(
     mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
     quiet: Quiet = False,
@@ -167,6 +171,7 @@ def image_mysql(
 
 
 @image.command("list")
+@travels("image list")
 def image_list(json: Json = False) -> None:
     """List what is in the cache: guest images, unpacked programs, own kernels, data sets of databases."""
     from storlab.images.manifest import list_images
@@ -226,6 +231,7 @@ def _age(seconds: float) -> str:
 
 
 @image.command("remove")
+@travels("image remove")
 def image_remove(
     name: Annotated[String, Argument(metavar="NAME", help="What to remove, as the list names it.")] = None,
     all_: Annotated[bool, Option("--all", help="All but data sets, and all that was downloaded.")] = False,

@@ -18,12 +18,15 @@ from storlab.cli.crash import crash
 from storlab.cli.doctor import doctor
 from storlab.cli.image import image
 from storlab.cli.import_.command import import_
+from storlab.cli.lab.command import lab
 from storlab.cli.listing import listing, schema
 from storlab.cli.merge import merge
 from storlab.cli.new.command import new
 from storlab.cli.noise import noise
 from storlab.cli.output import show
 from storlab.cli.plan.command import plan
+from storlab.cli.remote.attach import attach
+from storlab.cli.remote.option import travels
 from storlab.cli.report import report
 from storlab.cli.run import resume, run
 from storlab.cli.shell import shell
@@ -73,23 +76,25 @@ def _print_version() -> None:
 
 
 app.command()(new)
-app.command()(run)
+app.command()(travels("run")(run))
 app.command()(shell)
-app.command()(plan)
-app.command()(crash)
-app.command()(noise)
-app.command()(resume)
+app.command()(travels("plan")(plan))
+app.command()(travels("crash")(crash))
+app.command()(travels("noise")(noise))
+app.command()(travels("resume")(resume))
 app.command()(merge)
-app.command()(report)
+app.command()(travels("report")(report))
+app.command()(attach)
 app.command()(compare)
 app.command()(trace)
 app.command("list")(listing)
 app.command()(schema)
-app.command()(doctor)
-app.command()(clean)
+app.command()(travels("doctor")(doctor))
+app.command()(travels("clean")(clean))
 app.add_typer(import_)
 app.add_typer(image)
 app.add_typer(suite)
+app.add_typer(lab)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.options import Json, Quiet, String, print_json, studies
+from storlab.cli.options import Json, Quiet, Shared, String, Turn, Wait, print_json, studies
 from storlab.cli.output import warn
 from storlab.cli.status import INTERRUPTED
 from storlab.errors import StorlabError, UserError
@@ -35,6 +35,8 @@ def noise(
     ] = None,
     for_: Annotated[str, Option("--for", metavar="TIME", help="How long, such as 5m.")] = "1m",
     in_: Annotated[Path | None, Option("--in", metavar="DIR", help="Where its files lie.")] = None,
+    wait: Wait = False,
+    shared: Shared = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -51,7 +53,8 @@ def noise(
     except ValueError as error:
         raise UserError(f"--for {for_}: {error}") from None
     chosen = _study(study, in_)
-    trials = _measure(chosen, seconds, quiet or json)
+    with Turn(wait, shared).on_machine("storlab noise"):
+        trials = _measure(chosen, seconds, quiet or json)
     try:
         found = noise_of(trials.values)
     except ValueError as error:

@@ -6,6 +6,7 @@ This module is loaded by ``storlab --help``, as are those of all commands: what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -76,6 +77,8 @@ Optional = Annotated[
 AllowCode = Annotated[
     Strings, Option("--allow-code", metavar="PATH", help="Let the study use this code: an engine for fio, a QEMU.")
 ]
+Wait = Annotated[bool, Option("--wait", help="Wait for another run on this machine to end.")]
+Shared = Annotated[bool, Option("--shared", help="Run beside others on this machine that are --shared, too.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress, only the result.")]
 Json = Annotated[bool, Option("--json", help="The result as JSON on standard output.")]
 
@@ -100,6 +103,21 @@ class StudyOptions:
         """Rounds at least and at most: ``--rounds`` means exactly so many."""
         repeat = study.model.repeat
         return (repeat.min, repeat.max) if self.rounds is None else (self.rounds, self.rounds)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How a command comes by this machine, which one run has at a time."""
+
+    wait: bool = False
+    shared: bool = False
+
+    def on_machine(self, run: str | Path) -> AbstractContextManager[None]:
+        """Within, this machine is the run's. Raises ``UserError`` if it is another's."""
+        from storlab.cli.output import warn
+        from storlab.run.machine import machine_for
+
+        return machine_for(str(run), warn, wait=self.wait, shared=self.shared)
 
 
 def print_json(data: object) -> None:

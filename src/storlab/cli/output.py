@@ -27,6 +27,16 @@ def show(text: str = "") -> None:
     print(plain(text))
 
 
+def show_part(text: str) -> None:
+    """Print a piece of a result, whose lines need not be whole."""
+    print(plain(text), end="", flush=True)
+
+
+def show_bytes(data: bytes) -> None:
+    """Print what another machine printed, for a program to read."""
+    _write_bytes(data)
+
+
 def show_json(text: str) -> None:
     """Print what programs read. It is changed in nothing, for in JSON each sign can be spelled."""
     _write_bytes(f"{spelled(text)}\n".encode())

@@ -22,8 +22,11 @@ from storlab.cli.options import (
     RunPath,
     Seed,
     Set,
+    Shared,
     String,
     StudyOptions,
+    Turn,
+    Wait,
     studies,
 )
 from storlab.cli.output import show_json, until_closed, warn
@@ -65,6 +68,7 @@ class RunOptions(StudyOptions):
     limits: Limits
     allow_undecided: bool
     optional: list[str]
+    turn: Turn
     quiet: bool
     json: bool
 
@@ -93,6 +97,8 @@ def run(
     budget: Annotated[
         float | None, Option("--budget", metavar="MINUTES", min=0.1, help="Start no round that would exceed this time.")
     ] = None,
+    wait: Wait = False,
+    shared: Shared = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -114,6 +120,7 @@ def run(
         limits=Limits(tuple(fail_on or ()), budget),
         allow_undecided=allow_undecided,
         optional=optional or [],
+        turn=Turn(wait, shared),
         quiet=quiet,
         json=json,
     )
@@ -169,15 +176,16 @@ def _run(options: RunOptions) -> int:
     refuse_unchecked(study)
     part = f"-{assignment.first}-{assignment.last}" if assignment is not None else ""
     folder = options.out or new_folder(f"{Path(study.file).stem}{part}")
-    with observer(options.quiet or options.json) as watching:
-        try:
-            running = run_study(study, folder, seed, rounds, watching, options.permissions, limits, assignment)
-            outcome = asyncio.run(running)
-        except asyncio.CancelledError:
-            warn("storlab: interrupted before anything was set up; nothing is left of it")
-            return INTERRUPTED
-    if assignment is None:
-        cut_power(outcome, quiet=options.quiet or options.json)
+    with options.turn.on_machine(folder):
+        with observer(options.quiet or options.json) as watching:
+            try:
+                running = run_study(study, folder, seed, rounds, watching, options.permissions, limits, assignment)
+                outcome = asyncio.run(running)
+            except asyncio.CancelledError:
+                warn("storlab: interrupted before anything was set up; nothing is left of it")
+                return INTERRUPTED
+        if assignment is None:
+            cut_power(outcome, quiet=options.quiet or options.json)
     return finish(outcome, options.json, options.allow_undecided)
 
 
@@ -244,12 +252,17 @@ def new_folder(study: str) -> Path:
 
 
 def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> Status:
-    """Report on a run that ended; returns the exit status."""
+    """Report on a run that ended, here or where it is drawn; returns the exit status."""
+    from storlab.cli.run_events import RunEnded, drawn_elsewhere, write_event
+
     try:
-        with until_closed():
-            _show(outcome, json)
-        with contextlib.suppress(OSError):
-            _say_how_it_ended(outcome, allow_undecided)
+        if drawn_elsewhere():
+            write_event(RunEnded(outcome.ending, outcome.left_behind))
+        else:
+            with until_closed():
+                _show(outcome, json)
+            with contextlib.suppress(OSError):
+                _say_how_it_ended(outcome, allow_undecided)
     except KeyboardInterrupt:
         folder = outcome.folder.path
         warn(f"storlab: interrupted; all is recorded, and `storlab report {folder}` shows it")
@@ -342,6 +355,8 @@ def resume(
         Option("--until", metavar="decided|±5%|max", help="A different stopping rule; --rounds is then the maximum."),
     ] = None,
     allow_undecided: AllowUndecided = False,
+    wait: Wait = False,
+    shared: Shared = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -355,11 +370,12 @@ def resume(
     from storlab.cli.progress import observer
     from storlab.run.executor import resume_run
 
-    with observer(quiet or json) as watching:
-        try:
-            outcome = asyncio.run(resume_run(folder, watching, parse_extent(rounds, until)))
-        except asyncio.CancelledError:
-            warn(f"storlab: interrupted; `storlab resume {folder}` resumes it")
-            raise typer.Exit(INTERRUPTED) from None
-    cut_power(outcome, quiet=quiet or json)
+    with Turn(wait, shared).on_machine(folder):
+        with observer(quiet or json) as watching:
+            try:
+                outcome = asyncio.run(resume_run(folder, watching, parse_extent(rounds, until)))
+            except asyncio.CancelledError:
+                warn(f"storlab: interrupted; `storlab resume {folder}` resumes it")
+                raise typer.Exit(INTERRUPTED) from None
+        cut_power(outcome, quiet=quiet or json)
     raise typer.Exit(finish(outcome, json, allow_undecided))

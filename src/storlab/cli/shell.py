@@ -75,7 +75,7 @@ def _stands(run: Path) -> bool:
 
 
 async def _session(study: Study, name: str, folder: Path, watching: Observer, code: Sequence[str]) -> int:
-    from storlab.cli.progress import levels_text
+    from storlab.cli.run_events import levels_text
     from storlab.layers.resources import Dir
     from storlab.nodes.terminal import shell_on
     from storlab.run.permissions import Permissions

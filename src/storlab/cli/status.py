@@ -46,6 +46,11 @@ TEST_MISSING = Status(
     4, "none regressed, but a test is missing, a log is cut off, or nothing was compared", "suite compare"
 )
 CUT_BROKE = Status(4, "a cut broke something", "crash")
+STILL_RUNNING = Status(
+    5,
+    "it continues on another machine: the link was lost, or it was left there; `storlab attach` shows it",
+    *("run", "resume", "noise", "crash", "suite run", "suite resume", "attach"),
+)
 NOTHING_EXECUTED = Status(125, "no test was executed: to `git bisect`, a commit that can't be tested", *_SUITES)
 INTERRUPTED = Status(130, "interrupted; everything is torn down, and `storlab resume` continues a run")
 
@@ -53,7 +58,7 @@ STATUSES = (
     *(COMPLETE, OWN_FAULT, LEFT_BEHIND, USERS_MISTAKE),
     *(NODE_UNREACHABLE, TRIALS_FAILED, NOTHING_MEASURED, ROUNDS_MISSING, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
     *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE),
-    *(NOTHING_EXECUTED, INTERRUPTED),
+    *(STILL_RUNNING, NOTHING_EXECUTED, INTERRUPTED),
 )
 """In the order of the table. Of several that apply to a run, the first that ``run`` asks about counts."""
 

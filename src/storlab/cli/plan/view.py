@@ -281,7 +281,7 @@ def _curves(made: Plan) -> Iterator[str]:
 
 
 def _question(made: Plan, compare: Compare) -> str:
-    from storlab.cli.progress import levels_text
+    from storlab.cli.run_events import levels_text
 
     factors = {factor.name: factor for factor in made.study.factors}
     factor = factors[made.study.compared_factor(compare) or next(iter(factors))]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.options import Json, Output, Quiet, RunPath, Strings, offered
+from storlab.cli.options import Json, Output, Quiet, RunPath, Shared, Strings, Turn, Wait, offered
 from storlab.cli.output import show, show_json, show_rendered, warn, write_output
+from storlab.cli.remote.option import travels
 from storlab.cli.suite.bisect import bisect
 from storlab.cli.suite.check import check
 from storlab.cli.suite.compare import compare
@@ -70,6 +71,7 @@ Expect = Annotated[
 
 
 @suite.command()
+@travels("suite run")
 def run(
     names: SomeNames = None,
     tests: Tests = None,
@@ -121,6 +123,8 @@ def run(
     disk: Disks = None,
     wipe: Wipe = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
+    wait: Wait = False,
+    shared: Shared = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -163,11 +167,20 @@ def run(
     if asked.seed is not None and not quiet and not json:
         warn(f"Random order with --seed {asked.seed}")
     folder = out or new_folder(Path(asked.names[0]).stem or "suite")
-    finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
+    with Turn(wait, shared).on_machine(folder):
+        finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
 
 
 @suite.command()
-def resume(folder: RunPath, limit: Limit = "", quiet: Quiet = False, json: Json = False) -> None:
+@travels("suite resume")
+def resume(
+    folder: RunPath,
+    limit: Limit = "",
+    wait: Wait = False,
+    shared: Shared = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
     """Run the tests of an interrupted or limited run that have no result yet.
 
     A group that was under way begins again, after its set-up, with the tests that are left of it. A run until a failure
@@ -179,10 +192,12 @@ def resume(folder: RunPath, limit: Limit = "", quiet: Quiet = False, json: Json 
     from storlab.run.suite.suite_run import resume_suite
 
     seconds = limit_of(limit)
-    finish(folder, lambda watch: asyncio.run(resume_suite(folder, watch, seconds)), quiet=quiet, json=json)
+    with Turn(wait, shared).on_machine(folder):
+        finish(folder, lambda watch: asyncio.run(resume_suite(folder, watch, seconds)), quiet=quiet, json=json)
 
 
 @suite.command("list")
+@travels("suite list")
 def list_(
     names: Names,
     tests: Tests = None,
@@ -219,6 +234,7 @@ def list_(
 
 
 @suite.command()
+@travels("suite report")
 def report(
     folders: Annotated[
         list[Path], Argument(metavar="RUN...", help="A run's folder; those of all shares are one report.")

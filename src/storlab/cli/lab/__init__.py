@@ -1,0 +1,1 @@
+"""``storlab lab``: the machines that one has."""

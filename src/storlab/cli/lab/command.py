@@ -1,0 +1,20 @@
+"""``storlab lab``: the group of its commands, each a module of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from storlab.cli.lab.forget import forget
+from storlab.cli.lab.listing import listing
+from storlab.cli.lab.prepare import prepare
+
+lab = typer.Typer(
+    name="lab",
+    no_args_is_help=True,
+    help="The machines that one has: what they can do, which disks they have for tests, who uses them.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+lab.command("list")(listing)
+lab.command()(prepare)
+lab.command()(forget)

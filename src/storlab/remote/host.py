@@ -1,0 +1,126 @@
+"""Storlab on another machine, as this one calls it: jobs are started there, followed, answered and removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from storlab.errors import StorlabError, UserError
+from storlab.remote.version import identity
+from storlab.ssh.machine import Machine
+
+_PATIENCE = 60.0  # s
+PLACE = ".local/share/storlab"
+_CALL = f"""
+place={PLACE}/$1
+shift
+cd || exit 1
+[ -f "$place/ready" ] || {{ echo '{{"missing":true}}'; exit 0; }}
+exec "$place/bin/python" -I -m storlab.remote.there "$@"
+"""
+_MOST_BROUGHT = 256 * 1024**2  # B: what a job may bring along
+
+K = TypeVar("K")
+
+
+class Here(msgspec.Struct, frozen=True):
+    """Which machine started a job, and which folder or file there each result is to become."""
+
+    machine: str
+    places: tuple[str, ...]
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A job there. ``here``: what this machine wrote down about itself when it started it; ``since``: their time."""
+
+    job: str
+    command: str
+    words: tuple[str, ...]
+    results: tuple[str, ...]
+    here: Here
+    since: str
+    alive: bool
+    status: int | None
+    fetched: bool
+    work: str | None = None
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A command to run there. ``results``: folders and files that it leaves, to be fetched, by their names in its
+    working directory. ``work``: the job in whose directory it runs, if not in one of its own.
+    """
+
+    job: str
+    command: str
+    words: tuple[str, ...]
+    results: tuple[str, ...]
+    here: Here
+    environment: dict[str, str] = {}
+    tied: bool = False
+    work: str | None = None
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The job; or the one that is ``busy`` in the same place already."""
+
+    job: str = ""
+    busy: str = ""
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine that has this Storlab, or should. ``name`` is what its user calls it."""
+
+    name: str
+    machine: Machine
+
+    def argv(self, *words: str) -> list[str]:
+        """A command of this machine that calls Storlab's part there."""
+        return self.machine.argv("sh", "-c", _CALL, "storlab", identity(), *words, marked=True)
+
+    async def start(self, request: Request, files: Mapping[str, bytes]) -> Started:
+        """Bring ``files`` into the job's working directory and start it. Raises ``SshError``, ``UserError``."""
+        if sum(map(len, files.values())) > _MOST_BROUGHT:
+            raise UserError(f"what the command takes along is more than {_MOST_BROUGHT >> 20} MiB")
+        sent = [msgspec.json.encode(request) + b"\n"]
+        for name, data in files.items():
+            sent += [json.dumps({"file": name, "size": len(data)}).encode() + b"\n", data]
+        return await self._ask(["start"], Started, b"".join([*sent, b'{"go": true}\n']))
+
+    async def jobs(self) -> list[Known]:
+        """All of this user's there, the oldest first."""
+        return await self._ask(["jobs"], list[Known])
+
+    async def send_signal(self, job: str, name: str) -> None:
+        """``INT`` or ``TERM``, to the job's command."""
+        await self._ask(["signal", job, name], dict[str, bool])
+
+    async def answer(self, job: str, text: str) -> None:
+        """Answer a question of the job's command."""
+        await self._ask(["answer", job, text], dict[str, bool])
+
+    async def remove(self, job: str) -> None:
+        """Remove a job that has ended, with all that it left there."""
+        await self._ask(["remove", job], dict[str, str])
+
+    async def _ask(self, words: Sequence[str], kind: type[K], stdin: bytes = b"") -> K:
+        said = await self.machine.script(_CALL, identity(), *words, stdin=stdin, timeout=_PATIENCE)
+        try:
+            answer = msgspec.json.decode(said.splitlines()[-1] if said.strip() else b"{}")
+            if isinstance(answer, dict) and answer.get("missing"):
+                raise self.missing()
+            if isinstance(answer, dict) and "refused" in answer:
+                raise UserError(f"{self.name}: {answer['refused']}")
+            return msgspec.convert(answer, kind)
+        except msgspec.MsgspecError as error:
+            raise StorlabError(f"{self.name}: what Storlab there answered makes no sense: {error}") from None
+
+    def missing(self) -> UserError:
+        """Why nothing can be run there yet."""
+        return UserError(
+            f"{self.name} does not have this Storlab ({identity()}): `storlab lab prepare {self.name}` brings it there"
+        )

@@ -1,0 +1,151 @@
+"""The machines of a lab as a study sees them: hosts, groups of them, and the disk that each names for tests.
+
+A study refers to them and names none itself, so it stays one that others can run: ``hosts = "@GROUP"``, and
+``disk = "@lab"``. Which lab that is, says the command line; what it held is kept with the run, as files are that the
+study names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from storlab.limits import NAME, NODES
+from storlab.model import Model
+from storlab.study.messages import unknown
+from storlab.units import shown
+from storlab.workloads.base import OptionError, ReadInput
+
+LAB = "@lab"
+"""What a study calls the lab: as the input that its hosts are read from, and as the disk that each of them names."""
+ALL = "all"
+"""The group of all hosts, in any lab."""
+
+_WORD = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{NAME - 1}}}")
+_DESTINATION = re.compile(r"(ssh://)?([A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9_.\[:][A-Za-z0-9_.:%\]-]*")
+
+
+def _as_word(value: str) -> str:
+    if not _WORD.fullmatch(value):
+        raise ValueError(f"{shown(value)} is not a valid name: at most {NAME} letters, digits, - _ and .")
+    return value
+
+
+def _as_destination(value: str) -> str:
+    if not _DESTINATION.fullmatch(value) or len(value) > NAME * 4:
+        raise ValueError(
+            f"{shown(value)} is nothing that ssh connects to: write a host of ~/.ssh/config, USER@HOST, or "
+            "ssh://USER@HOST:PORT"
+        )
+    return value
+
+
+def _as_device(value: str) -> str:
+    if not value.startswith("/dev/") or ".." in value.split("/"):
+        raise ValueError(f"{shown(value)} must be the path of a device, such as /dev/disk/by-id/nvme-MODEL_SERIAL")
+    return value
+
+
+def _as_folder(value: str) -> str:
+    if not value.startswith("/") or ".." in value.split("/"):
+        raise ValueError(f"{shown(value)} must be an absolute path, such as /media/sparsefiles")
+    return value.rstrip("/") or "/"
+
+
+HostName = Annotated[str, AfterValidator(_as_word)]
+Destination = Annotated[str, AfterValidator(_as_destination)]
+Device = Annotated[str, AfterValidator(_as_device)]
+Folder = Annotated[str, AfterValidator(_as_folder)]
+
+
+class Host(Model):
+    """One machine. All keys may be left out: ``[hosts.lab1]`` alone is the host that ``ssh lab1`` reaches."""
+
+    ssh: Destination | None = Field(
+        None,
+        description="What `ssh` is given: a host of `~/.ssh/config`, USER@HOST or ssh://USER@HOST:PORT. By "
+        "default the host's name.",
+    )
+    address: str | None = Field(
+        None,
+        pattern=r"^[0-9A-Fa-f.:]{2,45}$",
+        description="Its IP address in the network that tests use, where that is not what `ssh` goes over.",
+    )
+    disk: Device | None = Field(
+        None, description="Its disk for tests, such as /dev/disk/by-id/nvme-MODEL_SERIAL. All data on it will be lost."
+    )
+    wipe: Device | None = Field(
+        None, description="The same device again, to allow that existing data are destroyed. No study can allow that."
+    )
+    scratch: Folder | None = Field(
+        None,
+        description="Where Storlab puts files of its own there, such as the sparse files behind loop devices, in "
+        "place of the study's `scratch`.",
+    )
+
+    @model_validator(mode="after")
+    def _wiped_twice(self) -> Self:
+        if self.wipe is not None and self.wipe != self.disk:
+            named = "names no disk" if self.disk is None else f"says disk = {shown(self.disk)}"
+            raise ValueError(f"wipe = {shown(self.wipe)}, but the host {named}: write the same path twice, or no wipe")
+        return self
+
+
+class Machines(Model):
+    """The hosts of a lab, by name, and its groups. The group ``all`` is there by itself."""
+
+    hosts: dict[HostName, Host] = Field({}, max_length=NODES, description="The hosts, by name.")
+    groups: dict[HostName, list[HostName]] = Field(
+        {}, max_length=NODES, description="Groups of hosts, by name. All hosts are the group `all`."
+    )
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        for group, names in self.groups.items():
+            if group == ALL:
+                raise OptionError(
+                    "all hosts are the group all already: call this one something else", ("groups", group)
+                )
+            if group in self.hosts:
+                raise OptionError("a host has this name: give one of them another", ("groups", group))
+            for index, name in enumerate(names):
+                if name not in self.hosts:
+                    raise OptionError(unknown(f"host {shown(name)}", name, self.hosts), ("groups", group, index))
+                if names.count(name) > 1:
+                    raise OptionError(f"the host {name} is in it twice", ("groups", group, index))
+        return self
+
+    def destination(self, name: str) -> str:
+        """What ``ssh`` is given for a host."""
+        return self.hosts[name].ssh or name
+
+    def members(self) -> dict[str, list[str]]:
+        """Each group with its hosts, in the order in which these are written; ``all`` first."""
+        return {ALL: list(self.hosts), **self.groups}
+
+    def named(self, word: str) -> list[str]:
+        """The hosts that ``@WORD`` means: those of a group, or a host alone. Raises ``ValueError``."""
+        word = word.removeprefix("@")
+        members = self.members()
+        if word in self.hosts:
+            return [word]
+        if word not in members:
+            raise ValueError(unknown(f"group {shown(word)}", word, [*members, *self.hosts]))
+        if not members[word]:
+            raise ValueError(f"the group {shown(word)} has no hosts")
+        return members[word]
+
+    def several(self, words: Iterable[str]) -> list[str]:
+        """The hosts that several words mean, each once. Raises ``ValueError``."""
+        return list(dict.fromkeys(name for word in words for name in self.named(word)))
+
+
+def read_machines(read: ReadInput) -> Machines:
+    """The lab that a study refers to. Raises ``ValueError`` where the command line names none."""
+    try:
+        return Machines.model_validate_json(read(LAB))
+    except ValidationError as error:
+        raise ValueError(f"the hosts of the lab, as they were kept, are damaged: {error.errors()[0]['msg']}") from None
