@@ -14,7 +14,7 @@ import msgspec
 
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Comparison, Summary
-from storlab.grouping import few, grouped
+from storlab.grouping import few, grouped, ranges
 from storlab.records.run_folder import TrialRecord
 from storlab.report.model.format import plural
 from storlab.report.model.words import listed
@@ -104,7 +104,7 @@ class Message(_Event, frozen=True, tag="message"):
 class RunEnded(_Event, frozen=True, tag="run ended"):
     """How, and what could not be torn down: the report is shown where the records are fetched to."""
 
-    ending: Literal["complete", "failures", "nothing measured", "interrupted"]
+    ending: Literal["complete", "failures", "nothing measured", "unreachable", "interrupted"]
     left_behind: tuple[str, ...]
 
 
@@ -125,7 +125,7 @@ class Reporter(Observer):
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         least, most = plan.rounds
-        foresight = foresight_of(plan)
+        foresight = foresight_of(plan) if plan.assigned is None else None  # its rounds decide together with others'
         warning = foresight.warning() if foresight is not None else ""
         foreseen = f"Warning: {warning}" if warning else ""
         if foresight is not None and not warning:
@@ -195,6 +195,8 @@ def _resting(after: int, cells: Sequence[Cell]) -> str:
 def _size(plan: Plan, done: int) -> list[str]:
     """``6 cells``, ``5 to 8 rounds``, ``seed 7``, and what an earlier part of the run has done."""
     rounds = f"{_rounds(plan)} {'round' if plan.rounds[1] == 1 else 'rounds'}"
+    if plan.assigned is not None:
+        rounds = f"rounds {ranges(range(plan.assigned[0], plan.assigned[1] + 1))} of a run"
     before = [f"{plural(done, 'trial')} done before"] if done else []
     return [plural(len(plan.supported), "cell"), rounds, f"seed {plan.seed}", *before]
 
