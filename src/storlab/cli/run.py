@@ -16,6 +16,7 @@ from storlab.cli.options import (
     AllowUndecided,
     FailOn,
     Json,
+    LabPath,
     Only,
     Optional,
     Quiet,
@@ -74,6 +75,7 @@ def run(
     rounds: Rounds = None,
     seed: Seed = None,
     only: Only = None,
+    lab: LabPath = None,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
     allow_code: AllowCode = None,
     unconfined: Annotated[bool, Option("--unconfined", help="Let loads write wherever you may write.")] = False,
@@ -92,7 +94,7 @@ def run(
     """
     _check_gates(fail_on)
     options = RunOptions(
-        *(study, set_ or [], only or [], rounds, seed),
+        *(study, set_ or [], only or [], rounds, seed, lab),
         out=out,
         build=build,
         permissions=Permissions(unconfined, tuple(allow_code or ())),

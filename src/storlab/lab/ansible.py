@@ -115,7 +115,7 @@ def _list(value: Any, file: str, what: str) -> list[Any]:
 
 
 def _host(name: str, variables: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """The keys of one host. Raises ``UserError`` for variables of Storlab's that there are not, and other ways there."""
+    """The keys of one host. Raises ``UserError`` for variables of Storlab's that there are not, other ways there."""
     for key in variables:
         if key.startswith(_PREFIX) and key not in _OWN:
             raise UserError(f"{file}: host {name}: there is no variable {key}: there are {', '.join(_OWN)}")

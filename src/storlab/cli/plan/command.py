@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storlab.cli.options import AllowCode, Json, Only, Rounds, Seed, Set, StudyName, StudyOptions
+from storlab.cli.options import AllowCode, Json, LabPath, Only, Rounds, Seed, Set, StudyName, StudyOptions
 from storlab.cli.waiting import waiting
 
 
@@ -12,6 +12,7 @@ def plan(
     rounds: Rounds = None,
     seed: Seed = None,
     only: Only = None,
+    lab: LabPath = None,
     allow_code: AllowCode = None,
     json: Json = False,
 ) -> None:
@@ -19,7 +20,7 @@ def plan(
 
     Its cells, their stacks, what is unsupported here and why, disk space, privileges and time. Runs nothing.
     """
-    options = StudyOptions(study, set_ or [], only or [], rounds, seed)
+    options = StudyOptions(study, set_ or [], only or [], rounds, seed, lab)
     loaded = options.load()
 
     # Slow to load, so only once there is a study to plan.
