@@ -17,6 +17,8 @@
     ├── NodeError              an agent or its stream
     │   ├── NodeLost           the stream closed, or the agent fell silent
     │   └── ProtocolError      bytes that are no frame, or another protocol version
+    ├── SshError               ssh(1) or a command that it ran failed
+    │   └── UnreachableError   a machine can't be reached over SSH, or no longer
     └── ParseError             foreign output that can't be read, with file and line
 
 A message names the offending thing and the remedy, in one or two sentences, without a trailing traceback.
@@ -131,6 +133,21 @@ class NodeLost(NodeError):
 
 class ProtocolError(NodeError):
     """Bytes that are no frame of the protocol, or an agent of another version."""
+
+
+class SshError(StorlabError):
+    """OpenSSH's client, or a command that it ran, failed; the message has the host, ssh's own words, and a remedy.
+
+    ``status``: the command's exit status on that machine, if it ended there.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class UnreachableError(SshError):
+    """A machine can't be reached over SSH: no route, no login, a key that is not known, or the link was lost."""
 
 
 class ParseError(StorlabError):

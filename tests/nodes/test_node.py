@@ -21,7 +21,7 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.nodes.process import Exit
 from storlab.nodes.processes import end_processes
-from storlab.nodes.waiting import all_of, to_its_end
+from storlab.waiting import all_of, to_its_end
 
 T = TypeVar("T")
 

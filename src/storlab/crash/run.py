@@ -14,7 +14,6 @@ from storlab.crash.results import CrashResult
 from storlab.crash.set_up import Asked, SetUpCheck
 from storlab.errors import MissingTool, RecordsError, UserError
 from storlab.limits import RECORD
-from storlab.nodes.waiting import to_its_end
 from storlab.reading import read_file
 from storlab.records.run_folder import new_run_folder, refuse_unless_empty
 from storlab.run.executor import begin_manifest, new_run_id
@@ -27,6 +26,7 @@ from storlab.run.recovery.teardown import tear_down
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.study.study import Study
+from storlab.waiting import to_its_end
 
 NAME, RECORDS = "crash.json", "run"
 """In the check's folder: what is found, written once all is done; and the run that it was, for ``storlab clean``."""

@@ -19,12 +19,12 @@ from storlab.errors import StorlabError, TimedOut
 from storlab.formats.log_writes import Flag, WriteLog, read_log
 from storlab.layers.attach.blockdev import has_write_cache
 from storlab.layers.resources import LoggedFile
-from storlab.nodes.waiting import to_its_end
 from storlab.run.recovery.journal import Journal
 from storlab.run.session import Session
 from storlab.run.setup.build import Built
 from storlab.run.setup.setups import Setups
 from storlab.study.cells import Cell
+from storlab.waiting import to_its_end
 
 
 @dataclass(frozen=True)

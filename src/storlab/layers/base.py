@@ -25,7 +25,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.undo import Undo
-from storlab.nodes.waiting import to_its_end
+from storlab.waiting import to_its_end
 
 T = TypeVar("T")
 

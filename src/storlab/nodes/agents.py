@@ -24,8 +24,8 @@ from storlab.nodes.identity import NodeIdentity, machine_of
 from storlab.nodes.kind import K, Launcher, Prepared, Services
 from storlab.nodes.node import Node
 from storlab.nodes.processes import Agents, Controller, cgroup_name, end_marked, end_processes, mark
-from storlab.nodes.waiting import cancelled, to_its_end
 from storlab.programs import search_path
+from storlab.waiting import cancelled, to_its_end
 
 HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
 _EXIT_TIMEOUT = 10.0

@@ -17,9 +17,9 @@ from storlab.limits import OUTPUT
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.events import Counted, Event, Exited, Failed, Started, Stderr, Stdout, Turns
 from storlab.nodes.agent.protocol import CHUNK
-from storlab.nodes.waiting import to_its_end
 from storlab.record import Count, Seconds
 from storlab.units import size_text
+from storlab.waiting import to_its_end
 
 _FULL = "No space left on device"  # ENOSPC, see strerror(3)
 MAX_LINE = 64 * 1024  # bytes of the first line that is waited for

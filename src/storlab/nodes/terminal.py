@@ -21,7 +21,7 @@ from typing import Any
 
 from storlab.nodes.agent.events import Exited, Started, Stderr, Stdout
 from storlab.nodes.node import Node
-from storlab.nodes.waiting import cancelled
+from storlab.waiting import cancelled
 
 _SHELL = "if command -v bash >/dev/null; then exec bash {}; else exec sh {}; fi"
 _CHUNK = 64 * 1024

@@ -18,7 +18,6 @@ from storlab.analysis.stopping import Stop, decide
 from storlab.analysis.summary import Summary, to_json
 from storlab.analysis.wording import plural
 from storlab.errors import RecordsError, StorlabError, UserError
-from storlab.nodes.waiting import to_its_end
 from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, held
@@ -45,6 +44,7 @@ from storlab.run.setup.setups import Setups
 from storlab.run.trial.trials import Trials
 from storlab.study.study import Study
 from storlab.version import __version__
+from storlab.waiting import to_its_end
 
 _HOPELESS = 2  # rounds
 _TABLES_EVERY = 30.0  # s; whoever looks into a long run finds tables, and short rounds don't pay for them

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from storlab.nodes.waiting import to_its_end
 from storlab.records.run_folder import new_run_folder
 from storlab.run.executor import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
@@ -20,6 +19,7 @@ from storlab.run.session import Session, open_session
 from storlab.run.setup.build import Built
 from storlab.run.setup.setups import Setups
 from storlab.study.study import Study
+from storlab.waiting import to_its_end
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import Exit
 from storlab.nodes.undo import Name, Undo, undo
-from storlab.nodes.waiting import cancelled
+from storlab.waiting import cancelled
 
 _EVERY = 0.5  # s between two requests
 _OUTAGE = 4  # requests in a row without an answer: more than chance, even where one in twenty is lost

@@ -15,7 +15,7 @@ from storlab.errors import DiskFull, NodeError, NodeLost, ProtocolError
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.events import MAX_STEPS, Failed, StepResult, Steps
 from storlab.nodes.agent.protocol import CHUNK
-from storlab.nodes.waiting import to_its_end
+from storlab.waiting import to_its_end
 
 MAX_CONTENTS = 1024 * 1024  # bytes that the steps of one request may bring
 _REST = 10.0  # s, for steps that were stopped to end; what hangs in the kernel never does

@@ -25,12 +25,12 @@ from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node
 from storlab.nodes.process import Process
-from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment.metrics import METRICS, measurements
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import End, Kind, Subject
 from storlab.reading import read_file
 from storlab.text import is_whole
+from storlab.waiting import to_its_end
 
 TRACE = "trace.jsonl"
 """What the tracer printed."""

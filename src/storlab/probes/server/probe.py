@@ -21,7 +21,6 @@ from storlab.layers.resources import Server
 from storlab.layers.server.log import ServerLog
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import CHECKPOINT, MetricSpec, Value
-from storlab.nodes.waiting import to_its_end
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.server.checkpoints import checkpoints
 from storlab.probes.server.counters import ASKED, END, SERIES, SPECS, Asked
@@ -29,6 +28,7 @@ from storlab.probes.subject import Kind, Service
 from storlab.reading import lines_of
 from storlab.text import is_whole
 from storlab.units import Duration
+from storlab.waiting import to_its_end
 
 _PATIENCE = 5.0  # s, for the first answer and for the last
 _ASKS = 'statement=$1 every=$2; shift 2; while printf "%s\\n" "$statement"; do sleep "$every"; done | exec "$@"'

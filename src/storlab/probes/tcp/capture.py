@@ -18,10 +18,10 @@ import orjson
 from storlab.errors import CommandFailed, NodeError
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process, telling
-from storlab.nodes.waiting import to_its_end
 from storlab.probes.procfs import is_number
 from storlab.probes.subject import Subject
 from storlab.probes.tcp.packets import ABOUT, LINES, MOST_TEXT, PACKETS
+from storlab.waiting import to_its_end
 
 MOST = 10_000  # packets
 _SNAPSHOT = 128  # bytes of each: all headers, no more than a few of the data

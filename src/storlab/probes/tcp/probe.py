@@ -23,7 +23,6 @@ from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit
 from storlab.nodes.process import Process
-from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment.probe import NOTES, read_notes
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import Kind, Subject
@@ -35,6 +34,7 @@ from storlab.tcp.agent_output import Started, read_output
 from storlab.tcp.metrics import COUNTS, METRICS, values
 from storlab.tcp.totals import Moment, within
 from storlab.units import Duration
+from storlab.waiting import to_its_end
 
 NAME = "tcp.jsonl"
 """What the agent's program printed."""

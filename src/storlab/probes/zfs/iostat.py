@@ -17,9 +17,9 @@ from storlab.errors import CommandFailed, ParseError
 from storlab.formats.zpool_iostat import DIRECTIONS, MAINTENANCE, QUEUES, STAGES, PoolLook, parse_pool_look, wait_name
 from storlab.layers.server.log import ServerLog
 from storlab.metrics import MetricSpec, Value
-from storlab.nodes.waiting import to_its_end
 from storlab.probes.base import ProbeContext, Window
 from storlab.reading import lines_of
+from storlab.waiting import to_its_end
 
 NAME, SAID = "zpool-iostat.txt", "zpool-iostat.err"
 _PATIENCE = 10.0  # s, for the first line: an emulated guest takes a second or two

@@ -22,7 +22,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.waiting import all_of
 from storlab.run.session import Session
 from storlab.run.setup.parts import Part, Parts, Program, key_of
 from storlab.run.setup.shapes import Shapes
@@ -30,6 +29,7 @@ from storlab.run.setup.units import for_whom
 from storlab.study.cells import HOST, MAIN, Cell, node_names
 from storlab.study.chains import Chain, Link
 from storlab.study.networks import serves
+from storlab.waiting import all_of
 
 
 @dataclass

@@ -22,10 +22,10 @@ from storlab.layers.base import Crossing, Keep, LayerContext, RegisterUndo, Shar
 from storlab.layers.resources import Resource
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
-from storlab.nodes.waiting import all_of
 from storlab.run.recovery.journal import Journal, Pending
 from storlab.run.recovery.teardown import Teardown, tear_down
 from storlab.run.session import Session
+from storlab.waiting import all_of
 
 _SEVER = 10.0  # s, for a crossing to let go of a server that is gone
 

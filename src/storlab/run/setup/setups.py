@@ -9,13 +9,13 @@ from pathlib import Path
 
 from storlab.errors import NodeLost
 from storlab.layers.base import Keep
-from storlab.nodes.waiting import cancelled
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.teardown import Teardown
 from storlab.run.session import Session
 from storlab.run.setup.build import Builder, Built
 from storlab.run.setup.parts import Parts
 from storlab.study.cells import Cell
+from storlab.waiting import cancelled
 
 _LOOK = 0.2  # s
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from storlab.nodes.shaping.apply import shape_card, shape_tcp
 from storlab.nodes.shaping.look import connections, prove_size, round_trip
-from storlab.nodes.waiting import all_of
 from storlab.run.session import Session
 from storlab.run.setup.parts import Part, Parts, key_of
 from storlab.study.cells import Cell, node_names
 from storlab.study.chains import Chain
+from storlab.waiting import all_of
 
 
 @dataclass

@@ -17,9 +17,9 @@ from pathlib import Path
 from storlab.errors import StorlabError
 from storlab.nodes.node import Node
 from storlab.nodes.terminal import shell_on
-from storlab.nodes.waiting import cancelled
 from storlab.reading import is_elf
 from storlab.run.suite.places.place import HOLD, SuiteGuest
+from storlab.waiting import cancelled
 
 _HELD = 'read -r line < "$1/held"'
 _RELEASE = 'echo > "$1/released"'

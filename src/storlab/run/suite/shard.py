@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
-from storlab.nodes.waiting import all_of
 from storlab.run.suite.loss import GuestLost
 from storlab.run.suite.part import Part, Terms
 from storlab.run.suite.places.place import SuiteGuest
 from storlab.run.suite.places.spare import Spare
 from storlab.run.suite.queue import Queue
 from storlab.suite.model import Group, Script
+from storlab.waiting import all_of
 
 _BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
 

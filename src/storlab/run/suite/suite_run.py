@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from storlab.errors import MissingTool, StorlabError, UserError
 from storlab.nodes.kinds.vm.kind import VmKind
-from storlab.nodes.waiting import to_its_end
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.suite import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run
@@ -47,6 +46,7 @@ from storlab.suite.adapters.check import Check
 from storlab.suite.model import Suite
 from storlab.suite.selection import select
 from storlab.version import __version__
+from storlab.waiting import to_its_end
 
 # A guest that a debugger has stopped is silent; without KASLR, symbols are where the kernel's file has them.
 _DEBUGGED = {"gdb": True, "kernel_args": "nokaslr", "silence": "30d"}

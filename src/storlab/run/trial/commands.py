@@ -10,9 +10,9 @@ from storlab.errors import TrialError
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Confinement, Exit, Node
-from storlab.nodes.waiting import all_of
 from storlab.records.run_folder import raw_folder
 from storlab.run.trial.fetch import keep_exit
+from storlab.waiting import all_of
 from storlab.workloads.base import RunContext
 
 TEMPORARY = ".tmp"  # ends the name of a load's own temporary folder, beside its folder

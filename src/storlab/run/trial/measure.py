@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from storlab.metrics import PROBE
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Clock, Exit, Node, Process
-from storlab.nodes.waiting import all_of, to_its_end
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeContext
 from storlab.probes.counters.output import write_loads
@@ -24,6 +23,7 @@ from storlab.records.derive_trial import parse_load
 from storlab.records.run_folder import NodeRecord, TrialRecord, raw_folder
 from storlab.run.trial.fetch import Allowance, fetch_folder, keep_exit
 from storlab.study.cells import HOST, Load
+from storlab.waiting import all_of, to_its_end
 from storlab.workloads.base import Launch, RunContext
 
 Place = tuple[Load, RunContext]

@@ -20,11 +20,11 @@ from storlab.analysis.wording import percent
 from storlab.errors import CommandFailed, StorlabError
 from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.process import Turn
-from storlab.nodes.waiting import all_of, to_its_end
 from storlab.probes.base import Probe
 from storlab.run.trial.measure import end_all
 from storlab.study.cells import Cell, Load
 from storlab.text import is_whole
+from storlab.waiting import all_of, to_its_end
 from storlab.workloads.base import Launch, RunContext
 from storlab.workloads.slices import Turns, write_turns
 

@@ -11,7 +11,6 @@ from storlab.layers.fs.mount import mounts_on
 from storlab.layers.resources import Dir, Disk, Export, Pool, Server, Share
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
-from storlab.nodes.waiting import all_of
 from storlab.probes.base import Probe
 from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, ShareMount, Subject
 from storlab.run.session import Session
@@ -19,6 +18,7 @@ from storlab.run.setup.build import Built
 from storlab.run.setup.parts import Part
 from storlab.study.cells import HOST, Cell, node_names
 from storlab.study.chains import down
+from storlab.waiting import all_of
 
 
 def watched_groups(probe: Probe, cell: Cell) -> list[str]:

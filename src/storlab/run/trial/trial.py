@@ -21,7 +21,6 @@ from storlab.nodes.agent import steps
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Node
 from storlab.nodes.undo import remove_folder
-from storlab.nodes.waiting import all_of, cancelled, to_its_end
 from storlab.records.derive_trial import Done, parse_load, parse_loads
 from storlab.records.run_folder import ChangedSetting, TrialRecord, raw_folder
 from storlab.run.planning.order import PlannedTrial
@@ -45,6 +44,7 @@ from storlab.run.trial.subjects import subjects_of
 from storlab.run.trial.watch import Files, Watch
 from storlab.run.trial.write_back import prove_written
 from storlab.study.cells import MAIN, Cell, Load
+from storlab.waiting import all_of, cancelled, to_its_end
 from storlab.workloads.base import RunContext, Served, Workload
 
 T = TypeVar("T")

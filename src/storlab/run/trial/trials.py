@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storlab.nodes.waiting import all_of, to_its_end
 from storlab.records import fingerprint
 from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.held import HeldFolder
@@ -23,6 +22,7 @@ from storlab.run.setup.setups import Setups
 from storlab.run.trial.slices import Slices
 from storlab.run.trial.trial import TrialRun
 from storlab.run.trial.watch import Watch
+from storlab.waiting import all_of, to_its_end
 
 TimeLeft = Callable[[int, list[int]], tuple[float, float] | None]
 """Of a round's number and the cells that are left in it: seconds that the run still takes, at least and at most."""

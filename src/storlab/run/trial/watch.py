@@ -15,12 +15,12 @@ from storlab.layers.resources import Dir, Disk, Server
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.settings import KERNEL_FILES, journalled, put_back, read_settings, restore
-from storlab.nodes.waiting import all_of
 from storlab.records.run_folder import ChangedSetting
 from storlab.run.recovery.journal import Journal, Pending
 from storlab.run.session import Session
 from storlab.run.setup.build import Built
 from storlab.run.trial.subjects import disks_beneath
+from storlab.waiting import all_of
 
 _PATIENCE = 30.0  # s; reading a setting hangs only with its machine
 _MOST = 64  # disks under a node's folder

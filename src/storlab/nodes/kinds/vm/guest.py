@@ -28,7 +28,7 @@ from storlab.nodes.modules import load_modules
 from storlab.nodes.network import CARD, PREFIX
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
-from storlab.nodes.waiting import cancelled, to_its_end
+from storlab.waiting import cancelled, to_its_end
 
 MAGIC = b"storlab-renew/1\n"
 ENTROPY = 64  # bytes

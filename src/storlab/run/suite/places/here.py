@@ -12,13 +12,13 @@ from storlab.layers.block.device import refuse_changed, refuse_used
 from storlab.layers.block.identity import DeviceIdentity, identify
 from storlab.nodes.needs import Needs, lacks
 from storlab.nodes.node import Node
-from storlab.nodes.waiting import to_its_end
 from storlab.records.suite.here import Here
 from storlab.run.session import Session
 from storlab.run.suite.places.leftovers import remove_leftovers
 from storlab.run.suite.places.place import Booted, SuiteGuest, end_survivors, measure, set_up_environment
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.zts import Zts, ZtsFile
+from storlab.waiting import to_its_end
 
 NAME = "here"
 _LOAD = 'test -e "/sys/module/$1" || modprobe "$1"'

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Self
 
 from storlab.errors import StorlabError
-from storlab.nodes.waiting import cancelled, to_its_end
 from storlab.run.setup.space import available_memory
 from storlab.run.suite.places.place import Place, SuiteGuest
+from storlab.waiting import cancelled, to_its_end
 
 
 @dataclass
