@@ -133,6 +133,9 @@ def _host(name: str, variables: Mapping[str, Any], file: str) -> dict[str, Any]:
         return found
     host = str(address if address is not None else name)
     login = f"{user}@" if user is not None else ""
-    if port is None or str(port) == "22":
-        return {"ssh": f"{login}{host}", **found}
-    return {"ssh": f"ssh://{login}{f'[{host}]' if ':' in host else host}:{port}", **found}
+    if port is not None and str(port) != "22":
+        raise UserError(
+            f"{file}: host {name}: ansible_port is {port}: write it into ~/.ssh/config (Host {host}, Port {port}), and "
+            "leave it out here"
+        )
+    return {"ssh": f"{login}{host}", **found}

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from storlab.layers.block.device import OF_LAB
 from storlab.limits import NAME, NODES
 from storlab.model import Model
+from storlab.ssh.machine import DESTINATION
 from storlab.study.messages import unknown
 from storlab.units import shown
 from storlab.workloads.base import ReadInput
@@ -26,7 +27,6 @@ ALL = "all"
 """The group of all hosts, in any lab."""
 
 _WORD = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{NAME - 1}}}")
-_DESTINATION = re.compile(r"(ssh://)?([A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9_.\[:][A-Za-z0-9_.:%\]-]*")
 
 
 class Misnamed(ValueError):
@@ -44,11 +44,8 @@ def _as_word(value: str) -> str:
 
 
 def _as_destination(value: str) -> str:
-    if not _DESTINATION.fullmatch(value) or len(value) > NAME * 4:
-        raise ValueError(
-            f"{shown(value)} is nothing that ssh connects to: write a host of ~/.ssh/config, USER@HOST, or "
-            "ssh://USER@HOST:PORT"
-        )
+    if not re.fullmatch(DESTINATION, value) or len(value) > NAME * 4:
+        raise ValueError(f"{shown(value)} is no SSH destination: write host, of ~/.ssh/config, or user@host")
     return value
 
 
@@ -75,8 +72,7 @@ class Host(Model):
 
     ssh: Destination | None = Field(
         None,
-        description="What `ssh` is given: a host of `~/.ssh/config`, USER@HOST or ssh://USER@HOST:PORT. By "
-        "default the host's name.",
+        description="What `ssh` is given: a host of `~/.ssh/config`, or user@host. By default the host's name.",
     )
     address: str | None = Field(
         None,

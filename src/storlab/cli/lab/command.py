@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from storlab.cli.lab.listing import listing
+from storlab.cli.lab.locks import lock, unlock
 
 lab = typer.Typer(
     name="lab",
@@ -14,3 +15,5 @@ lab = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 lab.command("list")(listing)
+lab.command()(lock)
+lab.command()(unlock)
