@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from storlab.cli.lab.check import check
 from storlab.cli.lab.listing import listing
 from storlab.cli.lab.locks import lock, unlock
 
@@ -15,5 +16,6 @@ lab = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 lab.command("list")(listing)
+lab.command()(check)
 lab.command()(lock)
 lab.command()(unlock)
