@@ -108,7 +108,9 @@ async def _disk(lab: Lab, name: str, machine: Machine, agent: str | None) -> lis
     if agent is None:
         return [warn("disk", _GROUP, f"{host.disk}: not looked at: no agent for {machine.architecture}")]
     layer = DeviceLayer(path=host.disk, wipe=host.wipe)
-    async with running_agent(name, machine.argv(agent, "serve", "--cgroup", f"storlab-check.{os.getpid()}-{name}")) as node:
+    async with running_agent(
+        name, machine.argv(agent, "serve", "--cgroup", f"storlab-check.{os.getpid()}-{name}")
+    ) as node:
         node.machine = machine.boot
         try:
             await layer.check_node(node)
