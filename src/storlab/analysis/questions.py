@@ -37,9 +37,9 @@ class Trait:
 Metrics = Mapping[Key, Trait]
 
 MACHINES = (
-    "Described, not judged: {a} ran on {of_a} and {b} on {of_b}, and whatever else differs between these machines looks "
-    "like an effect. Let each level run on each machine: the machine is then a factor of its own, and {factor} is judged "
-    "within it."
+    "Described, not judged: {a} ran on {of_a} and {b} on {of_b}, and whatever else differs between these machines "
+    "looks like an effect. Let each level run on each machine: the machine is then a factor of its own, and {factor} "
+    "is judged within it."
 )
 """Where the machine and the level can't be told apart."""
 EMULATED = "Described, not judged: guests are emulated, and rates there are the emulator's."

@@ -35,6 +35,7 @@ from storlab.cli.status import (
     GATE_MISSING,
     INTERRUPTED,
     LEFT_BEHIND,
+    NODE_UNREACHABLE,
     NOTHING_MEASURED,
     TRIALS_FAILED,
     Status,
@@ -194,6 +195,8 @@ def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> Statu
         raise
     if outcome.ending == "interrupted":
         return INTERRUPTED
+    if outcome.ending == "unreachable":
+        return NODE_UNREACHABLE
     if outcome.left_behind:
         return LEFT_BEHIND
     comparisons = outcome.summary.comparisons
@@ -250,6 +253,8 @@ def _say_how_it_ended(outcome: Outcome, allow_undecided: bool) -> None:
         warn(f"storlab: `storlab clean {outcome.folder.path}` tries again")
     if outcome.ending == "interrupted":
         warn(f"storlab: interrupted; `storlab resume {outcome.folder.path}` resumes it")
+    if outcome.ending == "unreachable":
+        warn(f"storlab: {outcome.folder.manifest.stopped}")
 
 
 def _more_rounds(outcome: Outcome) -> int | None:

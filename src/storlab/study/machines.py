@@ -8,7 +8,7 @@ study names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
@@ -157,6 +157,23 @@ class Machines(Model):
         if host.disk is None:
             raise ValueError(f'the lab names no disk for {destination}: write disk = "/dev/disk/by-id/…" there')
         return host.disk, host.wipe
+
+    def keys_of(self, destinations: Sequence[str]) -> dict[str, list[str]]:
+        """What the lab says of hosts for the keys of their nodes; each of all of them, or of none.
+
+        Raises ``ValueError`` where it is of some.
+        """
+        found = {}
+        for key in ("address", "scratch"):
+            values = [getattr(self.of(each), key, None) for each in destinations]
+            lacking = [each for each, value in zip(destinations, values, strict=True) if value is None]
+            if not lacking:
+                found[key] = values
+            elif len(lacking) < len(values):
+                raise ValueError(
+                    f"the lab names no {key} for {', '.join(lacking)}, and one for others: for all or none"
+                )
+        return found
 
     def several(self, words: Iterable[str]) -> list[str]:
         """The hosts that several words mean, each once. Raises ``ValueError``."""

@@ -246,7 +246,7 @@ class _CellReader:
         return found
 
     def with_hosts(self, tree: dict[str, Any], path: Path) -> dict[str, Any] | None:
-        """With the hosts that groups of the lab stand for (``@GROUP``); ``None``: reported."""
+        """With the hosts that groups of the lab stand for (``@GROUP``); ``None``: that failed, and was reported."""
         written = tree["hosts"]
         words = [written] if isinstance(written, str) else written
         if not isinstance(words, list) or not any(str(word).startswith("@") for word in words):
@@ -254,10 +254,11 @@ class _CellReader:
         try:
             machines = read_machines(self.source.read)
             named = [machines.destinations(word) if str(word).startswith("@") else [word] for word in words]
+            hosts = list(dict.fromkeys(host for each in named for host in each))
+            return {**machines.keys_of(hosts), **tree, "hosts": hosts}
         except ValueError as error:
             self.problem((*path, "hosts"), str(error))
             return None
-        return {**tree, "hosts": list(dict.fromkeys(host for hosts in named for host in hosts))}
 
     def loads(self, trial: Trial | None, groups: Mapping[str, NodeGroup]) -> tuple[Load, ...]:
         names = list(self.source.raw["workload"])

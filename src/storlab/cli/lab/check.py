@@ -86,7 +86,7 @@ async def _agent(machine: Machine) -> str | None:
 
 async def _reserved(machine: Machine) -> Check:
     from storlab.doctor.machine import missing, ok
-    from storlab.lab.reservation import own_name, reservation_of
+    from storlab.ssh.reservation import own_name, reservation_of
 
     found = await reservation_of(machine)
     if found is None:

@@ -67,7 +67,7 @@ def unlock(
 
 def _lock(lab: Lab, name: str, why: str) -> bool:
     """Whether it was not reserved for this user before. Raises ``UserError`` where somebody else has it."""
-    from storlab.lab.reservation import refuse_reserved, take
+    from storlab.ssh.reservation import refuse_reserved, take
 
     if lab.reserve is not None:
         _by_command(lab, "reserve", name)
@@ -83,7 +83,7 @@ def _lock(lab: Lab, name: str, why: str) -> bool:
 
 
 def _unlock(lab: Lab, name: str, force: bool) -> str:
-    from storlab.lab.reservation import give_back
+    from storlab.ssh.reservation import give_back
 
     was = _on(lab, name, lambda machine: give_back(machine, also_of_others=force))
     if lab.release is not None:

@@ -72,9 +72,10 @@ class DeviceLayer(Layer):
         """The same with what the lab says of this host. Raises ``UserError`` where it names no disk for it."""
         if self.path != OF_LAB:
             return self
-        named = self.disks.get(node.identity.address)
+        host = node.identity.address.partition(" ")[0]  # what follows is how the agent becomes root there
+        named = self.disks.get(host)
         if named is None:
-            raise UserError(f"node {node.name}: the lab names no disk for {node.identity.address or 'this machine'}")
+            raise UserError(f"node {node.name}: the lab names no disk for {host or 'this machine'}")
         return self.model_copy(update={"path": named.path, "wipe": named.wipe, "disks": {}})
 
     def needs(self) -> Needs:
