@@ -77,7 +77,7 @@ def test_a_lab_adds_disks_to_an_inventory_beside_it(tmp_path: Path) -> None:
         ('[hosts.lab1]\ndisk = "/dev/../etc/passwd"\n', "line 2: hosts.lab1.disk"),
         ('[hosts.lab1]\nssh = "-oProxyCommand=x"\n', "line 2: hosts.lab1.ssh"),
         ('[hosts.lab1]\ndisk = "/dev/a"\nwipe = "/dev/b"\n', "write the same path twice, or no wipe"),
-        ('[hosts.lab1]\n[groups]\ndev = ["lab2"]\n', "line 3: groups.dev.0: unknown host \"lab2\"; did you mean 'lab1'?"),
+        ('[hosts.lab1]\n[groups]\ndev = ["lab2"]\n', "line 3: groups.dev.0: unknown host \"lab2\"; did you mean"),
         ("[hosts.lab1]\n[groups]\nall = []\n", "groups.all: all hosts are the group all already"),
         ("[hosts.lab1]\n[groups]\nlab1 = []\n", "groups.lab1: a host has this name"),
         ("provision = 'make hosts'\n", "line 1: provision"),
@@ -93,7 +93,7 @@ def test_a_mistake_is_said_with_file_and_key(tmp_path: Path, text: str, said: st
     file = _written(tmp_path, "lab.toml", text)
     with pytest.raises(UserError) as refused:
         read_lab(file)
-    assert said in str(refused.value) and "lab.toml" in str(refused.value) or "none.json" in said
+    assert said in str(refused.value) and ("lab.toml" in str(refused.value) or "none.json" in said)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ async def test_this_machine_keeps_its_own_disks(ground: Ground) -> None:
         )
         storage = (device / "class").read_text().startswith("0x01")
         if mounted or not storage:
-            with pytest.raises(SafetyError, match="mounted|in use|no storage controller|several disks|no serial"):
+            with pytest.raises(SafetyError, match=r"mounted|in use|no storage controller|several disks|no serial"):
                 await PciLayer(address=device.name).check_node(ground.node)
 
 

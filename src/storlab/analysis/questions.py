@@ -38,8 +38,7 @@ Metrics = Mapping[Key, Trait]
 
 MACHINES = (
     "Described, not judged: {a} ran on {of_a} and {b} on {of_b}, and whatever else differs between these machines "
-    "looks like an effect. Let each level run on each machine: the machine is then a factor of its own, and {factor} "
-    "is judged within it."
+    "looks like an effect. For a verdict, let each machine run both: the change is one factor, the machine another."
 )
 """Where the machine and the level can't be told apart."""
 EMULATED = "Described, not judged: guests are emulated, and rates there are the emulator's."
@@ -163,7 +162,7 @@ def _with_its_machines(part: Planned, design: Design) -> Planned:
         return part
     asked, names = part.question, (", ".join(dict.fromkeys(each)) or "this machine" for each in (a, b))
     of_a, of_b = names
-    why = MACHINES.format(a=asked.a, b=asked.b, factor=asked.factor, of_a=of_a, of_b=of_b)
+    why = MACHINES.format(a=asked.a, b=asked.b, of_a=of_a, of_b=of_b)
     return replace(part, counted=False, described=why)
 
 

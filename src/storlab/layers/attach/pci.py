@@ -72,7 +72,10 @@ async def give_back(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Let a device's own driver have it again."""
     address, driver = arguments["address"], arguments["driver"]
     folder = f"/sys/bus/pci/devices/{address}"
-    found = await _find(node, address)
+    try:
+        found = await _find(node, address)
+    except UserError:  # unplugged
+        return None
     (override,) = await node.texts(f"{folder}/driver_override")
     if override != _DRIVER or found.driver not in (_DRIVER, ""):  # it is somebody else's by now, or was never taken
         return None

@@ -76,7 +76,7 @@ class DeviceLayer(Layer):
         named = self.disks.get(host)
         if named is None:
             raise UserError(f"node {node.name}: the lab names no disk for {host or 'this machine'}")
-        return self.model_copy(update={"path": named.path, "wipe": named.wipe, "disks": {}})
+        return self.model_copy(update={"path": named.path, "wipe": named.wipe})
 
     def needs(self) -> Needs:
         purging = ("blkdiscard",) if self.purge is not None else ()
@@ -106,7 +106,11 @@ class DeviceLayer(Layer):
                 f'node {node.name}: purge destroys all that is on {self.path}: write wipe = "{self.path}" beside it if '
                 "that is what you want"
             )
-        wanted = f'Write wipe = "{self.path}" as well' if self.wipe is None else None
+        wanted = (
+            f'Write wipe = "{self.path}" as well{" in the lab file" if self.disks else ""}'
+            if self.wipe is None
+            else None
+        )
         await refuse_used(node, self.path, device, wanted)
         return device
 
