@@ -44,7 +44,7 @@ def test_baseline_and_dev_on_two_machines_are_shown_and_never_judged() -> None:
 @pytest.mark.parametrize("effect", [1.0, 1.1])
 def test_a_change_that_ran_on_each_machine_is_judged_within_them(effect: float) -> None:
     factors: Factors = {"kernel": ("old", "new"), "host": ("baseline", "dev")}
-    means = {("old", "baseline"): 100.0, ("new", "baseline"): 100.0 * effect}
+    means: dict[tuple[str, ...], float] = {("old", "baseline"): 100.0, ("new", "baseline"): 100.0 * effect}
     means |= {("old", "dev"): 100.0 * _MACHINE, ("new", "dev"): 100.0 * _MACHINE * effect}
     specs = (CompareSpec("kernel"), CompareSpec("host"))
     found = _judged(factors, _values(means), "host", specs)

@@ -165,11 +165,11 @@ class Machines(Model):
         """
         found = {}
         for key in ("address", "scratch"):
-            values = [getattr(self.of(each), key, None) for each in destinations]
-            lacking = [each for each, value in zip(destinations, values, strict=True) if value is None]
+            said: dict[str, str | None] = {each: getattr(self.of(each), key, None) for each in destinations}
+            lacking = [each for each, value in said.items() if value is None]
             if not lacking:
-                found[key] = values
-            elif len(lacking) < len(values):
+                found[key] = [value for value in said.values() if value is not None]
+            elif len(lacking) < len(said):
                 raise ValueError(
                     f"the lab names no {key} for {', '.join(lacking)}, and one for others: for all or none"
                 )

@@ -12,6 +12,7 @@ import typer
 
 from storlab.cli.lab.options import Chosen, lab_of
 from storlab.cli.options import Json, LabPath, print_json
+from storlab.cli.status import HOST_NOT_USABLE
 from storlab.errors import StorlabError
 from storlab.text import one_line
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _GROUP = "Lab"
 _AT_ONCE = 16  # hosts
-_NOT_USABLE = 3
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
 
 
@@ -42,7 +42,7 @@ def check(which: Chosen = None, lab: LabPath = None, json: Json = False) -> None
     else:
         _show(checks)
     if any(each.group == _GROUP and each.status == "missing" for of in checks.values() for each in of):
-        raise typer.Exit(_NOT_USABLE)
+        raise typer.Exit(HOST_NOT_USABLE)
 
 
 async def _all(lab: Lab, names: Sequence[str]) -> dict[str, list[Check]]:

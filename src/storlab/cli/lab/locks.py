@@ -12,6 +12,7 @@ from typer import Argument, Option
 from storlab.cli.lab.options import lab_of
 from storlab.cli.options import LabPath
 from storlab.cli.output import show, warn
+from storlab.cli.status import COMPLETE, USERS_MISTAKE
 from storlab.errors import SshError, StorlabError, UserError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Which = Annotated[list[str], Argument(metavar="HOST|GROUP...", help="Hosts and groups of the lab.")]
-_REFUSED = 2
 
 
 def lock(
@@ -54,13 +54,13 @@ def unlock(
 ) -> None:
     """Give hosts back; the lab's command `release` comes last."""
     found = lab_of(lab)
-    wrong = 0
+    wrong = COMPLETE
     for name in found.chosen(which):
         try:
             show(f"{name}: {_unlock(found, name, force)}")
         except StorlabError as error:  # the others are given back all the same
             warn(f"storlab: {error}")
-            wrong = _REFUSED
+            wrong = USERS_MISTAKE
     if wrong:
         raise typer.Exit(wrong)
 
