@@ -29,7 +29,8 @@ standard error is shown. One that ends with another status than 0 ends the comma
 ## Ansible's inventories
 
 A file that is not TOML is an inventory of Ansible's: the JSON that `ansible-inventory --list` prints, or whatever
-`ansible-inventory` reads, where it is installed. Its groups are the lab's, with the hosts of their children. Of a host's variables, these count:
+`ansible-inventory` reads, where it is installed. Its groups are the lab's, with the hosts of their children. Of a
+host's variables, these count:
 
 | variable | is |
 | --- | --- |

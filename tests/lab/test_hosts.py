@@ -87,7 +87,7 @@ def test_a_study_that_names_no_host_runs_on_each_ones_own_disk_and_judges_no_mac
 @pytest.mark.parametrize(
     ("study", "said"),
     [
-        (_STUDY.replace("@dev", "@prod"), 'line 8: nodes.lab.hosts: unknown group "prod"'),
+        (_STUDY.replace("@dev", "@prod"), 'line 5: factors.machine.dev: unknown group "prod"'),
         (_STUDY.replace('path = "@lab"', 'path = "@lab", wipe = "@lab"'), "is said by the lab: write wipe beside"),
     ],
     ids=["an unknown group", "a study that would wipe"],
