@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from storlab.layers.attach.attachment import NvmeLayer, VirtioBlkLayer, VirtioScsiLayer
 from storlab.layers.attach.ninep import NinePLayer
+from storlab.layers.attach.pci import PciLayer, VfioLayer
 from storlab.layers.attach.root import RootLayer
 from storlab.layers.attach.virtiofs import VirtiofsLayer
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
@@ -84,7 +85,8 @@ _LAYERS: tuple[type[Layer], ...] = (
     DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,
-    VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, RootLayer, NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,
+    VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, PciLayer, VfioLayer, RootLayer,
+    NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,
     VirtiofsdLayer, VirtiofsLayer, NinePLayer,
     NfsExportLayer, NfsLayer, SmbShareLayer, SmbLayer, SshShareLayer, SshfsLayer,
     MariadbLayer, MysqlLayer, PostgresqlLayer,

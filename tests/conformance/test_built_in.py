@@ -54,6 +54,7 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
     "image-clone": {"base": {"file": "/images/base.img"}},
     "image-copy": {"base": {"size": "64M"}},
     "mkfs": {"type": "ext4"},
+    "pci": {"address": "0000:03:00.0"},
     "qcow2": {"size": "64M"},
     "zvol": {"size": "64M"},
     "zvols": {"count": 2, "size": "64M"},

@@ -97,17 +97,23 @@ def entered(runner: asyncio.Runner, context: AbstractAsyncContextManager[T]) -> 
 
 @asynccontextmanager
 async def guest(
-    host: Node, name: str, disks: Sequence[Devices], *extras: str, memory: str = "1G", **network: Any
+    host: Node,
+    name: str,
+    disks: Sequence[Devices],
+    *extras: str,
+    memory: str = "1G",
+    hardware: Mapping[str, Any] | None = None,
+    **network: Any,
 ) -> AsyncIterator[Guest]:
     """A real guest with these disks, cold, whose image has these extras. ``network``: of ``GuestSpec``."""
     image = find_image(frozenset(extras))
     initrd = initrd_with_agent(image)
     acceleration = await find_acceleration(image, initrd, host)
-    hardware = Hardware.model_validate({"memory": memory, "start": "cold"})
+    made = Hardware.model_validate({"memory": memory, "start": "cold", **(hardware or {})})
     devices = Devices()
     for each in disks:
         devices += each
-    spec = GuestSpec(name, hardware, image, initrd, acceleration.accelerator, devices, **network)
+    spec = GuestSpec(name, made, image, initrd, acceleration.accelerator, devices, **network)
     with tempfile.TemporaryDirectory(prefix="sl-guest-") as folder:
         files = Files(Path(folder) / "qmp", Path(folder) / "agent", Path(folder) / "console")
         async with running_guest(spec, host, files, None, lambda guest: None) as running:

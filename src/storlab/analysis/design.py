@@ -111,7 +111,8 @@ class Design:
     trials. ``sweeps``: factors whose levels are numbers, of which curves are drawn; the first ``loading`` of them say
     how much is asked of storage at once. ``steady``: whether the run stops at steady state. ``optional``: by factor,
     levels that may be absent on this machine. ``silent``: cells with names of metrics that their trials can't have, as
-    their loads do something else.
+    their loads do something else. ``machines``: of each cell, the other machines
+    that it ran on, by node group; none where that is this one.
     """
 
     title: str
@@ -139,6 +140,7 @@ class Design:
     steady: bool = False
     optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
     silent: frozenset[tuple[int, str]] = frozenset()
+    machines: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

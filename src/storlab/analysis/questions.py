@@ -36,6 +36,11 @@ class Trait:
 
 Metrics = Mapping[Key, Trait]
 
+MACHINES = (
+    "Described, not judged: {a} ran on {of_a} and {b} on {of_b}, and whatever else differs between these machines "
+    "looks like an effect. For a verdict, let each machine run both: the change is one factor, the machine another."
+)
+"""Where the machine and the level can't be told apart."""
 EMULATED = "Described, not judged: guests are emulated, and rates there are the emulator's."
 
 
@@ -135,6 +140,7 @@ def _plan_pair(
         for within, cells in combinations
         for part in _plan_combination(catalogue, design, named, replace(asked, within=within), cells)
     ]
+    parts = [_with_its_machines(part, design) for part in parts]
     if spec.native and design.emulated:
         parts = [replace(part, counted=False, described=EMULATED) for part in parts]
     if combinations and all(map(_lacks, parts)):  # one answer for all of them
@@ -147,6 +153,17 @@ def _plan_pair(
     if spec.pooled and len(combinations) > 1:
         yield from _plan_pooled(parts, least=2 if spec.within else 1, within=spec.only)
         yield from (part for part in parts if part.problem)  # what is pooled says nothing of these
+
+
+def _with_its_machines(part: Planned, design: Design) -> Planned:
+    """Described only, where its levels ran on different machines: what did it, the level or the machine, is unknown."""
+    a, b = (design.machines.get(cell, ()) for cell in part.cells[0])
+    if a == b:
+        return part
+    asked, names = part.question, (", ".join(dict.fromkeys(each)) or "this machine" for each in (a, b))
+    of_a, of_b = names
+    why = MACHINES.format(a=asked.a, b=asked.b, of_a=of_a, of_b=of_b)
+    return replace(part, counted=False, described=why)
 
 
 class _Grid:
@@ -232,7 +249,8 @@ def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[P
             question = replace(first.question, within=within, pooled=True)
             cells = tuple(part.cells[0] for _, part in able)
             names = tuple(name for name, _ in able)
-            found = Planned(question, cells, names=names, warnings=warnings, described=first.described)
+            described = next((part.described for _, part in able if part.described), "")
+            found = Planned(question, cells, names=names, warnings=warnings, described=described)
             yield replace(found, counted=not found.described, counts=first.counts)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -79,6 +80,10 @@ AllowCode = Annotated[
 ]
 Wait = Annotated[bool, Option("--wait", help="Wait for another run on this machine to end.")]
 Shared = Annotated[bool, Option("--shared", help="Run beside others on this machine that are --shared, too.")]
+LabPath = Annotated[
+    Path | None,
+    Option("--lab", metavar="FILE", help="The lab: a lab.toml or an Ansible inventory; by default $STORLAB_LAB."),
+]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress, only the result.")]
 Json = Annotated[bool, Option("--json", help="The result as JSON on standard output.")]
 
@@ -92,12 +97,13 @@ class StudyOptions:
     only: list[str]
     rounds: int | None = None
     seed: int | None = None
+    lab: Path | None = None
 
     def load(self) -> Study:
         from storlab.study.study import find_study, load_study
 
         with waiting(f"reading {self.name}"):
-            return load_study(find_study(self.name), self.overrides, self.only)
+            return load_study(find_study(self.name), self.overrides, self.only, lambda: _machines(self.lab))
 
     def rounds_of(self, study: Study) -> tuple[int, int]:
         """Rounds at least and at most: ``--rounds`` means exactly so many."""
@@ -118,6 +124,15 @@ class Turn:
         from storlab.run.machine import machine_for
 
         return machine_for(str(run), warn, wait=self.wait, shared=self.shared)
+
+
+@cache  # its commands are run once
+def _machines(lab: Path | None) -> str:
+    """The machines of the lab that a study refers to. Raises ``UserError``."""
+    from storlab.cli.lab.options import lab_of
+    from storlab.study.machines import machines_text
+
+    return machines_text(lab_of(lab).machines)
 
 
 def print_json(data: object) -> None:

@@ -16,6 +16,7 @@ from storlab.cli.options import (
     AllowUndecided,
     FailOn,
     Json,
+    LabPath,
     Only,
     Optional,
     Quiet,
@@ -88,6 +89,7 @@ def run(
     ] = None,
     seed: Seed = None,
     only: Only = None,
+    lab: LabPath = None,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
     allow_code: AllowCode = None,
     unconfined: Annotated[bool, Option("--unconfined", help="Let loads write wherever you may write.")] = False,
@@ -111,7 +113,7 @@ def run(
     asked = None if rounds is None else parse_rounds(rounds)
     assignment = asked if isinstance(asked, Assignment) else None
     options = RunOptions(
-        *(study, set_ or [], only or [], asked if isinstance(asked, int) else None, seed),
+        *(study, set_ or [], only or [], asked if isinstance(asked, int) else None, seed, lab),
         of=of,
         assignment=assignment,
         out=out,

@@ -38,6 +38,7 @@ TEST_UNEXPECTED = Status(3, "a result was unexpected", *_SUITES)
 TEST_REGRESSED = Status(3, "a test regressed", "suite compare")
 NOT_CHECKED = Status(3, "a set-up could not be checked, or a control failed", "crash")
 ROUNDS_MISSING = Status(3, "rounds of the run are missing; the others were merged", "merge")
+HOST_NOT_USABLE = Status(3, "a host can't be reached, is reserved, or its disk is refused", "lab check")
 GATE_HIT = Status(4, "a gate of `--fail-on` was hit", *_GATES)
 GATE_MISSING = Status(4, "what a gate asks about is missing, whatever `--allow-undecided` says", *_GATES)
 GATE_UNDECIDED = Status(4, "a gate is undecided, and `--allow-undecided` was not given", *_GATES)
@@ -57,6 +58,7 @@ INTERRUPTED = Status(130, "interrupted; everything is torn down, and `storlab re
 STATUSES = (
     *(COMPLETE, OWN_FAULT, LEFT_BEHIND, USERS_MISTAKE),
     *(NODE_UNREACHABLE, TRIALS_FAILED, NOTHING_MEASURED, ROUNDS_MISSING, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
+    HOST_NOT_USABLE,
     *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE),
     *(STILL_RUNNING, NOTHING_EXECUTED, INTERRUPTED),
 )

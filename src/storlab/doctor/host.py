@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 
 from storlab.doctor.machine import Check, Machine, missing, ok, warn
 from storlab.errors import MissingTool
 from storlab.layers.fs.mount import parse_mountinfo
-from storlab.nodes.agent.binary import agent_path, agent_remedy
+from storlab.nodes.agent.binary import agent_remedy
 from storlab.units import size_text
 
 GROUP = "Machine"
@@ -23,7 +21,7 @@ _FAST_CLOCKS = {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_cou
 
 def checks(machine: Machine) -> list[Check]:
     """All of them."""
-    sized = [processors(machine, os.cpu_count() or 1), memory(machine), space(machine, shutil.disk_usage(SCRATCH).free)]
+    sized = [processors(machine, machine.cpus), memory(machine), space(machine, machine.free(SCRATCH))]
     others = (clock, frequency, turbo, pressure, cgroups, agent, confinement)
     return [root(machine), *sized, *(check(machine) for check in others)]
 
@@ -134,10 +132,10 @@ def cgroups(machine: Machine) -> Check:
 def agent(machine: Machine) -> Check:
     """Whether there is an agent, and it runs, by asking it for its version."""
     try:
-        path = agent_path()
+        path = machine.agent()
     except MissingTool:
         return missing("agent", GROUP, "missing", agent_remedy())
-    ended = machine.run([str(path), "--version"])
+    ended = machine.run([path, "--version"])
     if ended.status != 0:
         return missing("agent", GROUP, f"{path} doesn't run: {ended.first_line}", agent_remedy())
     return ok("agent", GROUP, ended.first_line.removeprefix("storlab-agent "))

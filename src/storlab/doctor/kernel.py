@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-
 from storlab.doctor.host import SCRATCH
 from storlab.doctor.machine import (
     REMEDY,
@@ -52,9 +50,8 @@ def loop(machine: Machine) -> Check:
         return missing(name, GROUP, "/dev/loop-control does not exist", "modprobe loop")
     if not machine.is_root:
         return missing(name, GROUP, "only root may make one", "run it as root, or with sudo")
-    with tempfile.NamedTemporaryFile(dir=SCRATCH, prefix="storlab-doctor-") as file:
-        file.truncate(_TRIAL_SIZE)
-        made = machine.run(["losetup", "--find", "--show", "--read-only", file.name])
+    with machine.empty_file(SCRATCH, _TRIAL_SIZE) as file:
+        made = machine.run(["losetup", "--find", "--show", "--read-only", file])
         device = made.text
         try:
             if made.status != 0:

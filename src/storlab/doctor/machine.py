@@ -10,12 +10,15 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
+from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.needs import PROGRAMS
 from storlab.programs import search_path
 
@@ -37,6 +40,8 @@ class Ended:
 
 class Machine:
     """This machine."""
+
+    here: ClassVar[bool] = True
 
     def read(self, path: str) -> str | None:
         """A file's text, trimmed; ``None`` where it can't be read."""
@@ -75,11 +80,38 @@ class Machine:
             return Ended(126, f"{path}: {error.strerror}")
         return Ended(done.returncode, done.stdout.decode(errors="replace").strip())
 
-    def syscall(self, number: int, *arguments: object) -> int:
-        """A system call: its result, or the negated errno."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        result = int(libc.syscall(ctypes.c_long(number), *arguments))
-        return result if result >= 0 else -ctypes.get_errno()
+    def syscall(self, number: int, *arguments: int | bytes) -> int | None:
+        """A system call that gives a file descriptor, which is closed again: 0 or more, or the negated errno.
+
+        ``arguments``: 32-bit numbers, and what pointers lead to. ``None``: it can't be tried on this machine.
+        """
+        ended = call(number, *arguments)
+        if ended >= 0:
+            os.close(ended)
+        return ended
+
+    @contextmanager
+    def empty_file(self, folder: str, size: int) -> Iterator[str]:
+        """The path of a sparse file, which goes with the context. Raises ``OSError``."""
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="storlab-doctor-") as file:
+            file.truncate(size)
+            yield file.name
+
+    def free(self, folder: str) -> int:
+        """Bytes that are free on the file system of a folder."""
+        return shutil.disk_usage(folder).free
+
+    def agent(self) -> str:
+        """The path of the agent there. Raises ``MissingTool``."""
+        return str(agent_path())
+
+    @cached_property
+    def cpus(self) -> int:
+        return os.cpu_count() or 1
+
+    @cached_property
+    def architecture(self) -> str:
+        return platform.machine()
 
     @property
     def is_root(self) -> bool:
@@ -102,6 +134,14 @@ class Machine:
         text = self.run(["gzip", "-dc", "/proc/config.gz"]).text if self.exists("/proc/config.gz") else None
         lines = (text or self.read(f"/boot/config-{self.release}") or "").splitlines()
         return dict(line.split("=", 1) for line in lines if line.startswith("CONFIG_") and "=" in line)
+
+
+def call(number: int, *arguments: int | bytes) -> int:
+    """A system call: its result, or the negated errno."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    made = (ctypes.c_uint(each) if isinstance(each, int) else ctypes.create_string_buffer(each) for each in arguments)
+    result = int(libc.syscall(ctypes.c_long(number), *made))
+    return result if result >= 0 else -ctypes.get_errno()
 
 
 Status = Literal["ok", "warn", "missing"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import platform
 import struct
 
 from storlab.blockio.trace_output import Started, decode
 from storlab.doctor.machine import Check, Machine, missing, ok, program, warn
 from storlab.errors import MissingTool, ParseError
-from storlab.nodes.agent.binary import agent_path, agent_remedy
+from storlab.nodes.agent.binary import agent_remedy
 
 GROUP = "Observation"
 _BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
@@ -25,7 +23,7 @@ def checks(machine: Machine) -> list[Check]:
     """All of them."""
     looks = (btf, tracepoints, block_io, kprobes, counters, perf)
     bpftrace = program(machine, GROUP, "bpftrace", "bpftrace", what="Storlab's own probes don't need it")
-    return [bpf(machine, platform.machine()), *(check(machine) for check in looks), bpftrace]
+    return [bpf(machine, machine.architecture), *(check(machine) for check in looks), bpftrace]
 
 
 def bpf(machine: Machine, architecture: str) -> Check:
@@ -34,10 +32,11 @@ def bpf(machine: Machine, architecture: str) -> Check:
     if number is None:
         return warn("eBPF", GROUP, f"not tried on {architecture}")
     # union bpf_attr for BPF_MAP_CREATE: type, key size, value size, entries, flags; the rest zero.
-    attributes = ctypes.create_string_buffer(struct.pack("=5I", _MAP_ARRAY, 4, 4, 1, 0), 128)
-    result = machine.syscall(number, ctypes.c_int(_BPF_MAP_CREATE), attributes, ctypes.c_uint(128))
+    attributes = struct.pack("=5I", _MAP_ARRAY, 4, 4, 1, 0).ljust(128, b"\0")
+    result = machine.syscall(number, _BPF_MAP_CREATE, attributes, 128)
+    if result is None:
+        return warn("eBPF", GROUP, "not tried: python3 is not installed there")
     if result >= 0:
-        os.close(result)
         return ok("eBPF", GROUP, "a map could be made")
     if result == -errno.ENOSYS:
         return missing("eBPF", GROUP, f"this kernel ({machine.release}) has none, or a container hides it")
@@ -70,7 +69,7 @@ def block_io(machine: Machine) -> Check:
     """What `storlab trace` and the probe `alignment` do, for a moment: programs loaded, attached, and taken off."""
     name = "block I/O"
     try:
-        tried = machine.run([str(agent_path()), "trace", "--for", "0.001"])
+        tried = machine.run([machine.agent(), "trace", "--for", "0.001"])
     except MissingTool:
         return missing(name, GROUP, "the agent is missing", agent_remedy())
     try:

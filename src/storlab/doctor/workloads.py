@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import re
@@ -35,10 +34,10 @@ def engines(machine: Machine) -> Check:
 
 def io_uring(machine: Machine) -> Check:
     """io_uring, by setting up a ring of one entry: a sysctl, a container or an old kernel may forbid it."""
-    parameters = ctypes.create_string_buffer(120)  # struct io_uring_params, all zero
-    result = machine.syscall(_IO_URING_SETUP, ctypes.c_uint(1), parameters)
+    result = machine.syscall(_IO_URING_SETUP, 1, bytes(120))  # struct io_uring_params, all zero
+    if result is None:
+        return warn("io_uring", GROUP, "not tried: python3 is not installed there")
     if result >= 0:
-        os.close(result)
         return ok("io_uring", GROUP, "a ring could be set up")
     if result == -errno.ENOSYS:
         return missing("io_uring", GROUP, f"this kernel ({machine.release}) has none, or a container hides it")
@@ -55,7 +54,7 @@ def others(machine: Machine) -> list[Check]:
     return [
         program(machine, OTHERS, "sysbench", "sysbench"),
         program(machine, OTHERS, "mariadbd", "mariadb-server"),
-        mysql(machine),
+        *([mysql(machine)] if machine.here else []),
         program(machine, OTHERS, "postgres", "postgresql", path=postgres[-1] if postgres else ""),
         # It prints its version only below its usage, which it prints for an option that it does not know.
         program(machine, OTHERS, "bonnie++", "bonnie++", "-h"),

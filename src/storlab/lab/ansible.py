@@ -115,7 +115,7 @@ def _list(value: Any, file: str, what: str) -> list[Any]:
 
 
 def _host(name: str, variables: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """The keys of one host. Raises ``UserError`` for variables of Storlab's that there are not, and other ways there."""
+    """The keys of one host. Raises ``UserError`` for variables of Storlab's that there are not, other ways there."""
     for key in variables:
         if key.startswith(_PREFIX) and key not in _OWN:
             raise UserError(f"{file}: host {name}: there is no variable {key}: there are {', '.join(_OWN)}")
@@ -133,6 +133,9 @@ def _host(name: str, variables: Mapping[str, Any], file: str) -> dict[str, Any]:
         return found
     host = str(address if address is not None else name)
     login = f"{user}@" if user is not None else ""
-    if port is None or str(port) == "22":
-        return {"ssh": f"{login}{host}", **found}
-    return {"ssh": f"ssh://{login}{f'[{host}]' if ':' in host else host}:{port}", **found}
+    if port is not None and str(port) != "22":
+        raise UserError(
+            f"{file}: host {name}: ansible_port is {port}: write it into ~/.ssh/config (Host {host}, Port {port}), and "
+            "leave it out here"
+        )
+    return {"ssh": f"{login}{host}", **found}

@@ -220,6 +220,10 @@ class Layer(Model):
         """What of the machine only one stack can have at a time: a device's path."""
         return None
 
+    def claims_on(self, node: Node) -> str | None:
+        """The same by the name that it has on a node, where names differ. Raises ``UserError`` where it has none."""
+        return self.claims()
+
     async def identify(self, node: Node) -> DeviceIdentity | None:
         """Which device it is that it claims, now. Raises ``UserError`` where there is none."""
         return None

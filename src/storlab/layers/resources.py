@@ -85,6 +85,16 @@ class Disk(_AtPath):
 
 
 @dataclass(frozen=True)
+class PciDevice(Resource):
+    """A disk's controller that no driver of its machine has. ``serial`` and ``size`` are those of its disk."""
+
+    address: str
+    serial: str
+    size: int
+    kind: ClassVar[str] = "PciDevice"
+
+
+@dataclass(frozen=True)
 class Pool(Resource):
     """A storage pool that datasets and volumes are made in."""
 

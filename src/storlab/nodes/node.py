@@ -92,6 +92,7 @@ class Node:
     identity: NodeIdentity = _UNKNOWN
     pid: int | None = None  # of the agent, on its node
     environment: Mapping[str, str | None] = field(default_factory=dict)  # given to every command
+    scratch: str | None = None  # the folder for Storlab's own there, where that is not the study's
     address: str | None = None  # in the network among a run's nodes, where it is in one
     ports: Ports = field(default_factory=Ports)
     named: dict[str, Process] = field(default_factory=dict)  # of the commands that were started here, those with a name

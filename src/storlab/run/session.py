@@ -148,10 +148,11 @@ class Session:
         return self._scratch[node.instance]
 
     async def _make_scratch(self, node: Node) -> str:
+        root = node.scratch or self.scratch_root
         if node.identity.volatile:  # whose root file system is new, and has no folder of this machine's
-            await node.carry_out(steps.make_directory(self.scratch_root, parents=True))
+            await node.carry_out(steps.make_directory(root, parents=True))
         # The kernel names mounts and loop devices by real paths, and so must the journal.
-        real = (await node.output("readlink", "--canonicalize-existing", self.scratch_root)).removesuffix("\n")
+        real = (await node.output("readlink", "--canonicalize-existing", root)).removesuffix("\n")
         path = f"{real.rstrip('/')}/{private_name(self.run)}"
         assert self._services.journal is not None, "nothing is set up before the run has a journal"
         self._services.journal.register(node.identity, remove_scratch.name, {"path": path})

@@ -8,24 +8,33 @@ study names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Annotated, Self
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from storlab.layers.block.device import OF_LAB
 from storlab.limits import NAME, NODES
 from storlab.model import Model
+from storlab.ssh.machine import DESTINATION
 from storlab.study.messages import unknown
 from storlab.units import shown
-from storlab.workloads.base import OptionError, ReadInput
+from storlab.workloads.base import ReadInput
 
-LAB = "@lab"
+LAB = OF_LAB
 """What a study calls the lab: as the input that its hosts are read from, and as the disk that each of them names."""
 ALL = "all"
 """The group of all hosts, in any lab."""
 
 _WORD = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{NAME - 1}}}")
-_DESTINATION = re.compile(r"(ssh://)?([A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9_.\[:][A-Za-z0-9_.:%\]-]*")
+
+
+class Misnamed(ValueError):
+    """A group's name, or a host in one, can't be; ``path`` leads to it."""
+
+    def __init__(self, message: str, path: tuple[str | int, ...]) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 def _as_word(value: str) -> str:
@@ -35,11 +44,8 @@ def _as_word(value: str) -> str:
 
 
 def _as_destination(value: str) -> str:
-    if not _DESTINATION.fullmatch(value) or len(value) > NAME * 4:
-        raise ValueError(
-            f"{shown(value)} is nothing that ssh connects to: write a host of ~/.ssh/config, USER@HOST, or "
-            "ssh://USER@HOST:PORT"
-        )
+    if not re.fullmatch(DESTINATION, value) or len(value) > NAME * 4:
+        raise ValueError(f"{shown(value)} is no SSH destination: write host, of ~/.ssh/config, or user@host")
     return value
 
 
@@ -66,8 +72,7 @@ class Host(Model):
 
     ssh: Destination | None = Field(
         None,
-        description="What `ssh` is given: a host of `~/.ssh/config`, USER@HOST or ssh://USER@HOST:PORT. By "
-        "default the host's name.",
+        description="What `ssh` is given: a host of `~/.ssh/config`, or user@host. By default the host's name.",
     )
     address: str | None = Field(
         None,
@@ -106,16 +111,14 @@ class Machines(Model):
     def _known(self) -> Self:
         for group, names in self.groups.items():
             if group == ALL:
-                raise OptionError(
-                    "all hosts are the group all already: call this one something else", ("groups", group)
-                )
+                raise Misnamed("all hosts are the group all already: call this one something else", ("groups", group))
             if group in self.hosts:
-                raise OptionError("a host has this name: give one of them another", ("groups", group))
+                raise Misnamed("a host has this name: give one of them another", ("groups", group))
             for index, name in enumerate(names):
                 if name not in self.hosts:
-                    raise OptionError(unknown(f"host {shown(name)}", name, self.hosts), ("groups", group, index))
+                    raise Misnamed(unknown(f"host {shown(name)}", name, self.hosts), ("groups", group, index))
                 if names.count(name) > 1:
-                    raise OptionError(f"the host {name} is in it twice", ("groups", group, index))
+                    raise Misnamed(f"the host {name} is in it twice", ("groups", group, index))
         return self
 
     def destination(self, name: str) -> str:
@@ -138,9 +141,53 @@ class Machines(Model):
             raise ValueError(f"the group {shown(word)} has no hosts")
         return members[word]
 
+    def destinations(self, word: str) -> list[str]:
+        """What ``ssh`` is given for each of the hosts that ``@WORD`` means. Raises ``ValueError``."""
+        return [self.destination(name) for name in self.named(word)]
+
+    def of(self, destination: str) -> Host | None:
+        """The host that ``ssh`` reaches so, by that or by its name; ``None`` where the lab has none."""
+        return next((host for name, host in self.hosts.items() if destination in (host.ssh or name, name)), None)
+
+    def disk_of(self, destination: str) -> tuple[str, str | None]:
+        """The disk of a host, and, where existing data may be destroyed, that again. Raises ``ValueError``."""
+        host = self.of(destination)
+        if host is None:
+            raise ValueError(unknown(f"host {shown(destination)}", destination, self.hosts))
+        if host.disk is None:
+            raise ValueError(f'the lab names no disk for {destination}: write disk = "/dev/disk/by-id/…" there')
+        return host.disk, host.wipe
+
+    def keys_of(self, destinations: Sequence[str]) -> dict[str, list[str]]:
+        """What the lab says of hosts for the keys of their nodes; each of all of them, or of none.
+
+        Raises ``ValueError`` where it is of some.
+        """
+        found = {}
+        for key in ("address", "scratch"):
+            said: dict[str, str | None] = {each: getattr(self.of(each), key, None) for each in destinations}
+            lacking = [each for each, value in said.items() if value is None]
+            if not lacking:
+                found[key] = [value for value in said.values() if value is not None]
+            elif len(lacking) < len(said):
+                raise ValueError(
+                    f"the lab names no {key} for {', '.join(lacking)}, and one for others: for all or none"
+                )
+        return found
+
     def several(self, words: Iterable[str]) -> list[str]:
         """The hosts that several words mean, each once. Raises ``ValueError``."""
         return list(dict.fromkeys(name for word in words for name in self.named(word)))
+
+
+def hosts_of(group: Any) -> list[str]:
+    """The hosts of a group of nodes whose kind has such a key."""
+    return list(getattr(group, "hosts", ()))
+
+
+def machines_text(machines: Machines) -> str:
+    """As what a study reads, and a run keeps: without what was left out."""
+    return machines.model_dump_json(exclude_defaults=True)
 
 
 def read_machines(read: ReadInput) -> Machines:

@@ -50,7 +50,7 @@ def _names_device(name: str, value: str, parameters: Any) -> bool:
 
 
 def _is_path(value: object) -> bool:
-    return isinstance(value, str) and value.startswith("/")
+    return isinstance(value, str) and value.startswith(("/", "@"))
 
 
 def apply_profile(raw: dict[str, Any], changed: Collection[Path]) -> None:

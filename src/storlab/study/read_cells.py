@@ -17,6 +17,7 @@ from storlab.probes.base import Probe
 from storlab.registry import node_kinds, probe_types, workload_types
 from storlab.study.cells import HOST, Cell, CrashCheck, Load, Target
 from storlab.study.factors import Factor
+from storlab.study.machines import read_machines
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.read_stacks import StackReader
 from storlab.study.schema import (
@@ -102,7 +103,7 @@ class _CellReader:
             accepted = {target: [*kinds, precondition.takes()] for target, kinds in accepted.items()}
         if verified is not None:
             accepted = {target: [*kinds, verified.workload.takes()] for target, kinds in accepted.items()}
-        declared = StackReader(self, self.source.raw, groups, _words_of(trial)).read(accepted, loads)
+        declared = StackReader(self, self.source.raw, groups, _words_of(trial), self.source.read).read(accepted, loads)
         probes, network, crash = self.probes(), self.network(), self.crash(groups, loads)
         for path, message in self.substitution.problems:
             self._bad = True
@@ -236,11 +237,28 @@ class _CellReader:
                 remedy = f'{key} is for nodes of kind "{others[0]}": write kind = "{others[0]}", or leave it out'
                 self.problem((*path, key), remedy)
                 return None
+        if "hosts" in tree and (tree := self.with_hosts(tree, path)) is None:
+            return None
         found: NodeGroup | None = self.model(model, tree, path)
         if found is None and "tcp" in tree:  # reported; what stands on these nodes is checked all the same
             with suppress(ValidationError):
                 return model.model_validate({key: value for key, value in tree.items() if key != "tcp"})
         return found
+
+    def with_hosts(self, tree: dict[str, Any], path: Path) -> dict[str, Any] | None:
+        """With the hosts that groups of the lab stand for (``@GROUP``); ``None``: that failed, and was reported."""
+        written = tree["hosts"]
+        words = [written] if isinstance(written, str) else written
+        if not isinstance(words, list) or not any(str(word).startswith("@") for word in words):
+            return tree
+        try:
+            machines = read_machines(self.source.read)
+            named = [machines.destinations(word) if str(word).startswith("@") else [word] for word in words]
+            hosts = list(dict.fromkeys(host for each in named for host in each))
+            return {**machines.keys_of(hosts), **tree, "hosts": hosts}
+        except ValueError as error:
+            self.problem((*path, "hosts"), str(error))
+            return None
 
     def loads(self, trial: Trial | None, groups: Mapping[str, NodeGroup]) -> tuple[Load, ...]:
         names = list(self.source.raw["workload"])

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from storlab.layers.base import Crossing, Layer
-from storlab.layers.block.device import DeviceLayer
+from storlab.layers.block.device import OF_LAB, DeviceLayer, HostDisk
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.fs.directory import DirectoryLayer
 from storlab.layers.fs.file import FileLayer
@@ -19,11 +19,13 @@ from storlab.layers.stack import type_errors
 from storlab.registry import layer_types
 from storlab.study.cells import Load
 from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, down, ends_as, resolve, started
+from storlab.study.machines import hosts_of, read_machines
 from storlab.study.messages import unknown
 from storlab.study.schema import HOST, NodeGroup
 from storlab.study.substitution import Substitution
 from storlab.study.toml_text import Path
 from storlab.units import shown, size_text
+from storlab.workloads.base import ReadInput
 
 Accepted = Mapping[tuple[str, str], Sequence[tuple[type[Resource], ...]]]
 """The resources that each workload on a chain can use."""
@@ -49,6 +51,7 @@ class StackReader:
     raw: Mapping[str, Any]
     groups: Mapping[str, NodeGroup]
     words: Mapping[Path, Collection[str]]  # in braces, of the trial's own commands
+    read_input: ReadInput
     _declared: list[Declared] = field(default_factory=list)
     _bad: bool = False
 
@@ -117,13 +120,15 @@ class StackReader:
         if disk is not None:
             left = 2 if isinstance(layers[0], FileLayer) and len(layers) > 1 and isinstance(layers[1], LoopLayer) else 1
             layers, origins = (disk, *layers[left:]), (("disk",), *origins[left:])
+        layers = tuple(self._of_lab(layer, group, at) for layer, at in zip(layers, origins, strict=True))
         self._declared.append(Declared(group, name, source, layers, origins, path, count))
 
     def _disk(self, group: NodeGroup, source: str, layers: Sequence[Layer]) -> DeviceLayer | None:
         """The study's disk, if it takes the place of what these layers begin with on this machine."""
         path = self.raw.get("disk")
         here = group.here or any(isinstance(each, Crossing) and each.transport == "hypervisor" for each in layers)
-        if path is None or source != HOST or not here or not layers:
+        there = bool(hosts_of(group)) if path == OF_LAB else here
+        if path is None or source != HOST or not there or not layers:
             return None
         lowest, named = layers[0], {"path": path, "wipe": self.raw.get("wipe")}
         if isinstance(lowest, DeviceLayer):
@@ -133,6 +138,24 @@ class StackReader:
         if alone or (isinstance(lowest, FileLayer) and not copied):
             return DeviceLayer(**named, keep=lowest.keep, once=lowest.once)
         return None
+
+    def _of_lab(self, layer: Layer, group: str, origin: Path) -> Layer:
+        """A device that the lab names, with the one that it names for each host of the group."""
+        if not isinstance(layer, DeviceLayer) or layer.path != OF_LAB:
+            return layer
+        hosts = hosts_of(self.groups[group])
+        if not hosts:
+            self._problem(origin, f'the nodes {group} are no hosts of the lab: write kind = "ssh" and hosts = "@GROUP"')
+            return layer
+        try:
+            machines = read_machines(self.read_input)
+            disks = {host: machines.disk_of(host) for host in hosts}
+        except ValueError as error:
+            self._problem(origin, str(error))
+            return layer
+        return layer.model_copy(
+            update={"disks": {host: HostDisk(path=disk, wipe=wipe) for host, (disk, wipe) in disks.items()}}
+        )
 
     def _check_targets(self, chains: Chains, loads: Sequence[Load]) -> None:
         """Whether there is something for each load to run on."""

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from storlab.layers.base import Keep
+from storlab.layers.block.device import OF_LAB
 from storlab.limits import DISKS, GROUP_NODES, ROUNDS
 from storlab.limits import NAME as LONGEST_NAME
 from storlab.metrics import WHISKERS
@@ -296,7 +297,7 @@ class StudyFile(Model):
         None,
         description="A device, such as /dev/nvme1n1 or /dev/disk/by-id/…, in place of what stacks on this machine "
         "begin with: a file (and its loop device), another device, or a directory with nothing above it. All data on "
-        "it will be lost.",
+        "it will be lost. `@lab`: the same of stacks on hosts of the lab, with the disk that it names for each.",
     )
     wipe: str | None = Field(None, description="The same device again, to allow that existing data are destroyed.")
     whiskers: Number = Field(
@@ -342,7 +343,7 @@ class StudyFile(Model):
     @field_validator("disk", "wipe")
     @classmethod
     def _device(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith("/"):
+        if value is not None and not value.startswith("/") and value != OF_LAB:
             raise ValueError(f"{shown(value)} must be the path of a device, such as /dev/disk/by-id/nvme-MODEL_SERIAL")
         return value
 

@@ -6,7 +6,7 @@ import errno
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +23,7 @@ from storlab.study.cells import Cell
 from storlab.study.cloning import check_cloning
 from storlab.study.devices import check_devices
 from storlab.study.factors import Factor, read_factors
+from storlab.study.machines import LAB
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.networks import check_networks, network_notes
 from storlab.study.overrides import apply_only, apply_override, apply_profile
@@ -119,10 +120,23 @@ def find_study(name: str) -> Path:
     raise UserError(f"unknown study {name!r}: neither a file nor one of {', '.join(shipped)}{hint}")
 
 
-def load_study(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Study:
-    """Read a study file. Raises ``StudyError`` with all problems, ``UserError`` for bad overrides."""
+def load_study(
+    path: Path, overrides: Sequence[str] = (), only: Sequence[str] = (), lab: Callable[[], str] | None = None
+) -> Study:
+    """Read a study file. Raises ``StudyError`` with all problems, ``UserError`` for bad overrides.
+
+    ``lab`` gives the machines of the lab (``machines_text``), asked only by a study that refers to them.
+    """
     data = _read(path, UserError, pipes=True)
-    return parse_study(data, str(path), lambda name: _read_input(path.parent / name), overrides, only)
+
+    def read(name: str) -> str:
+        if name != LAB:
+            return _read_input(path.parent / name)
+        if lab is None:
+            raise ValueError("this is about the lab: write --lab FILE, or set STORLAB_LAB")
+        return lab()
+
+    return parse_study(data, str(path), read, overrides, only)
 
 
 def _read(path: Path, refusal: type[Exception], pipes: bool = False) -> bytes:
@@ -162,7 +176,8 @@ def parse_study(
     inputs: dict[str, str] = {}
 
     def remember(name: str) -> str:
-        inputs[name] = read(name)
+        if name not in inputs:
+            inputs[name] = read(name)
         return inputs[name]
 
     try:
@@ -317,7 +332,12 @@ def _check_disk(model: StudyFile, cells: Sequence[Cell], report: Report) -> None
             report(("wipe",), f'wipe names the study\'s disk once more: write disk = "{model.wipe}" as well')
         return
     layers = (layer for cell in cells for each in cell.declared for layer in each.layers)
-    if not any(layer.claims() == model.disk for layer in layers):
+    if model.disk == LAB and model.wipe is not None:
+        report(("wipe",), "whether a host's disk may be wiped is said by the lab: write wipe beside its disk there")
+    elif model.disk == LAB and not any(layer.claims() == LAB for layer in layers):
+        remedy = 'write kind = "ssh" and hosts = "@GROUP" in [nodes.NAME], or run it there: storlab run STUDY --on HOST'
+        report(("disk",), f"no stack of this study begins with a disk of a host of the lab: {remedy}")
+    elif model.disk != LAB and not any(layer.claims() == model.disk for layer in layers):
         report(
             ("disk",),
             f"no stack of this study begins with a disk of this machine, in whose place {model.disk} could be: put a "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from storlab.cli.lab.check import check
 from storlab.cli.lab.forget import forget
 from storlab.cli.lab.listing import listing
+from storlab.cli.lab.locks import lock, unlock
 from storlab.cli.lab.prepare import prepare
 
 lab = typer.Typer(
@@ -16,5 +18,8 @@ lab = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 lab.command("list")(listing)
+lab.command()(check)
 lab.command()(prepare)
 lab.command()(forget)
+lab.command()(lock)
+lab.command()(unlock)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from storlab.cli.lab.options import Chosen, LabPath, lab_of
-from storlab.cli.options import Json, print_json
+from storlab.cli.lab.options import Chosen, lab_of
+from storlab.cli.options import Json, LabPath, print_json
 
 if TYPE_CHECKING:
     from storlab.study.machines import Machines

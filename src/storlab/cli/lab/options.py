@@ -6,17 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.lab.file import Lab
 
-LabPath = Annotated[
-    Path | None,
-    Option("--lab", metavar="FILE", help="The lab: a lab.toml or an Ansible inventory; by default $STORLAB_LAB."),
-]
 Chosen = Annotated[
     list[str] | None, Argument(metavar="[HOST|GROUP]...", help="Hosts and groups of the lab; by default all.")
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from storlab.cli.options import AllowCode, Json, Only, Rounds, Seed, Set, StudyName, StudyOptions
+from storlab.cli.options import AllowCode, Json, LabPath, Only, Rounds, Seed, Set, StudyName, StudyOptions
 from storlab.cli.waiting import waiting
 
 
@@ -17,6 +17,7 @@ def plan(
     rounds: Rounds = None,
     seed: Seed = None,
     only: Only = None,
+    lab: LabPath = None,
     allow_code: AllowCode = None,
     write: Annotated[
         Path | None,
@@ -29,7 +30,7 @@ def plan(
     Its cells, their stacks, what is unsupported here and why, disk space, privileges and time. Runs nothing.
     With --write, others can do its rounds: run --rounds A-B --of DIR.
     """
-    options = StudyOptions(study, set_ or [], only or [], rounds, seed)
+    options = StudyOptions(study, set_ or [], only or [], rounds, seed, lab)
     loaded = options.load()
 
     # Slow to load, so only once there is a study to plan.

@@ -9,9 +9,9 @@ and is put back to that where the study's commands change it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from storlab.errors import CommandFailed, SafetyError, Unsupported, UserError
 from storlab.layers.base import Layer, LayerContext
@@ -21,29 +21,62 @@ from storlab.layers.block.queue import queue_facts, queue_of
 from storlab.layers.block.queue_files import TUNED
 from storlab.layers.block.users import user_of
 from storlab.layers.resources import Disk, Resource
+from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.settings import journalled, read_settings, restore
 
+OF_LAB = "@lab"
+"""In place of a device's path: the one that the lab names for each host."""
+
+
+class HostDisk(Model):
+    """The device of one host. ``wipe``: the same path again, where existing data may be destroyed."""
+
+    path: str
+    wipe: str | None = None
+
 
 class DeviceLayer(Layer):
-    """A block device of this machine. The study names it; nothing else is ever touched."""
+    """A block device. The study names it, or leaves that to the lab; nothing else is ever touched."""
 
     layer: Literal["device"] = "device"
-    path: str = Field(description="The device: /dev/nvme1n1, or a stable name under /dev/disk/by-id.")
+    path: str = Field(
+        description="The device: /dev/nvme1n1, or a stable name under /dev/disk/by-id. `@lab`: the one that the lab "
+        "names for each host."
+    )
     wipe: str | None = Field(None, description="The same path again, to allow that existing data are destroyed.")
     purge: Literal["discard", "secure-discard", "zeroes"] | None = Field(
         None,
         description="With `wipe`: empty all of it first. `discard` (TRIM) and `secure-discard`: tell it that no block "
         "is in use, which makes a flash disk as close to new as it can. `zeroes`: write zeroes.",
     )
+    disks: dict[str, HostDisk] = Field(
+        {}, description='The devices of the lab that `path = "@lab"` stands for, by host.'
+    )
 
     takes: ClassVar = (None,)
     gives: ClassVar = Disk
     undoes: ClassVar = (restore,)
 
+    @model_validator(mode="after")
+    def _wiped_by_its_owner(self) -> Self:
+        if self.wipe == OF_LAB:
+            raise ValueError("whether a host's disk may be wiped is said by the lab: write wipe beside its disk there")
+        return self
+
     def label(self) -> str:
         return self.path
+
+    def on(self, node: Node) -> Self:
+        """The same with what the lab says of this host. Raises ``UserError`` where it names no disk for it."""
+        if self.path != OF_LAB:
+            return self
+        host = node.identity.address.partition(" ")[0]  # what follows is how the agent becomes root there
+        named = self.disks.get(host)
+        if named is None:
+            raise UserError(f"node {node.name}: the lab names no disk for {host or 'this machine'}")
+        return self.model_copy(update={"path": named.path, "wipe": named.wipe})
 
     def needs(self) -> Needs:
         purging = ("blkdiscard",) if self.purge is not None else ()
@@ -52,11 +85,14 @@ class DeviceLayer(Layer):
     def claims(self) -> str | None:
         return self.path
 
+    def claims_on(self, node: Node) -> str:
+        return self.on(node).path
+
     async def identify(self, node: Node) -> DeviceIdentity:
-        return await identify(node, self.path)
+        return await identify(node, self.on(node).path)
 
     async def check_node(self, node: Node) -> None:
-        await self._checked(node)
+        await self.on(node)._checked(node)
 
     async def _checked(self, node: Node) -> DeviceIdentity:
         """The device, free for use. Raises ``UserError``, of which ``SafetyError`` is one."""
@@ -70,11 +106,18 @@ class DeviceLayer(Layer):
                 f'node {node.name}: purge destroys all that is on {self.path}: write wipe = "{self.path}" beside it if '
                 "that is what you want"
             )
-        wanted = f'Write wipe = "{self.path}" as well' if self.wipe is None else None
+        wanted = (
+            f'Write wipe = "{self.path}" as well{" in the lab file" if self.disks else ""}'
+            if self.wipe is None
+            else None
+        )
         await refuse_used(node, self.path, device, wanted)
         return device
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+        return await self.on(context.node)._set_up(context)
+
+    async def _set_up(self, context: LayerContext) -> Disk:
         node = context.node
         device = await identify(node, self.path)
         refuse_changed(node, self.path, context.planned.get(self.path), device)

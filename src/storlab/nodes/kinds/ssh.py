@@ -23,12 +23,14 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import end_marked
 from storlab.ssh.machine import DESTINATION, Machine, connected
+from storlab.ssh.reservation import Reservation, refuse_reserved, reservation_of
 
 LEASE = 20.0
 """Seconds that an agent lives without a word from its controller. By then ssh has given up the connection, too."""
 _NOTICE = 3.0  # s, for a host to answer whose agent has ended
 
 _Host = Annotated[str, Field(pattern=DESTINATION, max_length=255)]
+_Folder = Annotated[str, Field(pattern=r"^/([^/.][^/]*/?|\.[^/.][^/]*/?)*$", max_length=1024)]
 _Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]*$", max_length=253)]
 
 
@@ -46,6 +48,11 @@ class SshKind(NodeKind):
         None,
         description="Where other nodes reach them over the network: one address per host, in the same order. By "
         "default the address at which sshd answers.",
+    )
+    scratch: _Folder | tuple[_Folder, ...] | None = Field(
+        None,
+        description="Where Storlab puts files of its own there, in place of the study's `scratch`: one folder, or one "
+        "per host, in the same order.",
     )
     become: Literal["sudo", "doas"] | None = Field(
         None, description="How the agent becomes root there, if the login is not root's. It must not ask."
@@ -67,6 +74,9 @@ class SshKind(NodeKind):
         if self.address is not None and len(self._addresses) != len(self.hosts):
             many = f"{len(self._addresses)} for {len(self.hosts)} hosts"
             raise ValueError(f"address must name one address per host, and these are {many}")
+        if isinstance(self.scratch, tuple) and len(self.scratch) != len(self.hosts):
+            many = f"{len(self.scratch)} for {len(self.hosts)} hosts"
+            raise ValueError(f"scratch must name one folder, or one per host, and these are {many}")
         return self
 
     @property
@@ -78,7 +88,8 @@ class SshKind(NodeKind):
 
     def one(self, number: int) -> SshKind:
         address = self._addresses[number] if self._addresses else None
-        return SshKind(hosts=(self.hosts[number],), address=address, become=self.become)
+        scratch = self.scratch[number] if isinstance(self.scratch, tuple) else self.scratch
+        return SshKind(hosts=(self.hosts[number],), address=address, scratch=scratch, become=self.become)
 
     def needs(self) -> Needs:
         return Needs(programs=("ssh",))
@@ -105,6 +116,8 @@ class SshLauncher(AgentLauncher[SshKind]):
         super().__init__(services)
         self._machines: dict[str, tuple[Machine, AsyncExitStack]] = {}
         self._addresses: dict[str, str] = {}
+        self._scratch: dict[str, str] = {}
+        self._reservations: dict[str, Reservation | None] = {}  # when the run began: it may go on
         self._connecting: dict[str, asyncio.Lock] = {}
 
     async def prepare(self, spec: SshKind, needs: Needs) -> Prepared:
@@ -120,6 +133,9 @@ class SshLauncher(AgentLauncher[SshKind]):
 
     async def _ready(self, host: str, become: str | None) -> str:
         machine = await self._machine(host)
+        if host not in self._reservations:
+            self._reservations[host] = await reservation_of(machine)
+        refuse_reserved(host, self._reservations[host])
         if become is not None:
             await _refuse_asking(machine, become)
         return await _agent(machine)
@@ -129,6 +145,9 @@ class SshLauncher(AgentLauncher[SshKind]):
         if spec.address is not None:
             assert isinstance(spec.address, str), "of one host"
             self._addresses[address] = spec.address
+        if spec.scratch is not None:
+            assert isinstance(spec.scratch, str), "of one host"
+            self._scratch[address] = spec.scratch
         return address
 
     async def command(self, address: str, environment: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
@@ -144,6 +163,7 @@ class SshLauncher(AgentLauncher[SshKind]):
         address = node.identity.address
         machine = await self._machine(address.partition(" ")[0])
         node.address = self._addresses.get(address, machine.address)
+        node.scratch = self._scratch.get(address)
 
     async def why(self, name: str, address: str, reason: str, stderr: str) -> str:
         """Whether the host is lost, or only the agent there."""

@@ -155,14 +155,15 @@ class Checks:
         if path is None or (name, path) in self.claimed:
             return
         device = await link.layer.identify(node)
-        if device is None:
+        there = link.layer.claims_on(node)
+        if device is None or there is None:
             return
         machine = node.identity.machine.id
         try:
-            refuse_changed(node, path, self._session.devices.get((machine, path)), device)
+            refuse_changed(node, there, self._session.devices.get((machine, there)), device)
         except UserError as error:
             raise self._study.problem((*link.origin, "path"), str(error)) from None
-        self._session.devices[machine, path] = device
+        self._session.devices[machine, there] = device
         self.claimed[name, path] = Claimed(machine, device)
 
     async def _check_load(self, node: Node, workload: Workload, origin: Origin) -> None:

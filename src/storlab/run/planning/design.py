@@ -21,6 +21,7 @@ from storlab.run.limits import NO_LIMITS, Limits, precision_of
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
     from storlab.study.questions import Claim, Compare
+    from storlab.study.schema import NodeGroup
     from storlab.study.study import Study
 
 
@@ -56,11 +57,19 @@ def design_of(
         loading=study.loading,
         steady=study.model.repeat.until == "steady",
         silent=_silent(study, comparisons),
+        machines={cell.number: hosts_of_all(cell.nodes) for cell in study.cells},
         objectives=tuple(
             ObjectiveSpec(asked.metric, asked.factor or study.sweeps[0], asked.limit, asked.above is None)
             for asked in study.model.slo
         ),
     )
+
+
+def hosts_of_all(groups: Mapping[str, NodeGroup]) -> tuple[str, ...]:
+    """The hosts of a cell's groups, in their order: what is served by one and loaded by another is two things."""
+    from storlab.study.machines import hosts_of  # a study is loaded by now
+
+    return tuple(host for group in groups.values() for host in hosts_of(group))
 
 
 def _silent(study: Study, comparisons: Sequence[CompareSpec]) -> frozenset[tuple[int, str]]:

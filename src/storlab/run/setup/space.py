@@ -73,9 +73,10 @@ async def refuse_elsewhere(study: Study, cells: Sequence[Cell], session: Session
             assert node is not None, "it is there for the run"
             if unit.node not in free:
                 try:
-                    free[unit.node] = await free_space(node, study.model.scratch)
+                    free[unit.node] = await free_space(node, node.scratch or study.model.scratch)
                 except UserError as error:
-                    raise study.problem(("scratch",), str(error)) from None
+                    key = ("scratch",) if node.scratch is None else ("nodes", unit.on, "scratch")
+                    raise study.problem(key, str(error)) from None
             for keep, size in unit.space.items():
                 if keep == "run":
                     kept.setdefault(unit.node, {})[unit.identity] = size
@@ -85,7 +86,7 @@ async def refuse_elsewhere(study: Study, cells: Sequence[Cell], session: Session
             needed = before + own.get(unit.node, 0) + sum(kept.get(unit.node, {}).values())
             if needed > free[unit.node]:
                 origin = max(((link.layer.space(), link.origin) for link in unit.links), key=lambda each: each[0])[1]
-                there = f"{study.model.scratch} there has only {free[unit.node] // 1024**2}M free"
+                there = f"{node.scratch or study.model.scratch} there has only {free[unit.node] // 1024**2}M free"
                 remedy = "make them smaller, or set scratch to a larger file system"
                 message = f"the stacks take up {size_text(needed)} on node {unit.node}, but {there}: {remedy}"
                 raise study.problem((*origin, "size"), message)

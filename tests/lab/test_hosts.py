@@ -1,0 +1,121 @@
+"""A lab's hosts checked side by side, and a study on them that names none: each with its own disk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from laboratory.hosts import Hosts
+
+from .conftest import storlab
+
+_STUDY = """title = "Machines"
+primary = "write.iops"
+[factors.machine]
+baseline = "@baseline"
+dev = "@dev"
+[nodes.lab]
+kind = "ssh"
+hosts = "{machine}"
+stack = [{ layer = "device", path = "@lab" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+[workload.w.fio]
+rw = "randwrite"
+size = "4M"
+"""
+
+
+def _lab(folder: Path, disks: list[str], rest: str = "") -> None:
+    """A lab of the recipe's hosts, made by a command of its own."""
+    text = f"""provision = ["echo", "lab1\\nlab2"]
+[hosts.lab1]
+disk = "{disks[0]}"
+[hosts.lab2]
+disk = "{disks[1]}"
+{rest}
+[groups]
+baseline = ["lab1"]
+dev = ["lab2"]
+"""
+    (folder / "lab.toml").write_text(text)
+
+
+def _clear(disks: list[str]) -> None:
+    for disk in disks:
+        subprocess.run(["wipefs", "--all", "--quiet", disk], check=True)
+
+
+def test_hosts_are_checked_side_by_side_with_their_disks(two: Hosts, disks: list[str], tmp_path: Path) -> None:
+    _clear(disks)
+    _lab(tmp_path, disks, "[hosts.nowhere]")
+    subprocess.run(["mkfs.ext4", "-q", disks[1]], check=True)
+    found = storlab(two, tmp_path, "lab", "check", "--json")
+    assert found.returncode == 3
+    of = {
+        each["host"]: {check["name"]: check for check in each["checks"]} for each in json.loads(found.stdout)["hosts"]
+    }
+    assert of["lab1"]["disk"]["status"] == "ok" and disks[0] in of["lab1"]["disk"]["says"]
+    assert of["lab2"]["disk"]["status"] == "missing" and "a signature of ext4" in of["lab2"]["disk"]["says"]
+    assert "Could not resolve hostname" in of["nowhere"]["reachable"]["says"] and len(of["nowhere"]) == 1
+    for host in ("lab1", "lab2"):
+        assert {of[host][name]["status"] for name in ("loop devices", "ext4", "agent", "io_uring")} == {"ok"}
+        assert two[host].processes() == [] and list(two[host].scratch.iterdir()) == []
+
+
+def test_a_study_that_names_no_host_runs_on_each_ones_own_disk_and_judges_no_machine(
+    two: Hosts, disks: list[str], tmp_path: Path
+) -> None:
+    _clear(disks)
+    _lab(tmp_path, disks)
+    study = tmp_path / "study.toml"
+    study.write_text(_STUDY)
+    run = tmp_path / "run"
+    ran = storlab(two, tmp_path, "run", str(study), "--rounds", "1", "--quiet", "--out", str(run))
+    assert ran.returncode == 0, ran.stderr
+    assert "baseline ran on lab1 and dev on lab2" in ran.stdout
+    facts = (run / "trials" / "0001" / "trial.json").read_text() + (run / "trials" / "0002" / "trial.json").read_text()
+    assert all(disk in facts for disk in disks)
+    (tmp_path / "lab.toml").unlink()  # what it held is kept with the run
+    assert storlab(two, tmp_path, "report", str(run)).returncode == 0
+    for host in ("lab1", "lab2"):
+        assert two[host].processes() == [] and list(two[host].scratch.iterdir()) == []
+        assert two[host].mounts() == []
+
+
+@pytest.mark.parametrize(
+    ("study", "said"),
+    [
+        (_STUDY.replace("@dev", "@prod"), 'line 5: factors.machine.dev: unknown group "prod"'),
+        (_STUDY.replace('path = "@lab"', 'path = "@lab", wipe = "@lab"'), "is said by the lab: write wipe beside"),
+    ],
+    ids=["an unknown group", "a study that would wipe"],
+)
+def test_what_a_study_can_not_ask_of_the_lab(
+    two: Hosts, disks: list[str], tmp_path: Path, study: str, said: str
+) -> None:
+    _lab(tmp_path, disks)
+    (tmp_path / "study.toml").write_text(study)
+    refused = storlab(two, tmp_path, "plan", str(tmp_path / "study.toml"))
+    assert refused.returncode == 2 and said in refused.stderr
+
+
+def test_a_disk_that_is_in_use_and_a_host_of_somebody_elses_are_refused_with_which(
+    two: Hosts, disks: list[str], tmp_path: Path
+) -> None:
+    _clear(disks)
+    _lab(tmp_path, disks)
+    (tmp_path / "study.toml").write_text(_STUDY)
+    subprocess.run(["mkfs.ext4", "-q", disks[1]], check=True)
+    two["lab2"].run("mount", disks[1], "/mnt")
+    try:
+        refused = storlab(two, tmp_path, "plan", str(tmp_path / "study.toml"))
+    finally:
+        two["lab2"].run("umount", "/mnt")
+    assert refused.returncode == 2 and f"{disks[1]} is mounted on /mnt" in refused.stderr and "lab" in refused.stderr
+    _clear(disks)
+    storlab(two, tmp_path, "lab", "lock", "dev", LOGNAME="somebody-else")
+    refused = storlab(two, tmp_path, "plan", str(tmp_path / "study.toml"))
+    assert refused.returncode == 2 and "lab2 is reserved by somebody-else@" in refused.stderr
+    storlab(two, tmp_path, "lab", "unlock", "dev", "--force")
