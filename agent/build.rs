@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 6] = ["block", "block_tracepoint", "tcp", "acks", "locks", "profile"];
+const PROGRAMS: [&str; 7] = ["block", "block_tracepoint", "tcp", "acks", "locks", "profile", "folios"];
 const CLANG: [&str; 8] =
     ["clang", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14"];
 

@@ -1,5 +1,5 @@
-//! The command line: `serve`, `init`, `trace`, `tcp`, `locks`, `counters`, `profile`, `files`, `relay`, `pcap`, `--version`, and the hidden
-//! `launch` and `guard`.
+//! The command line: `serve`, `init`, `trace`, `tcp`, `locks`, `folios`, `counters`, `profile`, `files`, `relay`,
+//! `pcap`, `--version`, and the hidden `launch` and `guard`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::protocol::{PROTOCOL, is_file_name};
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent locks [OPTION]...\n       storlab-agent counters [OPTION]...\n       storlab-agent profile [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent locks [OPTION]...\n       storlab-agent folios [OPTION]...\n       storlab-agent counters [OPTION]...\n       storlab-agent profile [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Command {
     Profile(Vec<OsString>),
     /// Tell who waits for locks of the kernel (see [`crate::locks`]), likewise.
     Locks(Vec<OsString>),
+    /// Tell how large the folios are that files are cached in (see [`crate::folios`]), likewise.
+    Folios(Vec<OsString>),
     /// Create, read, stat and delete many files (see [`crate::storm`]).
     Files(OsString),
     /// Stand between a server and its clients (see [`crate::relay`]), which understands its own arguments.
@@ -105,6 +107,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         Some("counters") => Ok(Command::Counters(arguments.collect())),
         Some("profile") => Ok(Command::Profile(arguments.collect())),
         Some("locks") => Ok(Command::Locks(arguments.collect())),
+        Some("folios") => Ok(Command::Folios(arguments.collect())),
         Some("files") => match (arguments.next(), arguments.next()) {
             (Some(spec), None) => Ok(Command::Files(spec)),
             _ => Err(UsageError::Files),

@@ -16,8 +16,8 @@
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
 //! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
-//! with its process, and it can be used without a controller. So are [`tcp`], [`locks`], [`perf`], [`profile`], [`storm`], the workload of many
-//! small files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
+//! with its process, and it can be used without a controller. So are [`tcp`], [`locks`], [`folios`], [`perf`], [`profile`], [`storm`], the
+//! workload of many small files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
 
 #![deny(unsafe_code)] // `sys` is the one exception
 #![warn(missing_docs)]
@@ -27,6 +27,7 @@ pub mod clock;
 pub mod confine;
 pub mod facts;
 pub mod files;
+pub mod folios;
 pub mod init;
 pub mod launch;
 pub mod locks;

@@ -6,7 +6,9 @@
 use std::process::ExitCode;
 
 use storlab_agent::cli::{self, Command};
-use storlab_agent::{init, launch, locks, pcap, perf, processes, profile, relay, session, storm, tcp, trace};
+use storlab_agent::{
+    folios, init, launch, locks, pcap, perf, processes, profile, relay, session, storm, tcp, trace,
+};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Ok(Command::Counters(arguments)) => perf::run(arguments),
         Ok(Command::Profile(arguments)) => profile::run(arguments),
         Ok(Command::Locks(arguments)) => locks::run(arguments),
+        Ok(Command::Folios(arguments)) => folios::run(arguments),
         Ok(Command::Pcap(file)) => pcap::run(file.as_deref()),
         Ok(Command::Files(spec)) => storm::run(&spec),
         Ok(Command::Relay(arguments)) => relay::run(arguments),

@@ -58,8 +58,11 @@ from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.counters.probe import CountersProbe
+from storlab.probes.folios import FoliosProbe
+from storlab.probes.fragmentation import FragmentationProbe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.locks import LocksProbe
+from storlab.probes.nvme import NvmeProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.profile import ProfileProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
@@ -97,7 +100,7 @@ _WORKLOADS: tuple[type[Workload], ...] = (
 )  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe, ServerProbe,
-    ZfsProbe, LocksProbe, CountersProbe, ProfileProbe,
+    ZfsProbe, LocksProbe, CountersProbe, ProfileProbe, FoliosProbe, FragmentationProbe, NvmeProbe,
 )  # fmt: skip
 
 

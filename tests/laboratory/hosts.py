@@ -35,6 +35,7 @@ mount -t tmpfs run /run; mkdir /run/sshd /run/lab; mount --bind "$2" /run/lab
 awk '$5 ~ "^/(root|tmp|var/tmp)/" { print $5 }' /proc/self/mountinfo | tac | xargs -r umount -l
 mount --bind /run/lab/root /root; mount --bind /run/lab/var/tmp /var/tmp
 mount --bind /run/lab/boot /proc/sys/kernel/random/boot_id
+mount --bind /run/lab/osrelease /proc/sys/kernel/osrelease
 mount --bind /run/lab/machine-id /etc/machine-id; mount --bind /run/lab/passwd /etc/passwd
 mount --bind /run/lab/tmp /tmp
 cd /; echo ready
@@ -182,9 +183,13 @@ class Hosts:
         host.holder.stdin.flush()
         wait_until(lambda: "Server listening on" in (host.folder / "log").read_text(), 30)
 
-    def reboot(self, name: str) -> None:
-        """Its power is cut, and it boots again: another boot id, the same machine id and files."""
+    def reboot(self, name: str, release: str = "") -> None:
+        """Its power is cut, and it boots again: another boot id, the same machine id and files.
+
+        ``release``: what its kernel then says that it is, in ``/proc``; uname(2) can't be told so.
+        """
         self.kill(name)
+        (self.hosts[name].folder / "osrelease").write_text(f"{release or os.uname().release}\n")
         self.start(name)
 
     def add(self, number: int) -> None:
@@ -197,6 +202,7 @@ class Hosts:
             folder.chmod(0o1777)
         host.home.chmod(0o700)
         (host.folder / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
+        (host.folder / "osrelease").write_text(f"{os.uname().release}\n")
         host.login_shell("/bin/bash")
         _key(host.folder / "host_key")
         shutil.copy(self.folder / "user_key.pub", host.folder / "authorized_keys")

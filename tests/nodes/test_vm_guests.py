@@ -20,8 +20,9 @@ from laboratory.guests import BEGUN, EXT4, guests, once_begun, qemus
 from laboratory.samples import sample
 from storlab.errors import NodeError
 from storlab.images.image import find_image
+from storlab.nodes.console import console_text, killed_for_memory, panic, tail
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.kinds.vm.causes import Causes, console_text, disk_error, killed_for_memory, last_word, panic, tail
+from storlab.nodes.kinds.vm.causes import Causes, disk_error, last_word
 from storlab.nodes.kinds.vm.command import Files, GuestSpec
 from storlab.nodes.kinds.vm.confinement import Confinement, unused_user
 from storlab.nodes.kinds.vm.emulator import qemu_version

@@ -18,7 +18,7 @@ mod names;
 pub(crate) mod options;
 mod output;
 pub(crate) mod programs;
-mod tracefs;
+pub(crate) mod tracefs;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Stdout, Write};

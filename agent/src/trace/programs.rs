@@ -205,7 +205,7 @@ pub(crate) fn missed(ebpf: &Ebpf) -> Option<u64> {
 }
 
 /// Since 6.7 (`trace_call_bpf` in kernel/trace/bpf_trace.c).
-fn counts_misses_at_tracepoints(release: &str) -> bool {
+pub(crate) fn counts_misses_at_tracepoints(release: &str) -> bool {
     let mut numbers = release.split(|sign: char| !sign.is_ascii_digit()).map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
     (major, minor) >= (6, 7)
@@ -264,7 +264,7 @@ fn attach_tracepoints(filters: &Filters, types: Option<&Btf>) -> Result<Made, Fa
         ("rwbs_of_split", "block_split"),
     ]
     .into_iter()
-    .map(|(constant, event)| Ok((constant, tracefs::rwbs_offset(event)?)))
+    .map(|(constant, event)| Ok((constant, tracefs::field_offset("block", event, "rwbs")?)))
     .collect::<Result<Vec<_>, NoTracefs>>()?;
     let ebpf = load(filters, types, TRACEPOINT_OBJECT, &letters)?;
     attach_each(ebpf, filters, true, |program, name| {

@@ -25,8 +25,8 @@ pub enum NoTracefs {
     #[error("this kernel has no tracefs, and thus no tracepoints")]
     Absent,
     /// An event that cannot be understood.
-    #[error("tracefs does not tell where the event {0} has its field rwbs")]
-    NoLetters(String),
+    #[error("tracefs does not tell where the event {0} has its field {1}")]
+    NoField(String, &'static str),
     /// Anything else.
     #[error(
         "tracefs is not mounted, and cannot be mounted in a namespace of this process's own: cannot {0}: {1}"
@@ -52,16 +52,22 @@ where
     })
 }
 
-/// Where the letters of operation and flags lie in an event of the block layer.
-pub fn rwbs_offset(event: &str) -> Result<u32, NoTracefs> {
-    let path = |folder| Path::new(folder).join("events/block").join(event).join("format");
+/// Where a field lies in what an event tells.
+pub fn field_offset(category: &str, event: &str, field: &'static str) -> Result<u32, NoTracefs> {
+    let path = |folder| Path::new(folder).join("events").join(category).join(event).join("format");
     let format = FOLDERS.into_iter().find_map(|folder| fs::read_to_string(path(folder)).ok());
-    format.as_deref().and_then(parse_rwbs_offset).ok_or_else(|| NoTracefs::NoLetters(event.to_owned()))
+    let offset = format.as_deref().and_then(|format| parse_offset(format, field));
+    offset.ok_or_else(|| NoTracefs::NoField(event.to_owned(), field))
 }
 
-fn parse_rwbs_offset(format: &str) -> Option<u32> {
-    let line = format.lines().find(|line| line.contains("field:char rwbs["))?;
-    line.split_once("offset:")?.1.split(';').next()?.parse().ok()
+/// Of a line such as `field:char rwbs[10];  offset:34;  size:10;  signed:0;`.
+fn parse_offset(format: &str, field: &str) -> Option<u32> {
+    let named = |line: &&str| {
+        let declared = line.trim_start().strip_prefix("field:").and_then(|rest| rest.split(';').next());
+        let name = declared.and_then(|declared| declared.split_whitespace().last());
+        name.is_some_and(|name| name.split('[').next() == Some(field))
+    };
+    format.lines().find(named)?.split_once("offset:")?.1.split(';').next()?.parse().ok()
 }
 
 fn shows_events(folder: &str) -> bool {
@@ -101,9 +107,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_letters_of_an_event_are_found_in_its_format() {
-        let format = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:char rwbs[10];\toffset:34;\tsize:10;\n";
-        assert_eq!(parse_rwbs_offset(format), Some(34));
-        assert_eq!(parse_rwbs_offset("\tfield:dev_t dev;\toffset:8;\n"), None);
+    fn a_field_of_an_event_is_found_in_its_format() {
+        let format = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:char rwbs[10];\toffset:34;\tsize:10;\n\tfield:unsigned char order;\toffset:36;\tsize:1;\n";
+        assert_eq!(parse_offset(format, "rwbs"), Some(34));
+        assert_eq!(parse_offset(format, "order"), Some(36));
+        assert_eq!(parse_offset(format, "char"), None);
     }
 }

@@ -49,8 +49,8 @@ def summarise(
     ``ended``: with effects of factors, and what differs underneath, which may take a second and are of no use before a
     run has ended.
     """
-    measured = [name for name in ("measured", "host") if name in trials.columns]
-    trials = trials.select("trial", "round", "cell", "status", "reason", *measured)
+    optional = [name for name in ("measured", "host", "block") if name in trials.columns]
+    trials = trials.select("trial", "round", "cell", "status", "reason", *optional)
     states = cell_states(trials, design)
     done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
     rounds = rounds_done(trials, states)
@@ -108,7 +108,7 @@ def summarise(
         by_node=node_estimates(metrics, done, design, catalogue),
         block_io=block_io(requests, histograms, done, design),
         distributions=distributions(histograms, metrics, done, design),
-        effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if judges else (),
+        effects=effects_of(recorded, design, _asked(design, catalogue, planned), _blocks(trials)) if judges else (),
         claims=claims,
         sweeps=swept.sweeps,
         knees=swept.knees,
@@ -131,6 +131,13 @@ def _judged_by(case: Case) -> Asked | None:
     if pairs is None or pairs.problem:
         return None
     return Asked(case.item.cells, (q.source, q.metric), pairs.rounds.tolist(), pairs.log_ratios)
+
+
+def _blocks(trials: pl.DataFrame) -> dict[int, int]:
+    """Cell → block, of those that share what is set up once a round."""
+    if "block" not in trials.columns:
+        return {}
+    return dict(trials.select("cell", "block").drop_nulls().unique().iter_rows())
 
 
 def _asked(design: Design, catalogue: Catalogue, planned: list[Planned]) -> list[Key]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MIRROR = "http://deb.debian.org/debian"
 _OTHERS = {
+    "debian-kernel-": "kernel",
     "mysql-": "program",
     "virtiofsd-": "program",
     "own-kernel-": "own kernel",
@@ -101,14 +102,19 @@ def build_images(study: Study, quiet: bool) -> int:
     """Build the guest images that a study needs, where absent; returns the exit status."""
     import asyncio
 
-    for extras in asyncio.run(_wanted(study)):
+    images, kernels = asyncio.run(_wanted(study))
+    for extras in images:
         if status := _build(sorted(extras), _MIRROR, if_missing=True, quiet=quiet):
             return status
+    for series in kernels:
+        _unpack_kernel(series, _MIRROR, quiet)
     return 0
 
 
-async def _wanted(study: Study) -> list[frozenset[str]]:
-    """What the images of the study's nodes must have; the larger ones first, they serve for less, too."""
+async def _wanted(study: Study) -> tuple[list[frozenset[str]], list[str]]:
+    """What the images of the study's nodes must have, the larger ones first, as they serve for less, too; and the
+    series of further kernels.
+    """
     from storlab.nodes.needs import together
     from storlab.run.beginning import new_run_id
     from storlab.run.planning.checks import group_needs
@@ -117,13 +123,39 @@ async def _wanted(study: Study) -> list[frozenset[str]]:
 
     async with open_session(new_run_id()) as session:
         cells = (await place(study, session.host)).cells
-    wanted = set()
+    wanted, kernels = set(), set()
     for cell in cells:
         for name, group in cell.nodes.items():
             needs = together(group_needs(each, name) for each in cells if name in each.nodes)
             if (extras := group.image(needs)) is not None:
                 wanted.add(extras)
-    return sorted(wanted, key=len, reverse=True)
+            if (series := group.kernel_series()) is not None:
+                kernels.add(series)
+    return sorted(wanted, key=len, reverse=True), sorted(kernels)
+
+
+@image.command("kernel")
+def image_kernel(
+    series: Annotated[str, Argument(metavar="SERIES", help="Its first two numbers: 6.1.")],
+    mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
+    quiet: Quiet = False,
+) -> None:
+    """Unpack a further kernel of Debian's, which virtual machines boot with `kernel = "debian:SERIES"`.
+
+    The newest of Debian 12 and its backports, into the cache: nothing is installed.
+    """
+    _unpack_kernel(series, mirror, quiet)
+
+
+def _unpack_kernel(series: str, mirror: str, quiet: bool) -> None:
+    import asyncio
+
+    from storlab.images.debian_kernel import unpack_debian_kernel
+
+    with _progress(quiet, "unpacking a kernel") as notify:
+        part = asyncio.run(unpack_debian_kernel(series, notify, mirror))
+    if not quiet:
+        show(f"kernel {part.about.release} is ready")
 
 
 @image.command("virtiofsd")

@@ -26,7 +26,7 @@ from storlab.measurements import (
 )
 from storlab.metrics import HISTOGRAMS, Across, Better, MetricSpec, Specs
 
-UNITS = ("s", "B", "1", "1/s", "B/s")
+UNITS = ("s", "B", "1", "1/s", "B/s", "°C")
 """Base units. What is stored in others can be neither compared nor printed."""
 
 _SEED = 20260102

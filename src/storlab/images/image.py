@@ -13,7 +13,8 @@ from pathlib import Path
 from storlab.errors import ImageError, MissingImage, UserError
 from storlab.images import bootstrap, commands, recipe
 from storlab.images.apt import Apt
-from storlab.images.cache import Cache, cache_folder
+from storlab.images.cache import Cache, Part, cache_folder
+from storlab.images.debian_kernel import PREFIX, find_debian_kernel
 from storlab.images.manifest import ImageManifest, forget_old, manifests, write_manifest
 from storlab.images.own import OwnRoot, own_kernel, own_root
 from storlab.images.parts import SOURCE, kernel_part, newest_kernel, perf_part, root_part, zfs_part
@@ -122,7 +123,25 @@ def own_image(kernel: Path, modules: Path | None = None, rootfs: Path | None = N
     commands.need(("mkfs.erofs", "depmod", "zstd"))
     cache = Cache(cache_folder())
     root = own_root(cache, rootfs) if rootfs else None
-    part = own_kernel(cache, kernel, modules, root)
+    return _with_kernel(own_kernel(cache, kernel, modules, root), root)
+
+
+def debian_image(series: str, extras: frozenset[str] = frozenset()) -> Image:
+    """The newest image with Debian's kernel of another series, or with its own if that is what is asked for.
+
+    Raises ``MissingImage`` where either has to be made, and ``UserError`` for extras, which fit one kernel only.
+    """
+    if series == recipe.OWN_SERIES:
+        return find_image(extras)
+    if "zfs" in extras:
+        raise UserError(
+            f"the image's ZFS was built for its own kernel: not for {recipe.DEBIAN}{series}; leave kernel out"
+        )
+    return _with_kernel(find_debian_kernel(series), None)
+
+
+def _with_kernel(part: Part, root: OwnRoot | None) -> Image:
+    """An image with the kernel of this part, and the root of the newest image where no other is named."""
     if root is None:
         debian = find_image()
         root = OwnRoot(debian.layers[0], debian.programs, merged=True)
@@ -130,9 +149,10 @@ def own_image(kernel: Path, modules: Path | None = None, rootfs: Path | None = N
     else:
         versions = part.about.versions
     layer = part.folder / "modules.erofs"
+    whose = "debian" if part.name.startswith(PREFIX) else "own"
     return Image(
         # Two builds of one release are two images, as whoever changes a kernel has them.
-        name=f"own-{part.about.release}-{recipe.digest([part.folder.name, root.image.parent.name])[:8]}",
+        name=f"{whose}-{part.about.release}-{recipe.digest([part.folder.name, root.image.parent.name])[:8]}",
         kernel=part.folder / "kernel",
         initramfs=part.folder / "initramfs",
         layers=(root.image, layer) if layer.exists() else (root.image,),

@@ -49,6 +49,14 @@ async def kernel_part(cache: Cache, apt: Apt, kernel: KernelPackage, notify: Cal
     key = recipe.digest([recipe.kernel_recipe(), kernel.release, kernel.version])
     if (found := cache.part(name := f"kernel-{key}")) is not None:
         return found
+    return await make_kernel_part(cache, apt, kernel, name, notify)
+
+
+async def make_kernel_part(
+    cache: Cache, apt: Apt, kernel: KernelPackage, name: str, notify: Callable[[str], None]
+) -> Part:
+    """The same, as a part of this name. For who holds the lock."""
+    key = recipe.digest([recipe.kernel_recipe(), kernel.release, kernel.version])
     notify(f"kernel: downloading {kernel.release}")
     wanted = (f"linux-image-{kernel.release}", kernel.version)
     (package,) = await apt.download([wanted], cache.path("downloads/packages"))

@@ -18,6 +18,11 @@ SECURITY_MIRROR = "http://deb.debian.org/debian-security"
 # The series whose modules and options are known to do (ground for every study): Debian's generic kernel, not -cloud.
 KERNEL = re.compile(r"linux-image-(6\.12\.[\w.+]+-amd64)")
 KERNEL_SEARCH = r"^linux-image-6\.12\..*-amd64$"
+OWN_SERIES = "6.12"
+
+# Other kernels of Debian's that guests can boot are named by their series, debian:6.1.
+DEBIAN = "debian:"
+SERIES = re.compile(r"\d{1,2}\.\d{1,3}")
 
 # Taken from backports: ZFS has to match its modules, and the disk images of QEMU the host's QEMU.
 FROM_BACKPORTS = ("src:zfs-linux", "src:qemu")
@@ -107,6 +112,16 @@ TIMESTAMP = 1686355200
 def script(name: str) -> str:
     """A shell script of the recipe, to be handed over as text: who builds may not be able to read this folder."""
     return (files("storlab.images") / "scripts" / name).read_text("utf-8")
+
+
+def series_of(kernel: str) -> str | None:
+    """``6.1`` of ``debian:6.1``; ``None`` where this is the path of a kernel. Raises ``ValueError`` for no series."""
+    if not kernel.startswith(DEBIAN):
+        return None
+    series = kernel.removeprefix(DEBIAN)
+    if not SERIES.fullmatch(series):
+        raise ValueError(f'{series or "nothing"} is no series of kernels: write "{DEBIAN}6.1"')
+    return series
 
 
 def packages() -> list[str]:

@@ -67,6 +67,19 @@ class NodeKind(Model):
         """What a guest image must have, beyond what all have, to boot such nodes; ``None`` where they need none."""
         return None
 
+    @property
+    def boots_anew(self) -> bool:
+        """Of a kind whose nodes are there for the whole run: whether their machines boot once a round."""
+        return False
+
+    def copied_boot(self) -> str | None:
+        """Which kernel, and how, such nodes are copies of one boot of; ``None`` where each boots by itself."""
+        return None
+
+    def kernel_series(self) -> str | None:
+        """Of which of Debian's series the kernel is that such nodes boot, where it is not their image's own."""
+        return None
+
     def number(self) -> int | None:
         """How many nodes these keys name, if they name them one by one; else ``None``: as many as ``count`` says."""
         return None
@@ -201,6 +214,13 @@ class Launcher(ABC, Generic[K]):
     @abstractmethod
     async def close(self) -> None:
         """End all nodes."""
+
+    async def boot(self, node: Node, spec: K) -> None:
+        """Of nodes that ``boots_anew``: boot the machine, as ``spec`` says. The ``Node`` stays the same.
+
+        Raises ``NodeError`` where it does not come back, and ``TrialError`` where it comes back as something else.
+        """
+        raise NotImplementedError(f"nodes of kind {spec.kind} are not booted")
 
     async def revive(self) -> dict[str, str]:
         """Of a kind whose nodes are there for the whole run: launch again what was lost, as the same ``Node``.

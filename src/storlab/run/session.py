@@ -108,6 +108,23 @@ class Session:
             self.facts[name] = await self._facts_of(node, own)
         return node
 
+    async def boot(self, node: Node, spec: NodeKind) -> None:
+        """Boot the machine of a node that is there for the whole run; nothing may be set up on it.
+
+        Raises ``NodeError`` and ``TrialError``, as its launcher does.
+        """
+        own = own_keys(spec)
+        await self._launcher(own.kind).boot(node, own)
+        node.known.clear()
+        self.facts[node.name] = await self._facts_of(node, own)
+        async with self._locks.setdefault(node.instance, asyncio.Lock()):
+            path = self._scratch.get(node.instance)
+            if path is not None:
+                (folder,) = await node.carry_out(steps.look(path), go_on=True)
+                if folder.missing:  # it was in memory
+                    del self._scratch[node.instance]
+        await self.claim_devices()
+
     async def ask_versions(self) -> None:
         """Add to the facts which versions the programs of nodes are, for the records of a run.
 

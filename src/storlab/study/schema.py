@@ -168,8 +168,10 @@ class NodeGroup(NodeKind):
 
     @property
     def lasts(self) -> Keep:
-        """How long a node stays: the kinds that live as long as a session do so for the run."""
-        return "run" if self.session else self.keep
+        """How long a node stays as it is: the kinds that live as long as a session do so for the run, or for a boot."""
+        if self.session:
+            return "round" if self.boots_anew else "run"
+        return self.keep
 
     @property
     def placed(self) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["factor", "interaction", "others", "rounds", "residual"]
-"""``others``: interactions that are not listed one by one. ``residual``: what remains between trials of one cell."""
+Part = Literal["factor", "interaction", "others", "rounds", "blocks", "residual"]
+"""``others``: interactions that are not listed one by one. ``blocks``: what cells of a round have in common because
+something was set up once for them. ``residual``: what remains between trials of one cell."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ Where every round has every cell they are those of the analysis of variance (Sea
 "Variance Components", section 3.8): σ² is the mean square of residuals, the variance of rounds is (MS of rounds − σ²) ÷
 cells, and where that would be negative, it is 0 and both are pooled.
 
+Where cells of a round share what is set up once for them, such as a boot, that has a random effect as well: ``blocks``.
+
 The design is columns of a linear model: sum-to-zero contrasts of factors and of their pairs, added one by one, factors
 before interactions. One whose columns are not new, because its levels vary together with those of terms before it,
 is indistinguishable from them and is left out.
@@ -32,8 +34,10 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from storlab.analysis.design import MIN_ROUNDS, Design, Levels
+from storlab.analysis.effects.blocks import BlockComponents, fit_blocks, share_something
 from storlab.analysis.effects.data import Effects, LevelMean, Part, Share
 from storlab.analysis.effects.mixed import Components, fit
 from storlab.analysis.estimates import Recorded
@@ -45,12 +49,19 @@ from storlab.metrics import Key
 APART = "Not interleaved: any drift is part of the shares and means of factors too, so none of them is a verdict."
 
 METHOD = "Mixed model of logarithms: factors and interactions fixed, rounds random (REML)."
+METHOD_BLOCKS = (
+    "Mixed model of logarithms: factors and interactions fixed, rounds and what is set up once for several cells of a "
+    "round random (moments)."
+)
 
 
-def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple[Effects, ...]:
+def effects_of(
+    recorded: Recorded, design: Design, keys: Sequence[Key], blocks: Mapping[int, int] | None = None
+) -> tuple[Effects, ...]:
     """Effects on each metric of ``keys``, where at least two factors vary among the cells that have it.
 
     Where cells came to rest, only rounds count in which all were due: means of levels must be of the same rounds.
+    ``blocks``: cell → block, of those that share what is set up once a round.
     """
     levels = dict(design.cells)
     doubts = () if design.compared else (APART,)
@@ -64,7 +75,7 @@ def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple
         varying = [name for name in design.factors if len({levels[cell][name] for cell in series["cell"]}) > 1]
         if len(varying) >= 2:
             chosen = {name: design.factors[name] for name in varying}
-            found.append(_effects(recorded, series, levels, chosen, doubts))
+            found.append(_effects(recorded, series, levels, chosen, doubts, blocks or {}))
     return tuple(found)
 
 
@@ -93,11 +104,18 @@ def _effects(
     levels: dict[int, Levels],
     varying: Mapping[str, tuple[str, ...]],
     doubts: tuple[str, ...],
+    blocks: Mapping[int, int],
 ) -> Effects:
     factors = tuple(varying)
     first = series.row(0, named=True)
     rows = recorded.values.join(series.select("series", "cell"), on="series").drop_nulls("value")
     cells = [cell for cell in series["cell"] if cell in set(rows["cell"].unique())]
+    block = np.array([blocks.get(cell, -cell) for cell in cells], dtype=np.int64)
+    if split := share_something(block):
+        before = rows["round"].n_unique()
+        rows = rows.filter(pl.len().over("round") == len(cells))
+        if (after := rows["round"].n_unique()) < before:
+            doubts = (*doubts, f"From the {plural(after, 'round')} that have every combination, of {before}.")
     fixed = {name: level for name, level in levels[cells[0]].items() if name not in factors} if cells else {}
 
     def answer(
@@ -119,29 +137,46 @@ def _effects(
     chosen = [levels[cell] for cell in cells]
     means = _means(chosen, varying, logs.cell_means())
     warnings = _doubts(chosen, factors, logs)
-    if len(values) < len(cells) + len(rounds):
+    if len(values) < len(cells) + len(rounds) or len(rounds) < 2:
         return answer((), means, "", *warnings, "More rounds are needed to tell effects from chance: no shares yet.")
     terms, aliased = terms_of(chosen, factors)
     warnings += [_alias(names) for names in aliased]
-    return answer(_shares(terms, _fit(terms, logs), len(values)), means, METHOD, *warnings)
+    found = _fit_blocks(terms, logs, block) if split else _fit(terms, logs)
+    method = METHOD_BLOCKS if split else METHOD
+    return answer(_shares(terms, found, len(values)), means, method, *warnings)
+
+
+def _fit_blocks(terms: Sequence[Term], logs: _Logs, block: NDArray[np.int64]) -> BlockComponents:
+    table = np.empty((logs.rounds, logs.cells))
+    table[logs.round, logs.cell] = logs.values
+    return fit_blocks(table, block, *_columns(terms, logs))
 
 
 def _fit(terms: Sequence[Term], logs: _Logs) -> Components:
+    return fit(logs.values, logs.cell, logs.round, *_columns(terms, logs))
+
+
+def _columns(terms: Sequence[Term], logs: _Logs) -> tuple[Floats, list[slice]]:
+    """Those of all terms, after a column of ones, and where each term's stand."""
     columns = np.column_stack([np.ones(logs.cells), *(term.columns for term in terms)])
     ends = np.cumsum([1, *(term.columns.shape[1] for term in terms)]).tolist()
-    slices = [slice(*span) for span in pairwise(ends)]  # where each term's columns stand, after that of ones
-    return fit(logs.values, logs.cell, logs.round, columns, slices)
+    return columns, [slice(*span) for span in pairwise(ends)]
 
 
-def _shares(terms: Sequence[Term], found: Components, trials: int) -> tuple[Share, ...]:
+def _shares(terms: Sequence[Term], found: Components | BlockComponents, trials: int) -> tuple[Share, ...]:
     df = [term.columns.shape[1] for term in terms]
-    made = [max(0.0, (ss - d * found.residual) / trials) for ss, d in zip(found.squares, df, strict=True)]
-    total = sum(made) + found.rounds + found.residual
+    split = found if isinstance(found, BlockComponents) else None
+    nothing = [d * found.residual for d in df] if split is None else split.expected
+    made = [max(0.0, (ss - by_chance) / trials) for ss, by_chance in zip(found.squares, nothing, strict=True)]
+    of_blocks = 0.0 if split is None else split.blocks
+    total = sum(made) + found.rounds + of_blocks + found.residual
     if total <= ROUNDING**2:
         return ()
     listed = [Share(t.part, t.factors, m / total, d) for t, m, d in zip(terms, made, df, strict=True)]
-    rounds = Share("rounds", (), found.rounds / total, found.df_rounds)
-    return (*listed, rounds, Share("residual", (), found.residual / total, found.df_residual))
+    listed.append(Share("rounds", (), found.rounds / total, found.df_rounds))
+    if split is not None:
+        listed.append(Share("blocks", (), of_blocks / total, split.df_blocks))
+    return (*listed, Share("residual", (), found.residual / total, found.df_residual))
 
 
 def _means(

@@ -26,11 +26,6 @@ def sysfs(disk: str) -> str:
     return f"/sys/class/block/{disk.replace('/', '!')}"
 
 
-def sysfs_of_device(number: int) -> str:
-    """The link to a disk's folder, by the number of a file system on it, as stat(2) has that."""
-    return f"/sys/dev/block/{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & 0xFFF00}"
-
-
 async def has_volatile_cache(node: Node, below: Resource) -> bool:
     """Whether what is written there can be lost until it is flushed; of a file that is not known, so it may be."""
     if not isinstance(below, Disk):

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block.queue import sysfs_of_device
 from storlab.layers.fs.mount import filesystem_under, mount_under
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.agent import steps
@@ -67,5 +66,5 @@ class DirectoryLayer(Layer):
 async def disk_of(node: Node, path: str) -> str | None:
     """The kernel's name of the underlying disk a path; ``None`` where there is none (tmpfs, NFS) or it is not known."""
     (looked,) = await node.carry_out(steps.look(path))
-    (link,) = await node.carry_out(steps.readlink(sysfs_of_device(looked.result.device or 0)), go_on=True)
+    (link,) = await node.carry_out(steps.readlink(steps.disk_link(looked.result.device or 0)), go_on=True)
     return link.text.rpartition("/")[2] or None

@@ -46,6 +46,11 @@ def look(path: str) -> Step:
     return Step("look", path)
 
 
+def disk_link(device: int) -> str:
+    """The link in sysfs to a disk's folder, by the number that ``look`` gives for a file system on it."""
+    return f"/sys/dev/block/{device >> 8 & 0xFFF}:{device & 0xFF | device >> 12 & 0xFFF00}"
+
+
 def make_directory(path: str, mode: int = 0o755, *, parents: bool = False) -> Step:
     """Make a directory; with ``parents`` as mkdir(1) does, and then ``mode`` does not count."""
     return Step("mkdir", path, {"mode": mode, "parents": parents})

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from storlab.errors import NodeError, SshError, StorlabError, UnreachableError, UserError
 from storlab.limits import GROUP_NODES
+from storlab.nodes import identity
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agents import AgentLauncher
+from storlab.nodes.booting import RELEASE_FILE, Bootable, Booted, boot, boot_back
+from storlab.nodes.console import Console, kept_console
+from storlab.nodes.demands import Demands
 from storlab.nodes.kind import Launcher, NodeKind, Prepared, Services
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -34,7 +41,7 @@ _Folder = Annotated[str, Field(pattern=r"^/([^/.][^/]*/?|\.[^/.][^/]*/?)*$", max
 _Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]*$", max_length=253)]
 
 
-class SshKind(NodeKind):
+class SshKind(Bootable, NodeKind):
     """Other machines, reached over SSH without a password: one node per host."""
 
     kind: Literal["ssh"] = "ssh"
@@ -60,7 +67,7 @@ class SshKind(NodeKind):
 
     session: ClassVar = True
     transports: ClassVar = frozenset({"network"})
-    undoes: ClassVar = (end_marked,)
+    undoes: ClassVar = (end_marked, boot_back)
 
     @field_validator("hosts")
     @classmethod
@@ -89,7 +96,7 @@ class SshKind(NodeKind):
     def one(self, number: int) -> SshKind:
         address = self._addresses[number] if self._addresses else None
         scratch = self.scratch[number] if isinstance(self.scratch, tuple) else self.scratch
-        return SshKind(hosts=(self.hosts[number],), address=address, scratch=scratch, become=self.become)
+        return self.model_copy(update={"hosts": (self.hosts[number],), "address": address, "scratch": scratch})
 
     def needs(self) -> Needs:
         return Needs(programs=("ssh",))
@@ -119,9 +126,15 @@ class SshLauncher(AgentLauncher[SshKind]):
         self._scratch: dict[str, str] = {}
         self._reservations: dict[str, Reservation | None] = {}  # when the run began: it may go on
         self._connecting: dict[str, asyncio.Lock] = {}
+        self._kernels: dict[str, set[str]] = {}  # that are booted for one boot, by host
+        self._usual: dict[str, str] = {}  # the release of the kernel that a node ran before, by its instance
+        self._consoles: dict[str, Console] = {}  # by host
+        self._showing = AsyncExitStack()
 
     async def prepare(self, spec: SshKind, needs: Needs) -> Prepared:
         """Connect to all hosts at once, and bring the agent there. What is wrong with any of them is said of all."""
+        for host in spec.hosts if spec.kernel else ():
+            self._kernels.setdefault(host, set()).add(spec.kernel)
         found = await asyncio.gather(*(self._ready(host, spec.become) for host in spec.hosts), return_exceptions=True)
         wrong = [(number, each) for number, each in enumerate(found) if isinstance(each, BaseException)]
         for _, error in wrong:
@@ -159,6 +172,47 @@ class SshLauncher(AgentLauncher[SshKind]):
         marks = [f"{key}={value}" for key, value in environment.items()]  # after sudo, which keeps no environment
         return machine.argv(*_becoming(become), "env", *marks, agent, *arguments)
 
+    async def open(self, name: str, spec: SshKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
+        # A machine is one node, whichever kernel it boots.
+        node = await super().open(name, spec.model_copy(update={"kernel": ""}), prepared, demands, folder)
+        (host,) = spec.hosts
+        if spec.boot is not None and node.instance not in self._usual:
+            self._usual[node.instance] = (await node.read_text(RELEASE_FILE)).strip()
+        if spec.console is not None and host not in self._consoles and self.services.journal is not None:
+            shown = kept_console(self.services.host, name, spec.console, host, folder / "console.log")
+            self._consoles[host] = await self._showing.enter_async_context(shown)
+            node.complaint = self._consoles[host].complaint
+        return node
+
+    def announce(self) -> None:
+        # First of all, as a machine that boots can do nothing else any more: what was announced first is undone last.
+        for known in self._nodes.values():
+            kernels = sorted(self._kernels.get(_host_at(known.node.identity.address), ()))
+            usual = self._usual.get(known.node.instance)
+            if kernels and usual is not None and usual not in kernels and self.services.journal is not None:
+                arguments = {"release": usual, "kernels": kernels}
+                self.services.journal.register(known.node.identity, boot_back.name, arguments)
+        super().announce()
+
+    async def boot(self, node: Node, spec: SshKind) -> None:
+        known = next(each for each in self._nodes.values() if each.node is node)
+        (host,), program = spec.hosts, spec.boot
+        assert program is not None, "it boots anew"
+        self.services.notify(f"Booting {node.name}{f' with Linux {spec.kernel}' if spec.kernel else ''}")
+        before, began = node.identity.machine, time.monotonic()
+        if node.lost is None:
+            await known.context.aclose()  # its agent ends, with all that it started
+        await self._disconnect(host)
+        try:
+            reach = partial(_look_at, host)
+            booted = await boot(self.services.host, program, host, spec.kernel, before, reach, spec.boot_time)
+        finally:
+            if (console := self._consoles.get(host)) is not None:
+                console.begin()
+        await self._revive(known)
+        took = round(time.monotonic() - began, 3)
+        node.about = {"kernel": booted.release, "boot_id": booted.machine.boot, "boot_seconds": took}
+
     async def took_in(self, node: Node) -> None:
         address = node.identity.address
         machine = await self._machine(address.partition(" ")[0])
@@ -166,7 +220,10 @@ class SshLauncher(AgentLauncher[SshKind]):
         node.scratch = self._scratch.get(address)
 
     async def why(self, name: str, address: str, reason: str, stderr: str) -> str:
-        """Whether the host is lost, or only the agent there."""
+        """Whether its kernel panicked, the host is lost, or only the agent there."""
+        console = self._consoles.get(_host_at(address))
+        if console is not None and (said := console.reason()) is not None:
+            return said
         known = self._machines.get(address.partition(" ")[0])
         if known is None or await known[0].answers(_NOTICE):
             return await super().why(name, address, reason, stderr)
@@ -174,8 +231,18 @@ class SshLauncher(AgentLauncher[SshKind]):
 
     async def close(self) -> None:
         await super().close()
+        for console in self._consoles.values():
+            if (trouble := console.trouble()) is not None:
+                self.services.notify(trouble)
+        await self._showing.aclose()
         machines, self._machines = self._machines, {}
         await asyncio.gather(*(stack.aclose() for _, stack in machines.values()))
+
+    async def _disconnect(self, host: str) -> None:
+        """A machine that goes down is connected to anew."""
+        async with self._connecting.setdefault(host, asyncio.Lock()):
+            if (known := self._machines.pop(host, None)) is not None:
+                await known[1].aclose()
 
     async def _machine(self, host: str) -> Machine:
         """The connection to a host; a new one where it was lost."""
@@ -190,6 +257,17 @@ class SshLauncher(AgentLauncher[SshKind]):
             machine = await stack.enter_async_context(connected(host))
             self._machines[host] = machine, stack
             return machine
+
+
+def _host_at(address: str) -> str:
+    return address.partition(" ")[0]
+
+
+async def _look_at(host: str) -> Booted:
+    """Which boot and kernel a machine has now, over a connection of its own: it may be about to go down."""
+    async with connected(host) as machine:
+        release = (await machine.run("cat", RELEASE_FILE)).decode("utf-8", "replace").strip()
+        return Booted(identity.Machine(machine.machine, machine.boot), release)
 
 
 async def _agent(machine: Machine) -> str:

@@ -10,7 +10,12 @@ from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.tables import Notes, Table, heading
 
-_OTHERS = {"others": "other interactions", "rounds": "rounds", "residual": "between trials of a cell"}
+_OTHERS = {
+    "others": "other interactions",
+    "rounds": "rounds",
+    "blocks": "boots and set-ups of a round",
+    "residual": "between trials of a cell",
+}
 _STRONG = 0.01  # of the variation: what is weaker is hardly seen in means
 _MOST = 2
 _ELSEWHERE = "are in the charts of the HTML report and in CSV"

@@ -137,7 +137,8 @@ _LONG = 24
 """Letters of a fact of guests from which on it has a line of its own."""
 _HEADINGS = {"cpu": "CPU model", "cpus": "CPUs", "qemu": "QEMU"}
 
-_APART = frozenset({"disk", "boot_seconds"})  # the disk is in the table of its modes, times are never alike
+_APART = frozenset({"disk", "boot_seconds", "boot_id"})
+"""The disk is in the table of its modes, the others are never alike."""
 
 Row = tuple[tuple[str, str], ...]
 Group = tuple[dict[str, str], list[tuple[int, str]]]

@@ -69,7 +69,8 @@ class Plan:
         """What a reader of the results must know first."""
         of_nodes = (caution for prepared in self.prepared.values() for caution in prepared.cautions)
         freedom = [UNCONFINED] if self.permissions.unconfined else []
-        return tuple(dict.fromkeys((*freedom, *of_nodes, *_kept(self.supported), *_in_memory(self.supported))))
+        cells = self.supported
+        return tuple(dict.fromkeys((*freedom, *of_nodes, *_of_one_boot(cells), *_kept(cells), *_in_memory(cells))))
 
     @property
     def emulated(self) -> bool:
@@ -235,7 +236,8 @@ def _told_apart_by(blocks: Sequence[Sequence[Cell]]) -> list[str]:
 
 def _kept_for(cell: Cell) -> str:
     links = (link for unit in units(cell) for link in unit.links if link.keep == "round")
-    return ", ".join(dict.fromkeys(link.layer.label() for link in links))
+    boots = (f"the boot of {name}" for name, nodes in cell.nodes.items() if nodes.boots_anew)
+    return ", ".join(dict.fromkeys([*boots, *(link.layer.label() for link in links)]))
 
 
 def _kept(cells: Sequence[Cell]) -> Iterator[str]:
@@ -244,6 +246,17 @@ def _kept(cells: Sequence[Cell]) -> Iterator[str]:
     kept = {link.layer.label() for chain in chains for link in chain.links if link.keep == "run"}
     if kept:
         yield f"Kept for the whole run: {', '.join(sorted(kept))}. Verdicts are about these very instances."
+
+
+def _of_one_boot(cells: Sequence[Cell]) -> Iterator[str]:
+    """Kernels that are compared by copies of one boot of each: rounds don't vary what such a boot happens to be."""
+    found = grouped((name, nodes.copied_boot()) for cell in cells for name, nodes in cell.nodes.items())
+    for name, boots in found.items():
+        if None not in boots and len(set(boots)) > 1:
+            yield (
+                f"The virtual machines {name} are copies of one boot of each kernel: what is due to that boot can't be "
+                'told from the kernel. start = "cold" boots each of them, and keep = "round" once a round.'
+            )
 
 
 def _in_memory(cells: Sequence[Cell]) -> Iterator[str]:

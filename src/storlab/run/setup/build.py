@@ -144,8 +144,15 @@ class Builder:
         async def start(part: Part) -> None:
             part.started = not spec.session
             part.node = await self.session.open(name, group, own, demands, folder)
+            if spec.boots_anew:
+                part.booted = True
+                await self.session.boot(part.node, own)
 
-        part = await self.parts.get(key, spec.lasts, stands_on, start, self.built.parts, label=f"node {name}")
+        slot = f"boot of {name}" if spec.boots_anew else ""
+        if slot:  # all that is set up in another boot goes before the machine does
+            await self.parts.make_room(slot, key)
+        about: dict[str, Any] = {"label": f"node {name}", "slot": slot}
+        part = await self.parts.get(key, spec.lasts, stands_on, start, self.built.parts, **about)
         assert part.node is not None
         self.built.nodes[name] = part.node
         return part

@@ -71,6 +71,7 @@ class Part:
     slot: str = ""
     node: Node | None = None
     started: bool = False  # it is the node itself, which ends with it
+    booted: bool = False  # it is a boot of a machine that is there for the whole run
     stack: BuiltStack = field(default_factory=lambda: BuiltStack(None))
     shared: Shared = field(default_factory=Shared)
     crossings: list[tuple[Crossing, Resource, LayerContext]] = field(default_factory=list)
@@ -100,7 +101,7 @@ class Part:
     @property
     def is_set_up(self) -> bool:
         """Whether it is more than a node that is there for the whole run anyway, which all cells of it stand on."""
-        return self.started or bool(self.entries or self.stack.resources)
+        return self.started or self.booted or bool(self.entries or self.stack.resources)
 
     @property
     def sound(self) -> bool:

@@ -68,6 +68,9 @@ def kept_for_a_round(cell: Cell) -> str:
         kept = [link for link in unit.links if link.keep != "trial"]
         if any(link.keep == "round" for link in kept):
             found.append(f"{unit.node} {unit.owner} {unit.below} {_described(kept)}")
+    for group, nodes in cell.nodes.items():
+        if nodes.boots_anew:  # whatever else they do, cells of one boot follow each other
+            found += [f"{name} boots {nodes.spec().model_dump_json()}" for name in node_names(group, nodes)]
     return "\n".join(sorted(found))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from storlab.errors import StorlabError
 from storlab.layers.base import Crossing
-from storlab.layers.block.queue import sysfs_of_device
 from storlab.layers.fs.mount import mounts_on
 from storlab.layers.resources import Dir, Disk, Export, Pool, Server, Share
 from storlab.nodes.agent import steps
@@ -184,7 +183,7 @@ async def disks_beneath(node: Node, path: str) -> tuple[str, ...] | None:
     """The disk that a folder's file system is on; ``None`` where it has none, or several."""
     try:
         (looked,) = await node.carry_out(steps.look(path))
-        (found,) = await node.carry_out(steps.readlink(sysfs_of_device(looked.result.device or 0)), go_on=True)
+        (found,) = await node.carry_out(steps.readlink(steps.disk_link(looked.result.device or 0)), go_on=True)
     except (StorlabError, FileNotFoundError):
         return None
     name = found.text.rpartition("/")[2]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from storlab.errors import RecordsError
 from storlab.images.cache import storlab_cache
 from storlab.images.image import Image
-from storlab.nodes.kinds.vm.causes import panic
+from storlab.nodes.console import panic
 from storlab.nodes.kinds.vm.command import Accelerator
 from storlab.nodes.kinds.vm.emulator import qemu_version
 from storlab.nodes.kinds.vm.hardware import QEMU

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storlab.errors import NodeError, StorlabError
+from storlab.nodes.console import console_text, killed_for_memory, panic
 from storlab.nodes.process import Process, telling
 
 if TYPE_CHECKING:
@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 
 _WAIT = 2.0  # s: the stream closes a moment before the process that held it is known to have ended
 _ANSWER = 2.0  # s, for QEMU's monitor
-_PANIC = re.compile(r"Kernel panic - not syncing: (?P<reason>.*)")
-_KILLED = re.compile(r"Out of memory: Killed process \d+ \((?P<program>.*?)\) ")
-_TIME = re.compile(r"^\[ *\d+\.\d+\] ")
 _INIT = "storlab-init: "
 _AGENT, _AGENT_KILLED = "storlab-agent", "the agent was killed by SIGKILL"
-_TAIL = 30  # lines
-_PANIC_TAIL = 80  # lines; a kernel that panics prints its call trace after the reason
-_MOST = 64 * 1024  # bytes
 _EVENTS = ("BLOCK_IO_ERROR", "GUEST_PANICKED", "SHUTDOWN", "STOP")
 
 
@@ -137,40 +131,7 @@ def disk_error(data: Any) -> str:
     return f"{operation} what is behind its disk failed: {reason}; QEMU stopped the guest"
 
 
-def console_text(path: Path) -> str:
-    """The end of a console, as text."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(file.tell() - _MOST, 0))
-            return file.read().decode(errors="replace").replace("\r", "")
-    except OSError:
-        return ""
-
-
-def panic(text: str) -> str | None:
-    """Why the guest's kernel panicked; ``None`` where it did not."""
-    found = _PANIC.search(text)
-    return found["reason"].strip() if found else None
-
-
-def killed_for_memory(text: str) -> str | None:
-    """The program that the guest's kernel killed last because memory ran out; ``None`` where that did not happen."""
-    found = _KILLED.findall(text)
-    return found[-1] if found else None
-
-
 def last_word(text: str) -> str | None:
     """What the guest's first process said last, but for its good-bye; ``None`` where it said nothing."""
     said = [line.partition(_INIT)[2].strip() for line in text.splitlines() if _INIT in line]
     return said[-1].removesuffix("; powering off") if said else None
-
-
-def tail(text: str) -> str:
-    """The last lines, without the kernel's times; where it panicked, the reason is among them."""
-    lines = [line for line in (_TIME.sub("", line).rstrip() for line in text.splitlines()) if line]
-    panicked = [number for number, line in enumerate(lines) if _PANIC.match(line)]
-    first = max(len(lines) - _TAIL, 0)
-    if panicked:
-        first = max(min(first, panicked[0]), len(lines) - _PANIC_TAIL, 0)
-    return "\n".join(lines[first:])

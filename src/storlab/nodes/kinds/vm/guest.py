@@ -20,7 +20,8 @@ from storlab.errors import NodeError, NodeLost
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.answers import understood
-from storlab.nodes.kinds.vm.causes import Causes, console_text, killed_for_memory, tail
+from storlab.nodes.console import MAX_CONSOLE, console_text, killed_for_memory, tail
+from storlab.nodes.kinds.vm.causes import Causes
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.handover import Handover
 from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
@@ -33,7 +34,6 @@ from storlab.waiting import cancelled, to_its_end
 MAGIC = b"storlab-renew/1\n"
 ENTROPY = 64  # bytes
 BOOT = 180.0  # s, for a guest to boot; emulated, and beside many others
-MAX_CONSOLE = 64 * 1024**2  # bytes; the serial port is slow, so it is not much more when that is seen
 _HEARTBEAT = 1.0  # s
 _END = 3.0  # s, for QEMU to obey `quit`; one that does not is killed
 

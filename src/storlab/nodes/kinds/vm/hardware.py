@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Strict, field_validator, model_validator
 
+from storlab.images.recipe import series_of
 from storlab.model import Model
 from storlab.nodes.binding import Numbers
 from storlab.units import Duration, GuestMemory, shown
@@ -47,7 +48,11 @@ class Hardware(Model):
         max_length=4095,
         description="`installed`, or the path of a QEMU of your own, from 5.2 on; it needs `--allow-code PATH`.",
     )
-    kernel: str | None = Field(None, description="Your own kernel: bzImage or vmlinux. By default the image's.")
+    kernel: str | None = Field(
+        None,
+        description="Your own kernel: bzImage or vmlinux; or one of Debian's by its series, `debian:6.1`, which "
+        "`storlab image kernel 6.1` unpacks. By default the image's.",
+    )
     modules: str | None = Field(None, description="Your kernel's modules: …/lib/modules/RELEASE.")
     rootfs: str | None = Field(
         None, description="Your own root, with your kernel: a file with EROFS, ext4 or squashfs, or a folder."
@@ -82,6 +87,11 @@ class Hardware(Model):
         """Whether it may be a copy of a saved guest, whose memory is one file and so can't be that of several nodes."""
         return self.start == "restored" and self.numa_nodes == 1
 
+    @field_validator("kernel", "modules", "rootfs", mode="before")
+    @classmethod
+    def _or_none(cls, value: object) -> object:
+        return None if value == "" else value  # so that a parameter of a study may leave it out
+
     @field_validator("qemu")
     @classmethod
     def _a_path(cls, value: str) -> str:
@@ -91,9 +101,12 @@ class Hardware(Model):
 
     @model_validator(mode="after")
     def _with_a_kernel(self) -> Self:
+        debian = self.kernel is not None and series_of(self.kernel) is not None
         for key in ("modules", "rootfs"):
             if getattr(self, key) is not None and self.kernel is None:
                 raise ValueError(f"{key} goes with a kernel of your own: write kernel, too")
+            if getattr(self, key) is not None and debian:
+                raise ValueError(f"{key} goes with a kernel of your own: {self.kernel} has its modules and our root")
         return self
 
     @model_validator(mode="after")

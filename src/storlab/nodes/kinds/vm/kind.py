@@ -17,7 +17,8 @@ from storlab.errors import NodeError, UserError
 from storlab.extras import need_extra
 from storlab.images.cache import storlab_cache
 from storlab.images.cpio import archive
-from storlab.images.image import Image, find_image, find_zfs_tree, own_image, with_zfs_tree
+from storlab.images.image import Image, debian_image, find_image, find_zfs_tree, own_image, with_zfs_tree
+from storlab.images.recipe import OWN_SERIES, series_of
 from storlab.images.system import system_disk, system_initramfs
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.binding import programs
@@ -73,7 +74,15 @@ class VmKind(Hardware, NodeKind):
         return _START
 
     def image(self, needs: Needs) -> frozenset[str] | None:
-        return None if self.kernel is not None else self.extras(needs)
+        own = self.kernel is not None and series_of(self.kernel) is None
+        return None if own else self.extras(needs)
+
+    def copied_boot(self) -> str | None:
+        return f"{self.kernel} {self.modules} {self.kernel_args}" if self.is_copied else None
+
+    def kernel_series(self) -> str | None:
+        series = None if self.kernel is None else series_of(self.kernel)
+        return None if series == OWN_SERIES else series
 
     def extras(self, needs: Needs) -> frozenset[str]:
         """The parts that its image must have in addition to those that all have: not ZFS, where a tree has it."""
@@ -281,7 +290,11 @@ def _image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
     kernel = hardware.kernel
     # What is wrong with a tree is said before an image is asked for, which takes minutes to build.
     tree = None if hardware.zfs_tree is None else find_zfs_tree(Path(hardware.zfs_tree))
-    image = find_image(extras) if kernel is None else own_image(Path(kernel), modules, rootfs)
+    series = None if kernel is None else series_of(kernel)
+    if series is not None:
+        image = debian_image(series, extras)
+    else:
+        image = find_image(extras) if kernel is None else own_image(Path(kernel), modules, rootfs)
     return image if tree is None else with_zfs_tree(image, tree)
 
 

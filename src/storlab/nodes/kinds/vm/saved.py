@@ -19,8 +19,9 @@ from pathlib import Path
 
 from storlab.errors import NodeError
 from storlab.images.cache import lock_file, storlab_cache
+from storlab.nodes.console import console_text
 from storlab.nodes.demands import NO_DEVICES
-from storlab.nodes.kinds.vm.causes import Causes, console_text
+from storlab.nodes.kinds.vm.causes import Causes
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.confinement import UNCONFINED
 from storlab.nodes.kinds.vm.handover import Handover
