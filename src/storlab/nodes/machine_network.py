@@ -56,7 +56,7 @@ async def check_machine_network(node: Node, address: str | None, interface: str 
     """Raise ``UserError`` with its ``key`` unless the address and the interface are this machine's, and may be used."""
     with understood(node.name, "looking at its addresses"):
         found = json.loads(await node.output("ip", "-j", "address", "show"))
-        has = {str(each["ifname"]): [str(one["local"]) for one in each["addr_info"]] for each in found}
+        has = {str(each["ifname"]): [str(one["local"]) for one in each["addr_info"] if one["scope"] != "link"] for each in found}
     every = [one for name, ones in has.items() if name != "lo" for one in ones]
     if address is not None and address not in {one for ones in has.values() for one in ones}:
         raise UserError(f"node {node.name} has no address {address}: it has {', '.join(every) or 'none'}", ("address",))
@@ -68,9 +68,11 @@ async def check_machine_network(node: Node, address: str | None, interface: str 
     if interface == "lo":
         raise UserError("lo is the loopback, which everything on a machine uses: name another", ("interface",))
     if address not in has[interface]:
-        which = ", ".join(has[interface]) or "it has none"
-        wrong = f"others reach node {node.name} at {address}, which" if address else "what others send to this machine"
-        raise UserError(f"{wrong} does not take {interface}: write its address, too ({which})", ("interface",))
+        own = has[interface]
+        if not own:
+            raise UserError(f"node {node.name}: {interface} has no address: give it one, or name another", ("interface",))
+        at = f"others reach it at {address}, which {interface} does not have" if address else "others must reach it there"
+        raise UserError(f'node {node.name}: {at}: write address = "{own[0]}", too', ("interface",))
     if interface in (await node.output("sh", "-c", _CONTROL)).split():
         raise UserError(
             f"{interface} carries the connection by which node {node.name} is controlled: shaping it could lose the "
