@@ -13,11 +13,10 @@ from storlab_examples.dd_results import DdImporter
 from storlab_examples.dirty_pages import DirtyPagesProbe
 from storlab_examples.overlay import OverlayLayer
 from storlab_examples.redis import RedisLayer
-from storlab_examples.ssh import SshKind
 from storlab_examples.sshfs import SshdLayer, SshfsLayer
 
 from storlab.api import ExitRecord, Interface, ProbeRecord, Subject, Window
-from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_workload
+from storlab.conformance import check_importer, check_layer, check_probe, check_workload
 
 DD = b"1000+0 records in\n1000+0 records out\n4096000 bytes (4.1 MB, 3.9 MiB) copied, 0.5 s, 8.2 MB/s\n"
 MEMINFO = "MemTotal:       24603424 kB\nDirty:              {} kB\nWriteback:             0 kB\n"
@@ -47,10 +46,6 @@ def test_the_probe_of_cards(tmp_path: Path) -> None:
     samples(tmp_path, "/proc/net/dev", (CARDS.format(1500 * at) for at in range(5)))
     subject = Subject(group="vm", interfaces=(Interface(name="eth0", address="10.0.0.2"),))
     check_probe(CardTrafficProbe, records=[ProbeRecord(tmp_path, WINDOW, subject)])
-
-
-def test_the_node_kind() -> None:
-    check_node_kind(SshKind, {"destination": "me@host"})
 
 
 def test_the_importer() -> None:

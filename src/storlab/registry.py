@@ -52,6 +52,7 @@ from storlab.layers.zfs.volumes import ZvolsLayer
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.kinds.local import LocalKind
 from storlab.nodes.kinds.netns import NetnsKind
+from storlab.nodes.kinds.ssh import SshKind
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
@@ -78,7 +79,7 @@ from storlab.workloads.posix.workload import PosixWorkload
 
 T = TypeVar("T")
 
-_NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, VmKind)
+_NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
     DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,

@@ -202,7 +202,7 @@ def test_a_probe(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", node_kinds())
 def test_a_node_kind(name: str) -> None:
-    check_node_kind(node_kinds()[name])
+    check_node_kind(node_kinds()[name], {"hosts": ["lab1"]} if name == "ssh" else None)
 
 
 def _examples(*names: str) -> list[bytes]:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +11,6 @@ import polars as pl
 import pytest
 
 import storlab as python_interface
-from laboratory import Ended, Laboratory, ended, kill, processes_with, wait_until
-from laboratory.samples import sample
-from laboratory.ssh import Remote, remote_machine
 from storlab.records.run_folder import RunFolder
 
 from .pages import EXTENSIONS, ROOT, blocks, nothing_is_left_of, storlab
@@ -105,129 +97,3 @@ def test_redis_its_disk_and_its_client_are_on_three_machines(installed: tuple[Pa
     run = ran(study, tmp_path, 'requests="200"', 'factors.appendfsync=["no"]', path=installed)
     assert "set.rate" in run.metrics["metric"].to_list()
     assert layers(tmp_path)["db"][-3:] == ["mkfs", "mount", "redis"]
-
-
-far_machine = pytest.mark.needs("root", "sshd")
-
-
-@pytest.fixture
-def far(lab: Laboratory, installed: tuple[Path, ...]) -> Iterator[Remote]:
-    lab.environment["PYTHONPATH"] = os.pathsep.join(map(str, installed))
-    with remote_machine(lab.folder / "far", lab.scratch) as remote:
-        yield remote
-
-
-def study(far: Remote, load: str) -> str:
-    return sample(__file__, "cases/far.toml", config=far.config, load=load)
-
-
-def processes_there(lab: Laboratory) -> dict[int, str]:
-    """Those of the run on the other machine, which has this one's process table: number and program."""
-    found = {}
-    for pid in processes_with(f"STORLAB_RUN={lab.identity}") if (lab.out / "manifest.json").exists() else ():
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            if b"STORLAB_NODE=far" in words:
-                found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
-    return found
-
-
-def measuring(lab: Laboratory, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until the load runs; whether it does."""
-    wait_until(lambda: process.poll() is not None or "sleep" in processes_there(lab).values(), 60)
-    return process.poll() is None
-
-
-def killed_while_measuring(lab: Laboratory, far: Remote, load: str = "exec sleep 3600") -> None:
-    process = lab.start_run(study(far, load))
-    assert measuring(lab, process), ended(process)
-    kill(process)
-    assert ended(process).status == -9
-    assert wait_until(lambda: not processes_there(lab), 20.0), "the agent there ends with its connection"
-    assert far.mounts(), "nobody was there to unmount it"
-
-
-def pending(lab: Laboratory) -> set[str]:
-    lines = lab.journal()
-    undone = {line["undone"] for line in lines if "undone" in line}
-    return {line["undo"] for line in lines if "registered" in line and line["registered"] not in undone}
-
-
-def clean(lab: Laboratory) -> Ended:
-    return lab.storlab("clean", lab.out)
-
-
-@far_machine
-def test_a_stack_is_set_up_on_the_other_machine_and_torn_down_there_and_one_that_is_away_is_named(
-    lab: Laboratory, far: Remote
-) -> None:
-    result = lab.run(study(far, "cat /etc/machine-id; df --output=fstype {target}"))
-    assert result.status == 0, str(result)
-    assert [record.status for record in lab.records()] == ["done", "done"]
-    said = (lab.out / "trials" / "0001" / "far" / "load" / "stdout").read_text().split()
-    assert said == [far.run("cat", "/etc/machine-id").strip(), "Type", "ext4"]
-    assert {line["node"]["machine"]["id"] for line in lab.journal() if line.get("undo") == "loop.detach"} == {said[0]}
-    assert (far.mounts(), far.files(), lab.leftovers()) == ([], [], [])
-    far.stop()
-    other = lab.folder / "other"
-    refused = lab.storlab("run", lab.study(study(far, "true")), "--out", other)
-    assert refused.status == 2
-    assert "destination" in refused.stderr and "far can't be reached" in refused.stderr
-    assert not other.exists()
-
-
-@far_machine
-def test_what_a_killed_run_left_there_stays_pending_until_that_machine_is_reached_and_is_undone_there(
-    lab: Laboratory, far: Remote
-) -> None:
-    killed_while_measuring(lab, far)
-    far.stop()
-    result = clean(lab)
-    assert result.status != 0
-    for words in ("mount.unmount", "node far can't be reached", "Connection refused"):
-        assert words in result.stdout
-    assert pending(lab) == {"processes.end", "scratch.remove", "file.remove", "loop.detach", "mount.unmount"}
-    far.start()
-    far.become_another()
-    result = clean(lab)
-    assert result.status != 0
-    assert "node far was on another machine than" in result.stdout
-    assert far.mounts(), "another machine at the same address is left alone"
-    far.become_the_same()
-    result = clean(lab)
-    assert result.status == 0, str(result)
-    assert "unmounted" in result.stdout
-    assert (pending(lab), far.mounts(), far.files(), lab.leftovers()) == (set(), [], [], [])
-
-
-@far_machine
-def test_a_process_that_outlived_its_agent_there_is_ended_there(lab: Laboratory, far: Remote) -> None:
-    process = lab.start_run(study(far, "setsid sleep 3600 & wait"))
-    assert measuring(lab, process), ended(process)
-    agents = [pid for pid, program in processes_there(lab).items() if program.startswith("storlab")]
-    assert agents
-    process.send_signal(signal.SIGSTOP)  # or it would start another agent, which ends what this one left
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, or one would end what another started
-        for pid in sorted(agents, reverse=True):  # the youngest first: a stopped child without a parent is woken
-            os.kill(pid, number)
-    kill(process)
-    assert ended(process).status == -9
-    assert "sleep" in processes_there(lab).values()
-    result = clean(lab)
-    assert result.status == 0, str(result)
-    assert ("killed" in result.stdout, processes_there(lab)) == (True, {})
-    assert (far.mounts(), far.files(), lab.leftovers()) == ([], [], [])
-
-
-@far_machine
-def test_of_a_machine_that_was_booted_again_only_files_are_left_to_remove(lab: Laboratory, far: Remote) -> None:
-    killed_while_measuring(lab, far)
-    far.boot()
-    assert far.files()
-    result = clean(lab)
-    assert result.status == 0, str(result)
-    names = {line["registered"]: line["undo"] for line in lab.journal() if "registered" in line}
-    did = {names[line["undone"]]: line["did"] for line in lab.journal() if "undone" in line}
-    assert {name for name, words in did.items() if words} <= {"file.remove", "scratch.remove", "processes.end"}
-    assert did["file.remove"] is not None
-    assert (far.files(), lab.leftovers()) == ([], [])

@@ -5,9 +5,8 @@
         lab.cut("lab1"); lab.mend("lab1"); lab.kill("lab1"); lab.reboot("lab1")
 
 They are called ``lab1``, ``lab2``, …; ``lab.config`` is for ``ssh -F`` and ``STORLAB_SSH_CONFIG``. A host's ``/root``,
-``/tmp`` and ``/var/tmp`` are its own, in ``folder/lab1/``, and outlive its boot. What is shared with this machine is the
-kernel: loop devices, modules, the page cache, cgroups. A controller started with ``CONTROLLER`` in front can't see the
-hosts' processes.
+``/tmp`` and ``/var/tmp`` are its own, in ``folder/lab1/``, and outlive its boot. The kernel is this machine's: loop
+devices, modules, the page cache, cgroups. A controller started with ``CONTROLLER`` in front can't see their processes.
 """
 
 from __future__ import annotations
@@ -32,6 +31,8 @@ _INIT = """
 set -eu
 hostname "$1"
 mount -t tmpfs run /run; mkdir /run/sshd /run/lab; mount --bind "$2" /run/lab
+# What others have mounted here is theirs: a copy would keep their devices in use.
+awk '$5 ~ "^/(root|tmp|var/tmp)/" { print $5 }' /proc/self/mountinfo | tac | xargs -r umount -l
 mount --bind /run/lab/root /root; mount --bind /run/lab/var/tmp /var/tmp
 mount --bind /run/lab/boot /proc/sys/kernel/random/boot_id
 mount --bind /run/lab/machine-id /etc/machine-id; mount --bind /run/lab/passwd /etc/passwd

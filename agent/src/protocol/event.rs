@@ -20,6 +20,8 @@ pub enum Event {
         pid: u32,
         boot_id: String,
         hostname: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lease_ns: Option<u64>,
     },
     Refused {
         message: String,

@@ -25,7 +25,7 @@ pub struct Request {
 #[derive(Debug, PartialEq)]
 #[allow(missing_docs, reason = "named after the protocol's operations")]
 pub enum Operation {
-    Hello { protocol: u64 },
+    Hello { protocol: u64, lease_ns: Option<u64> },
     Clock,
     Facts { tools: BTreeMap<String, Vec<String>> },
     Run(Box<Run>),
@@ -62,6 +62,8 @@ struct Empty {}
 #[derive(Deserialize)]
 struct Hello {
     protocol: u64,
+    #[serde(default, deserialize_with = "lease")]
+    lease_ns: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -247,6 +249,16 @@ pub struct Sample {
 /// The answer, with an instant of 16 digits or so for each beginning and end, must fit into one header.
 const MAX_TURNS: usize = 1_000;
 
+/// A lease may not end before its first renewal can have come.
+const LEAST_LEASE: u64 = crate::clock::SECOND;
+
+fn lease<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
+    match Option::<u64>::deserialize(value)? {
+        Some(length) if length < LEAST_LEASE => Err(D::Error::custom("a lease takes a second at least")),
+        length => Ok(length),
+    }
+}
+
 fn default_grace() -> u64 {
     2 * crate::clock::SECOND
 }
@@ -280,7 +292,7 @@ fn in_order<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<(u64, u64)>, D::E
 
 /// Whether it can be one directory's name, and lead nowhere else.
 pub fn is_file_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
     (1..=200).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain)
 }
 
@@ -308,7 +320,10 @@ fn parse_operation(op: &str, header: Map<String, Value>, payload: &[u8]) -> Resu
         return Err(Failure::new(format!("{op} takes no payload")));
     }
     Ok(match op {
-        "hello" => Operation::Hello { protocol: fields::<Hello>(op, header)?.protocol },
+        "hello" => {
+            let Hello { protocol, lease_ns } = fields(op, header)?;
+            Operation::Hello { protocol, lease_ns }
+        }
         "clock" => fields::<Empty>(op, header).map(|_| Operation::Clock)?,
         "facts" => Operation::Facts { tools: fields::<FactsWanted>(op, header)?.tools },
         "run" => Operation::Run(Box::new(fields(op, header)?)),

@@ -19,6 +19,8 @@ pub enum End {
     Refused(String),
     /// A signal asked for it.
     Signal(i32),
+    /// The controller was silent for the seconds of its lease.
+    Silence(u64),
 }
 
 impl End {
@@ -27,6 +29,7 @@ impl End {
         match self {
             Self::Shutdown | Self::Closed => ExitCode::SUCCESS,
             Self::Broken(_) | Self::Refused(_) => ExitCode::from(3),
+            Self::Silence(_) => ExitCode::from(4),
             // As a shell would report it.
             Self::Signal(number) => ExitCode::from(128 + (*number & 0x7f) as u8),
         }

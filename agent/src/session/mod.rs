@@ -2,6 +2,7 @@
 
 mod end;
 mod jobs;
+mod lease;
 mod requests;
 mod runs;
 mod serve;
@@ -20,12 +21,13 @@ use crate::facts::FactsRequest;
 use crate::files::{FileThread, Job};
 use crate::outbox::Outbox;
 use crate::poller::{Interest, Part, Poller, Token};
-use crate::processes::AgentCgroup;
+use crate::processes::{AgentCgroup, Guard};
 use crate::protocol::{Decoder, Event};
 use crate::run::Run;
 use crate::sample::Sampler;
 use crate::stream::Stream;
 
+use lease::Lease;
 use steps::StepRequests;
 
 /// How often to look whether the host has opened its end of a virtio-serial port.
@@ -57,6 +59,8 @@ pub struct Session {
     /// Requests of several steps.
     steps: StepRequests,
     cgroup: Option<AgentCgroup>,
+    guard: Option<Guard>,
+    lease: Option<Lease>,
     runs: BTreeMap<u64, Run>,
     last_serial: u64,
     samplers: BTreeMap<u64, Sampler>,
@@ -153,7 +157,8 @@ impl Session {
         // A sample for which there is no room is taken when there is.
         let samples = self.samplers.values().map(Sampler::due_at).filter(|_| self.outbox.has_room());
         let shutdown = self.shutdown.map(|(_, at)| at);
-        runs.chain(samples).chain(shutdown).chain(self.connect_at).min()
+        let lease = self.lease.as_ref().map(Lease::ends_at);
+        runs.chain(samples).chain(shutdown).chain(self.connect_at).chain(lease).min()
     }
 
     /// Does what is due, and what has become possible.
@@ -168,7 +173,21 @@ impl Session {
         self.submit_job();
         self.begin_steps();
         self.finish_runs();
-        self.advance_shutdown(now)
+        self.advance_shutdown(now).or_else(|| self.look_at_lease(now))
+    }
+
+    /// The end where the controller was silent for too long. While its requests wait for a slow disk, that isn't known.
+    fn look_at_lease(&mut self, now: u64) -> Option<End> {
+        if self.has_many_writes() {
+            self.hear();
+        }
+        self.lease.as_ref().filter(|lease| lease.ends_at() <= now).map(|lease| End::Silence(lease.seconds()))
+    }
+
+    fn hear(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.renew(self.guard.as_mut());
+        }
     }
 
     /// Answers `shutdown` when all has ended, or when it takes too long, and goes when the answer is sent.
@@ -196,8 +215,15 @@ impl Session {
         if self.connect_at.is_some() {
             return None;
         }
+        let waited = self.outbox.len();
         match self.outbox.flush(&mut self.stream.output) {
-            Ok(()) => None,
+            Ok(()) => {
+                // Whoever reads while its requests wait can't be heard, and lives.
+                if self.requests_watched == Some(Interest::HangUp) && self.outbox.len() < waited {
+                    self.hear();
+                }
+                None
+            }
             Err(_) => Some(End::Closed),
         }
     }
@@ -210,6 +236,7 @@ impl Session {
         match self.stream.input.read(&mut bytes) {
             Ok(0) => Some(End::Closed),
             Ok(count) => {
+                self.hear();
                 self.decoder.push(&bytes[..count]);
                 self.serve_requests()
             }

@@ -2,6 +2,7 @@
 
 use nix::errno::Errno;
 
+use super::lease::Lease;
 use super::serve::hello;
 use super::{End, FAREWELL_NS, Session};
 use crate::clock;
@@ -38,16 +39,18 @@ impl Session {
 
     fn serve_request(&mut self, Request { id, operation }: Request) -> Option<End> {
         match operation {
-            Operation::Hello { protocol } if protocol != PROTOCOL => {
+            Operation::Hello { protocol, .. } if protocol != PROTOCOL => {
                 let message = format!(
                     "this agent speaks protocol {PROTOCOL}, not {protocol}: install the matching one"
                 );
                 self.outbox.push(id, &Event::Refused { message: message.clone() }, &[]);
                 return Some(End::Refused(message));
             }
-            Operation::Hello { .. } => {
+            Operation::Hello { lease_ns, .. } => {
                 self.greeted = true;
-                self.outbox.push(id, &hello(), &[]);
+                self.lease = lease_ns.map(Lease::new);
+                self.hear();
+                self.outbox.push(id, &hello(lease_ns), &[]);
             }
             _ if !self.greeted => self.refuse(id, Failure::new("the first request must be hello")),
             _ if self.is_in_use(id) => {

@@ -34,12 +34,14 @@ pub fn serve(options: &ServeOptions) -> Result<End, SessionError> {
     let name = options.cgroup.clone().unwrap_or_else(|| format!("storlab-agent-{}", std::process::id()));
     let cgroup = AgentCgroup::create(&name);
     // Process 1 of a guest can't be killed but with the guest. Without a guard, `storlab clean` does it.
-    let _guard = cgroup.as_ref().filter(|_| options.port.is_none()).map(Guard::start);
-    let mut session = Session::new(stream, signals, cgroup)?;
+    let guard = cgroup.as_ref().filter(|_| options.port.is_none()).and_then(|cgroup| Guard::start(cgroup).ok());
+    let mut session = Session::new(stream, signals, cgroup, guard)?;
     let end = session.run();
     session.tear_down();
-    if let Ok(End::Broken(reason) | End::Refused(reason)) = &end {
-        eprintln!("storlab-agent: {reason}");
+    match &end {
+        Ok(End::Broken(reason) | End::Refused(reason)) => eprintln!("storlab-agent: {reason}"),
+        Ok(End::Silence(seconds)) => eprintln!("storlab-agent: its controller was silent for {seconds} s"),
+        _ => {}
     }
     end
 }
@@ -55,12 +57,17 @@ fn take_signals() -> nix::Result<SignalFd> {
 }
 
 impl Session {
-    fn new(stream: Stream, signals: SignalFd, cgroup: Option<AgentCgroup>) -> Result<Self, SessionError> {
+    fn new(
+        stream: Stream,
+        signals: SignalFd,
+        cgroup: Option<AgentCgroup>,
+        guard: Option<Guard>,
+    ) -> Result<Self, SessionError> {
         let poller = Poller::new()?;
         poller.watch(&signals, Token::session(Part::Signals), Interest::Read)?;
         let mut outbox = Outbox::default();
         outbox.push_raw(PREFACE);
-        outbox.push(0, &hello(), &[]);
+        outbox.push(0, &hello(None), &[]);
         Ok(Self {
             stream,
             decoder: Decoder::default(),
@@ -72,6 +79,8 @@ impl Session {
             file_job: None,
             steps: Default::default(),
             cgroup,
+            guard,
+            lease: None,
             runs: BTreeMap::new(),
             last_serial: 0,
             samplers: BTreeMap::new(),
@@ -105,7 +114,7 @@ impl Session {
 }
 
 /// What the agent says of itself.
-pub(super) fn hello() -> Event {
+pub(super) fn hello(lease_ns: Option<u64>) -> Event {
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     Event::Hello {
         protocol: PROTOCOL,
@@ -113,5 +122,6 @@ pub(super) fn hello() -> Event {
         pid: std::process::id(),
         boot_id: boot_id.trim().to_owned(),
         hostname: facts::hostname(),
+        lease_ns,
     }
 }

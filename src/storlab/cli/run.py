@@ -34,6 +34,7 @@ from storlab.cli.status import (
     GATE_MISSING,
     INTERRUPTED,
     LEFT_BEHIND,
+    NODE_UNREACHABLE,
     NOTHING_MEASURED,
     TRIALS_FAILED,
     Status,
@@ -192,6 +193,8 @@ def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> Statu
         raise
     if outcome.ending == "interrupted":
         return INTERRUPTED
+    if outcome.ending == "unreachable":
+        return NODE_UNREACHABLE
     if outcome.left_behind:
         return LEFT_BEHIND
     comparisons = outcome.summary.comparisons
@@ -248,6 +251,8 @@ def _say_how_it_ended(outcome: Outcome, allow_undecided: bool) -> None:
         warn(f"storlab: `storlab clean {outcome.folder.path}` tries again")
     if outcome.ending == "interrupted":
         warn(f"storlab: interrupted; `storlab resume {outcome.folder.path}` resumes it")
+    if outcome.ending == "unreachable":
+        warn(f"storlab: {outcome.folder.manifest.stopped}")
 
 
 def _more_rounds(outcome: Outcome) -> int | None:

@@ -27,6 +27,9 @@ COMPLETE = Status(0, "complete; a study that ends undecided is complete")
 OWN_FAULT = Status(1, "an internal error, a full disk, or something else that the system refused")
 LEFT_BEHIND = Status(1, "something could not be torn down", *_RUNS, "clean", *_SUITES)
 USERS_MISTAKE = Status(2, "usage error, or this machine supports nothing of the study; nothing was run")
+NODE_UNREACHABLE = Status(
+    3, "a node stayed unreachable, so the run stopped: `storlab resume` continues it once it is back", *_RUNS
+)
 TRIALS_FAILED = Status(3, "some trials failed; the others were measured", *_RUNS)
 NOTHING_MEASURED = Status(
     3, "nothing that was asked for was measured; if only some of it was not, the last line says so", *_GATES
@@ -47,7 +50,7 @@ INTERRUPTED = Status(130, "interrupted; everything is torn down, and `storlab re
 
 STATUSES = (
     *(COMPLETE, OWN_FAULT, LEFT_BEHIND, USERS_MISTAKE),
-    *(TRIALS_FAILED, NOTHING_MEASURED, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
+    *(NODE_UNREACHABLE, TRIALS_FAILED, NOTHING_MEASURED, TEST_UNEXPECTED, TEST_REGRESSED, NOT_CHECKED),
     *(GATE_HIT, GATE_MISSING, GATE_UNDECIDED, TEST_WITHOUT_RESULT, TEST_MISSING, CUT_BROKE),
     *(NOTHING_EXECUTED, INTERRUPTED),
 )

@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -25,32 +27,54 @@ from storlab.nodes.kind import K, Launcher, Prepared, Services
 from storlab.nodes.node import Node
 from storlab.nodes.processes import Agents, Controller, cgroup_name, end_marked, end_processes, mark
 from storlab.programs import search_path
+from storlab.text import one_line
 from storlab.waiting import cancelled, to_its_end
 
 HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
 _EXIT_TIMEOUT = 10.0
 _DRAIN_TIMEOUT = 1.0
 _PIECE = 256 * 1024  # bytes
+_RETRY = 2.0  # s
+_MOST_SAID = 4096  # bytes
+_LONGEST = 400  # characters
+
+Why = Callable[[str, str], Awaitable[str]]
+"""The sentence to say of a stream that closed, from the plain one and what was printed to standard error."""
 
 
 @contextlib.asynccontextmanager
-async def running_agent(name: str, argv: Sequence[str], *, hello: float | None = None) -> AsyncIterator[Node]:
-    """The agent that ``argv`` starts, for as long as the context lasts."""
+async def running_agent(
+    name: str, argv: Sequence[str], *, hello: float | None = None, lease: float | None = None, why: Why | None = None
+) -> AsyncIterator[Node]:
+    """The agent that ``argv`` starts, for as long as the context lasts.
+
+    ``lease``: seconds after which it ends if it hears nothing. With ``why``, what is printed to standard error is kept
+    for that.
+    """
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        stderr=None if why is None else asyncio.subprocess.PIPE,
         env={**os.environ, "PATH": search_path()},
         # Ctrl-C in the terminal is for the controller alone: it decides what is stopped, and in which order.
         start_new_session=True,
     )
     assert process.stdin is not None and process.stdout is not None
-    connection = Connection(name, process.stdout, process.stdin)
+    said = bytearray()
+    listening = asyncio.create_task(_keep_last(process.stderr, said))
+
+    async def explained(reason: str) -> str:
+        await asyncio.wait([listening], timeout=_DRAIN_TIMEOUT)
+        return reason if why is None else await why(reason, said.decode("utf-8", "replace"))
+
+    connection = Connection(name, process.stdout, process.stdin, why=explained)
     try:
-        greeting = await connection.greet(hello or HELLO_TIMEOUT)
+        greeting = await connection.greet(hello or HELLO_TIMEOUT, lease)
         yield Node(name, connection, pid=greeting.pid)
     finally:
         await to_its_end(_end(connection, process))
+        await to_its_end(cancelled(listening))
 
 
 async def _end(connection: Connection, process: asyncio.subprocess.Process) -> None:
@@ -75,6 +99,12 @@ async def _gone(process: asyncio.subprocess.Process) -> None:
         await asyncio.wait([dropping], timeout=_DRAIN_TIMEOUT)  # what it started, and can't be killed, may have it open
     finally:
         await cancelled(dropping)
+
+
+async def _keep_last(stream: asyncio.StreamReader | None, into: bytearray) -> None:
+    while stream is not None and (piece := await stream.read(_PIECE)):
+        into += piece
+        del into[:-_MOST_SAID]
 
 
 async def _drop(stream: asyncio.StreamReader) -> None:
@@ -104,12 +134,16 @@ class AgentLauncher(Launcher[K]):
     hello: ClassVar[float] = HELLO_TIMEOUT
     here: ClassVar[bool] = False
     """Its agents are on this machine: so the journal can name them, and their cgroups, before they are there."""
+    lease: ClassVar[float | None] = None
+    """Seconds after which an agent ends that hears nothing; ``None``: it learns of its controller's end at once."""
+    patience: ClassVar[float] = 0.0
+    """Seconds that a lost node is waited for before the run goes on without it."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._nodes: dict[tuple[str, str], _Launched] = {}  # by the node's name and what it is
         self._launches = 0
-        self._lock = asyncio.Lock()
+        self._locks: dict[str, asyncio.Lock] = {}  # by the node's name
 
     @abstractmethod
     async def address_of(self, instance: str, spec: K) -> str:
@@ -122,14 +156,18 @@ class AgentLauncher(Launcher[K]):
     async def took_in(self, node: Node) -> None:
         """Its agent answers: what else the launcher knows of a node."""
 
-    async def stand_in(self, spec: K) -> Node | None:
-        """One of these nodes; where none is open yet, one of the kind's name, to be asked before the others are."""
-        opened = (known.node for (_, dump), known in self._nodes.items() if dump == spec.model_dump_json())
-        return next(opened, None) or await self.open(spec.kind, spec, Prepared(), NO_DEMANDS, Path("/dev/null"))
+    async def why(self, address: str, reason: str, stderr: str) -> str:
+        """Why the stream to an agent closed, as far as is known; ``stderr``: what was printed there."""
+        lines = stderr.strip().splitlines()
+        return f"{reason} ({one_line(lines[-1])[:_LONGEST]})" if lines else reason
+
+    async def stand_in(self, name: str, spec: K) -> Node | None:
+        """The node itself, which is there for the whole run."""
+        return await self.open(name, spec, Prepared(), NO_DEMANDS, Path("/dev/null"))
 
     async def open(self, name: str, spec: K, prepared: Prepared, demands: Demands, folder: Path) -> Node:
         key = name, spec.model_dump_json()
-        async with self._lock:
+        async with self._locks.setdefault(name, asyncio.Lock()):
             if key not in self._nodes:
                 instance = self.services.new_instance(name)
                 self._nodes[key] = await self._launch(name, instance, spec.kind, await self.address_of(instance, spec))
@@ -149,11 +187,26 @@ class AgentLauncher(Launcher[K]):
                 together.push_async_callback(known.context.aclose)
         self._nodes.clear()
 
-    async def revive(self) -> None:
-        for known in list(self._nodes.values()):
-            if known.node.lost is not None:
-                with contextlib.suppress(StorlabError):  # it stays lost, and what needs it says why
-                    await self._revive(known)
+    async def revive(self) -> dict[str, str]:
+        lost = [known for known in self._nodes.values() if known.node.lost is not None]
+        found = await asyncio.gather(*(self._revived(known) for known in lost))
+        return {known.node.name: reason for known, reason in zip(lost, found, strict=True) if reason is not None}
+
+    async def _revived(self, known: _Launched) -> str | None:
+        """Wait for a lost node, for as long as it is worth; why it is still lost, or ``None``."""
+        until, waiting = time.monotonic() + self.patience, False
+        while True:
+            try:
+                await self._revive(known)
+            except StorlabError as error:
+                if time.monotonic() >= until:
+                    return str(error)
+                if not waiting:
+                    self.services.notify(f"Waiting for node {known.node.name}: {error}")
+                waiting = True
+            else:
+                return None
+            await asyncio.sleep(_RETRY)
 
     async def reach(self, identity: NodeIdentity) -> Node | None:
         for known in self._nodes.values():
@@ -176,7 +229,8 @@ class AgentLauncher(Launcher[K]):
             self._announce(NodeIdentity(instance, kind, address, machine), cgroup)
         argv = await self.command(address, environment, ["serve", "--cgroup", cgroup])
         context = AsyncExitStack()
-        node = await context.enter_async_context(running_agent(name, argv, hello=self.hello))
+        why = None if self.here else partial(self.why, address)
+        node = await context.enter_async_context(running_agent(name, argv, hello=self.hello, lease=self.lease, why=why))
         try:
             node.environment, node.here = environment, self.here
             machine = await machine_of(node)

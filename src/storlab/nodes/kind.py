@@ -81,6 +81,14 @@ class NodeKind(Model):
         """What a guest image must have, beyond what all have, to boot such nodes; ``None`` where they need none."""
         return None
 
+    def number(self) -> int | None:
+        """How many nodes these keys name, if they name them one by one; else ``None``: as many as ``count`` says."""
+        return None
+
+    def one(self, number: int) -> NodeKind:
+        """What the node of this number is, from 0, if a group's nodes differ."""
+        return self
+
     def describe(self) -> str:
         """One line for plan and report: ``512M, 1 CPU``."""
         return ""
@@ -186,8 +194,11 @@ class Launcher(ABC, Generic[K]):
         """
         return Prepared()
 
-    async def stand_in(self, spec: K) -> Node | None:
-        """A node that can be asked, while planning, what such nodes have; ``None`` where only ``Prepared`` knows."""
+    async def stand_in(self, name: str, spec: K) -> Node | None:
+        """A node that can be asked, while planning, what the node of this name has; ``None``: only ``Prepared`` knows.
+
+        A node that is there for the whole run may be the very one.
+        """
         return None
 
     @abstractmethod
@@ -205,8 +216,12 @@ class Launcher(ABC, Generic[K]):
     async def close(self) -> None:
         """End all nodes."""
 
-    async def revive(self) -> None:
-        """Of a kind whose nodes are there for the whole run: launch again what was lost, as the same ``Node``."""
+    async def revive(self) -> dict[str, str]:
+        """Of a kind whose nodes are there for the whole run: launch again what was lost, as the same ``Node``.
+
+        Returns why nodes are still lost, by name, after as long as nodes of this kind are waited for.
+        """
+        return {}
 
     @abstractmethod
     async def reach(self, identity: NodeIdentity) -> Node | None:

@@ -43,7 +43,7 @@ class NodeRecord(Struct, frozen=True, forbid_unknown_fields=True):
     end: Seconds
     machine: str  # boot id: nodes with the same one are the same machine
     disks: list[str] = []  # the kernel's names, as far as they are known
-    clock_error: float = 0.0  # s, of the comparison with the controller's clock
+    clock_error: float = 0.0  # s, at most, between its clock and the controller's, as compared before and after
     late: float = 0.0  # s, after the agreed instant
 
     def __post_init__(self) -> None:
@@ -79,6 +79,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     measured: Seconds | None = None
     block: Number | None = None  # of the round: cells that share what is kept for it
     start_skew: Seconds | None = None
+    start_skew_error: Seconds | None = None  # by how much it may be wrong, given the round trips to the nodes
     slices: Number | None = None  # in which the load worked, in turn with those of other trials of its round
     phases: dict[str, Seconds] = {}  # seconds spent in each
     nodes: dict[NodeName, NodeRecord] = {}

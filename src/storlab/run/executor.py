@@ -49,7 +49,7 @@ from storlab.waiting import to_its_end
 _HOPELESS = 2  # rounds
 _TABLES_EVERY = 30.0  # s; whoever looks into a long run finds tables, and short rounds don't pay for them
 
-Ending = Literal["complete", "failures", "nothing measured", "interrupted"]
+Ending = Literal["complete", "failures", "nothing measured", "unreachable", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -224,6 +224,7 @@ class _Executor:
         self._stopped, self._spent = "", False
         self._written = time.monotonic()
         self._finished = False
+        self._unreachable: tuple[str, ...] = ()
         self._left: tuple[str, ...] | None = None  # until all is torn down that can be
         self._setups: Setups | None = None
         self._held: HeldFolder
@@ -242,7 +243,7 @@ class _Executor:
             try:
                 try:
                     await self._rounds(journal)
-                    self._finished = not self._interrupts.finish
+                    self._finished = not self._interrupts.finish and not self._unreachable
                 finally:
                     self._interrupts.stage = "teardown"
                     await to_its_end(self._end(journal))
@@ -279,6 +280,13 @@ class _Executor:
             due = not self._ended.issuperset(planned.number for planned in order)
             await trials.run(order)
             self._rounds_here += due
+            if trials.unreachable:
+                self._unreachable = tuple(trials.unreachable.values())
+                self._stopped = (
+                    f"The run stopped, for {', '.join(trials.unreachable)} can't be reached: "
+                    f"{'; '.join(self._unreachable)}. `storlab resume` resumes it."
+                )
+                return
             if self._interrupts.finish:
                 return
             if time.monotonic() - self._written > _TABLES_EVERY:
@@ -363,6 +371,7 @@ class _Executor:
                 await self._setups.tear_down_all()
             except StorlabError as error:  # the journal has all of it
                 self._observer.notify(f"could not be torn down in order: {error}")
+        self._session.try_again()  # what could not be reached may be back
         result = await tear_down(journal, self._session)
         self._left = tuple(result.failed)
         if not self._finished and not self._stopped:
@@ -385,5 +394,6 @@ class _Executor:
     def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)
         ending: Ending = "failures" if failed else "nothing measured" if self._summary.answers_nothing else "complete"
+        ending = "unreachable" if self._unreachable else ending
         ending = "interrupted" if self._interrupts.finish else ending
         return Outcome(self._run, ending, self._summary, self._tables, self._left or ())

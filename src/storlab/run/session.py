@@ -52,6 +52,7 @@ class Session:
         self._scratch: dict[str, str] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._lost = asyncio.Event()
+        self._unreachable: dict[tuple[str, str], str] = {}  # kind and address → why; asked once in each teardown
 
     @property
     def host(self) -> Node:
@@ -80,10 +81,10 @@ class Session:
             self._prepared[key] = await self._launcher(own.kind).prepare(own, needs)
         return self._prepared[key]
 
-    async def stand_in(self, spec: NodeKind) -> Node | None:
-        """A node that can be asked, while planning, what such nodes have; ``None`` where there is none yet."""
+    async def stand_in(self, name: str, spec: NodeKind) -> Node | None:
+        """A node that can be asked, while planning, what the node of this name has; ``None`` if there is none yet."""
         own = own_keys(spec)
-        return await self._launcher(own.kind).stand_in(own)
+        return await self._launcher(own.kind).stand_in(name, own)
 
     async def open(self, name: str, group: str, spec: NodeKind, demands: Demands, folder: Path) -> Node:
         """A node, ready for commands; of a kind that is there for the whole run, the same one each time."""
@@ -165,9 +166,13 @@ class Session:
         if node is None or node.lost is not None or not _is(node.identity, identity):
             if identity.kind not in node_kinds():
                 raise NodeError(f"node {identity.name}: nothing that is installed here knows its kind, {identity.kind}")
+            place = identity.kind, identity.address
             try:
+                if place in self._unreachable:
+                    raise NodeError(self._unreachable[place])
                 node = await self._launcher(identity.kind).reach(identity)
             except StorlabError as error:
+                self._unreachable[place] = str(error)
                 raise NodeError(f"node {identity.name} can't be reached: {error}") from None
         if node is not None and not node.identity.machine.is_same(identity.machine):
             there = f"{identity.address} is" if identity.address else "this is"
@@ -177,10 +182,20 @@ class Session:
             )
         return node
 
-    async def revive(self) -> None:
-        """Launch again every node that is lost and that is there for the whole run."""
+    async def revive(self) -> dict[str, str]:
+        """Launch again every node that is lost and that is there for the whole run.
+
+        Returns why nodes can't be had, by name.
+        """
+        self._unreachable.clear()
+        lost: dict[str, str] = {}
         for launcher in self._launchers.values():
-            await launcher.revive()
+            lost |= await launcher.revive()
+        return lost
+
+    def try_again(self) -> None:
+        """Look again for nodes that could not be reached."""
+        self._unreachable.clear()
 
     async def until_one_is_lost(self) -> None:
         """Wait until something is lost, and then a moment for what it takes with it."""

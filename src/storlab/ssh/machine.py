@@ -1,8 +1,8 @@
 """One connection to another machine, for everything that a run does there.
 
 ssh(1) does it all: its configuration, agent, jump hosts and known hosts are the user's. It asks no question, accepts no
-key that is not known, and forwards nothing of this machine's. The connection is a master of Storlab's own (ControlMaster
-in ssh_config(5)); every command is a session in it, which needs no login.
+key that is not known, and forwards nothing of this machine's. The connection is a master of Storlab's own, see
+ControlMaster in ssh_config(5); every command is a session in it, which needs no login.
 
 The master ends when its standard input does. So it ends, and its socket with it, however the controller ends.
 """
@@ -99,7 +99,7 @@ chmod "$3" "$new" && mv -f "$new" "$1" && echo written
 class Machine:
     """A machine that is connected. ``host``: the destination; the rest is what it says of itself.
 
-    ``machine``: machine-id(5), else its firmware's, else empty. ``boot``: the boot id. ``address``: where sshd answered.
+    ``machine``: machine-id(5), else its firmware's, else empty. ``boot``: its boot id. ``address``: of its sshd.
     """
 
     host: str
@@ -110,6 +110,7 @@ class Machine:
     address: str | None
     _socket: Path
     _master: asyncio.subprocess.Process
+    _errors: bytearray  # the last of what ssh printed
 
     @property
     def connected(self) -> bool:
@@ -158,9 +159,17 @@ class Machine:
             await self.script(_WRITE, path, digest, octal, stdin=content, timeout=600)
         return path
 
-    def lost(self, stderr: str = "") -> UnreachableError:
+    async def answers(self, timeout: float) -> bool:
+        """Whether a command can be run there within so many seconds."""
+        try:
+            await self.run("true", timeout=timeout)
+        except SshError as error:
+            return error.status is not None
+        return True
+
+    def lost(self) -> UnreachableError:
         """The error of this machine, now that its connection is gone."""
-        return unreachable(self.host, stderr, "the connection was lost")
+        return unreachable(self.host, self._errors.decode("utf-8", "replace"), "the connection was lost")
 
     def _session(self) -> list[str]:
         options = [f"-o{option}" for option in _CLIENT]
@@ -234,6 +243,7 @@ async def connected(destination: str, *, folder: Path | None = None) -> AsyncIte
                 facts.get("address"),
                 socket,
                 master,
+                errors,
             )
             yield machine
         finally:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from storlab.metrics import MetricSpec
+from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
 from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, in_order, resolve, started
@@ -172,6 +173,11 @@ class Cell:
         """Seconds that a trial of this cell may take."""
         matching = [rule.timeout for rule in self.trial.timeouts if rule.where.items() <= self.levels.items()]
         return matching[-1] if matching else self.trial.timeout
+
+
+def node_specs(name: str, group: NodeGroup) -> dict[str, NodeKind]:
+    """What each node of a group is, by its name."""
+    return dict(zip(node_names(name, group), group.each(), strict=True))
 
 
 def node_names(name: str, group: NodeGroup) -> list[str]:

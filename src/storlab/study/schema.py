@@ -156,6 +156,15 @@ class NodeGroup(NodeKind):
             raise ValueError('nodes with placement = "auto" serve others, and one node does that: write count = 1')
         return self
 
+    @model_validator(mode="after")
+    def _counted(self) -> Self:
+        named = self.number()
+        if named is not None:
+            if "count" in self.model_fields_set and self.count != named:
+                raise ValueError(f"count is {self.count}, and {named} nodes are named: leave count out")
+            object.__setattr__(self, "count", named)
+        return self
+
     @property
     def lasts(self) -> Keep:
         """How long a node stays: the kinds that live as long as a session do so for the run."""
@@ -174,6 +183,11 @@ class NodeGroup(NodeKind):
     def spec(self) -> NodeKind:
         """What a node of it is, without what the group adds."""
         return own_keys(self)
+
+    def each(self) -> list[NodeKind]:
+        """What each node of it is, in order."""
+        spec = self.spec()
+        return [spec.one(number) for number in range(self.count)]
 
 
 @cache

@@ -12,11 +12,18 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 _CHECKOUT = _PACKAGE.parents[1]
 
 
-def agent_path() -> Path:
-    """The agent for this machine: ``$STORLAB_AGENT``, the installed one, or the one that a checkout has built.
+ARCHITECTURES = ("x86_64", "aarch64")
+"""Those that the agent is built for, by their names in uname(2)."""
 
-    Raises ``MissingTool`` that names what provides it.
+
+def agent_path(architecture: str = "") -> Path:
+    """The agent for a machine, by default this one: ``$STORLAB_AGENT``, the installed one, or a checkout's own.
+
+    That of another architecture is ``bin/storlab-agent-ARCHITECTURE`` of the package, a checkout's own, or
+    ``$STORLAB_AGENT_ARCHITECTURE``. Raises ``MissingTool`` that names what provides it.
     """
+    if architecture not in ("", platform.machine()):
+        return _foreign_agent(architecture)
     chosen = os.environ.get("STORLAB_AGENT")
     if chosen:
         if os.access(chosen, os.X_OK):
@@ -31,6 +38,25 @@ def agent_path() -> Path:
         if os.access(candidate, os.X_OK):
             return candidate
     raise MissingTool(f"the agent is missing: {agent_remedy()}")
+
+
+def _foreign_agent(architecture: str) -> Path:
+    if architecture not in ARCHITECTURES:
+        known = " and ".join(ARCHITECTURES)
+        raise MissingTool(f"there is no agent for {architecture or 'an unknown architecture'}, only for {known}")
+    variable = f"STORLAB_AGENT_{architecture}"
+    candidates = (
+        *((Path(chosen),) if (chosen := os.environ.get(variable)) else ()),
+        _PACKAGE / "bin" / f"storlab-agent-{architecture}",
+        _CHECKOUT / "agent" / "target" / f"{architecture}-unknown-linux-gnu" / "release" / "storlab-agent",
+    )
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise MissingTool(
+        f"it is {architecture}, and this Storlab has no agent for that: take the one from the wheel for "
+        f"{architecture} (bin/storlab-agent in it) and name it in {variable}"
+    )
 
 
 def agent_remedy() -> str:

@@ -17,6 +17,7 @@ from storlab.version import __version__
 
 PATIENCE = 8.0  # s, for an agent to answer what takes it no time; a loaded machine needs far less
 MAX_UNREAD = 64 * 1024**2  # bytes of events that nobody has taken yet; who asked takes them as they come
+_RENEWALS = 5  # in the time of a lease
 _PER_EVENT = 1024  # bytes, at least, that an event takes here, however short it is
 
 
@@ -56,21 +57,25 @@ class Connection:
         """Set once the stream is gone."""
         self._greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read(), name=f"agent stream of {node}")
+        self._renewing = asyncio.create_task(asyncio.sleep(0))  # there is no lease yet
 
     @property
     def lost(self) -> str | None:
         """Why the stream is gone, or ``None`` while it stands."""
         return self._lost
 
-    async def greet(self, timeout: float) -> Hello:
-        """Exchange ``hello``; returns the agent's. ``NodeLost`` on silence, ``ProtocolError`` on another version."""
+    async def greet(self, timeout: float, lease: float | None = None) -> Hello:
+        """Exchange ``hello``; returns the agent's. ``NodeLost`` on silence, ``ProtocolError`` on another version.
+
+        With a ``lease``, the agent ends if it hears nothing for so many seconds, and is given up if it says nothing.
+        """
         try:
             async with asyncio.timeout(timeout):
-                return await self._greet()
+                return await self._greet(lease)
         except TimeoutError:
             raise NodeLost(f"node {self._node}: its agent did not say hello within {timeout:g} s") from None
 
-    async def _greet(self) -> Hello:
+    async def _greet(self, lease: float | None) -> Hello:
         self._writer.write(PREFACE)
         theirs = await asyncio.shield(self._greeting)
         if theirs.protocol != VERSION:
@@ -78,10 +83,26 @@ class Connection:
                 f"node {self._node}: its agent speaks protocol {theirs.protocol} and Storlab {VERSION}: "
                 f"{agent_remedy()}"
             )
-        async for answer in self.request("hello", protocol=VERSION, version=__version__):
+        wanted = {} if lease is None else {"lease_ns": round(lease * 1e9)}
+        async for answer in self.request("hello", protocol=VERSION, version=__version__, **wanted):
             if isinstance(answer.event, Refused):
                 raise ProtocolError(f"node {self._node}: the agent refused: {answer.event.message}")
+            if isinstance(answer.event, Hello) and answer.event.lease_ns is not None:
+                renewing = self._renew(answer.event.lease_ns / 1e9)
+                self._renewing = asyncio.create_task(renewing, name=f"lease of {self._node}")
         return theirs
+
+    async def _renew(self, lease: float) -> None:
+        """Let the agent hear something, often enough; it has as long to answer as it lives without."""
+        with contextlib.suppress(NodeLost):
+            while True:
+                try:
+                    async with asyncio.timeout(lease):
+                        await self.ask("clock")
+                except TimeoutError:
+                    self.give_up(f"host lost: its agent has been silent for {lease:g} s")
+                    return
+                await asyncio.sleep(lease / _RENEWALS)
 
     def next_id(self) -> int:
         """A fresh request id, for those who must know it before the request goes out."""
@@ -142,7 +163,8 @@ class Connection:
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
         self._reading.cancel()
-        await asyncio.wait([self._reading])
+        self._renewing.cancel()
+        await asyncio.wait([self._reading, self._renewing])
         self._fail(f"node {self._node}: its agent was closed")
 
     async def _read(self) -> None:

@@ -41,6 +41,7 @@ class Hello(Event, tag="hello"):
     pid: _Pid
     boot_id: _Text
     hostname: _Text
+    lease_ns: Annotated[int, Meta(ge=1, le=_YEARS)] | None = None
 
 
 class Refused(Event, tag="refused"):

@@ -62,7 +62,7 @@ class LocalLauncher(AgentLauncher[LocalKind]):
     async def took_in(self, node: Node) -> None:
         node.ports = self._ports  # they all have this machine's
 
-    async def stand_in(self, spec: LocalKind) -> Node | None:
+    async def stand_in(self, name: str, spec: LocalKind) -> Node | None:
         return self.services.host
 
     async def reach(self, identity: NodeIdentity) -> Node | None:

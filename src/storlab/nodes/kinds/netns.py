@@ -49,7 +49,7 @@ class NetnsLauncher(AgentLauncher[NetnsKind]):
         super().__init__(services)
         self._cards: dict[str, Card] = {}
 
-    async def stand_in(self, spec: NetnsKind) -> Node | None:
+    async def stand_in(self, name: str, spec: NetnsKind) -> Node | None:
         return self.services.host
 
     async def address_of(self, instance: str, spec: NetnsKind) -> str:

@@ -17,7 +17,7 @@ from storlab.run.session import Session
 from storlab.run.setup.space import Claimed
 from storlab.run.setup.units import is_here, layer_needs, units
 from storlab.run.trial.subjects import watched_groups
-from storlab.study.cells import HOST, Cell
+from storlab.study.cells import HOST, Cell, node_specs
 from storlab.study.chains import Link
 from storlab.study.schema import NodeGroup
 from storlab.study.study import Study
@@ -77,19 +77,28 @@ class Checks:
         self._lacks: dict[tuple[str, Needs], list[str]] = {}
         self._done: set[tuple[str, object]] = set()
         self._loads: dict[tuple[str, type[Workload]], list[tuple[Node, Workload, Origin]]] = {}
-        self.claimed: dict[tuple[str, str], Claimed] = {}  # group, path → the device that it leads to, and where
+        self.claimed: dict[tuple[str, str], Claimed] = {}  # node, path → the device that it leads to, and where
 
     async def lacks_of(self, cell: Cell) -> list[str]:
         found: list[str] = []
         for name, group in cell.nodes.items():
             needs = group_needs(cell, name)
-            node = await self._session.stand_in(group.spec())
-            for load in cell.loads:
-                if name in load.groups:
-                    await self._refuse_absent(name, group, node, load.workload, ("workload", load.name))
-            found += await self._absent(name, group, node, needs)
+            for node in await self._nodes(name, group):
+                for load in cell.loads:
+                    if name in load.groups:
+                        await self._refuse_absent(name, group, node, load.workload, ("workload", load.name))
+                found += await self._absent(name, group, node, needs)
         found += await self._lacks_of(self._session.host, needs_here(cell))
         return list(dict.fromkeys(found))
+
+    async def _nodes(self, name: str, group: NodeGroup) -> list[Node | None]:
+        """Those of a group that can be asked: one where all are alike, ``None`` where they don't run yet."""
+        asked: list[Node | None] = []
+        for own, spec in node_specs(name, group).items():
+            node = await self._session.stand_in(own, spec)
+            if not any(node is other for other in asked):
+                asked.append(node)
+        return asked
 
     async def _absent(self, name: str, group: NodeGroup, node: Node | None, needs: Needs) -> list[str]:
         return self._prepared[name, key_of(group)].lacks(needs) if node is None else await self._lacks_of(node, needs)
@@ -119,33 +128,34 @@ class Checks:
         """
         for unit in units(cell):
             group = cell.nodes.get(unit.on)
-            node = self._session.host if group is None else await self._session.stand_in(group.spec())
+            spec = None if group is None else node_specs(unit.on, group)[unit.node]
+            node = self._session.host if spec is None else await self._session.stand_in(unit.node, spec)
             for link in unit.links if node is not None else ():
                 assert node is not None
                 await self._once(node, link.layer, link.origin)
-                await self._identify(node, unit.on, link)
+                await self._identify(node, unit.node, link)
         for name, group in cell.nodes.items():
             await self._check_network(name, group)
-            node = await self._session.stand_in(group.spec()) or self._session.host
-            for load in cell.loads:
-                if name in load.groups:
-                    await self._check_load(node, load.workload, ("workload", load.name))
-            if cell.verified is not None and name in cell.verified.groups:
-                await self._check_load(node, cell.verified.workload, ("trial", "verify"))
-            if cell.precondition is not None:
-                await self._check_load(node, cell.precondition, ("trial", "precondition"))
+            for node in [each or self._session.host for each in await self._nodes(name, group)]:
+                for load in cell.loads:
+                    if name in load.groups:
+                        await self._check_load(node, load.workload, ("workload", load.name))
+                if cell.verified is not None and name in cell.verified.groups:
+                    await self._check_load(node, cell.verified.workload, ("trial", "verify"))
+                if cell.precondition is not None:
+                    await self._check_load(node, cell.precondition, ("trial", "precondition"))
 
     async def _check_network(self, name: str, group: NodeGroup) -> None:
         """What the study says of a machine's own network."""
         if group.network_of == "run" or (name, key_of(group)) in self._done:
             return
         self._done.add((name, key_of(group)))
-        node = await self._session.stand_in(group.spec())
-        assert node is not None, "such nodes are there for the whole run"
-        try:
-            await check_machine_network(node, getattr(group, "address", None) or node.address, group.shaped)
-        except UserError as error:
-            raise self._study.problem(("nodes", name, *error.key), str(error)) from None
+        for node, spec in zip(await self._nodes(name, group), group.each(), strict=True):
+            assert node is not None, "such nodes are there for the whole run"
+            try:
+                await check_machine_network(node, getattr(spec, "address", None) or node.address, spec.shaped)
+            except UserError as error:
+                raise self._study.problem(("nodes", name, *error.key), str(error)) from None
 
     async def check_loads(self) -> None:
         """All loads that the cells have, those of a kind together: some tools can be asked about many at once."""
@@ -155,10 +165,10 @@ class Checks:
             for workload in await kind.unchecked(node, [workload for _, workload, _ in found]):
                 await self._ask(node, workload, origins[id(workload)])
 
-    async def _identify(self, node: Node, group: str, link: Link) -> None:
+    async def _identify(self, node: Node, name: str, link: Link) -> None:
         """Keep which device a name of the study leads to. Refuse it where that was another when the run was planned."""
         path = link.layer.claims()
-        if path is None or (group, path) in self.claimed:
+        if path is None or (name, path) in self.claimed:
             return
         device = await link.layer.identify(node)
         if device is None:
@@ -169,7 +179,7 @@ class Checks:
         except UserError as error:
             raise self._study.problem((*link.origin, "path"), str(error)) from None
         self._session.devices[machine, path] = device
-        self.claimed[group, path] = Claimed(machine, device)
+        self.claimed[name, path] = Claimed(machine, device)
 
     async def _check_load(self, node: Node, workload: Workload, origin: Origin) -> None:
         if not await self._lacks_of(node, workload.needs()) and self._is_new(node, workload):

@@ -18,6 +18,7 @@ from storlab.records.manifest import Order
 from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
 from storlab.run.planning.checks import Checks, group_needs, key_of, needs_here, node_needs, refuse_unpermitted
 from storlab.run.planning.design import design_of
+from storlab.run.planning.machines import open_machines
 from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order
 from storlab.run.planning.sliceable import about_slices, refuse_unsliceable
@@ -29,6 +30,7 @@ from storlab.run.setup.space import (
     free_space,
     loads_space,
     refuse_double_claims,
+    refuse_elsewhere,
     refuse_guests_too_large,
     refuse_stacks_too_large,
     stacks_space,
@@ -138,6 +140,7 @@ async def make_plan(
     study = await place(narrowed(study), session.host)
     images: dict[str, None] | None = {} if without_image else None
     prepared = await _prepare(study, session, images)
+    await open_machines(study, session)
     unsupported: dict[int, tuple[str, ...]] = {}
     checked = Checks(study, session, prepared)
     for cell in study.cells:
@@ -152,6 +155,7 @@ async def make_plan(
     together = any(cell.trial.side_by_side for cell in supported)
     free, space = await free_space(session.host, study.model.scratch), stacks_space(supported, together)
     refuse_stacks_too_large(study, supported, space, free)
+    await refuse_elsewhere(study, supported, session, together)
     laid_out = await loads_space(study, supported, session)
     refuse_double_claims(study, supported, checked.claimed, together)
     meminfo = await session.host.read_text("/proc/meminfo")

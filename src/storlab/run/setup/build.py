@@ -26,7 +26,7 @@ from storlab.run.session import Session
 from storlab.run.setup.parts import Part, Parts, Program, key_of
 from storlab.run.setup.shapes import Shapes
 from storlab.run.setup.units import for_whom
-from storlab.study.cells import HOST, MAIN, Cell, node_names
+from storlab.study.cells import HOST, MAIN, Cell, node_names, node_specs
 from storlab.study.chains import Chain, Link
 from storlab.study.networks import serves
 from storlab.waiting import all_of
@@ -132,7 +132,8 @@ class Builder:
             demands |= chain.crossing.demands(resource, slot)
             for link in chain.above:
                 demands |= Demands(root=link.layer.boots(slot))
-        machine = spec.spec().model_dump(mode="json")
+        own = node_specs(group, spec)[name]
+        machine = own.model_dump(mode="json")
         stands_on = [part for part in below if part is not None]
         apart = self._apart(spec.lasts)
         demanded = demands.network, demands.devices, demands.root, for_whom(self._cell, group)
@@ -146,7 +147,7 @@ class Builder:
 
         async def start(part: Part) -> None:
             part.started = not spec.session
-            part.node = await self.session.open(name, group, spec.spec(), demands, folder)
+            part.node = await self.session.open(name, group, own, demands, folder)
 
         part = await self.parts.get(key, spec.lasts, stands_on, start, self.built.parts, label=f"node {name}")
         assert part.node is not None

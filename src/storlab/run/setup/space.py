@@ -11,7 +11,7 @@ from storlab.nodes.node import Node
 from storlab.nodes.private import refuse_replaceable
 from storlab.run.session import Session
 from storlab.run.setup.units import Unit, is_here, kept_together, units
-from storlab.study.cells import HOST, Cell
+from storlab.study.cells import HOST, Cell, node_specs
 from storlab.study.study import Study
 from storlab.units import size_text
 
@@ -56,6 +56,41 @@ def stacks_space(cells: Iterable[Cell], side_by_side: bool = False) -> int:
                     passing += size
         largest, every = max(largest, passing), every + passing
     return (every if side_by_side else largest) + sum(kept.values())
+
+
+async def refuse_elsewhere(study: Study, cells: Sequence[Cell], session: Session, side_by_side: bool) -> None:
+    """Raise ``StudyError`` where another machine that is there for the run has no room for what is set up on it."""
+    kept: dict[str, dict[str, int]] = {}
+    free: dict[str, int] = {}
+    passing: dict[str, int] = {}
+    for cell in cells:
+        own: dict[str, int] = {}
+        for unit in units(cell):
+            group = cell.nodes.get(unit.on)
+            if group is None or group.here or not group.session:
+                continue
+            node = await session.stand_in(unit.node, node_specs(unit.on, group)[unit.node])
+            assert node is not None, "it is there for the run"
+            if unit.node not in free:
+                try:
+                    free[unit.node] = await free_space(node, study.model.scratch)
+                except UserError as error:
+                    raise study.problem(("scratch",), str(error)) from None
+            for keep, size in unit.space.items():
+                if keep == "run":
+                    kept.setdefault(unit.node, {})[unit.identity] = size
+                else:
+                    own[unit.node] = own.get(unit.node, 0) + size
+            before = passing.get(unit.node, 0) if side_by_side else 0
+            needed = before + own.get(unit.node, 0) + sum(kept.get(unit.node, {}).values())
+            if needed > free[unit.node]:
+                origin = max(((link.layer.space(), link.origin) for link in unit.links), key=lambda each: each[0])[1]
+                there = f"{study.model.scratch} there has only {free[unit.node] // 1024**2}M free"
+                remedy = "make them smaller, or set scratch to a larger file system"
+                message = f"the stacks take up {size_text(needed)} on node {unit.node}, but {there}: {remedy}"
+                raise study.problem((*origin, "size"), message)
+        for name, size in own.items():
+            passing[name] = passing.get(name, 0) + size
 
 
 def refuse_stacks_too_large(study: Study, cells: Sequence[Cell], needed: int, free: int) -> None:
@@ -129,7 +164,7 @@ def refuse_double_claims(
 ) -> None:
     """A device can't be in two stacks that are set up at the same time, on several nodes or because one is kept.
 
-    ``known``: group, path → the device that it is. Two names of one device are one device, and so are a disk and its
+    ``known``: node, path → the device that it is. Two names of one device are one device, and so are a disk and its
     partition.
     """
     kept: list[_Claim] = []
@@ -138,11 +173,11 @@ def refuse_double_claims(
         for unit in units(cell):
             for link in unit.links:
                 path = link.layer.claims()
-                if path is None or not (is_here(cell, unit.on) or (unit.on, path) in known):
+                if path is None or not (is_here(cell, unit.on) or (unit.node, path) in known):
                     continue
                 outlives = link.keep == "run" or (side_by_side and link.keep == "round")
                 owner = unit.identity if outlives else f"{cell.number} {unit.identity}"
-                claim = _Claim(path, owner, known.get((unit.on, path)))
+                claim = _Claim(path, owner, known.get((unit.node, path)))
                 other = next((other for other in claims if claim.conflicts(other)), None)
                 if other is not None:
                     remedy = (

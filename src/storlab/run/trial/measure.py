@@ -78,6 +78,25 @@ async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
     return {node.name: clock for node, clock in zip(nodes, clocks, strict=True)}
 
 
+def bounded(before: Mapping[str, Clock], after: Mapping[str, Clock]) -> dict[str, Clock]:
+    """The clocks of before a load, each with what it may be off by until after it.
+
+    A round trip bounds the error of each comparison, however unequal its two ways are; clocks also drift between.
+    """
+    return {
+        name: clock
+        if (later := after.get(name)) is None
+        else Clock(clock.offset, max(clock.error, abs(later.offset - clock.offset) + later.error))
+        for name, clock in before.items()
+    }
+
+
+def skew_error(names: Sequence[str], clocks: Mapping[str, Clock]) -> float:
+    """By how much the skew between any two of these nodes may be wrong, in seconds."""
+    errors = sorted((clocks[name].error for name in set(names)), reverse=True)
+    return sum(errors[:2]) if len(errors) > 1 else 0.0
+
+
 async def start_together(
     starts: Sequence[tuple[Node, Launch]], clocks: Mapping[str, Clock], span: LoadSpan, *, count: bool = False
 ) -> list[Process]:
@@ -175,6 +194,8 @@ async def measure(
             raise
         if all(each.ok or each.stopped_by is not None for each in ended):
             span.ended = time.monotonic()
+    apart = [node for node in nodes.values() if node.name in clocks and node.machine != machines[HOST]]
+    clocks = bounded(clocks, await compare_clocks(apart))
     await conclude(places, ended)
     for (load, place), each in zip(places, ended, strict=True):
         raw = raw_folder(folder, place.node.name, load.name)
@@ -195,6 +216,7 @@ async def measure(
         measured=max(each.elapsed for each in ended) if work is None else work.active,
         slices=None if work is None else work.number,
         start_skew=start_skew(exits, clocks),
+        start_skew_error=skew_error([node.name for node, _ in exits], clocks),
         nodes=_windows(exits, clocks, subjects, machines),
         probes={name: list(by_node) for name, by_node in watched.items() if by_node},
         loads={load.name: [place.node.name for each, place in places if each is load] for load, _ in places},

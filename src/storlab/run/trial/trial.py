@@ -51,6 +51,7 @@ T = TypeVar("T")
 
 _AFTERMATH = 0.3  # s: clients may fail a moment before the agent reports that their server has ended
 _AT_LAST = 5.0  # s, for facts of what has failed
+_APART = 0.010  # s, between nodes that should have started together
 _REST = 30.0  # s, for what is cancelled: commands that are stopped, and probes that end
 
 
@@ -378,9 +379,21 @@ class TrialRun:
         record = await measure(record, places, probes, subjects, nodes, self.folder, self.allowance, self.span, work)
         if work is not None:
             self.warnings += work.warnings()
+        self.warnings += _about_starts(record)
         await self._remove_folders()
         return record
 
     async def _remove_folders(self) -> None:
         folders = [(node, await self._folder(node)) for node in self.built.nodes.values()]
         await all_of(*(remove_folder(node, folder, itself=False) for node, folder in folders))
+
+
+def _about_starts(record: TrialRecord) -> list[str]:
+    """A warning if nodes may have started too far apart for a trial of all of them at once."""
+    skew, error = record.start_skew or 0.0, record.start_skew_error or 0.0
+    if skew + error <= _APART:
+        return []
+    return [
+        f"the nodes started {skew * 1e3:.1f} ms apart, ± {error * 1e3:.1f} ms, as exactly as their clocks could be "
+        "compared over the network: their series are as far apart"
+    ]

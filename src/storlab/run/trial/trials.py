@@ -42,6 +42,8 @@ class Trials:
     interrupts: Interrupts
     time_left: TimeLeft
     unsupported: dict[int, tuple[str, ...]] = field(init=False)
+    unreachable: dict[str, str] = field(default_factory=dict)
+    """Why nodes could not be had, by name: without them, further trials would only fail, and so none is run."""
 
     def __post_init__(self) -> None:
         self._cells = {cell.number: cell for cell in self.plan.study.cells}
@@ -69,7 +71,8 @@ class Trials:
             if self.interrupts.finish:
                 return
             if not self._is_unsupported(planned):
-                await self.session.revive()
+                if not await self._revived([planned]):
+                    return
                 trial = self._begin(planned, [other.cell for other in left[position:]])
                 await self._run(planned, trial)
             following = left[position + 1 : position + 2]
@@ -81,13 +84,21 @@ class Trials:
         able = [planned for planned in left if not self._is_unsupported(planned)]
         if not able or self.interrupts.finish:
             return
-        await self.session.revive()
+        if not await self._revived(able):
+            return
         self.setups.forget_losses()
         cells = [planned.cell for planned in able]
         slices = Slices(set(cells), self.plan.slices, able[0].seed)
         trials = [self._begin(planned, cells, slices) for planned in able]
         await all_of(*(self._run(planned, trial) for planned, trial in zip(able, trials, strict=True)))
         await self._end_of_round()
+
+    async def _revived(self, due: Sequence[PlannedTrial]) -> bool:
+        """Whether the nodes of what is due are there, those that were lost again; else the run stops."""
+        lost = await self.session.revive()
+        names = (name for planned in due for _, name in self._cells[planned.cell].node_names())
+        self.unreachable = {name: lost[name] for name in names if name in lost}
+        return not self.unreachable
 
     async def _end_of_round(self) -> None:
         for reason in (await self.setups.end_of("round")).failed:

@@ -1,0 +1,206 @@
+"""Other machines over SSH as nodes: real sshds, on hosts whose links and power can be cut."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from laboratory import Ended, Laboratory, ended, kill, wait_until
+from laboratory.hosts import CONTROLLER, Hosts, hosts
+from storlab.nodes.kinds.ssh import LEASE, SshLauncher
+
+pytestmark = pytest.mark.needs("root", "ssh", "sshd", "unshare")
+
+STACK = """
+[nodes.far]
+kind = "ssh"
+hosts = {hosts}
+stack = [
+    {{ layer = "file", size = "64M" }},
+    {{ layer = "loop" }},
+    {{ layer = "mkfs", type = "ext4" }},
+    {{ layer = "mount" }},
+]
+"""
+STUDY = """
+repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
+[probes]
+{nodes}
+[workload.load]
+on = "far"
+command = {{ argv = ["sh", "-c", '''{load}'''] }}
+"""
+
+
+def study(load: str, *names: str, rounds: int = 2, nodes: str = STACK) -> str:
+    """A file system in a file on each of the hosts, and a command in it."""
+    return STUDY.format(nodes=nodes.format(hosts=list(names or ["lab1"])), load=load, rounds=rounds)
+
+
+@pytest.fixture
+def machines(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+    """Two of them; nothing may be left on them, either."""
+    with hosts(lab.folder / "hosts", 2, [lab.scratch]) as made:
+        lab.environment |= made.environment
+        monkeypatch.setenv("STORLAB_SSH_CONFIG", str(made.config))
+        yield made
+        for name, host in made.hosts.items():
+            if host.holder is not None:
+                assert (host.processes(), host.mounts(), files(lab, host)) == ([], [], []), name
+
+
+def files(lab: Laboratory, host: object) -> list[str]:
+    """What is in the scratch folder on a host."""
+    return host.run("ls", "-A", str(lab.scratch)).split()  # type: ignore[attr-defined,no-any-return]
+
+
+def statuses(lab: Laboratory) -> list[str]:
+    return [record.status for record in lab.records()]
+
+
+def measuring(lab: Laboratory, machines: Hosts, process: subprocess.Popen[bytes], host: str = "lab1") -> None:
+    """Wait until the load runs there."""
+    runs = wait_until(lambda: process.poll() is not None or "sleep 3600" in machines[host].processes(), 60)
+    assert runs and process.poll() is None, ended(process)
+
+
+def test_stacks_are_set_up_on_all_hosts_and_torn_down_there(lab: Laboratory, machines: Hosts) -> None:
+    load = "cat /etc/machine-id; df --output=fstype {target}"
+    result = ended(lab.start_run(study(load, "lab1", "lab2"), wrapper=CONTROLLER), 400)
+    assert result.status == 0, str(result)
+    assert statuses(lab) == ["done", "done"]
+    for number in (1, 2):
+        raw = lab.out / "trials" / "0001" / f"far-{number}" / "load" / "stdout"
+        own = (machines[f"lab{number}"].folder / "machine-id").read_text().strip()
+        assert raw.read_text().split() == [own, "Type", "ext4"]
+    agents = {line["node"]["name"] for line in lab.journal() if line.get("undo") == "processes.end"}
+    assert agents == {"host", "far-1", "far-2"}, "one destination is one agent"
+    cache = machines["lab1"].home / ".cache" / "storlab"
+    assert [each.name[:6] for each in cache.iterdir()] == ["agent-"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("down", "cannot reach lab2: ssh: connect to host {address} port 22: "),
+        ("twice", "node far-2 (again) is node far-1 under another name"),
+        ("here", "node far-2 (lab2) is this machine under another name"),
+        ("scratch", "there is no directory"),
+        ("space", "the stacks take up 64M on node far-2, but"),
+        ("sudo", "lab2: `sudo` ended with status 1: sudo: a password is required: "),
+    ],
+)
+def test_what_is_wrong_with_a_host_is_said_before_anything_runs(
+    lab: Laboratory, machines: Hosts, change: str, words: str
+) -> None:
+    second, nodes = "lab2", STACK
+    match change:
+        case "down":
+            machines.kill("lab2")
+        case "twice":
+            second = "again"
+            config = machines.config.read_text()
+            machines.config.write_text(config + config[: config.index("Host lab2")].replace("lab1", "again", 1))
+        case "here":
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+            (machines["lab2"].folder / "boot").write_text(boot)
+        case "scratch":
+            machines["lab2"].run("rmdir", str(lab.scratch))
+        case "space":
+            machines["lab2"].run("mount", "-t", "tmpfs", "-o", "size=32M,mode=755", "small", str(lab.scratch))
+        case "sudo":
+            nodes += 'become = "sudo"\n'
+            shadow = machines["lab2"].folder / "nothing"
+            shadow.write_text("#!/bin/sh\necho sudo: a password is required >&2\nexit 1\n")
+            shadow.chmod(0o755)
+            machines["lab2"].run("mount", "--bind", str(Path("/run/lab/nothing")), "/usr/bin/sudo")
+    result = ended(lab.start_run(study("true", "lab1", second, nodes=nodes)), 300)
+    assert result.status == 2, str(result)
+    assert words.format(address=machines["lab2"].address) in result.stderr
+    assert not lab.out.exists() and "Traceback" not in result.stderr
+    if change == "space":
+        machines["lab2"].run("umount", str(lab.scratch))
+    if change == "scratch":
+        machines["lab2"].run("mkdir", str(lab.scratch))
+
+
+def test_a_short_cut_of_the_link_harms_nothing(lab: Laboratory, machines: Hosts) -> None:
+    process = lab.start_run(study("sleep 12", rounds=1), wrapper=CONTROLLER)
+    assert wait_until(lambda: "sleep 12" in machines["lab1"].processes(), 60)
+    machines.cut("lab1")
+    time.sleep(6)
+    machines.mend("lab1")
+    result = ended(process, 300)
+    assert (result.status, statuses(lab)) == (0, ["done"]), str(result)
+
+
+def test_a_long_cut_ends_the_load_within_the_lease_and_the_host_is_used_again(lab: Laboratory, machines: Hosts) -> None:
+    load = "if [ -e /var/tmp/first ]; then sleep 0.1; else touch /var/tmp/first; exec sleep 3600; fi"
+    process = lab.start_run(study(load, "lab1", "lab2"), wrapper=CONTROLLER)
+    measuring(lab, machines, process)
+    machines.cut("lab1")
+    assert wait_until(lambda: machines["lab1"].processes() == [], LEASE + 10), machines["lab1"].processes()
+    machines.mend("lab1")
+    result = ended(process, 200)
+    assert result.status == 3, str(result)
+    first, second = lab.records()
+    assert (first.status, second.status) == ("failed", "done")
+    assert first.reason is not None and "far-1" in first.reason and "host lost" in first.reason
+    assert first.lost_after is not None, "it counts as a crash does"
+
+
+def test_a_link_that_is_cut_for_good_stops_the_run_which_resumes_later(
+    lab: Laboratory, machines: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SshLauncher, "patience", 4.0)
+    load = "if [ -e /var/tmp/first ]; then sleep 0.1; else touch /var/tmp/first; exec sleep 3600; fi"
+    process = lab.start_run(study(load, rounds=3))
+    measuring(lab, machines, process)
+    machines.cut("lab1")
+    result = ended(process, 240)
+    assert result.status == 3, str(result)
+    assert "far can't be reached" in result.stderr and "resume" in result.stderr
+    assert statuses(lab) == ["failed"], "no further trial was burned"
+    assert "scratch.remove" in result.stderr, "what could not be torn down is listed"
+    machines.mend("lab1")
+    resumed = lab.storlab("resume", lab.out, timeout=300)
+    assert statuses(lab) == ["failed", "done", "done"], str(resumed)
+
+
+def test_a_host_that_was_off_is_named_and_only_what_outlives_a_boot_is_undone_there(
+    lab: Laboratory, machines: Hosts
+) -> None:
+    process = lab.start_run(study("exec sleep 3600", rounds=1))
+    measuring(lab, machines, process)
+    kill(process)
+    assert ended(process).status == -9
+    assert wait_until(lambda: machines["lab1"].processes() == [], 20), "the agent there ends with its connection"
+    machines.kill("lab1")
+    unreached = clean(lab)
+    assert unreached.status != 0
+    assert "node far can't be reached: cannot reach lab1" in unreached.stdout
+    machines.start("lab1")
+    result = clean(lab)
+    assert result.status == 0, str(result)
+    names = {line["registered"]: line["undo"] for line in lab.journal() if "registered" in line}
+    did = {names[line["undone"]]: line["did"] for line in lab.journal() if "undone" in line}
+    assert {name for name, words in did.items() if words} <= {"file.remove", "scratch.remove", "processes.end"}
+    assert did["file.remove"] is not None
+
+
+def test_a_crash_of_the_agent_is_no_loss_of_its_host(lab: Laboratory, machines: Hosts) -> None:
+    process = lab.start_run(study("exec sleep 3600", rounds=1))
+    measuring(lab, machines, process)
+    machines["lab1"].run("sh", "-c", "kill -9 $(pgrep -x storlab-agent)")
+    result = ended(process, 300)
+    assert result.status == 3, str(result)
+    (record,) = lab.records()
+    assert record.reason is not None and "host lost" not in record.reason and "far" in record.reason
+
+
+def clean(lab: Laboratory) -> Ended:
+    return lab.storlab("clean", lab.out)
