@@ -146,10 +146,10 @@ nodes.vm = { kind = "vm", stack = [{ layer = "zpool", layout = "mirror", vdevs =
 workload.load = { on = "host:share", fio = { rw = "write", size = "1M" } }  #! the nodes host have no chain 'share'; there are: none
 
 nodes.server = { kind = "netns", stack = [FILE] }
-nodes.client = { from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd crosses a network, and the nodes client of kind "local" are on none: write kind = "netns" or "vm"
+nodes.client = { from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd: the nodes server are on the run's own network, which nothing outside of it reaches: put the nodes client on it, too (kind = "netns" or "vm"), or serve from a machine
 
 nodes.server = { kind = "local", stack = [FILE] }
-nodes.client = { kind = "vm", from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd: the nodes server are on no network: write kind = "netns" or "vm" in [nodes.server]
+nodes.client = { kind = "vm", from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd: the nodes server are on no network: write kind = "netns" or "vm" in [nodes.server], or address = …, where others reach this machine
 
 [nodes.vm]
 kind = "vm"
