@@ -115,7 +115,9 @@ def network(**asked: Any) -> Network:
 
 
 def words(**asked: Any) -> list[str]:
-    return [" ".join(each).removeprefix("tc qdisc add dev storlab0 ") for each in queue_commands(network(**asked), CARD)]
+    return [
+        " ".join(each).removeprefix("tc qdisc add dev storlab0 ") for each in queue_commands(network(**asked), CARD)
+    ]
 
 
 def test_a_network_as_it_is_has_no_queue_a_bandwidth_alone_no_netem_and_it_stands_below_a_delay() -> None:

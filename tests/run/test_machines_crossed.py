@@ -24,9 +24,10 @@ HERE = 'kind = "local", address = "NET.254"'
 READ = '["qemu-img", "bench", "-f", "raw", "-c", "64", "-t", "none", "{target}"]'
 DISK = '{ layer = "file", size = "16M" }', '{ layer = "nbd-export" }, { layer = "connect" }'
 FOLDER = '{ layer = "directory" }', '{ layer = "ssh-share" }, { layer = "sshfs" }'
+DATABASE = '{ layer = "directory" }, { layer = "postgresql", data = { rows = 500 } }', '{ layer = "connect" }'
 WRITE = '["dd", "if=/dev/zero", "of={target}/file", "bs=64k", "count=16", "conv=fsync"]'
 UPLINK = "network.uplink = true\n"
-COMMAND = "workload.load = { on = \"client\", command.argv = ARGV }\n"
+COMMAND = 'workload.load = { on = "client", command.argv = ARGV }\n'
 SYSBENCH = 'workload.load = { on = "client", sysbench = { test = "oltp_read_write", threads = 1, runtime = "1s" } }\n'
 
 
@@ -38,7 +39,10 @@ def machines(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts
         monkeypatch.setenv("STORLAB_SSH_CONFIG", str(made.config))
         one, other = (str(host.init) for host in made.hosts.values())
         output(*f"ip link add data0 netns {one} type veth peer name data0 netns {other}".split())
+        user = next(line for line in Path("/etc/passwd").read_text().splitlines(True) if line.startswith("postgres:"))
         for number, host in enumerate(made.hosts.values(), 1):
+            with (host.folder / "passwd").open("a") as passwd:
+                passwd.write(user)
             host.run("ip", "address", "add", f"203.0.113.{number}/24", "dev", "data0")
             host.run("ip", "link", "set", "data0", "up")
         before = network_here(made), [network_of(made, name) for name in made.hosts]
@@ -63,7 +67,9 @@ def lab_run(line: str) -> bool:
 def network_of(made: Hosts, name: str) -> str:
     """The shape of a host's second interface, and its TCP."""
     show = "tc qdisc show dev data0; ip link show data0; ethtool -k data0"
-    return made[name].run("sh", "-c", f"{show}; cat /proc/sys/net/ipv4/tcp_sack /proc/sys/net/ipv4/tcp_congestion_control")
+    return made[name].run(
+        "sh", "-c", f"{show}; cat /proc/sys/net/ipv4/tcp_sack /proc/sys/net/ipv4/tcp_congestion_control"
+    )
 
 
 def output(*argv: str) -> str:
@@ -88,7 +94,7 @@ def study(made: Hosts, server: str, client: str, stacks: tuple[str, str], load: 
         pytest.param(
             LAB1,
             LAB2,
-            ('{ layer = "directory" }, { layer = "postgresql", data = { tables = 1, rows = 500 } }', '{ layer = "connect" }'),
+            DATABASE,
             SYSBENCH,
             id="database between hosts",
         ),
@@ -103,11 +109,13 @@ def test_machines_serve_and_use_what_others_serve(
     assert all(at in str(each["target"]) for each in facts)
 
 
-SHAPED = """
-network = { mtu = 1400, bandwidth = "100Mbit", offload = false }
-nodes.server = { kind = "ssh", hosts = ["lab1"], address = "203.0.113.1", interface = "data0", tcp.sack = false, stack = [DISK] }
-nodes.client = { kind = "ssh", hosts = ["lab2"], address = "203.0.113.2", interface = "data0", from = "server", stack = [NBD] }
-""".replace("[DISK]", f"[{DISK[0]}]").replace("[NBD]", f"[{DISK[1]}]")
+AT1 = 'address = "203.0.113.1", interface = "data0"'
+AT2 = AT1.replace("113.1", "113.2")
+SHAPED = f"""
+network = {{ mtu = 1400, bandwidth = "100Mbit", offload = false }}
+nodes.server = {{ {LAB1}, {AT1}, tcp.sack = false, stack = [{DISK[0]}] }}
+nodes.client = {{ {LAB2}, {AT2}, from = "server", stack = [{DISK[1]}] }}
+"""
 
 
 @pytest.mark.parametrize("killed", [False, True])

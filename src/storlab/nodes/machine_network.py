@@ -6,8 +6,9 @@ A study changes nothing of a machine's own network but one interface, which it n
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -56,7 +57,7 @@ async def check_machine_network(node: Node, address: str | None, interface: str 
     """Raise ``UserError`` with its ``key`` unless the address and the interface are this machine's, and may be used."""
     with understood(node.name, "looking at its addresses"):
         found = json.loads(await node.output("ip", "-j", "address", "show"))
-        has = {str(each["ifname"]): [str(one["local"]) for one in each["addr_info"] if one["scope"] != "link"] for each in found}
+        has = {str(each["ifname"]): [*filter(None, map(_address, each["addr_info"]))] for each in found}
     every = [one for name, ones in has.items() if name != "lo" for one in ones]
     if address is not None and address not in {one for ones in has.values() for one in ones}:
         raise UserError(f"node {node.name} has no address {address}: it has {', '.join(every) or 'none'}", ("address",))
@@ -70,8 +71,14 @@ async def check_machine_network(node: Node, address: str | None, interface: str 
     if address not in has[interface]:
         own = has[interface]
         if not own:
-            raise UserError(f"node {node.name}: {interface} has no address: give it one, or name another", ("interface",))
-        at = f"others reach it at {address}, which {interface} does not have" if address else "others must reach it there"
+            raise UserError(
+                f"node {node.name}: {interface} has no address: give it one, or name another", ("interface",)
+            )
+        at = (
+            f"others reach it at {address}, which {interface} does not have"
+            if address
+            else "others must reach it there"
+        )
         raise UserError(f'node {node.name}: {at}: write address = "{own[0]}", too', ("interface",))
     if interface in (await node.output("sh", "-c", _CONTROL)).split():
         raise UserError(
@@ -79,3 +86,8 @@ async def check_machine_network(node: Node, address: str | None, interface: str 
             "machine; name another interface",
             ("interface",),
         )
+
+
+def _address(found: Mapping[str, Any]) -> str:
+    """Of what ip(8) says of an address; empty for one that is valid on its link alone."""
+    return "" if found["scope"] == "link" else str(found["local"])

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from storlab.errors import NodeLost, StorlabError
 from storlab.nodes.answers import understood

@@ -207,7 +207,7 @@ nodes.client = { kind = "vm", from = "server", stack = [{ layer = "mkfs", type =
 
 nodes.store = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }] }
 nodes.server = { kind = "vm", from = "store", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }
-nodes.client = { from = "server", stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }] }  #! layer nbd crosses a network, and the nodes client of kind "local" are on none
+nodes.client = { from = "server", stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }] }  #! layer nbd of the nodes server: the nodes store are on the run's own network, which nothing outside of it reaches
 
 nodes.store = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }] }
 nodes.client = { kind = "vm", keep = "round", from = "store", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd-export is kept for a round, but layer virtio-blk of store below it only for a trial

@@ -59,7 +59,13 @@ class AoeTargetLayer(ServerLayer):
     def command(self, server: ServerContext) -> list[str]:
         assert isinstance(server.below, File | Disk)
         options = ["-b", str(self.buffers), *(["-d"] if self.direct else []), *(["-s"] if self.sync else [])]
-        return [self.program, *options, *map(str, _shelf_and_slot(server)), server.node.known[INTERFACE], server.below.path]
+        return [
+            self.program,
+            *options,
+            *map(str, _shelf_and_slot(server)),
+            server.node.known[INTERFACE],
+            server.below.path,
+        ]
 
     async def answers(self, server: ServerContext) -> bool:
         process = server.node.named.get(server.name)

@@ -1,4 +1,4 @@
-"""Shaping the network of one node: its interface, the port that this is plugged into, and its TCP; undone by the journal.
+"""Shaping the network of one node: its interface, the port that this is plugged into, its TCP; undone by the journal.
 
 Only the card that Storlab made is touched, or the interface that the study names for it; and settings of TCP only where
 that is: in a guest, in a network namespace of a run's own, or on a machine whose interface the study names.
@@ -134,8 +134,8 @@ async def shape_interface(
 ) -> dict[str, Any]:
     """Give a node's interface, and the port that it is plugged into, the shape that a study asks for.
 
-    Returns what it really has, as facts. Raises ``Unsupported`` where its kernel or the interface has no such thing, and
-    ``TrialError`` where it says otherwise afterwards, or has queues that somebody else gave it.
+    Returns what it really has, as facts. Raises ``Unsupported`` where its kernel or the interface has no such thing,
+    and ``TrialError`` where it says otherwise afterwards, or has queues that somebody else gave it.
     """
     with understood(node.name, "shaping its network"):
         if kind := parse_foreign_queue(await _queues(node, interface)):

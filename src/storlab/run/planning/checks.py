@@ -8,8 +8,8 @@ from storlab.errors import UserError
 from storlab.layers.base import Layer
 from storlab.layers.block.device import refuse_changed
 from storlab.nodes.kind import Prepared
-from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.machine_network import check_machine_network
+from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.network import NEEDS as RUN_NETWORK
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.uplink import NEEDS as UPLINK

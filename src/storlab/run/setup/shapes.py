@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from storlab.errors import Unsupported
 from storlab.nodes.node import Node
 from storlab.nodes.shaping.apply import Port, shape_interface, shape_tcp
 from storlab.nodes.shaping.look import Ending, connections, prove_size, round_trip
-from storlab.errors import Unsupported
 from storlab.run.session import Session
 from storlab.run.setup.parts import Part, Parts, key_of
 from storlab.study.cells import Cell, node_names
