@@ -104,9 +104,13 @@ class Host:
 
     def processes(self) -> list[str]:
         """The command lines that run there, without those of the host itself."""
-        lines = self.run("ps", "-e", "-o", "args=").splitlines()
-        own = ("sh -c", "sshd", "/usr/sbin/sshd", "sleep 1", "ps -e", "[")
-        return [line for line in lines if not line.startswith(own)]
+        rows = [line.split(maxsplit=2) for line in self.run("ps", "-e", "-o", "pid=,ppid=,args=").splitlines()]
+        own = {("1", "sleep 1"), ("0", "ps -e -o pid=,ppid=,args=")}
+        return [
+            words
+            for pid, parent, words in rows
+            if pid != "1" and (parent, words) not in own and not words.startswith(("sshd:", "/usr/sbin/sshd"))
+        ]
 
     def mounts(self) -> list[str]:
         """Mount points in its folders, and not those that the host itself has."""

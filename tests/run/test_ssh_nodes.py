@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from laboratory import Ended, Laboratory, ended, kill, wait_until
-from laboratory.hosts import CONTROLLER, Hosts, hosts
-from storlab.nodes.kinds.ssh import LEASE, SshLauncher
+from laboratory.hosts import CONTROLLER, Host, Hosts, hosts
+from storlab.nodes.kinds.ssh import LEASE
 
 pytestmark = pytest.mark.needs("root", "ssh", "sshd", "unshare")
 
@@ -36,6 +38,15 @@ command = {{ argv = ["sh", "-c", '''{load}'''] }}
 """
 
 
+ONCE = "if [ -e /var/tmp/been-there ]; then sleep 0.1; else exec sleep 3600; fi"
+
+
+def been_there(machines: Hosts) -> None:
+    """From now on, what takes long once does not."""
+    for host in machines.hosts.values():
+        (host.scratch / "been-there").touch()
+
+
 def study(load: str, *names: str, rounds: int = 2, nodes: str = STACK) -> str:
     """A file system in a file on each of the hosts, and a command in it."""
     return STUDY.format(nodes=nodes.format(hosts=list(names or ["lab1"])), load=load, rounds=rounds)
@@ -50,12 +61,13 @@ def machines(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts
         yield made
         for name, host in made.hosts.items():
             if host.holder is not None:
-                assert (host.processes(), host.mounts(), files(lab, host)) == ([], [], []), name
+                assert wait_until(lambda host=host: not host.processes(), 30), (name, host.processes())  # type: ignore[misc]
+                assert (host.mounts(), files(lab, host)) == ([], []), name
 
 
-def files(lab: Laboratory, host: object) -> list[str]:
+def files(lab: Laboratory, host: Host) -> list[str]:
     """What is in the scratch folder on a host."""
-    return host.run("ls", "-A", str(lab.scratch)).split()  # type: ignore[attr-defined,no-any-return]
+    return host.run("ls", "-A", str(lab.scratch)).split()
 
 
 def statuses(lab: Laboratory) -> list[str]:
@@ -66,6 +78,11 @@ def measuring(lab: Laboratory, machines: Hosts, process: subprocess.Popen[bytes]
     """Wait until the load runs there."""
     runs = wait_until(lambda: process.poll() is not None or "sleep 3600" in machines[host].processes(), 60)
     assert runs and process.poll() is None, ended(process)
+
+
+def working(machines: Hosts) -> list[str]:
+    """What runs on the first host beside the session that holds the connection, which its sshd ends."""
+    return [words for words in machines["lab1"].processes() if words != "cat"]
 
 
 def test_stacks_are_set_up_on_all_hosts_and_torn_down_there(lab: Laboratory, machines: Hosts) -> None:
@@ -83,6 +100,13 @@ def test_stacks_are_set_up_on_all_hosts_and_torn_down_there(lab: Laboratory, mac
     assert [each.name[:6] for each in cache.iterdir()] == ["agent-"]
 
 
+def replaced(host: Host, program: str, script: str) -> None:
+    """Another program in the place of one there."""
+    (host.folder / "program").write_text(f"#!/bin/sh\n{script}\n")
+    (host.folder / "program").chmod(0o755)
+    host.run("mount", "--bind", "/run/lab/program", program)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -90,8 +114,9 @@ def test_stacks_are_set_up_on_all_hosts_and_torn_down_there(lab: Laboratory, mac
         ("twice", "node far-2 (again) is node far-1 under another name"),
         ("here", "node far-2 (lab2) is this machine under another name"),
         ("scratch", "there is no directory"),
+        ("architecture", "lab2: it is aarch64, and this Storlab has no agent for that: take"),
         ("space", "the stacks take up 64M on node far-2, but"),
-        ("sudo", "lab2: `sudo` ended with status 1: sudo: a password is required: "),
+        ("sudo", "let this login use it without a password (NOPASSWD in its sudoers)"),
     ],
 )
 def test_what_is_wrong_with_a_host_is_said_before_anything_runs(
@@ -112,12 +137,12 @@ def test_what_is_wrong_with_a_host_is_said_before_anything_runs(
             machines["lab2"].run("rmdir", str(lab.scratch))
         case "space":
             machines["lab2"].run("mount", "-t", "tmpfs", "-o", "size=32M,mode=755", "small", str(lab.scratch))
+        case "architecture":
+            replaced(machines["lab2"], "/usr/bin/uname", "echo aarch64")
         case "sudo":
             nodes += 'become = "sudo"\n'
-            shadow = machines["lab2"].folder / "nothing"
-            shadow.write_text("#!/bin/sh\necho sudo: a password is required >&2\nexit 1\n")
-            shadow.chmod(0o755)
-            machines["lab2"].run("mount", "--bind", str(Path("/run/lab/nothing")), "/usr/bin/sudo")
+            if Path("/usr/bin/sudo").exists():
+                replaced(machines["lab2"], "/usr/bin/sudo", "echo sudo: a password is required >&2; exit 1")
     result = ended(lab.start_run(study("true", "lab1", second, nodes=nodes)), 300)
     assert result.status == 2, str(result)
     assert words.format(address=machines["lab2"].address) in result.stderr
@@ -139,11 +164,11 @@ def test_a_short_cut_of_the_link_harms_nothing(lab: Laboratory, machines: Hosts)
 
 
 def test_a_long_cut_ends_the_load_within_the_lease_and_the_host_is_used_again(lab: Laboratory, machines: Hosts) -> None:
-    load = "if [ -e /var/tmp/first ]; then sleep 0.1; else touch /var/tmp/first; exec sleep 3600; fi"
-    process = lab.start_run(study(load, "lab1", "lab2"), wrapper=CONTROLLER)
+    process = lab.start_run(study(ONCE, "lab1", "lab2"), wrapper=CONTROLLER)
     measuring(lab, machines, process)
     machines.cut("lab1")
-    assert wait_until(lambda: machines["lab1"].processes() == [], LEASE + 10), machines["lab1"].processes()
+    been_there(machines)
+    assert wait_until(lambda: not working(machines), LEASE + 10), working(machines)
     machines.mend("lab1")
     result = ended(process, 200)
     assert result.status == 3, str(result)
@@ -153,15 +178,12 @@ def test_a_long_cut_ends_the_load_within_the_lease_and_the_host_is_used_again(la
     assert first.lost_after is not None, "it counts as a crash does"
 
 
-def test_a_link_that_is_cut_for_good_stops_the_run_which_resumes_later(
-    lab: Laboratory, machines: Hosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SshLauncher, "patience", 4.0)
-    load = "if [ -e /var/tmp/first ]; then sleep 0.1; else touch /var/tmp/first; exec sleep 3600; fi"
-    process = lab.start_run(study(load, rounds=3))
+def test_a_link_that_is_cut_for_good_stops_the_run_which_resumes_later(lab: Laboratory, machines: Hosts) -> None:
+    process = lab.start_run(study(ONCE, rounds=3))
     measuring(lab, machines, process)
     machines.cut("lab1")
-    result = ended(process, 240)
+    been_there(machines)
+    result = ended(process, 400)
     assert result.status == 3, str(result)
     assert "far can't be reached" in result.stderr and "resume" in result.stderr
     assert statuses(lab) == ["failed"], "no further trial was burned"
@@ -200,6 +222,60 @@ def test_a_crash_of_the_agent_is_no_loss_of_its_host(lab: Laboratory, machines: 
     assert result.status == 3, str(result)
     (record,) = lab.records()
     assert record.reason is not None and "host lost" not in record.reason and "far" in record.reason
+
+
+DELAYED = """
+import os, socket, sys, threading, time, queue
+there = socket.create_connection((sys.argv[1], 22))
+there.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def carry(read, write, delay):
+    waiting = queue.Queue()
+    def deliver():
+        while (item := waiting.get())[1]:
+            time.sleep(max(0.0, item[0] - time.monotonic()))
+            write(item[1])
+        os._exit(0)
+    threading.Thread(target=deliver).start()
+    while piece := read(65536):
+        waiting.put((time.monotonic() + delay, piece))
+    waiting.put((0.0, b""))
+threading.Thread(target=carry, args=(there.recv, lambda data: os.write(1, data), 0.010)).start()
+carry(lambda size: os.read(0, size), there.sendall, 0.040)
+"""
+
+
+def test_a_path_whose_ways_are_unequal_bounds_the_skew_that_is_reported(lab: Laboratory, machines: Hosts) -> None:
+    slow = lab.folder / "slow.py"
+    slow.write_text(DELAYED)
+    host = f"Host lab2\n  ProxyCommand {sys.executable} {slow} {machines['lab2'].address}\n"
+    machines.config.write_text(host + machines.config.read_text())
+    result = ended(lab.start_run(study("sleep 0.2", "lab1", "lab2", rounds=1)), 300)
+    assert result.status == 0, str(result)
+    (record,) = lab.records()
+    assert record.start_skew_error is not None and record.start_skew is not None
+    # The comparison puts a reading in the middle of its round trip, of which it is 15 ms away.
+    assert record.start_skew < 0.010 or record.start_skew_error >= 0.015
+    assert record.start_skew_error >= 0.024, "half of the 50 ms that a round trip takes at least"
+    assert record.nodes["far-2"].clock_error >= 0.024
+    assert any("apart" in warning for warning in record.warnings)
+
+
+@pytest.mark.parametrize("moment", [0.35, 0.7, 0.95])
+def test_a_controller_that_is_killed_leaves_nothing_running_and_resumes_with_each_trial_once(
+    lab: Laboratory, machines: Hosts, moment: float
+) -> None:
+    load = "echo x >>/var/tmp/loads; sleep 1"
+    process = lab.start_run(study(load, "lab1", "lab2", rounds=3))
+    assert wait_until(lambda: (lab.out / "journal.jsonl").exists() or process.poll() is not None, 120)
+    time.sleep(10 * random.Random(moment).random())
+    kill(process)
+    ended(process)
+    for host in machines.hosts.values():
+        assert wait_until(lambda host=host: not host.processes(), 30), host.processes()  # type: ignore[misc]
+    resumed = ended(lab.start("resume", lab.out), 300)
+    assert resumed.status == 0, str(resumed)
+    assert [record.trial for record in lab.records()] == [1, 2, 3]
+    assert statuses(lab) == ["done"] * 3
 
 
 def clean(lab: Laboratory) -> Ended:

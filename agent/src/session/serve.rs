@@ -34,7 +34,8 @@ pub fn serve(options: &ServeOptions) -> Result<End, SessionError> {
     let name = options.cgroup.clone().unwrap_or_else(|| format!("storlab-agent-{}", std::process::id()));
     let cgroup = AgentCgroup::create(&name);
     // Process 1 of a guest can't be killed but with the guest. Without a guard, `storlab clean` does it.
-    let guard = cgroup.as_ref().filter(|_| options.port.is_none()).and_then(|cgroup| Guard::start(cgroup).ok());
+    let guard =
+        cgroup.as_ref().filter(|_| options.port.is_none()).and_then(|cgroup| Guard::start(cgroup).ok());
     let mut session = Session::new(stream, signals, cgroup, guard)?;
     let end = session.run();
     session.tear_down();

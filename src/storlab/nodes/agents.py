@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from storlab.errors import StorlabError
+from storlab.errors import NodeError, StorlabError
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.demands import NO_DEMANDS, Demands
@@ -156,8 +156,8 @@ class AgentLauncher(Launcher[K]):
     async def took_in(self, node: Node) -> None:
         """Its agent answers: what else the launcher knows of a node."""
 
-    async def why(self, address: str, reason: str, stderr: str) -> str:
-        """Why the stream to an agent closed, as far as is known; ``stderr``: what was printed there."""
+    async def why(self, name: str, address: str, reason: str, stderr: str) -> str:
+        """Why the stream to a node's agent closed, as far as is known; ``stderr``: what was printed there."""
         lines = stderr.strip().splitlines()
         return f"{reason} ({one_line(lines[-1])[:_LONGEST]})" if lines else reason
 
@@ -229,7 +229,7 @@ class AgentLauncher(Launcher[K]):
             self._announce(NodeIdentity(instance, kind, address, machine), cgroup)
         argv = await self.command(address, environment, ["serve", "--cgroup", cgroup])
         context = AsyncExitStack()
-        why = None if self.here else partial(self.why, address)
+        why = None if self.here else partial(self.why, name, address)
         node = await context.enter_async_context(running_agent(name, argv, hello=self.hello, lease=self.lease, why=why))
         try:
             node.environment, node.here = environment, self.here
@@ -245,9 +245,16 @@ class AgentLauncher(Launcher[K]):
 
     async def _revive(self, known: _Launched) -> None:
         """Launch an agent again, and let it end all that the lost one could have left. The ``Node`` stays the same."""
-        node, before = known.node, known.cgroup
+        node, before, machine = known.node, known.cgroup, known.node.identity.machine
         await known.context.aclose()
         new = await self._launch(node.name, node.instance, node.identity.kind, node.identity.address)
+        if not new.node.identity.machine.is_same(machine):
+            await new.context.aclose()
+            raise NodeError(f"another machine answers at {node.identity.address}, whose machine id is another")
+        if new.node.machine != node.machine:  # what was known of it was of its last boot
+            self.services.notify(f"Node {node.name} has rebooted.")
+            node.known.clear()
+            node.taken.clear()
         node.connection, node.pid = new.node.connection, new.node.pid
         node.identity, node.machine = new.node.identity, new.node.machine
         known.cgroup, known.context = new.cgroup, new.context

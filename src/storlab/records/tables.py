@@ -160,7 +160,7 @@ def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.D
         **dict.fromkeys(("trial", "round", "cell", "block"), pl.Int64()),
         **dict.fromkeys(("status", "reason"), pl.String()),
         "started": pl.Datetime("us", "UTC"),
-        **dict.fromkeys(("duration", "measured", "start_skew"), pl.Float64()),
+        **dict.fromkeys(("duration", "measured", "start_skew", "start_skew_error"), pl.Float64()),
         "slices": pl.Int64(),
     }
     rows = [(*(getattr(r, name) for name in schema), *(r.levels.get(name) for name in names)) for r in records]

@@ -35,9 +35,10 @@ SILENCE = 15.0  # s after which ssh gives up a machine that doesn't answer: thre
 DESTINATION = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
 """What may be a destination: ``host`` or ``user@host``, never an option, nothing that a shell would interpret."""
 
-_ALWAYS = ("BatchMode=yes", "LogLevel=ERROR", "EscapeChar=none", "RequestTTY=no", "ForwardAgent=no", "ForwardX11=no")
+_ALWAYS = ("BatchMode=yes", "EscapeChar=none", "RequestTTY=no", "ForwardAgent=no", "ForwardX11=no")
 _MASTER = (
     *_ALWAYS,
+    "LogLevel=INFO",  # of a machine that falls silent, ssh says so no louder
     "StrictHostKeyChecking=yes",
     "ClearAllForwardings=yes",
     "PermitLocalCommand=no",
@@ -48,7 +49,12 @@ _MASTER = (
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
 )
-_CLIENT = (*_ALWAYS, "ControlMaster=no", "ProxyCommand=exec false")  # without the master it must not connect itself
+_CLIENT = (
+    *_ALWAYS,
+    "LogLevel=ERROR",
+    "ControlMaster=no",
+    "ProxyCommand=exec false",
+)  # without the master it must not connect itself
 _CONNECT_TIMEOUT = 45.0  # s: over jump hosts, each takes its time
 _END_TIMEOUT = 2.0
 _PIECE = 256 * 1024  # bytes

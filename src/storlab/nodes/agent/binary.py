@@ -45,8 +45,9 @@ def _foreign_agent(architecture: str) -> Path:
         known = " and ".join(ARCHITECTURES)
         raise MissingTool(f"there is no agent for {architecture or 'an unknown architecture'}, only for {known}")
     variable = f"STORLAB_AGENT_{architecture}"
+    chosen = os.environ.get(variable)
     candidates = (
-        *((Path(chosen),) if (chosen := os.environ.get(variable)) else ()),
+        *([Path(chosen)] if chosen else []),
         _PACKAGE / "bin" / f"storlab-agent-{architecture}",
         _CHECKOUT / "agent" / "target" / f"{architecture}-unknown-linux-gnu" / "release" / "storlab-agent",
     )

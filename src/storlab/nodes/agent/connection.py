@@ -83,7 +83,7 @@ class Connection:
                 f"node {self._node}: its agent speaks protocol {theirs.protocol} and Storlab {VERSION}: "
                 f"{agent_remedy()}"
             )
-        wanted = {} if lease is None else {"lease_ns": round(lease * 1e9)}
+        wanted: dict[str, Any] = {} if lease is None else {"lease_ns": round(lease * 1e9)}
         async for answer in self.request("hello", protocol=VERSION, version=__version__, **wanted):
             if isinstance(answer.event, Refused):
                 raise ProtocolError(f"node {self._node}: the agent refused: {answer.event.message}")

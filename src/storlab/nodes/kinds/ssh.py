@@ -146,12 +146,12 @@ class SshLauncher(AgentLauncher[SshKind]):
         machine = await self._machine(address.partition(" ")[0])
         node.address = self._addresses.get(address, machine.address)
 
-    async def why(self, address: str, reason: str, stderr: str) -> str:
+    async def why(self, name: str, address: str, reason: str, stderr: str) -> str:
         """Whether the host is lost, or only the agent there."""
         known = self._machines.get(address.partition(" ")[0])
         if known is None or await known[0].answers(_NOTICE):
-            return await super().why(address, reason, stderr)
-        return f"host lost: {known[0].lost()}"
+            return await super().why(name, address, reason, stderr)
+        return f"node {name}: host lost: {known[0].lost()}"
 
     async def close(self) -> None:
         await super().close()
@@ -175,7 +175,10 @@ class SshLauncher(AgentLauncher[SshKind]):
 
 async def _agent(machine: Machine) -> str:
     """The agent's path on a machine, where it is brought unless it is there."""
-    path = agent_path(machine.architecture)
+    try:
+        path = agent_path(machine.architecture)
+    except UserError as error:
+        raise UserError(f"{machine.host}: {error}") from None
     content = await asyncio.to_thread(path.read_bytes)
     return await machine.upload(content, f"agent-{hashlib.sha256(content).hexdigest()}", 0o755)
 

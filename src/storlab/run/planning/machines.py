@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from storlab.errors import NodeError
 from storlab.nodes.identity import Machine
+from storlab.nodes.kind import NodeKind
 from storlab.nodes.node import Node
 from storlab.run.session import Session
 from storlab.study.cells import HOST, Cell, node_specs
@@ -18,16 +20,23 @@ async def open_machines(study: Study, session: Session) -> None:
     Raises ``StudyError`` where two of a cell, or one and this machine, are the same machine.
     """
     specs = {
-        (name, spec.model_dump_json()): (name, spec)
+        (name, spec.model_dump_json()): (group, name, spec)
         for cell in study.cells
         for group, of_group in cell.nodes.items()
         if of_group.session and not of_group.here
         for name, spec in node_specs(group, of_group).items()
     }
-    opened = await all_of(*(session.stand_in(name, spec) for name, spec in specs.values()))
+    opened = await all_of(*(_opened(study, session, *each) for each in specs.values()))
     nodes = dict(zip(specs, opened, strict=True))
     for cell in study.cells:
         _refuse_same(study, cell, nodes, session.host.identity.machine)
+
+
+async def _opened(study: Study, session: Session, group: str, name: str, spec: NodeKind) -> Node | None:
+    try:
+        return await session.stand_in(name, spec)
+    except NodeError as error:
+        raise study.problem(("nodes", group), str(error)) from None
 
 
 def _refuse_same(study: Study, cell: Cell, nodes: dict[tuple[str, str], Node | None], here: Machine) -> None:
