@@ -24,7 +24,10 @@ HERE = 'kind = "local", address = "NET.254"'
 READ = '["qemu-img", "bench", "-f", "raw", "-c", "64", "-t", "none", "{target}"]'
 DISK = '{ layer = "file", size = "16M" }', '{ layer = "nbd-export" }, { layer = "connect" }'
 FOLDER = '{ layer = "directory" }', '{ layer = "ssh-share" }, { layer = "sshfs" }'
-DATABASE = '{ layer = "directory" }, { layer = "postgresql", data = { rows = 500 } }', '{ layer = "connect" }'
+DATABASE = (
+    '{ layer = "directory" }, { layer = "postgresql", data = { tables = 1, rows = 500 } }',
+    '{ layer = "connect" }',
+)
 WRITE = '["dd", "if=/dev/zero", "of={target}/file", "bs=64k", "count=16", "conv=fsync"]'
 UPLINK = "network.uplink = true\n"
 COMMAND = 'workload.load = { on = "client", command.argv = ARGV }\n'
