@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from laboratory.samples import sample
-from storlab.nodes.network import RunNetwork
+from storlab.nodes.network import CARD, RunNetwork
 from storlab.nodes.shaping.keys import Network, Tcp, parse_bandwidth, parse_loss
 from storlab.nodes.shaping.queues import burst, packets_held, queue_commands
 from storlab.nodes.shaping.read_back import (
@@ -115,7 +115,9 @@ def network(**asked: Any) -> Network:
 
 
 def words(**asked: Any) -> list[str]:
-    return [" ".join(each).removeprefix("tc qdisc add dev storlab0 ") for each in queue_commands(network(**asked))]
+    return [
+        " ".join(each).removeprefix("tc qdisc add dev storlab0 ") for each in queue_commands(network(**asked), CARD)
+    ]
 
 
 def test_a_network_as_it_is_has_no_queue_a_bandwidth_alone_no_netem_and_it_stands_below_a_delay() -> None:
@@ -142,7 +144,7 @@ def test_a_limit_holds_what_is_on_its_way(bandwidth: int, delay: float, mtu: int
     held = packets_held(asked)
     assert 1000 <= held <= 10**6
     assert held == 10**6 or held * (mtu or 1500) >= bandwidth / 8 * delay
-    assert all(word for command in queue_commands(asked) for word in command)
+    assert all(word for command in queue_commands(asked, CARD) for word in command)
 
 
 GOT: dict[str, Any] = {

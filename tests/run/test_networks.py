@@ -13,8 +13,9 @@ import pytest
 from laboratory import Laboratory, ended, kill, wait_until
 from storlab.nodes.demands import Demands
 from storlab.nodes.kinds.netns import NetnsKind
+from storlab.nodes.network import CARD
 from storlab.nodes.node import Node
-from storlab.nodes.shaping.apply import SHAPING_UNDOES, shape_card, shape_tcp
+from storlab.nodes.shaping.apply import SHAPING_UNDOES, Port, shape_interface, shape_tcp
 from storlab.nodes.shaping.keys import Network, Tcp
 from storlab.records.run_folder import TrialRecord
 from storlab.run.beginning import new_run_id
@@ -156,7 +157,7 @@ network = { mtu = 1400, bandwidth = "100Mbit" }
     assert ended(process).status == -9
     result = lab.storlab("clean", lab.out)
     assert result.status == 0, str(result)
-    for said in ("gave the card storlab0 of client its shape back", "gave TCP of client its settings back"):
+    for said in ("gave the interface storlab0 of client its shape back", "gave TCP of client its settings back"):
         assert said in result.stdout, str(result)
 
 
@@ -178,11 +179,14 @@ async def _undone_twice(folder: Path) -> None:
             node = await session.open("node", "nodes", NetnsKind(), Demands(network=True), folder)
             assert node.address is not None
             try:
-                card, within = session.network.card_of(node.address), session.network.name
+                card = session.network.card_of(node.address)
+                assert card is not None
+                port = Port(session.host, session.network.name, card, register)
                 asked = Network.model_validate({"mtu": 4000, "bandwidth": "1Gbit", "offload": False})
                 own = await _state(node)
-                await shape_card(node, session.host, within, card, asked, register, register)
-                await shape_tcp(node, Tcp.model_validate({"sack": False, "congestion_control": "reno"}), register)
+                await shape_interface(node, CARD, port, asked, register)
+                tcp = Tcp.model_validate({"sack": False, "congestion_control": "reno"})
+                await shape_tcp(node, CARD, tcp, register)
                 shaped = await _state(node)
                 table = {undo.name: undo for undo in SHAPING_UNDOES}
                 for name, arguments in done:

@@ -17,11 +17,12 @@ from storlab.model import Model
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity
 from storlab.nodes.needs import Needs
-from storlab.nodes.network import RunNetwork
+from storlab.nodes.network import CARD, RunNetwork
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Undo
 
 Transport = Literal["hypervisor", "network"]
+NetworkOf = Literal["run", "machine"]
 
 
 class NodeKind(Model):
@@ -39,6 +40,9 @@ class NodeKind(Model):
     transports: ClassVar[frozenset[Transport]] = frozenset()
     """Crossings that can end on such a node."""
 
+    network_of: ClassVar[NetworkOf] = "run"
+    """Whose network such nodes are on, if any: the run's own, which nobody else can reach, or that of their machine."""
+
     most_devices: ClassVar[int | None] = None
     """How many disks, shares and network cards can be plugged into it; ``None``: none are, or as many as one likes."""
 
@@ -46,6 +50,16 @@ class NodeKind(Model):
     """How to undo what its launcher announces."""
 
     kind: str  # the kind's name in study files; a subclass narrows it to a literal with that default
+
+    @property
+    def served_at(self) -> bool:
+        """Whether others can reach what such nodes serve over their network: they have an address there."""
+        return "network" in self.transports
+
+    @property
+    def shaped(self) -> str | None:
+        """The network interface that a study may change; ``None`` if it is a machine's own and the study names none."""
+        return CARD if self.network_of == "run" else None
 
     def needs(self) -> Needs:
         """What this machine must have so that there can be such nodes."""

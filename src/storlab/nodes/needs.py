@@ -36,6 +36,7 @@ _BY_PACKAGE = {
     "nbd-client": ("nbd-client",),
     "nbd-server": ("nbd-server",),
     "nbdkit": ("nbdkit",),
+    "nftables": ("nft",),
     "postgresql": ("pgbench", "postgres"),
     "postgresql-client": ("psql",),
     "sysbench": ("sysbench",),

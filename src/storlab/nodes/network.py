@@ -1,7 +1,8 @@
 """The network among a run's nodes: a namespace of its own with a bridge, and a port for each node that is in it.
 
-Nothing leads from there to the outside, and nobody else on this machine can reach what is served in it. The QEMUs
-whose disks come over this network run in the namespace, too. Needs root.
+Nothing leads from there to the outside, unless the study asks for a way out (see ``uplink``), and nobody else on this
+machine can reach what is served in it. The QEMUs whose disks come over this network run in the namespace, too. Needs
+root.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Any
 from msgspec import Struct
 
 from storlab.errors import NodeLost, StorlabError
+from storlab.nodes.answers import understood
 from storlab.nodes.demands import Devices
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Name, undo
+from storlab.nodes.uplink import Uplink
 
 CARD = "storlab0"  # the name of each node's card
 NEEDS = Needs(programs=("ip", "nsenter"), root="a network among the nodes")
@@ -80,6 +83,7 @@ class RunNetwork:
         self._begun = self._made = False
         self._cards: dict[int, Card] = {}  # by number
         self._lock = asyncio.Lock()
+        self._uplink = Uplink(self.name, host, announce)
 
     @property
     def name(self) -> str:
@@ -132,9 +136,23 @@ class RunNetwork:
         with suppress(NodeLost):  # where this machine's agent is gone, the card goes with the network
             await self._host().run(["ip", "-netns", self.name, "link", "delete", "dev", card.device], check=False)
 
-    def card_of(self, address: str) -> Card:
-        """The card that has an address in this network."""
-        return next(card for card in self._cards.values() if card.address == address)
+    def card_of(self, address: str) -> Card | None:
+        """The card that has an address in this network; ``None`` for an address elsewhere."""
+        return next((card for card in self._cards.values() if card.address == address), None)
+
+    async def open_to(self, address: str) -> None:
+        """Let nodes of this network reach an address outside of it. Raises ``Unsupported``."""
+        await self.enter()
+        await self._uplink.open_to(address)
+
+    async def route(self, node: Node, address: str) -> None:
+        """The same for one node of this network, and make sure that an answer comes back. Raises ``TrialError``."""
+        question = f"the way to {address}"
+        if question not in node.known:
+            await self.open_to(address)
+            await node.run(["ip", "route", "replace", address, "via", f"{_SUBNET}.0.1", "dev", CARD])
+            await self._uplink.prove(node, address)
+            node.known[question] = "open"
 
     async def _card(self, kind: str) -> Card:
         await self.enter()
@@ -147,6 +165,19 @@ class RunNetwork:
 
     async def _configure(self, words: list[str], namespace: str = "") -> None:
         await self._host().run(["ip", "-netns", namespace or self.name, *words])
+
+
+INTERFACE = "the interface that has its address"
+"""What ``interface_of`` found, among what is ``known`` of a node."""
+
+
+async def interface_of(node: Node) -> str:
+    """The network interface that has a node's address; asked once. Raises ``TrialError``."""
+    if INTERFACE not in node.known:
+        with understood(node.name, f"looking for the interface that has {node.address}"):
+            listed = await node.output("ip", "-oneline", "address", "show", "to", str(node.address))
+            node.known[INTERFACE] = listed.split()[1].partition("@")[0]
+    return node.known[INTERFACE]
 
 
 def enter(namespace: str) -> list[str]:

@@ -141,7 +141,16 @@ class Cell:
 
     def shaped(self, group: str) -> bool:
         """Whether the study asks for anything of the network of these nodes, which are on one."""
-        return (self.network is not None or self.groups[group].tcp is not None) and self.networked(group)
+        shapes = self.network is not None and self.network.shapes
+        return (shapes or self.groups[group].tcp is not None) and self.networked(group)
+
+    def by_uplink(self, chain: Chain) -> bool:
+        """Whether a chain comes to the run's network from outside of it: from a machine that is on its own."""
+        source = self.groups.get(chain.source)
+        if chain.crossing is None or source is None or source.network_of == "run":
+            return False
+        crosses = chain.crossing.transport == "network" or self._opened_remotely(chain)
+        return crosses and self.groups[chain.group].network_of == "run"
 
     def _opened_remotely(self, chain: Chain) -> bool:
         source = self.nodes.get(chain.source)

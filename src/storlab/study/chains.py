@@ -157,7 +157,7 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
     crossing = each.layers[at]
     assert isinstance(crossing, Crossing)
     below, above = links[:at], links[at:]
-    if crossing.transport not in group.transports:
+    if group.placed or crossing.transport not in group.transports:
         stand_in = _stand_in(crossing, each, at, chains) if group.placed else None
         if stand_in is None:
             raise ChainError(each.origins[at], _cannot_end(crossing, each.group, group))
@@ -173,6 +173,8 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
             raise ChainError(
                 each.origins[at], f"layer {crossing.layer}: the nodes {each.source} are on no network: {remedy}"
             )
+        if (wrong := _out_of_reach(each.source, each.group, groups)) is not None:
+            raise ChainError(each.origins[at], f"layer {crossing.layer}: {wrong}")
     elif source is not None and not source.here and not (below and below[-1].layer.gives.kind == "Export"):
         below = (*below, *_export(crossing, each, at, above[0], chains))
     wrong = next((link for link in above if link.layer.once), None)
@@ -182,6 +184,24 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
     shared = _shared(below)
     below = tuple(replace(link, once=index < shared) for index, link in enumerate(below))
     return _checked(each.chain(each.source, below, above), groups, chains)
+
+
+def _out_of_reach(served_by: str, name: str, groups: Mapping[str, NodeGroup]) -> str | None:
+    """Why nodes that are on some network are not reached by those of another group; ``None`` if they are."""
+    group, source = groups[name], groups.get(served_by)
+    if source is None:
+        return None
+    if source.network_of == "run" and group.network_of != "run":
+        return (
+            f"the nodes {served_by} are on the run's own network, which nothing outside of it reaches: put the nodes "
+            f'{name} on it, too (kind = "netns" or "vm"), or serve from a machine (kind = "local" or "ssh")'
+        )
+    if not source.served_at:
+        return (
+            f'the nodes {served_by} are on no network: write kind = "netns" or "vm" in [nodes.{served_by}], or '
+            "address = …, where others reach this machine"
+        )
+    return None
 
 
 def _table(each: Declared) -> str:
@@ -200,7 +220,9 @@ def _without_crossing(
     moved = tuple(replace(link, keep=_shorter(link.keep, group.keep)) for link in base.above)
     if crossing is None:
         return _checked(each.chain(HOST, (), (*moved, *links)), groups, chains)
-    if crossing.transport in group.transports:
+    if crossing.transport in group.transports and not group.placed:
+        if crossing.transport == "network" and (wrong := _out_of_reach(base.source, each.group, groups)) is not None:
+            raise ChainError(each.path, f"layer {crossing.layer} of the nodes {each.source}: {wrong}")
         return _checked(each.chain(base.source, base.below, (*moved, *links)), groups, chains)
     stand_in = crossing.at_home(base.below[-1].layer) if base.below else None
     if stand_in is None:

@@ -32,6 +32,8 @@ def serves(link: Link) -> bool:
 def check_networks(cells: Sequence[Cell], report: Report) -> None:
     """Report a network that no node is on, and one that would change under what is kept."""
     asked = [cell for cell in cells if cell.network is not None]
+    _check_uplink(cells, report)
+    _check_interfaces(cells, report)
     if asked and not any(cell.networked(group) for cell in asked for group in cell.nodes):
         remedy = 'a crossing such as nbd puts them on one, with kind = "vm" or "netns" and from = "…"'
         report(("network",), f"no node of this study is on a network: {remedy}; or leave [network] out")
@@ -46,7 +48,39 @@ def check_networks(cells: Sequence[Cell], report: Report) -> None:
 
 
 def _own(cell: Cell, group: str) -> bool:
-    return "network" in cell.groups[group].transports
+    each = cell.groups[group]
+    return "network" in each.transports and each.network_of == "run"
+
+
+def _check_uplink(cells: Sequence[Cell], report: Report) -> None:
+    """A way out of the run's network is there only if the study says so, and only if it is used."""
+    asked = [cell for cell in cells if cell.network is not None and cell.network.uplink]
+    used = False
+    for cell in cells:
+        for chain in filter(cell.by_uplink, cell.chains):
+            used = True
+            if cell not in asked:
+                wrong = f"the nodes {chain.group} are on the run's own network, and the nodes {chain.source} are not"
+                report(("nodes", chain.group), f"{wrong}: give that network a way out, uplink = true in [network]")
+    if asked and not used:
+        wrong = "nothing on the run's own network is served from outside of it"
+        report(("network", "uplink"), f"{wrong}: leave uplink out")
+
+
+def _check_interfaces(cells: Sequence[Cell], report: Report) -> None:
+    """Of a machine's own network nothing is changed but what the study names."""
+    for cell in cells:
+        for name in filter(cell.shaped, cell.nodes):
+            group = cell.nodes[name]
+            if group.shaped is None:
+                what = "TCP's settings" if group.tcp is not None else "the network cards"
+                path: Path = ("nodes", name, "tcp") if group.tcp is not None else ("network",)
+                report(
+                    path,
+                    f"{what} of the nodes {name} are those of a machine that others use, too: write interface = … in "
+                    f"[nodes.{name}], the network interface that the study may change there and give back, or leave "
+                    "this out",
+                )
 
 
 def _check_kept(cells: Sequence[Cell], report: Report) -> None:

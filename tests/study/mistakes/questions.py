@@ -70,7 +70,7 @@ probes.stalls = { treshold = "1s" }  #! did you mean 'threshold'?
 probes.stalls = { threshold = "1 fortnight" }  #! is not a duration
 nodes.vm.kind = "vmm"  #! unknown kind of node "vmm"; did you mean 'vm'?
 nodes.vm.stack = []  #! nodes.vm.stack: [] is not a stack
-nodes.far.kind = "mainframe"  #! unknown kind of node "mainframe"; there are: local, netns, vm
+nodes.far.kind = "mainframe"  #! unknown kind of node "mainframe"; there are: local, netns, ssh, vm
 nodes.many.count = 100000  #! should be at most 256
 nodes.host.count = 2  #! host means this machine, once
 repeat = { min = 9, max = 3 }  #! min = 9 is more than max = 3

@@ -146,10 +146,10 @@ nodes.vm = { kind = "vm", stack = [{ layer = "zpool", layout = "mirror", vdevs =
 workload.load = { on = "host:share", fio = { rw = "write", size = "1M" } }  #! the nodes host have no chain 'share'; there are: none
 
 nodes.server = { kind = "netns", stack = [FILE] }
-nodes.client = { from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd crosses a network, and the nodes client of kind "local" are on none: write kind = "netns" or "vm"
+nodes.client = { from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd: the nodes server are on the run's own network, which nothing outside of it reaches: put the nodes client on it, too (kind = "netns" or "vm"), or serve from a machine
 
 nodes.server = { kind = "local", stack = [FILE] }
-nodes.client = { kind = "vm", from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd: the nodes server are on no network: write kind = "netns" or "vm" in [nodes.server]
+nodes.client = { kind = "vm", from = "server", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd: the nodes server are on no network: write kind = "netns" or "vm" in [nodes.server], or address = …, where others reach this machine
 
 [nodes.vm]
 kind = "vm"
@@ -207,7 +207,7 @@ nodes.client = { kind = "vm", from = "server", stack = [{ layer = "mkfs", type =
 
 nodes.store = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }] }
 nodes.server = { kind = "vm", from = "store", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }
-nodes.client = { from = "server", stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }] }  #! layer nbd crosses a network, and the nodes client of kind "local" are on none
+nodes.client = { from = "server", stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }] }  #! layer nbd of the nodes server: the nodes store are on the run's own network, which nothing outside of it reaches
 
 nodes.store = { kind = "vm", stack = [FILE, { layer = "virtio-blk" }] }
 nodes.client = { kind = "vm", keep = "round", from = "store", stack = [{ layer = "nbd-export" }, { layer = "nbd" }] }  #! layer nbd-export is kept for a round, but layer virtio-blk of store below it only for a trial

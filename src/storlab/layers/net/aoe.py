@@ -16,9 +16,9 @@ from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
-from storlab.nodes.network import CARD
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
+from storlab.nodes.uplink import interface_toward
 
 _FLUSH, _INTERFACES, _DISCOVER = (f"/dev/etherd/{name}" for name in ("flush", "interfaces", "discover"))
 _PARAMETERS = "/sys/module/aoe/parameters"
@@ -93,13 +93,14 @@ class AoeLayer(InitiatorLayer):
                 f"layer aoe: the kernel speaks AoE in the first network namespace of a machine alone, and node "
                 f'{node.name} is in another: write kind = "vm"'
             )
+        interface = await interface_toward(node, below.server["host"])
         (driver,) = await node.carry_out(steps.look(_PARAMETERS), go_on=True)
         if not driver.there:
-            await node.run(["modprobe", "aoe", f"aoe_iflist={CARD}"])
+            await node.run(["modprobe", "aoe", f"aoe_iflist={interface}"])
         # Where the driver was loaded by somebody else, its cards are theirs, and it listens on others.
         await node.carry_out(
             *(steps.write(f"{_PARAMETERS}/{key}", f"{value}\n") for key, value in settings.items()),
-            steps.write(_INTERFACES, CARD),
+            steps.write(_INTERFACES, interface),
             steps.write(_DISCOVER, "x"),
         )
         deadline = asyncio.get_running_loop().time() + UNTIL_THERE

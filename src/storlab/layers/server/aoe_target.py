@@ -15,7 +15,7 @@ from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.configfs import not_raw
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
-from storlab.nodes.network import CARD
+from storlab.nodes.network import INTERFACE, interface_of
 
 _SECTOR = 512
 _FIRST = 1  # number of a target on its node, from which its slot follows
@@ -54,11 +54,18 @@ class AoeTargetLayer(ServerLayer):
     async def prepare(self, server: ServerContext) -> None:
         if server.host is None:
             raise Unsupported(f"layer {self.layer}: node {server.node.name} is in no network of the run")
+        await interface_of(server.node)  # which the command names
 
     def command(self, server: ServerContext) -> list[str]:
         assert isinstance(server.below, File | Disk)
         options = ["-b", str(self.buffers), *(["-d"] if self.direct else []), *(["-s"] if self.sync else [])]
-        return [self.program, *options, *map(str, _shelf_and_slot(server)), CARD, server.below.path]
+        return [
+            self.program,
+            *options,
+            *map(str, _shelf_and_slot(server)),
+            server.node.known[INTERFACE],
+            server.below.path,
+        ]
 
     async def answers(self, server: ServerContext) -> bool:
         process = server.node.named.get(server.name)
@@ -74,7 +81,8 @@ class AoeTargetLayer(ServerLayer):
     async def resource(self, server: ServerContext) -> Export:
         below, host = server.below, server.host
         assert isinstance(below, File | Disk) and host is not None
-        mac = (await server.node.read_text(f"/sys/class/net/{CARD}/address")).strip()
+        interface = await interface_of(server.node)
+        mac = (await server.node.read_text(f"/sys/class/net/{interface}/address")).strip()
         shelf, slot = _shelf_and_slot(server)
         cache = not self.sync and (not self.direct or await has_volatile_cache(server.node, below))
         where = {"type": "ethernet", "mac": mac.replace(":", ""), "host": host}
@@ -83,7 +91,7 @@ class AoeTargetLayer(ServerLayer):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Export)
-        mtu = int(await context.node.read_text(f"/sys/class/net/{CARD}/mtu"))
+        mtu = int(await context.node.read_text(f"/sys/class/net/{await interface_of(context.node)}/mtu"))
         own = {"direct": self.direct, "sync": self.sync, "buffers": self.buffers}
         return {"server": self.program, "address": resource.export, **own, "mtu": mtu}
 

@@ -1,27 +1,41 @@
-"""Nodes of kind ``local``: an agent on this machine."""
+"""Nodes of kind ``local``: an agent on this machine, and on its network."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agents import AgentLauncher, running_agent
+from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, machine_of
-from storlab.nodes.kind import Launcher, NodeKind, Services
+from storlab.nodes.kind import Launcher, NodeKind, Prepared, Services
+from storlab.nodes.machine_network import IPAddress, MachineNetwork
 from storlab.nodes.node import Node, Ports
 from storlab.nodes.processes import end_marked
+from storlab.nodes.shaping.apply import SHAPING_UNDOES
 
 
-class LocalKind(NodeKind):
+class LocalKind(MachineNetwork, NodeKind):
     """This machine, with an agent of its own."""
 
     kind: Literal["local"] = "local"
+    address: IPAddress | None = Field(
+        None, description="Where nodes on other machines reach what is served on this one: one of its own addresses."
+    )
 
     session: ClassVar = True
     here: ClassVar = True
-    undoes: ClassVar = (end_marked,)
+    transports: ClassVar = frozenset({"network"})
+    undoes: ClassVar = (end_marked, *SHAPING_UNDOES)
+
+    @property
+    def served_at(self) -> bool:
+        return self.address is not None
 
     @classmethod
     def launcher(cls, services: Services) -> Launcher[LocalKind]:
@@ -39,6 +53,11 @@ class LocalLauncher(AgentLauncher[LocalKind]):
 
     async def address_of(self, instance: str, spec: LocalKind) -> str:
         return ""
+
+    async def open(self, name: str, spec: LocalKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
+        node = await super().open(name, spec, prepared, demands, folder)
+        node.address = spec.address
+        return node
 
     async def took_in(self, node: Node) -> None:
         node.ports = self._ports  # they all have this machine's

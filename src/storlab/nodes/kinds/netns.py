@@ -19,6 +19,7 @@ from storlab.nodes.network import NEEDS, Card, enter, remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.processes import end_marked
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
+from storlab.nodes.uplink import UPLINK_UNDOES
 
 
 class NetnsKind(NodeKind):
@@ -29,7 +30,7 @@ class NetnsKind(NodeKind):
     session: ClassVar = True
     here: ClassVar = True
     transports: ClassVar = frozenset({"network"})
-    undoes: ClassVar = (end_marked, remove_network, *SHAPING_UNDOES)
+    undoes: ClassVar = (end_marked, remove_network, *UPLINK_UNDOES, *SHAPING_UNDOES)
 
     def needs(self) -> Needs:
         return NEEDS

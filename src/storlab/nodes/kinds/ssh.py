@@ -26,9 +26,11 @@ from storlab.nodes.booting import RELEASE_FILE, Bootable, Booted, boot, boot_bac
 from storlab.nodes.console import Console, kept_console
 from storlab.nodes.demands import Demands
 from storlab.nodes.kind import Launcher, NodeKind, Prepared, Services
+from storlab.nodes.machine_network import IPAddress, MachineNetwork
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import end_marked
+from storlab.nodes.shaping.apply import SHAPING_UNDOES
 from storlab.ssh.machine import DESTINATION, Machine, connected
 from storlab.ssh.reservation import Reservation, refuse_reserved, reservation_of
 
@@ -38,10 +40,9 @@ _NOTICE = 3.0  # s, for a host to answer whose agent has ended
 
 _Host = Annotated[str, Field(pattern=DESTINATION, max_length=255)]
 _Folder = Annotated[str, Field(pattern=r"^/([^/.][^/]*/?|\.[^/.][^/]*/?)*$", max_length=1024)]
-_Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]*$", max_length=253)]
 
 
-class SshKind(Bootable, NodeKind):
+class SshKind(Bootable, MachineNetwork, NodeKind):
     """Other machines, reached over SSH without a password: one node per host."""
 
     kind: Literal["ssh"] = "ssh"
@@ -51,7 +52,7 @@ class SshKind(Bootable, NodeKind):
         description="The machines, as ssh(1) takes them: names in `~/.ssh/config`, `host` or `user@host`. `count` "
         "follows from it.",
     )
-    address: _Address | tuple[_Address, ...] | None = Field(
+    address: IPAddress | tuple[IPAddress, ...] | None = Field(
         None,
         description="Where other nodes reach them over the network: one address per host, in the same order. By "
         "default the address at which sshd answers.",
@@ -67,7 +68,7 @@ class SshKind(Bootable, NodeKind):
 
     session: ClassVar = True
     transports: ClassVar = frozenset({"network"})
-    undoes: ClassVar = (end_marked, boot_back)
+    undoes: ClassVar = (end_marked, boot_back, *SHAPING_UNDOES)
 
     @field_validator("hosts")
     @classmethod

@@ -1,25 +1,34 @@
-"""Shaping the network of one node: its card, the port that this is plugged into, and its TCP; undone by the journal.
+"""Shaping the network of one node: its interface, the port that this is plugged into, its TCP; undone by the journal.
 
-Only the card that Storlab made is touched, and settings of TCP only where such a card is: in a guest, or in a network
-namespace of a run's own.
+Only the card that Storlab made is touched, or the interface that the study names for it; and settings of TCP only where
+that is: in a guest, in a network namespace of a run's own, or on a machine whose interface the study names.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.nodes.answers import understood
-from storlab.nodes.network import CARD, Card, is_a_runs
+from storlab.nodes.network import Card, is_a_runs
 from storlab.nodes.node import Node
 from storlab.nodes.shaping.keys import TCP_SYSCTLS, Network, Tcp
 from storlab.nodes.shaping.queues import queue_commands
-from storlab.nodes.shaping.read_back import FEATURES, differences, parse_features, parse_link, parse_queues
+from storlab.nodes.shaping.read_back import (
+    FEATURES,
+    differences,
+    parse_features,
+    parse_foreign_queue,
+    parse_link,
+    parse_queues,
+)
 from storlab.nodes.undo import Name, undo
+from storlab.nodes.uplink import InterfaceName
 
 Register = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
@@ -32,6 +41,7 @@ _NO_SUCH = re.compile("unknown qdisc|qdisc kind is unknown|No such file", re.IGN
 
 
 class _Card(Struct, frozen=True, forbid_unknown_fields=True):
+    interface: InterfaceName
     mtu: _Mtu
     on: list[_Feature]
     off: list[_Feature]
@@ -44,26 +54,29 @@ class _Port(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Sysctls(Struct, frozen=True, forbid_unknown_fields=True):
+    interface: InterfaceName
     values: list[_Setting]
 
 
 @undo("network.restore-card", arguments=_Card)
 async def restore_card(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    """Take a card's queues away, and give it the MTU and offloads back that it had."""
-    if not await _has_card(node):
+    """Take an interface's queues away, and give it the MTU and offloads back that it had."""
+    interface = arguments["interface"]
+    if not await _has(node, interface):
         return None
-    queues = parse_queues(await _queues(node))
-    mtu, offload = await mtu_of(node), await _features(node)
+    queues = parse_queues(await _queues(node, interface))
+    mtu, offload = await mtu_of(node, interface), await _features(node, interface)
     had = dict.fromkeys(arguments["on"], True) | dict.fromkeys(arguments["off"], False)
     features = {name: on for name, on in had.items() if name in FEATURES and offload.get(name) != on}
     if not queues and not features and mtu == arguments["mtu"]:
         return None
     if queues:
-        await node.run(["tc", "qdisc", "delete", "dev", CARD, "root"])
+        await node.run(["tc", "qdisc", "delete", "dev", interface, "root"])
     if features:
-        await node.run(["ethtool", "-K", CARD, *_words(features)])
-    await node.run(["ip", "link", "set", "dev", CARD, "mtu", str(arguments["mtu"])])
-    return f"gave the card {CARD} of {node.name} its shape back"
+        await node.run(["ethtool", "-K", interface, *_words(features)])
+    if mtu != arguments["mtu"]:
+        await node.run(["ip", "link", "set", "dev", interface, "mtu", str(arguments["mtu"])])
+    return f"gave the interface {interface} of {node.name} its shape back"
 
 
 @undo("network.restore-port", arguments=_Port)
@@ -84,7 +97,7 @@ async def restore_tcp(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Give settings of TCP the values back that they had."""
     had = dict(each.split("=", 1) for each in arguments["values"])
     wanted = {name: value for name, value in had.items() if name in TCP_SYSCTLS}
-    if not await _has_card(node):
+    if not await _has(node, arguments["interface"]):
         return None
     changed = {name: value for name, value in wanted.items() if await _sysctl(node, name) != value}
     for name, value in changed.items():
@@ -95,37 +108,66 @@ async def restore_tcp(node: Node, arguments: Mapping[str, Any]) -> str | None:
 SHAPING_UNDOES = (restore_card, restore_port, restore_tcp)
 
 
-async def shape_card(
-    node: Node, host: Node, within: str, card: Card, network: Network, on_node: Register, on_host: Register
-) -> dict[str, Any]:
-    """Give a node's card, and its port in the namespace ``within`` of this machine, the shape that a study asks for.
+@dataclass(frozen=True)
+class Port:
+    """What a node's card is plugged into: its device in the namespace ``within`` of this machine, ``host``."""
 
-    Returns what it really has, as facts. Raises ``Unsupported`` where its kernel or its card has no such thing, and
-    ``TrialError`` where it says otherwise afterwards.
+    host: Node
+    within: str
+    card: Card
+    register: Register
+
+    async def mtu(self) -> int:
+        """Its MTU."""
+        words = ["-netns", self.within, "-j", "link", "show", "dev", self.card.device]
+        return parse_link(await self.host.output("ip", *words))
+
+    async def resize(self, mtu: int) -> None:
+        """The bridge takes the least MTU of its ports."""
+        arguments = {"network": self.within, "device": self.card.device, "mtu": await self.mtu()}
+        await self.register(restore_port.name, arguments)
+        await self.host.run(["ip", "-netns", self.within, "link", "set", "dev", self.card.device, "mtu", str(mtu)])
+
+
+async def shape_interface(
+    node: Node, interface: str, port: Port | None, network: Network, register: Register
+) -> dict[str, Any]:
+    """Give a node's interface, and the port that it is plugged into, the shape that a study asks for.
+
+    Returns what it really has, as facts. Raises ``Unsupported`` where its kernel or the interface has no such thing,
+    and ``TrialError`` where it says otherwise afterwards, or has queues that somebody else gave it.
     """
     with understood(node.name, "shaping its network"):
-        offload = await _features(node)
+        if kind := parse_foreign_queue(await _queues(node, interface)):
+            raise TrialError(
+                f"node {node.name}: {interface} has a queue of its machine's own ({kind}), which would be lost: remove "
+                f"it (`tc qdisc delete dev {interface} root`), or name another interface"
+            )
+        offload = await _features(node, interface)
         on, off = ([name for name, is_on in offload.items() if is_on is wanted] for wanted in (True, False))
-        await on_node(restore_card.name, {"mtu": await mtu_of(node), "on": on, "off": off})
+        had = {"interface": interface, "mtu": await mtu_of(node, interface), "on": on, "off": off}
+        await register(restore_card.name, had)
         if network.mtu is not None:
-            await _resize(node, host, within, card, network.mtu, on_host)
+            await _resize(node, interface, port, network.mtu)
         if network.segmentation is not None:
-            await _offload(node, network.segmentation, offload)
-        for command in queue_commands(network):
+            await _offload(node, interface, network.segmentation, offload)
+        for command in queue_commands(network, interface):
             await _queue(node, command)
-        port = await host.output("ip", "-netns", within, "-j", "link", "show", "dev", card.device)
-        got = {"mtu": await mtu_of(node), "port_mtu": parse_link(port), "queues": parse_queues(await _queues(node))}
-        got["offload"] = await _features(node)
+        queues = parse_queues(await _queues(node, interface))
+        got = {"interface": interface, "mtu": await mtu_of(node, interface), "queues": queues}
+        got["offload"] = await _features(node, interface)
         wrong = [*differences(network, got)]
-        if network.mtu is not None and got["port_mtu"] != network.mtu:
-            wrong.append(f"mtu of its port should be {network.mtu}, but is {got['port_mtu']}")
+        if port is not None:
+            got["port_mtu"] = await port.mtu()
+            if network.mtu is not None and got["port_mtu"] != network.mtu:
+                wrong.append(f"mtu of its port should be {network.mtu}, but is {got['port_mtu']}")
     if wrong:
         raise TrialError(f"node {node.name}: its network did not take what the study asks for: {'; '.join(wrong)}")
     return got
 
 
-async def shape_tcp(node: Node, tcp: Tcp, on_node: Register) -> dict[str, str]:
-    """Set TCP's settings; returns all that Storlab knows of, read back.
+async def shape_tcp(node: Node, interface: str, tcp: Tcp, register: Register) -> dict[str, str]:
+    """Set TCP's settings where a node has this interface; returns all that Storlab knows of, read back.
 
     Raises ``Unsupported`` where the kernel has no such algorithm or setting, ``TrialError`` where one did not take.
     """
@@ -135,7 +177,8 @@ async def shape_tcp(node: Node, tcp: Tcp, on_node: Register) -> dict[str, str]:
         before[name] = await _sysctl(node, name)
         if before[name] is None:
             raise Unsupported(f"the kernel of {node.name} has no tcp_{name}")
-    await on_node(restore_tcp.name, {"values": [f"{name}={value}" for name, value in before.items()]})
+    values = [f"{name}={value}" for name, value in before.items()]
+    await register(restore_tcp.name, {"interface": interface, "values": values})
     for name, value in wanted.items():
         if name == "congestion_control":
             await _run_quietly(node, f"modprobe -q tcp_{value}")
@@ -148,27 +191,25 @@ async def shape_tcp(node: Node, tcp: Tcp, on_node: Register) -> dict[str, str]:
         got = await _sysctl(node, name)
         if got != text:
             raise TrialError(f"node {node.name}: tcp_{name} should be {text}, but is {got}")
-    values = {name: await _sysctl(node, name) for name in TCP_SYSCTLS}
-    return {name: value for name, value in values.items() if value is not None}
+    got_now = {name: await _sysctl(node, name) for name in TCP_SYSCTLS}
+    return {name: value for name, value in got_now.items() if value is not None}
 
 
-async def _resize(node: Node, host: Node, within: str, card: Card, mtu: int, on_host: Register) -> None:
-    """The card, its port and with that the bridge, which takes the least of its ports."""
-    port = await host.output("ip", "-netns", within, "-j", "link", "show", "dev", card.device)
-    await on_host(restore_port.name, {"network": within, "device": card.device, "mtu": parse_link(port)})
+async def _resize(node: Node, interface: str, port: Port | None, mtu: int) -> None:
     try:
-        await host.run(["ip", "-netns", within, "link", "set", "dev", card.device, "mtu", str(mtu)])
-        await node.run(["ip", "link", "set", "dev", CARD, "mtu", str(mtu)])
+        if port is not None:
+            await port.resize(mtu)
+        await node.run(["ip", "link", "set", "dev", interface, "mtu", str(mtu)])
     except CommandFailed as error:
         raise Unsupported(f"the card of {node.name} takes no mtu = {mtu}: {error}") from None
 
 
-async def _offload(node: Node, on: bool, has: Mapping[str, bool]) -> None:
+async def _offload(node: Node, interface: str, on: bool, has: Mapping[str, bool]) -> None:
     changed = {name: on for name, was in has.items() if was != on}
     if not changed:
         return
     try:
-        await node.run(["ethtool", "-K", CARD, *_words(changed)])
+        await node.run(["ethtool", "-K", interface, *_words(changed)])
     except CommandFailed as error:
         raise Unsupported(f"the card of {node.name} can't have offload = {str(on).lower()}: {error}") from None
 
@@ -189,22 +230,22 @@ async def _run_quietly(node: Node, script: str) -> None:
     await node.run(["sh", "-c", f"{script} 2>/dev/null"], check=False)
 
 
-async def _has_card(node: Node) -> bool:
-    return (await node.run(["test", "-e", f"/proc/sys/net/ipv4/conf/{CARD}"], check=False)).ok
+async def _has(node: Node, interface: str) -> bool:
+    return (await node.run(["test", "-e", f"/proc/sys/net/ipv4/conf/{interface}"], check=False)).ok
 
 
-async def _queues(node: Node) -> str:
-    return await node.output("tc", "-j", "qdisc", "show", "dev", CARD)
+async def _queues(node: Node, interface: str) -> str:
+    return await node.output("tc", "-j", "qdisc", "show", "dev", interface)
 
 
-async def mtu_of(node: Node) -> int:
-    """The MTU of a node's card."""
-    return parse_link(await node.output("ip", "-j", "link", "show", "dev", CARD))
+async def mtu_of(node: Node, interface: str) -> int:
+    """The MTU of a node's interface."""
+    return parse_link(await node.output("ip", "-j", "link", "show", "dev", interface))
 
 
-async def _features(node: Node) -> dict[str, bool]:
+async def _features(node: Node, interface: str) -> dict[str, bool]:
     """Empty where no ethtool is there to ask: what needs it says so before."""
-    found = await node.run(["sh", "-c", f"exec ethtool -k {CARD} 2>/dev/null"], check=False)
+    found = await node.run(["sh", "-c", 'exec ethtool -k "$1" 2>/dev/null', "sh", interface], check=False)
     return parse_features(found.stdout.decode(errors="replace"))
 
 

@@ -86,6 +86,12 @@ class Network(Model):
         "given, as each loss would otherwise drop up to 64 KB.",
     )
 
+    uplink: Switch = Field(
+        False,
+        description="Give the network of guests and namespaces a way out through this machine, by NAT, to the machines "
+        "that serve them, and to nothing else.",
+    )
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         _short(self.delay)
@@ -94,6 +100,11 @@ class Network(Model):
         if self.jitter and self.delay and self.jitter > self.delay:
             raise ValueError(f"jitter = {self.jitter:g} s is more than delay = {self.delay:g} s: no packet comes early")
         return self
+
+    @property
+    def shapes(self) -> bool:
+        """Whether it asks anything of interfaces, also to be as they are."""
+        return self.model_fields_set != {"uplink"}
 
     @property
     def segmentation(self) -> bool | None:
@@ -107,6 +118,8 @@ class Network(Model):
 
     def needs(self) -> Needs:
         """What each node's machine must have."""
+        if not self.shapes:
+            return Needs()
         queues = [name for name, wanted in (("netem", self.emulated), ("tbf", self.bandwidth)) if wanted]
         programs = ["ip", *(["tc"] if queues else []), *(["ethtool"] if self.segmentation is not None else [])]
         return Needs(programs=tuple(programs), queues=tuple(queues), root="the shape of the network")

@@ -5,11 +5,11 @@ segments of the connections.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from storlab.errors import TrialError
 from storlab.nodes.answers import understood
-from storlab.nodes.network import CARD
 from storlab.nodes.node import Node
 from storlab.nodes.shaping.apply import mtu_of
 from storlab.nodes.shaping.keys import Network
@@ -26,18 +26,31 @@ exec ping -n -q -M do -c 1 -s "$1" -i "$2" -w "$3" -- "$4" > /dev/null 2>&1
 """
 
 
-async def prove_size(node: Node, peer: Node, network: Network) -> None:
+@dataclass(frozen=True)
+class Ending:
+    """A node and its interface, as one end of a way through the network."""
+
+    node: Node
+    interface: str
+
+    async def mtu(self) -> int:
+        """Of its interface."""
+        return await mtu_of(self.node, self.interface)
+
+
+async def prove_size(one: Ending, other: Ending, network: Network) -> None:
     """Full-sized packets of a node reach another one, which has the same shape; raises ``TrialError`` where none does.
 
     Answers may come in pieces, so this says nothing of the way back.
     """
+    node, peer = one.node, other.node
     assert peer.address is not None
     with understood(node.name, f"sending packets of full size to {peer.name}"):
-        size = network.mtu or await mtu_of(node)
+        size = network.mtu or await one.mtu()
         if await _passes(node, peer.address, size, network):
             return
-        mtus = {where: await mtu_of(end) for where, end in (("here", node), ("there", peer))}
-    less = [f"the MTU of {CARD} {where} is {mtu}" for where, mtu in mtus.items() if mtu < size]
+        mtus = [(each.interface, where, await each.mtu()) for where, each in (("here", one), ("there", other))]
+    less = [f"the MTU of {interface} {where} is {mtu}" for interface, where, mtu in mtus if mtu < size]
     why = " and ".join(less) or "something between them does not pass them on"
     raise TrialError(f"node {node.name}: packets of {size} bytes do not reach node {peer.name}: {why}")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-from storlab.nodes.network import CARD
 from storlab.nodes.shaping.keys import Network
 
 _USUAL_MTU = 1500
@@ -36,8 +35,8 @@ def burst(network: Network) -> int:
     return max(round(bandwidth / 8 * _BURST), _LEAST_BURST, 2 * (network.mtu or _USUAL_MTU))
 
 
-def queue_commands(network: Network) -> list[list[str]]:
-    """Command lines that give the card its queues, the outer one first; empty where it needs none of its own."""
+def queue_commands(network: Network, interface: str) -> list[list[str]]:
+    """Command lines that give an interface its queues, the outer one first; empty where it needs none of its own."""
     commands: list[list[str]] = []
     parent = ["root"]
     if network.emulated:
@@ -47,13 +46,13 @@ def queue_commands(network: Network) -> list[list[str]]:
             words += ["delay", _microseconds(network.delay), *varying]
         if network.loss:
             words += ["loss", "random", f"{network.loss * 100:.7f}%"]
-        commands.append(["tc", "qdisc", "add", "dev", CARD, *parent, "handle", "1:", *words])
+        commands.append(["tc", "qdisc", "add", "dev", interface, *parent, "handle", "1:", *words])
         parent = ["parent", "1:1"]
     if network.bandwidth is not None:
         at_once = burst(network)
         waiting = round(network.bandwidth / 8 * (_QUEUE + (network.delay or 0.0))) + at_once
         words = ["tbf", "rate", f"{network.bandwidth}bit", "burst", str(at_once), "limit", str(waiting)]
-        commands.append(["tc", "qdisc", "add", "dev", CARD, *parent, "handle", "10:", *words])
+        commands.append(["tc", "qdisc", "add", "dev", interface, *parent, "handle", "10:", *words])
     return commands
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from storlab.nodes.network import CARD
 from storlab.nodes.shaping.keys import Network
 
 FEATURES = {"tso": "tcp-segmentation-offload", "gso": "generic-segmentation-offload", "gro": "generic-receive-offload"}
@@ -47,8 +46,14 @@ def parse_queues(text: str) -> list[dict[str, Any]]:
     return found[:_MOST]
 
 
+def parse_foreign_queue(text: str) -> str | None:
+    """The kind of a queue at the root that is not the kernel's default, of what ``tc -j qdisc show`` prints."""
+    kinds = [each.get("kind") for each in _objects(text, "tc") if each.get("root") and each.get("handle") != "0:"]
+    return next((str(kind) for kind in kinds), None)
+
+
 def parse_link(text: str) -> int:
-    """The MTU in what ``ip -j link show dev CARD`` prints."""
+    """The MTU in what ``ip -j link show dev INTERFACE`` prints."""
     mtus: list[int] = [each["mtu"] for each in _objects(text, "ip") if type(each.get("mtu")) is int]
     if not mtus or not 68 <= mtus[0] <= 65536:  # IPv4's least, RFC 791, and the loopback's
         raise ValueError("ip tells of no MTU that there can be")
@@ -107,7 +112,7 @@ def _objects(text: str, program: str) -> list[dict[str, Any]]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError(f"{program} printed no JSON about {CARD}") from None
+        raise ValueError(f"{program} printed no JSON") from None
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise ValueError(f"{program} printed something else than a list about {CARD}")
+        raise ValueError(f"{program} printed something else than a list")
     return found

@@ -8,9 +8,11 @@ from storlab.errors import UserError
 from storlab.layers.base import Layer
 from storlab.layers.block.device import refuse_changed
 from storlab.nodes.kind import Prepared
+from storlab.nodes.machine_network import check_machine_network
 from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.network import NEEDS as RUN_NETWORK
 from storlab.nodes.node import Confinement, Node
+from storlab.nodes.uplink import NEEDS as UPLINK
 from storlab.run.session import Session
 from storlab.run.setup.space import Claimed
 from storlab.run.setup.units import is_here, layer_needs, units
@@ -40,7 +42,8 @@ def needs_here(cell: Cell) -> Needs:
     """What this machine itself must have for a cell, beyond what nodes need that are this machine."""
     probes = [probe.needs() for probe in cell.probes.values() if HOST in watched_groups(probe, cell)]
     kinds = [group.needs() for group in cell.nodes.values()]
-    network = [RUN_NETWORK for name in cell.nodes if cell.networked(name)]
+    network = [RUN_NETWORK for name, group in cell.nodes.items() if cell.networked(name) and group.network_of == "run"]
+    network += [UPLINK for chain in cell.chains if cell.by_uplink(chain)]
     below = [layer_needs(cell, HOST)] if HOST not in cell.nodes else []
     return together([*probes, *kinds, *network, *below])
 
@@ -132,6 +135,7 @@ class Checks:
                 await self._once(node, link.layer, link.origin)
                 await self._identify(node, unit.node, link)
         for name, group in cell.nodes.items():
+            await self._check_network(name, group)
             for node in [each or self._session.host for each in await self._nodes(name, group)]:
                 for load in cell.loads:
                     if name in load.groups:
@@ -140,6 +144,18 @@ class Checks:
                     await self._check_load(node, cell.verified.workload, ("trial", "verify"))
                 if cell.precondition is not None:
                     await self._check_load(node, cell.precondition, ("trial", "precondition"))
+
+    async def _check_network(self, name: str, group: NodeGroup) -> None:
+        """What the study says of a machine's own network."""
+        if group.network_of == "run" or (name, key_of(group)) in self._done:
+            return
+        self._done.add((name, key_of(group)))
+        for node, spec in zip(await self._nodes(name, group), group.each(), strict=True):
+            assert node is not None, "such nodes are there for the whole run"
+            try:
+                await check_machine_network(node, getattr(spec, "address", None) or node.address, spec.shaped)
+            except UserError as error:
+                raise self._study.problem(("nodes", name, *error.key), str(error)) from None
 
     async def check_loads(self) -> None:
         """All loads that the cells have, those of a kind together: some tools can be asked about many at once."""

@@ -141,6 +141,10 @@ class Builder:
 
         folder = (self.folder if spec.lasts == "trial" else self.kept) / name
 
+        for chain in chains:
+            if chain.crossing is not None and chain.crossing.transport == "hypervisor":
+                await self.shapes.open_way(chain, None)  # QEMU opens it
+
         async def start(part: Part) -> None:
             part.started = not spec.session
             part.node = await self.session.open(name, group, own, demands, folder)
@@ -171,6 +175,11 @@ class Builder:
         base = self._cell.continued(chain)
         return node, None if base is None else await self._top(base, name, 0)
 
+    async def _reach(self, chain: Chain, node: Node | None) -> None:
+        """A chain that crosses the network: its node reaches the one that serves."""
+        if chain.crossing is not None and chain.crossing.transport == "network":
+            await self.shapes.open_way(chain, node)
+
     async def _host(self) -> Part:
         async def there(part: Part) -> None:
             part.node = self.session.host
@@ -198,6 +207,7 @@ class Builder:
         """The top of a chain on one of its nodes; ``None`` where it has no layer."""
         below = await self._below(chain, name, number) if chain.crossing is not None else None
         node, shape = await self._node(chain.group, name), await self._shape(chain.group, name)
+        await self._reach(chain, node.node)
         await self.shapes.prove(chain, name)
         further = {wanted: await self._further(chain, name, wanted) for wanted in _wanted(chain)}
         spot = _Spot(node, _owner(chain, name, number), name, self._slot(chain, number), None, further, shape)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from storlab.nodes.shaping.apply import shape_card, shape_tcp
-from storlab.nodes.shaping.look import connections, prove_size, round_trip
+from storlab.errors import Unsupported
+from storlab.nodes.node import Node
+from storlab.nodes.shaping.apply import Port, shape_interface, shape_tcp
+from storlab.nodes.shaping.look import Ending, connections, prove_size, round_trip
 from storlab.run.session import Session
 from storlab.run.setup.parts import Part, Parts, key_of
 from storlab.study.cells import Cell, node_names
@@ -50,27 +52,46 @@ class Shapes:
 
     async def _shape(self, part: Part, group: str) -> None:
         node, host, network = part.node, self.session.host, self.session.network
-        assert node is not None and node.address is not None, "it is on the network among the nodes"
-        on_node, on_host = self.parts.registering(part, node), self.parts.registering(part, host)
-        if self.cell.network is not None:
-            card, within = network.card_of(node.address), network.name
-            got = await shape_card(node, host, within, card, self.cell.network, on_node, on_host)
+        interface, tcp = self.cell.nodes[group].shaped, self.cell.nodes[group].tcp
+        assert node is not None and interface is not None, "checked when the study was loaded"
+        register = self.parts.registering(part, node)
+        if self.cell.network is not None and self.cell.network.shapes:
+            card = network.card_of(node.address or "")
+            port = None if card is None else Port(host, network.name, card, self.parts.registering(part, host))
+            got = await shape_interface(node, interface, port, self.cell.network, register)
             part.stack.facts.append({"layer": "network", **got, "peers": {}})
-        tcp = self.cell.nodes[group].tcp
         if tcp is not None:
-            part.stack.facts.append({"layer": "tcp", **await shape_tcp(node, tcp, on_node)})
+            part.stack.facts.append({"layer": "tcp", **await shape_tcp(node, interface, tcp, register)})
+
+    async def open_way(self, chain: Chain, node: Node | None) -> None:
+        """Let nodes of the run's network reach the machine that serves a chain; ``node``: the one that does so itself.
+
+        Raises ``Unsupported``, and ``TrialError`` if nothing comes back.
+        """
+        if not self.cell.by_uplink(chain):
+            return
+        for served in (self.session.nodes[name] for name in node_names(chain.source, self.cell.nodes[chain.source])):
+            if served.address is None:
+                raise Unsupported(f"node {served.name} has no address at which others reach it")
+            if node is None:
+                await self.session.network.open_to(served.address)
+            else:
+                await self.session.network.route(node, served.address)
 
     async def prove(self, chain: Chain, name: str) -> None:
         """Before a chain crosses to a node: packets of full size pass between that and what serves it, both ways.
 
         Else connections are made, and hang at the first that is full. Raises ``TrialError`` that says where they end.
         """
-        network, mine = self.cell.network, self._found.get(name)
+        asked, mine = self.cell.network, self._found.get(name)
+        network = asked if asked is not None and asked.shapes else None
         for peer in self._servers(chain):
             theirs = self._found.get(peer)
             if network is None or mine is None or theirs is None or mine.node is None or theirs.node is None:
                 continue
-            ends = (mine.node, theirs.node), (theirs.node, mine.node)
+            here = Ending(mine.node, self.cell.nodes[chain.group].shaped or "")
+            there = Ending(theirs.node, self.cell.nodes[chain.source].shaped or "")
+            ends = [(here, there), *([] if self.cell.by_uplink(chain) else [(there, here)])]  # no way in: it is NAT
             await all_of(*(prove_size(one, other, network) for one, other in ends))
 
     async def look(self) -> None:

@@ -36,6 +36,7 @@ from storlab.nodes.node import Node
 from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
+from storlab.nodes.uplink import UPLINK_UNDOES
 from storlab.units import size_text
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class VmKind(Hardware, NodeKind):
     volatile: ClassVar = True
     most_devices: ClassVar = MOST_DEVICES
     transports: ClassVar = frozenset({"hypervisor", "network"})
-    undoes: ClassVar = (remove_private, remove_network, *SHAPING_UNDOES)
+    undoes: ClassVar = (remove_private, remove_network, *UPLINK_UNDOES, *SHAPING_UNDOES)
 
     def needs(self) -> Needs:
         installed = () if self.own_qemu else (self.emulator,)
