@@ -42,7 +42,7 @@ from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.network import RunNetwork, remove_network
 from storlab.nodes.node import Node, Process
 from storlab.registry import layer_types
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.recovery.undoing import undo_table
 
 LAYERS: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {

@@ -173,8 +173,8 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
             raise ChainError(
                 each.origins[at], f"layer {crossing.layer}: the nodes {each.source} are on no network: {remedy}"
             )
-        if (wrong := _out_of_reach(each.source, each.group, groups)) is not None:
-            raise ChainError(each.origins[at], f"layer {crossing.layer}: {wrong}")
+        if (unreached := _out_of_reach(each.source, each.group, groups)) is not None:
+            raise ChainError(each.origins[at], f"layer {crossing.layer}: {unreached}")
     elif source is not None and not source.here and not (below and below[-1].layer.gives.kind == "Export"):
         below = (*below, *_export(crossing, each, at, above[0], chains))
     wrong = next((link for link in above if link.layer.once), None)

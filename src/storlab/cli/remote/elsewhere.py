@@ -12,7 +12,7 @@ from storlab.cli.remote.session import Seen, Watched, watch
 from storlab.cli.remote.travel import RULES, Journey, journey
 from storlab.cli.status import STILL_RUNNING
 from storlab.remote.host import Here, Host, Request
-from storlab.run.executor import new_run_id
+from storlab.run.beginning import new_run_id
 from storlab.run.noise import this_machine
 
 
