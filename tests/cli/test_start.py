@@ -203,7 +203,8 @@ def test_the_list_of_commands_cuts_no_sentence_short_and_the_version_is_a_line()
         ("report . --format docx", "docx"),
         ("resume nowhere", "nowhere"),
         ("clean nowhere", "nowhere"),
-        ("run", "Missing argument 'STUDY'"),
+        ("run", "name a study: `storlab list` shows"),
+        ("plan", "Missing argument 'STUDY'"),
     ],
 )
 def test_a_mistake_in_the_arguments_has_status_2(

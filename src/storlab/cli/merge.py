@@ -19,9 +19,10 @@ def merge(
     out: Annotated[Path, Option("--out", metavar="DIR", help="A new folder, or a run of theirs that gets the rest.")],
     quiet: Quiet = False,
 ) -> None:
-    """Merge runs that each did some rounds of one run (run --rounds A-B) into that run.
+    """Merge runs that each did some rounds of one run.
 
-    They must agree in study, seed, Storlab, kernel and CPU model. Merging again changes nothing.
+    They come from run --rounds A-B, and must agree in study, seed, Storlab, kernel and CPU model. Merging again changes
+    nothing.
     """
     from storlab.analysis.summary import to_json
     from storlab.cli.reporting import report_input, show_and_write

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -34,6 +33,8 @@ def check(which: Chosen = None, lab: LabPath = None, json: Json = False) -> None
     As `storlab doctor` does here, without Storlab there. Also whether each host's disk may be used. The status is 3
     where a host can't be reached, is reserved by somebody else, or its disk is refused.
     """
+    import asyncio  # slow to load, so only to run this
+
     found = lab_of(lab)
     checks = asyncio.run(_all(found, found.chosen(which or [])))
     if json:
@@ -46,6 +47,8 @@ def check(which: Chosen = None, lab: LabPath = None, json: Json = False) -> None
 
 
 async def _all(lab: Lab, names: Sequence[str]) -> dict[str, list[Check]]:
+    import asyncio
+
     free = asyncio.Semaphore(_AT_ONCE)
 
     async def one(name: str) -> list[Check]:
@@ -56,6 +59,8 @@ async def _all(lab: Lab, names: Sequence[str]) -> dict[str, list[Check]]:
 
 
 async def _checks(lab: Lab, name: str) -> list[Check]:
+    import asyncio
+
     from storlab.doctor import examine_other
     from storlab.doctor.far import OtherMachine
     from storlab.doctor.machine import missing, ok

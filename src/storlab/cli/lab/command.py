@@ -13,7 +13,7 @@ from storlab.cli.lab.prepare import prepare
 lab = typer.Typer(
     name="lab",
     no_args_is_help=True,
-    help="The machines that one has: what they can do, which disks they have for tests, who uses them.",
+    help="Check, prepare and reserve the machines of a lab.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -94,6 +93,8 @@ def _unlock(lab: Lab, name: str, force: bool) -> str:
 
 def _on(lab: Lab, name: str, action: Callable[[Machine], Awaitable[T]]) -> T:
     """What an action gives on a host. Raises ``UserError`` where that can't be reached."""
+    import asyncio
+
     from storlab.ssh.machine import connected
 
     async def act() -> T:

@@ -23,9 +23,10 @@ def attach(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Show a run on another machine that goes on there, or ended unwatched, and fetch its records.
+    """Show what runs on another machine, and fetch its records.
 
-    It is shown from its beginning; records that are here already are not sent again. The exit status is the run's.
+    Or what ended there with nobody watching. It is shown from its beginning; records that are here already are not sent
+    again. The exit status is the run's.
     """
     import asyncio
 
