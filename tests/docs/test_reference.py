@@ -95,7 +95,7 @@ def test_every_metric_of_a_real_run_is_documented_as_it_is(tmp_path: Path) -> No
     ended = storlab("run", "all.toml", "--rounds", "1", "--out", "run", "--quiet", folder=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = _documented(tmp_path / "run")
-    guests = {"Probe `processes`", "Probe `share-requests`", "Probe `zfs`"}
+    guests = {"Probe `nvme`", "Probe `processes`", "Probe `share-requests`", "Probe `zfs`"}
     others = {"Importer `pcap`", "Importer `zfs-perf`", "Probe `tcp`", "Workload `bonnie`", "Workload `posix`"}
     others |= {"Workload `sysbench`", "Workload `pgbench`", "Probe `server`"}  # that this study has not
     others |= {"Workload `ledger`", "Workload `sql-ledger`"}

@@ -150,7 +150,8 @@ class Checks:
         if group.network_of == "run" or (name, key_of(group)) in self._done:
             return
         self._done.add((name, key_of(group)))
-        for node, spec in zip(await self._nodes(name, group), group.each(), strict=True):
+        for own, spec in node_specs(name, group).items():
+            node = await self._session.stand_in(own, spec)
             assert node is not None, "such nodes are there for the whole run"
             try:
                 await check_machine_network(node, getattr(spec, "address", None) or node.address, spec.shaped)
