@@ -198,7 +198,7 @@ class SshLauncher(AgentLauncher[SshKind]):
     async def boot(self, node: Node, spec: SshKind) -> None:
         known = next(each for each in self._nodes.values() if each.node is node)
         (host,), program = spec.hosts, spec.boot
-        assert program is not None, "it boots anew"
+        assert program is not None, "it boots again"
         self.services.notify(f"Booting {node.name}{f' with Linux {spec.kernel}' if spec.kernel else ''}")
         before, began = node.identity.machine, time.monotonic()
         if node.lost is None:
@@ -240,7 +240,7 @@ class SshLauncher(AgentLauncher[SshKind]):
         await asyncio.gather(*(stack.aclose() for _, stack in machines.values()))
 
     async def _disconnect(self, host: str) -> None:
-        """A machine that goes down is connected to anew."""
+        """A machine that goes down is connected to again."""
         async with self._connecting.setdefault(host, asyncio.Lock()):
             if (known := self._machines.pop(host, None)) is not None:
                 await known[1].aclose()
