@@ -5,7 +5,7 @@
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
 . scripts/lib/tests.sh
 
-prepare_tests root test vm image
+prepare_tests root test vm image queue
 begin_image zfs
 await_agent
 await_image
