@@ -3,8 +3,9 @@
 A difference between two set-ups is not the same on every machine: it depends on the disk, its firmware and its age.
 Rounds of several machines, pooled, say that there is one on these very machines, each weighted by how many rounds it
 happened to have; who reads "a is better than b" takes it for more. If the difference varies between machines by 3 to
-5 % around none at all, 12 to 32 % of such comparisons had a verdict (``tests/analysis/test_machines.py``). So rounds of
-different machines judge nothing together, and those of each machine by themselves.
+5 % around none at all, 12 to 32 % of such comparisons had a verdict with normal noise
+(``tests/analysis/test_machines.py``). So rounds of different machines judge nothing together, and those of each machine
+by themselves.
 
 Runs of one and the same set of machines go together as ever: whatever differs between these is in all of them. What
 ``storlab merge`` has put together is one run, of machines that were alike.
