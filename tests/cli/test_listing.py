@@ -39,6 +39,7 @@ def test_the_list_names_every_study_and_every_part() -> None:
     needs = {name: entry["needs"] for name, entry in listed["studies"].items()}
     assert needs == {
         "alignment": ["root"],
+        "kernels": ["virtual machines"],
         "network-block": ["virtual machines"],
         "quick": ["root"],
         "quick-directory": [],

@@ -230,7 +230,7 @@ def _collect(
                 end,
                 row["machine"] or "",
                 run.design.compared,
-                row["host"] or "",
+                row.get("host") or "",
             )
             table.setdefault(number[row["cell"]], []).append(sample)
             found.setdefault(number[row["cell"]], {})

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import typer
 
+from storlab.cli.new_folder import new_folder
 from storlab.cli.output import show, warn
-from storlab.cli.run import new_folder
 from storlab.cli.status import INTERRUPTED, LEFT_BEHIND, TEST_WITHOUT_RESULT
 from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.here import who_lacks

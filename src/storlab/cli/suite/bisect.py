@@ -52,7 +52,7 @@ def bisect(
     json: Json = False,
 ) -> None:
     """Find the first commit, kernel or image with which a test fails, even if only now and then."""
-    from storlab.cli.run import new_folder
+    from storlab.cli.new_folder import new_folder
     from storlab.records.manifest import LOCK
     from storlab.run.recovery.journal import refuse_others
     from storlab.run.suite.bisect.steps import JOURNAL, PLAN, Plan, read_plan, write_plan

@@ -46,7 +46,7 @@ def check(
     """
     import asyncio
 
-    from storlab.cli.run import new_folder
+    from storlab.cli.new_folder import new_folder
     from storlab.cli.suite.choose import size_of, time_of
     from storlab.cli.suite.finish import finish
     from storlab.errors import UserError

@@ -135,7 +135,7 @@ def run(
     import asyncio
     import os
 
-    from storlab.cli.run import new_folder
+    from storlab.cli.new_folder import new_folder
     from storlab.cli.suite.choose import Earlier, asked_for, in_order_asked, past_in, replay_of
     from storlab.cli.suite.measuring import measuring
     from storlab.run.suite.own_files import read_own_expectations

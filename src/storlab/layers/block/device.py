@@ -33,8 +33,8 @@ OF_LAB = "@lab"
 class HostDisk(Model):
     """The device of one host. ``wipe``: the same path again, where existing data may be destroyed."""
 
-    path: str
-    wipe: str | None = None
+    path: str = Field(description="The device, as the lab names it.")
+    wipe: str | None = Field(None, description="The same path again, where its data may be destroyed.")
 
 
 class DeviceLayer(Layer):
