@@ -21,7 +21,7 @@ from storlab.records.run_folder import RunFolder
 from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, nothing_is_left_of, read, running_storlab, storlab
 
 root = pytest.mark.needs("root")
-OTHERS = (EXTENSIONS, EXAMPLES / "suite")  # suite files are no studies
+OTHERS = (EXTENSIONS, EXAMPLES / "suite", EXAMPLES / "lab")  # suite and lab files are no studies
 STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if not any(map(path.is_relative_to, OTHERS)))
 DEVICE = EXAMPLES / "device.toml"
 GUESTS = [EXAMPLES / f"{name}.toml" for name in ("vm-disks", "shaped-network", "shares", "atomic-writes")]

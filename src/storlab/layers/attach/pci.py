@@ -67,7 +67,7 @@ class _Bound(Struct, frozen=True, forbid_unknown_fields=True):
     driver: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-@undo("pci.give_back", arguments=_Bound)
+@undo("pci.give-back", arguments=_Bound)
 async def give_back(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Let a device's own driver have it again."""
     address, driver = arguments["address"], arguments["driver"]
@@ -208,7 +208,7 @@ class PciLayer(Layer):
         await context.claim(node, disk)
         found, disk = await self._checked(node)  # again, now that no other run can have it
         (_, size, serial) = found.disks[0]
-        await context.register_undo("pci.give_back", address=self.address, driver=found.driver)
+        await context.register_undo("pci.give-back", address=self.address, driver=found.driver)
         if self.wipe is not None:
             await node.run(["wipefs", "--all", "--quiet", disk.path])
         await node.run(["modprobe", _DRIVER])
