@@ -114,7 +114,7 @@ STARTED = (
 
 
 def test_block_io_is_traced_for_a_moment_to_know_how_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "agent_path", lambda: "agent")
+    monkeypatch.setattr(FakeMachine, "agent", lambda _: "agent", raising=False)
     for printed, status, words in (
         (STARTED % ("btf", "null") + "\n{}", "ok", "attaches with BTF"),
         (STARTED % ("tracepoint", '"no BTF"'), "warn", "classic tracepoints, not with BTF: no BTF"),
