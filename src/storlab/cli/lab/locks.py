@@ -87,8 +87,9 @@ def _unlock(lab: Lab, name: str, force: bool) -> str:
     was = _on(lab, name, lambda machine: give_back(machine, also_of_others=force))
     if lab.release is not None:
         _by_command(lab, "release", name)
-        return "given back"
-    return f"given back, was reserved by {was}" if was is not None else "was not reserved"
+    if was is not None:
+        return f"given back, was reserved by {was}"
+    return "given back" if lab.release is not None else "was not reserved"
 
 
 def _on(lab: Lab, name: str, action: Callable[[Machine], Awaitable[T]]) -> T:
