@@ -9,6 +9,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -171,6 +172,28 @@ def test_an_empty_cgroup_of_a_controller_that_is_gone_is_an_orphan_however_new_i
     finally:
         if (root / name).exists():
             (root / name).rmdir()
+
+
+@pytest.mark.needs("root")
+def test_a_run_whose_processes_are_in_another_container_is_alive_though_its_cgroup_is_seen_here() -> None:
+    run = new_run_id()
+    gone = Controller(os.getpid(), Controller.this().started - 1)
+    (root,) = {path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if _is_v2(path)}
+    folder = root / cgroup_name(Agents(run, gone, "host"), 1)
+    folder.mkdir()
+    asked = f"from storlab.run.recovery.orphans import orphans; print([o for o in orphans(0.0) if o.run == {run!r}])"
+    inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", asked]
+    try:
+        with subprocess.Popen(["sleep", "60"]) as process:
+            (folder / "cgroup.procs").write_text(str(process.pid))
+            assert subprocess.run(inside, check=True, capture_output=True, text=True).stdout == "[]\n"
+            assert [orphan.undo for orphan in of(run, soon=0.0)] == ["processes.end"], (
+                "here its controller is seen dead"
+            )
+            process.kill()
+    finally:
+        wait_until(lambda: not (folder / "cgroup.procs").read_text(), 10)
+        folder.rmdir()
 
 
 @pytest.mark.needs("root")

@@ -164,7 +164,19 @@ def by_hand(orphan: Orphan) -> str | None:
 def living() -> set[str]:
     """The runs that are alive on this machine, or may be: whoever runs them, and wherever their folders are."""
     by_controller = {agents.run for agents in _agents() if _is_alive(agents.controller)}
-    return by_controller | {run for run, agent in _marked_agents() if _parent(agent) != 1} | _locked()
+    by_agent = {run for run, agent in _marked_agents() if _parent(agent) != 1}
+    return by_controller | by_agent | _locked() | _of_other_containers()
+
+
+def _of_other_containers() -> set[str]:
+    """Runs with processes that can't be seen from here, though their cgroups can: those read as 0, see cgroups(7)."""
+    runs = set()
+    for folder in _walk():
+        for path in folder.rglob("cgroup.procs"):
+            with contextlib.suppress(OSError):
+                if "0" in path.read_text("ascii").split() and (agents := parse_cgroup_name(folder.name)) is not None:
+                    runs.add(agents.run)
+    return runs
 
 
 def refuse_living(run: str, folder: Path) -> None:

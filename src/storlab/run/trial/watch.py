@@ -65,7 +65,9 @@ class Watch:
         ``files`` gets what ``end`` is to be told.
         """
         parts = [part for part in built.parts.values() if part.node is not None and part.stack.resources]
-        parts.sort(key=lambda part: (part.depth, part.node.name if part.node is not None else ""))  # as set up: by chance
+        parts.sort(
+            key=lambda part: (part.depth, part.node.name if part.node is not None else "")
+        )  # as set up: by chance
         working = [part.node for part in parts if part.node is not None]
         nodes = {node.instance: node for node in (*working, *built.nodes.values())}
         machines = grouped((_machine_of(node), node) for node in nodes.values())
