@@ -300,7 +300,7 @@ def test_a_saved_guest_that_was_being_made_by_a_killed_run_is_never_used(lab: La
 def test_two_runs_that_need_the_same_saved_guest_make_it_once(lab: Laboratory, own_cache: Path) -> None:
     study = lab.study(guests("true", count="1", accel='"tcg"'))
     outs = [lab.folder / "a", lab.folder / "b"]
-    results = [ended(each) for each in [lab.start("run", study, "--out", out, "--quiet") for out in outs]]
+    results = [ended(each) for each in [lab.start("run", study, "--out", out, "--quiet", "--shared") for out in outs]]
     assert [result.status for result in results] == [0, 0], results
     assert sum("Booting a guest to make copies of it" in result.stderr for result in results) == 1
     assert len(list(own_cache.glob("saved/*/"))) == 1
