@@ -5,7 +5,7 @@ since when. Root's is ``/run/storlab/machine``, where only root can put anything
 reading it is enough, or one of their own where root has run nothing since the machine started. ``STORLAB_LOCKS`` names
 another folder: of containers that share a machine, or of tests that must not wait for each other.
 
-Runs that are told to share the machine have the lock together, and keep out those that want it for themselves.
+Runs that share the machine, as asked, have the lock together, and keep out those that want it for themselves.
 """
 
 from __future__ import annotations
