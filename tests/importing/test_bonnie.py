@@ -111,6 +111,7 @@ def test_prose_around_the_table_is_skipped_and_a_line_far_longer_holds_nobody_up
         (b"a,b,c\n1,2,3\n", "x.csv: is neither"),
         (CSV.replace(b",2967,", b",fast,"), 'x.csv:2: putc: "fast" is not a number'),
         (CSV.replace(b"22311us", b"22311"), 'x.csv:2: putc_latency: "22311" is no time'),
+        (CSV.replace(b"22311us", b"9" * 400 + b"us"), "x.csv:2: putc_latency: "),
         (CSV.replace(b",8192,", b","), "x.csv:2: has 49 fields; format 1.98 has 50"),
         (b"Version 2.00a       ------Sequential Output------\nName:Size etc        /sec %CP\n", "x.csv: is neither"),
     ],

@@ -98,6 +98,13 @@ def test_the_closing_block_of_sysbench_1_1_is_read(intervals: bool) -> None:
     assert values(measured).keys() == values(one(OLTP)).keys()
 
 
+def test_a_figure_that_stands_in_a_closing_block_twice_is_warned_of() -> None:
+    (line,) = re.findall(rb"\n +sum: +[\d.]+", OLTP)
+    (part,) = parts(OLTP.replace(line, line.replace(line.split()[-1], b"17.00") + line))
+    assert any("lines are of another run" in warning for warning in part.found.warnings)
+    assert not any("lines are of another run" in warning for warning in one(OLTP).warnings)
+
+
 def test_a_report_at_a_checkpoint_is_not_taken_for_the_closing_block() -> None:
     measured = one(CHECKPOINTS)
     assert values(measured)["read.bandwidth"] == pytest.approx(7610.68 * 2**20)

@@ -73,11 +73,11 @@ class BonnieRun:
         """The longest time of an operation, with its unit. Raises ``ParseError``."""
         text = text.strip()
         if match := _LATENCY.fullmatch(text):
-            self.latencies[test] = float(match[1]) * _SECONDS[match[2]]
+            self.latencies[test] = self._number(match[1], f"{test}_latency") * _SECONDS[match[2]]
         elif text.strip("+"):
             raise ParseError(f"{test}_latency: {shown(text)} is no time in us, ms or s", self.source, self.line)
 
     def _number(self, text: str, name: str) -> float:
-        if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
+        if not _NUMBER.fullmatch(text) or not math.isfinite(float(text) * _KIB):
             raise ParseError(f"{name}: {shown(text)} is not a number", self.source, self.line)
         return float(text)

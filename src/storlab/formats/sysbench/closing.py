@@ -122,6 +122,15 @@ def is_consistent(closed: Mapping[str, float]) -> bool:
     )
 
 
+def repeats(block: bytes) -> bool:
+    """Whether a figure stands in it twice, and not the same each time: a line of it is of another block."""
+    latencies = dict[bytes, set[bytes]]()
+    for match in _LATENCY.finditer(block, max(block.find(_LATENCIES), 0)):
+        latencies.setdefault(match["which"] + (match["unit"] or b""), set()).add(match[3])
+    figures = (set(pattern.findall(block)) for pattern in _CLOSED.values())
+    return any(len(each) > 1 for each in (*latencies.values(), *figures))
+
+
 def stray(above: bytes) -> list[str]:
     """What ``above`` a closing block has that is part of one."""
     return [name for name, pattern in _CLOSED.items() if pattern.search(above)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from storlab.errors import ParseError
-from storlab.formats.sysbench.closing import contradicts, is_consistent, lacking, read_closing, stray
+from storlab.formats.sysbench.closing import contradicts, is_consistent, lacking, read_closing, repeats, stray
 from storlab.formats.sysbench.histogram import BEGIN, LONGEST, read_histogram
 from storlab.formats.sysbench.intervals import SHOWS, Test, read_intervals
 from storlab.formats.sysbench.places import BANNER, Place, places
@@ -148,7 +148,7 @@ def _run(text: bytes, place: Place, line: int, source: str) -> SysbenchRun | Non
         warnings.append("its counts by its time are not its rates, as after a checkpoint: the time is left out")
     if test == "events" and intervals.is_empty() and not _OF_EVENTS.search(text, place.start, end):
         warnings.append("it has no figures of its test: its rate is that of events of any kind")
-    if not is_consistent(closed):
+    if repeats(text[closing:end]) or not is_consistent(closed):
         warnings.append("figures of its closing block contradict each other: lines are of another run")
     if intervals.height > 1 and intervals["t"][0] > _LATE * (intervals["t"][1] - intervals["t"][0]):
         warnings.append(f"its intervals begin at {intervals['t'][0]:g} s: lines above them are missing")
