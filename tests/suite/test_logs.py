@@ -117,3 +117,8 @@ def test_logs_are_compared_and_one_that_is_cut_off_or_compares_nothing_is_no_suc
     assert status == 4 and "No test passed or failed on both sides, so nothing was compared." in text
     history = call("suite", "history", str(GOLDEN / "logs" / "xfstests-check.log"))
     assert "generic/475 1 of 2" in " ".join(history.output.split())  # both runs that the file has
+
+
+def test_a_line_that_only_begins_like_one_of_tap_is_none() -> None:
+    with pytest.raises(ParseError, match="no result of a test"):
+        read_log(b"TAP version 1A\n", "console.log")

@@ -159,7 +159,7 @@ def _ktap_run(programs: Sequence[Result]) -> LogRun:
     leaves = [leaf for whole in programs for leaf in _leaves(whole)]
     names = _numbered([name for name, _ in leaves])
     tests = {name: (Try(outcome, None),) for name, (_, outcome) in zip(names, leaves, strict=True)}
-    missing, strays = (sum(counts) for counts in zip(*((each.missing, each.strays) for each in programs), strict=True))
+    missing, strays = sum(each.missing for each in programs), sum(each.strays for each in programs)
     gaps = [Gap("planned", missing)] if missing else []
     gaps += [Gap("stray", strays)] if strays else []
     gaps += [Gap("bailed out")] if any(each.why.startswith("Bail out!") for each in programs) else []
