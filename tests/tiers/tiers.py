@@ -6,7 +6,7 @@ from collections.abc import Collection
 from enum import StrEnum
 
 CHECK_LIMIT = 0.1  # CPU s of a test of `make check`
-MACHINE_LIMIT = 5.0  # CPU s of a test of `make test`
+MACHINE_LIMIT = 3.0  # CPU s of a test of `make test`
 TOUR = "tests/tour/"
 
 _MORE_THAN_A_PROGRAM = frozenset({"root", "guests", "zfs", "kvm", "browser", "mysql", "virtiofsd", "packages", "slurm"})
