@@ -41,6 +41,7 @@ from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.network import RunNetwork, remove_network
 from storlab.nodes.node import Node, Process
+from storlab.nodes.undo import Entry
 from storlab.registry import layer_types
 from storlab.run.beginning import new_run_id
 from storlab.run.recovery.undoing import undo_table
@@ -92,8 +93,8 @@ class Pair:
         return Seconds(up - began, time.monotonic() - up)
 
     def _context(self, node: Node, at: int, journal: list[tuple[Node, str, Mapping[str, Any]]]) -> LayerContext:
-        async def register(name: str, arguments: Mapping[str, Any]) -> None:
-            journal.append((node, name, arguments))
+        async def register(*entries: Entry) -> None:
+            journal.extend((node, *entry) for entry in entries)
 
         return LayerContext(node, self.scratch, at, self.run, register, "client", Shared(register))
 

@@ -31,6 +31,7 @@ from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir
 from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.undo import Entry
 
 _RUN = "20260101-000000-0000"
 Side = Callable[[], Coroutine[Any, Any, float]]
@@ -81,7 +82,7 @@ async def _measured(image: Image, rounds: int) -> dict[str, object]:
 async def _first_stat(laboratory: Laboratory, hardware: Hardware) -> float:
     """Seconds."""
 
-    async def nothing(name: str, arguments: Mapping[str, Any]) -> None:
+    async def nothing(*entries: Entry) -> None:
         """It goes with the benchmark's folder."""
 
     folder = laboratory.folder / f"storlab-{_RUN}-{next(laboratory.numbers)}"

@@ -122,6 +122,76 @@ fn the_first_step_that_fails_is_the_last_unless_others_are_to_go_on() {
 }
 
 #[test]
+fn a_program_among_steps_runs_in_its_turn_and_brings_what_it_prints() {
+    let directory = Directory::new("steps-program");
+    let mut agent = Agent::start();
+    let file = directory.path("made/file");
+    let script = "cat \"$0\" && echo \"$GIVEN\" >&2 && echo more >> \"$0\"";
+    let steps = json!([
+        {"do": "mkdir", "path": directory.path("made")},
+        {"do": "write", "path": file, "size": 4, "create": 0o600},
+        {"do": "run", "argv": ["sh", "-c", script, file], "env": {"GIVEN": "why"}},
+        {"do": "read", "path": file},
+        {"do": "run", "argv": ["true"]},
+    ]);
+    let id = agent.send_with(json!({"op": "steps", "steps": steps}), b"one\n");
+    let event = agent.finish_last(id);
+    let results = event.get("results");
+    assert_eq!(results[2], json!({"size": 4, "code": 0, "errors": 4}), "{event:?}");
+    assert_eq!((&results[3]["size"], &results[4]["code"]), (&json!(9), &json!(0)), "{event:?}");
+    assert_eq!(String::from_utf8(event.payload.clone()).unwrap(), "one\nwhy\none\nmore\n");
+}
+
+#[test]
+fn the_steps_after_a_program_that_fails_are_left_out() {
+    let directory = Directory::new("steps-failed");
+    let mut agent = Agent::start();
+    let made = directory.path("made");
+    for (argv, code, message, payload) in [
+        (json!(["sh", "-c", "echo no >&2; exit 3"]), json!(3), "ended with status 3", "no\n"),
+        (json!(["sh", "-c", "kill -9 $$"]), Value::Null, "was killed by SIGKILL", ""),
+        (json!(["/no/such"]), Value::Null, "can't execute \"/no/such\": No such file or directory", ""),
+        (json!([]), Value::Null, "", ""),
+    ] {
+        let steps = json!([{"do": "run", "argv": argv}, {"do": "mkdir", "path": made}]);
+        let event = ask(&mut agent, steps);
+        let results = event.get("results").as_array().unwrap();
+        assert_eq!(results.len(), 1, "{event:?}");
+        assert_eq!(results[0].get("code").unwrap_or(&Value::Null), &code, "{event:?}");
+        assert!(results[0]["message"].as_str().unwrap().contains(message), "{event:?}");
+        assert_eq!(event.payload, payload.as_bytes());
+        assert!(!made.exists());
+    }
+}
+
+#[test]
+fn a_stop_ends_the_program_that_steps_are_at_and_what_it_started() {
+    let directory = Directory::new("steps-stopped");
+    let mut agent = Agent::start();
+    let (mine, made) = (directory.path("pid"), directory.path("made"));
+    let script = format!("sleep 60 & echo $! > {}; wait", mine.display());
+    let steps = json!([{"do": "run", "argv": ["sh", "-c", script]}, {"do": "mkdir", "path": made}]);
+    let id = agent.send(json!({"op": "steps", "steps": steps, "go_on": true}));
+    let pid = common::read_pid(&mine);
+    agent.ask_final(json!({"op": "stop", "run": id}));
+    let event = agent.finish_last(id);
+    let results = event.get("results").as_array().unwrap();
+    assert_eq!((results.len(), &results[0]["errno"]), (1, &json!("ECANCELED")), "{event:?}");
+    assert!(!common::lives(pid) && !made.exists());
+}
+
+#[test]
+fn steps_go_on_while_the_program_of_others_runs() {
+    let mut agent = Agent::start();
+    let slow: Vec<u64> = (0..20)
+        .map(|_| agent.send(json!({"op": "steps", "steps": [{"do": "run", "argv": ["sleep", "60"]}]})))
+        .collect();
+    assert!(one(&mut agent, json!({"do": "look", "path": "/"})).get("message").is_none());
+    assert!(agent.ask_final(json!({"op": "shutdown"})).is("done"));
+    drop(slow);
+}
+
+#[test]
 fn a_tree_is_removed_with_all_that_it_holds_however_deep() {
     let directory = Directory::new("steps-tree");
     let mut agent = Agent::start();

@@ -221,7 +221,7 @@ async def refused(node: Node, path: str, *, wipe: bool, planned: str = "") -> st
     """Set the layer up, which must fail; the reason."""
     layer = DeviceLayer.model_validate({"path": path} | ({"wipe": path} if wipe else {}))
 
-    async def register(name: str, arguments: object) -> None:
+    async def register(*entries: object) -> None:
         raise AssertionError("nothing is to be set up")
 
     known = {path: await DeviceLayer(path=planned).identify(node)} if planned else {}

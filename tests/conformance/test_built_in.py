@@ -76,7 +76,9 @@ def test_a_layer_conforms_and_its_undoes_are_in_the_one_table(name: str) -> None
     check_layer(cls, LAYERS.get(name, {}))
     assert all(undo_table()[undo.name] is undo for undo in cls.undoes)
     own = [each.__module__ for each in cls.__mro__ if each.__module__.startswith("storlab.")]
-    here = re.findall(r'register_undo\(\s*"([\w.-]+)', "".join(inspect.getsource(sys.modules[each]) for each in own))
+    here = re.findall(
+        r'(?:register_undo\(\s*|\(\()"([\w.-]+)', "".join(inspect.getsource(sys.modules[each]) for each in own)
+    )
     helps = {name: inspect.getsource(sys.modules[f"storlab.layers.{HELPED[name]}"]) for name in HELPED}
     elsewhere = [name for name in HELPED if re.search(rf'_undo\(\s*("{name}"|remove\w*\.name)', helps[name])]
     assert {undo.name for undo in cls.undoes} <= {*here, *elsewhere}, "else it would be left after a kill"

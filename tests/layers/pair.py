@@ -22,6 +22,7 @@ from storlab.nodes.kinds.vm.qmp import execute
 from storlab.nodes.network import RunNetwork, remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.processes import Agents, Controller, cgroup_name
+from storlab.nodes.undo import Entry
 from storlab.run.recovery.undoing import undo_table
 
 from .sites import RUN, guest, parse
@@ -36,7 +37,7 @@ class End:
     """One of the two guests, with a journal of what is set up there."""
 
     guest: Guest
-    journal: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    journal: list[Entry] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     losing: asyncio.Event = field(default_factory=asyncio.Event)
     warnings: list[str] = field(default_factory=list)
@@ -53,8 +54,8 @@ class End:
         self.lost.append(reason)
         self.losing.set()
 
-    async def _register(self, name: str, arguments: Mapping[str, Any]) -> None:
-        self.journal.append((name, arguments))
+    async def _register(self, *entries: Entry) -> None:
+        self.journal.extend(entries)
 
     def context(self, position: int, owner: str = "", slot: str = "disk0") -> LayerContext:
         told: dict[str, Any] = {"notify_lost": lambda reason, tail: self._lose(reason), "warn": self.warnings.append}

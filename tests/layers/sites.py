@@ -22,6 +22,7 @@ from storlab.nodes.kinds.vm.guest import Guest, running_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.node import Node
+from storlab.nodes.undo import Entry
 from storlab.registry import layer_types
 from storlab.run.recovery.undoing import undo_table
 
@@ -41,21 +42,24 @@ class Ground:
     shared: Shared = field(init=False)
 
     def __post_init__(self) -> None:
-        async def register_undo(name: str, arguments: Mapping[str, Any]) -> None:
-            self.foundation.append((name, arguments))
+        async def register_undo(*entries: Entry) -> None:
+            self.foundation.extend(entries)
 
         self.shared = Shared(register_undo)
 
     def context(self, position: int = 0, owner: str = "", node: Node | None = None) -> LayerContext:
-        async def register_undo(name: str, arguments: Mapping[str, Any]) -> None:
-            self.journal.append((name, arguments))
+        async def register_undo(*entries: Entry) -> None:
+            self.journal.extend(entries)
 
         return LayerContext(node or self.node, self.scratch, position, RUN, register_undo, owner, self.shared)
 
-    async def set_up(self, *layers: Mapping[str, Any], owner: str = "", node: Node | None = None) -> BuiltStack:
+    async def set_up(
+        self, *layers: Mapping[str, Any], owner: str = "", node: Node | None = None, facts: bool = True
+    ) -> BuiltStack:
         """A whole stack, from its tables in a study file."""
         built = await stack.set_up(parse(layers), lambda position: self.context(position, owner, node))
-        await built.read_facts()
+        if facts:
+            await built.read_facts()
         return built
 
     async def tear_down(self) -> list[str]:

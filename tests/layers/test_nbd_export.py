@@ -25,6 +25,7 @@ from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, Offer, is_lis
 from storlab.layers.stack import type_errors
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Ports
+from storlab.nodes.undo import Entry
 
 from .sites import RUN, Ground, ground_in, parse
 
@@ -288,7 +289,8 @@ async def test_the_cache_of_a_device_of_nbd_is_set_for_what_is_served_and_put_ba
     cache = disk / "queue" / "write_cache"
     entries: list[Mapping[str, Any]] = []
 
-    async def register(undo: str, arguments: Mapping[str, Any]) -> None:
+    async def register(*announced: Entry) -> None:
+        ((undo, arguments),) = announced
         assert (undo, cache.read_text()) == ("nbd.write-cache", f"{before}\n")
         entries.append(arguments)
 

@@ -27,11 +27,11 @@ LEFT = {
 async def test_a_loop_device_is_as_new_whatever_was_left_on_it(tmp_path: Path) -> None:
     with loop_disk(tmp_path / "disk.img", 1024**2) as disk:
         async with local_node("host") as node:
-            await as_new(node, disk.name, "128")
+            await as_new(node, disk.name)
             new = {name: (disk.queue / name).read_text() for name in LEFT}
             for name, value in LEFT.items():
                 (disk.queue / name).write_text(value)
-            assert await as_new(node, disk.name, "128") == {}
+            assert await as_new(node, disk.name) == (1024**2, {})
         assert {name: (disk.queue / name).read_text() for name in LEFT} == new
     assert (new["nomerges"], new["scheduler"].split()[0]) == ("0\n", "[none]")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import NodeError, ProtocolError, StorlabError
+from storlab.errors import CommandFailed, NodeError, ProtocolError, StorlabError
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.events import StepResult
 from storlab.nodes.agent.protocol import Frame, encode
@@ -65,6 +65,61 @@ def test_no_answer_is_another_exception(results: list[StepResult], contents: byt
         except ProtocolError:
             continue
         assert b"".join(each.contents for each in done) == contents
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        StepResult(),  # neither a status nor a reason
+        StepResult(code=1, size=0, errors=0),
+        StepResult(code=0, message="ended with status 0"),
+        StepResult(code=0, size=1, errors=9),
+        StepResult(signal="SIGKILL"),
+    ],
+)
+def test_a_program_that_ended_in_two_ways_or_printed_more_than_came_is_refused(result: StepResult) -> None:
+    with pytest.raises(ProtocolError):
+        match_results([steps.run(["true"], {}, None)], [result], b"x", go_on=False)
+
+
+def test_a_program_among_steps_fails_in_the_same_words_as_one_by_itself(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+
+    async def said(node: Node, argv: list[str]) -> tuple[list[str], list[str]]:
+        found = []
+        for attempt in (node.run(argv), node.carry_out(node.command(argv), steps.make_directory(str(made)))):
+            with pytest.raises(CommandFailed) as error:
+                await attempt
+            found.append([str(error.value), error.value.detail])
+        return found[0], found[1]
+
+    async def act(node: Node) -> None:
+        for argv in (["sh", "-c", "echo first; echo why >&2; exit 3"], ["sh", "-c", "kill -9 $$"], ["/no/such"]):
+            alone, among = await said(node, argv)
+            assert alone == among
+        (done,) = await node.carry_out(node.command(["sh", "-c", 'echo "$A"'], env={"A": "given"}))
+        assert done.text == "given"
+
+    on_node(act)
+    assert not made.exists()
+
+
+def test_a_cancelled_caller_ends_the_program_that_its_steps_are_at(tmp_path: Path) -> None:
+    begun, made = tmp_path / "begun", tmp_path / "made"
+
+    async def act(node: Node) -> None:
+        argv = ["sh", "-c", f"echo > {begun}; exec sleep 60"]
+        task = asyncio.create_task(node.carry_out(node.command(argv), steps.make_directory(str(made))))
+        while not begun.exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not (await node.run(["pgrep", "--full", f"^sh -c echo > {begun}"], check=False)).ok
+        assert node.lost is None
+
+    on_node(act)
+    assert not made.exists()
 
 
 def test_what_steps_make_is_there_and_what_they_read_is_given(tmp_path: Path) -> None:

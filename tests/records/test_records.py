@@ -20,6 +20,7 @@ from polars.testing import assert_frame_equal
 import storlab
 from laboratory import Laboratory, opened
 from storlab.errors import RecordsError
+from storlab.limits import JOURNAL_LINE
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.derive import derive
@@ -173,6 +174,25 @@ def test_a_line_of_the_journal_that_a_power_cut_tore_is_as_if_it_were_not_there(
     with Journal(path) as journal:
         assert journal.register(NODE, "file.remove", {"path": "/c"}).number == 2
     assert [entry.arguments["path"] for entry in read_pending(path)] == ["/a", "/c"]
+
+
+def test_what_is_set_up_together_is_announced_together_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "journal.jsonl", list[int]()
+    real = os.fdatasync
+    with Journal(path) as journal:
+
+        def sync(file: int) -> None:
+            synced.append(path.read_bytes().count(b"\n"))
+            real(file)
+
+        monkeypatch.setattr(os, "fdatasync", sync)
+        made = journal.register_all(NODE, [("file.remove", {"path": "/a"}), ("loop.detach", {"file": "/a"})])
+        assert ([entry.number for entry in made], synced) == ([1, 2], [2])
+        with pytest.raises(RecordsError):
+            journal.register_all(NODE, [("file.remove", {"path": "/b"}), ("file.remove", {"path": "/" * JOURNAL_LINE})])
+    assert read_pending(path) == made
 
 
 def test_a_trial_whose_raw_files_are_damaged_is_named_in_a_warning_and_the_others_stay(run: Path) -> None:

@@ -17,6 +17,7 @@ from storlab.nodes.network import CARD
 from storlab.nodes.node import Node
 from storlab.nodes.shaping.apply import SHAPING_UNDOES, Port, shape_interface, shape_tcp
 from storlab.nodes.shaping.keys import Network, Tcp
+from storlab.nodes.undo import Entry
 from storlab.records.run_folder import TrialRecord
 from storlab.run.beginning import new_run_id
 from storlab.run.recovery.journal import Journal
@@ -168,10 +169,10 @@ def test_a_shape_is_undone_once_and_only_where_it_is(tmp_path: Path) -> None:
 
 
 async def _undone_twice(folder: Path) -> None:
-    done: list[tuple[str, Mapping[str, Any]]] = []
+    done: list[Entry] = []
 
-    async def register(name: str, arguments: Mapping[str, Any]) -> None:
-        done.append((name, arguments))
+    async def register(*entries: Entry) -> None:
+        done.extend(entries)
 
     async with open_session(new_run_id()) as session:
         with Journal(folder / "journal.jsonl") as journal:

@@ -15,7 +15,7 @@ pub use request::{
     Operation, Output, Read, Request, RequestError, Run, Sample, Stdin, StdinKind, Stop, Survivors, Turns,
     Write, is_file_name, parse,
 };
-pub use steps::{MAX_CONTENTS, MAX_STEPS, Step, StepResult, Steps};
+pub use steps::{MAX_CONTENTS, MAX_STEPS, Program, Step, StepResult, Steps};
 
 /// The version of the protocol that this agent speaks.
 pub const PROTOCOL: u64 = 1;

@@ -259,7 +259,7 @@ fn lease<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
     }
 }
 
-fn default_grace() -> u64 {
+pub(super) fn default_grace() -> u64 {
     2 * crate::clock::SECOND
 }
 

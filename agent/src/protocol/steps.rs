@@ -1,8 +1,13 @@
-//! `steps`: several small operations on files in one request, without a process for each.
+//! `steps`: several small operations on files in one request, without a process for each, and programs among them.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::event::Event;
 use super::failure::Failure;
+use super::request::{Output, Run, StdinKind, Survivors, default_grace};
+use crate::confine::Confinement;
 
 /// Steps of one request, at most.
 pub const MAX_STEPS: usize = 256;
@@ -150,6 +155,44 @@ pub enum Step {
         #[serde(default)]
         path: Option<String>,
     },
+    /// Run a program, which has to end with status 0.
+    Run(Program),
+}
+
+/// A program among steps. It brings what it printed, and then what it printed as errors: the beginning of each.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// The program and its arguments.
+    argv: Vec<String>,
+    /// Added to the agent's environment; `None` removes a variable.
+    #[serde(default)]
+    env: BTreeMap<String, Option<String>>,
+    /// What alone it may write to; all that the agent may, where it is `None`.
+    #[serde(default)]
+    confine: Option<Confinement>,
+}
+
+impl Program {
+    /// As if it had been asked for by itself.
+    pub fn as_run(&self) -> Run {
+        Run {
+            argv: self.argv.clone(),
+            env: self.env.clone(),
+            cwd: None,
+            stdin: StdinKind::None,
+            stdout: Output::Stream,
+            stderr: Output::Stream,
+            most_output: None,
+            timeout_ns: None,
+            grace_ns: default_grace(),
+            start_at_ns: None,
+            name: None,
+            confine: self.confine.clone(),
+            survivors: Survivors::Kill,
+            count: false,
+        }
+    }
 }
 
 /// What came of a step; fields that don't belong to it are left out.
@@ -176,6 +219,15 @@ pub struct StepResult {
     /// Of `owned` and `remove`: whether there was anything. Of `contents` with `changed`: whether they may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<bool>,
+    /// Of a program: its status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// Of a program: what killed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// Of a program: bytes that it printed as errors, after the `size` of its output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<u64>,
     /// Why it could not be carried out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -188,6 +240,24 @@ impl StepResult {
     /// Something of this many bytes.
     pub fn of_size(size: usize) -> Self {
         Self { size: Some(size as u64), ..Self::default() }
+    }
+
+    /// A program that ran, without what it printed; `said`: as for `failed`.
+    pub fn of_program(outcome: &Event, said: usize) -> Self {
+        let exit = match outcome {
+            Event::Exit(exit) => exit,
+            Event::Error(failure) => return Self::failed(failure.clone(), said),
+            _ => return Self::failed(Failure::new("how it ended is unknown"), said),
+        };
+        let (message, errno) = match (exit.stopped_by, exit.code, &exit.signal) {
+            (Some(_), _, _) => (Some("it was stopped".into()), Some("ECANCELED".into())),
+            (None, Some(0), _) => (None, None),
+            (None, Some(code), _) => (Some(format!("ended with status {code}")), None),
+            (None, None, signal) => {
+                (Some(format!("was killed by {}", signal.as_deref().unwrap_or("a signal"))), None)
+            }
+        };
+        Self { code: exit.code, signal: exit.signal.clone(), message, errno, ..Self::default() }
     }
 
     /// A step that failed; `said`: bytes of the messages of those before it.

@@ -37,6 +37,8 @@ use turns::Turns;
 pub enum Owner {
     /// A `run` request.
     Request(u64),
+    /// A `steps` request, which goes on when it has ended.
+    Step(u64),
     /// A `facts` request, to print a tool's version.
     Tool {
         /// The request.
@@ -111,7 +113,7 @@ pub struct Run {
     counters: Option<Counters>,
     stdin: StdinPipe,
     outputs: [OutputPipe; 2],
-    /// What a tool has printed.
+    /// What a tool or step has printed.
     captured: [Vec<u8>; 2],
     timeout_ns: Option<u64>,
     grace_ns: u64,

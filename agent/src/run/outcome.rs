@@ -5,20 +5,17 @@ use std::os::unix::process::ExitStatusExt;
 use nix::sys::signal::Signal;
 
 use super::output::OutputPipe;
-use super::{Owner, Run, StoppedBy};
+use super::{Run, StoppedBy};
 use crate::outbox::Outbox;
 use crate::perf::Counters;
 use crate::protocol::{Event, Exit, Failure};
 
 impl Run {
-    /// Sends the final event, removes the cgroup, and gives back what a tool has printed.
-    pub fn finish(self, outbox: &mut Outbox) -> [Vec<u8>; 2] {
+    /// Removes the cgroup, and gives back the final event, and what a tool or step has printed.
+    pub fn finish(self, outbox: &mut Outbox) -> (Event, [Vec<u8>; 2]) {
         self.family.remove_cgroup();
         self.refuse_turns(outbox);
-        if let Owner::Request(id) = self.owner {
-            outbox.push(id, &self.outcome(), &[]);
-        }
-        self.captured
+        (self.outcome(), self.captured)
     }
 
     fn outcome(&self) -> Event {

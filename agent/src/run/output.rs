@@ -16,6 +16,8 @@ use crate::sys;
 const CHUNK: usize = 65_536;
 /// How much of a tool's output is kept to find its version in.
 const CAPTURE: usize = 4096;
+/// How much of what a step prints is kept, of each of the two.
+const STEP_CAPTURE: usize = 65_536;
 
 /// The reading end of a program's standard output or error.
 #[derive(Debug)]
@@ -111,9 +113,10 @@ impl Run {
                     };
                     outbox.push(*id, &event, bytes);
                 }
-                Owner::Tool { .. } => {
+                owner @ (Owner::Tool { .. } | Owner::Step(_)) => {
+                    let most = if matches!(owner, Owner::Step(_)) { STEP_CAPTURE } else { CAPTURE };
                     let kept = &mut self.captured[index];
-                    let room = CAPTURE.saturating_sub(kept.len()).min(bytes.len());
+                    let room = most.saturating_sub(kept.len()).min(bytes.len());
                     kept.extend_from_slice(&bytes[..room]);
                 }
             }

@@ -101,7 +101,7 @@ impl Session {
         } else if let Some(sampler) = self.samplers.remove(&stop.run) {
             self.outbox.push(id, &Event::done(), &[]);
             self.outbox.push(stop.run, &Event::done_ticks(sampler.ticks()), &[]);
-        } else if self.cancel_read(stop.run) || self.stop_steps(stop.run) {
+        } else if self.cancel_read(stop.run) || self.stop_steps(stop) {
             self.outbox.push(id, &Event::done(), &[]);
         } else {
             self.refuse(id, Failure::errno(format!("{} is no run in progress", stop.run), Errno::ESRCH));

@@ -22,6 +22,7 @@ impl Session {
             }
             Err(failure) => match owner {
                 Owner::Request(id) => self.refuse(id, failure),
+                Owner::Step(id) => self.step_ended(id, &Event::Error(failure), &Default::default()),
                 Owner::Tool { facts, name } => self.tool_done(facts, &name, &Default::default()),
             },
         }
@@ -98,12 +99,17 @@ impl Session {
             let Some(run) = self.runs.remove(&serial) else { return };
             let owner = run.owner().clone();
             let timed_out = run.has_timed_out();
-            let printed = run.finish(&mut self.outbox);
-            if let Owner::Tool { facts, name } = owner {
-                let nothing = Default::default();
-                self.tool_done(facts, &name, if timed_out { &nothing } else { &printed });
+            let (outcome, printed) = run.finish(&mut self.outbox);
+            match owner {
+                Owner::Request(id) => self.outbox.push(id, &outcome, &[]),
+                Owner::Step(id) => self.step_ended(id, &outcome, &printed),
+                Owner::Tool { facts, name } => {
+                    let nothing = Default::default();
+                    self.tool_done(facts, &name, if timed_out { &nothing } else { &printed });
+                }
             }
         }
+        self.begin_steps();
     }
 
     fn tool_done(&mut self, facts: u64, name: &str, printed: &[Vec<u8>; 2]) {

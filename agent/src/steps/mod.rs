@@ -1,5 +1,5 @@
 //! `steps`: small operations on files, a thread of its own for each request, so that one that hangs at a dead server
-//! holds up no other.
+//! holds up no other. Programs among them are the event loop's, like all others: a request leaves its thread for them.
 //!
 //! Whoever asks for the removal of something says which of its folders is Storlab's own. Every component of the path
 //! is opened by itself, and none of them may be a symbolic link: see [`own`].
@@ -19,7 +19,7 @@ use std::thread;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::protocol::{Failure, MAX_CONTENTS, Step, StepResult, Steps};
+use crate::protocol::{Event, Failure, MAX_CONTENTS, Program, Step, StepResult, Steps};
 
 /// Requests that are carried out at the same time; more wait for one of these to end.
 pub const AT_ONCE: usize = 8;
@@ -29,22 +29,29 @@ const STACK: usize = 256 * 1024;
 /// Whether a request was stopped.
 pub type Stopped = Arc<AtomicBool>;
 
-/// What came of a request.
+/// A request, as far as it has been carried out.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Progress {
     /// The request.
     pub id: u64,
     /// One for each step, up to the one that failed, unless others were to be carried out, too.
     pub results: Vec<StepResult>,
-    /// Contents and listings, one after the other.
+    /// Contents, listings and what programs printed, one after the other.
     pub contents: Vec<u8>,
+    steps: Steps,
+    /// Bytes of its data that are written.
+    written: usize,
+    /// Bytes of messages.
+    said: usize,
+    /// Nothing more is carried out.
+    ended: bool,
 }
 
 /// The threads, from the event loop's side.
 #[derive(Debug)]
 pub struct StepThreads {
-    done: Sender<Outcome>,
-    outcomes: Receiver<Outcome>,
+    done: Sender<Progress>,
+    outcomes: Receiver<Progress>,
     bell: Arc<EventFd>,
 }
 
@@ -61,48 +68,91 @@ impl StepThreads {
         self.bell.as_fd()
     }
 
-    /// Carries a request out.
-    pub fn begin(&self, id: u64, steps: Steps, stopped: Stopped) -> io::Result<()> {
+    /// Carries a request out, up to its next program or its end.
+    pub fn begin(&self, mut request: Progress, stopped: Stopped) -> io::Result<()> {
         let (done, bell) = (self.done.clone(), Arc::clone(&self.bell));
         // It ends with the process: nothing waits for a disk that hangs.
         let begun = thread::Builder::new().name("steps".into()).stack_size(STACK).spawn(move || {
-            let (results, contents) = carry_out(&steps, &stopped);
+            request.advance(&stopped);
             // Where nobody takes it any more, the agent is about to end.
-            let _ = done.send(Outcome { id, results, contents }).is_ok() && bell.write(1).is_ok();
+            let _ = done.send(request).is_ok() && bell.write(1).is_ok();
         });
         begun.map(drop)
     }
 
-    /// What has been done.
-    pub fn outcomes(&self) -> Vec<Outcome> {
+    /// Those that have come to a program or to their end.
+    pub fn outcomes(&self) -> Vec<Progress> {
         let _ = self.bell.read();
         self.outcomes.try_iter().collect()
     }
 }
 
-/// Carries steps out: the results, and the contents that they brought.
-pub fn carry_out(steps: &Steps, stopped: &AtomicBool) -> (Vec<StepResult>, Vec<u8>) {
-    let (mut results, mut contents) = (Vec::with_capacity(steps.steps.len()), Vec::new());
-    let (mut data, mut said) = (steps.data.as_slice(), 0);
-    for step in &steps.steps {
-        let mut own = &[][..];
-        if let Step::Write { size, .. } = step {
-            (own, data) = data.split_at_checked(*size).unwrap_or((data, &[]));
-        }
-        let result = if stopped.load(Ordering::Relaxed) {
-            Err(Failure::errno("it was stopped", Errno::ECANCELED))
-        } else {
-            perform(step, own, stopped, &mut contents)
-        };
-        let ends = result.is_err() && (!steps.go_on || stopped.load(Ordering::Relaxed));
-        let result = result.unwrap_or_else(|failure| StepResult::failed(failure, said));
-        said += result.message.as_ref().map_or(0, String::len);
-        results.push(result);
-        if ends {
-            break;
+impl Progress {
+    /// Nothing is carried out yet.
+    pub fn new(id: u64, steps: Steps) -> Self {
+        let results = Vec::with_capacity(steps.steps.len());
+        Self { id, results, contents: Vec::new(), steps, written: 0, said: 0, ended: false }
+    }
+
+    /// Bytes that are still to be written.
+    pub fn waiting_bytes(&self) -> usize {
+        self.steps.data.len() - self.written
+    }
+
+    /// The step that is next; `None` where it has come to its end.
+    fn next(&self) -> Option<&Step> {
+        self.steps.steps.get(self.results.len()).filter(|_| !self.ended)
+    }
+
+    /// Has it come to its end?
+    pub fn is_over(&self) -> bool {
+        self.next().is_none()
+    }
+
+    /// The program that is the next step, where it is one.
+    pub fn program(&self) -> Option<&Program> {
+        if let Some(Step::Run(program)) = self.next() { Some(program) } else { None }
+    }
+
+    /// Carries out what comes before the next program, or the end.
+    fn advance(&mut self, stopped: &AtomicBool) {
+        while self.program().is_none() || stopped.load(Ordering::Relaxed) {
+            let Some(step) = self.next().cloned() else { return };
+            let size = if let Step::Write { size, .. } = step { size } else { 0 };
+            let rest = self.steps.data.get(self.written..).unwrap_or_default();
+            let data = rest.get(..size).unwrap_or(rest);
+            let result = if stopped.load(Ordering::Relaxed) {
+                Err(Failure::errno("it was stopped", Errno::ECANCELED))
+            } else {
+                perform(&step, data, stopped, &mut self.contents)
+            };
+            self.written += data.len();
+            let result = result.unwrap_or_else(|failure| StepResult::failed(failure, self.said));
+            self.take(result, stopped.load(Ordering::Relaxed));
         }
     }
-    (results, contents)
+
+    /// The program that was the next step has ended so, having printed this to its standard output and error.
+    pub fn program_ended(&mut self, outcome: &Event, printed: &[Vec<u8>; 2]) {
+        let mut result = StepResult::of_program(outcome, self.said);
+        if matches!(outcome, Event::Exit(_)) {
+            let [output, errors] = printed.each_ref().map(|text| {
+                let room = MAX_CONTENTS - self.contents.len();
+                let text = text.get(..room).unwrap_or(text);
+                self.contents.extend_from_slice(text);
+                text.len() as u64
+            });
+            result = StepResult { size: Some(output), errors: Some(errors), ..result };
+        }
+        let stopped = matches!(outcome, Event::Exit(exit) if exit.stopped_by.is_some());
+        self.take(result, stopped);
+    }
+
+    fn take(&mut self, result: StepResult, stopped: bool) {
+        self.ended = result.is_failure() && (!self.steps.go_on || stopped);
+        self.said += result.message.as_ref().map_or(0, String::len);
+        self.results.push(result);
+    }
 }
 
 fn perform(
@@ -131,6 +181,8 @@ fn perform(
         Step::Contents { path, changed: true } if !watched::may_have_changed(path) => Ok(found(false)),
         Step::Contents { path, .. } => add(contents, |room| simple::contents(path, room)),
         Step::Files { path } => add(contents, |room| tree::files(path, room, stopped)),
+        // The event loop's, and never a thread's: it would be the parent of what is started.
+        Step::Run(_) => Err(Failure::new("a program is not a step of a thread's")),
     }
 }
 

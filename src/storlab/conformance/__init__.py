@@ -27,7 +27,7 @@ from storlab.layers.resources import Resource
 from storlab.measurements import Measurements
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.undo import Undo
+from storlab.nodes.undo import Entry, Undo
 from storlab.probes.base import Probe, ProbeRecord
 from storlab.run.recovery.undoing import undo_table
 from storlab.workloads.base import Workload
@@ -93,10 +93,11 @@ async def check_set_up(layers: Sequence[Layer], folder: Path) -> list[dict[str, 
             resource: Resource | None = None
             for position, layer in enumerate(layers):
 
-                async def register(name: str, arguments: Mapping[str, Any], layer: Layer = layer) -> None:
+                async def register(*entries: Entry, layer: Layer = layer) -> None:
                     known = undo_table() | {undo.name: undo for undo in layer.undoes}
-                    assert name in known, f"{layer.layer} registers the undo {name}, which is among nobody's `undoes`"
-                    journal.append((known[name], orjson.dumps(dict(arguments))))
+                    for name, arguments in entries:
+                        assert name in known, f"{layer.layer} registers the undo {name}, which is in nobody's `undoes`"
+                        journal.append((known[name], orjson.dumps(dict(arguments))))
 
                 context = LayerContext(node, str(scratch), position, says.RUN, register)
                 wanted = layer.gives_above(None if resource is None else type(resource))

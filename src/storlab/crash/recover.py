@@ -22,6 +22,7 @@ from storlab.layers.fs.mount import MountLayer
 from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.node import Node
 from storlab.nodes.process import telling
+from storlab.nodes.undo import Entry
 from storlab.run.recovery.journal import Journal, Pending
 from storlab.run.recovery.teardown import tear_down
 from storlab.run.session import Session
@@ -62,9 +63,8 @@ class Recovery:
     async def _looked_at(self, image: Path, acknowledged: int, entries: list[Pending]) -> Broken | None:
         host = self.session.host
 
-        async def register(undo: str, arguments: object) -> None:
-            assert isinstance(arguments, dict)
-            entries.append(self.journal.register(host.identity, undo, arguments))
+        async def register(*announced: Entry) -> None:
+            entries.extend(self.journal.register_all(host.identity, announced))
 
         def context(position: int) -> LayerContext:
             return LayerContext(host, self.folder, position, self.session.run, register)

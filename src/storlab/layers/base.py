@@ -24,7 +24,7 @@ from storlab.nodes.kind import Transport
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.raw_folders import make_raw_folder
-from storlab.nodes.undo import Undo
+from storlab.nodes.undo import RegisterUndo, Undo
 from storlab.waiting import to_its_end
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class _Making:
 class Shared:
     """One for each foundation. ``register_undo`` journals what is undone together with the foundation itself."""
 
-    register_undo: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None
+    register_undo: RegisterUndo | None = None
     _made: dict[str, _Making] = field(default_factory=dict)
 
     async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
@@ -81,8 +81,6 @@ Keep = Literal["trial", "round", "run"]
 """How long something stays set up, the shortest first."""
 
 KEEPS: tuple[Keep, ...] = ("trial", "round", "run")
-
-RegisterUndo = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 async def _no_system(size: int) -> Path:
@@ -131,7 +129,7 @@ class LayerContext:
 
     async def register_undo(self, undo_name: str, **arguments: Any) -> None:
         """Journal, durably, how to tear down what is set up next. Call it *before* setting it up."""
-        await self.register(undo_name, arguments)
+        await self.register((undo_name, arguments))
 
     def path(self, name: str) -> str:
         """A path of this layer's own in the scratch folder; what is made for another node bears its name."""

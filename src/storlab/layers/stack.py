@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.planned import PlannedLayer, Plans
 from storlab.layers.resources import Resource
+from storlab.nodes.agent.steps import Step
 from storlab.nodes.answers import understood
 
 
@@ -73,19 +75,29 @@ class BuiltStack:
 
 
 async def set_up(
-    layers: Sequence[Layer], context_of: Callable[[int], LayerContext], below: Resource | None = None
+    layers: Sequence[Layer],
+    context_of: Callable[[int], LayerContext],
+    below: Resource | None = None,
+    first: Sequence[Step] = (),
 ) -> BuiltStack:
-    """Set the layers up, lowest first, the first of them on ``below``.
+    """Set the layers up, lowest first, the first of them on ``below``, and after these steps on their node.
 
     On failure, what is set up stays: the journal knows it, the caller undoes it. Its facts are not read yet.
     """
-    resource = below
     built = BuiltStack(below)
+    if not layers:
+        return built
+    plans = Plans(context_of(0).node, first)
     for position, layer in enumerate(layers):
         context = context_of(position)
-        with understood(context.node.name, f"setting up {layer.label()}"):
-            resource = await layer.set_up(resource, context)
+        if isinstance(layer, PlannedLayer):
+            resource = await plans.add(layer, built.resource, context)
+        else:
+            await plans.carry_out()
+            with understood(context.node.name, f"setting up {layer.label()}"):
+                resource = await layer.set_up(built.resource, context)
         built.resource = resource
         built.resources.append(resource)
         built.layers.append((layer, context))
+    await plans.carry_out()
     return built

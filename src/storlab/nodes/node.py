@@ -272,12 +272,24 @@ class Node:
         Raises ``FileNotFoundError``, ``DiskFull`` or ``NodeError`` where one fails, and leaves out the rest; with
         ``go_on`` all are tried, and what is returned says which failed. A cancelled caller stops them.
         """
+        done = await self.attempt(*wanted, go_on=go_on)
+        if not go_on and done:
+            done[-1].check(self.name)
+        return done
+
+    async def attempt(self, *wanted: Step, go_on: bool = False) -> list[Done]:
+        """The same, but for errors: without ``go_on``, what failed is the last of what is returned."""
         done: list[Done] = []
         for request in requests(wanted):
             done += await carried_out(self.connection, request, go_on=go_on)
-            if not go_on:
-                done[-1].check(self.name)
+            if not go_on and not done[-1].ok:
+                break
         return done
+
+    def command(self, argv: Sequence[str], *, env: Mapping[str, str | None] | None = None) -> Step:
+        """A command as one of the steps that ``carry_out`` takes; it is confined as others are, and has to succeed."""
+        confine = None if self.confinement is None else asdict(self.confinement)
+        return steps.run(argv, {**self.environment, **(env or {})}, confine)
 
     async def texts(self, *paths: str) -> list[str | None]:
         """What files such as those of sysfs say, without white space around it; ``None`` where one can't be read."""

@@ -249,7 +249,7 @@ class Process:
                             if collected > self._max_output:
                                 raise TooMuch(self._too_much())
                         case Failed():
-                            raise CommandFailed(self._refused(event))
+                            raise cannot_run(self._node, self._argv[0], event.message, event.errno)
                         case Exited():
                             return _ended(self._argv, event, b"".join(output[Stdout]), b"".join(output[Stderr]))
                     if isinstance(event, Stdout):
@@ -275,10 +275,11 @@ class Process:
             if b"\n" in payload or len(self._first) > MAX_LINE:
                 self._spoke.set()
 
-    def _refused(self, event: Failed) -> str:
-        missing = event.errno == "ENOENT" and event.message.startswith("can't execute")
-        reason = "no such program" if missing else event.message
-        return f"node {self._node}: {self._argv[0]} can't be run: {reason}"
+
+def cannot_run(node: str, program: str, message: str, errno: str | None) -> CommandFailed:
+    """What to raise for a program that could not be executed, for what its agent says of that."""
+    missing = errno == "ENOENT" and message.startswith("can't execute")
+    return CommandFailed(f"node {node}: {program} can't be run: {'no such program' if missing else message}")
 
 
 def _ended(argv: tuple[str, ...], event: Exited, stdout: bytes, stderr: bytes) -> Exit:

@@ -11,7 +11,7 @@ import os.path
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import msgspec
 from msgspec import Meta, Struct
@@ -24,6 +24,11 @@ LONG = 3600.0
 """For files of any size: a file system may tell its disk of every block that a large one frees."""
 
 Function = Callable[[Node, Mapping[str, Any]], Awaitable[str | None]]
+
+Entry = tuple[str, Mapping[str, Any]]
+"""What a journal gets of something before it is set up: the name of the way to undo it, and its arguments."""
+RegisterUndo = Callable[[Unpack[tuple[Entry, ...]]], Awaitable[None]]
+"""Journals all of these entries, durably, before it returns."""
 
 AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=4095)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+-]{1,255}$")]

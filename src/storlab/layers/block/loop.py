@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct
@@ -11,7 +11,8 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block.queue import as_new, queue_facts, sysfs
+from storlab.layers.block.queue import as_new, queue_facts
+from storlab.layers.planned import Plan, PlannedLayer
 from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
@@ -21,11 +22,8 @@ from storlab.record import read_answer
 from storlab.units import Size, power_of_two
 
 _CONTROL = "/dev/loop-control"
-_DEPTH = "/sys/module/loop/parameters/hw_queue_depth"
-_DEFAULT_DEPTH = "128"  # LOOP_DEFAULT_HW_Q_DEPTH
 _CLOSED = 10.0  # s
 _LOOK = 0.05  # s
-_SECTOR = 512  # bytes, of the sizes in sysfs, whatever the disk's own are
 
 
 class _Backing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +39,7 @@ async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
         await node.run(["losetup", "--detach", device])
     # The kernel detaches it when the last one closes it, and says nothing of that: others may be looking at a new disk.
     deadline = asyncio.get_running_loop().time() + _CLOSED
-    while devices and (held := await _devices_of(node, file)):
+    while held := [device for device, back in await _behind(node, devices) if _is_of(back, file)]:
         if asyncio.get_running_loop().time() > deadline:
             raise StorlabError(f"{', '.join(held)} is still open elsewhere, and keeps {file} until it is closed")
         await asyncio.sleep(_LOOK)
@@ -49,16 +47,24 @@ async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 
 async def _devices_of(node: Node, file: str) -> list[str]:
+    return [loop for loop, back in await loop_devices(node) if _is_of(back, file)]
+
+
+def _is_of(back: str, file: str) -> bool:
     """A file that is gone is still listed under its old name, with "(deleted)" after it."""
-    return [loop for loop, back in await loop_devices(node) if back in (file, f"{file} (deleted)")]
+    return back in (file, f"{file} (deleted)")
 
 
 async def loop_devices(node: Node) -> list[tuple[str, str]]:
     """Each loop device in use, and the file behind it."""
     (disks,) = await node.carry_out(steps.names("/sys/block"), go_on=True)
-    loops = sorted(name for name in disks.entries if name.startswith("loop"))
-    files = await node.texts(*(f"/sys/block/{name}/loop/backing_file" for name in loops))
-    return [(f"/dev/{name}", file) for name, file in zip(loops, files, strict=True) if file]
+    return await _behind(node, sorted(f"/dev/{name}" for name in disks.entries if name.startswith("loop")))
+
+
+async def _behind(node: Node, loops: Sequence[str]) -> list[tuple[str, str]]:
+    """Each of these that is in use, and the file behind it."""
+    files = await node.texts(*(f"/sys/block/{loop.removeprefix('/dev/')}/loop/backing_file" for loop in loops))
+    return [(loop, file) for loop, file in zip(loops, files, strict=True) if file]
 
 
 class Signature(Struct, frozen=True):
@@ -78,7 +84,7 @@ def signatures(listing: bytes) -> list[Signature]:
     return read_answer(listing, _Signatures, "wipefs").signatures if listing.strip() else []
 
 
-class LoopLayer(Layer):
+class LoopLayer(PlannedLayer):
     """A loop device over the underlying file. Its queue is as the kernel makes a new one, whoever had it before."""
 
     layer: Literal["loop"] = "loop"
@@ -105,27 +111,39 @@ class LoopLayer(Layer):
             )
         return None
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
         assert isinstance(below, File)
-        (control,) = await context.node.carry_out(steps.look(_CONTROL), go_on=True)
-        if not control.there:
-            await context.node.run(["modprobe", "loop"])  # udev would have made the file, and its use load the module
-        await context.register_undo("loop.detach", file=below.path)
-        try:
-            options = (f"--sector-size={self.sector_size}", f"--direct-io={'on' if self.direct_io else 'off'}")
-            device = await context.node.output("losetup", "--find", "--show", "--nooverlap", *options, below.path)
-        except CommandFailed as error:
+        node, file = context.node, below.path
+
+        async def with_driver() -> None:
+            (control,) = await node.carry_out(steps.look(_CONTROL), go_on=True)
+            if not control.there:
+                await node.run(["modprobe", "loop"])  # udev would have made the file, and its use load the module
+            node.known[_CONTROL] = ""
+
+        async def renewed(done: Sequence[steps.Done]) -> Disk:
+            name = done[-1].text.removeprefix("/dev/")
+            size, differs = await as_new(node, name)
+            for setting, (wanted, found) in differs.items():
+                context.warn(
+                    f"node {node.name}: {setting} of its loop device should be {wanted}, as of a new one, but the "
+                    f"kernel leaves it at {found}"
+                )
+            return Disk(node.name, f"/dev/{name}", size, ours=True)
+
+        async def explained(error: CommandFailed, done: Sequence[steps.Done]) -> Exception:
             if self.sector_size != 512 and "Invalid argument" in error.detail:
-                raise Unsupported(f"this kernel refuses such a loop device: {error}") from None
-            raise
-        name = device.strip().removeprefix("/dev/")
-        size, depth = await context.node.texts(f"{sysfs(name)}/size", _DEPTH)
-        for setting, (wanted, found) in (await as_new(context.node, name, depth or _DEFAULT_DEPTH)).items():
-            context.warn(
-                f"node {context.node.name}: {setting} of its loop device should be {wanted}, as of a new one, but the "
-                f"kernel leaves it at {found}"
-            )
-        return Disk(context.node.name, f"/dev/{name}", int(size or 0) * _SECTOR, ours=True)
+                return Unsupported(f"this kernel refuses such a loop device: {error}")
+            return error
+
+        options = (f"--sector-size={self.sector_size}", f"--direct-io={'on' if self.direct_io else 'off'}")
+        return Plan(
+            renewed,
+            (node.command(["losetup", "--find", "--show", "--nooverlap", *options, file]),),
+            (("loop.detach", {"file": file}),),
+            None if _CONTROL in node.known else with_driver,
+            explained,
+        )
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Disk)

@@ -16,6 +16,9 @@ from storlab.text import is_whole, number_or_text
 if TYPE_CHECKING:
     from storlab.nodes.node import Node
 
+_DEPTH = "/sys/module/loop/parameters/hw_queue_depth"  # the requests that the driver of loop devices takes at once
+_DEFAULT_DEPTH = "128"  # LOOP_DEFAULT_HW_Q_DEPTH
+_SECTOR = 512  # bytes, of the sizes in sysfs, whatever the disk's own are
 _TRIES = 3  # to look, with what differed set in between: one setting may change another
 _DEFAULT_READ_AHEAD = 128  # KiB, VM_READAHEAD_PAGES
 _ROTATING = (6, 17)  # the first Linux in which what rotates looks ahead by two requests (blk_apply_bdi_limits)
@@ -69,24 +72,23 @@ async def put(node: Node, folder: str, values: Mapping[str, str], read: Sequence
     return [each.check(node.name).text for each in done[len(writes) :]]
 
 
-async def as_new(node: Node, disk: str, depth: str) -> dict[str, tuple[str, str]]:
+async def as_new(node: Node, disk: str) -> tuple[int, dict[str, tuple[str, str]]]:
     """Give the queue of a loop device, which keeps what somebody wrote to it from one file to the next, the state that
-    the kernel gives to a new one. What did not take: file → (wanted, found).
-
-    ``depth``: the requests that the driver takes at once.
+    the kernel gives to a new one. Its bytes, and what did not take: file → (wanted, found).
     """
     folder = queue_folder(disk)
     names = (*TUNED, "max_hw_sectors_kb", "discard_max_hw_bytes", "optimal_io_size")
-    (release,) = await node.texts("/proc/sys/kernel/osrelease")
+    paths = (f"{sysfs(disk)}/size", _DEPTH, "/proc/sys/kernel/osrelease", *(f"{folder}/{name}" for name in names))
     differs: dict[str, str] = {}
     for _ in range(_TRIES):
         await put(node, folder, differs)
-        said = await _read(node, folder, names)
-        wanted = new_state(said, release or "", depth)
+        size, depth, release, *values = await node.texts(*paths)
+        said = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        wanted = new_state(said, release or "", depth or _DEFAULT_DEPTH)
         differs = {name: value for name, value in wanted.items() if in_use(said[name]) != value}
         if not differs:
             break
-    return {name: (value, in_use(said[name])) for name, value in differs.items()}
+    return int(size or 0) * _SECTOR, {name: (value, in_use(said[name])) for name, value in differs.items()}
 
 
 def new_state(said: Mapping[str, str], release: str, depth: str) -> dict[str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from storlab.errors import UserError
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import LayerContext
 from storlab.layers.fs.mount import filesystem_under
+from storlab.layers.planned import Plan, PlannedLayer
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
@@ -24,7 +25,7 @@ async def remove_file(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return await remove_folder(node, arguments["path"], itself=False)
 
 
-class FileLayer(Layer):
+class FileLayer(PlannedLayer):
     """A regular file: sparse, preallocated or written full, or a copy of another file."""
 
     layer: Literal["file"] = "file"
@@ -71,24 +72,33 @@ class FileLayer(Layer):
         if self.copy_of is not None and not (await node.run(["test", "-f", self.copy_of], check=False)).ok:
             raise UserError(f"node {node.name}: there is no file {self.copy_of} to copy")
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> File:
+    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
+        node = context.node
         path = f"{below.path}/{context.owner}.img" if isinstance(below, Dir) else context.path("file.img")
-        await context.register_undo("file.remove", path=path)
+
+        async def of_its_size(done: Sequence[steps.Done]) -> File:
+            return File(node.name, path, done[-1].result.size or 0)
+
+        made = tuple(self._made(node, path))
+        undo = (("file.remove", {"path": path}),)
+        if self.size is not None:
+            return Plan(File(node.name, path, self.size), made, undo)
+        return Plan(of_its_size, (*made, steps.look(path)), undo)
+
+    def _made(self, node: Node, path: str) -> Iterator[steps.Step]:
         if self.copy_of is not None:
-            await context.node.run(["cp", "--reflink=auto", "--sparse=auto", "--", self.copy_of, path])
+            yield node.command(["cp", "--reflink=auto", "--sparse=auto", "--", self.copy_of, path])
         if self.size is not None:
             size = str(self.size)
             match self.allocate:
                 case "sparse":
-                    await context.node.carry_out(steps.resize(path, self.size))
+                    yield steps.resize(path, self.size)
                 case "preallocated":
-                    await context.node.run(["fallocate", "--length", size, path])
+                    yield node.command(["fallocate", "--length", size, path])
                 case "written":
                     # Random data: zeros would be a hole, or compressed away, on some underlying file systems.
                     argv = ["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={size}"]
-                    await context.node.run([*argv, "iflag=fullblock,count_bytes", "conv=fsync", "status=none"])
-        (found,) = await context.node.carry_out(steps.look(path))
-        return File(context.node.name, path, found.result.size or 0)
+                    yield node.command([*argv, "iflag=fullblock,count_bytes", "conv=fsync", "status=none"])
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, File)

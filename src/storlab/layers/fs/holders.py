@@ -26,9 +26,12 @@ async def until_ended(node: Node, device: str) -> int | None:
 
 async def load_with(node: Node, device: str) -> int | None:
     """A process of an agent's that has ``device`` (``major:minor``) mounted in another namespace than the node's."""
-    for pid in await _one_of_each_namespace(node):
+    pids = await _one_of_each_namespace(node)
+    paths = [f"/proc/{pid}/mountinfo" for pid in pids]
+    read = await node.carry_out(*(steps.read(path) for path in paths), go_on=True)
+    for pid, path, each in zip(pids, paths, read, strict=True):
         try:
-            mounts = await node.read_text(f"/proc/{pid}/mountinfo")
+            mounts = each.text if each.ok else await node.read_text(path)  # too much for one answer, or it has ended
             here = any(line.split(" ", 3)[2] == device for line in mounts.splitlines())
             if here and "/storlab-" in await node.read_text(f"/proc/{pid}/cgroup"):
                 return pid

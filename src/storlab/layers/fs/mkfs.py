@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID, uuid5
 
@@ -13,11 +14,13 @@ from msgspec import Meta, Struct
 from pydantic import Field, model_validator
 
 from storlab.errors import CommandFailed, Unsupported
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import LayerContext
 from storlab.layers.block.forgetting import Fingerprint, fingerprint_of, own_signatures
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
+from storlab.layers.planned import Plan, PlannedLayer
 from storlab.layers.resources import Disk, Resource
+from storlab.nodes.agent.steps import Done
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.undo import AbsolutePath, RunId, undo
@@ -68,7 +71,11 @@ def own_types(listing: bytes, uuid: str) -> list[str]:
     return sorted({row.type for row in rows if row.uuid == uuid} - foreign)
 
 
-class MkfsLayer(Layer):
+async def _explained(error: CommandFailed, done: Sequence[Done]) -> Exception:
+    return Unsupported(str(error)) if _NO_KERNEL_SUPPORT.search(error.detail) else error
+
+
+class MkfsLayer(PlannedLayer):
     """Makes a file system on the underlying disk."""
 
     layer: Literal["mkfs"] = "mkfs"
@@ -112,22 +119,19 @@ class MkfsLayer(Layer):
             (f"mkfs.{self.type}", "blkid", "wipefs", _TELLING[self.type][0]), (self.type,), root="file systems"
         )
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
         assert isinstance(below, Disk)
         nonce = secrets.token_hex(16)
-        identity = filesystem_uuid(context.run, nonce)
-        if not below.ours:
-            was = fingerprint_of(below)
-            await context.register_undo("mkfs.forget", device=below.path, run=context.run, nonce=nonce, was=was)
-        await refuse_another(context.node, below.path, below.device)
-        try:
+        forget = {"device": below.path, "run": context.run, "nonce": nonce, "was": fingerprint_of(below)}
+        argv = [f"mkfs.{self.type}", *self.arguments(filesystem_uuid(context.run, nonce)), below.path]
+        return Plan(
+            replace(below, filesystem=self.type),
             # Some only warn that this kernel won't mount what they make, and go by less than it: mounting tells.
-            await self._maker(below, context).run([f"mkfs.{self.type}", *self.arguments(identity), below.path])
-        except CommandFailed as error:
-            if _NO_KERNEL_SUPPORT.search(error.detail):
-                raise Unsupported(str(error)) from None
-            raise
-        return replace(below, filesystem=self.type)
+            (self._maker(below, context).command(argv),),
+            () if below.ours else (("mkfs.forget", forget),),
+            None if below.device is None else partial(refuse_another, context.node, below.path, below.device),
+            _explained,
+        )
 
     def _maker(self, below: Disk, context: LayerContext) -> Node:
         """Where it runs: arguments of a study's could name a device that nobody has checked."""

@@ -13,6 +13,7 @@ from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.holders import until_ended
 from storlab.layers.fs.mkfs import MkfsLayer
+from storlab.layers.planned import Plan, PlannedLayer
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
@@ -119,8 +120,16 @@ async def mount_facts(node: Node, path: str) -> dict[str, Any]:
 
 async def end_of_log(node: Node) -> str:
     """The kernel's last line so far, with its time; empty where the log may not be read."""
-    ended = await node.run(["sh", "-c", "dmesg | tail -n 1"], check=False)
-    return ended.stdout.decode(errors="replace").rstrip("\n")
+    (done,) = await node.carry_out(_last_line(node), go_on=True)
+    return _of_log(done)
+
+
+def _last_line(node: Node) -> steps.Step:
+    return node.command(["sh", "-c", "dmesg | tail -n 1"])
+
+
+def _of_log(done: steps.Done) -> str:
+    return done.contents.decode(errors="replace").rstrip("\n")
 
 
 async def kernel_says(node: Node, says: re.Pattern[str], since: str) -> str:
@@ -211,7 +220,7 @@ async def _is_made(node: Node, disk: Disk) -> bool:
     return found.stdout.decode(errors="replace").strip() == disk.filesystem
 
 
-class MountLayer(Layer):
+class MountLayer(PlannedLayer):
     """Mounts the underlying file system, on a directory of Storlab's own."""
 
     layer: Literal["mount"] = "mount"
@@ -230,24 +239,27 @@ class MountLayer(Layer):
             return None
         return 'there is no file system below it to mount: put { layer = "mkfs", type = "ext4" } before it'
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
         assert isinstance(below, Disk) and below.filesystem is not None
-        path = context.path("mnt")
-        await context.register_undo("mount.unmount", path=path)
-        await context.node.carry_out(steps.make_directory(path, parents=True))
+        node, path = context.node, context.path("mnt")
         options = ["-o", ",".join(self.options)] if self.options else []
-        before = await end_of_log(context.node)
-        try:
-            await context.node.run(["mount", "-t", below.filesystem, *options, below.path, path], env=ENGLISH)
-        except CommandFailed as error:
+        argv = ["mount", "-t", below.filesystem, *options, below.path, path]
+
+        async def explained(error: CommandFailed, done: Sequence[steps.Done]) -> Exception:
             says = about(below.name, self.options)
-            kernel = (await kernel_says(context.node, says, before)).replace(f" ({below.name})", "")
+            kernel = (await kernel_says(node, says, _of_log(done[1]))).replace(f" ({below.name})", "")
             reason = kernel or words_of(error)
-            if is_refusal(error, kernel) and await _is_made(context.node, below):
-                raise Unsupported(f"the kernel does not mount it: {reason}") from None
-            what = f"node {context.node.name}: {below.filesystem} on {below.path} can't be mounted"
-            raise CommandFailed(f"{what}: {reason}", error.detail) from None
-        return Dir(context.node.name, path, disk=below.name)
+            if is_refusal(error, kernel) and await _is_made(node, below):
+                return Unsupported(f"the kernel does not mount it: {reason}")
+            what = f"node {node.name}: {below.filesystem} on {below.path} can't be mounted"
+            return CommandFailed(f"{what}: {reason}", error.detail)
+
+        return Plan(
+            Dir(node.name, path, disk=below.name),
+            (steps.make_directory(path, parents=True), _last_line(node), node.command(argv, env=ENGLISH)),
+            (("mount.unmount", {"path": path}),),
+            explain=explained,
+        )
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)

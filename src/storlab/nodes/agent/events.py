@@ -195,6 +195,9 @@ class StepResult(Struct, frozen=True):
     owner: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
     device: _Count | None = None
     found: bool | None = None
+    code: Annotated[int, Meta(ge=0, le=255)] | None = None
+    signal: _Signal | None = None
+    errors: _Count | None = None
     message: _Text | None = None
     errno: _Text | None = None
 

@@ -1,12 +1,13 @@
 """Small operations on a node's files, several in one request: ``docs/reference/agent-protocol.md``, ``steps``.
 
-Each would be a program to start otherwise, which takes an emulated guest a tenth of a second.
+Each would be a program to start otherwise, which takes an emulated guest a tenth of a second. Programs that there is no
+way around may be among them, so that they need no round trip of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -15,9 +16,11 @@ from storlab.errors import DiskFull, NodeError, NodeLost, ProtocolError
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.events import MAX_STEPS, Failed, StepResult, Steps
 from storlab.nodes.agent.protocol import CHUNK
+from storlab.nodes.process import Exit, cannot_run
 from storlab.waiting import to_its_end
 
 MAX_CONTENTS = 1024 * 1024  # bytes that the steps of one request may bring
+_GRACE = 0.5  # s, for a program among steps that were stopped
 _REST = 10.0  # s, for steps that were stopped to end; what hangs in the kernel never does
 _MAX_WORDS = 32 * 1024  # characters of a request's steps; a header of it has 64 KiB
 
@@ -34,7 +37,7 @@ class Step:
     @property
     def brings(self) -> bool:
         """Whether its result has contents."""
-        return self.do in ("read", "readlink", "names", "contents", "files")
+        return self.do in ("read", "readlink", "names", "contents", "files", "run")
 
     def as_request(self) -> dict[str, Any]:
         """As it goes out."""
@@ -140,13 +143,19 @@ def sync(path: str | None = None) -> Step:
     return Step("sync", path)
 
 
+def run(argv: Sequence[str], env: Mapping[str, str | None], confine: Mapping[str, Any] | None) -> Step:
+    """Run a program, which has to succeed: see ``Node.command``. Its contents are the beginning of what it prints."""
+    return Step("run", None, {"argv": list(argv), "env": dict(env), "confine": confine})
+
+
 @dataclass(frozen=True)
 class Done:
-    """What came of one step."""
+    """What came of one step. ``errors``: the beginning of what a program printed to its standard error."""
 
     step: Step
     result: StepResult
     contents: bytes = b""
+    errors: bytes = b""
 
     @property
     def ok(self) -> bool:
@@ -179,18 +188,30 @@ class Done:
         return dict(zip(self.entries[::2], self.entries[1::2], strict=False))
 
     def check(self, node: str) -> Done:
-        """This, if it was carried out. Raises ``FileNotFoundError``, ``DiskFull`` or ``NodeError``."""
+        """This, if it was carried out. Raises ``FileNotFoundError``, ``DiskFull`` or ``NodeError``.
+
+        For a program, what ``Exit.check`` raises.
+        """
         if not self.ok:
             self._fail(node)
         return self
 
     def _fail(self, node: str) -> NoReturn:
         where = self.step.path or self.step.do
+        if self.step.do == "run":
+            self._fail_as_program(node, tuple(self.step.fields["argv"]))
         if self.missing:
             raise FileNotFoundError(where)
         if self.result.errno == "ENOSPC":
             raise DiskFull(f"no space left on the file system of {where}")
         raise NodeError(f"node {node}: {self.result.message}")
+
+    def _fail_as_program(self, node: str, argv: tuple[str, ...]) -> None:
+        code, signal = self.result.code, self.result.signal
+        if code is None and signal is None:
+            raise cannot_run(node, argv[0], self.result.message or "", self.result.errno)
+        timing = None, 0.0, 0.0, 0.0, 0.0, 0, 0  # not known of a step
+        Exit(argv, code, signal, False, None, *timing, self.contents, self.errors).check(node)
 
 
 def requests(steps: Sequence[Step]) -> Iterator[list[Step]]:
@@ -216,12 +237,16 @@ def match_results(
     done: list[Done] = []
     at = 0
     for step, result in zip(request, results, strict=False):
-        size = (result.size or 0) if step.brings and result.message is None else 0
+        is_program = step.do == "run"
+        size = (result.size or 0) if step.brings and (is_program or result.message is None) else 0
+        errors = (result.errors or 0) if is_program else 0
         limit = step.fields.get("limit", MAX_CONTENTS)
-        if size > min(limit, len(contents) - at):
+        if size + errors > min(limit, len(contents) - at):
             raise ProtocolError("its agent sent other contents than its steps were to bring")
-        done.append(Done(step, result, contents[at : at + size]))
-        at += size
+        if is_program and (result.message is None) != (result.code == 0 and result.errno is None):
+            raise ProtocolError("its agent contradicts itself on how a program ended")
+        done.append(Done(step, result, contents[at : at + size], contents[at + size : at + size + errors]))
+        at += size + errors
     ended = done[-1].result.errno == "ECANCELED" if go_on and done else bool(done) and not done[-1].ok
     short = len(results) < len(request) and not ended
     if len(results) > len(request) or short or at != len(contents):
@@ -263,7 +288,7 @@ async def _ask(connection: Connection, identity: int, request: Sequence[Step], g
 async def _stop(connection: Connection, identity: int, asking: asyncio.Task[list[Done]]) -> None:
     try:
         async with asyncio.timeout(max(_REST, connection.patience)):
-            await connection.stop(identity, grace=0.0)
+            await connection.stop(identity, grace=_GRACE)
             await asyncio.wait([asking])
     except TimeoutError:
         connection.give_up("what it does to files can't be stopped: it hangs in the kernel")

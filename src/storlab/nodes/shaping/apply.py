@@ -7,7 +7,7 @@ that is: in a guest, in a network namespace of a run's own, or on a machine whos
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -27,10 +27,8 @@ from storlab.nodes.shaping.read_back import (
     parse_link,
     parse_queues,
 )
-from storlab.nodes.undo import Name, undo
+from storlab.nodes.undo import Name, RegisterUndo, undo
 from storlab.nodes.uplink import InterfaceName
-
-Register = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 _Mtu = Annotated[int, Meta(ge=68, le=65535)]
 _VALUE = r"^[a-z0-9_ -]{1,80}$"
@@ -115,7 +113,7 @@ class Port:
     host: Node
     within: str
     card: Card
-    register: Register
+    register: RegisterUndo
 
     async def mtu(self) -> int:
         """Its MTU."""
@@ -125,12 +123,12 @@ class Port:
     async def resize(self, mtu: int) -> None:
         """The bridge takes the least MTU of its ports."""
         arguments = {"network": self.within, "device": self.card.device, "mtu": await self.mtu()}
-        await self.register(restore_port.name, arguments)
+        await self.register((restore_port.name, arguments))
         await self.host.run(["ip", "-netns", self.within, "link", "set", "dev", self.card.device, "mtu", str(mtu)])
 
 
 async def shape_interface(
-    node: Node, interface: str, port: Port | None, network: Network, register: Register
+    node: Node, interface: str, port: Port | None, network: Network, register: RegisterUndo
 ) -> dict[str, Any]:
     """Give a node's interface, and the port that it is plugged into, the shape that a study asks for.
 
@@ -146,7 +144,7 @@ async def shape_interface(
         offload = await _features(node, interface)
         on, off = ([name for name, is_on in offload.items() if is_on is wanted] for wanted in (True, False))
         had = {"interface": interface, "mtu": await mtu_of(node, interface), "on": on, "off": off}
-        await register(restore_card.name, had)
+        await register((restore_card.name, had))
         if network.mtu is not None:
             await _resize(node, interface, port, network.mtu)
         if network.segmentation is not None:
@@ -166,7 +164,7 @@ async def shape_interface(
     return got
 
 
-async def shape_tcp(node: Node, interface: str, tcp: Tcp, register: Register) -> dict[str, str]:
+async def shape_tcp(node: Node, interface: str, tcp: Tcp, register: RegisterUndo) -> dict[str, str]:
     """Set TCP's settings where a node has this interface; returns all that Storlab knows of, read back.
 
     Raises ``Unsupported`` where the kernel has no such algorithm or setting, ``TrialError`` where one did not take.
@@ -178,7 +176,7 @@ async def shape_tcp(node: Node, interface: str, tcp: Tcp, register: Register) ->
         if before[name] is None:
             raise Unsupported(f"the kernel of {node.name} has no tcp_{name}")
     values = [f"{name}={value}" for name, value in before.items()]
-    await register(restore_tcp.name, {"interface": interface, "values": values})
+    await register((restore_tcp.name, {"interface": interface, "values": values}))
     for name, value in wanted.items():
         if name == "congestion_control":
             await _run_quietly(node, f"modprobe -q tcp_{value}")

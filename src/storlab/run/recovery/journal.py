@@ -10,7 +10,7 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from storlab.errors import RecordsError
 from storlab.limits import JOURNAL_LINE
 from storlab.nodes.identity import NodeIdentity
+from storlab.nodes.undo import Entry
 from storlab.record import Number
 from storlab.records.files import sync_folder
 from storlab.records.manifest import LOCK, NAME
@@ -67,22 +68,28 @@ class Journal:
         return sorted(self._pending.values(), key=lambda entry: -entry.number)
 
     def register(self, node: NodeIdentity, undo: str, arguments: Mapping[str, Any]) -> Pending:
-        """Announce something that is about to be set up. On disk, for good, when this returns.
+        """Announce something that is about to be set up; as ``register_all``."""
+        return self.register_all(node, [(undo, arguments)])[0]
 
-        Raises ``OSError`` where that can't be: then nothing may be set up.
+    def register_all(self, node: NodeIdentity, entries: Sequence[Entry]) -> list[Pending]:
+        """Announce all that is about to be set up on a node, in this order. On disk, for good, when this returns.
+
+        Raises ``OSError`` where that can't be: then nothing may be set up, and nothing is announced.
         """
         from storlab.run.recovery.undoing import (
             undo_table,  # all layers and node kinds, which who only reads can do without
         )
 
-        assert undo in undo_table(), f"no layer and no node kind lists the undo {undo}"
-        entry = Pending(self._next, node, undo, dict(arguments), undo_table()[undo].outlives_boot)
-        self._next += 1
-        fields = {key: value for key, value in asdict(entry).items() if key != "number"}
+        announced = []
+        for number, (undo, arguments) in enumerate(entries, start=self._next):
+            assert undo in undo_table(), f"no layer and no node kind lists the undo {undo}"
+            announced.append(Pending(number, node, undo, dict(arguments), undo_table()[undo].outlives_boot))
+        self._next += len(announced)
+        lines = [asdict(entry) for entry in announced]
         # What is set up on a volatile node does not outlive a crash of the machine that has it.
-        self._append({"registered": entry.number, **fields}, durable=not node.volatile)
-        self._pending[entry.number] = entry
-        return entry
+        self._append(*({"registered": line.pop("number"), **line} for line in lines), durable=not node.volatile)
+        self._pending |= {entry.number: entry for entry in announced}
+        return announced
 
     def undone(self, entry: Pending, did: str | None) -> None:
         """Note that it is down; ``did`` says what was done, ``None`` that nothing stood. Its loss is harmless.
@@ -100,16 +107,19 @@ class Journal:
         """Note what happened, for people who read the journal. Losing the line is harmless."""
         self._append({"event": event, **fields})
 
-    def _append(self, fields: Mapping[str, Any], durable: bool = False) -> None:
-        """One line, whole or not at all. Only where it must be ``durable`` does a full disk matter: ``OSError``."""
-        line = orjson.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}) + b"\n"
-        if len(line) > JOURNAL_LINE:  # nobody could read the journal any more
-            if durable or "registered" in fields:
-                raise RecordsError(f"{self._path}: an entry of {len(line)} bytes is longer than any may be")
+    def _append(self, *entries: Mapping[str, Any], durable: bool = False) -> None:
+        """A line each, all or none of them. Only if they must be ``durable`` does a full disk matter: ``OSError``."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        lines = [orjson.dumps({"time": time, **fields}) + b"\n" for fields in entries]
+        longest = max(map(len, lines), default=0)
+        if longest > JOURNAL_LINE:  # nobody could read the journal any more
+            if durable or any("registered" in fields for fields in entries):
+                raise RecordsError(f"{self._path}: an entry of {longest} bytes is longer than any may be")
             return
+        written = b"".join(lines)
         length = os.fstat(self._descriptor).st_size
         try:
-            if os.write(self._descriptor, line) < len(line):
+            if os.write(self._descriptor, written) < len(written):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
             if durable:
                 os.fdatasync(self._descriptor)

@@ -256,8 +256,6 @@ class Builder:
         records = (self.folder if part.keep == "trial" else self.kept) / spot.facts_of / "stack"
         part.shared = spot.foundation.shared if spot.foundation is not None else Shared(register_undo=register)
         folder = f"{await self.session.scratch_on(node)}/{spot.owner}-{part.key}"
-        if layers:
-            await node.carry_out(steps.make_directory(folder, parents=True))
         further = spot.further.items()
         others = {name: [top.stack.resource for top in tops if top.stack.resource] for name, tops in further}
 
@@ -281,7 +279,8 @@ class Builder:
                 system=partial(self._system_disk, spot.group),
             )
 
-        part.stack = await stack.set_up(layers, context_of, below.stack.resource if below is not None else None)
+        on = below.stack.resource if below is not None else None
+        part.stack = await stack.set_up(layers, context_of, on, [steps.make_directory(folder, parents=True)])
         if layers and isinstance(crossing := layers[0], Crossing):
             part.crossings.append((crossing, part.stack.resources[0], context_of(0)))
 

@@ -11,17 +11,18 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from storlab.errors import StorlabError
-from storlab.layers.base import Crossing, Keep, LayerContext, RegisterUndo, Shared
+from storlab.layers.base import Crossing, Keep, LayerContext, Shared
 from storlab.layers.resources import Resource
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
+from storlab.nodes.undo import Entry, RegisterUndo
 from storlab.run.recovery.journal import Journal, Pending
 from storlab.run.recovery.teardown import Teardown, tear_down
 from storlab.run.session import Session
@@ -170,8 +171,8 @@ class Parts:
     def registering(self, part: Part, node: Node) -> RegisterUndo:
         """How what ``part`` sets up on ``node`` is journalled: it is torn down with the part."""
 
-        async def register(undo: str, arguments: Mapping[str, Any]) -> None:
-            part.entries.append(self.journal.register(node.identity, undo, arguments))
+        async def register(*entries: Entry) -> None:
+            part.entries += self.journal.register_all(node.identity, entries)
 
         return register
 

@@ -1,0 +1,117 @@
+"""Layers that know beforehand what sets them up, and plans of several of them, carried out by one request to an agent.
+
+A request costs a round trip, which takes a machine over SSH longer than most steps do.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from storlab.errors import CommandFailed
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.resources import Resource
+from storlab.nodes.agent.steps import Done, Step
+from storlab.nodes.answers import understood
+from storlab.nodes.node import Node
+from storlab.nodes.undo import Entry
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What sets a layer up on what is, or will be, below it.
+
+    ``undo`` is journalled before any of ``steps`` is carried out; undoing what never came to be does nothing.
+    ``gives``: the resource, or, if only the results of the steps tell, what makes it of them. ``check`` looks right
+    before the steps, when all that is below is set up, whether they may be carried out. ``explain`` gives the error to
+    raise for a program that failed, and the results of the steps up to that one.
+    """
+
+    gives: Resource | Callable[[Sequence[Done]], Awaitable[Resource]]
+    steps: tuple[Step, ...] = ()
+    undo: tuple[Entry, ...] = ()
+    check: Callable[[], Awaitable[None]] | None = None
+    explain: Callable[[CommandFailed, Sequence[Done]], Awaitable[Exception]] | None = None
+
+
+class PlannedLayer(Layer):
+    """A layer that has a plan. In a stack, it is set up together with those next to it that have one, too."""
+
+    @abstractmethod
+    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
+        """What sets it up on ``below``, which need not be there yet: nothing may be asked of the node.
+
+        Raises ``Unsupported`` where this machine can't provide it.
+        """
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+        plans = Plans(context.node)
+        resource = await plans.add(self, below, context)
+        await plans.carry_out()
+        return resource
+
+
+@dataclass(frozen=True)
+class _Planned:
+    label: str
+    context: LayerContext
+    plan: Plan
+
+
+@dataclass
+class Plans:
+    """Plans on one node that are carried out together, the lowest layer's first; ``steps`` come before all of them."""
+
+    node: Node
+    steps: Sequence[Step] = ()
+    _planned: list[_Planned] = field(default_factory=list)
+
+    async def add(self, layer: PlannedLayer, below: Resource | None, context: LayerContext) -> Resource:
+        """What the layer gives. It need not be there before ``carry_out``."""
+        with understood(context.node.name, f"setting up {layer.label()}"):
+            plan = layer.plan(below, context)
+        if plan.check is not None:
+            await self.carry_out()
+        self._planned.append(_Planned(layer.label(), context, plan))
+        if isinstance(plan.gives, Resource):
+            return plan.gives
+        done = await self.carry_out()
+        with understood(context.node.name, f"setting up {layer.label()}"):
+            return await plan.gives(done)
+
+    async def carry_out(self) -> Sequence[Done]:
+        """Set up what was added since: journalled as one, sent as one. The results of the last plan's steps.
+
+        On failure, what is set up stays: the journal knows it, the caller undoes it.
+        """
+        planned, self._planned = self._planned, []
+        first, self.steps = self.steps, ()
+        for register, those in groupby(planned, key=lambda each: each.context.register):
+            if entries := [entry for each in those for entry in each.plan.undo]:
+                await register(*entries)
+        for each in planned:
+            if each.plan.check is not None:
+                await each.plan.check()
+        done = await self.node.attempt(*first, *(step for each in planned for step in each.plan.steps))
+        for result in done[: len(first)]:
+            result.check(self.node.name)
+        at, own = len(first), list[Done]()
+        for each in planned:
+            own = done[at : at + len(each.plan.steps)]
+            at += len(own)
+            await _checked(each, own)
+        return own
+
+
+async def _checked(planned: _Planned, done: Sequence[Done]) -> None:
+    node, plan = planned.context.node.name, planned.plan
+    with understood(node, f"setting up {planned.label}"):
+        try:
+            for result in done:
+                result.check(node)
+        except CommandFailed as error:
+            if plan.explain is None:
+                raise
+            raise await plan.explain(error, done) from None
