@@ -16,6 +16,9 @@ disk (the default probes), keeps raw output, parses it, journals what it sets up
 A trial lasts from its beginning to that of the next, so all of that counts. Overhead is what remains of it without
 fio's own process, from its start to its end: on either side, fio takes a few tenths of a second more than its runtime.
 Blocks of trials of both sides alternate; a ratio is the median over pairs of neighbours, with its range.
+
+What a trial asks the agent for is counted, too: requests, of which each costs a machine over SSH a round trip, and
+programs that are started.
 """
 
 from __future__ import annotations
@@ -29,13 +32,21 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
+from storlab.nodes.agent.connection import Connection
+from storlab.nodes.agent.events import Answer
 from storlab.records.run_folder import TrialRecord
 from storlab.run.executor import run_study
 from storlab.run.observer import Observer
+from storlab.run.planning.order import PlannedTrial
+from storlab.study.cells import Cell
 from storlab.study.study import load_study
 
 STUDY = """
@@ -82,6 +93,8 @@ class Trial:
 
     whole: float
     load: float
+    requests: int = 0  # to the agent
+    programs: int = 0  # that it was asked to start
 
     @property
     def overhead(self) -> float:
@@ -129,19 +142,49 @@ def storlab(folder: Path, way: str, trials: int) -> tuple[list[Trial], str]:
     keep = "run" if way == "kept" else "trial"
     (folder / "study.toml").write_text(STUDY.format(scratch=folder, trials=trials + 2, keep=keep))
     study = load_study(folder / "study.toml")
-    outcome = asyncio.run(run_study(study, folder / "out", 1, (trials + 2, trials + 2), Observer()))
+    asked = Asked()
+    with asked.counting():
+        outcome = asyncio.run(run_study(study, folder / "out", 1, (trials + 2, trials + 2), asked))
     failed = [record.reason for record in outcome.tables.records if record.status != "done"]
     if failed:
         raise SystemExit(f"a trial failed: {failed[0]}")
     job = (folder / "out" / "trials" / "0001" / "host" / "load" / "job.fio").read_text()
-    measured = [_trial(*each) for each in pairwise(outcome.tables.records[1:])]
+    measured = [_trial(*each) for each in zip(pairwise(outcome.tables.records[1:]), asked.trials[1:], strict=False)]
     shutil.rmtree(folder)
     return measured, job
 
 
-def _trial(record: TrialRecord, after: TrialRecord) -> Trial:
+class Asked(Observer):
+    """Counts what agents are asked for in each trial: requests and programs."""
+
+    def __init__(self) -> None:
+        self.trials: list[tuple[int, int]] = []
+        self._requests = self._programs = 0
+
+    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
+        self._requests = self._programs = 0
+
+    def trial_ends(self, record: TrialRecord) -> None:
+        self.trials.append((self._requests, self._programs))
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count from here on."""
+        real = Connection.request
+
+        def request(connection: Connection, op: str, *more: Any, **fields: Any) -> AsyncGenerator[Answer, None]:
+            self._requests += 1
+            self._programs += (op == "run") + sum(step["do"] == "run" for step in fields.get("steps", ()))
+            return real(connection, op, *more, **fields)
+
+        with mock.patch.object(Connection, "request", request):
+            yield
+
+
+def _trial(records: tuple[TrialRecord, TrialRecord], asked: tuple[int, int]) -> Trial:
+    record, after = records
     assert record.started and after.started
-    return Trial((after.started - record.started).total_seconds(), record.measured or 0.0)
+    return Trial((after.started - record.started).total_seconds(), record.measured or 0.0, *asked)
 
 
 def shell(folder: Path, way: str, trials: int, job: str) -> list[Trial]:
@@ -162,6 +205,8 @@ def figures(pairs: list[tuple[list[Trial], list[Trial]]]) -> dict[str, object]:
     sides = {"storlab": [t for ours, _ in pairs for t in ours], "shell": [t for _, theirs in pairs for t in theirs]}
     return {
         **{side: {name: _median(of, name) for name in ("whole", "load", "overhead")} for side, of in sides.items()},
+        "asked": {name: _median(sides["storlab"], name) for name in ("requests", "programs")},
+        "overhead ratio": _spread([_median(o, "overhead") / _median(t, "overhead") for o, t in pairs]),
         "times as long": _spread(ratios),
         "seconds more": _spread(more),
         "trials": {side: [asdict(trial) for trial in of] for side, of in sides.items()},
@@ -185,7 +230,12 @@ def table(found: dict[str, list[tuple[list[Trial], list[Trial]]]]) -> str:
             medians = said[side]
             assert isinstance(medians, dict)
             lines.append(f"{way:8} {side:8} {medians['whole']:8.3f} {medians['load']:8.3f} {medians['overhead']:11.3f}")
-        for name in ("times as long", "seconds more"):
+        asked = said["asked"]
+        assert isinstance(asked, dict)
+        lines.append(
+            f"{'':8} requests to the agent: {asked['requests']:.0f}, programs started: {asked['programs']:.0f}"
+        )
+        for name in ("times as long", "seconds more", "overhead ratio"):
             spread = said[name]
             assert isinstance(spread, dict)
             lines.append(f"{'':8} {name}: {spread['median']:.2f} ({spread['least']:.2f} to {spread['most']:.2f})")
