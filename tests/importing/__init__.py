@@ -1,0 +1,26 @@
+"""Results of other tools, as importers read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storlab.importing.importer import Part
+from storlab.importing.registry import importer_of
+from storlab.measurements import Measurements
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def read(kind: str, text: str | bytes) -> list[Part]:
+    """The trials in a file that is called ``x``."""
+    return list(importer_of(kind).read(text.encode() if isinstance(text, str) else text, "x", {}))
+
+
+def read_one(kind: str, text: str | bytes) -> Measurements:
+    """What its only trial measured."""
+    (part,) = read(kind, text)
+    return part.measured
+
+
+def series(measured: Measurements, metric: str) -> list[tuple[float, float]]:
+    return measured.series.filter(metric=metric).select("t", "value").rows()

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import ParseError
 from storlab.formats.elbencho.phases import Phase, in_trials
-from storlab.importing.elbencho import ElbenchoImporter
 from storlab.importing.importer import Part
-from storlab.measurements import Measurements
 
-GOLDEN = Path(__file__).parent / "golden"
+from . import GOLDEN, read, series
+
 MIB = 2**20
 TEXT = "OPERATION   RESULT TYPE         FIRST DONE   LAST DONE\n=========== ===\n{}---\n"
 
 
-def parts_of(text: str | bytes) -> list[Part]:
-    return list(ElbenchoImporter().read(text if isinstance(text, bytes) else text.encode(), "x", {}))
+parts_of = partial(read, "elbencho")
 
 
 def golden(name: str) -> list[Part]:
     return parts_of((GOLDEN / f"elbencho-{name}").read_bytes())
-
-
-def series(found: Measurements, metric: str) -> list[tuple[float, float]]:
-    return found.series.filter(metric=metric).select("t", "value").rows()
 
 
 def test_phases_with_the_same_settings_are_one_trial_and_of_a_table_that_was_cut_off_whole_lines_count() -> None:
@@ -117,25 +110,6 @@ def test_no_trial_has_a_phase_twice_and_none_is_lost(operations: list[str]) -> N
         assert names and len(names) == len(set(names))
     kept = [phase.line for trial in trials for phase in trial if phase.operation != "SYNC"]
     assert kept == [phase.line for phase in phases if phase.operation not in ("SYNC", "DROPCACHE")]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "no output of elbencho"),
-        ("hello\n", "no output of elbencho"),
-        ("operation,time ms [last]\n", "x:1: is a table of elbencho without a phase"),
-        ("operation,time ms [last]\nWRITE,x\nREAD,1\n", r"x:2: column time ms \[last\]: x is not a number"),
-        ("operation,time ms [last]\nwhat now,1\n", "x:2: column operation: what now is no phase"),
-        ("operation,time ms [last]\nWRITE\nREAD,1\n", "x:2: has 1 fields, and the first line 2"),
-        (TEXT.format("SYNC   Elapsed time  :  1ms  2ms\n"), "but syncs and dropped caches"),
-        ("Phase,RuntimeMS,Rank\nWRITE,1,0\n", "without a line of all threads"),
-        ("a\0b", "neither CSV nor text"),
-    ],
-)
-def test_what_is_no_result_of_elbencho_is_refused(text: str, says: str) -> None:
-    with pytest.raises(ParseError, match=says):
-        parts_of(text)
 
 
 def test_a_command_line_that_ends_early_names_no_settings() -> None:

@@ -174,21 +174,8 @@ def test_a_terse_line_that_lost_or_gained_a_field_is_refused_by_its_number_or_me
                 assert part.measured.metrics.equals(whole.measured.metrics)
     with pytest.raises(ParseError, match=r"x\.json:5: .*damaged: it has 129 fields, of which field 121"):
         parts((SAMPLES / "damaged.txt").read_bytes())
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (b"", "x.json:1: holds no result of fio"), (b"\x7fELF\x00\x01\x02\n", "x.json:1: holds no result of fio"),
-        (b"fio: engine nothing not loadable\n", "it says: fio: engine nothing not loadable"),
-        (b'{"a": 1}', "jobs is missing"), (b"6;fio-3.33;x;0\n", "versions 3, its default, 4 and 5 are read"),
-        (b"5;fio-3.33;x;0\n", "has 4 fields of 180: it was cut off"), (golden("fio-plain.json")[:900], "truncated"),
-    ],
-)  # fmt: skip
-def test_what_is_none_is_refused_with_file_and_line(text: bytes, says: str) -> None:
-    with pytest.raises(ParseError) as error:
-        parts(text)
-    assert says in str(error.value) and str(error.value).startswith("x.json:")
+    with pytest.raises(ParseError, match=r"x\.json:.*truncated"):
+        parts(golden("fio-plain.json")[:900])
 
 
 def test_files_of_a_folder_that_are_none_are_named_and_a_folder_without_any_is_refused(

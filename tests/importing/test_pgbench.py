@@ -51,14 +51,6 @@ def test_a_run_that_was_cut_short_failed_or_has_no_summary_is_told() -> None:
     assert "it was cut short" in part.measured.warnings[0]
     (part,) = PgbenchImporter().read(text.replace(b"processed: 3552", b"processed: 0"), "x", {})
     assert (part.status, part.reason) == ("failed", "pgbench did no transaction")
-    for text, says in (
-        (b"", "no summary of pgbench"),
-        (b"hello\n", "no summary of pgbench"),
-        (b"\0\1\2", "neither a summary nor a log"),
-        (b"0 1 skipped 0 1795437691 55649\n", "without a transaction that was done"),
-    ):
-        with pytest.raises(ParseError, match=says):
-            PgbenchImporter().read(text, "x", {})
     for summary in ("", "pgbench (15.20)\n", SUMMARY.replace("tps = ", "tips = ")):
         with pytest.raises(ParseError, match="no summary of pgbench"):
             read_pgbench(summary, [LOG], "stdout")

@@ -1,7 +1,8 @@
-"""Results of other tools that people have: figures are those that were printed, in whatever way they were passed on."""
+"""Results of other tools that people have: which tool it was is told, and figures are those that were printed."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from attacks.odd_files import bounded
+from formats.fio.samples import GOLDEN as OF_FIO
+from storlab.errors import ParseError
 from storlab.importing.importer import Part
-from storlab.importing.registry import importer_of
-from storlab.importing.signatures import HEAD, signatures_of
+from storlab.importing.signatures import HEAD, is_fio_log, signatures_of
 from study.program import call
 
-GOLDEN = Path(__file__).parent / "golden"
+from . import GOLDEN, read
+from . import test_virtiofs_tests as virtiofs
+
 RIGHT: dict[str, list[dict[str, Any]]] = tomllib.loads((Path(__file__).parent / "right.toml").read_text())
 PASSED_ON: dict[str, Callable[[bytes], bytes]] = {
     "quoted": lambda line: b"> " + line,
@@ -28,8 +33,8 @@ PASSED_ON: dict[str, Callable[[bytes], bytes]] = {
 
 def parts_of(name: str, text: bytes) -> list[Part]:
     kind = name.partition("-")[0]
-    assert [signature.kind for signature in signatures_of(text[:HEAD])] == [kind]
-    return list(importer_of(kind).read(text, name, {}))
+    assert kinds(text) == [kind]
+    return read(kind, text)
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -43,6 +48,20 @@ def test_results_that_people_have_are_read_as_they_were_printed(name: str) -> No
         assert not totals.keys() & set(right.pop("lacks", ()))
         for of, value in right.items():
             assert totals[of] == pytest.approx(value, rel=1e-6) if of in totals else told[of] == value, of
+
+
+REFUSED = [json.loads(line) for line in (Path(__file__).parent / "cases/refused.jsonl").read_text().splitlines()]
+"""Each: the importer; a golden file with what is replaced in it by what, or no file and a text; and what is said."""
+
+
+@pytest.mark.parametrize(("kind", "name", "old", "new", "says"), REFUSED, ids=lambda each: ascii(each)[:40])
+def test_what_is_no_result_of_a_tool_or_damaged_is_refused(kind: str, name: str, old: str, new: str, says: str) -> None:
+    sound = (GOLDEN / name).read_text("latin-1") if name else ""
+    text = sound.replace(old, new) if name else new
+    assert not name or text != sound
+    with pytest.raises(ParseError) as refused:
+        read(kind, text.encode("latin-1"))
+    assert says in str(refused.value) and str(refused.value).startswith("x:")
 
 
 @pytest.mark.parametrize("way", PASSED_ON)
@@ -94,3 +113,46 @@ def test_runs_that_say_other_settings_are_other_cells_and_other_versions_are_nam
     files = (str(GOLDEN / "pgbench-17.txt"), str(new), "--label", "a", "--label", "a")
     ran = call("import", "pgbench", *files, "--out", str(tmp_path / "versions"))
     assert "Rounds of file = a differ in their version (17.2, 18.1)" in ran.message, ran.output
+
+
+IMPORTS = Path(__file__).parents[2] / "examples" / "imports"
+FILES = [
+    *sorted((GOLDEN).iterdir()),
+    *(path for path in sorted(IMPORTS.iterdir()) if path.suffix != ".csv" or path.name == "elbencho.csv"),
+    *sorted(OF_FIO.glob("*.json")),
+]
+KINDS = {"slow": "pcap", "pgbench_log.71": "pgbench", "pgbench_log": "pgbench"}
+
+
+def kinds(head: bytes) -> list[str]:
+    return [signature.kind for signature in signatures_of(head[:HEAD])]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.name))
+def test_a_file_is_of_its_tool_and_of_no_other(path: Path) -> None:
+    named = path.stem.partition("-")[0]
+    assert kinds(path.read_bytes()) == [KINDS.get(named, named)]
+
+
+def test_a_table_is_one_where_nothing_else_is_and_two_tools_in_one_file_are_both_named() -> None:
+    terse = virtiofs.terse("a", read=(4096, 1024))
+    assert kinds(terse.encode()) == ["fio"]
+    raw = virtiofs.raw_file("none", [virtiofs.ran("randread-psync", terse)])
+    assert kinds(raw.encode()) == ["virtiofs-tests"]
+    assert (kinds((IMPORTS / "table.csv").read_bytes()), kinds(b"name;rate\nxfs;1,5\n")) == (["csv"], ["csv"])
+    assert kinds(b"50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n") == []
+    assert is_fio_log(b"50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n")
+    assert kinds(b"1,2\n3,4\n") == []  # nothing says what these are
+    assert (kinds(b"hello, world\n"), kinds(b"")) == ([], [])
+    names = ("sysbench-rate.txt", "pgbench-rate.txt")
+    both = b"".join((GOLDEN / name).read_bytes() for name in names)
+    assert kinds(both) == ["sysbench", "pgbench"]
+
+
+@pytest.mark.parametrize(
+    "piece", [b"\n", b"{\n", b"pgbench (a", b"TEST_NAME=\n", b"1,1,", b"a.a > ", b'"fio version" ', b" tod "]
+)
+def test_a_file_made_to_hold_it_up_does_not(piece: bytes) -> None:
+    with bounded(20):
+        signatures_of((b"pgbench (" + piece * HEAD)[:HEAD])
+        signatures_of((piece * HEAD)[:HEAD])

@@ -127,10 +127,6 @@ def test_figures_are_in_base_units_and_a_command_that_was_cut_off_lacks_that_run
 
 def test_what_is_none_of_them_is_refused_in_a_sentence() -> None:
     for text, says in (
-        ("\x7fELF\x00\x01", "raw.txt:1: "),
-        ("", "has no TEST_NAME"),
-        ("TEST_NAME=a\n", "has no line `Running: fio"),
-        ("TEST_NAME=a\nRunning: fio --size=1\n", "raw.txt:2: the line `Running: fio …` ends without a job file"),
         (raw_file("a", [ran("x", "3;fio-3.21;x;0;0;1")]), "raw.txt:12: fio's terse line has 6 fields of 121"),
         (raw_file("a", [ran("x", terse("x").replace("3;", "6;", 1))]), "versions 3, its default"),
         (
