@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.samples import sample
 from storlab.errors import UserError
 from storlab.lab.file import read_lab
 from storlab.study.machines import Machines, machines_text
@@ -69,26 +70,7 @@ def test_a_lab_adds_disks_to_an_inventory_beside_it(tmp_path: Path) -> None:
     assert found.disk_of("lab2")[0] == "/dev/disk/by-id/virtio-kdevops1" and found.groups["baseline"] == ["lab1"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[hosts.lab1]\ndsik = 1\n", "line 2: hosts.lab1.dsik: this key is unknown; did you mean 'disk'?"),
-        ('[hosts.lab1]\ndisk = "nvme0n1"\n', "line 2: hosts.lab1.disk: \"nvme0n1\" must be the path of a device"),
-        ('[hosts.lab1]\ndisk = "/dev/../etc/passwd"\n', "line 2: hosts.lab1.disk"),
-        ('[hosts.lab1]\nssh = "-oProxyCommand=x"\n', "line 2: hosts.lab1.ssh"),
-        ('[hosts.lab1]\ndisk = "/dev/a"\nwipe = "/dev/b"\n', "write the same path twice, or no wipe"),
-        ('[hosts.lab1]\n[groups]\ndev = ["lab2"]\n', "line 3: groups.dev.0: unknown host \"lab2\"; did you mean"),
-        ("[hosts.lab1]\n[groups]\nall = []\n", "groups.all: all hosts are the group all already"),
-        ("[hosts.lab1]\n[groups]\nlab1 = []\n", "groups.lab1: a host has this name"),
-        ("provision = 'make hosts'\n", "line 1: provision"),
-        ("", "the lab has no hosts"),
-        ("[hosts.lab1\n", "line 1: this is not TOML"),
-        ('provision = ["./none"]\n', "provision: ./none can't be run: No such file or directory"),
-        ('provision = ["sh", "-c", "exit 3"]\n', "provision: sh ended with status 3"),
-        ('provision = ["echo", "{"]\n', "what provision printed:1: this is not JSON"),
-        ('inventory = "none.json"\n', "none.json: No such file or directory"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "said"), json.loads(sample(__file__, "cases/mistakes.json")))
 def test_a_mistake_is_said_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     file = _written(tmp_path, "lab.toml", text)
     with pytest.raises(UserError) as refused:

@@ -1,4 +1,4 @@
-"""A lab's hosts checked side by side, and a study on them that names none: each with its own disk."""
+"""A lab's hosts: checked side by side, reserved, and used by a study that names none, each with its own disk."""
 
 from __future__ import annotations
 
@@ -119,3 +119,29 @@ def test_a_disk_that_is_in_use_and_a_host_of_somebody_elses_are_refused_with_whi
     refused = storlab(two, tmp_path, "plan", str(tmp_path / "study.toml"))
     assert refused.returncode == 2 and "lab2 is reserved by somebody-else@" in refused.stderr
     storlab(two, tmp_path, "lab", "unlock", "dev", "--force")
+
+
+def test_a_host_is_reserved_once_and_given_back(two: Hosts, tmp_path: Path) -> None:
+    by_command = 'reserve = ["sh", "-c", "echo + $0 >> log", "{host}"]\n'
+    by_command += 'release = ["sh", "-c", "echo - $0 >> log", "{ssh}"]\n'
+    (tmp_path / "lab.toml").write_text(f"{by_command}[hosts.lab1]\n[hosts.lab2]\n")
+    assert storlab(two, tmp_path, "lab", "lock", "lab1", "--why", "kernels").stdout == "lab1: reserved for you\n"
+    assert storlab(two, tmp_path, "lab", "lock", "lab1").returncode == 0  # it is ours already
+
+    other = storlab(two, tmp_path, "lab", "lock", "lab2", "lab1", LOGNAME="somebody-else")
+    assert other.returncode == 2
+    assert "lab1 is reserved by" in other.stderr and "kernels" in other.stderr
+    assert "lab2: given back" in other.stderr  # all of them, or none
+    assert storlab(two, tmp_path, "lab", "unlock", "lab1", LOGNAME="somebody-else").returncode == 2
+
+    assert "given back, was reserved by" in storlab(two, tmp_path, "lab", "unlock", "all").stdout
+    assert two.ssh("lab1", "ls", "/var/lib/storlab") == ""
+    said = (tmp_path / "log").read_text().split("\n")
+    assert said.count("+ lab1") == said.count("- lab1") + 1  # it was reserved twice by us, and given back once
+
+
+def test_what_can_not_be_reached_is_said_in_the_words_of_ssh(two: Hosts, tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text("[hosts.nowhere]\n")
+    ended = storlab(two, tmp_path, "lab", "lock", "nowhere")
+    assert ended.returncode == 2
+    assert "cannot reach nowhere: ssh: Could not resolve hostname nowhere" in ended.stderr
