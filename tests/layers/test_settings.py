@@ -1,4 +1,4 @@
-"""In which state the queue of a loop device is given, and how settings go back to what they were."""
+"""What a layer can't be asked for, which settings loop devices and pools then have, and how settings go back."""
 
 from __future__ import annotations
 
@@ -7,11 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from laboratory.block import loop_disk
 from storlab.layers.block.queue import as_new, new_state
+from storlab.layers.zfs.allocators import effective, parse_online
+from storlab.layers.zfs.module import parameter_text
+from storlab.layers.zfs.pool import ZpoolLayer
+from storlab.layers.zfs.properties import Value
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.settings import journalled, put_back, restore
+
+from .sites import parse
+
+BASE = {"image-clone": {"base": {"size": "16M", "written": "5M"}}}
+WRONG = json.loads((Path(__file__).parent / "cases" / "refused.json").read_text())
+"""Layer, keys, and what the refusal says."""
+
+
+@pytest.mark.parametrize(("layer", "keys", "reason"), WRONG, ids=str)
+def test_what_can_not_be_is_refused_with_its_reason(layer: str, keys: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        parse([{"layer": layer, **BASE.get(layer, {}), **keys}])
+
 
 LEFT = {
     "max_sectors_kb": "4",
@@ -53,3 +73,37 @@ async def test_settings_go_back_to_what_they_were_once(tmp_path: Path) -> None:
         assert await restore.function(node, arguments) == f"put back {files[0]}, {files[1]}"
         assert await restore.function(node, arguments) is None
         assert await put_back(node, {str(files[0]): "7"}) == {str(files[0]): "7"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "cpus_each", "cpus", "found"),
+    [(4, 4, 1, 1), (4, 4, 4, 1), (4, 4, 8, 2), (4, 4, 64, 4), (16, 1, 2, 2), (8, 1, 4, 4), (1, 1, 64, 1), (4, 0, 8, 4)],
+)
+def test_a_pool_has_as_many_allocators_as_there_are_cpus_for(asked: int, cpus_each: int, cpus: int, found: int) -> None:
+    assert effective(asked, cpus_each, cpus) == found
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_cpus_that_are_online_are_counted_as_the_kernel_lists_them(online: set[int]) -> None:
+    parts, left = list[str](), sorted(online)
+    while left:
+        first = last = left.pop(0)
+        while left and left[0] == last + 1:
+            last = left.pop(0)
+        parts.append(str(first) if first == last else f"{first}-{last}")
+    assert parse_online(",".join(parts) + "\n") == len(online)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "x", "0-", "-3", "0,,2", "0x3"])
+def test_what_is_no_list_of_cpus_has_none(text: str) -> None:
+    assert parse_online(text) is None
+
+
+def test_numbers_that_zfs_takes_are_left_to_it() -> None:
+    module: dict[str, Value] = {
+        "spa_num_allocators": "8",
+        "zio_dva_throttle_enabled": False,
+        "zfs_active_allocator": "cursor",
+    }
+    assert ZpoolLayer(size="1G", module=module).module == module
+    assert [parameter_text(value) for value in module.values()] == ["8", "0", "cursor"], "which takes no off for 0"
