@@ -15,7 +15,7 @@ from storlab.errors import TrialError
 from storlab.nodes.process import Process
 
 from .pair import SCRATCH, End, Pair, open_shop
-from .test_block_protocols import USED, by_protocol, disk_of, nothing_is_left, stack
+from .test_block_protocols import USED, by_protocol, crossing, disk_of, nothing_is_left, stack
 
 GIVE_UP = 4.0  # s
 BEYOND = 20.0
@@ -48,7 +48,7 @@ async def loss(end: End) -> str:
 async def test_over_a_cut_network_a_request_fails_and_the_client_is_torn_down_in_time(
     pair: Pair, protocol: str
 ) -> None:
-    async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
+    async with crossing(pair, *stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
         assert (await read(pair, disk_of(crossed).path, 0))[0] == "status 0"
         await pair.server.cut()
         said, seconds = await read(pair, disk_of(crossed).path, 1)
@@ -61,24 +61,22 @@ async def test_over_a_cut_network_a_request_fails_and_the_client_is_torn_down_in
         await pair.client.tear_down()
         assert time.monotonic() - began < BEYOND + SLOW
         assert await pair.client.output(USED) == ""
-    await nothing_is_left(pair)
 
 
 @by_protocol
 async def test_an_initiator_that_is_torn_down_after_its_network_was_cut_is_not_stuck(pair: Pair, protocol: str) -> None:
     """The load had ended, so nobody has said that anything is lost."""
-    async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")):
+    async with crossing(pair, *stack(protocol, give_up=f"{GIVE_UP:g}s")):
         await pair.server.cut()
         began = time.monotonic()
         await pair.client.tear_down()
         assert time.monotonic() - began < GIVE_UP + BEYOND + SLOW
         assert await pair.client.output(USED) == ""
-    await nothing_is_left(pair)
 
 
 @pytest.mark.parametrize(("protocol", "program"), [("nbd", "qemu-nbd"), ("aoe", "vblade")])
 async def test_a_server_that_is_killed_is_named(pair: Pair, protocol: str, program: str) -> None:
-    async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
+    async with crossing(pair, *stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
         await pair.server.output(f"pkill -KILL -x {program}")
         said, seconds = await read(pair, disk_of(crossed).path, 1)
         assert "status 0" not in said
@@ -86,7 +84,6 @@ async def test_a_server_that_is_killed_is_named(pair: Pair, protocol: str, progr
         (reason,) = pair.server.lost
         assert reason.startswith(f"node server: {program} was killed by SIGKILL")
         await crossed.sever()
-    await nothing_is_left(pair)
 
 
 @pytest.mark.parametrize(("protocol", "usual"), [("nbd", 10809), ("iscsi", 3260), ("nvme-tcp", 4420)])
@@ -97,12 +94,11 @@ async def test_a_port_that_somebody_has_is_passed_over(pair: Pair, protocol: str
     taken = await node.start(["python3", "-c", listen.format(first)])
     assert await taken.first_line() == b"listens"
     try:
-        async with pair.crossed(*stack(protocol)) as crossed:
+        async with crossing(pair, *stack(protocol)) as crossed:
             export: Any = crossed.resources[2]
             assert int(export.server["port"]) == first + 1
     finally:
         await taken.end()
-    await nothing_is_left(pair)
 
 
 @by_protocol
@@ -125,21 +121,20 @@ async def test_connecting_to_a_server_that_is_not_there_fails_in_time(pair: Pair
 
 async def test_a_target_that_announces_itself_leaves_no_disk_on_a_client_that_had_others_before(pair: Pair) -> None:
     """The driver of AoE makes a disk of whatever it hears, where it listens."""
-    async with pair.crossed(*stack("aoe")):
+    async with crossing(pair, *stack("aoe")):
         pass
-    async with pair.crossed(*stack("aoe")[:-1]):
+    async with crossing(pair, *stack("aoe")[:-1]):
         await pair.server.cut()
         await pair.server.cut(up=True)
         await asyncio.sleep(1)
         assert await pair.client.output(USED) == ""
-    await nothing_is_left(pair)
 
 
 @by_protocol
 async def test_a_cut_that_heals_is_reported_and_in_one_that_lasts_severing_lets_a_load_go(
     pair: Pair, protocol: str
 ) -> None:
-    async with pair.crossed(*stack(protocol, give_up="60s")) as crossed:
+    async with crossing(pair, *stack(protocol, give_up="60s")) as crossed:
 
         async def waits(block: int) -> Process:
             await pair.server.cut()
@@ -160,7 +155,6 @@ async def test_a_cut_that_heals_is_reported_and_in_one_that_lasts_severing_lets_
         ended = await load.wait()
         assert time.monotonic() - began < BEYOND + SLOW, "it would have waited for a minute"
         assert b"status 0" not in ended.stdout
-    await nothing_is_left(pair)
 
 
 @pytest.mark.parametrize(
@@ -168,12 +162,11 @@ async def test_a_cut_that_heals_is_reported_and_in_one_that_lasts_severing_lets_
     [("iscsi", "target/iscsi/iqn*/tpgt_1/enable"), ("nvme-tcp", "nvmet/subsystems/nqn*/namespaces/1/enable")],
 )
 async def test_a_target_of_the_kernel_that_is_switched_off_is_named(pair: Pair, protocol: str, switch: str) -> None:
-    async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
+    async with crossing(pair, *stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
         await pair.server.output(f"echo 0 > $(echo /sys/kernel/config/{switch})")
         reason = await loss(pair.server)
         assert re.fullmatch(r"node server: the kernel's \S+ target \S+ does not serve any more", reason)
         await crossed.sever()
-    await nothing_is_left(pair)
 
 
 @by_protocol
@@ -183,7 +176,7 @@ async def test_a_file_is_served_too_and_writes_fail_once_its_file_system_is_full
     below = str(Path(SCRATCH).parent)
     await pair.server.output(f"mount -t tmpfs -o size=8m none {below} && mkdir {SCRATCH}")
     try:
-        async with pair.crossed(file, *stack(protocol)[2:]) as crossed:
+        async with crossing(pair, file, *stack(protocol)[2:]) as crossed:
             path = disk_of(crossed).path
             assert await pair.client.output(write % (path, 16, 8)) == "status 0"
             began = time.monotonic()
@@ -194,4 +187,3 @@ async def test_a_file_is_served_too_and_writes_fail_once_its_file_system_is_full
             assert pair.client.lost == []
     finally:
         await pair.server.output(f"umount {below}")
-    await nothing_is_left(pair)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -77,17 +78,26 @@ async def nothing_is_left(pair: Pair) -> None:
     assert await pair.client.output(USED) == ""
 
 
+@asynccontextmanager
+async def crossing(pair: Pair, *layers: Mapping[str, Any]) -> AsyncIterator[Crossed]:
+    """As ``Pair.crossed``, and nothing of a server or a client is left then."""
+    try:
+        async with pair.crossed(*layers) as crossed:
+            yield crossed
+    finally:
+        await nothing_is_left(pair)
+
+
 @by_protocol
 async def test_what_is_written_through_it_is_on_the_server_and_twice_nothing_is_left(pair: Pair, protocol: str) -> None:
     for _ in range(2):
-        async with pair.crossed(*stack(protocol)) as crossed:
+        async with crossing(pair, *stack(protocol)) as crossed:
             disk, facts = disk_of(crossed), crossed.fact(protocol)
             assert (disk.size, disk.ours, facts["protocol"]) == (32 * 1024**2, True, protocol)
             assert facts["queue"].items() >= QUEUE.items()
             await verify(pair, disk, "--bs=4k --size=1M")
             await write(pair, disk, f"over {protocol}")
             assert await written(pair, disk_of(crossed, 1).path) == f"over {protocol}"
-        await nothing_is_left(pair)
 
 
 async def test_a_device_of_nbd_that_another_run_is_about_to_take_is_passed_over(pair: Pair) -> None:
@@ -97,11 +107,10 @@ async def test_a_device_of_nbd_that_another_run_is_about_to_take_is_passed_over(
     others = await client.node.start(["sh", "-c", lock])
     assert await others.first_line() == b"locked"
     try:
-        async with pair.crossed(*stack("nbd")) as crossed:
+        async with crossing(pair, *stack("nbd")) as crossed:
             assert disk_of(crossed).path == "/dev/nbd15"
     finally:
         await others.end()
-    await nothing_is_left(pair)
 
 
 async def test_a_device_of_nbd_that_somebody_took_meanwhile_is_not_taken_for_ones_own(pair: Pair) -> None:
@@ -132,7 +141,7 @@ async def test_a_device_of_nbd_that_somebody_took_meanwhile_is_not_taken_for_one
 @pytest.mark.parametrize("server", ["nbd-server", "nbdkit"])
 async def test_other_programs_serve_nbd_over_two_connections_and_are_missed_if_killed(pair: Pair, server: str) -> None:
     target: Mapping[str, Any] = {"layer": "nbd-export", "server": server, "shared": 2}
-    async with pair.crossed(FILE, target, {"layer": "nbd", "queues": 2, "give_up": "4s"}) as crossed:
+    async with crossing(pair, FILE, target, {"layer": "nbd", "queues": 2, "give_up": "4s"}) as crossed:
         disk, file, facts = disk_of(crossed), crossed.resources[0], crossed.fact("nbd-export")
         assert isinstance(file, File)
         assert (facts["server"], facts["direct"], facts["transport"]) == (server, False, "inet")
@@ -147,7 +156,6 @@ async def test_other_programs_serve_nbd_over_two_connections_and_are_missed_if_k
         gone = "nbd-server is gone" if server == "nbd-server" else "nbdkit was killed by SIGKILL: no output"
         assert pair.server.lost == [f"node server: {gone}"]
         await crossed.sever()
-    await nothing_is_left(pair)
 
 
 @pytest.mark.parametrize("server", ["nbd-server", "nbdkit"])
@@ -169,7 +177,7 @@ async def test_on_one_machine_other_programs_serve_at_a_socket(pair: Pair, serve
 
 async def test_aoe_with_a_cache_that_nothing_flushes_is_a_warning(pair: Pair) -> None:
     layers: list[Mapping[str, Any]] = [FILE, LOOP, {"layer": "aoe-target", "sync": False}, {"layer": "aoe"}]
-    async with pair.crossed(*layers) as crossed:
+    async with crossing(pair, *layers) as crossed:
         assert crossed.fact("aoe-target")["sync"] is False
         (warning,) = pair.client.warnings
         assert warning.endswith("but what server serves has a write cache, which nothing flushes")
@@ -200,7 +208,7 @@ async def test_the_disk_has_a_write_cache_only_where_the_one_behind_it_has(pair:
 @by_protocol
 async def test_keys_change_what_the_kernel_says_of_the_disk(pair: Pair, protocol: str) -> None:
     keys = {"scheduler": "mq-deadline", "max_sectors": "8k", "read_ahead": "1M", "queue_depth": 16, "give_up": "6s"}
-    async with pair.crossed(*stack(protocol, **keys)) as crossed:
+    async with crossing(pair, *stack(protocol, **keys)) as crossed:
         queue = crossed.fact(protocol)["queue"]
         wanted = {"scheduler": "mq-deadline", "nr_requests": 16, "max_sectors_kb": 8, "read_ahead_kb": 1024}
         assert queue.items() >= wanted.items()
@@ -223,16 +231,15 @@ async def test_keys_change_what_the_kernel_says_of_the_disk(pair: Pair, protocol
 )
 async def test_what_a_kernel_refuses_is_named(pair: Pair, protocol: str, key: str, value: Any, reason: str) -> None:
     with pytest.raises(Unsupported, match=f"{key} = {reason}"):
-        async with pair.crossed(*stack(protocol, **{key: value})):
+        async with crossing(pair, *stack(protocol, **{key: value})):
             pass
-    await nothing_is_left(pair)
 
 
 async def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_asked_for_and_is_missed_if_killed(
     pair: Pair,
 ) -> None:
     target = {"layer": "iscsi-target", "implementation": "tgt", "max_burst": "64k", "immediate_data": False}
-    async with pair.crossed(FILE, LOOP, target, {"layer": "iscsi", "give_up": "4s"}) as crossed:
+    async with crossing(pair, FILE, LOOP, target, {"layer": "iscsi", "give_up": "4s"}) as crossed:
         disk, served, facts = disk_of(crossed), disk_of(crossed, 1), crossed.fact("iscsi-target")
         assert (facts["server"], facts["direct"], disk.size) == ("tgtd", True, served.size)
         assert facts["limits"]["MaxBurstLength"] == 65536
@@ -246,13 +253,12 @@ async def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_asked_for_a
         await pair.server.losing.wait()
         assert pair.server.lost[0].startswith("node server: tgtd was killed by SIGKILL")
         await crossed.sever()
-    await nothing_is_left(pair)
 
 
 async def test_queues_of_iscsi_are_sessions_that_take_turns(pair: Pair) -> None:
     reads = "for each in /sys/block/sd*; do awk '{ print $1 }' $each/stat; done"
     for keys in ({}, {"max_sectors": "8k", "queue_depth": 16}):
-        async with pair.crossed(*stack("iscsi", queues=2, **keys)) as crossed:
+        async with crossing(pair, *stack("iscsi", queues=2, **keys)) as crossed:
             disk, facts = disk_of(crossed), crossed.fact("iscsi")
             assert (facts["sessions"], facts["session"]["state"], facts["queues"]) == (2, "LOGGED_IN", 2)
             assert facts["queue"]["nr_requests"] == keys.get("queue_depth", 64)
@@ -264,12 +270,10 @@ async def test_queues_of_iscsi_are_sessions_that_take_turns(pair: Pair) -> None:
             await write(pair, disk, "by two")
             assert await written(pair, disk_of(crossed, 1).path) == "by two"
         assert await pair.client.output("dmsetup ls --noheadings 2> /dev/null | grep storlab; true") == ""
-        await nothing_is_left(pair)
-    async with pair.crossed(*stack("iscsi", queues=2, give_up="4s")) as crossed:
+    async with crossing(pair, *stack("iscsi", queues=2, give_up="4s")) as crossed:
         await pair.server.cut()
         said = await pair.client.output(f"dd if={disk_of(crossed).path} of=/dev/null count=1 iflag=direct 2>&1; true")
         assert "error reading" in said
         await crossed.sever()
         await pair.client.tear_down()
         assert await pair.client.output(USED) == ""
-    await nothing_is_left(pair)
