@@ -1,0 +1,36 @@
+"""Probes: what they make of what they left, and watching this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import orjson
+
+from storlab.measurements import Measurements
+from storlab.nodes.kinds.local import local_node
+from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
+from storlab.probes.sampling import NAME
+from storlab.probes.subject import Subject
+
+HERE = Subject(group="here")
+
+
+def watched(probe: Probe, raw: Path, *command: str, subject: Subject = HERE) -> Measurements:
+    """What it measured of this machine while a command ran, or while nothing did."""
+
+    async def watching() -> None:
+        async with local_node("here") as node, probe.watch(ProbeContext(node, raw, subject)):
+            if command:
+                await node.run(command)
+
+    asyncio.run(watching())
+    return probe.parse(ProbeRecord(raw, Window(0.0, 1e9), subject))
+
+
+def write_samples(raw: Path, paths: Sequence[str], *looks: tuple[float, Iterable[str | None]]) -> None:
+    """What sampling leaves that looked into these files; each look has its time and what was in them."""
+    lines: list[object] = [{"paths": paths, "interval": 1.0}]
+    lines += [{"t": t, "late": 0.001, "contents": list(contents)} for t, contents in looks]
+    (raw / NAME).write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))

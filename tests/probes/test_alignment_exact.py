@@ -64,10 +64,6 @@ def counted(frame: pl.DataFrame) -> Counter[tuple[str, int, int]]:
     return Counter({(operation, length, offset): count for operation, length, offset, count in sums.iter_rows()})
 
 
-def metrics_of(seen: Measurements) -> dict[str, float]:
-    return dict(seen.metrics.select("metric", "value").iter_rows())
-
-
 @settings(max_examples=MIXTURES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(issued=mixtures, depth=st.sampled_from([1, 8]))
 def test_every_request_that_fio_issues_is_counted_once(
@@ -81,7 +77,7 @@ def test_every_request_that_fio_issues_is_counted_once(
     output = decode_output(BytesIO(tracing.output))
     assert output.warnings() == ()  # nothing was lost
     assert counted(seen.requests) == Counter((op, length, offset & -offset) for op, offset, length in issued)
-    values = metrics_of(seen)
+    values = seen.totals()
     assert (values["read.requests"], values["read.bytes"]) == (kernel.reads, kernel.read_bytes)
     assert (values["write.requests"], values["write.bytes"]) == (kernel.writes, kernel.written_bytes)
     timed = seen.histograms.filter(pl.col("metric").is_in(["read.service", "write.service"]))["count"].sum()
@@ -104,7 +100,7 @@ def test_flushes_are_counted_apart_from_data(disk: LoopDisk, tmp_path: Path) -> 
     with traced("--disk", disk.name) as tracing:
         issue(disk, [("write", 4096, 4096), ("flush", 0, 0), ("write", 0, 512), ("flush", 0, 0)], tmp_path, depth=1)
     kernel = disk.statistics() - before
-    values = metrics_of(observed(tracing.output, tmp_path))
+    values = observed(tracing.output, tmp_path).totals()
     assert (values["write.requests"], values["flush.requests"], values["write.below.4k"]) == (2, 2, 1)
     # The kernel's own counts have a flush that was asked for without data as a write of no bytes, too.
     assert (kernel.writes, kernel.flushes) == (2 + 2, 2)
@@ -126,7 +122,7 @@ def test_what_a_file_system_writes_sums_up_to_the_kernels_own_counts(
     kernel = disk.statistics() - before
     (disk.queue / "nomerges").write_text("2")
     seen = observed(tracing.output, tmp_path)
-    values = metrics_of(seen)
+    values = seen.totals()
     assert seen.facts["hook"] == {"btf": "tp_btf", "tracepoint": "classic tracepoint"}[hook]
     assert (values["read.requests"], values["read.bytes"]) == (kernel.reads, kernel.read_bytes)
     assert values["write.bytes"] == kernel.written_bytes >= 200 * 4096

@@ -7,21 +7,20 @@ import math
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.node import Node
 from storlab.probes.backing import BACKING
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
-from storlab.probes.sampling import NAME, Snapshot, read_samples
+from storlab.probes.sampling import Snapshot, read_samples
 from storlab.probes.stalls import Look, StallsProbe, find_stalls, stood_still
 from storlab.probes.subject import Subject
+
+from . import watched, write_samples
 
 STAT = "  10 0 80 5  20 0 {sectors} 9  0 30 14  0 0 0 0  {flushes} 2\n"
 BEFORE = STAT.format(sectors=160, flushes=3)
@@ -29,10 +28,7 @@ PATHS = {disk: f"/sys/class/block/{disk}/stat" for disk in ("sda", "sdb")}
 
 
 def record(raw: Path, disks: tuple[str, ...], *looks: tuple[float, Mapping[str, str | None]]) -> ProbeRecord:
-    lines = [orjson.dumps({"paths": list(PATHS.values()), "interval": 0.0})]
-    for t, texts in looks:
-        lines.append(orjson.dumps({"t": t, "late": 0.0, "contents": [texts.get(disk) for disk in PATHS]}))
-    (raw / NAME).write_bytes(b"\n".join(lines) + b"\n")
+    write_samples(raw, [*PATHS.values()], *((t, [texts.get(disk) for disk in PATHS]) for t, texts in looks))
     return ProbeRecord(raw, Window(10.0, 20.0), Subject(group="host", end="below", above=("vm",), disks=disks))
 
 
@@ -61,28 +57,17 @@ def test_it_watches_only_what_others_stand_on_and_a_load_that_never_ended_has_no
 
 
 def test_a_disk_that_is_not_there_does_no_harm_and_nothing_is_drained_where_the_load_fails(tmp_path: Path) -> None:
-    subject = Subject(group="host", end="below", disks=("no-such-disk",))
-
-    async def one(node: Node) -> None:
-        async with BACKING.watch(ProbeContext(node, tmp_path, subject)):
-            pass
-
-    asyncio.run(on_host(one))
     with pytest.raises(ParseError, match="there are no counters of no-such-disk"):
-        BACKING.parse(ProbeRecord(tmp_path, Window(0.0, 1.0), subject))
+        watched(BACKING, tmp_path, subject=Subject(group="host", end="below", disks=("no-such-disk",)))
 
-    async def failing(node: Node) -> None:
-        with pytest.raises(ZeroDivisionError):
-            async with BACKING.watch(ProbeContext(node, tmp_path, Subject(group="host", disks=("sda",)))):
-                raise ZeroDivisionError
+    async def failing() -> None:
+        async with local_node("host") as node:
+            with pytest.raises(ZeroDivisionError):
+                async with BACKING.watch(ProbeContext(node, tmp_path, Subject(group="host", disks=("sda",)))):
+                    raise ZeroDivisionError
 
-    asyncio.run(on_host(failing))
+    asyncio.run(failing())
     assert len(read_samples(tmp_path)) == 1
-
-
-async def on_host(use: Any) -> None:
-    async with local_node("host") as node:
-        await use(node)
 
 
 VDB, NONE = Subject(group="vm", disks=("vdb",)), Subject(group="vm", disks=())
@@ -114,18 +99,15 @@ def test_stalls_are_times_without_completions(steps: list[tuple[float, int, int]
 
 
 def write_looks(raw: Path, seen: list[Look]) -> None:
-    lines = [orjson.dumps({"paths": ["/sys/class/block/vdb/stat"], "interval": 0.05})]
-    for look in seen:
-        stat = f"{look.completed} 0 0 0 0 0 0 0 {look.in_flight} 0 0 0 0 0 0 0 0"
-        lines.append(orjson.dumps({"t": look.t, "late": 0.001, "contents": [stat]}))
-    (raw / NAME).write_bytes(b"\n".join(lines) + b"\n")
+    stats = [(look.t, [f"{look.completed} 0 0 0 0 0 0 0 {look.in_flight} 0 0 0 0 0 0 0 0"]) for look in seen]
+    write_samples(raw, ["/sys/class/block/vdb/stat"], *stats)
 
 
 def test_waits_over_the_threshold_are_summed_and_idleness_is_told_apart(tmp_path: Path) -> None:
     steps = [(0.5, 1, 1), *[(0.5, 0, 2)] * 3, (0.5, 1, 0), *[(0.5, 0, 0)] * 8, (0.5, 3, 1), (0.5, 0, 1), (0.5, 1, 0)]
     write_looks(tmp_path, looks(steps))
     measured = StallsProbe().parse(ProbeRecord(tmp_path, Window(100.0, 200.0), VDB))
-    assert dict(measured.metrics.select("metric", "value").iter_rows()) == pytest.approx(
+    assert measured.totals() == pytest.approx(
         {
             "stall.longest": 1.5, "stall.total": 1.5, "stall.count": 1.0, "idle.longest": 4.0,
             "machine.stall.longest": 0.001, "machine.stall.total": 0.0,
@@ -163,7 +145,7 @@ def test_a_disk_that_freezes_before_it_has_a_request_stalls_from_the_first_one_o
 def test_only_waits_within_the_measured_phase_count_and_without_a_disk_that_is_said(tmp_path: Path) -> None:
     write_looks(tmp_path, looks([(1.0, 1, 1)] * 3 + [(5.0, 0, 1)] + [(1.0, 1, 1)] * 3))
     measured = StallsProbe().parse(ProbeRecord(tmp_path, Window(108.0, 112.0), VDB))
-    assert dict(measured.metrics.select("metric", "value").iter_rows())["stall.longest"] == 0.0
+    assert measured.totals()["stall.longest"] == 0.0
     (warning,) = StallsProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1.0), NONE)).warnings
     assert "no underlying disk" in warning
     assert find_stalls([]) == []

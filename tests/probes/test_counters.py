@@ -10,7 +10,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from pydantic import ValidationError
 
 from laboratory import Laboratory
 from laboratory.studies import directory
@@ -21,14 +20,14 @@ from storlab.metrics import MetricSpec
 from storlab.nodes.agent.events import Counted
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment.probe import NOTES
-from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.counters.output import decode_output, read_loads, write_loads
 from storlab.probes.counters.probe import NAME, CountersProbe
 from storlab.probes.locks import NAME as LOCKS
-from storlab.probes.subject import Subject
 from storlab.records.derived.per_cpu import per_cpu
 
-HERE = Subject(group="here")
+from . import HERE, watched
+
 SECOND = 1_000_000_000
 NO_PMU = "this machine shows no hardware counter (PMU) for it, as most virtual machines"
 STARTED = {"event": "started", "cpus": 2, "without": {}, "monotonic_ns": 9 * SECOND, "realtime_ns": 1}
@@ -117,12 +116,6 @@ def test_damaged_counts_of_loads_are_refused(tmp_path: Path) -> None:
         read_loads(tmp_path)
 
 
-@pytest.mark.parametrize("keys", [{"interval": 0.001}, {"events": ["cycles"]}])
-def test_wrong_keys_are_refused(keys: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        CountersProbe.model_validate(keys)
-
-
 def test_costs_are_for_each_operation_of_all_loads(tmp_path: Path) -> None:
     load = Measurements(metrics=metric_frame([OPERATIONS.value(250)]), declared=(OPERATIONS,))
     found = {each.metric: each.value for each in per_cpu([load, load], [parsed(tmp_path)])}
@@ -183,12 +176,7 @@ def test_counters_begin_when_the_other_probes_have_begun(lab: Laboratory) -> Non
 
 @pytest.mark.needs("root")
 def test_a_machine_is_watched_while_it_works(tmp_path: Path) -> None:
-    async def watched() -> None:
-        async with local_node("here") as node, CountersProbe().watch(ProbeContext(node, tmp_path, HERE)):
-            await node.run(["sh", "-c", "for i in 1 2 3 4 5; do sleep 0.01; done"])
-
-    asyncio.run(watched())
-    found = CountersProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1e9), HERE))
+    found = watched(CountersProbe(), tmp_path, "sh", "-c", "for i in 1 2 3 4 5; do sleep 0.01; done")
     assert found.totals()["context_switches"] >= 5
     assert found.totals()["cpu.time"] > 0
     assert all("PMU" in each or "perf_event_paranoid" in each for each in found.warnings)

@@ -27,6 +27,8 @@ from storlab.probes.procfs import (
 from storlab.probes.sampling import NAME, read_samples
 from storlab.probes.subject import Interface, Subject, of_machine
 
+from . import write_samples
+
 TRIAL = (Path(__file__).parent / "golden" / "host-load.jsonl").read_bytes()
 WINDOW = Window(3058.01741922, 3060.4604619220004)
 LOOP0 = Subject(group="host", disks=("loop0",))
@@ -43,19 +45,15 @@ def measured(raw: Path) -> Measurements:
     return HostLoadProbe().parse(ProbeRecord(raw, WINDOW, LOOP0))
 
 
-def values(measured: Measurements) -> dict[str, float]:
-    return dict(measured.metrics.select("metric", "value").iter_rows())
-
-
 def test_the_golden_trial_gives_these_numbers_and_shares_of_cpu_time_add_up_to_one(measured: Measurements) -> None:
     expected = orjson.loads((Path(__file__).parent / "golden" / "host-load.json").read_bytes())
-    assert values(measured) == pytest.approx(expected)
+    assert measured.totals() == pytest.approx(expected)
     assert measured.warnings == ()
-    shares = [value for name, value in values(measured).items() if name.removeprefix("cpu.") in CPU_STATES]
+    shares = [value for name, value in measured.totals().items() if name.removeprefix("cpu.") in CPU_STATES]
     assert sum(shares) == pytest.approx(1.0)
     assert min(shares) >= 0.0
     # By hand: user 97858 − 97394, system 15550 − 15528, softirq 355 − 350, each a hundredth of a second.
-    found = values(measured)
+    found = measured.totals()
     assert found["cpu.busy.time"] == pytest.approx(4.64 + 0.22 + 0.05)
     assert found["cpu.kernel.time"] == pytest.approx(0.22 + 0.05)
     assert found["context_switches"] == 8401047 - 8363642
@@ -67,22 +65,20 @@ def test_disks_are_counted_by_differences_under_one_name(raw: Path, measured: Me
         text = orjson.loads(TRIAL.split(b"\n")[line])["contents"][2]
         return int(next(row for row in text.splitlines() if " loop0 " in row).split()[9])
 
-    assert values(measured)["disk.target.bytes_written"] == (sectors_written(4) - sectors_written(1)) * 512
-    found = values(measured)
+    assert measured.totals()["disk.target.bytes_written"] == (sectors_written(4) - sectors_written(1)) * 512
+    found = measured.totals()
     assert found["disk.target.write_size"] == found["disk.target.bytes_written"] / found["disk.target.writes"]
-    names = set(values(measured))
+    names = set(measured.totals())
     assert "disk.target.writes" in names
     assert not any(name.startswith("disk.loop0.") for name in names)
 
 
 def test_softirqs_are_counted_by_kind_and_are_of_all_nodes_that_share_a_kernel(tmp_path: Path) -> None:
     head = "                    CPU0       CPU1\n      NET_TX:  {0}  1\n      NET_RX:  {1} {1}\n       BLOCK:  x 1\n"
-    lines = [{"paths": ["/proc/softirqs"], "interval": 1.0}]
-    lines += [{"t": t, "late": 0, "contents": [head.format(t, 10 * t)]} for t in (1, 2, 5)]
-    (tmp_path / NAME).write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    write_samples(tmp_path, ["/proc/softirqs"], *((t, [head.format(t, 10 * t)]) for t in (1, 2, 5)))
     networked = {name: Subject(group=name, interfaces=(Interface(name="e", address="10.0.0.1"),)) for name in "ab"}
     measured = HostLoadProbe().parse(ProbeRecord(tmp_path, Window(1, 5), of_machine(networked, "a")))
-    assert values(measured) == {"softirqs.net_tx": 4, "softirqs.net_rx": 80}
+    assert measured.totals() == {"softirqs.net_tx": 4, "softirqs.net_rx": 80}
     assert measured.warnings == (
         "host-load: a, b share one kernel, whose interrupts, softirqs and CPU time are of all",
     )
@@ -91,7 +87,7 @@ def test_softirqs_are_counted_by_kind_and_are_of_all_nodes_that_share_a_kernel(t
 
 def test_a_disk_that_was_not_read_has_no_size_of_reads(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(TRIAL.replace(b"loop0 82585", b"loop0 82580"))
-    found = values(HostLoadProbe().parse(ProbeRecord(tmp_path, WINDOW, LOOP0)))
+    found = HostLoadProbe().parse(ProbeRecord(tmp_path, WINDOW, LOOP0)).totals()
     assert found["disk.target.reads"] == 0
     assert "disk.target.read_size" not in found
 

@@ -9,34 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from storlab.measurements import Measurements
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.needs import Needs, lacks
-from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
+from storlab.probes.base import Probe, ProbeContext
 from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.locks import LocksProbe
 from storlab.probes.profile import ProfileProbe
-from storlab.probes.subject import Subject
+
+from . import HERE, watched
 
 PLANTED = Path(__file__).parent / "cases" / "planted_locks.py"
-HERE = Subject(group="here")
 
 pytestmark = pytest.mark.needs("root")
 
 
-async def watched(raw: Path, *words: str) -> Measurements:
-    probe = LocksProbe()
-    async with local_node("here") as node:
-        assert await lacks(node, probe.needs()) == []
-        async with probe.watch(ProbeContext(node, raw, HERE)):
-            await node.run([sys.executable, str(PLANTED), *words])
-    return probe.parse(ProbeRecord(raw, Window(0, 1), HERE))
-
-
 def test_it_counts_from_before_a_load_until_after_it(tmp_path: Path) -> None:
-    seen = asyncio.run(watched(tmp_path, "pipe", "4", "file", "3"))
-    found = seen.totals()
+    assert asyncio.run(lacking(LocksProbe().needs())) == []
+    found = watched(LocksProbe(), tmp_path, sys.executable, str(PLANTED), "pipe", "4", "file", "3").totals()
     pipe = [found.get(f"waits.mutex.{name}", 0) for name in ("anon_pipe_write", "pipe_write")]
     file = [found.get(f"waits.rwsem-write.{name}", 0) for name in ("shmem_file_write_iter", "generic_file_write_iter")]
     assert sum(pipe) >= 4 and sum(file) >= 3, found
@@ -57,13 +47,13 @@ def test_a_trial_that_is_cancelled_waits_for_no_last_word(probe: Probe, tmp_path
     assert asyncio.run(cancelled()) == b""
 
 
-async def lacking(program: str) -> list[str]:
+async def lacking(needs: Needs) -> list[str]:
     async with local_node("here") as node:
-        return [str(each) for each in await lacks(node, Needs(agent=(program,)))]
+        return [str(each) for each in await lacks(node, needs)]
 
 
 def test_what_a_program_of_the_agents_says_at_its_check_is_what_a_machine_lacks() -> None:
-    (said,) = asyncio.run(lacking("nothing"))
+    (said,) = asyncio.run(lacking(Needs(agent=("nothing",))))
     assert said.startswith("unknown argument")
 
 

@@ -19,10 +19,10 @@ from storlab.nodes.needs import lacks
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.folios import NAME, FoliosProbe
 from storlab.probes.fragmentation import FragmentationProbe, Zone, index, parse_buddyinfo, unusable
-from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
 
-HERE = Subject(group="here")
+from . import HERE, write_samples
+
 MEBIBYTE = 1 << 20
 BOTH = 'mount -t debugfs none /mnt && cat /proc/buddyinfo && echo === && cat "/mnt/extfrag/$0" && cat /proc/buddyinfo'
 
@@ -82,9 +82,7 @@ def folios(raw: Path) -> ProbeRecord:
 
 def fragmentation(raw: Path) -> ProbeRecord:
     texts = "Node 0, zone   Normal   1000      0      2 \n", "compact_stall 3\nallocstall_normal 4\n"
-    lines = [{"paths": ["/proc/buddyinfo", "/proc/vmstat"], "interval": 1.0}]
-    lines += [{"t": t, "late": 0.0, "contents": texts} for t in (0.1, 0.9)]
-    (raw / SAMPLES).write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    write_samples(raw, ["/proc/buddyinfo", "/proc/vmstat"], (0.1, texts), (0.9, texts))
     return ProbeRecord(raw, Window(0, 1), Subject(group="vm"))
 
 
@@ -135,8 +133,3 @@ def test_it_watches_free_memory_and_what_the_kernel_does_about_it(tmp_path: Path
     assert 0 <= found["unusable.order-4"] <= found["unusable.order-9"] <= 1
     assert {"extfrag.order-4", "extfrag.order-9", "compaction.stalls", "reclaim.stalls"} <= found.keys()
     assert set(seen.series["metric"]) == {"unusable.order-4", "unusable.order-9"}
-
-
-def test_orders_are_numbers_of_pages_that_there_are() -> None:
-    with pytest.raises(ValueError, match="0 is not a valid order: from 1, two pages, to 20"):
-        FragmentationProbe(orders=(0,))

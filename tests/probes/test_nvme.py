@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import orjson
 import pytest
 
 from storlab.errors import ParseError
-from storlab.nodes.kinds.local import local_node
-from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.nvme import NAME, NvmeProbe, parse_health
 from storlab.probes.subject import Subject
+
+from . import watched
 
 HERE = Subject(group="here", disks=("nvme0n1p1",))
 
@@ -87,12 +87,5 @@ def test_a_log_of_another_length_is_none() -> None:
 
 
 def test_storage_on_other_disks_is_said_to_be_on_no_nvme_disk(tmp_path: Path) -> None:
-    subject = Subject(group="here", disks=("no-such-disk",))
-
-    async def watched() -> None:
-        async with local_node("here") as node, NvmeProbe().watch(ProbeContext(node, tmp_path, subject)):
-            pass
-
-    asyncio.run(watched())
-    seen = NvmeProbe().parse(ProbeRecord(tmp_path, Window(0, 1), subject))
+    seen = watched(NvmeProbe(), tmp_path, subject=Subject(group="here", disks=("no-such-disk",)))
     assert seen.warnings == ("nvme: the storage lies on no NVMe disk that is known",)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import orjson
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.procfs import ProcessStat, parse_process_stat, parse_resident
-from storlab.probes.sampling import NAME
 from storlab.probes.subject import ProcessGroup, Subject
+
+from . import write_samples
 
 WINDOW = Window(10.0, 20.0)
 MIB = 1024 * 1024
@@ -41,11 +40,7 @@ Look = tuple[str | None, str | None]
 def write(raw: Path, guests: Mapping[str, int], samples: Sequence[tuple[float, Mapping[str, Look]]]) -> ProbeRecord:
     """What a probe left; ``samples`` are times with stat and status of each guest."""
     paths = [f"/proc/{pid}/{what}" for pid in guests.values() for what in ("stat", "status")]
-    lines = [orjson.dumps({"paths": paths, "interval": 1.0})]
-    for t, looks in samples:
-        contents = [text for guest in guests for text in looks[guest]]
-        lines.append(orjson.dumps({"t": t, "late": 0.0, "contents": contents}))
-    (raw / NAME).write_bytes(b"\n".join(lines) + b"\n")
+    write_samples(raw, paths, *((t, [text for guest in guests for text in looks[guest]]) for t, looks in samples))
     processes = {name: ProcessGroup(role="guest", pid=pid) for name, pid in guests.items()}
     return ProbeRecord(raw, WINDOW, Subject(group="host", end="below", processes=processes))
 
@@ -57,17 +52,13 @@ def looks(pid: int, ticks: int, resident: int = 400 * MIB, begun: int = 4242) ->
 GONE: Look = (None, None)
 
 
-def values(measured: Measurements) -> dict[str, float]:
-    return dict(measured.metrics.select("metric", "value").iter_rows())
-
-
 def test_cpus_are_those_kept_busy_and_memory_is_that_at_the_end(tmp_path: Path) -> None:
     samples = [
         (9.5 + second, {"vm-1": looks(71, 100 * second), "vm-2": looks(72, 25 * second, (200 + second) * MIB)})
         for second in range(12)
     ]
     measured = ProcessesProbe().parse(write(tmp_path, {"vm-1": 71, "vm-2": 72}, samples))
-    assert values(measured) == {
+    assert measured.totals() == {
         "guest.vm-1.cpu": pytest.approx(1.0), "guest.vm-1.memory": 400 * MIB, "guest.vm-2.cpu": pytest.approx(0.25),
         "guest.vm-2.memory": 211 * MIB, "guests.cpu": pytest.approx(1.25),
     }  # fmt: skip
@@ -81,14 +72,14 @@ def test_cpus_are_those_kept_busy_and_memory_is_that_at_the_end(tmp_path: Path) 
 def test_a_guest_that_dies_midway_counts_for_as_long_as_it_was_there(tmp_path: Path, after: Look) -> None:
     samples = [(9.0 + s, {"vm-1": looks(71, 200 * s) if s <= 4 else after}) for s in range(13)]
     measured = ProcessesProbe().parse(write(tmp_path, {"vm-1": 71}, samples))
-    assert values(measured)["guest.vm-1.cpu"] == pytest.approx(2.0)
+    assert measured.totals()["guest.vm-1.cpu"] == pytest.approx(2.0)
     assert measured.warnings == ("processes: vm-1's QEMU was gone 3.0 s after the measured phase began",)
 
 
 def test_a_guest_that_was_never_seen_is_a_warning_and_a_machine_without_guests_says_nothing(tmp_path: Path) -> None:
     samples = [(9.5 + s, {"vm-1": GONE, "vm-2": looks(72, 50 * s)}) for s in range(12)]
     measured = ProcessesProbe().parse(write(tmp_path, {"vm-1": 71, "vm-2": 72}, samples))
-    assert values(measured)["guests.cpu"] == pytest.approx(0.5)
+    assert measured.totals()["guests.cpu"] == pytest.approx(0.5)
     assert measured.warnings == ("processes: too few samples of vm-1's QEMU in the measured phase",)
     measured = ProcessesProbe().parse(ProbeRecord(tmp_path, WINDOW, Subject(group="host")))
     assert measured.metrics.is_empty()
@@ -103,15 +94,12 @@ def test_a_server_counts_with_all_its_processes_where_the_kernel_does(
     tmp_path: Path, memory: str | None, resident: int
 ) -> None:
     paths = ["/proc/71/stat", "/proc/71/status", "/sys/fs/cgroup/db/cpu.stat", "/sys/fs/cgroup/db/memory.current"]
-    lines = [orjson.dumps({"paths": paths, "interval": 1.0})]
-    for second in range(12):
-        cpu = f"usage_usec {1_500_000 * second}\nuser_usec 0\n"
-        contents = [*looks(71, 10 * second, resident=5 * MIB), cpu, memory]
-        lines.append(orjson.dumps({"t": 9.5 + second, "late": 0.0, "contents": contents}))
-    (tmp_path / NAME).write_bytes(b"\n".join(lines) + b"\n")
+    cpu = [f"usage_usec {1_500_000 * second}\nuser_usec 0\n" for second in range(12)]
+    contents = [[*looks(71, 10 * at, resident=5 * MIB), spent, memory] for at, spent in enumerate(cpu)]
+    write_samples(tmp_path, paths, *((9.5 + second, each) for second, each in enumerate(contents)))
     subject = Subject(group="store", end="below", processes={"mariadb": SERVER})
     measured = ProcessesProbe().parse(ProbeRecord(tmp_path, WINDOW, subject))
-    assert values(measured) == {
+    assert measured.totals() == {
         "server.mariadb.cpu": pytest.approx(1.5), "server.mariadb.memory": resident, "servers.cpu": pytest.approx(1.5),
     }  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 import subprocess
@@ -11,23 +10,21 @@ from pathlib import Path
 
 import orjson
 import pytest
-from pydantic import ValidationError
 
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
 from storlab.nodes.agent.binary import agent_path
-from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment.probe import NOTES
-from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.profile import FOLDED, ProfileProbe
-from storlab.probes.subject import Subject
 from storlab.profiling.agent_output import NAME, decode_lines, gathered, read_output
 from storlab.profiling.icicle import Box, boxes
 from storlab.profiling.shares import Profile, folded, profile
 from storlab.report.charts.icicle import icicle_chart
 from storlab.report.charts.theme import to_svg
 
-HERE = Subject(group="here")
+from . import HERE, watched
+
 SECOND = 1_000_000_000
 STARTED = {
     "event": "started", "clock": "cpu-clock", "frequency": 99, "cpus": 2, "monotonic_ns": 9 * SECOND, "realtime_ns": 1,
@@ -117,12 +114,6 @@ def test_damaged_output_is_refused(tmp_path: Path, lines: Sequence[dict[str, obj
         ProfileProbe().parse(record(tmp_path, lines))
 
 
-@pytest.mark.parametrize("keys", [{"frequency": 0}, {"frequency": 1001}, {"interval": 1}])
-def test_wrong_keys_are_refused(keys: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        ProfileProbe.model_validate(keys)
-
-
 def test_stacks_are_folded_as_flame_graphs_take_them() -> None:
     assert list(folded(seen())) == [
         "fio;main;fill 3",
@@ -180,11 +171,7 @@ def test_shares_equal_those_of_perf_record_within_the_error_of_samples(tmp_path:
     found = re.findall(r"^\s*([\d.]+)%\s+[\d.]+%\s+\[\.\]\s+(\w+)", text, re.MULTILINE)
     theirs = {name: float(share) for share, name in found}
 
-    async def watched() -> None:
-        async with local_node("here") as node, ProfileProbe().watch(ProbeContext(node, tmp_path, HERE)):
-            await node.run([program, "3", "3"])
-
-    asyncio.run(watched())
+    watched(ProfileProbe(), tmp_path, program, "3", "3")
     _, total = profile(read_output(tmp_path / NAME)).functions()
     ours = share_of_much(total["planted/much"], total["planted/little"])
     error = 5 * math.sqrt(0.75 * 0.25 / SAMPLES)

@@ -16,8 +16,9 @@ from storlab.probes.alignment.probe import NOTES
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.requests.histogram import Entry, Histogram, parse_histogram
 from storlab.probes.requests.probe import INSTANCE, ShareRequestsProbe
-from storlab.probes.sampling import NAME
 from storlab.probes.subject import ShareMount, Subject
+
+from . import write_samples
 
 GOLDEN = Path(__file__).parent / "golden"
 SEND, END, OF_9P = (
@@ -36,9 +37,7 @@ PATHS = [
 
 def record(raw: Path, looks: list[list[str | None]], *shares: ShareMount) -> ProbeRecord:
     """As the probe leaves it: the three histograms, looked at before the load and after it."""
-    lines = [orjson.dumps({"paths": PATHS, "interval": 0.0})]
-    lines += [orjson.dumps({"t": 9.0 + 12 * at, "late": 0.0, "contents": each}) for at, each in enumerate(looks)]
-    (raw / NAME).write_bytes(b"\n".join(lines) + b"\n")
+    write_samples(raw, PATHS, *((9.0 + 12 * at, each) for at, each in enumerate(looks)))
     (raw / NOTES).write_bytes(b"[]")
     return ProbeRecord(raw, Window(10.0, 20.0), Subject(group="vm", shares=shares))
 

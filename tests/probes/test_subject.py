@@ -1,8 +1,10 @@
-"""Subjects: which end of a chain a node is, what there is to watch on it, and how that is kept."""
+"""Subjects: which end of a chain a node is, what there is to watch on it; and what no probe can be asked for."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +24,7 @@ from storlab.probes.subject import (
     read_subject,
     write_subject,
 )
+from storlab.registry import probe_types
 
 names = st.text("abcxyz-0123456789", min_size=1, max_size=8)
 tuples = st.lists(names, max_size=3).map(tuple)
@@ -110,3 +113,16 @@ def test_a_machine_is_below_where_it_serves_others_but_the_loads_end_where_a_loa
     assert (machine.end, machine.disks) == ("load", ("nbd0",))
     store = Subject(group="store", end="below", above=("client",), disks=("vda",))
     assert of_machine({"store": store}, "store") == store
+
+
+REFUSED = json.loads((Path(__file__).parent / "cases" / "refused.json").read_text())
+"""Kind, keys, and what the refusal says."""
+
+
+@pytest.mark.parametrize(("kind", "keys", "reason"), REFUSED, ids=str)
+def test_what_a_probe_can_not_be_asked_for_is_refused_with_its_reason(
+    kind: str, keys: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        probe_types()[kind].model_validate(keys)
+    assert reason in str(refused.value)
