@@ -108,8 +108,7 @@ def test_flushes_the_seeds_4608_longer_requests_and_a_stray_one_do_not_mislead()
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [json.loads(line) for line in sample(__file__, "cases/blkalgn-faults.jsonl").splitlines()],
+    ("text", "says"), [json.loads(line) for line in sample(__file__, "cases/blkalgn-faults.jsonl").splitlines()]
 )
 def test_what_is_no_such_file_is_named(text: str, says: str) -> None:
     with pytest.raises(ParseError) as caught:

@@ -7,6 +7,7 @@ from pathlib import Path
 from storlab.importing.importer import Part
 from storlab.importing.registry import importer_of
 from storlab.measurements import Measurements
+from study.program import Ran, call
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -24,3 +25,10 @@ def read_one(kind: str, text: str | bytes) -> Measurements:
 
 def series(measured: Measurements, metric: str) -> list[tuple[float, float]]:
     return measured.series.filter(metric=metric).select("t", "value").rows()
+
+
+def taken(kind: str, *words: str | Path, out: str | Path = "run") -> Ran:
+    """What `storlab import` says that makes a run of these."""
+    imported = call("import", kind, *map(str, words), "--out", str(out))
+    assert imported.status == 0, imported.message
+    return imported

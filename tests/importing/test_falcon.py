@@ -15,7 +15,9 @@ from laboratory.samples import sample
 from storlab import open_run
 from storlab.errors import ParseError
 from storlab.formats.load_averages import parse_host_loads
-from study.program import Ran, call
+from study.program import call
+
+from . import taken
 
 RESULTS = Path(__file__).parent / "falcon"
 NOTES = (RESULTS / "notes.adoc").read_text()
@@ -29,15 +31,9 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copytree(RESULTS / "results", "results")) / "test1"
 
 
-def taken(*words: str) -> Ran:
-    ran = call("import", "falcon", *words, "--out", "run")
-    assert ran.status == 0, ran.message
-    return ran
-
-
 def test_the_notes_own_tables_come_out_of_results_with_its_figures(results: Path) -> None:
     """The results are made of those figures, in the form of fio's output; the tables and loads are the note's."""
-    ran = taken(str(results))
+    ran = taken("falcon", str(results))
     assert "4 trials of 4 cells" in ran.output and "what 4 clients did at once" in ran.message
     assert "fio's output for people is rounded" in ran.message
     text = call("report", "run", "--format", "adoc").output
@@ -64,7 +60,7 @@ def test_a_node_may_stand_anywhere_in_the_path_if_it_is_named(results: Path) -> 
         to = Path("by-disk") / disk / bs / path.parent.name
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, to)
-    ran = taken("by-disk", "--nodes", "d,a")
+    ran = taken("falcon", "by-disk", "--nodes", "d,a")
     assert "by-disk: files that were not read: file/4k/b, file/4k/c" in ran.message
     trials = open_run("run").trials
     assert trials.select("factor.folder", "factor.test").rows()[0] == ("file", "4k")
@@ -76,15 +72,14 @@ def test_several_runs_in_a_file_are_trials_in_their_order(results: Path) -> None
         texts = [(results / node / f"zvol-{bs}.txt").read_text() for bs in ("4k", "512")]
         Path("plain").mkdir(exist_ok=True)
         Path("plain", f"{node}.txt").write_text("\n".join(texts))
-    taken("plain")
+    taken("falcon", "plain")
     assert open_run("run").trials["factor.bs"].to_list() == ["4k", "512"]
     loads = open_run("run").metrics.filter(metric="load.1m", node="host")
     assert loads.sort("trial")["value"].to_list() == [7.12, 6.24]
 
 
 @pytest.mark.parametrize(
-    ("lost", "words", "says"),
-    [line.split("\t") for line in sample(__file__, "cases/falcon-refused.txt").splitlines()],
+    ("lost", "words", "says"), [line.split("\t") for line in sample(__file__, "cases/falcon-refused.txt").splitlines()]
 )
 def test_what_is_missing_or_in_the_wrong_place_is_named(results: Path, lost: str, words: str, says: str) -> None:
     whole, _, into = lost.partition(">")
@@ -105,7 +100,7 @@ def test_load_averages_are_read_in_all_forms() -> None:
 
 
 def test_users_and_their_processes_are_facts_of_the_host_as_far_as_they_are_printed(results: Path) -> None:
-    taken(str(results))
+    taken("falcon", str(results))
     (host,) = list(open_run("run").records())[2].facts["host"]
     sessions = (results / "host" / "zvol-4k.txt").read_text().splitlines()[1:]
     assert {**host, "file": ""} == {

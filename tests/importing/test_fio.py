@@ -16,8 +16,9 @@ from storlab.errors import ParseError
 from storlab.importing.fio.importer import FioImporter
 from storlab.importing.fio.traits import said_of_jobs, traits_of
 from storlab.importing.importer import Part
-from study.program import Ran, call
+from study.program import call
 
+from . import taken
 from .test_virtiofs_tests import terse
 
 SAMPLES = Path(__file__).parent / "fio"
@@ -28,7 +29,7 @@ def test_options_that_differ_become_factors_and_equal_ones_rounds(folder: Path, 
     for number, bs in enumerate(("4k", "16384", "4096", "16k")):
         ran(folder, f"{9 - number}.json", f"--bs={bs}", "--rw=write")
     run = tmp_path / "run"
-    taken(run, folder)
+    taken("fio", folder, out=run)
     trials = open_run(run).trials.sort("started")
     assert [name for name in trials.columns if name.startswith("factor.")] == ["factor.bs"]
     assert trials.select("factor.bs", "round").rows() == [("4k", 1), ("16k", 1), ("4k", 2), ("16k", 2)]
@@ -42,7 +43,7 @@ def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Pa
     version = [f"--terse-version={form}"] if form.isdigit() else []
     path = ran(folder, "x.out", "--rw=randrw", "--bs=4k", *version, form="terse" if version else form)
     run = tmp_path / "run"
-    taken(run, path)
+    taken("fio", path, out=run)
     rows = together(run)
     assert rows["read.bytes"] + rows["write.bytes"] == rows["bytes"] == 1 << 20
     assert rows["bandwidth"] == pytest.approx(rows["read.bandwidth"] + rows["write.bandwidth"])
@@ -54,7 +55,7 @@ def test_levels_are_in_the_order_of_numbers_in_names_of_files_and_without_comple
 ) -> None:
     for number in (2, 10, 9):
         ran(folder, f"{number}.json", f"--iodepth={number}", "--rw=write")
-    taken(tmp_path / "run", folder)
+    taken("fio", folder, out=tmp_path / "run")
     assert open_run(tmp_path / "run").trials.sort("cell")["factor.iodepth"].to_list() == ["2", "9", "10"]
     (part,) = parts(ran(folder, "a.json", "--rw=randread", "--disable_clat=1").read_bytes())
     assert values(part.measured)["read.latency.mean"] > 0 and part.measured.facts["latency"] == "total"
@@ -110,7 +111,7 @@ def test_runs_whose_latencies_are_of_another_kind_are_no_rounds_of_one_cell(fold
     for name, told in (("a", TOTAL), ("b", []), ("c", ["--lat_percentiles=1", "--clat_percentiles=1"])):
         ran(folder, f"{name}.json", "--rw=write", *told)
     run = tmp_path / "run"
-    taken(run, folder)
+    taken("fio", folder, out=run)
     trials = open_run(run).trials.sort("started")
     assert [name for name in trials.columns if name.startswith("factor.")] == ["factor.latency"]
     assert trials["factor.latency"].to_list() == ["total", "completion", "completion"]
@@ -183,7 +184,7 @@ def test_files_of_a_folder_that_are_none_are_named_and_a_folder_without_any_is_r
 ) -> None:
     ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine", "--log_avg_msec=100")
     ran(folder, "people.txt", "--rw=randwrite", form="normal")
-    imported = taken(tmp_path / "run", folder)
+    imported = taken("fio", folder, out=tmp_path / "run")
     (said,) = (line for line in imported.message.splitlines() if "files that were not read" in line)
     assert said.endswith("files that were not read: data, mine_lat.1.log, mine_slat.1.log")
     none = tmp_path / "none"
@@ -199,14 +200,14 @@ def test_what_is_true_of_many_files_is_said_once(tmp_path: Path, monkeypatch: py
     for number, path in enumerate(paths):
         path.write_bytes(later(golden("fio-plain.json"), number * 60_000).replace(b'"bins"', b'"x"'))
     told = "0.json, 1.json, 2.json, 3.json, 4.json, …: percentiles of several jobs can't be merged without fio's"
-    assert taken(tmp_path / "run", *paths).message.count(told) == 1
+    assert taken("fio", *paths, out=tmp_path / "run").message.count(told) == 1
     assert " ".join(call("report", "run").output.split()).count(told) == 1
     assert "latency.p99" not in together(tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_a_file_of_one_job_states_is_what_its_trial_measured(name: str, tmp_path: Path) -> None:
-    imported = taken(tmp_path / "run", SAMPLES / name)
+    imported = taken("fio", SAMPLES / name, out=tmp_path / "run")
     found = together(tmp_path / "run")
     for metric, right in RIGHT[name].items():
         assert found.get(metric) == (None if right is None else pytest.approx(right, rel=1e-3)), metric
@@ -215,7 +216,7 @@ def test_what_a_file_of_one_job_states_is_what_its_trial_measured(name: str, tmp
 
 def test_percentiles_of_a_file_are_in_every_report_and_compared_round_by_round(tmp_path: Path) -> None:
     run, turns = str(tmp_path / "run"), "A,B,B,A,A,B,B,A,A,B,B,A"
-    taken(Path(run), *sorted((SAMPLES / "in-turns").iterdir()), "--factor", f"dev={turns}", "--interleaved")
+    taken("fio", *sorted((SAMPLES / "in-turns").iterdir()), "--factor", f"dev={turns}", "--interleaved", out=Path(run))
     for form in ("text", "md", "html", "csv", "json"):
         printed = call("report", run, "--full", "--format", form).output
         shown = Path(printed.strip()).read_text() if form == "html" else printed
@@ -231,7 +232,7 @@ def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) 
             ran(tmp_path / name, f"{number}.json", "--rw=write")
     run = tmp_path / "run"
     folders = [str(tmp_path / "xfs"), str(tmp_path / "ext4")]
-    taken(run, *folders, "--factor", "fs=xfs,ext4")
+    taken("fio", *folders, "--factor", "fs=xfs,ext4", out=run)
     trials = open_run(run).trials
     assert trials["factor.fs"].to_list() == ["xfs", "xfs", "ext4", "ext4"]
     assert trials.filter(pl.col("factor.fs") == "xfs")["round"].to_list() == [1, 2]
@@ -297,7 +298,7 @@ def test_logs_that_a_failed_job_wrote_into_as_well_are_named(folder: Path, tmp_p
     document["jobs"] = document["jobs"][:2]
     path.write_text(json.dumps(document, indent=1))
     (folder / "mine_bw.1.log").write_text("100, 9, 1, 0, 0\n")
-    imported = taken(tmp_path / "run", path)
+    imported = taken("fio", path, out=tmp_path / "run")
     assert "its logs mine_*.log are of jobs or runs that ran one after another" in imported.message
 
 
@@ -316,7 +317,7 @@ def test_files_that_ran_at_once_are_no_repeats_and_one_trial_where_their_user_sa
     assert (trials["factor.client"].to_list(), set(trials["round"])) == (["1-1", "1-2", "1-3", "–"], {1})
     for apart in (["1-2.json", "--factor", "client=1,2"], ["2-1.json"]):
         assert "at once" not in call("import", "fio", "1-1.json", *apart, "--out", f"apart {len(apart)}").message
-    imported, run = taken(Path("one"), *first, *second, "--clients"), Path("one")
+    imported, run = taken("fio", *first, *second, "--clients", out=Path("one")), Path("one")
     assert "2 trials of 1 cell" in imported.output and "what 3 clients did at once" in imported.message
     shutil.rmtree(run / "tables")  # they can be derived from the files that are kept
     report, found = call("report", "one").output, together(run)
@@ -355,10 +356,3 @@ def together(run: Path) -> dict[str, float]:
     """What all jobs and nodes of the run's first trial measured."""
     metrics = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null(), trial=1)
     return dict(metrics.select("metric", "value").iter_rows())
-
-
-def taken(run: Path, *words: str | Path) -> Ran:
-    """What `storlab import fio` says that makes a run of these."""
-    imported = call("import", "fio", *map(str, words), "--out", str(run))
-    assert imported.status == 0, imported.message
-    return imported

@@ -14,14 +14,15 @@ from storlab import open_run
 from storlab.report.plots import Run
 from study.program import call
 
-from .test_fio import TOTAL, later, ran, taken
+from . import taken
+from .test_fio import TOTAL, later, ran
 
 PACED = ["--rw=randrw", "--bs=4k", "--time_based", "--runtime=1", "--rate_iops=500"]
 
 
 def imported(path: Path, run: Path) -> tuple[Run, str]:
     """The run that becomes of fio's output, and what is said of it."""
-    said = " ".join(taken(run, path).message.split())
+    said = " ".join(taken("fio", path, out=run).message.split())
     return open_run(run), said
 
 

@@ -1,4 +1,7 @@
-"""fio's results in other forms than its JSON alone: for people, of fio 2, in other JSON, behind prefixes of lines."""
+"""fio's results in other forms than its JSON alone: for people, of fio 2, in other JSON, behind prefixes of lines.
+
+Such prefixes, of whatever passed output on, are taken away before any tool's output is read.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 
 from formats.fio.samples import golden, values
 from storlab.errors import ParseError
+from storlab.formats.prefixes import as_shown, labels_of, peeled
 from storlab.importing.signatures import signatures_in
 from study.program import call
 
@@ -165,3 +169,35 @@ def test_what_no_reader_knows_is_refused_with_the_ways_on(text: str, tmp_path: P
     ended = call("import", str(path))
     assert ended.status == 2 and "not recognised" in ended.message
     assert all(way in ended.message for way in ("`storlab import csv`", "`command` with a pattern", "import --help"))
+
+
+_LINES = ("result {", "", "  iops 1", "}")
+
+
+def _behind(*prefixes: str) -> bytes:
+    """The lines behind these prefixes, in turn; an empty one as programs leave it, without the space after it."""
+    each = (prefixes[at % len(prefixes)] + line for at, line in enumerate(_LINES))
+    return "\n".join(line if line.strip() else line.rstrip() for line in each).encode()
+
+
+CASES = json.loads((HERE / "cases/prefixes.json").read_text())
+
+
+@pytest.mark.parametrize("prefixes", CASES, ids=[prefixes[0] for prefixes in CASES])
+def test_what_stands_before_each_line_is_taken_away_and_lines_keep_their_numbers_and_indents(
+    prefixes: list[str],
+) -> None:
+    *_, last = peeled(_behind(*prefixes))
+    assert last.decode().split("\n") == list(_LINES)
+
+
+def test_lines_of_several_programs_are_left_as_they_are_and_the_programs_named() -> None:
+    mixed = _behind("pod-0 | ", "pod-1 | ")
+    assert list(peeled(mixed)) == [mixed]
+    assert labels_of(mixed) == ["pod-0", "pod-1"]
+
+
+def test_text_that_nothing_stands_before_stays_as_it_is() -> None:
+    text = b"  read: IOPS=1\n   > 50\n| a | b |\n[PASS] x\n[FAIL] y\nfio: a\nnote: b\n"
+    assert list(peeled(text)) == [text]
+    assert as_shown(b"50%\r\n75%\r100%\r\n") == b"50%\n100%\n"

@@ -63,8 +63,7 @@ def test_rows_with_times_are_a_series_and_its_mean_and_a_long_table_names_the_me
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "says"),
-    [json.loads(line) for line in sample(__file__, "cases/csv-faults.jsonl").splitlines()],
+    ("text", "options", "says"), [json.loads(line) for line in sample(__file__, "cases/csv-faults.jsonl").splitlines()]
 )
 def test_a_fault_is_named_with_line_and_column(text: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ParseError) as refused:

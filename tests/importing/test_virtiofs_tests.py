@@ -20,6 +20,8 @@ from storlab.importing.virtiofs_tests import VirtiofsTestsImporter
 from storlab.report.formats.virtiofs_tests import _jobs, whole_mean
 from study.program import call
 
+from . import taken
+
 Rates = tuple[int, int]
 """KiB/s and IOPS."""
 
@@ -87,9 +89,7 @@ def sample(folder: Path) -> list[str]:
 
 def test_what_was_not_supported_is_absent_with_the_reason(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ran_import = call("import", "virtiofs-tests", *sample(tmp_path), "--out", str(run))
-    assert ran_import.status == 0, ran_import.message
-    assert "18 trials of 6 cells" in ran_import.output
+    assert "18 trials of 6 cells" in taken("virtiofs-tests", *sample(tmp_path), out=run).output
     trials = open_run(run).trials
     absent = trials.filter(status="unsupported")
     assert (absent.height, set(absent["reason"])) == (6, {"not supported there: mmap failed, No such device"})
@@ -104,7 +104,7 @@ def test_loops_are_rounds_and_a_folder_is_all_its_files(tmp_path: Path) -> None:
     sample(tmp_path / "raw")
     (tmp_path / "raw" / "report.txt").write_text(PUBLISHED)
     run = tmp_path / "run"
-    assert call("import", "virtiofs-tests", str(tmp_path / "raw"), "--out", str(run)).status == 0
+    taken("virtiofs-tests", tmp_path / "raw", out=run)
     trials = open_run(run).trials
     assert trials["factor.test"].unique(maintain_order=True).to_list() == ["dax", "plain"]
     psync = trials.filter(pl.col("factor.workload") == "seqread-psync", pl.col("factor.test") == "plain")
@@ -129,10 +129,7 @@ def test_what_is_none_of_them_is_refused_in_a_sentence() -> None:
     for text, says in (
         (raw_file("a", [ran("x", "3;fio-3.21;x;0;0;1")]), "raw.txt:12: fio's terse line has 6 fields of 121"),
         (raw_file("a", [ran("x", terse("x").replace("3;", "6;", 1))]), "versions 3, its default"),
-        (
-            raw_file("a", [ran("x", terse("x").replace(";20000;", ";many;"))]),
-            "should be a count, and is 'many'",
-        ),
+        (raw_file("a", [ran("x", terse("x").replace(";20000;", ";many;"))]), "should be a count, and is 'many'"),
     ):
         with pytest.raises(ParseError) as error:
             parts(text)
@@ -151,7 +148,7 @@ def test_a_line_far_longer_than_fio_s_messages_is_none_of_them_and_holds_nobody_
 def test_other_runs_have_no_such_table_in_which_means_are_of_rounded_numbers_and_cut(tmp_path: Path) -> None:
     table, run = tmp_path / "a.csv", tmp_path / "run"
     table.write_text("x\n1\n")
-    assert call("import", "csv", str(table), "--value", "x", "--out", str(run)).status == 0
+    taken("csv", table, "--value", "x", out=run)
     ran_report = call("report", str(run), "--format", "virtiofs-tests")
     assert ran_report.status == 2
     assert "a run that was imported from there, or one with the factors rw, ioengine and numjobs" in ran_report.message
@@ -209,7 +206,7 @@ def test_the_table_that_authors_publish_comes_out_to_the_byte(source: str, tmp_p
     else:
         files, wanted, charts = sample(tmp_path), PUBLISHED, []
     run = tmp_path / "run"
-    assert call("import", "virtiofs-tests", *files, "--out", str(run)).status == 0
+    taken("virtiofs-tests", *files, out=run)
     table = call("report", str(run), "--format", "virtiofs-tests").output
     assert table == wanted
     for chart in charts:

@@ -13,7 +13,9 @@ from storlab import open_run
 from storlab.errors import ParseError
 from storlab.formats.zpool_iostat_verbose import mean_of, parse_zpool_iostat
 from storlab.importing.zfs_perf import parse_config
-from study.program import Ran, call
+from study.program import call
+
+from . import taken
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "fio" / "golden"
 RESULT = (GOLDEN / "fio-plain.json").read_text()
@@ -42,12 +44,6 @@ def laid(folder: str, **files: str) -> Path:
     return path
 
 
-def taken(*words: str | Path) -> Ran:
-    ran = call("import", "zfs-perf", *map(str, words), "--out", "run")
-    assert ran.status == 0, ran.message
-    return ran
-
-
 def test_names_say_which_cell_a_result_is_of_and_folders_are_rounds() -> None:
     for number in (1, 2):
         laid(
@@ -58,7 +54,7 @@ def test_names_say_which_cell_a_result_is_of_and_folders_are_rounds() -> None:
                 "random_readwrite.fio.sync.bssplit-ios.64-threads.1-filesystems": result(10 * number + 6),
             },
         )
-    ran = taken("run1", "run2")
+    ran = taken("zfs-perf", "run1", "run2")
     assert "6 trials of 3 cells" in ran.output
     trials = open_run("run").trials
     assert {name for name in trials.columns if name.startswith("factor.")} == {
@@ -72,14 +68,14 @@ def test_names_say_which_cell_a_result_is_of_and_folders_are_rounds() -> None:
 
 def test_names_up_to_zfs_0_7_have_no_number_of_file_systems() -> None:
     laid("old", **{f"random_reads.fio.sync.8k-ios.{threads}-threads": result(threads) for threads in (16, 64)})
-    taken("old")
+    taken("zfs-perf", "old")
     assert open_run("run").trials["factor.threads"].to_list() == ["16", "64"]
     assert "factor.filesystems" not in open_run("run").trials.columns
 
 
 def test_a_name_without_its_test_is_warned_of_unless_its_folder_says_it() -> None:
     laid("lost", **{f".fio.{NEW}": result(1)})
-    ran = taken("lost")
+    ran = taken("zfs-perf", "lost")
     assert "File names lack their test: some versions of the suite, such as 2.3.2," in ran.message
     laid("output/perf/random_reads", **{f".fio.{NEW}": result(1)})
     laid("output/perf/random_writes", **{f".fio.{NEW}": result(2)})
@@ -105,7 +101,7 @@ def test_what_lies_beside_a_result_is_kept_and_read() -> None:
             "config.json": '{"ncpus": "2", "kernel version": "Linux 6.12", "tunables": {"zfs_txg_timeout": "5"}}',
         },
     )
-    ran = taken("one")
+    ran = taken("zfs-perf", "one")
     assert "not read" not in ran.message
     metrics = open_run("run").metrics.filter(pl.col("job").is_null(), trial=1)
     assert metrics.filter(metric="pool.write.iops")["value"].to_list()[0] == 40.0
@@ -136,7 +132,7 @@ def test_what_is_none_of_tests_perf_is_refused_with_its_place(files: dict[str, s
 def test_what_is_damaged_beside_a_result_is_left_out_with_a_warning() -> None:
     files = {f"random_reads.fio.{NEW}": result(1), "config.json": "{", f"random_reads.zpool.iostat.{NEW}": "no pool"}
     laid("one", **files)
-    said = taken("one").message
+    said = taken("zfs-perf", "one").message
     assert "config.json: is not JSON" in said and "its headings are missing: it is left out" in said
 
 
