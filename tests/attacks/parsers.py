@@ -9,44 +9,15 @@ from io import BytesIO
 import msgspec
 from tools.suite_reference import EXPECTATIONS
 
+from attacks import readers as by
 from attacks import samples
-from attacks.readers import (
-    INTERVAL,
-    TABLE,
-    TIMED,
-    Parser,
-    aligned,
-    answered,
-    bonnie_run,
-    capture_file,
-    captured,
-    exit_file,
-    files_measured,
-    fio_logs,
-    imported,
-    job_file,
-    noise,
-    of_bytes,
-    of_file,
-    of_pgbench,
-    of_record,
-    of_server,
-    of_text,
-    packed_logs,
-    probed,
-    repacked,
-    ruled,
-    said_of_captures,
-    shown_trace,
-    write_logs,
-)
+from attacks.readers import Parser
 from attacks.samples import few, golden, sampled, these
-from formats.test_zpool_iostat import ROW
 from importing.test_pgbench import LOG, SUMMARY
 from layers.test_nbd_export import LISTING
 from layers.test_parsers import PINGING, STATUS
 from nodes.test_shaping import CONNECTIONS, FEATURES, LINK, PING, QUEUES
-from probes import test_counters, test_profile, test_server, test_share_requests, test_zfs
+from probes import HERE, test_counters, test_profile, test_server, test_share_requests, test_zfs
 from probes.test_backing import PATHS
 from storlab.errors import ProtocolError, RecordsError, StudyError, UserError
 from storlab.formats.fio.histogram_log import read_histogram_logs
@@ -88,6 +59,8 @@ from storlab.probes.counters.output import LOADS, read_loads
 from storlab.probes.counters.probe import NAME as COUNTERS
 from storlab.probes.counters.probe import CountersProbe
 from storlab.probes.host_load import HostLoadProbe
+from storlab.probes.locks import NAME as LOCKS
+from storlab.probes.locks import LocksProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.profile import ProfileProbe
 from storlab.probes.requests.histogram import parse_histogram
@@ -103,7 +76,7 @@ from storlab.profiling.agent_output import NAME as STACKS
 from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
 from storlab.records.suite.sources import console
-from storlab.run.recovery.journal import JOURNAL, read_pending
+from storlab.run.recovery.journal import JOURNAL
 from storlab.run.suite.bisect.steps import parse_steps
 from storlab.run.suite.own_files import read_own_expectations
 from storlab.suite.check_log import read_check
@@ -123,183 +96,191 @@ from suite.test_adapters import QUICK
 from suite.test_own_files import EXAMPLE, groups_of
 
 PARSERS: dict[str, Parser] = {
-    # What is imported
+    # What is by.imported
     "fio": Parser(
-        imported("fio"), golden("formats/fio/golden/*.json", "importing/fio/*-*.*", "importing/golden/fio-*")
+        by.imported("fio"), golden("formats/fio/golden/*.json", "importing/fio/*-*.*", "importing/golden/fio-*")
     ),
-    "falcon": Parser(imported("falcon"), golden("importing/falcon/results/test1/[a,h]*/zvol-512.txt")),
-    "zpool iostat -v": Parser(
-        of_text(lambda text: parse_zpool_iostat(text, "x")), golden("importing/zfs-perf/zpool.iostat")
-    ),
+    "falcon": Parser(by.imported("falcon"), golden("importing/falcon/results/test1/[a,h]*/zvol-512.txt")),
+    "zpool iostat -v": Parser(by.as_x(parse_zpool_iostat), golden("importing/zfs-perf/zpool.iostat")),
     "zpool iostat -w": Parser(
-        of_text(lambda text: parse_histograms(text, "waits", "x")), golden("probes/golden/zpool-iostat-w.txt")
+        by.of_text(lambda text: parse_histograms(text, "waits", "x")), golden("probes/golden/zpool-iostat-w.txt")
     ),
     "config.json of tests/perf": Parser(
-        of_bytes(lambda data: parse_config(data, "x")), golden("importing/zfs-perf/config.json")
+        by.of_bytes(lambda data: parse_config(data, "x")), golden("importing/zfs-perf/config.json")
     ),
     "load averages": Parser(
-        of_text(lambda text: parse_host_loads(text, "w")), golden("importing/falcon/results/test1/host/*")
+        by.of_text(lambda text: parse_host_loads(text, "w")), golden("importing/falcon/results/test1/host/*")
     ),
-    "sysbench": Parser(imported("sysbench"), few("importing/golden/sysbench*", rb"\[ \d+s \]|.* \|", 4)),
-    "pgbench": Parser(imported("pgbench"), golden("importing/golden/pgbench[-_]*")),
-    "pgbench, live": Parser(of_pgbench, these(SUMMARY.encode() + b"\0" + LOG)),
-    "elbencho": Parser(imported("elbencho"), golden("importing/golden/elbencho-*")),
+    "sysbench": Parser(by.imported("sysbench"), few("importing/golden/sysbench*", rb"\[ \d+s \]|.* \|", 4)),
+    "pgbench": Parser(by.imported("pgbench"), golden("importing/golden/pgbench[-_]*")),
+    "pgbench, live": Parser(by.of_pgbench, these(SUMMARY.encode() + b"\0" + LOG)),
+    "elbencho": Parser(by.imported("elbencho"), golden("importing/golden/elbencho-*")),
     "which tool it was": Parser(
-        of_bytes(lambda data: (signatures_of(data), is_fio_log(data), suggestion_for(data, "x"))),
+        by.of_bytes(lambda data: (signatures_of(data), is_fio_log(data), suggestion_for(data, "x"))),
         golden("importing/golden/*"),
     ),
-    "vdbench": Parser(imported("vdbench"), golden("importing/golden/vdbench-*")),
-    "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),
-    "pcap": Parser(imported("pcap"), golden("importing/golden/pcap-*"), slow=True),
-    "pcap, from disk": Parser(of_file("x", capture_file), golden("importing/golden/pcap-*.pcap*"), slow=True),
+    "vdbench": Parser(by.imported("vdbench"), golden("importing/golden/vdbench-*")),
+    "bonnie": Parser(by.imported("bonnie"), golden("importing/golden/bonnie*")),
+    "pcap": Parser(by.imported("pcap"), golden("importing/golden/pcap-*"), slow=True),
+    "pcap, from disk": Parser(by.of_file("x", by.capture_file), golden("importing/golden/pcap-*.pcap*"), slow=True),
     "tcpdump's text": Parser(
-        of_bytes(lambda data: deque(Text("x").records(BytesIO(data)), maxlen=0)),
+        by.of_bytes(lambda data: deque(Text("x").records(BytesIO(data)), maxlen=0)),
         golden("importing/golden/pcap-tcpdump*"),
     ),
-    "what the agent says of captures": Parser(of_bytes(captured), said_of_captures),
-    "bonnie, live": Parser(bonnie_run, golden("workloads/golden/bonnie.*")),
-    "blkalgn": Parser(imported("blkalgn"), these(*samples.BLKALGN)),
-    "csv": Parser(imported("csv", TABLE), these(*samples.CSV)),
-    "csv, timed": Parser(imported("csv", TIMED), these(*samples.CSV)),
-    "virtiofs-tests": Parser(imported("virtiofs-tests"), these(*samples.VIRTIOFS)),
+    "what the agent says of captures": Parser(by.of_bytes(by.captured), by.said_of_captures),
+    "bonnie, live": Parser(by.bonnie_run, golden("workloads/golden/bonnie.*")),
+    "blkalgn": Parser(by.imported("blkalgn"), these(*samples.BLKALGN)),
+    "csv": Parser(by.imported("csv", by.TABLE), these(*samples.CSV)),
+    "csv, timed": Parser(by.imported("csv", by.TIMED), these(*samples.CSV)),
+    "virtiofs-tests": Parser(by.imported("virtiofs-tests"), these(*samples.VIRTIOFS)),
     "logs of fio": Parser(
-        fio_logs, these("50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n" * 3, "1, 2, 2, 3\n")
+        by.fio_logs, these("50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n" * 3, "1, 2, 2, 3\n")
     ),
-    "packed logs of fio": Parser(packed_logs, lambda: [zlib.compress(each) for each in samples.samples_of_fio()]),
-    "samples in packed logs": Parser(repacked, samples.samples_of_fio),
+    "packed logs of fio": Parser(by.packed_logs, lambda: [zlib.compress(each) for each in samples.samples_of_fio()]),
+    "samples in packed logs": Parser(by.repacked, samples.samples_of_fio),
     "histogram logs of fio": Parser(
-        of_file("x", lambda path: read_histogram_logs({1: path}, INTERVAL, ["a"])), samples.histogram_log
+        by.of_file("x", lambda path: read_histogram_logs({1: path}, by.INTERVAL, ["a"])), samples.histogram_log
     ),
     # What loads and probes leave
-    "files": Parser(of_bytes(files_measured), samples.files),
-    "rules": Parser(of_text(ruled), these("x\nrate: 1,000.5\nrate: 2e3\n", '{"runs": [{"rate": 1}, {"rate": 2.5}]}')),
-    "commits of a ledger": Parser(of_bytes(read_commits), these('{"elapsed": 1.5, "latencies": [0.5, 0.25, 1e-9]}')),
-    "logs of writes": Parser(of_file("write.log", read_log), write_logs),
-    "exit.json": Parser(of_file(EXIT_FILE, exit_file), samples.exits),
-    "host-load": Parser(probed(HostLoadProbe(), Subject(group="host", disks=("vda",))), samples.host_load),
+    "files": Parser(by.of_bytes(by.files_measured), samples.files),
+    "rules": Parser(
+        by.of_text(by.ruled), these("x\nrate: 1,000.5\nrate: 2e3\n", '{"runs": [{"rate": 1}, {"rate": 2.5}]}')
+    ),
+    "commits of a ledger": Parser(by.of_bytes(read_commits), these('{"elapsed": 1.5, "latencies": [0.5, 0.25, 1e-9]}')),
+    "logs of writes": Parser(by.of_file("write.log", read_log), by.write_logs),
+    "exit.json": Parser(by.of_file(EXIT_FILE, by.exit_file), samples.exits),
+    "host-load": Parser(by.probed(HostLoadProbe(), Subject(group="host", disks=("vda",))), samples.host_load),
     "stalls": Parser(
-        probed(StallsProbe(), samples.ONE_DISK),
+        by.probed(StallsProbe(), samples.ONE_DISK),
         these(sampled([samples.DISK], *([samples.stats(at // 2)] for at in range(7)))),
     ),
     "backing": Parser(
-        probed(BACKING, samples.ONE_DISK),
+        by.probed(BACKING, samples.ONE_DISK),
         these(sampled(list(PATHS.values()), *([samples.stats(at)] * 2 for at in (1, 9)))),
     ),
     "processes": Parser(
-        probed(ProcessesProbe(), samples.ONE_GUEST),
+        by.probed(ProcessesProbe(), samples.ONE_GUEST),
         these(sampled(samples.OF_QEMU, *(map(samples.qemu, range(100, 500, 100))))),
     ),
-    "alignment": Parser(probed(AlignmentProbe(), samples.ONE_DISK, TRACE), samples.traced, slow=True, together=aligned),
-    "trace": Parser(of_file(TRACE, shown_trace), samples.traced),
-    "tcp": Parser(probed(TcpProbe(), samples.ONE_DISK, TCP), samples.connections),
+    "alignment": Parser(
+        by.probed(AlignmentProbe(), samples.ONE_DISK, TRACE), samples.traced, slow=True, together=by.aligned
+    ),
+    "trace": Parser(by.of_file(TRACE, by.shown_trace), samples.traced),
+    "locks": Parser(by.probed(LocksProbe(), samples.ONE_DISK, LOCKS), samples.lock_waits),
+    "tcp": Parser(by.probed(TcpProbe(), samples.ONE_DISK, TCP), samples.connections),
     "counters": Parser(
-        probed(CountersProbe(), test_counters.HERE, COUNTERS), these(test_counters.printed(*test_counters.COUNTED))
+        by.probed(CountersProbe(), HERE, COUNTERS), these(test_counters.printed(*test_counters.COUNTED))
     ),
     "counts of loads": Parser(
-        of_file(LOADS, lambda path: read_loads(path.parent)), these(b'[{"counts": {"cycles": 5}, "without": {}}]')
+        by.of_file(LOADS, lambda path: read_loads(path.parent)), these(b'[{"counts": {"cycles": 5}, "without": {}}]')
     ),
-    "profile": Parser(
-        probed(ProfileProbe(), test_profile.HERE, STACKS), these(test_profile.printed(*test_profile.LINES))
-    ),
-    "share-requests": Parser(probed(ShareRequestsProbe(), test_share_requests.EVERY), samples.share_requests),
-    "zfs": Parser(probed(ZfsProbe(), test_zfs.POOL), these(test_zfs.TRIAL)),
-    "counters of ZFS": Parser(of_text(lambda text: parse_counters(text, "x")), these(*test_zfs.FILES[:4])),
-    "transaction groups": Parser(of_text(lambda text: parse_transaction_groups(text, "x")), these(test_zfs.FILES[4])),
+    "profile": Parser(by.probed(ProfileProbe(), HERE, STACKS), these(test_profile.printed(*test_profile.LINES))),
+    "share-requests": Parser(by.probed(ShareRequestsProbe(), test_share_requests.EVERY), samples.share_requests),
+    "zfs": Parser(by.probed(ZfsProbe(), test_zfs.POOL), these(test_zfs.TRIAL)),
+    "counters of ZFS": Parser(by.as_x(parse_counters), these(*test_zfs.FILES[:4])),
+    "transaction groups": Parser(by.as_x(parse_transaction_groups), these(test_zfs.FILES[4])),
     "zpool iostat": Parser(
-        of_file(iostat.NAME, lambda path: [*iostat.values(iostat.read(path.parent, Window(0.0, 1e9)))]),
+        by.of_file(iostat.NAME, lambda path: [*iostat.values(iostat.read(path.parent, Window(0.0, 1e9)))]),
         these(test_zfs.IOSTAT),
     ),
-    "a line of zpool iostat": Parser(of_text(lambda text: parse_pool_look(text, "x")), these(ROW)),
-    "CPUs that are online": Parser(of_text(parse_online), these("0-3,8,10-11\n")),
-    "server": Parser(of_server, these(test_server.ANSWERS.encode())),
-    "notes": Parser(of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
-    "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*samples.SUBJECT_JSON)),
+    "a line of zpool iostat": Parser(by.as_x(parse_pool_look), these(test_zfs.ROW)),
+    "CPUs that are online": Parser(by.of_text(parse_online), these("0-3,8,10-11\n")),
+    "server": Parser(by.of_server, these(test_server.ANSWERS.encode())),
+    "notes": Parser(by.of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
+    "subject": Parser(by.of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*samples.SUBJECT_JSON)),
     # What tools and kernels print
     "histograms of events": Parser(
-        of_text(parse_histogram), golden("probes/golden/fuse_request_*.txt", "probes/golden/9p_client_req.txt")
+        by.of_text(parse_histogram), golden("probes/golden/fuse_request_*.txt", "probes/golden/9p_client_req.txt")
     ),
-    "mountinfo": Parser(of_text(parse_mountinfo), golden("layers/golden/mountinfo.txt")),
-    "dumpe2fs": Parser(of_text(parse_dumpe2fs), golden("layers/golden/dumpe2fs.txt")),
-    "xfs_info": Parser(of_text(parse_xfs_info), golden("layers/golden/xfs_info.txt")),
-    "dump-super": Parser(of_text(parse_dump_super), golden("layers/golden/dump_super.txt")),
-    "wipefs": Parser(of_bytes(lambda data: (own_types(data, "a"), is_only_member(data, "p"))), these(*samples.WIPEFS)),
-    "queue": Parser(of_text(lambda text: parse_queue({"scheduler": text, "nr_requests": text})), these("[none] kyber")),
+    "mountinfo": Parser(by.of_text(parse_mountinfo), golden("layers/golden/mountinfo.txt")),
+    "dumpe2fs": Parser(by.of_text(parse_dumpe2fs), golden("layers/golden/dumpe2fs.txt")),
+    "xfs_info": Parser(by.of_text(parse_xfs_info), golden("layers/golden/xfs_info.txt")),
+    "dump-super": Parser(by.of_text(parse_dump_super), golden("layers/golden/dump_super.txt")),
+    "wipefs": Parser(
+        by.of_bytes(lambda data: (own_types(data, "a"), is_only_member(data, "p"))), these(*samples.WIPEFS)
+    ),
+    "queue": Parser(
+        by.of_text(lambda text: parse_queue({"scheduler": text, "nr_requests": text})), these("[none] kyber")
+    ),
     "queue as new": Parser(
-        of_text(lambda text: new_state(dict.fromkeys(QUEUE, text), text, "1")), these("1280", "6.18")
+        by.of_text(lambda text: new_state(dict.fromkeys(QUEUE, text), text, "1")), these("1280", "6.18")
     ),
-    "qemu-img": Parser(of_text(parse_image_info), these(*samples.QEMU_IMG)),
-    "tc": Parser(of_text(parse_queues), these(QUEUES), ValueError),
-    "ip link": Parser(of_text(parse_link), these(LINK), ValueError),
-    "ethtool": Parser(of_text(parse_features), these(FEATURES)),
-    "ping": Parser(of_text(parse_ping), these(PING)),
-    "ss": Parser(of_text(parse_connections), these(CONNECTIONS)),
-    "qemu-nbd": Parser(of_text(parse_nbd_list), these(LISTING)),
+    "qemu-img": Parser(by.of_text(parse_image_info), these(*samples.QEMU_IMG)),
+    "tc": Parser(by.of_text(parse_queues), these(QUEUES), ValueError),
+    "ip link": Parser(by.of_text(parse_link), these(LINK), ValueError),
+    "ethtool": Parser(by.of_text(parse_features), these(FEATURES)),
+    "ping": Parser(by.of_text(parse_ping), these(PING)),
+    "ss": Parser(by.of_text(parse_connections), these(CONNECTIONS)),
+    "qemu-nbd": Parser(by.of_text(parse_nbd_list), these(LISTING)),
     "mountstats": Parser(
-        of_text(lambda text: parse_mountstats(text, "/srv/a b")), golden("layers/golden/mountstats.txt")
+        by.of_text(lambda text: parse_mountstats(text, "/srv/a b")), golden("layers/golden/mountstats.txt")
     ),
-    "exports": Parser(of_text(parse_exports), golden("layers/golden/nfsd_exports.txt")),
+    "exports": Parser(by.of_text(parse_exports), golden("layers/golden/nfsd_exports.txt")),
     "cifs": Parser(
-        of_text(lambda text: parse_debug_data(text, "//10.213.0.2/share")), golden("layers/golden/cifs_debug_data.txt")
+        by.of_text(lambda text: parse_debug_data(text, "//10.213.0.2/share")),
+        golden("layers/golden/cifs_debug_data.txt"),
     ),
-    "ping that goes on": Parser(of_text(lambda text: Answers("node s", "10.0.0.1", 5.0).take(text)), these(PINGING)),
-    "a new NVMe controller": Parser(of_text(parse_instance), these("instance=0,cntlid=1\n")),
+    "ping that goes on": Parser(by.of_text(lambda text: Answers("node s", "10.0.0.1", 5.0).take(text)), these(PINGING)),
+    "a new NVMe controller": Parser(by.of_text(parse_instance), these("instance=0,cntlid=1\n")),
     "zpool status": Parser(
-        of_text(parse_layout), lambda: [*golden("layers/golden/zpool_status.txt")(), STATUS.encode()]
+        by.of_text(parse_layout), lambda: [*golden("layers/golden/zpool_status.txt")(), STATUS.encode()]
     ),
-    "zfs get": Parser(of_text(parse_properties), golden("layers/golden/*_get.txt")),
-    "zfs parameters": Parser(of_text(parse_parameters), few("layers/golden/zfs_parameters.txt", b"/sys", 20)),
-    "zfs version": Parser(of_text(parse_version), golden("layers/golden/zfs_version.txt")),
-    "fio's complaints": Parser(of_text(lambda text: (complaint(text), bad_option(text))), these(*samples.SAID)),
+    "zfs get": Parser(by.of_text(parse_properties), golden("layers/golden/*_get.txt")),
+    "zfs parameters": Parser(by.of_text(parse_parameters), few("layers/golden/zfs_parameters.txt", b"/sys", 20)),
+    "zfs version": Parser(by.of_text(parse_version), golden("layers/golden/zfs_version.txt")),
+    "fio's complaints": Parser(by.of_text(lambda text: (complaint(text), bad_option(text))), these(*samples.SAID)),
     "console": Parser(
-        of_text(lambda text: (panic(text), killed_for_memory(text), last_word(text), tail(text))),
+        by.of_text(lambda text: (panic(text), killed_for_memory(text), last_word(text), tail(text))),
         these(*samples.KERNEL),
     ),
     "modules": Parser(
-        of_text(lambda text: (parse_needs(text), parse_builtin(text), parse_soft(text), parse_aliases(text))),
+        by.of_text(lambda text: (parse_needs(text), parse_builtin(text), parse_soft(text), parse_aliases(text))),
         these(*samples.MODULES),
     ),
     "filesystems": Parser(
-        of_bytes(lambda data: parse_filesystems(data.decode(errors="replace"), data)),
+        by.of_bytes(lambda data: parse_filesystems(data.decode(errors="replace"), data)),
         these(*samples.MODULES, "ext4.alias=fs-ext4\0"),
     ),
-    "stanzas of apt": Parser(of_text(parse_stanzas), these(*samples.STANZAS)),
-    "zts-report.py": Parser(of_text(lambda text: read_expectations(text, "report.py")), these(REPORT)),
+    "stanzas of apt": Parser(by.of_text(parse_stanzas), these(*samples.STANZAS)),
+    "zts-report.py": Parser(by.of_text(lambda text: read_expectations(text, "report.py")), these(REPORT)),
     "console of the ZFS Test Suite": Parser(
-        of_text(lambda text: [*read_results(text.splitlines())]), these(console_line(attempt("a/b"), "tester"))
+        by.of_text(lambda text: [*read_results(text.splitlines())]), these(console_line(attempt("a/b"), "tester"))
     ),
-    "KTAP": Parser(of_text(lambda text: judged(read_ktap(text.splitlines()), 0)), golden("suite/golden/*.ktap")),
+    "KTAP": Parser(by.of_text(lambda text: judged(read_ktap(text.splitlines()), 0)), golden("suite/golden/*.ktap")),
     "check of xfstests and blktests": Parser(
-        of_text(lambda text: read_check(text.splitlines(), "generic/001", 0)),
+        by.of_text(lambda text: read_check(text.splitlines(), "generic/001", 0)),
         these(*(text for _, text in sayings("said-by-check.txt"))),
     ),
     "groups of xfstests": Parser(
-        of_text(lambda text: (read_group_list(text), groups_in(text), read_excludes(text))),
+        by.of_text(lambda text: (read_group_list(text), groups_in(text), read_excludes(text))),
         these(QUICK, "001 auto quick\n"),
     ),
-    "find": Parser(of_bytes(lambda data: parse_find(data, "root:x:0\n")), these("f755 /a/b\0d755 /a\0")),
+    "find": Parser(by.of_bytes(lambda data: parse_find(data, "root:x:0\n")), these("f755 /a/b\0d755 /a\0")),
     # What is written by users, and what Storlab wrote
-    "runfile": Parser(of_text(suite_of), these(RUNFILE), RunfileError),
+    "runfile": Parser(by.of_text(suite_of), these(RUNFILE), RunfileError),
     "list of expectations": Parser(
-        of_file("expected.toml", read_own_expectations), these(EXPECTATIONS.read_text()), StudyError
+        by.of_file("expected.toml", read_own_expectations), these(EXPECTATIONS.read_text()), StudyError
     ),
-    "suite file": Parser(of_text(lambda text: groups_of(text, "scrub/setup")), these(EXAMPLE.read_text()), StudyError),
-    "tags": Parser(of_text(lambda text: parse_tags(text)(["a"])), these("a and not (b or c), d"), UserError),
-    "job file": Parser(of_text(job_file), these(*samples.JOBS), OptionError),
-    "journal": Parser(of_file(JOURNAL, read_pending), samples.journal, RecordsError),
-    "trial": Parser(of_record(TrialRecord), these(*samples.TRIAL_JSON), RecordsError),
+    "suite file": Parser(
+        by.of_text(lambda text: groups_of(text, "scrub/setup")), these(EXAMPLE.read_text()), StudyError
+    ),
+    "tags": Parser(by.of_text(lambda text: parse_tags(text)(["a"])), these("a and not (b or c), d"), UserError),
+    "job file": Parser(by.of_text(by.job_file), these(*samples.JOBS), OptionError),
+    "journal": Parser(by.of_file(JOURNAL, by.pending), samples.journal, RecordsError),
+    "trial": Parser(by.of_record(TrialRecord), these(*samples.TRIAL_JSON), RecordsError),
     "results of a suite": Parser(
-        of_bytes(lambda data: parse_results(data, "results.jsonl")),
+        by.of_bytes(lambda data: parse_results(data, "results.jsonl")),
         these(msgspec.json.encode(attempt("a/b")).decode() + "\n"),
         RecordsError,
     ),
     "console as a run": Parser(
-        of_bytes(lambda data: console(data, "log")), golden("suite/golden/logs/*.log"), UserError
+        by.of_bytes(lambda data: console(data, "log")), golden("suite/golden/logs/*.log"), UserError
     ),
     "steps of a bisection": Parser(
-        of_bytes(lambda data: parse_steps(data, "tests.jsonl")), these('{"number":1,"passed":true}\n'), RecordsError
+        by.of_bytes(lambda data: parse_steps(data, "tests.jsonl")), these('{"number":1,"passed":true}\n'), RecordsError
     ),
-    "noise": Parser(of_file("m.json", noise), these(*samples.NOISE_JSON), RecordsError),
-    "image": Parser(of_record(ImageManifest), these(*samples.IMAGE_JSON), RecordsError),
-    "acceleration": Parser(of_record(Acceleration), these('{"accelerator": "tcg", "reason": "x"}'), RecordsError),
-    "agent": Parser(of_bytes(answered), samples.stream, ProtocolError),
+    "noise": Parser(by.of_file("m.json", by.noise), these(*samples.NOISE_JSON), RecordsError),
+    "image": Parser(by.of_record(ImageManifest), these(*samples.IMAGE_JSON), RecordsError),
+    "acceleration": Parser(by.of_record(Acceleration), these('{"accelerator": "tcg", "reason": "x"}'), RecordsError),
+    "agent": Parser(by.of_bytes(by.answered), samples.stream, ProtocolError),
 }

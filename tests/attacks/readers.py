@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +23,7 @@ from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
 from storlab.cli.trace.latencies import latency_rows, latency_table
-from storlab.errors import ParseError, StorlabError
+from storlab.errors import ParseError, RecordsError, StorlabError
 from storlab.formats.fio.log_lines import is_cut
 from storlab.formats.fio.logs import read_series
 from storlab.formats.fio.operations import longest_gap, read_operations
@@ -43,6 +45,7 @@ from storlab.probes.subject import Subject
 from storlab.record import read_record
 from storlab.report.model.format import duration as duration_text
 from storlab.run.noise import MachineNoise
+from storlab.run.recovery.journal import read_pending
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import elapsed_values, read_exit
 from storlab.workloads.bonnie.workload import BonnieWorkload
@@ -72,6 +75,11 @@ class Parser:
 def of_text(read: Callable[[str], object]) -> Callable[[bytes, Path], object]:
     """What programs and kernels print is decoded before anything else."""
     return lambda data, _: read(data.decode(errors="replace"))
+
+
+def as_x(read: Callable[[str, str], object]) -> Callable[[bytes, Path], object]:
+    """Of text, in a file that is called ``x``."""
+    return of_text(lambda text: read(text, "x"))
 
 
 def of_bytes(read: Callable[[bytes], object]) -> Callable[[bytes, Path], object]:
@@ -173,7 +181,11 @@ def _shown(counts: Counts) -> None:
 
 def shown_trace(path: Path) -> Output:
     """All that ``storlab trace`` and a report make of it."""
-    output = read_output(path)
+    try:
+        output = read_output(path)
+    except ParseError as error:
+        assert str(error).startswith(f"{path}:"), error
+        raise
     _shown(
         structs.replace(output.counts, final=True, monotonic_ns=0, realtime_ns=0, others=(), lost=Lost(), in_flight=0)
     )
@@ -216,6 +228,14 @@ def files_measured(data: bytes) -> None:
     measurements(read_document(data, "stdout"))
 
 
+def pending(path: Path) -> None:
+    try:
+        read_pending(path)
+    except RecordsError as error:
+        assert re.match(rf"{path}:\d+ is damaged", str(error)), error
+        raise
+
+
 def exit_file(path: Path) -> None:
     record = read_exit(path.parent)
     record.describe()
@@ -252,5 +272,7 @@ RULES = (
 
 def ruled(text: str) -> None:
     for rule in RULES:
-        with suppress(ParseError):
-            rule.read(text, "stdout")
+        try:
+            assert math.isfinite(rule.read(text, "stdout"))
+        except ParseError as error:
+            assert str(error).startswith("stdout: metric "), error

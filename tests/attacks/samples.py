@@ -14,6 +14,7 @@ from attacks.liar import EXIT, HELLO, OUTPUT, STARTED
 from formats.fio.test_histogram_log import line
 from formats.fio.test_logs import FORMS, sample
 from importing.test_virtiofs_tests import ran, raw_file, refused, terse
+from locks import lines as locks
 from probes import test_share_requests as requests
 from probes.test_alignment import LATENCY, LOST, OTHERS, REQUESTS
 from probes.test_alignment import STARTED as TRACING
@@ -109,6 +110,10 @@ def connections() -> list[bytes]:
         sample_of_tcp(105, last, gone=[8], disks=disks), sample_of_tcp(111, disks=disks, final=True),
     )  # fmt: skip
     return [b"".join(printed(*lines))]
+
+
+def lock_waits() -> list[bytes]:
+    return [locks.printed(locks.counts(locks.waits("f"), locks.waits("g", 3, lock="rwsem-read", waiter="own")))]
 
 
 def samples_of_fio() -> list[bytes]:

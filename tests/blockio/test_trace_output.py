@@ -151,21 +151,6 @@ def test_what_is_no_tracers_output_is_named_with_its_line(text: bytes, says: str
     assert str(caught.value).startswith(says)
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.sampled_from(list(counts())), inner, max_size=9),
-    max_leaves=20,
-)
-
-
-@given(st.sampled_from(list(counts())), json_values)
-def test_one_field_of_another_kind_is_refused_or_read(name: str, value: object) -> None:
-    try:
-        decoded(lines(STARTED, counts(**{name: value})), "rubbish")
-    except ParseError as error:
-        assert str(error).startswith("rubbish:")
-
-
 GOLDEN = Path(__file__).parent / "golden"
 FLAGS = ("preflush", "fua", "sync", "meta", "prio", "readahead", "background", "atomic", "swap")
 OPERATIONS = ("read", "write", "flush", "discard", "write_zeroes", "zone_append", "zone_reset_all", "drv_out")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from formats.fio.samples import ANY_FOLDER
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialError
@@ -17,7 +16,7 @@ from storlab.measurements import Measurements
 from storlab.nodes.process import ExitRecord
 from storlab.workloads.base import ELAPSED
 from storlab.workloads.bonnie.workload import BonnieWorkload
-from workloads.ended import DONE, FAILED, LIMITED, ended, left
+from workloads import DONE, FAILED, LIMITED, ended, left
 
 GOLDEN = Path(__file__).parent / "golden"
 STDOUT = (GOLDEN / "bonnie.stdout").read_bytes()
@@ -51,21 +50,6 @@ def parsed(raw: Path, record: ExitRecord = DONE, said: str = "", free: str = f"{
 )
 def test_options_become_those_of_bonnie(keys: dict[str, Any], words: str) -> None:
     assert " ".join(workload(**keys).arguments(7)) == f"-q -m storlab -r 0 {words}"
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"size": 1000}, "whole MiB, not 1000"), ({"size": 0, "files": 0}, "there is nothing to test"),
-        ({"chunk": 3000}, "3000 is no power of two"), ({"chunk": "2M"}, "less than or equal to 1048576"),
-        ({"direct": True, "chunk": 256}, "the smallest sector"),
-        ({"direct": True, "fast": False}, "direct takes `fast = true`"),
-        ({"files": {"max": 1, "min": 2}}, "min is above max"),
-    ],
-)  # fmt: skip
-def test_options_that_it_would_refuse_or_break_on_are_refused(keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        workload(**keys)
 
 
 def test_metrics_are_named_as_the_importer_names_them_and_what_ended_too_soon_is_absent(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from storlab.workloads.files.declared import declared
 from storlab.workloads.files.options import MOST_DIRECTORIES, Directories
 from storlab.workloads.files.report import measurements, read_document
 from storlab.workloads.files.workload import FilesWorkload
-from workloads.ended import DONE, FAILED, KILLED, LIMITED, ended, left
+from workloads import DONE, FAILED, KILLED, LIMITED, ended, left
 
 SIZES = st.one_of(
     st.integers(0, 20_000),

@@ -23,7 +23,7 @@ from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, jobs_of, sections_of
 from storlab.workloads.fio.phases import phases_of
 from storlab.workloads.fio.results import UNKNOWN_STARTS, read_results
-from workloads.ended import left
+from workloads import left
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")
 

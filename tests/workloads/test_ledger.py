@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from storlab.errors import CommandFailed, ParseError, TimedOut
 from storlab.nodes.process import ExitRecord
@@ -20,7 +19,7 @@ from storlab.workloads.ledger import program
 from storlab.workloads.ledger.program import Damage, Ledger, record, sequence_of, slot_of
 from storlab.workloads.ledger.results import read_commits
 from storlab.workloads.ledger.workload import LedgerWorkload
-from workloads.ended import DONE, FAILED, LIMITED, left
+from workloads import DONE, FAILED, LIMITED, left
 
 COMMITS = ("append", "rename", "overwrite")
 
@@ -133,9 +132,7 @@ def raw_of(tmp_path: Path, commits: object, ended: ExitRecord = DONE) -> Path:
     return left(tmp_path, ended, stderr=said, **{"commits.json": json.dumps(commits)})
 
 
-def test_what_is_printed_is_a_commit_or_nothing_only_what_can_be_protected_is_and_latencies_are_metrics(
-    tmp_path: Path,
-) -> None:
+def test_what_is_printed_is_a_commit_or_nothing_and_latencies_are_metrics(tmp_path: Path) -> None:
     latencies = [0.001] * 98 + [0.002, 0.010]
     found = LedgerWorkload().parse(raw_of(tmp_path, {"elapsed": 0.5, "latencies": latencies}))
     totals = found.totals()
@@ -148,10 +145,6 @@ def test_what_is_printed_is_a_commit_or_nothing_only_what_can_be_protected_is_an
     assert ledger.acknowledged(b"17") == 17
     for line in (b"", b"-1", b"1.5", b"x", b"9" * 40, "٣".encode()):
         assert ledger.acknowledged(line) is None
-    with pytest.raises(ValidationError, match="doublewrite protects pages that are overwritten"):
-        LedgerWorkload(doublewrite=True)
-    with pytest.raises(ValidationError, match="pages of 4k or more"):
-        LedgerWorkload.model_validate({"commit": "overwrite", "record_size": "512"})
     assert LedgerWorkload().pages() is None
 
 
