@@ -16,34 +16,23 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from laboratory import wait_until
+from laboratory.samples import sample
+from storlab.remote.bundle import Wanted, packed_for
+from storlab.remote.host import PLACE
+from storlab.remote.version import identity
 
 CONTROLLER = ("unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
 OWN = ("root", "tmp", "var/tmp")
 """Folders that are a host's own."""
 
-_INIT = """
-set -eu
-hostname "$1"
-mount -t tmpfs run /run; mkdir /run/sshd /run/lab; mount --bind "$2" /run/lab
-# What others have mounted here is theirs: a copy would keep their devices in use.
-awk '$5 ~ "^/(root|tmp|var/tmp)/" { print $5 }' /proc/self/mountinfo | tac | xargs -r umount -l
-mount --bind /run/lab/root /root; mount --bind /run/lab/var/tmp /var/tmp
-mount --bind /run/lab/boot /proc/sys/kernel/random/boot_id
-mount --bind /run/lab/osrelease /proc/sys/kernel/osrelease
-mount --bind /run/lab/machine-id /etc/machine-id; mount --bind /run/lab/passwd /etc/passwd
-mount --bind /run/lab/tmp /tmp
-cd /; echo ready
-read -r _ # until the network is there
-ip link set lo up; ip link set eth0 up; ip address add "$3" dev eth0
-/usr/sbin/sshd -D -e -f /run/lab/sshd_config 2>>/run/lab/log &
-while :; do wait; sleep 1; done
-"""
+_INIT = sample(__file__, "cases/host-init.sh")
 _SSHD = """ListenAddress {address}
 HostKey /run/lab/host_key
 PidFile none
@@ -240,6 +229,31 @@ def hosts(folder: Path, count: int = 1, folders: Sequence[Path] = ()) -> Iterato
         _ip("link", "delete", f"{lab.names}b")
 
 
+def place_on(host: Host) -> Path:
+    """Where it lies there, as this machine sees it."""
+    return host.home / PLACE / identity()
+
+
+def bring(host: Host) -> None:
+    """Let a host have this Storlab, as ``storlab lab prepare`` does, but by links to files of this machine: fast."""
+    place = place_on(host)
+    python = "/usr/bin/python3"
+    version = sys.version_info[:2]
+    host.run(python, "-I", "-m", "venv", "--without-pip", "--symlinks", f"/root/{PLACE}/{identity()}")
+    library = place / "lib" / "python{}.{}".format(*version) / "site-packages"
+    assert library.is_dir(), f"{python} is not the version of this one, so its libraries would not load"
+    with packed_for(Wanted(version, os.uname().machine)) as parts:
+        for name, path in parts:
+            target = library / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                try:
+                    os.link(path, target)
+                except OSError:
+                    shutil.copy(path, target)
+    (place / "ready").touch()
+
+
 def _key(path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
 
@@ -262,4 +276,4 @@ def _environment() -> dict[str, str]:
     return {name: os.environ[name] for name in kept if name in os.environ} | {"HOME": "/root"}
 
 
-__all__ = ["CONTROLLER", "Host", "Hosts", "hosts"]
+__all__ = ["CONTROLLER", "Host", "Hosts", "bring", "hosts", "place_on"]

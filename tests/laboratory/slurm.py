@@ -14,33 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laboratory import wait_until
-
-_CONFIGURATION = """
-ClusterName=storlab
-SlurmctldHost=ctl(10.77.0.254)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SwitchType=switch/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SchedulerParameters=sched_interval=2
-ReturnToService=2
-SlurmdTimeout=10
-KillWait=5
-JobRequeue=1
-"""
+from laboratory.samples import sample
 
 # sh, not slurmd, is process 1: it takes over and reaps what slurmd's own processes leave.
 _NODE = """
@@ -87,7 +61,7 @@ def cluster(folder: Path, own: Path, nodes: int = 3) -> Iterator[Cluster]:
     names = [f"m{number}" for number in range(1, nodes + 1)]
     lines = [f"NodeName={n} NodeAddr=10.77.0.{at} CPUs=2 RealMemory=500 State=UNKNOWN" for at, n in enumerate(names, 1)]
     partition = f"PartitionName=lab Nodes=m[1-{nodes}] Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE"
-    text = "\n".join([_CONFIGURATION.format(folder=folder).strip(), *lines, partition])
+    text = "\n".join([sample(__file__, "cases/slurm.conf", folder=folder).strip(), *lines, partition])
     (folder / "slurm.conf").write_text(f"{text}\n")
     with ExitStack() as kept:
         _munge(kept)

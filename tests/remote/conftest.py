@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory
-from laboratory.brought import bring
-from laboratory.hosts import Hosts, hosts
+from laboratory.hosts import Hosts, bring, hosts
 
 
 @pytest.fixture(scope="module")

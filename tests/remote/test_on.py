@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import Ended, Laboratory
-from laboratory.brought import place_on
-from laboratory.hosts import Hosts
+from laboratory.hosts import Hosts, place_on
 from laboratory.studies import directory
 from remote.conftest import jobs_of
 
@@ -95,10 +94,7 @@ def test_a_machine_without_this_very_storlab_is_refused_with_the_command_to_run(
 
 @pytest.mark.parametrize(
     ("host", "said"),
-    [
-        ("nobody.invalid", "Could not resolve hostname"),
-        ("-oProxyCommand=true", "is no SSH destination"),
-    ],
+    [("nobody.invalid", "Could not resolve hostname"), ("-oProxyCommand=true", "is no SSH destination")],
 )
 def test_a_machine_that_cannot_be_reached_is_named_before_anything_runs(here: Laboratory, host: str, said: str) -> None:
     refused = here.run(SHORT, f"--on={host}")

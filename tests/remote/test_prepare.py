@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laboratory import Laboratory
-from laboratory.brought import place_on
-from laboratory.hosts import Hosts
+from laboratory.hosts import Hosts, place_on
 from laboratory.studies import directory
 from remote.conftest import on_host
 from storlab.remote.bundle import distributions
