@@ -6,17 +6,27 @@ import asyncio
 import contextlib
 import os
 import random
+import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from attacks import ATTACKS, SEED
-from attacks.in_use import IN_USE, PLAIN, SIZE, node_of, opened
 from laboratory import Laboratory, ended, kill, wait_for, wait_until
-from laboratory.devices import Device, new_device, sh
+from laboratory.devices import (
+    Device,
+    mounted,
+    mounted_elsewhere,
+    new_device,
+    process_that_is_up,
+    refused,
+    sh,
+    underneath,
+)
+from laboratory.studies import DIRECTORY, directory
 from layers.signatures import WRITE
 from storlab.errors import StorlabError, StudyError, UserError
 from storlab.layers.base import LayerContext
@@ -26,19 +36,28 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 
 pytestmark = pytest.mark.needs("root")
+SIZE = 8 * 1024**2
 TRUE = 'command = { argv = ["true"] }'
-HEAD = """
-primary = "elapsed"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-[probes]
-[workload.load]
-"""
+
+
+def node_of(device: Device, path: Path) -> Path:
+    """Another node of a device."""
+    os.mknod(path, 0o600 | stat.S_IFBLK, Path(device.path).stat().st_rdev)
+    return path
+
+
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def raw(path: str | Path, more: str = "", load: str = TRUE, above: str = "") -> str:
     """A load on a device."""
-    return f'stack = [{{ layer = "device", path = "{path}"{more} }}{above}]\n{HEAD}{load}\n'
+    return directory(load, stack=f'[{{ layer = "device", path = "{path}"{more} }}{above}]')
 
 
 def ext4(path: str | Path, more: str = "", load: str = TRUE) -> str:
@@ -58,49 +77,31 @@ def started(lab: Laboratory, study: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def refused_run(lab: Laboratory, device: Device, text: str) -> str:
-    """The message; in the meantime no byte may change."""
-    before = device.checksum()
-    with pytest.raises(StudyError) as error:
-        lab.execute(text)
-    assert device.checksum() == before
-    assert not lab.out.exists()
-    assert lab.leftovers() == []
-    return str(error.value)
-
-
 @contextlib.contextmanager
-def container(device: Device, folder: Path, command: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a mount namespace with a ``/dev`` of its own, in which the device is called ``mine``."""
+def container(device: Device, folder: Path, command: str, name: str = "mine") -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a mount namespace with a ``/dev`` of its own, in which the device has this name."""
     number = Path(device.path).stat().st_rdev
     script = f"""
-    mkdir -p {folder}/dev && mount -t tmpfs none {folder}/dev
-    mknod {folder}/dev/mine b {os.major(number)} {os.minor(number)}
-    cd {folder}/dev && {command} && echo up && exec sleep 3600
+    mkdir -p {folder}/dev && mount -t tmpfs none {folder}/dev && cd {folder}/dev
+    mknod '{name}' b {os.major(number)} {os.minor(number)} && {command} && echo up && read _
     """
-    argv = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=PLAIN) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"up\n"
-        try:
-            yield other
-        finally:
-            other.kill()
+    with process_that_is_up("unshare", "--mount", "--propagation", "private", "bash", "-c", script) as other:
+        yield other
 
 
 def test_a_device_that_is_open_in_a_container_or_by_another_node_is_refused(lab: Laboratory, device: Device) -> None:
     with container(device, lab.folder, "exec 3<>mine") as other:
-        message = refused_run(lab, device, ext4(device.path))
-    assert f"is open in process {other.pid} (sleep)" in message
+        message = refused(lab, device, ext4(device.path))
+    assert f"is open in process {other.pid} (bash)" in message
     with opened(node_of(device, lab.folder / "other-node")):
-        assert "is open in process" in refused_run(lab, device, ext4(device.path))
+        assert "is open in process" in refused(lab, device, ext4(device.path))
 
 
 def test_a_device_underneath_a_loop_device_of_a_container_is_refused(lab: Laboratory, device: Device) -> None:
     with container(device, lab.folder, "losetup --find --show $PWD/mine >../loop"):
         loop = (lab.folder / "loop").read_text().strip()
         try:
-            assert f"is in use by {loop}" in refused_run(lab, device, ext4(device.path))
+            assert f"is in use by {loop}" in refused(lab, device, ext4(device.path))
         finally:
             sh("losetup", "--detach", loop)
 
@@ -111,7 +112,7 @@ def test_a_partition_of_a_disk_that_is_open_and_the_disk_of_an_open_partition_ar
     first = device.partition()
     for held_open, asked in ((device.path, first), (first, device.path)):
         with opened(held_open):
-            assert "is open in process" in refused_run(lab, device, ext4(asked, f', wipe = "{asked}"'))
+            assert "is open in process" in refused(lab, device, ext4(asked, f', wipe = "{asked}"'))
 
 
 @pytest.mark.parametrize("resumed", [False, True])
@@ -172,7 +173,8 @@ def test_two_groups_that_name_one_device_differently_are_refused_when_the_run_is
             f'[nodes.{name}]\nstack = [{{ layer = "device", path = "{path}" }}]\n'
             for name, path in (("a", first), ("b", second))
         )
-        message = refused_run(lab, device, f'{HEAD}on = ["a", "b"]\n{TRUE}\n{groups}')
+        study = directory(f'on = ["a", "b"]\n{TRUE}', rest=groups)
+        message = refused(lab, device, study.replace(f"stack = {DIRECTORY}\n", "", 1))
         assert "is in several stacks that are set up at the same time" in message
 
 
@@ -183,6 +185,80 @@ def test_a_read_only_device_and_one_without_a_size_are_refused(lab: Laboratory, 
         assert not lab.out.exists()
 
 
+Holding = contextlib.AbstractContextManager[None]
+
+
+@contextlib.contextmanager
+def with_a_file_system(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """Somebody's, mounted here or in another mount namespace."""
+    sh("mkfs.ext4", "-q", "-F", device.path)
+    with chance.choice([mounted, mounted_elsewhere])(device.path, folder / "mnt"):
+        yield
+
+
+@contextlib.contextmanager
+def open_elsewhere(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """In a container, under any name."""
+    name, flags = chance.choice(["sda", "null", "mine", "x y"]), chance.choice(["<", "<>"])
+    with container(device, folder, f"exec 3{flags}'{name}'", name):
+        yield
+
+
+@contextlib.contextmanager
+def held(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """Open here, with O_EXCL or without, by the device's name or another."""
+    node = node_of(device, folder / "node")
+    flags = chance.choice([os.O_RDONLY, os.O_RDWR, os.O_RDONLY | os.O_EXCL])
+    descriptor = os.open(chance.choice([node, Path(device.path)]), flags)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+        node.unlink()
+
+
+def under_a_loop(device: Device, folder: Path, chance: random.Random) -> Holding:
+    return underneath(device.path)
+
+
+@contextlib.contextmanager
+def partition_in_use(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """The whole disk is asked for."""
+    with opened(device.partition(length=8192)):
+        yield
+    device.forget_partition()
+
+
+@contextlib.contextmanager
+def mapped(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """Held by device mapper, where this kernel has that."""
+    name = f"storlab-attack-{os.getpid()}"
+    table = f"0 {SIZE // 512} linear {device.path} 0"
+    if subprocess.run(["dmsetup", "create", name, "--table", table], capture_output=True, check=False).returncode:
+        with held(device, folder, chance):
+            yield
+        return
+    try:
+        yield
+    finally:
+        sh("dmsetup", "remove", "--retry", name)
+
+
+@contextlib.contextmanager
+def claimed(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+    """Another run has it."""
+    number = "{}:{}".format(*(part(Path(device.path).stat().st_rdev) for part in (os.major, os.minor)))
+    lock = Path("/run/storlab/devices") / number
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with process_that_is_up("flock", "--nonblock", str(lock), "sh", "-c", "echo up; read _"):
+        yield
+
+
+IN_USE: dict[str, Callable[[Device, Path, random.Random], Holding]] = {
+    each.__name__: each
+    for each in (with_a_file_system, open_elsewhere, held, under_a_loop, partition_in_use, mapped, claimed)
+}
+"""Ways in which a device may be in use by somebody else; which of several follows from chance."""
 ALL_WAYS = [*IN_USE, "signed", "signed", "swapped"]
 
 
@@ -217,7 +293,7 @@ def named(device: Device, folder: Path, chance: random.Random) -> str:
     return str(name)
 
 
-async def refused(node: Node, path: str, *, wipe: bool, planned: str = "") -> str:
+async def not_set_up(node: Node, path: str, *, wipe: bool, planned: str = "") -> str:
     """Set the layer up, which must fail; the reason."""
     layer = DeviceLayer.model_validate({"path": path} | ({"wipe": path} if wipe else {}))
 
@@ -248,20 +324,20 @@ async def attempt(what: str, node: Node, device: Device, spare: Device, folder: 
         if what not in sh("wipefs", "--no-act", device.path):
             return f"{what}: this version of wipefs does not know it"
         before = device.checksum()
-        reason = await refused(node, path, wipe=False)
+        reason = await not_set_up(node, path, wipe=False)
         assert device.checksum() == before, what
         return f"{what}: {reason}"
     if what == "swapped":
         _write_start(device.path, chance.randbytes(4096))
         before = device.checksum()
-        reason = await refused(node, path, wipe=True, planned=spare.path)
+        reason = await not_set_up(node, path, wipe=True, planned=spare.path)
         assert "when the run was planned" in reason
         assert device.checksum() == before
         return f"swapped: {reason}"
     how = IN_USE[what]
     with how(device, folder, chance):
         before = device.checksum()
-        reason = await refused(node, path, wipe=True)
+        reason = await not_set_up(node, path, wipe=True)
         assert device.checksum() == before, what
     return f"{what}: {reason}"
 

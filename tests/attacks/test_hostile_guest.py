@@ -15,6 +15,7 @@ from attacks import liar
 from attacks.liar import EXIT, OUTPUT, STARTED
 from laboratory import Laboratory
 from laboratory.guests import guests
+from laboratory.samples import sample
 from storlab.errors import CommandFailed, NodeError, NodeLost, TooMuch
 from storlab.nodes import node as nodes
 from storlab.nodes import process
@@ -78,59 +79,30 @@ FACTS: dict[str, Any] = {
     "virtualization": None, "tools": {"sh": None},
 }  # fmt: skip
 
+NAMED: dict[str, dict[str, Any]] = {
+    "DATA": DATA,
+    "CLOCK": CLOCK,
+    "SAMPLE": SAMPLE,
+    "DONE": DONE,
+    "STEPS": STEPS,
+    "FACTS": FACTS,
+}
+NAMED |= {"STARTED": STARTED, "EXIT": EXIT}
+
+
+def event(told: str | dict[str, Any]) -> dict[str, Any]:
+    """By its name, or in full; ``like`` a named one, but for some keys."""
+    if isinstance(told, str):
+        return NAMED[told]
+    return {**NAMED.get(told.get("like", ""), {}), **{key: value for key, value in told.items() if key != "like"}}
+
+
 LIES: dict[str, dict[str, Any]] = {
-    "a header that is no JSON": {"clock": [{"header": "{"}]},
-    "a header that is a list": {"clock": [{"header": "[]"}]},
+    name: {op: [event(told) for told in events]} for name, op, events in json.loads(sample(__file__, "cases/lies.json"))
+} | {
     "a header nested without end": {"clock": [{"header": '{"id":' + "[" * 60_000 + "]" * 5_000}]},
-    "a frame of no length": {"clock": [{"raw": "\0\0\0\0\0\0"}]},
-    "a frame of 4 GiB": {"clock": [{"raw": "\xff\xff\xff\xff\0\2{}"}]},
-    "no id": {"clock": [{"header": '{"event": "done"}'}]},
-    "an id that is text": {"clock": [{**CLOCK, "id": "1"}]},
-    "an id that is true": {"clock": [{**CLOCK, "id": True}]},
-    "an id that was not given": {"clock": [{**CLOCK, "id": 4711}]},
-    "an id below zero": {"clock": [{**CLOCK, "id": -1}]},
     "an id of a thousand digits": {"clock": [{"header": f'{{"id": {"9" * 1000}, "event": "done"}}'}]},
-    "no event": {"clock": [{"x": 1}]},
-    "an event that is a list": {"clock": [{"event": ["clock"]}]},
-    "an unknown event": {"clock": [{"event": "surprise"}]},
-    "another request's event": {"clock": [DONE]},
-    "a clock without a time": {"clock": [{"event": "clock"}]},
-    "a clock that is text": {"clock": [{**CLOCK, "monotonic_ns": "now"}]},
-    "a clock that is null": {"clock": [{**CLOCK, "monotonic_ns": None}]},
-    "a clock below zero": {"clock": [{**CLOCK, "monotonic_ns": -1}]},
-    "a clock beyond all time": {"clock": [{**CLOCK, "monotonic_ns": 2**63}]},
-    "a clock that is not finite": {"clock": [{"header": '{"id": 2, "event": "clock", "monotonic_ns": 1e999}'}]},
-    "a clock with a payload": {"clock": [{**CLOCK, "payload": "x"}]},
-    "facts of no type": {"facts": [{**FACTS, "kernel": "6.1"}]},
-    "facts without tools": {"facts": [{**FACTS, "tools": {}}]},
-    "facts with tools that are numbers": {"facts": [{**FACTS, "tools": {"sh": 1}}]},
-    "a process number below zero": {"run": [{**STARTED, "pid": -1}, EXIT]},
-    "a process number that is text": {"run": [{**STARTED, "pid": "1"}, EXIT]},
-    "a cgroup that is a number": {"run": [{**STARTED, "cgroup": 1}, EXIT]},
-    "an end without its fields": {"run": [STARTED, {"event": "exit"}]},
-    "a status of text": {"run": [STARTED, {**EXIT, "code": "0"}]},
-    "a signal of nowhere": {"run": [STARTED, {**EXIT, "signal": "\x1b[2J"}]},
-    "a time below zero": {"run": [STARTED, {**EXIT, "elapsed_ns": -1}]},
-    "a read that ends as a command": {"read": [EXIT]},
-    "a write that brings data": {"write": [DATA, DONE]},
-    "a sample without sizes": {"sample": [{key: value for key, value in SAMPLE.items() if key != "sizes"}]},
-    "a sample of sizes that are text": {"sample": [{**SAMPLE, "sizes": ["3"]}]},
-    "a sample of too few files": {"sample": [{**SAMPLE, "sizes": []}]},
-    "a sample of too many files": {"sample": [{**SAMPLE, "sizes": [1, 1, 1]}]},
-    "a sample that is longer than it says": {"sample": [{**SAMPLE, "sizes": [2]}]},
-    "a sample that is shorter than it says": {"sample": [{**SAMPLE, "sizes": [4]}]},
-    "steps without results": {"steps": [{"event": "steps"}]},
-    "steps with too few results": {"steps": [{**STEPS, "results": [{}]}]},
-    "steps with too many results": {"steps": [{**STEPS, "results": [{"size": 0}, {}, {}]}]},
-    "steps that bring more than they say": {"steps": [{**STEPS, "payload": "x"}]},
-    "steps that bring less than they say": {"steps": [{**STEPS, "results": [{"size": 5}, {}]}]},
-    "steps that bring more than was asked for": {"steps": [{**STEPS, "results": [{"size": 11}, {}], "payload": 11}]},
-    "steps that went on after one that failed": {"steps": [{**STEPS, "results": [{"message": "no"}, {}]}]},
-    "a step with a size below zero": {"steps": [{**STEPS, "results": [{"size": -1}, {}]}]},
-    "a step with a kind of its own": {"steps": [{**STEPS, "results": [{"size": 0}, {"kind": "\x1b[2J"}]}]},
-    "a step whose reason is a list": {"steps": [{**STEPS, "results": [{"message": []}]}]},
     "more results than steps can have": {"steps": [{**STEPS, "results": [{}] * 257}]},
-    "a sample of a negative size": {"sample": [{**SAMPLE, "sizes": [-5]}]},
 }
 
 
@@ -265,16 +237,16 @@ def test_a_name_that_leads_out_of_the_folder_is_refused_and_nothing_is_written(n
     assert not Path("/escaped").exists()
 
 
-@pytest.mark.parametrize("entry", ["x", "3", "-3 x", "3x x", " x", "9" * 400 + " x"])
-def test_a_listing_that_is_none_is_refused(entry: str, tmp_path: Path) -> None:
-    with pytest.raises(NodeError, match=r"^node guest: it says that /load holds "):
-        on_liar(fetching(tmp_path), **{"do files": f"{entry}\0"})
-
-
-@pytest.mark.parametrize("names", [("x", "x"), ("x", "x/y"), ("x/y", "x")])
-def test_a_name_that_comes_twice_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
-    with pytest.raises(NodeError, match=r"^node guest: it says that /load holds .* twice$"):
-        on_liar(fetching(tmp_path), **{"do files": "".join(f"3 {name}\0" for name in names)})
+@pytest.mark.parametrize(
+    ("listing", "says"),
+    [
+        *((f"{entry}\0", "") for entry in ("x", "3", "-3 x", "3x x", " x", "9" * 400 + " x")),
+        *((f"3 {one}\0003 {other}\0", ".* twice$") for one, other in (("x", "x"), ("x", "x/y"), ("x/y", "x"))),
+    ],
+)
+def test_a_listing_that_is_none_or_names_a_file_twice_is_refused(listing: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match=rf"^node guest: it says that /load holds {says}"):
+        on_liar(fetching(tmp_path), **{"do files": listing})
 
 
 def test_links_that_are_there_already_are_never_written_through(tmp_path: Path) -> None:

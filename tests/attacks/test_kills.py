@@ -23,6 +23,7 @@ import pytest
 from attacks import ATTACKS, SEED
 from laboratory import Ended, Laboratory, ended, kill, wait_until
 from laboratory.guests import guests, qemus
+from laboratory.samples import sample
 from laboratory.studies import LOOPS
 from storlab.records.suite import RESULTS, read_suite_run
 
@@ -43,28 +44,7 @@ FOLDERS = guests(
     _WRITES, rounds=2, memory='"256M"',
     stack='[{ layer = "directory" }, { layer = "virtiofsd" }, { layer = "virtiofs" }]',
 )  # fmt: skip
-_TWO = """
-primary = "elapsed"
-repeat = { until = "max", min = 2, max = 2 }
-[probes]
-"""
-NETWORK = f"""{_TWO}
-[trial]
-settle = {{ sync = false, drop_caches = false }}
-[network]
-mtu = 4000
-bandwidth = "1Gbit"
-[nodes.server]
-kind = "netns"
-stack = [{{ layer = "file", size = "64M" }}, {{ layer = "loop" }}{_MOUNTED % ("", "")},
-         {{ layer = "file", size = "16M" }}]
-[nodes.client]
-kind = "netns"
-from = "server"
-stack = [{{ layer = "nbd-export" }}, {{ layer = "connect" }}]
-[workload.load]
-command = {{ argv = ["sh", "-c", "timeout 3 qemu-img bench -f raw -w -c 10000000 -t none {{target}}; true"] }}
-"""
+NETWORK = sample(__file__, "cases/network.toml")
 
 
 @dataclass(frozen=True)
@@ -99,29 +79,12 @@ def networked_guests(protocol: Protocol, script: str = "", on: str = "server") -
     """Writes over this protocol; ``script`` runs beside them in the first trial."""
     file = "/load" if protocol.share else ""
     write = f"timeout 4 dd if=/dev/zero of={{target}}{file} bs=4k count=2000 oflag=direct; [ $? = 0 -o $? = 124 ]"
-    beside = f"""
-[workload.beside]
+    beside = f"""[workload.beside]
 on = ["{on}"]
-command = {{ argv = ["sh", "-c", "if [ {{trial}} = 1 ]; then {script}; fi"] }}
-"""
-    return f"""{_TWO}
-[trial]
-timeout = "90s"
-settle = {{ sync = false, drop_caches = false }}
-[nodes.server]
-kind = "vm"
-memory = "256M"
-keep = "run"
-stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}{_MOUNTED % (_KEPT, _KEPT) * protocol.share}]
-[nodes.client]
-kind = "vm"
-memory = "256M"
-from = "server"
-stack = [{{ layer = "{protocol.serve}" }}, {{ layer = "{protocol.mount}", give_up = "4s" }}]
-[workload.load]
-on = ["client"]
-command = {{ argv = ["sh", "-c", "{write}"] }}
-{beside if script else ""}"""
+command = {{ argv = ["sh", "-c", "if [ {{trial}} = 1 ]; then {script}; fi"] }}"""
+    words = {"serve": protocol.serve, "mount": protocol.mount, "write": write, "beside": beside if script else ""}
+    mounted = _MOUNTED % (_KEPT, _KEPT) if protocol.share else ""
+    return sample(__file__, "cases/networked-guests.toml", mounted=mounted, **words)
 
 
 @dataclass

@@ -15,21 +15,12 @@ import pytest
 
 from laboratory import Laboratory, wait_until
 from laboratory.guests import BEGUN, guests, once_begun
+from laboratory.studies import directory
 from storlab.nodes.private import private_name
 
 STRANGER = 65534
-STUDY = """
-primary = "elapsed"
-repeat = { until = "max", min = 2, max = 2 }
-trial = { settle = { sync = false, drop_caches = false } }
-[probes]
-[nodes.host]
-kind = "local"
-stack = [{ layer = "directory" }]
-[workload.load]
-on = ["host"]
-command = { argv = ["sh", "-c", "echo text > $0/file; test -e $0/../stop || exec sleep 3600", "{target}"] }
-"""
+LOAD = 'argv = ["sh", "-c", "echo text > $0/file; test -e $0/../stop || exec sleep 3600", "{target}"]'
+STUDY = directory(f"command = {{ {LOAD} }}", rounds=2)
 ATTACK = """
 cd "$1" || exit
 for found in "$3" .storlab-* storlab-*; do

@@ -18,7 +18,7 @@ import pytest
 from attacks import ATTACKS, SEED
 from laboratory import COMMAND, Laboratory, ended, interrupt, kill, wait_for, wait_until
 from laboratory.devices import Device, sh
-from laboratory.studies import LOOPS, directory
+from laboratory.studies import DIRECTORY, LOOPS, directory
 from storlab.doctor.runs import without_journal
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.private import private_name
@@ -30,16 +30,8 @@ from storlab.run.recovery.temporary import remember_run, remember_scratch, remem
 from storlab.run.session import open_session
 from study.program import call
 
-WAITING = """
-primary = "elapsed"
-repeat = { until = "max", min = 1, max = 1 }
-stack = [
-    { layer = "file", size = "32M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
-]
-[probes]
-[workload.load]
-command = { argv = ["sleep", "3600"] }
-"""
+LOOP = '[{ layer = "file", size = "32M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]'
+WAITING = directory('command = { argv = ["sleep", "3600"] }', stack=LOOP)
 
 
 def kill_agents(lab: Laboratory) -> None:
@@ -238,9 +230,9 @@ def test_the_journal_names_an_agent_and_its_cgroup_before_they_are_there(lab: La
     wrapper.write_text(NAMED.format(journal=lab.out / "journal.jsonl", log=log, agent=agent_path()))
     wrapper.chmod(0o755)
     lab.environment["STORLAB_AGENT"] = str(wrapper)
-    load = '[probes]\n[workload.load]\non = "n"\ncommand = { argv = ["true"] }\n'
-    node = '[nodes.n]\nkind = "netns"\nstack = [{ layer = "directory" }]\n'
-    result = lab.run(WAITING.partition("stack")[0] + load + node)
+    node = f'[nodes.n]\nkind = "netns"\nstack = {DIRECTORY}\n'
+    study = directory('on = "n"\ncommand = { argv = ["true"] }', rest=node)
+    result = lab.run(study.replace(f"stack = {DIRECTORY}\n", "", 1))
     assert result.status == 0, str(result)
     assert set(log.read_text().splitlines()) == {"named"}
 

@@ -16,32 +16,29 @@ import pytest
 from attacks.odd_files import KINDS, bounded, lay
 from laboratory import COMMAND, Ended, Laboratory
 from laboratory.devices import new_device, sh
+from laboratory.studies import DIRECTORY, directory
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Confinement, Exit, Node
 from storlab.workloads.fio.workload import FioWorkload
 from study.program import Ran, call
 
 root = pytest.mark.needs("root")
-HEAD = """primary = "{primary}"
-stack = [{{ layer = "directory", path = "{folder}/data" }}]
-repeat = {{ until = "max", min = 1, max = 1 }}
-{more}
-[probes]
-[workload.load]
-"""
+
+
+def in_data(lab: Laboratory, load: str, trial: str = "") -> str:
+    """One load in a folder of the user's."""
+    (lab.folder / "data").mkdir(exist_ok=True)
+    return directory(load, trial=trial, stack=f'[{{ layer = "directory", path = "{lab.folder}/data" }}]')
 
 
 def study(lab: Laboratory, options: str) -> str:
     """One load by fio."""
-    (lab.folder / "data").mkdir(exist_ok=True)
-    return HEAD.format(primary="write.iops", folder=lab.folder, more="") + f"fio = {{ {options} }}\n"
+    return in_data(lab, f"fio = {{ {options} }}")
 
 
-def command(lab: Laboratory, script: str, more: str = "") -> str:
+def command(lab: Laboratory, script: str, trial: str = "") -> str:
     """One command of a shell, which has the target as ``$0``."""
-    (lab.folder / "data").mkdir(exist_ok=True)
-    head = HEAD.format(primary="elapsed", folder=lab.folder, more=more)
-    return f"{head}command = {{ argv = ['sh', '-c', '''{script}''', '{{target}}'] }}\n"
+    return in_data(lab, f"command = {{ argv = ['sh', '-c', '''{script}''', '{{target}}'] }}", trial)
 
 
 def refused(ran: Ran | Ended, *words: str) -> None:
@@ -142,8 +139,7 @@ def test_a_command_writes_to_its_target_and_nowhere_else(precious: str, lab: Lab
         f"echo mine >$0/mine && cat $0/mine; echo x >here; mktemp; echo x >{outside}; echo x >/etc/storlab-attack; "
         f"dd if=/dev/zero of={precious} bs=4k count=1; mknod n b 7 0; true"
     )
-    more = f"trial = {{ prepare = [['sh', '-c', 'echo x >{outside}; true']] }}"
-    ended = lab.run(command(lab, script, more))
+    ended = lab.run(command(lab, script, f"prepare = [['sh', '-c', 'echo x >{outside}; true']]"))
     assert ended.status == 0, ended
     assert not outside.exists() and not Path("/etc/storlab-attack").exists()
     stdout = next(lab.out.rglob("stdout")).read_text()
@@ -196,10 +192,8 @@ def program(path: Path, script: str) -> Path:
 def test_plan_runs_no_program_of_the_studys(lab: Laboratory) -> None:
     proof = lab.folder / "proof"
     named = program(lab.folder / "data" / "program", f"touch {proof}")
-    head = HEAD.format(primary="elapsed", folder=lab.folder, more=f'trial = {{ prepare = [["{named}"]] }}')
-    ended = lab.storlab(
-        "plan", lab.study(f'{head}command = {{ argv = ["{named}", "x"], prepare = ["{named}", "y"] }}\n')
-    )
+    load = f'command = {{ argv = ["{named}", "x"], prepare = ["{named}", "y"] }}'
+    ended = lab.storlab("plan", lab.study(in_data(lab, load, f'prepare = [["{named}"]]')))
     assert ended.status == 0, ended
     assert f"{named} x" in ended.stdout, "it shows what would be run"
     assert not proof.exists()
@@ -288,7 +282,7 @@ def test_an_absurd_number_is_refused_in_one_short_sentence(key: str, here: Path)
 
 
 ODD = "/x\\u0000y"
-DIRECTORY, LOAD = '[{ layer = "directory" }]', 'command = { argv = ["true"] }'
+LOAD = 'command = { argv = ["true"] }'
 PLACES = {
     "path": (f'[{{ layer = "device", path = "{ODD}" }}]', LOAD),
     "wipe": (f'[{{ layer = "device", path = "/dev/x", wipe = "{ODD}" }}]', LOAD),

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from laboratory import Laboratory
+from storlab.errors import StudyError
+
+PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a test's laboratory
 
 
 def sh(*argv: str) -> str:
@@ -70,3 +78,57 @@ def tmpfs(path: Path, size: str) -> Iterator[Path]:
         yield path
     finally:
         sh("umount", str(path))
+
+
+def refused(lab: Laboratory, device: Device, text: str) -> str:
+    """Why a study is; in the meantime no byte of the device may change."""
+    before = device.checksum()
+    with pytest.raises(StudyError) as error:
+        lab.execute(text)
+    assert device.checksum() == before
+    assert not lab.out.exists()
+    assert lab.leftovers() == []
+    return str(error.value)
+
+
+@contextlib.contextmanager
+def process_that_is_up(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One that says ``up``, and ends when its input does."""
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PLAIN) as other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == b"up\n"
+        try:
+            yield other
+        finally:
+            other.stdin.close()
+            other.wait()
+
+
+@contextlib.contextmanager
+def mounted(device: str, path: Path) -> Iterator[None]:
+    """Read-only: a file system that is mounted to be written goes on writing by itself for a while."""
+    path.mkdir(exist_ok=True)
+    sh("mount", "--read-only", device, str(path))
+    try:
+        yield
+    finally:
+        sh("umount", str(path))
+
+
+@contextlib.contextmanager
+def mounted_elsewhere(device: str, path: Path) -> Iterator[None]:
+    """In another mount namespace."""
+    path.mkdir(exist_ok=True)
+    script = f"mount --read-only {device} {path} && echo up && read _"
+    with process_that_is_up("unshare", "--mount", "--propagation", "private", "sh", "-c", script):
+        yield
+
+
+@contextlib.contextmanager
+def underneath(device: str) -> Iterator[None]:
+    """Another loop device."""
+    above = sh("losetup", "--find", "--show", device).strip()
+    try:
+        yield
+    finally:
+        sh("losetup", "--detach", above)

@@ -13,9 +13,13 @@ POWER_CUTS = sample(__file__, "cases/power-cuts.toml")
 """A study whose two set-ups differ in what a power cut takes; it has a heading of its own."""
 
 
-def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = "") -> str:
-    """One workload in a directory; needs no root. ``rest``: tables at the end of the study."""
+DIRECTORY = '[{ layer = "directory" }]'
+
+
+def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = "", stack: str = DIRECTORY) -> str:
+    """One workload in a directory, which needs no root, or on another stack. ``rest``: tables at the study's end."""
     primary = "bandwidth" if workload.startswith("fio") else "elapsed"
     trial = f", {trial}" if trial else ""
     words = {"primary": primary, "rounds": rounds, "trial": trial, "workload": workload, "rest": rest}
+    words["stack"] = stack
     return sample(__file__, "cases/directory.toml", **words)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory, ended, kill, wait_for, wait_until
-from laboratory.devices import Device, new_device, sh
-from laboratory.samples import sample
+from laboratory.devices import PLAIN, Device, mounted, mounted_elsewhere, new_device, refused, sh, underneath
+from laboratory.studies import directory
 from storlab.errors import StorlabError, StudyError
 from storlab.layers.block.identity import identify
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
@@ -24,8 +24,6 @@ from .signatures import WRITE, write_dos
 from .sites import RUN
 
 pytestmark = pytest.mark.needs("root")
-
-PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a test's laboratory
 
 
 @pytest.fixture
@@ -37,29 +35,10 @@ def other(tmp_path: Path) -> Iterator[Device]:
 
 def study(path: str, *, more: str = "", rounds: int = 1, argv: str = '["true"]') -> str:
     """ext4 on a device."""
-    return sample(__file__, "cases/device.toml", path=path, more=more, rounds=rounds, argv=argv)
-
-
-@contextmanager
-def mounted(device: str, path: Path) -> Iterator[None]:
-    """Read-only: a file system that is mounted to be written goes on writing by itself for a while."""
-    path.mkdir()
-    sh("mount", "--read-only", device, str(path))
-    try:
-        yield
-    finally:
-        sh("umount", str(path))
-
-
-def refused(lab: Laboratory, device: Device, text: str) -> str:
-    """The message; in the meantime no byte may change."""
-    before = device.checksum()
-    with pytest.raises(StudyError) as error:
-        lab.execute(text)
-    assert device.checksum() == before
-    assert not lab.out.exists()
-    assert lab.leftovers() == []
-    return str(error.value)
+    stack = (
+        f'[{{ layer = "device", path = "{path}"{more} }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]'
+    )
+    return directory(f"command = {{ argv = {argv} }}", rounds=rounds, stack=stack)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +55,6 @@ def test_arguments_of_mkfs_reach_no_unnamed_device(lab: Laboratory, device: Devi
 
 
 @contextmanager
-def mounted_elsewhere(device: str, path: Path) -> Iterator[None]:
-    """In another mount namespace."""
-    path.mkdir()
-    script = f"mount --read-only {device} {path} && echo up && read _"
-    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PLAIN) as other:
-        assert other.stdout is not None and other.stdin is not None
-        assert other.stdout.readline() == b"up\n"
-        yield
-        other.stdin.close()
-
-
-@contextmanager
 def detached(device: str, path: Path) -> Iterator[None]:
     """Mounted with no path in any namespace; Btrfs shows no device number there at all."""
     path.mkdir()
@@ -99,16 +65,6 @@ def detached(device: str, path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
-
-
-@contextmanager
-def underneath(device: str, path: Path) -> Iterator[None]:
-    """Another loop device."""
-    above = sh("losetup", "--find", "--show", device).strip()
-    try:
-        yield
-    finally:
-        sh("losetup", "--detach", above)
 
 
 @contextmanager
@@ -143,7 +99,7 @@ IN_USE: dict[str, tuple[Callable[[str, Path], AbstractContextManager[None]], str
     "mounted": (mounted, r"is mounted on {path}: Storlab does not touch it"),
     "mounted in another namespace": (mounted_elsewhere, "is mounted on"),
     "mounted where no process shows it": (detached, "something holds it"),
-    "underneath another device": (underneath, r"is in use by /dev/loop\d+"),
+    "underneath another device": (lambda device, _: underneath(device), r"is in use by /dev/loop\d+"),
     "held": (held, "does not touch it"),
     "open": (opened, r"is open in process \d+ \(sleep\)"),
 }

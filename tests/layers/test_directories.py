@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from laboratory import Laboratory
 from laboratory.devices import sh
+from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.fs.mount import is_refusal
@@ -26,8 +29,7 @@ LOOP = '[{ layer = "file", size = "16M" }, { layer = "loop" }, { layer = "mkfs",
 
 def in_directory(path: Path, argv: str) -> str:
     """A study on an existing directory."""
-    study = directory(f"command = {{ argv = {argv} }}")
-    return study.replace('{ layer = "directory" }', f'{{ layer = "directory", path = "{path}" }}')
+    return directory(f"command = {{ argv = {argv} }}", stack=f'[{{ layer = "directory", path = "{path}" }}]')
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -79,41 +81,22 @@ def test_a_scratch_folder_behind_a_link_is_torn_down_too(tmp_path: Path, monkeyp
 
 
 def is_torn_down(lab: Laboratory, stack: str, real: Path) -> None:
-    study = directory('command = { argv = ["touch", "{target}/a"] }').replace('[{ layer = "directory" }]', stack)
-    lab.succeed(study)
+    lab.succeed(directory('command = { argv = ["touch", "{target}/a"] }', stack=stack))
     assert list(real.iterdir()) == []
 
 
-FOREIGN = [
-    ("directory.remove", {"path": "{tmp}/precious"}),
-    ("directory.remove", {"path": "{tmp}/storlab-precious"}),
-    ("directory.remove", {"path": f"{{tmp}}/.storlab-{RUN}-host-0/../precious"}),
-    ("directory.remove", {"path": f"{{tmp}}/storlab-{RUN}/precious"}),
-    ("scratch.remove", {"path": "{tmp}/storlab-precious"}),
-    ("scratch.remove", {"path": "{tmp}/storlab-"}),
-    ("scratch.remove", {"path": "precious"}),
-    ("file.remove", {"path": "{tmp}/precious/file"}),
-    ("file.remove", {"path": f"{{tmp}}/storlab-{RUN}"}),
-    ("mount.unmount", {"path": "/"}),
-    ("mount.unmount", {"path": "{tmp}/precious"}),
-    ("loop.detach", {"file": "{tmp}/precious/file"}),
-    ("zpool.destroy", {"pool": "tank"}),
-    ("zpool.destroy", {"pool": "storlab-precious"}),
-    ("zpool.forget", {"pool": "tank", "device": "/dev/vda"}),
-    ("zpool.node", {"path": "/dev/vda"}),
-    ("zfs.destroy", {"dataset": "tank/home", "path": None}),
-    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a", "path": None}),
-    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b@c", "path": None}),
-    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b", "path": "/home"}),
-    ("zfs.parameter", {"parameter": "../../../../etc/passwd", "value": "1", "run": RUN}),
-]
+FOREIGN = json.loads(sample(__file__, "cases/left-alone.json"))
+"""What an undo of a damaged or hostile journal may name, and its arguments, in ``{tmp}`` or of the ``{run}``."""
 
 
 @pytest.mark.parametrize(("name", "arguments"), FOREIGN)
 async def test_no_undoing_touches_what_is_not_storlabs(tmp_path: Path, name: str, arguments: dict[str, Any]) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("mine")
-    filled = {key: value and value.replace("{tmp}", str(tmp_path)) for key, value in arguments.items()}
+    words = {"{tmp}": str(tmp_path), "{run}": RUN}
+    filled = {
+        key: value and re.sub("{tmp}|{run}", lambda word: words[word[0]], value) for key, value in arguments.items()
+    }
     async with local_node("host") as node:
         with pytest.raises(StorlabError, match="left alone"):
             await undo_table()[name].function(node, filled)
@@ -190,35 +173,11 @@ async def test_a_share_that_can_not_be_mounted_is_named_with_the_reason_of_mount
         await layer.mounted(argv, Share("s", "nfs", "a", 1, "/b"), ground.context())
 
 
-BAD = "wrong fs type, bad option, bad superblock on /dev/loop0"
-CALL = "mount(2) system call failed: "
-NEVER = [
-    ("unknown filesystem type 'xfs'.", ""),
-    (f"{BAD}, missing codepage or helper program, or other error.", ""),
-    (BAD, "EXT4-fs: bad block size 16384"),
-    (BAD, "BTRFS: unsupported checksum: 9"),
-    (f"{CALL}Function not implemented.", "XFS: File system with blocksize 65536"),
-    (f"{CALL}Operation not supported.", ""),
-    ("fsconfig() failed: xfs: Unknown parameter 'x'.", ""),
-    ("permission denied.", ""),
-]
-"""What mount(8) and the kernel say of what this kernel will never do."""
-ONCE = [
-    (f"{CALL}Structure needs cleaning.", ""),
-    ("can't read superblock on /dev/loop0.", ""),
-    ("cannot mount; probably corrupted filesystem on /dev/loop0.", ""),
-    ("special device disk0 does not exist.", ""),
-    ("/dev/loop0 already mounted or mount point busy.", ""),
-    (f"{CALL}Transport endpoint is not connected.", ""),
-    (f"{CALL}No such device or address.", ""),
-    (f"{CALL}Cannot allocate memory.", ""),
-    (BAD, "XFS: Invalid superblock magic number"),
-    (BAD, "EXT4-fs: error loading journal"),
-    ("wrong fs type, bad option, bad superblock on disk0", "virtio-fs: tag <disk0> not found"),
-]
+SAID_BY_MOUNT = json.loads(sample(__file__, "cases/said-by-mount.json"))
+"""Whether this kernel will never do it, what mount(8) says, and what the kernel says."""
 
 
-@pytest.mark.parametrize(("refused", "said", "kernel"), [(each in NEVER, *each) for each in (*NEVER, *ONCE)])
+@pytest.mark.parametrize(("refused", "said", "kernel"), SAID_BY_MOUNT)
 def test_only_what_the_kernel_will_refuse_again_is_unsupported(refused: bool, said: str, kernel: str) -> None:
     asked = "mount -t x /dev/loop0 /m" if refused else "mount -o nosuch,unsupported /m"
     assert is_refusal(CommandFailed("mount failed", f"$ {asked}\nmount: /m: {said}"), kernel) is refused
