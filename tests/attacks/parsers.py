@@ -79,6 +79,7 @@ from storlab.records.suite.sources import console
 from storlab.run.recovery.journal import JOURNAL
 from storlab.run.suite.bisect.steps import parse_steps
 from storlab.run.suite.own_files import read_own_expectations
+from storlab.study.study import parse_study
 from storlab.suite.check_log import read_check
 from storlab.suite.check_text import groups_in, read_excludes, read_group_list
 from storlab.suite.expectations import read_expectations
@@ -257,6 +258,11 @@ PARSERS: dict[str, Parser] = {
     ),
     "find": Parser(by.of_bytes(lambda data: parse_find(data, "root:x:0\n")), these("f755 /a/b\0d755 /a\0")),
     # What is written by users, and what Storlab wrote
+    "study": Parser(
+        by.of_bytes(lambda data: parse_study(data, "study.toml", lambda name: "")),
+        golden("../src/storlab/studies/*.toml"),
+        slow=True,
+    ),
     "runfile": Parser(by.of_text(suite_of), these(RUNFILE), RunfileError),
     "list of expectations": Parser(
         by.of_file("expected.toml", read_own_expectations), these(EXPECTATIONS.read_text()), StudyError

@@ -23,9 +23,7 @@ from attacks.mutations import mutant
 from attacks.odd_files import Hang, bounded
 from attacks.parsers import PARSERS
 from attacks.readers import Parser
-from storlab.study.study import parse_study
 
-STUDIES = sorted((Path(__file__).parents[2] / "src" / "storlab" / "studies").glob("*.toml"))
 MEMORY = Path("/dev/shm")
 FUZZ = "STORLAB_FUZZ" in os.environ
 SEEDS, EACH = (1, 500) if FUZZ else (10, 20)  # mutants of one seed: making up a seed takes as long as dozens of them
@@ -111,15 +109,3 @@ def test_what_repeats_without_end_holds_no_parser_up(name: str, folder: Path) ->
         endless = sample[: len(sample) // 2] + (piece * ENDLESS)[:ENDLESS] + sample[-200:]
         with bounded(PATIENCE), suppress(parser.refuses):
             parser.read(endless, folder)
-
-
-STUDY = Parser(
-    lambda data, _: parse_study(data, "study.toml", lambda name: ""), lambda: [path.read_bytes() for path in STUDIES]
-)
-
-
-@pytest.mark.timeout(0)
-@ONCE
-@given(seed=ANY_SEED)
-def test_a_study_that_is_damaged_is_read_or_refused(seed: bytes, folder: Path, tmp_path: Path) -> None:
-    survives(STUDY, seed, folder, tmp_path / "mutant", EACH // 5 if FUZZ else EACH // 2)
