@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from laboratory.samples import sample
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.layers.resources import Dir, Disk, Export, Resource, Server
 from storlab.measurements import Measurements
@@ -23,6 +24,8 @@ from storlab.registry import workload_types
 from storlab.workloads.base import RunContext
 from storlab.workloads.command import CommandWorkload, MetricRule
 from workloads import ended, left
+
+CASES = json.loads(sample(__file__, "cases/command.json"))
 
 
 def rule(**fields: Any) -> MetricRule:
@@ -84,23 +87,7 @@ def test_numbers_are_read_as_programs_print_them() -> None:
         assert number(text, regex=regex) == value
 
 
-@pytest.mark.parametrize(
-    ("text", "fields", "says"),
-    [
-        ("nothing", {"regex": r"(\d+)"}, "matches nothing"),
-        ("1 2", {"regex": r"(\d)"}, 'more than one match; say which by pick = "last"'),
-        ("ab", {"regex": r"(a)"}, "is not a number"), ("b", {"regex": r"(a)?b"}, "is not a number"),
-        ("412,5 MB/s", {"regex": r"([\d.,]+) MB/s"}, '412,5" has a comma that is not between thousands'),
-        ("1.234,5 MB/s", {"regex": r"([\d.,]+) MB/s"}, "has a comma that is not between thousands"),
-        ("0,0312 s", {"regex": r"(\d+,\d+) s"}, "let the program print in English (LC_ALL=C)"),
-        ("nan", {"regex": r"(\w+)"}, "no finite number"), ("1e999", {"regex": r"(\S+)"}, "no finite number"),
-        ("1e300", {"regex": r"(\S+)", "scale": 1e300}, "no finite number"), ("{}", {"json": "a"}, "matches nothing"),
-        ('{"a": []}', {"json": "a"}, "matches nothing"), ('{"a": "5"}', {"json": "a"}, "is not a number"),
-        ('{"a": true}', {"json": "a"}, "is not a number"), ('{"a": [[1]]}', {"json": "a"}, "is not a number"),
-        ('{"a": [1, 2]}', {"json": "a"}, "more than one match"), ("not json", {"json": "a"}, "metric x: "),
-        ("", {"json": "a"}, "metric x: "), ('{"a": "x"}', {"json": "abs(a)"}, "metric x: "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "fields", "says"), CASES["output without the number"])
 def test_output_without_the_number_is_an_error_that_names_metric_and_file(
     text: str, fields: dict[str, Any], says: str
 ) -> None:
@@ -270,7 +257,7 @@ def test_a_command_runs_where_it_is_to_run(tmp_path: Path) -> None:
     assert (folder / "stderr").read_text() == f"{folder}\n"
 
 
-REFUSED = json.loads((Path(__file__).parent / "cases" / "refused.json").read_text())
+REFUSED = json.loads(sample(__file__, "cases/refused.json"))
 """Kind, keys, and what the refusal says."""
 
 

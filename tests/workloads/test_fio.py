@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from laboratory.samples import sample
 from storlab.errors import UserError
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.kinds.local import local_node
@@ -22,6 +24,7 @@ from storlab.workloads.fio.checking import complaint
 from storlab.workloads.fio.workload import FioWorkload
 
 GOLDEN = Path(__file__).parent / "golden"
+CASES = json.loads(sample(__file__, "cases/fio.json"))
 
 
 def fio(**options: Any) -> FioWorkload:
@@ -58,17 +61,7 @@ def test_the_job_file_as_it_is_written() -> None:
     assert fio(rw="read").job_text({}, "load") == "[global]\nrw=read\n\n[load]\n", "without jobs, one"
 
 
-@pytest.mark.parametrize(
-    ("options", "written"),
-    [
-        ({"runtime": "1h30m"}, "runtime=5400000ms"), ({"runtime": "1.5s"}, "runtime=1500ms"),
-        ({"runtime": 0.5}, "runtime=500ms"), ({"startdelay": "0.25ms"}, "startdelay=250us"),
-        ({"runtime": "60s"}, "runtime=60s"), ({"runtime": 60}, "runtime=60"), ({"bs": "4KiB"}, "bs=4096"),
-        ({"bs": "1.5k,4k"}, "bs=1536,4k"), ({"bssplit": "4k/60:2MiB/40"}, "bssplit=4k/60:2097152/40"),
-        ({"size": "1.5G"}, "size=1610612736"), ({"size": "80%"}, "size=80%"),
-        ({"size": "2MiB", "kb_base": 1000}, "size=2MiB"), ({"filename": "1.5G"}, "filename=1.5G"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "written"), CASES["sizes and durations"])
 def test_sizes_and_durations_mean_to_fio_what_they_mean_to_the_plan(options: dict[str, Any], written: str) -> None:
     assert f"{written}\n" in "".join(f"{line}\n" for line in fio(rw="read", **options).job_text({}, "x").splitlines())
 
@@ -118,18 +111,7 @@ def test_files_of_the_stack_may_be_named_and_the_logs_interval_is_the_studys_own
     assert (fio(runtime=5, time_based=1)._log_interval(), fio(rw="read")._log_interval()) == (100, 250)
 
 
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ("[a]\nfilename=/dev/sda\n", "line 2 of the job file: filename:"),
-        ("[a]\n filename = /dev/sda ; the disk\n", "line 2 of the job file: filename:"),
-        ("[global]\ndirectory=/mnt\n[a]\n", 'line 2 of the job file: directory: "/mnt" leads away'),
-        ("[a]\noutput=x\n", "line 2 of the job file: output: this option is Storlab's own"),
-        ("rw=read\n", "is not a job file of fio's"),
-        ("", "is not a job file of fio's"),
-        ("[global]\nrw=read\n", "it has no job"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "says"), CASES["job files that lead astray"])
 def test_a_job_file_that_leads_astray_is_refused(lines: str, says: str) -> None:
     with pytest.raises(OptionError) as raised:
         job_file(x_fio=lines)
@@ -153,26 +135,7 @@ def test_what_a_job_file_includes_is_put_in_and_one_that_includes_itself_is_refu
         job_file(a_fio="include b.fio\n", b_fio="include a.fio\n")
 
 
-@pytest.mark.parametrize(
-    ("options", "size", "seconds"),
-    [
-        ({"size": "1M", "numjobs": 4}, 4 * 2**20, None),
-        ({"size": "1M", "numjobs": "²", "log_avg_msec": "²"}, 2**20, None),
-        ({"size": "1M", "numjobs": "4", "filename": "one"}, 2**20, None),
-        ({"size": "50%", "runtime": "5s", "time_based": True}, 0, 5),
-        ({"runtime": 5, "time_based": 1}, 0, 5),
-        ({"runtime": "5", "time_based": "1"}, 0, 5),
-        ({"runtime": "1m", "time_based": False}, 0, None),
-        ({"runtime": "1m", "time_based": "0"}, 0, None),
-        ({"runtime": "later", "time_based": 1}, 0, None),
-        ({"runtime": 5, "time_based": 1, "startdelay": 2, "ramp_time": "1s"}, 0, 8),
-        ({"size": "1M", "jobs": {"a": {}, "b": {"size": "3M", "numjobs": 2}}}, 7 * 2**20, None),
-        ({"time_based": 1, "jobs": {"a": {"runtime": 2}, "b": {"runtime": 3}}}, 0, 3),
-        ({"time_based": 1, "jobs": {"a": {"runtime": 2}, "b": {"runtime": 3, "stonewall": 1}}}, 0, 5),
-        ({"time_based": 1, "jobs": {"a": {"runtime": 2, "stonewall": 1}, "b": {"runtime": 3}}}, 0, 3),
-        ({"time_based": 1, "jobs": {"a": {"runtime": 2}, "b": {}}}, 0, None),
-    ],
-)
+@pytest.mark.parametrize(("options", "size", "seconds"), CASES["sizes and lengths"])
 def test_its_size_and_its_length_are_known_where_they_can_be(
     options: dict[str, Any], size: int, seconds: float | None
 ) -> None:
@@ -195,19 +158,7 @@ def test_with_a_warm_up_fio_does_not_measure_all_that_it_does() -> None:
     assert fio(runtime=5, time_based=1, ramp_time=1).duration(2) == 6, "but to a ramp of its own"
 
 
-@pytest.mark.parametrize(
-    ("options", "warm_up", "said"),
-    [
-        ({"iodepth": 32}, 0.0, "psync has one operation in flight"),
-        ({"iodepth": "8", "ioengine": "mmap"}, 0.0, "mmap has one operation in flight"),
-        ({"iodepth": 8, "ioengine": "libaio"}, 0.0, "without direct = 1"),
-        ({"iodepth": 8, "ioengine": "libaio", "direct": True}, 0.0, ""),
-        ({"iodepth": 8, "ioengine": "libaio", "buffered": 0}, 0.0, ""),
-        ({"iodepth": 8, "ioengine": "io_uring"}, 0.0, ""), ({"iodepth": 1}, 0.0, ""), ({"runtime": "2s"}, 2.0, ""),
-        ({"runtime": "2s"}, 2.5, "warm"), ({"runtime": 2, "ramp_time": "1s"}, 5.0, ""),
-        ({"runtime": 2, "ramp_time": "3s"}, 0.0, " "), ({"size": "1M"}, 5.0, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "warm_up", "said"), CASES["without effect"])
 def test_a_depth_without_effect_and_a_warm_up_that_fio_would_pass_over_are_told_before_anything_runs(
     options: dict[str, Any], warm_up: float, said: str
 ) -> None:
