@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from attacks.odd_files import KINDS, bounded, lay
 from laboratory import COMMAND, Ended, Laboratory
 from laboratory.devices import new_device, sh
+from laboratory.samples import sample
 from laboratory.studies import DIRECTORY, directory
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Confinement, Exit, Node
@@ -59,32 +61,9 @@ def precious(tmp_path: Path) -> Iterator[str]:
         assert device.checksum() == before, "it was written to"
 
 
-OPTIONS = {
-    'write_iolog = "${{HOME}}"': "fio would expand what follows the $",
-    'write_hist_log = "/etc/x"': "may lead away",
-    'mem = "mmapshared:/etc/x"': "may lead away",
-    "mem = 'mmapshared\\:/etc/x'": "may lead away",
-    'verify_state_load = "../x"': "may lead away",
-    'exec_prerun = "touch x"': "fio would run a command",
-    'exec-postrun = "touch x"': "fio would run a command",
-    'ioscheduler = "none"': "would change a setting",
-    'cgroup = "x"': "a cgroup outside",
-    'size = "$mb_memory; touch x"': "comment",
-    'size = "$mb_memory`touch x`"': "fio would expand what follows the $",
-    'an_option_of_next_year = "/dev/sda"': "may lead away",
-    'read_iolog = "/tmp/trace"': "replays a trace",
-    f'description = "{"x" * 5000}"': "more than 4000 bytes",
-    'jobs = { "../../x" = { rw = "read" } }': "not a valid name of a job",
-}
-JOB_FILES = {
-    "[a]\nread_iolog=/tmp/x\nrw=write\n": "replays a trace",
-    "[a]\nmem=mmap:/etc/x\n": "line 2 of the job file: mem",
-    "[../../a]\nrw=write\n": "line 1 of the job file",
-    "[a]\nincludeX/etc/passwd\n": "line 2 of the job file",
-    "[a]\nwrite_iolog=${HOME}\n": "line 2 of the job file: write_iolog",
-    f"[a]\ndescription={'x' * 8179}filename=/dev/sda\n": "more than 4000 bytes",
-    "[a]\nexec_prerun=touch x\n": "fio would run a command",
-}
+ASTRAY = json.loads(sample(__file__, "cases/fio-astray.json"))
+OPTIONS = ASTRAY["options"] | {f'description = "{"x" * 5000}"': "more than 4000 bytes"}
+JOB_FILES = ASTRAY["job files"] | {f"[a]\ndescription={'x' * 8179}filename=/dev/sda\n": "more than 4000 bytes"}
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option[:30])
