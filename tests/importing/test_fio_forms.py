@@ -13,6 +13,7 @@ import pytest
 
 from formats.fio.samples import golden, values
 from storlab.errors import ParseError
+from storlab.formats.fio.normal.told import told_of
 from storlab.formats.prefixes import as_shown, labels_of, peeled
 from storlab.importing.signatures import signatures_in
 from study.program import call
@@ -201,3 +202,10 @@ def test_text_that_nothing_stands_before_stays_as_it_is() -> None:
     text = b"  read: IOPS=1\n   > 50\n| a | b |\n[PASS] x\n[FAIL] y\nfio: a\nnote: b\n"
     assert list(peeled(text)) == [text]
     assert as_shown(b"50%\r\n75%\r100%\r\n") == b"50%\n100%\n"
+
+
+def test_a_size_of_blocks_that_no_disk_has_tells_nothing_of_the_others() -> None:
+    line = "x: (g=0): rw=read, bs={}-4K/4K-4K/4K-4K, ioengine=psync, iodepth=1"
+    told, damaged = told_of(line.format("4K")), told_of(line.format("9" * 400))
+    assert told is not None and told.sizes == dict.fromkeys(("read", "write", "trim"), 4096)
+    assert damaged is not None and (damaged.sizes, damaged.options.get("bs")) == ({}, None)

@@ -15,6 +15,7 @@ _TOLD = re.compile(
     r"iodepth=(?P<iodepth>\d+)"
 )
 _RANGE = re.compile(r"(\d+(?:\.\d+)?)((?:[KMG]i?)?)B?-(\d+(?:\.\d+)?)((?:[KMG]i?)?)B?")
+_LONGEST = 18  # digits of a size; one with more is damaged, and so may the others be
 _PREFIXES = "KMG"
 _DIRECTIONS = ("read", "write", "trim")
 
@@ -34,7 +35,8 @@ def told_of(line: str) -> Told | None:
     match = _TOLD.match(line)
     if match is None:
         return None
-    ranges = [_range(each) for each in _RANGE.finditer(match["bs"])][:3]
+    found = list(_RANGE.finditer(match["bs"]))[:3]
+    ranges = [_range(each) for each in found if all(len(each[at]) <= _LONGEST for each in found for at in (1, 3))]
     sizes = {way: least for way, (least, most) in zip(_DIRECTIONS, ranges, strict=False) if least == most and least}
     options = {name: match[name] for name in ("rw", "ioengine", "iodepth")}
     if ranges:
