@@ -17,7 +17,8 @@ from storlab.registry import layer_types, node_kinds, probe_types, workload_type
 from storlab.study.json_schema import json_schema
 from storlab.study.study import parse_study, shipped_studies
 
-from .mistakes import Mistake, completed, loads, questions, stacks
+from . import mistakes
+from .mistakes import Mistake, completed
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*.toml"))
@@ -65,10 +66,13 @@ def test_a_misspelt_key_of_a_layer_is_marked(layer: str) -> None:
     assert not takes(stack=[{"layer": layer, "a_misspelt_key": 1}])
 
 
-PARSED = (*questions.KEYS, *questions.FACTORS, *stacks.STACKS, *stacks.CHAINS, *loads.WORKLOADS, *loads.COMMANDS)
+PARSED = (
+    *(*mistakes.KEYS, *mistakes.FACTORS, *mistakes.STACKS, *mistakes.CHAINS),
+    *(*mistakes.WORKLOADS, *mistakes.COMMANDS),
+)
 STRUCTURE = [
     mistake
-    for mistake in (*PARSED, *loads.GUESTS)
+    for mistake in (*PARSED, *mistakes.GUESTS)
     # A level may be anything: only the place where it is put in says what it should be.
     if not ("factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says)
     and (

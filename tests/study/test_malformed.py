@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from .mistakes import Mistake, loads, questions, stacks
+from . import mistakes
+from .mistakes import Mistake
 from .program import PROGRAM, Ran, call
 
 EVERY = [
-    *(*questions.TOML, *questions.KEYS, *questions.FACTORS, *questions.CLAIMS),
-    *(*stacks.STACKS, *stacks.CHAINS),
-    *(*loads.WORKLOADS, *loads.COMMANDS, *loads.METRICS, *loads.CRASH, *loads.GUESTS, *loads.NETWORKS),
+    *(*mistakes.TOML, *mistakes.KEYS, *mistakes.FACTORS, *mistakes.CLAIMS),
+    *(*mistakes.STACKS, *mistakes.CHAINS),
+    *(*mistakes.WORKLOADS, *mistakes.COMMANDS, *mistakes.METRICS),
+    *(*mistakes.CRASH, *mistakes.GUESTS, *mistakes.NETWORKS),
 ]
 AS_PROCESSES = EVERY[:: len(EVERY) // 3][:3]
 
@@ -65,7 +67,7 @@ def test_the_installed_program_says_the_same(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_run_and_plan_refuse_alike(command: str, folder: Path) -> None:
-    mistake = stacks.STACKS[0]
+    mistake = mistakes.STACKS[0]
     Path("study.toml").write_bytes(mistake.text.encode())
     check(mistake, call(command, "study.toml"))
     assert [path.name for path in folder.iterdir()] == ["study.toml"]

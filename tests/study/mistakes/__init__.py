@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from laboratory.samples import sample
+
 _MARK = re.compile(r"\s*#! (.*)$", re.MULTILINE)
 _FILE = '{ layer = "file", size = "64M" }'
 _PARTS = {"title": 'title = "A sound study but for one thing"\n', "stack": 'stack = [{ layer = "directory" }]\n'}
@@ -60,3 +62,30 @@ def _read(text: str) -> Mistake:
     line = whole[: mark.start(1)].count("\n") + 1
     bare = _MARK.sub("", whole)
     return Mistake(bare, line, bare.split("\n")[line - 1], mark[1])
+
+
+def _of(name: str, head: str = "") -> list[Mistake]:
+    """Those of a file beside this one."""
+    return read(sample(__file__, f"{name}.txt"), head)
+
+
+TOML = [*_of("toml"), *read("description = \"a\0b\"  #! illegal character '\\x00'")]
+TOML += read("description = \"a\rb\"  #! illegal character '\\r'")
+KEYS = _of("keys")
+_LARGE = f"""
+[factors]
+long.levels = ["{"x" * 1000}"]  #! cannot be shown as a name in tables
+number.levels = [1, {"9" * 1000}]  #! cannot be shown as a name in tables
+
+[factors.a]  #! these factors make 1000000 cells, more than 10000
+levels = {list(range(1000))}
+[factors.b]
+levels = {list(range(1000))}
+"""
+FACTORS = [*_of("factors"), *read(_LARGE)]
+CLAIMS = _of("claims", head='factors = { mode = ["buffered", "direct", "sync"], jobs = [1, 4] }\n')
+_HUGE = f'stack = [{{ layer = "file", size = "{"9" * 400}G" }}, {{ layer = "loop" }}]  #! is not a size'
+STACKS = [*_of("stacks"), *read(_HUGE)]
+CHAINS = _of("chains")
+WORKLOADS, COMMANDS, METRICS, CRASH = (_of(name) for name in ("workloads", "commands", "metrics", "crash"))
+GUESTS, NETWORKS = _of("guests"), _of("networks")
