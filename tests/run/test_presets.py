@@ -66,7 +66,7 @@ PRESETS = {
 UNCONFINED = {"zfs-perf"}
 """What prepares its pool by commands."""
 OWN_ZFS = {"zfs-async-dio": "/srv/zfs-async-dio", "zfs-versions": "/srv/zfs-new"}
-"""What takes builds of ZFS, each of which takes 8 minutes, is only planned: ``tests/study/test_zfs_of_ones_own.py``."""
+"""What takes builds of ZFS, each of which takes 8 minutes, is only planned: ``tests/study/test_zfs.py``."""
 BY_THEMSELVES = {"large-folios", "snia-pts", *OWN_ZFS}
 """What takes a device, kernels or builds has a test of its own."""
 
