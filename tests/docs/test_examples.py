@@ -1,4 +1,4 @@
-"""Every study in examples/ can be planned here, those that take seconds run; and examples/extensions works."""
+"""Every study in examples/ can be planned here, those that take seconds run; examples/extensions and chains work."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from storlab.records.run_folder import RunFolder
 from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, nothing_is_left_of, read, running_storlab, storlab
 
 root = pytest.mark.needs("root")
+guests = pytest.mark.needs("guests")
 OTHERS = (EXTENSIONS, EXAMPLES / "suite", EXAMPLES / "lab")  # suite and lab files are no studies
 STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if not any(map(path.is_relative_to, OTHERS)))
 DEVICE = EXAMPLES / "device.toml"
@@ -87,24 +88,25 @@ def test_an_extension_imports_files_and_is_named_where_it_is_missing(
     assert (refused.returncode, "--option bs: write NAME=VALUE" in refused.stderr) == (2, True)
 
 
+def round_of(study: Path, folder: Path, *sets: str, path: tuple[Path, ...] = ()) -> RunFolder:
+    """A round of a study, all of whose trials are done, and of which nothing is left but its records."""
+    words = [word for each in sets for word in ("--set", each)]
+    started = ["run", str(study), "--rounds", "1", *words, "--out", "run", "--quiet"]
+    ended = storlab(*started, folder=folder, path=path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    made = python_interface.open_run(folder / "run")
+    assert set(made.trials["status"].to_list()) == {"done"}
+    nothing_is_left_of(made.manifest.run)
+    return made
+
+
 Ran = Callable[..., RunFolder]
 
 
 @pytest.fixture
 def ran(installed: tuple[Path, ...], tmp_path: Path) -> Ran:
-    """Runs a round of a study of the extensions, all of whose trials are done, and which leaves nothing."""
-
-    def run(study: str, *sets: str) -> RunFolder:
-        words = [word for each in sets for word in ("--set", each)]
-        started = ["run", str(EXTENSIONS / study), "--rounds", "1", *words, "--out", "run", "--quiet"]
-        ended = storlab(*started, folder=tmp_path, path=installed)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        made = python_interface.open_run(tmp_path / "run")
-        assert set(made.trials["status"].to_list()) == {"done"}
-        nothing_is_left_of(made.manifest.run)
-        return made
-
-    return run
+    """Runs a round of a study of the extensions."""
+    return lambda study, *sets: round_of(EXTENSIONS / study, tmp_path, *sets, path=installed)
 
 
 def metrics(run: RunFolder) -> set[tuple[str, str]]:
@@ -242,3 +244,73 @@ def _processes(word: str, identity: str) -> list[int]:
     """Those with both in their command line."""
     found = ((pid, read(pid / "cmdline")) for pid in Path("/proc").glob("[0-9]*"))
     return [int(pid.name) for pid, command in found if word in command and identity in command]
+
+
+PAGE = ROOT / "docs" / "how-to" / "chains-that-cross-nodes.md"
+CHAINS = [block.text for block in blocks(PAGE) if (block.language, block.about) == ("toml", "study")]
+
+
+def on_machines(study: str, folder: Path, *sets: str, path: tuple[Path, ...] = ()) -> RunFolder:
+    """A round of a study of which nothing is left but its records. Machines without ZFS are small."""
+    groups = re.findall(r"^\[nodes\.(\w+)\]", study, re.MULTILINE) if "zpool" not in study else []
+    small = [f"nodes.{group}.memory=192M" for group in groups]
+    (folder / "study.toml").write_text(study)
+    return round_of(folder / "study.toml", folder, *small, *sets, path=path)
+
+
+def journalled(folder: Path, undo: str, word: str = "") -> int:
+    """How often something was set up that is undone so, and has the word among its arguments."""
+    lines = (folder / "run" / "journal.jsonl").read_text().splitlines()
+    return sum(f'"undo":"{undo}"' in line and word in line for line in lines)
+
+
+def layers(folder: Path, trial: int = 1) -> dict[str, list[str]]:
+    """Node → the layers that were set up for it."""
+    return {node: [fact["layer"] for fact in found] for node, found in records(folder)[trial - 1]["facts"].items()}
+
+
+@guests
+def test_a_disk_is_served_over_nbd_or_is_the_clients_own(tmp_path: Path) -> None:
+    on_machines(CHAINS[0], tmp_path, "workload.log.fio.size=64k")
+    for trial, record in zip((1, 2), records(tmp_path), strict=True):
+        found, transport = layers(tmp_path, trial), record["levels"]["transport"]
+        assert ("server" in found) == (transport == "nbd"), found
+        assert found["client"][-2:] == ["mkfs", "mount"]
+
+
+@guests
+def test_a_disk_its_server_and_the_client_are_on_three_machines(tmp_path: Path) -> None:
+    on_machines(CHAINS[1].replace("--size=64M", "--size=1M"), tmp_path)
+    assert {"store", "server", "client"} <= set(layers(tmp_path))
+
+
+@pytest.mark.needs("zfs")
+def test_machines_have_a_raidz_of_three_disks_each_and_one_folder(tmp_path: Path) -> None:
+    sizes = ["workload.pool.fio.size=2M", "workload.folder.fio.size=1M"]
+    run = on_machines(CHAINS[2], tmp_path, *sizes, "nodes.vm.count=2", "nodes.vm.memory=448M")
+    nodes = ["vm-1", "vm-2"]
+    loads = run.metrics.filter(pl.col("node").is_not_null(), pl.col("job").is_null(), metric="write.bytes")
+    found = set(loads.select("source", "node").iter_rows())
+    assert {(load, node) for load in ("pool", "folder") for node in nodes} <= found
+    assert loads.filter(source="folder")["value"].to_list() == [1024**2] * 2, "each writes files of its own"
+    for node in nodes:
+        assert layers(tmp_path)[node].count("virtio-blk") == 3
+
+
+@pytest.mark.needs("zfs")
+def test_a_pool_is_kept_for_a_round_and_one_volume_in_it_has_two_clients(tmp_path: Path) -> None:
+    words = ['[factors]\nbs = ["4k", "64k"]\n', 'bs = "{bs}"']
+    text = CHAINS[3].replace("[nodes.store]", f"{words[0]}\n[nodes.store]").replace('bs = "4k"', words[1])
+    run = on_machines(text, tmp_path, "workload.write.fio.size=1M", "nodes.c.memory=192M")
+    assert run.trials["status"].to_list() == ["done"] * 2
+    assert run.trials["block"].n_unique() == 1, "both are of one round's pool"
+    assert (journalled(tmp_path, "zpool.destroy"), journalled(tmp_path, "server.stop", "qemu-nbd")) == (1, 2)
+    assert {"c-1", "c-2"} <= set(layers(tmp_path))
+
+
+@guests
+def test_redis_its_disk_and_its_client_are_on_three_machines(installed: tuple[Path, ...], tmp_path: Path) -> None:
+    study = (EXTENSIONS / "three-machines.toml").read_text()
+    run = on_machines(study, tmp_path, 'requests="200"', 'factors.appendfsync=["no"]', path=installed)
+    assert "set.rate" in run.metrics["metric"].to_list()
+    assert layers(tmp_path)["db"][-3:] == ["mkfs", "mount", "redis"]
