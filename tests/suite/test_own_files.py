@@ -1,4 +1,4 @@
-"""A user's own files in TOML, suites and what is expected of them: what they mean, and what is said of wrong ones."""
+"""What a user says of suites: own files in TOML, what is expected of tests, and variables of tests/perf."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tools.suite_reference import EXPECTATIONS, reference
 
 from attacks.odd_files import bounded
 from storlab.cli.suite.choose import size_of
+from storlab.cli.suite.measuring import measuring
 from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY
-from storlab.errors import StudyError
+from storlab.errors import StudyError, UserError
 from storlab.records.suite import SuiteRun
 from storlab.report.suite.formats import render
 from storlab.report.suite.view import view_of
@@ -21,10 +22,12 @@ from storlab.run.suite.asked import Asked
 from storlab.run.suite.own_files import adapter_of, folder_of, own_runfile, read_own_expectations, read_suite_file
 from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.adapters.base import Environment
+from storlab.suite.adapters.zts import Zts
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.installed import Installed
 from storlab.suite.model import Expectation, Expectations, Outcome, Suite
 from storlab.suite.own_expectations import OwnEntry, with_own
+from storlab.suite.perf_variables import VARIABLES, perf_variables
 from storlab.suite.suite_file import CPUS, MEMORY
 from study.program import call
 from suite.samples import HERE, SUITE, of, recorded, written
@@ -204,3 +207,72 @@ def test_what_is_wrong_with_a_list_is_named_with_line_and_key(text: str, said: s
     failed_run(tmp_path / "run")
     ended = call("suite", "report", str(tmp_path / "run"), "--expect", str(path))
     assert ended.status == 2 and "Traceback" not in ended.message
+
+
+def test_known_variables_are_taken_and_those_of_other_programs_are_left_alone() -> None:
+    given = {
+        "PERF_RUNTIME": "5",
+        "PERF_NTHREADS": "8 16",
+        "PERF_NTHREADS_PER_FS": "0 1 8",
+        "PERF_FS_OPTS": "-o recsize=1m",
+        "ZINJECT_DELAYS": "10:1",
+        "PERF_IOSIZES": "",
+    }
+    others = {"HOME": "/root", "PERF_PAGER": "less", "PERFPOOL": "other"}
+    assert perf_variables(given | others) == {name: value for name, value in given.items() if value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PERF_RUNTIME", "0", "PERF_RUNTIME: '0' is not valid; an example: 180, in seconds"),
+        ("PERF_NTHREADS", "8 many", "PERF_NTHREADS: 'many' is not valid; an example: \"8 16\""),
+        ("PERF_SYNC_TYPES", "2", "PERF_SYNC_TYPES: '2' is not valid"),
+        ("PERF_IOSIZES", "8k;reboot", "PERF_IOSIZES: '8k;reboot' is not valid"),
+        ("PERF_FIO_FORMAT", "xml", "PERF_FIO_FORMAT: 'xml' is not valid; an example: json"),
+        ("PERF_NTHREADS", "1\u0663", "PERF_NTHREADS: '1\u0663' is not valid"),  # a digit that no shell counts with
+        ("PERF_NTHREAD", "8", "PERF_NTHREAD is not a variable of tests/perf: did you mean PERF_NTHREADS?"),
+    ],
+)
+def test_what_a_variable_can_not_be_is_said_with_what_it_could(name: str, value: str, said: str) -> None:
+    with pytest.raises(UserError) as refused:
+        perf_variables({name: value})
+    assert str(refused.value).startswith(said)
+
+
+def test_threads_that_can_not_be_shared_evenly_among_file_systems_are_refused() -> None:
+    with pytest.raises(UserError, match="8 threads do not divide into 3 for each file system"):
+        perf_variables({"PERF_NTHREADS": "9 8", "PERF_NTHREADS_PER_FS": "0 3"})
+
+
+def test_examples_are_valid() -> None:
+    for name, variable in VARIABLES.items():
+        value = variable.example.replace('"', "").partition(": ")[0]
+        value = value if "such" in value or name == "PERF_COLLECT_SCRIPTS" else value.partition(",")[0]
+        assert perf_variables({name: value}) == {name: value}
+
+
+def test_zts_perf_is_the_suite_s_runfile_with_these_variables_and_disks() -> None:
+    asked = measuring(Asked(("zts-perf",)), {"PERF_RUNTIME": "5"}, "1G")
+    assert isinstance(asked.adapter, Zts)
+    assert asked.adapter.files("zts-perf") == ("/usr/share/zfs/runfiles/perf-regression.run",)
+    needs = asked.adapter.needs()
+    assert needs.given["PERF_RUNTIME"] == "5" and needs.disk_size == 1024**3 and needs.disks == 3
+    assert {"perf", "fio"} <= set(needs.programs)
+    without = measuring(Asked(("zts-perf",), allow_missing=True), {}, "").adapter
+    assert isinstance(without, Zts) and "perf" not in without.needs().programs
+    assert measuring(Asked(("zts",)), {"PERF_RUNTIME": "nonsense"}, "").adapter is None
+
+
+@pytest.mark.parametrize(
+    ("size", "environment", "said"),
+    [
+        ("1", {}, "--disk-size 1: the ZFS Test Suite's pools need 256M at least"),
+        ("large", {}, "--disk-size large: write a size"),
+        ("", {"NFS_CLIENT": "there"}, "NFS_CLIENT: performance tests over NFS need a second machine"),
+        ("", {"DISKS": "sda"}, "DISKS names disks of this machine"),
+    ],
+)
+def test_sizes_and_places_that_can_not_be_are_refused(size: str, environment: dict[str, str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        measuring(Asked(("zts-perf",)), environment, size)
