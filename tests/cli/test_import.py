@@ -38,9 +38,7 @@ AMBIGUOUS = {"disks": {"vda": {"granularity": {"4096": 9}, "alignment": {"512": 
 TWO_DISKS = {"disks": {**FOUR["disks"], "vdb": {"granularity": {"16896": 300}, "alignment": {"16384": 300}}}}
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def imported(*words: str, out: str = "run") -> Ran:

@@ -15,9 +15,7 @@ IMPORTS = Path(__file__).parent.parent.parent / "examples" / "imports"
 XFS, EXT4 = "kdevops-xfs-reflink-16k", "kdevops-ext4-4k-bigalloc-16k"
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def sysbench_host(results: str, host: str, rate: int = 5000, kernel: str = "6.12.0", **files: str) -> Path:

@@ -1,9 +1,15 @@
-"""``storlab trace --locks``: planted waits are counted one by one, as bpftrace counts them at the same time."""
+"""``storlab trace --locks`` and ``--profile``: what is refused and shown, and the files that they write.
+
+Planted waits are counted one by one, as bpftrace counts them at the same time.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -11,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from laboratory.block import with_tracefs
 from laboratory.bpftrace import bpftraced
 from laboratory.samples import sample
-from study.program import program
+from probes.test_profile import seen
+from storlab.cli.trace.profile_view import ProfileView
+from storlab.cli.trace.run import Interruptible, tracing
+from study.program import call, program
 
 CASES = Path(__file__).parent.parent / "probes" / "cases"
 PIPE = ("anon_pipe_write", "pipe_write")  # since 6.15, and before
@@ -23,7 +33,7 @@ FILE = ("shmem_file_write_iter", "generic_file_write_iter")  # since 6.6, and be
 MUTEX, WRITE = "32", "4"
 """Flags of locks, as bpftrace has them."""
 
-pytestmark = pytest.mark.needs("root")
+root = pytest.mark.needs("root")
 
 
 def planted(folder: Path, *words: object) -> list[str]:
@@ -48,6 +58,7 @@ def own(document: dict[str, Any], lock: str, callers: tuple[str, ...] = ()) -> d
     return dict(found)
 
 
+@root
 def test_each_planted_wait_is_counted_once(tmp_path: Path) -> None:
     document, ran = traced("--", *planted(tmp_path, "pipe", 7, "file", 5, "futex", 3))
     assert ran.returncode == 0, ran.stderr
@@ -64,6 +75,7 @@ def test_each_planted_wait_is_counted_once(tmp_path: Path) -> None:
     assert document["lost"] == {"full": 0, "begun": 0, "ends": 0, "locks": 0, "missed": document["lost"]["missed"]}
 
 
+@root
 def test_different_locks_of_one_caller_are_told_apart(tmp_path: Path) -> None:
     document, _ = traced("--", *planted(tmp_path, "pipe", 1, "pipe", 1, "pipe", 1))
     (entry,) = [each for each in document["callers"] if each["caller"] in PIPE and each["lock"] == "mutex"]
@@ -71,7 +83,7 @@ def test_different_locks_of_one_caller_are_told_apart(tmp_path: Path) -> None:
     assert sum(count for *_, count in entry["times"]) == entry["waits"]
 
 
-@pytest.mark.needs("bpftrace")
+@pytest.mark.needs("root", "bpftrace")
 def test_what_bpftrace_counts_at_the_same_time_is_counted_here(tmp_path: Path) -> None:
     with bpftraced(sample(__file__, "../probes/cases/lock_waits.bt"), tmp_path) as theirs:
         document, _ = traced("--", *planted(tmp_path, "pipe", 20, "file", 10))
@@ -84,7 +96,7 @@ def test_what_bpftrace_counts_at_the_same_time_is_counted_here(tmp_path: Path) -
         assert ours[flags] - waits[flags] <= 2 + lost, (waits, ours)
 
 
-@pytest.mark.needs("perf")
+@pytest.mark.needs("root", "perf")
 def test_perf_lock_has_the_same_waits_in_the_same_run(tmp_path: Path) -> None:
     """By ``perf lock record``: Debian's perf has no ``perf lock contention -b``, as it is built without skeletons."""
     data = str(tmp_path / "perf.data")
@@ -103,6 +115,7 @@ def test_perf_lock_has_the_same_waits_in_the_same_run(tmp_path: Path) -> None:
         assert ours["time"] == pytest.approx(theirs[kind], rel=0.01), (ours, table)
 
 
+@root
 def test_a_table_is_shown_and_a_commands_status_passed_on(tmp_path: Path) -> None:
     ran = program("trace", "--locks", "--", "sh", "-c", "exit 3")
     assert (ran.returncode, ran.stdout) == (3, "")
@@ -111,6 +124,7 @@ def test_a_table_is_shown_and_a_commands_status_passed_on(tmp_path: Path) -> Non
     assert ran.returncode == 0 and " waits by " in ran.stdout
 
 
+@root
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -123,3 +137,78 @@ def test_a_table_is_shown_and_a_commands_status_passed_on(tmp_path: Path) -> Non
 def test_what_does_not_belong_together_is_refused(arguments: list[str], message: str) -> None:
     ran = program("trace", "--locks", *arguments)
     assert ran.returncode == 2 and message in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--disk", "vda"], "--profile samples CPUs and takes no --disk"),
+        (["--interval", "1"], "--profile samples CPUs and takes no --interval"),
+        (["--locks"], "--profile samples CPUs and takes no --locks"),
+        (["--out", "x.csv"], "is one of .folded, .svg, .png, .json"),
+    ],
+)
+def test_what_does_not_belong_to_it_is_refused(words: list[str], said: str) -> None:
+    ended = call("trace", "--profile", *words)
+    assert ended.status == 2
+    assert said in " ".join(ended.message.split())
+
+
+def test_functions_stand_in_the_order_of_their_own_time() -> None:
+    out = io.StringIO()
+    Console(file=out, width=100).print(ProfileView(seen(), 2))
+    shown = out.getvalue().splitlines()
+    assert shown[0] == "Where CPUs were   20 samples: 35.0% in the kernel, 15.0% in programs, 50.0% idle"
+    assert [line.split()[0] for line in shown[3:5]] == ["zio_execute", "libc.so.6/fill"]
+    assert shown[-1] == "… and 1 more; shares are of busy CPU"
+
+
+@root
+def test_a_command_is_sampled_and_its_status_passed_on(tmp_path: Path) -> None:
+    work = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit 5"
+    ended = program("trace", "--profile", "--out", "x.folded", "--", "sh", "-c", work, folder=tmp_path)
+    assert ended.returncode == 5, ended.stderr
+    assert "Where CPUs were" in ended.stderr
+    stacks = (tmp_path / "x.folded").read_text().splitlines()
+    assert any(line.startswith("sh;") for line in stacks)
+    assert all(line.rpartition(" ")[2].isdecimal() for line in stacks)
+
+
+@root
+def test_as_json_shares_are_of_the_samples(tmp_path: Path) -> None:
+    ended = program("trace", "--profile", "--json", "--for", "0.5", "--out", "x.svg", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert sum(found["groups"].values()) == found["samples"]
+    assert (found["frequency"], found["lost"]) == (99, 0)
+    assert found["samples"] == pytest.approx(0.5 * 99 * found["cpus"], rel=0.5)
+    assert all(0 <= each["self"] <= each["total"] <= 1 for each in found["functions"])
+    assert (tmp_path / "x.svg").read_text().startswith("<svg")
+
+
+DEAF = """
+import signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
+print("begun", flush=True)
+time.sleep(60)
+"""
+"""As a tracer that looks up the names of many functions."""
+
+
+@pytest.mark.parametrize(("signals", "ends"), [([signal.SIGINT] * 2, True), ([signal.SIGHUP, signal.SIGTERM], False)])
+def test_a_second_ctrl_c_does_not_wait_for_names(signals: list[signal.Signals], ends: bool) -> None:
+    async def interrupted() -> bool:
+        async with tracing([sys.executable, "-c", DEAF], lambda chunk, _: chunk.split()) as tracer:
+            work = Interruptible()
+            work.tracer = tracer
+            assert await tracer.lines() == [b"begun"]
+            for number in signals:
+                work.signalled(number)
+            try:
+                async with asyncio.timeout(5 if ends else 0.3):
+                    return await tracer.lines() == []
+            except TimeoutError:
+                work.signalled(signal.SIGINT)
+                return False
+
+    assert asyncio.run(interrupted()) == ends
