@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 from laboratory import wait_until
+from laboratory.devices import tmpfs
 from laboratory.samples import sample
 from storlab import open_run
 from storlab.records.files import copy_durably
@@ -305,14 +306,10 @@ def test_fio_s_numbers_are_read_or_refused_by_line(number: str) -> None:
 @pytest.mark.parametrize("name", ["run", "."])
 def test_nothing_is_left_on_a_full_disk(name: str) -> None:
     Path("t.csv").write_text("IOPS\n" + "".join(f"{number}\n" for number in range(500)))
-    Path("small").mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", "small"], check=True)
-    try:
+    with tmpfs(Path("small"), "64k"):
         said = refused("csv", "t.csv", "--value", "IOPS", "--out", f"small/{name}")
         assert ": No space left on device; nothing of it is left" in said
         assert not list(Path("small").iterdir())
-    finally:
-        subprocess.run(["umount", "small"], check=True)
 
 
 COLUMNS = ["--value", "IOPS"]

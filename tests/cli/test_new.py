@@ -17,8 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laboratory.devices import new_device, sh
+from laboratory.studies import parsed
 from storlab.errors import UserError
-from storlab.study.study import Study, load_study, parse_study
+from storlab.study.study import Study, load_study
 from storlab.templates.answers import EXTENTS, SUBJECTS, TARGETS, Answers
 from storlab.templates.study import run_command, study_text
 from study.program import PROGRAM, Ran, call
@@ -184,14 +186,9 @@ def test_the_end_of_input_writes_nothing(asked: list[str]) -> None:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[str]:
     """A loop device with a file system on it."""
-    image = tmp_path / "disk.img"
-    with image.open("wb") as file:
-        file.truncate(600 * 1024**2)
-    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
-    command = ["losetup", "--find", "--show", str(image)]
-    device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    yield device
-    subprocess.run(["losetup", "--detach", device], check=True)
+    with new_device(tmp_path / "disk.img", 600 * 1024**2) as made:
+        sh("mkfs.ext4", "-q", made.path)
+        yield made.path
 
 
 @pytest.mark.needs("root")
@@ -227,10 +224,7 @@ PATHS = {"file": "", "device": "/dev/disk/by-id/none", "directory": "/srv/data"}
 
 
 def loaded(answers: Answers) -> Study:
-    def no_files(name: str) -> str:
-        raise AssertionError(f"it names the file {name}")
-
-    return parse_study(study_text(answers).encode(), "study.toml", no_files)
+    return parsed(study_text(answers))
 
 
 EXTENT_ANSWERS = (*(word for word in EXTENTS if word != "TIME"), "±2.5 %", "90m")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.studies import parsed
 from storlab.analysis.summary import Comparison, Summary, to_json
 from storlab.cli.plan.nodes import cells_text, memory_text, needs_list, node_lines, nodes_as_data, stack_rows
 from storlab.images.image import Image
@@ -22,7 +23,7 @@ from storlab.records.files import write_whole
 from storlab.run.planning.plan import Plan
 from storlab.run.setup.space import Memory
 from storlab.study.schema import group_model
-from storlab.study.study import Study, load_study, parse_study, shipped_studies
+from storlab.study.study import Study, load_study, shipped_studies
 from study.program import call
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -311,11 +312,7 @@ IMAGE = Image("debian", Path("k"), Path("i"), (), "6.12", frozenset(), frozenset
 
 
 def made(text: str) -> Study:
-    def read(name: str) -> str:
-        raise ValueError(name)
-
-    load = '\n[workload.w]\nfio = { rw = "write", size = "1M" }\n'
-    return parse_study(f'title = "x"\n{text}{load}'.encode(), "s.toml", read)
+    return parsed(f'title = "x"\n{text}\n[workload.w]\nfio = {{ rw = "write", size = "1M" }}\n')
 
 
 @pytest.mark.parametrize(

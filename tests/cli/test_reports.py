@@ -10,6 +10,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
+from laboratory.devices import tmpfs
 from study.program import Ran, call, program
 
 STUDY = """
@@ -145,10 +146,7 @@ def test_where_nothing_can_be_written_is_the_users_mistake(
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.needs("root")
 def test_a_full_disk_leaves_the_old_report_and_no_half_of_a_new_one(imported: Path, command: tuple[str, ...]) -> None:
-    disk = imported / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", disk], check=True)
-    try:
+    with tmpfs(imported / "disk", "8k") as disk:
         (disk / "report").write_text("the old one")
         (disk / "rest").write_bytes(b"x" * 4096)
         ran = call(*command, str(disk / "report"))
@@ -156,16 +154,11 @@ def test_a_full_disk_leaves_the_old_report_and_no_half_of_a_new_one(imported: Pa
         assert ran.message == f"storlab: cannot write {disk}/report: No space left on device\n"
         assert (disk / "report").read_text() == "the old one"
         assert sorted(path.name for path in disk.iterdir()) == ["report", "rest"]
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.needs("root")
 def test_a_run_on_a_full_disk_keeps_its_old_page_and_the_new_one_may_go_elsewhere(imported: Path) -> None:
-    disk = imported / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True)
-    try:
+    with tmpfs(imported / "disk", "64k") as disk:
         subprocess.run(["cp", "-r", "old", disk / "run"], check=True)
         (disk / "run" / "report.html").write_text("the old page")
         fill(disk / "rest")
@@ -176,8 +169,6 @@ def test_a_run_on_a_full_disk_keeps_its_old_page_and_the_new_one_may_go_elsewher
         assert not (disk / "run" / "charts").exists()
         assert call("report", "disk/run", "--format", "html", "--output", "page.html").status == 0
         assert "</html>" in Path("page.html").read_text()
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 def fill(file: Path) -> None:

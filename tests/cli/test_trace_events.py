@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laboratory.devices import tmpfs
 from storlab.blockio.trace_output import EVENT_COLUMNS, Event
 from storlab.cli.trace.files import EventFile
 from storlab.errors import UserError
@@ -72,7 +70,7 @@ def test_a_killed_trace_leaves_parts_that_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_full_disk_is_told_at_once_and_what_was_saved_is_named(ending: str, tmp_path: Path) -> None:
-    with small_disk(tmp_path) as folder:
+    with tmpfs(tmp_path / "small", "1m") as folder:
         (folder / "ballast").write_bytes(bytes(700_000))
         out = folder / f"events.{ending}"
         file = EventFile(out, 5000)
@@ -89,7 +87,7 @@ def test_a_full_disk_is_told_at_once_and_what_was_saved_is_named(ending: str, tm
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_disk_that_has_room_for_the_parts_alone_keeps_them(ending: str, tmp_path: Path) -> None:
-    with small_disk(tmp_path) as folder:
+    with tmpfs(tmp_path / "small", "1m") as folder:
         file = EventFile(folder / f"events.{ending}", 5000)
         for start in range(0, 40_000, 1000):
             assert file.add(events(1000, start)) is None
@@ -101,25 +99,13 @@ def test_a_disk_that_has_room_for_the_parts_alone_keeps_them(ending: str, tmp_pa
 
 @pytest.mark.needs("root")
 def test_a_disk_that_was_full_before_has_nothing_more_on_it_after(tmp_path: Path) -> None:
-    with small_disk(tmp_path) as folder:
+    with tmpfs(tmp_path / "small", "1m") as folder:
         (folder / "ballast").write_bytes(bytes(free(folder)))
         file = EventFile(folder / "events.parquet", SMALL)
         file.add(events(5000))
         with pytest.raises(UserError, match="No space left on device; no event is kept"):
             file.finish()
         assert [path.name for path in folder.iterdir()] == ["ballast"]
-
-
-@contextmanager
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def free(folder: Path) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from laboratory.samples import sample
+from storlab.study.study import Study, parse_study
 
 FIO = '{ rw = "randwrite", bs = "4k", ioengine = "psync", size = "1M", runtime = "200ms", time_based = true }'
 
@@ -23,3 +26,12 @@ def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = ""
     words = {"primary": primary, "rounds": rounds, "trial": trial, "workload": workload, "rest": rest}
     words["stack"] = stack
     return sample(__file__, "cases/directory.toml", **words)
+
+
+def parsed(text: str, *overrides: str, only: Sequence[str] = (), file: str = "s.toml") -> Study:
+    """A study that names no other file."""
+
+    def read(name: str) -> str:
+        raise ValueError(f"{name}: this study names no file")
+
+    return parse_study(text.encode(), file, read, overrides, only)

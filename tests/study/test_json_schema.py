@@ -13,9 +13,10 @@ import pytest
 from tools.study_reference import reference
 from tools.study_reference_text import EXAMPLES as SHOWN
 
+from laboratory.studies import parsed
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.json_schema import json_schema
-from storlab.study.study import parse_study, shipped_studies
+from storlab.study.study import shipped_studies
 
 from . import mistakes
 from .mistakes import Mistake, completed
@@ -157,11 +158,7 @@ def test_the_page_is_up_to_date() -> None:
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_loads_and_is_valid(name: str) -> None:
     text = completed(SHOWN[name])
-
-    def read(path: str) -> str:
-        raise ValueError(f"{path}: no example names a file")
-
-    assert parse_study(text.encode(), name, read).cells
+    assert parsed(text, file=name).cells
     VALIDATOR.validate(tomllib.loads(text))
 
 

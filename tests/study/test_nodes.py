@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from laboratory.studies import parsed
 from storlab.errors import StudyError, UserError
 from storlab.layers.resources import Dir
 from storlab.study.cells import Cell, Target
 from storlab.study.chains import ends_as
-from storlab.study.study import Study, parse_study
+from storlab.study.study import Study
 
 LOAD = '[workload.load]\nfio = { rw = "write", size = "1M" }\n'
 ON_STORAGE = """
@@ -29,8 +30,7 @@ stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }]
 
 
 def study(text: str, *overrides: str) -> Study:
-    whole = f'title = "x"\n{text}\n{LOAD if "[workload" not in text else ""}'
-    return parse_study(whole.encode(), "s.toml", lambda name: "", overrides, ())
+    return parsed(f'title = "x"\n{text}\n{LOAD if "[workload" not in text else ""}', *overrides)
 
 
 def cell(text: str, *overrides: str) -> Cell:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from laboratory.studies import parsed
 from storlab.errors import StudyError
 from storlab.run.planning.metrics import refuse_unknown_metrics
 from storlab.study.questions import Expected, read_expected
-from storlab.study.study import Study, parse_study
+from storlab.study.study import Study
 
 HEAD = """
 title = "t"
@@ -28,10 +29,7 @@ name = "Larger is faster"
 
 
 def study(claim: str, *overrides: str) -> Study:
-    def read(name: str) -> str:
-        raise ValueError(name)
-
-    return parse_study((HEAD + claim).encode(), "s.toml", read, overrides)
+    return parsed(HEAD + claim, *overrides)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_of_levels_with_names_the_usual_ones_are_taken_unless_others_are_asked_f
 ) -> None:
     usual = '[factors.x]\nlevels = ["n"]\nn = "1M"\nmore = "2M"\n'
     text = HEAD.partition("[[claim]]")[0].replace('size = "1M"', 'size = "{x}"') + usual
-    assert {cell.levels["x"] for cell in parse_study(text.encode(), "s", lambda name: name, only=only).cells} == levels
+    assert {cell.levels["x"] for cell in parsed(text, only=only).cells} == levels
 
 
 def test_a_claim_may_be_about_a_level_that_only_a_profile_has() -> None:
@@ -98,7 +96,7 @@ size = "1M"
 )
 def test_an_objective_that_cannot_be_answered_is_refused_with_its_place(slo: str, said: str) -> None:
     with pytest.raises(StudyError, match="slo") as refused:
-        parse_study(f"{SLO}[[slo]]\n{slo}\n".encode(), "slo.toml", lambda _: "")
+        parsed(f"{SLO}[[slo]]\n{slo}\n")
     assert said in str(refused.value)
 
 
@@ -116,7 +114,7 @@ def test_an_objective_that_cannot_be_answered_is_refused_with_its_place(slo: str
 )
 def test_the_first_sweep_is_one_of_how_much_is_asked_at_once(factors: str, load: str, sweeps: object) -> None:
     text = f"title = 'x'\nstack = [{{ layer = 'directory' }}]\n[factors]\n{factors}\n[workload.w.fio]\nrw = 'randrw'\n"
-    found = parse_study(f"{text}{load.replace(', ', chr(10))}".encode(), "x.toml", lambda _: "")
+    found = parsed(f"{text}{load.replace(', ', chr(10))}")
     assert ([*found.sweeps], found.loading) == sweeps
 
 
@@ -124,15 +122,15 @@ def test_the_first_sweep_is_one_of_how_much_is_asked_at_once(factors: str, load:
 def test_an_objective_is_named_as_it_is_written_with_the_line_of_its_key(heading: str, key: str) -> None:
     text = f'{SLO}{heading}\nmetric = "latency.p99"\n\nbelow = "5parsecs"\n'
     with pytest.raises(StudyError) as refused:
-        refuse_unknown_metrics(parse_study(text.encode(), "slo.toml", lambda _: ""))
-    assert str(refused.value).startswith(f'slo.toml: line {len(text.splitlines())}: {key}: "5parsecs" is not')
+        refuse_unknown_metrics(parsed(text))
+    assert str(refused.value).startswith(f's.toml: line {len(text.splitlines())}: {key}: "5parsecs" is not')
 
 
 def test_a_limit_is_an_amount_in_the_unit_of_its_metric() -> None:
     for limit, said in (("100M", "is not a duration"), ("0s", "must be above 0")):
         text = SLO.replace("primary", f'slo = {{ metric = "latency.p99", below = "{limit}" }}\nprimary')
         with pytest.raises(StudyError, match=said):
-            refuse_unknown_metrics(parse_study(text.encode(), "slo.toml", lambda _: ""))
+            refuse_unknown_metrics(parsed(text))
 
 
 SIZES = """
@@ -151,7 +149,7 @@ command = { argv = ["true", "{size}"] }
 
 
 def sized(text: str = SIZES, *overrides: str) -> Study:
-    return parse_study(text.encode(), "s.toml", lambda name: "", overrides)
+    return parsed(text, *overrides)
 
 
 def levels(study: Study) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laboratory.studies import parsed
 from storlab.errors import StudyError, UserError
 from storlab.layers.base import Layer
 from storlab.layers.fs.file import FileLayer
@@ -27,11 +28,8 @@ def layers(cell: Cell, group: str) -> tuple[Layer, ...]:
 
 
 def study(text: str, *overrides: str, only: tuple[str, ...] = ()) -> Study:
-    def read(name: str) -> str:
-        raise ValueError(f"{name} can't be read")
-
     whole = text if "title" in text else HEAD + text
-    return parse_study((whole if "[workload" in whole else whole + LOAD).encode(), "s.toml", read, overrides, only)
+    return parsed(whole if "[workload" in whole else whole + LOAD, *overrides, only=only)
 
 
 def labels(made: Study) -> dict[str, list[str]]:

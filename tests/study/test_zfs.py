@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from laboratory.studies import parsed
 from storlab.errors import StudyError
 from storlab.layers.zfs.pool import ZpoolLayer
 from storlab.locks.groups import group_of
@@ -26,7 +27,7 @@ from storlab.probes.locks import LocksProbe
 from storlab.run.planning.checks import group_needs
 from storlab.run.planning.metrics import metrics_of_study, refuse_unknown_metrics
 from storlab.study.cells import Cell
-from storlab.study.study import Study, find_study, load_study, parse_study, preset_studies
+from storlab.study.study import Study, find_study, load_study, preset_studies
 from storlab.workloads.fio.options import sections_of, text
 from storlab.workloads.fio.workload import FioWorkload
 
@@ -169,12 +170,9 @@ fio = { rw = "write", size = "1M" }
 
 
 def test_more_disks_than_a_guest_has_room_for_are_refused() -> None:
-    def read(name: str) -> str:
-        raise AssertionError(name)
-
     with pytest.raises(StudyError, match=r"121 disks and shares are more than the 120 devices that a virtual machine"):
-        parse_study(MANY.encode(), "many.toml", read)
-    assert parse_study(MANY.replace("57", "56").encode(), "many.toml", read).cells
+        parsed(MANY)
+    assert parsed(MANY.replace("57", "56")).cells
 
 
 GOLDEN: Mapping[str, Mapping[str, str]] = json.loads(
