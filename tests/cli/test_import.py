@@ -65,6 +65,10 @@ def named(name: str, file: Path) -> str:
     return name
 
 
+def pgbench_logs() -> list[str]:
+    return [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
+
+
 def values(metric: str, run: str = "run", **where: object) -> list[float]:
     rows = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null(), metric=metric, **where)
     return [float(value) for value in rows.sort("cell", "round")["value"]]
@@ -268,8 +272,7 @@ def test_a_manifest_that_does_not_say_how_is_refused() -> None:
 
 def test_the_contents_say_which_tool_it_was_and_the_report_is_shown() -> None:
     files = [named("a.json", IMPORTS / "sysbench-sync.txt"), named("b.csv", IMPORTS / "sysbench-mmap.txt")]
-    ran = call("import", "--out", "run", *files, "--factor", "io=sync,mmap")
-    assert ran.status == 0, ran.message
+    ran = imported(*files, "--factor", "io=sync,mmap")
     assert ran.output.startswith("a.json, b.csv: recognised as sysbench, by sysbench's first line\n")
     assert "bandwidth: sysbench" in ran.output  # the report
     assert "Run:    run, 2 trials of 2 cells\nReport: run/report.html\n" in ran.output
@@ -283,39 +286,35 @@ def test_a_file_that_others_could_claim_says_which_it_was_taken_for_and_how_to_f
     line = "a: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=psync, iodepth=16"
     job = f"Running: fio fio-jobs/randread-psync.job\n{line}\nfio-3.21\nStarting 1 process\n"
     Path("raw").write_text(f"{head}{job}{terse('a', read=(4096, 1024))}\n\nRun status group 0:\n")
-    ran = call("import", "raw", "--out", "run")
-    assert ran.status == 0, ran.message
+    ran = imported("raw")
     assert "raw: recognised as virtiofs-tests" in ran.output
     assert "raw: not taken for fio, though it has terse lines of fio" in ran.message
     assert "`storlab import fio raw` reads it as one of fio" in ran.message
 
 
 def test_the_logs_of_a_run_are_read_with_the_file_that_they_lie_beside() -> None:
-    logs = [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
-    ran = call("import", *logs, "--out", "run")
-    assert ran.status == 0, ran.message
+    logs = pgbench_logs()
+    ran = imported(*logs)
     assert "pgbench_log.71: recognised as pgbench, by a log of pgbench's transactions\n" in ran.output
     assert "1 trial of 1 cell" in ran.output
 
 
 @pytest.mark.parametrize("kind", [[], ["pgbench"]])
 def test_a_log_that_is_read_with_another_one_has_no_level_of_its_own(kind: list[str]) -> None:
-    logs = [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
+    logs = pgbench_logs()
     for levels in (["--label", "a", "--label", "b"], ["--factor", "fs=xfs,ext4"]):
         refused = call("import", *kind, *logs, *levels, "--out", "run")
         assert refused.status == 2
         assert "pgbench_log.71.1 is read along with pgbench_log.71, as part of the same run" in refused.message
         assert not Path("run").exists()
-    ran = call("import", *kind, *logs, "--factor", "fs=xfs", "--out", "run")
-    assert (ran.status, "1 trial of 1 cell" in ran.output) == (0, True), ran.message
+    assert "1 trial of 1 cell" in imported(*kind, *logs, "--factor", "fs=xfs").output
 
 
 def test_a_kind_that_is_named_reads_a_run_s_logs_together_in_any_order() -> None:
-    logs = [named(name, GOLDEN / name) for name in ("pgbench_log.71", "pgbench_log.71.1")]
+    logs = pgbench_logs()
     found = []
     for number, order in enumerate((logs[:1], logs, logs[::-1])):
-        ran = call("import", "pgbench", *order, "--out", f"{number}")
-        assert (ran.status, "1 trial of 1 cell" in ran.output) == (0, True), ran.message
+        assert "1 trial of 1 cell" in imported("pgbench", *order, out=f"{number}").output
         found.append(open_run(f"{number}").metrics.filter(metric="transactions")["value"].to_list())
     assert found[0] == found[1] == found[2] and found[0]
 
@@ -331,8 +330,7 @@ def test_a_table_is_read_by_the_columns_that_are_named_with_decimal_commas_where
     refused = call("import", "t", *columns)
     assert (refused.status, "t:2" in refused.message) == (2, True)
     assert "where the comma is a decimal one, say --decimal ," in refused.message
-    ran = call("import", "t", *columns, "--decimal", ",", "--separator", ";", "--out", "run")
-    assert ran.status == 0, ran.message
+    imported("t", *columns, "--decimal", ",", "--separator", ";")
     assert open_run("run").metrics.filter(metric="IOPS")["value"].unique().sort().to_list() == [900.25, 1000.5]
 
 
@@ -340,9 +338,7 @@ def test_a_folder_of_fio_is_known_by_its_files() -> None:
     Path("folder").mkdir()
     shutil.copy(IMPORTS / "fio.json", "folder/x")
     Path("folder/notes").write_text("Dear all,\n")
-    ran = call("import", "folder", "--out", "run")
-    assert ran.status == 0, ran.message
-    assert "folder: recognised as fio" in ran.output
+    assert "folder: recognised as fio" in imported("folder").output
 
 
 WORDS = ["a.txt", "b c", "--label", "--label=x", "--factor", "f=1,2", "--out", "run", "--interleaved", "--help", "-x"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,24 +140,17 @@ def sysbench(folder: Path, order: str) -> list[str]:
     return files
 
 
-@pytest.mark.parametrize(("apart", "status"), [(60.0, 2), (0.01, 0)])
+@pytest.mark.parametrize(("dated", "apart", "status"), [(sorted, 60.0, 2), (sorted, 0.01, 0), (list, 60.0, 0)])
 def test_dates_of_files_count_where_files_name_no_times_unless_they_are_those_of_copies(
-    apart: float, status: int, tmp_path: Path
+    dated: Callable[[list[str]], list[str]], apart: float, status: int, tmp_path: Path
 ) -> None:
     given = sysbench(tmp_path, "abbaab")
-    for at, file in enumerate(sorted(given)):  # by their dates, aaabbb
+    for at, file in enumerate(dated(given)):  # sorted they are aaabbb, and else as they are given
         os.utime(file, (1.79e9 + apart * at,) * 2)
     ran = call("import", "sysbench", *by_side(given), "--interleaved", "--out", str(tmp_path / "run"))
     assert ran.status == status, ran.message
     assert ("b-1.txt and was written before it, by their dates" in ran.message) == (status == 2)
     assert (tmp_path / "run").exists() == (status == 0)
-
-
-def test_dates_in_the_order_given_bear_it_out(tmp_path: Path) -> None:
-    given = sysbench(tmp_path, "abbaab")
-    for at, file in enumerate(given):
-        os.utime(file, (1.79e9 + 60.0 * at,) * 2)
-    imported(tmp_path / "run", "sysbench", *by_side(given))
 
 
 @pytest.mark.parametrize("name", ["a-9.json", "b-9.json"])

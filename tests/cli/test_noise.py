@@ -160,24 +160,22 @@ def test_ctrl_c_says_what_the_trials_until_then_tell_and_keeps_it(lab: Laborator
     assert nothing_is_left(lab)
 
 
-def test_ctrl_c_too_soon_to_say_anything_says_so_and_keeps_nothing(lab: Laboratory) -> None:
-    process = measuring(lab, "0.5", 0)
-    kill(process, signal.SIGINT)
-    result = ended(process)
-    assert (result.status, result.stdout) == (130, ""), str(result)
-    assert "storlab: interrupted too soon to say anything" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert files(lab) == []
-    assert nothing_is_left(lab)
-
-
-@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)])
-def test_ctrl_c_twice_and_sigterm_stop_the_trial_at_once(lab: Laboratory, signals: tuple[signal.Signals, ...]) -> None:
-    process = measuring(lab, "3600", 0)
+@pytest.mark.parametrize(
+    ("seconds", "signals", "said"),
+    [
+        ("0.5", [signal.SIGINT], "storlab: interrupted too soon to say anything"),
+        ("3600", [signal.SIGINT, signal.SIGINT], "Stopping at once"),
+        ("3600", [signal.SIGTERM], "Stopping at once"),
+    ],
+)
+def test_ctrl_c_too_soon_says_so_and_twice_or_as_sigterm_stops_the_trial_and_nothing_is_kept(
+    lab: Laboratory, seconds: str, signals: list[signal.Signals], said: str
+) -> None:
+    process = measuring(lab, seconds, 0)
     interrupt(process, signals)
     result = ended(process)
     assert (result.status, result.stdout) == (130, ""), str(result)
-    assert "Stopping at once" in result.stderr
+    assert said in result.stderr
     assert "Traceback" not in result.stderr
     assert files(lab) == []
     assert nothing_is_left(lab)

@@ -41,7 +41,7 @@ max = 4
 [workload.random-write]
 fio = { rw = "randwrite", bs = "{bs}", size = "1M", runtime = "2s", time_based = true, description = "{sync}" }
 """
-RW = 'rw = "randwrite"'
+DIRECTORY, RW = '"directory"', 'rw = "randwrite"'
 
 
 @pytest.fixture(autouse=True)
@@ -97,33 +97,21 @@ def test_rounds_only_and_set_change_the_plan(study: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "old", "new", "where", "says"),
+    ("command", "behind", "more", "where", "says"),
     [
-        (
-            "plan",
-            '"directory"',
-            '"directory", path = "/nowhere"',
-            "line 4: stack[0]: ",
-            "there is no directory /nowhere",
-        ),
-        ("run", '"directory"', '"directory", path = "relative"', "line 4: stack[0]: ", "write an absolute path"),
-        (
-            "run",
-            '"directory"',
-            '"directory", path = "/etc/hostname"',
-            "line 4: stack[0]: ",
-            "there is no directory /etc",
-        ),
-        ("plan", RW, f"{RW}, bss = 1", "line 13: workload.random-write.fio.bss: ", "fio knows no option bss; did you"),
-        ("run", RW, f'{RW}, ioengine = "psink"', "line 12: workload.random-write: ", "this fio has no ioengine psink"),
-        ("plan", RW, f"{RW}, iodepth = -1", "line 12: workload.random-write: ", "iodepth: min value out of range: -1"),
-        ("run", RW, f'{RW}, rwmixread = "many"', "line 12: workload.random-write: ", "rwmixread"),
+        ("plan", DIRECTORY, 'path = "/nowhere"', "line 4: stack[0]: ", "there is no directory /nowhere"),
+        ("run", DIRECTORY, 'path = "relative"', "line 4: stack[0]: ", "write an absolute path"),
+        ("run", DIRECTORY, 'path = "/etc/hostname"', "line 4: stack[0]: ", "there is no directory /etc"),
+        ("plan", RW, "bss = 1", "line 13: workload.random-write.fio.bss: ", "fio knows no option bss; did you"),
+        ("run", RW, 'ioengine = "psink"', "line 12: workload.random-write: ", "this fio has no ioengine psink"),
+        ("plan", RW, "iodepth = -1", "line 12: workload.random-write: ", "iodepth: min value out of range: -1"),
+        ("run", RW, 'rwmixread = "many"', "line 12: workload.random-write: ", "rwmixread"),
     ],
 )
 def test_what_is_not_there_and_what_fio_does_not_know_is_refused(
-    command: str, old: str, new: str, where: str, says: str, study: Path
+    command: str, behind: str, more: str, where: str, says: str, study: Path
 ) -> None:
-    Path("two.toml").write_text(STUDY.replace(old, new))
+    Path("two.toml").write_text(STUDY.replace(behind, f"{behind}, {more}"))
     ran = call(command, "two.toml")
     assert ran.status == 2
     assert ran.message.startswith(f"two.toml: {where}")
@@ -132,9 +120,13 @@ def test_what_is_not_there_and_what_fio_does_not_know_is_refused(
     assert [path.name for path in study.iterdir()] == ["two.toml"]
 
 
+def with_stack(*layers: str) -> None:
+    """The study on these layers."""
+    Path("two.toml").write_text(STUDY.replace('{ layer = "directory" }', ", ".join(layers)))
+
+
 def test_a_file_larger_than_the_free_space_is_refused(study: Path) -> None:
-    stack = 'stack = [{ layer = "file", size = "4096T" }, { layer = "loop" }]'
-    Path("two.toml").write_text(STUDY.replace('stack = [{ layer = "directory" }]', stack))
+    with_stack('{ layer = "file", size = "4096T" }', '{ layer = "loop" }')
     ran = call("plan", "two.toml")
     if os.geteuid() != 0:
         pytest.skip("without root loop devices are unsupported, and so nothing takes space")
@@ -144,8 +136,7 @@ def test_a_file_larger_than_the_free_space_is_refused(study: Path) -> None:
 
 
 def test_a_sparse_file_that_may_outgrow_the_free_space_is_not_said_to_take_none(study: Path) -> None:
-    stack = 'stack = [{ layer = "file", size = "4096T", overcommit = true }, { layer = "loop" }]'
-    Path("two.toml").write_text(STUDY.replace('stack = [{ layer = "directory" }]', stack))
+    with_stack('{ layer = "file", size = "4096T", overcommit = true }', '{ layer = "loop" }')
     assert "Disk space what is written to sparse files of 4096T (" in planned()
 
 
@@ -211,8 +202,7 @@ def test_a_program_of_the_studys_own_that_is_not_there_is_refused() -> None:
 def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("without root block devices are unsupported")
-    stack = 'stack = [{ layer = "device", path = "/dev/no-such-disk" }]'
-    Path("two.toml").write_text(STUDY.replace('stack = [{ layer = "directory" }]', stack))
+    with_stack('{ layer = "device", path = "/dev/no-such-disk" }')
     ran = call("plan", "two.toml")
     assert ran.status == 2
     assert ran.message.startswith("two.toml: line 4: stack[0].path: ")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,27 +45,29 @@ def test_what_is_piped_in_runs_on_the_node_and_its_status_is_the_commands(argv: 
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_signal_ends_it_without_a_traceback_and_with_nothing_left(argv: list[str], tmp_path: Path) -> None:
-    with subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, text=True) as shell:
-        assert shell.stdin is not None and shell.stdout is not None and shell.stderr is not None
-        shell.stdin.write("pwd\n")
-        shell.stdin.flush()
-        folder = Path(shell.stdout.readline().strip())
-        assert folder.is_dir()
-        shell.send_signal(signal.SIGTERM)
-        assert shell.wait() == 130
-        assert shell.stderr.read().splitlines()[-1] == "storlab: interrupted"
-    assert not folder.exists()
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
-def test_what_a_kill_leaves_clean_takes_down_and_removes(argv: list[str], tmp_path: Path) -> None:
+@contextmanager
+def shell_at_work(argv: list[str]) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """It, and the folder that it is in."""
     with subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, text=True) as shell:
         assert shell.stdin is not None and shell.stdout is not None
         shell.stdin.write("pwd\n")
         shell.stdin.flush()
         folder = Path(shell.stdout.readline().strip())
         assert folder.is_dir()
+        yield shell, folder
+
+
+def test_a_signal_ends_it_without_a_traceback_and_with_nothing_left(argv: list[str], tmp_path: Path) -> None:
+    with shell_at_work(argv) as (shell, folder):
+        shell.send_signal(signal.SIGTERM)
+        assert shell.wait() == 130
+        assert shell.stderr is not None and shell.stderr.read().splitlines()[-1] == "storlab: interrupted"
+    assert not folder.exists()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_a_kill_leaves_clean_takes_down_and_removes(argv: list[str], tmp_path: Path) -> None:
+    with shell_at_work(argv) as (shell, folder):
         shell.kill()
     (left,) = (tmp_path / "tmp").iterdir()
     cleaned = subprocess.run([*argv[:3], "clean", "--yes"], capture_output=True, text=True, check=False)
