@@ -70,13 +70,10 @@ def test_set_ups_that_took_turns_get_a_verdict_that_rests_on_their_users_word(tm
     assert "Verdicts rest on the word of whoever imported them" in " ".join(ran.output.split())
 
 
-def test_what_is_the_same_gets_no_verdict_of_a_difference(tmp_path: Path) -> None:
+def test_what_is_the_same_is_equivalent_and_without_the_option_files_are_described(tmp_path: Path) -> None:
     (answer,) = imported(tmp_path / "run", "csv", table(tmp_path, TURNS), *CSV)["comparisons"]
     assert answer["verdict"] == "equivalent"
-
-
-def test_without_the_option_the_same_files_are_described(tmp_path: Path) -> None:
-    run = tmp_path / "run"
+    run = tmp_path / "described"
     assert call("import", "csv", table(tmp_path, TURNS, faster=1.2), *CSV, "--out", str(run)).status == 0
     assert json.loads(call("report", str(run), "--format", "json").output)["comparisons"] == []
 
@@ -88,24 +85,21 @@ def test_times_in_files_of_fio_say_the_order_in_whatever_order_they_are_given(tm
     assert "Their order is that of the times that the files name" in " ".join(call("report", str(run)).output.split())
 
 
-def test_options_that_go_with_what_the_user_says_are_no_further_factors_and_are_named(tmp_path: Path) -> None:
+def test_options_tell_set_ups_apart_where_the_user_says_nothing_and_else_are_named(tmp_path: Path) -> None:
     run = tmp_path / "run"
     found = imported(run, "fio", *by_side(fio(tmp_path, "abbaabbaab", depths=(1, 8))))
     assert {(answer["factor"], answer["rounds"]) for answer in found["comparisons"]} == {("side", 5)}
     assert all(not answer["within"] for answer in found["comparisons"])
     text = " ".join(call("report", str(run)).output.split())
     assert "Set-ups differ in iodepth as well (side = a: 1; side = b: 8)." in text
+    found = imported(tmp_path / "alone", "fio", *fio(tmp_path, "abbaabbaab", depths=(1, 8)))
+    assert {(answer["factor"], answer["a"], answer["b"]) for answer in found["comparisons"]} == {("iodepth", "1", "8")}
 
 
 def test_a_factor_with_one_level_is_not_what_is_compared(tmp_path: Path) -> None:
     words = ["--factor", "host=lab", *by_side(fio(tmp_path, "abbaabbaab"))]
     found = imported(tmp_path / "run", "fio", *words)
     assert {answer["factor"] for answer in found["comparisons"]} == {"side"}
-
-
-def test_options_tell_set_ups_apart_where_the_user_says_nothing(tmp_path: Path) -> None:
-    found = imported(tmp_path / "run", "fio", *fio(tmp_path, "abbaabbaab", depths=(1, 8)))
-    assert {(answer["factor"], answer["a"], answer["b"]) for answer in found["comparisons"]} == {("iodepth", "1", "8")}
 
 
 @pytest.mark.parametrize(

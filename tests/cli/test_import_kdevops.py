@@ -110,20 +110,17 @@ def test_postgresql_has_a_switch_of_its_own_and_hosts_alike_are_told_apart_by_th
     assert found["kernel"] == ["6.14.0", "6.14.0", "–"]
 
 
-def test_a_host_and_a_file_of_a_host_are_known_alone() -> None:
+def test_a_host_or_a_file_of_one_is_known_alone_and_a_kernel_of_the_whole_folder_is_said_to_be_that() -> None:
     folder = sysbench_host("results", XFS)
     for number, path in enumerate((folder, folder / "sysbench_tps.txt")):
         imported("sysbench", str(path), out=f"run-{number}")
         assert factors(f"run-{number}") == {"host": [XFS]}
-
-
-def test_a_kernel_of_the_whole_folder_is_said_to_be_that() -> None:
     for host in (XFS, EXT4):
-        sysbench_host("results", host, kernel="")
-    Path("results/last-kernel.txt").write_text("6.12.0\n")
+        sysbench_host("more", host, kernel="")
+    Path("more/last-kernel.txt").write_text("6.12.0\n")
     assert (
         "The kernel is from last-kernel.txt, which kdevops writes for one host only"
-        in imported("sysbench", "results").message
+        in imported("sysbench", "more").message
     )
 
 
@@ -161,17 +158,14 @@ def test_files_from_elsewhere_are_not_mixed_in_and_a_name_alone_makes_no_folder_
     assert factors() == {"file": ["sysbench_tps"]}
 
 
-def test_hosts_are_not_taken_for_one_by_the_end_of_long_names() -> None:
+def test_hosts_are_not_taken_for_one_by_the_end_of_long_names_and_one_without_a_result_is_named() -> None:
     for number in (1, 2):
         sysbench_host("results", f"{number}-{'a' * 60}-xfs")
     assert "no host's name has more than 63 characters: rename this folder" in refused("sysbench", "results")
-
-
-def test_a_host_without_a_result_is_named() -> None:
-    sysbench_host("results", XFS)
-    (sysbench_host("results", f"{XFS}-dev") / "sysbench_tps.txt").unlink()
-    ran = imported("sysbench", "results")
-    assert f"results/{XFS}-dev: it has settings of a run but no result: the run did not finish" in ran.message
+    sysbench_host("more", XFS)
+    (sysbench_host("more", f"{XFS}-dev") / "sysbench_tps.txt").unlink()
+    ran = imported("sysbench", "more")
+    assert f"more/{XFS}-dev: it has settings of a run but no result: the run did not finish" in ran.message
 
 
 def test_hosts_of_the_fio_workflow_differ_in_file_system_and_node_beside_the_options_of_jobs() -> None:

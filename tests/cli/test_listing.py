@@ -16,7 +16,7 @@ from storlab.study.json_schema import json_schema
 from study.program import call
 
 
-def test_the_metrics_of_a_study_are_listed_with_unit_direction_and_source_and_as_json_too() -> None:
+def test_the_metrics_of_a_study_that_is_there_are_listed_with_unit_direction_and_source_and_as_json_too() -> None:
     said = call("list", "--metrics", "quick").output
     rows = [line.split() for line in said.splitlines()]
     assert ["create.rate", "1/s", "higher", "mail"] in rows
@@ -25,9 +25,6 @@ def test_the_metrics_of_a_study_are_listed_with_unit_direction_and_source_and_as
     listed = json.loads(call("list", "--metrics", "quick", "--json").output)
     wanted = {"metric": "write.bandwidth", "unit": "B/s", "better": "higher", "source": "mail"}
     assert wanted in listed
-
-
-def test_metrics_of_a_study_that_is_not_there_are_refused() -> None:
     ran = call("list", "--metrics", "quik")
     assert ran.status == 2
     assert "quick" in ran.message
@@ -78,14 +75,11 @@ def shown(width: int) -> str:
     return stream.getvalue()
 
 
-def test_every_line_but_the_last_fits_eighty_columns_and_symbols_tell_the_status_without_colours() -> None:
+def test_lines_fit_eighty_columns_symbols_tell_the_status_and_remedies_follow_with_what_they_fix() -> None:
     assert max(len(line) for line in shown(80).splitlines()[:-1]) <= 80
     text = shown(80)
     assert "\x1b" not in text
     assert [line[0] for line in text.splitlines() if line[:1] in "✓!✗" and line] == ["✓", "!", "✗"]
-
-
-def test_remedies_follow_the_groups_each_with_what_it_fixes_if_there_is_anything_to_fix() -> None:
     lines = [line.strip() for line in shown(80).splitlines()]
     first = lines.index("What would fix the rest")
     assert lines[first + 1 : first + 3] == ["→ echo tsc > /sys/x", "for clock source"]

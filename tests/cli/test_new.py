@@ -84,13 +84,10 @@ def test_a_name_may_be_a_path_or_be_left_out() -> None:
     assert all(map(Path.is_file, map(Path, ("folder/log.toml", "other.study", "safety.toml"))))
 
 
-def test_where_nobody_can_answer_what_is_missing_is_an_error_that_names_it() -> None:
+def test_what_is_missing_is_an_error_that_names_it_where_nobody_can_answer_and_yes_takes_defaults() -> None:
     message = refused("study", "--compare", "safety", "--guests", "0")
     assert "--on, --load, --until are missing" in message
     assert "--yes" in message
-
-
-def test_yes_takes_defaults_for_all_that_is_not_given() -> None:
     new("study", "--compare", "safety", "--yes", "--on", ".")
     assert f'path = "{Path.cwd()}"' in written()
     new("--yes", "--unchecked")

@@ -83,17 +83,14 @@ def test_a_plan_for_programs_is_the_same_for_the_same_seed(study: Path) -> None:
     assert plan["seconds_per_round"] == pytest.approx(6 * 2.5)
 
 
-def test_zero_is_a_seed_and_without_one_there_is_no_order_yet() -> None:
-    assert json.loads(planned("--json", "--seed", "0"))["order"] is not None
-    assert json.loads(planned("--json"))["order"] is None
-
-
-def test_rounds_only_and_set_change_the_plan(study: Path) -> None:
+def test_rounds_only_and_set_change_the_plan_and_without_a_seed_there_is_no_order_yet(study: Path) -> None:
     plan = json.loads(planned("--json", "--rounds", "3", "--only", "bs=4k", "--set", "title=Other"))
     assert plan["rounds"] == {"min": 3, "max": 3}
     assert plan["factors"]["bs"] == ["4k"]
     assert plan["title"] == "Other"
     assert [cell["cell"] for cell in plan["cells"]] == [1, 2, 3]
+    assert json.loads(planned("--json", "--seed", "0"))["order"] is not None
+    assert json.loads(planned("--json"))["order"] is None
 
 
 @pytest.mark.parametrize(
@@ -322,12 +319,9 @@ def test_a_stack_that_crosses_nodes_is_told_once_from_its_foundation_into_the_ma
     assert rows[-1] == ("all", "storage", "host: file 4G ⇢ storage: virtio-blk none")
 
 
-def test_a_machine_whose_load_runs_on_the_bare_disk_ends_with_that() -> None:
+def test_a_machine_on_the_bare_disk_ends_with_that_and_nodes_without_a_stack_are_not_listed() -> None:
     cells = made('[nodes.vm]\nkind = "vm"\nstack = [{ layer = "file", size = "64M" }, { layer = "nvme" }]').cells
     assert stack_rows(cells) == [("all", "vm", "host: file 64M ⇢ vm: nvme none")]
-
-
-def test_nodes_without_a_stack_are_not_listed() -> None:
     nodes = '[factors]\nwho = ["a", "b"]\n[nodes.a]\n[nodes.b]\n[workload.v]\non = "{who}"\nfio = { size = "1M" }'
     cells = made(f'stack = [{{ layer = "directory" }}]\n{nodes}\n[trial]\nworkloads = ["v"]').cells
     assert stack_rows(cells) == [("1", "a", "directory"), ("2", "b", "directory")]
@@ -358,19 +352,13 @@ def machines(accelerator: Accelerator, reason: str = "") -> Plan:
     return Plan(read, 0, (1, 1), {}, 0, 0, prepared={"vm": prepared}, memory=Memory(3 * GIB // 2, 8 * GIB))
 
 
-def test_machines_that_are_a_factor_are_told_with_all_that_they_can_be() -> None:
+def test_machines_that_are_a_factor_are_told_with_all_that_they_can_be_and_their_memory() -> None:
     emulated = machines("tcg", "there is no /dev/kvm")
     lines = node_lines(emulated)
     assert lines == ["vm: 2 × 512M, 1 CPU or 2 × 512M, 2 CPUs", "image debian", "emulated, without KVM"]
     assert emulated.cautions[0].endswith("not for absolute speeds (there is no /dev/kvm).")
     assert node_lines(machines("kvm"))[2].startswith("with KVM")
-
-
-def test_memory_is_told_beside_what_there_is() -> None:
     assert memory_text(machines("kvm")) == "1.5G of 8.0G available, QEMU's own included"
-
-
-def test_programs_get_each_cells_machines() -> None:
     data = nodes_as_data(machines("kvm"))["vm"]
     assert data["accelerator"] == "kvm"
     assert {cell: machine["cpus"] for cell, machine in data["machines"].items()} == {"1": 1, "2": 2}

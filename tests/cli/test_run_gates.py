@@ -177,19 +177,13 @@ def test_the_table_marks_what_is_decided_and_says_what_is_measured_once() -> Non
     assert tally(summary(BASE, leaning, open_)) == "1 of 3 decided"
 
 
-def test_of_many_comparisons_the_first_are_shown_and_the_others_counted() -> None:
+def test_there_is_no_table_before_there_are_ratios_and_of_many_comparisons_the_first_are_shown() -> None:
     many = [replace(BASE, b=f"fs{number}") for number in range(MOST + 3)]
     assert len(drawn(summary(*many[:MOST]))) == MOST
     lines = drawn(summary(*many))
     assert (len(lines), lines[-1]) == (MOST + 1, "and 3 more")
-
-
-def test_there_is_no_table_before_there_are_ratios() -> None:
     assert table(summary()) is None
     assert table(summary(replace(BASE, ratio=None, low=None, high=None, verdict="undecided"))) is None
-
-
-def test_names_of_levels_give_no_orders_to_the_terminal() -> None:
     assert "\x1b" not in "".join(drawn(summary(replace(BASE, a="[red]\x1b[2J"))))
 
 

@@ -77,16 +77,13 @@ def test_what_a_kill_leaves_clean_takes_down_and_removes(argv: list[str], tmp_pa
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_without_a_terminal_it_shows_what_it_would_do_and_ends_with_the_remedy(tmp_path: Path) -> None:
+def test_clean_without_a_terminal_shows_what_it_would_do_and_with_yes_does_it(tmp_path: Path) -> None:
     remember_run("20260101-000000-abcd", tmp_path / "gone")
     asked = call("clean")
     assert asked.status == 2
     assert f"  20260101-000000-abcd: {tmp_path / 'gone'} is gone, and its journal with it\n" in asked.output
     assert "nothing was torn down: `storlab clean --yes` does it all" in asked.message
     assert list(remembered_runs()) == ["20260101-000000-abcd"]
-
-
-def test_with_yes_it_does_it_and_with_nothing_to_do_it_does_not_ask(tmp_path: Path) -> None:
     remember_run("20260101-000000-abcd", tmp_path / "gone")
     done = call("clean", "--yes")
     assert done.status == 0

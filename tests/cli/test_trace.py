@@ -150,16 +150,13 @@ def seen() -> list[Latency]:
     return latency_rows(counts.latency_by_issuer())
 
 
-def test_the_commands_latencies_come_first_and_those_of_others_are_not_in_them() -> None:
+def test_the_commands_latencies_come_first_in_a_table_with_a_line_for_each_without_those_of_others() -> None:
     assert [(row.issuer, row.operation, row.count) for row in seen()] == [
         ("command", "write", 90),
         ("command", "read", 1),
         ("others", "write", 10),
     ]
     assert [row.p99 for row in seen()] == pytest.approx([21e-6, 1.05e-6, 850e-6])
-
-
-def test_a_table_has_a_line_for_each_in_eighty_columns() -> None:
     table = latency_table(seen())
     assert [" ".join(line.split()) for line in table.splitlines()] == [
         "ISSUER DISK OPS I/Os MEDIAN P99 MAX",
@@ -204,14 +201,11 @@ def test_no_number_is_cut_and_no_line_is_too_long(width: int) -> None:
     assert sum("16k" in line for line in rest) == 1, "the unit that is asked for most"
 
 
-def test_eighty_columns_have_room_for_all() -> None:
+def test_eighty_columns_have_room_for_all_and_forty_for_histograms_one_above_the_other() -> None:
     text = "\n".join(drawn(80))
     for words in ("Length", "Alignment", "  4k", "  8k", "16k", "32k", "64k", "p50", "p99.9", "max", "amplification"):
         assert words in text
     assert len(drawn(80)) <= 24
-
-
-def test_forty_columns_have_histograms_one_above_the_other() -> None:
     lines = drawn(40)
     (length,) = (number for number, line in enumerate(lines) if "Length" in line)
     (alignment,) = (number for number, line in enumerate(lines) if "Alignment" in line)

@@ -129,7 +129,9 @@ def test_events_are_rows_and_what_was_dropped_is_said(disk: LoopDisk) -> None:
     assert rows[-1] == "storlab: no event was dropped"
 
 
-def test_events_go_into_a_file_where_there_is_one(disk: LoopDisk, tmp_path: Path) -> None:
+def test_events_go_into_a_file_for_them_and_are_shown_beside_one_that_holds_counts(
+    disk: LoopDisk, tmp_path: Path
+) -> None:
     out = tmp_path / "events.parquet"
     arguments = ["--disk", disk.name, "--op", "write", "--events", "--out", str(out)]
     ran = storlab(*arguments, "--", *dd(disk.path, 4096, 4))
@@ -139,9 +141,6 @@ def test_events_go_into_a_file_where_there_is_one(disk: LoopDisk, tmp_path: Path
     assert events["alignment"].to_list() == [4096, 4096, 4096, 4096]
     assert events["t"].is_sorted()
     assert f"written to {out}: 4 events" in ran.stderr
-
-
-def test_a_file_that_holds_counts_leaves_events_to_be_shown(disk: LoopDisk, tmp_path: Path) -> None:
     arguments = ["--disk", disk.name, "--op", "write", "--events", "--out", str(tmp_path / "counts.json")]
     ran = storlab(*arguments, "--", *dd(disk.path, 4096, 4))
     assert ran.stderr.count(" dd ") == 4

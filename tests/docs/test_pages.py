@@ -102,14 +102,11 @@ def test_a_page_of_the_gallery_is_what_its_study_and_run_make_of_it(file: str) -
     assert written == pages(read_gallery())[file], "write it again: .venv/bin/python -m tools.gallery_pages"
 
 
-def test_a_study_has_a_picture_or_a_reason_why_not() -> None:
+def test_pictures_are_small_and_a_study_has_one_or_a_reason_why_not() -> None:
     gallery = read_gallery()
     assert set(gallery.runs) | set(gallery.not_run) == set(named_studies())
     assert set(gallery.runs).isdisjoint(gallery.not_run)
     assert {f"{name}.png" for name in gallery.runs} == {picture.name for picture in PICTURES.glob("*.png")}
-
-
-def test_pictures_are_small() -> None:
     assert all(picture.stat().st_size <= MOST for picture in PICTURES.glob("*.png"))
 
 
@@ -137,30 +134,24 @@ INSTALLING = (ROOT / "docs" / "reference" / "installing.md").read_text("utf-8")
 _ROW = re.compile(r"^\| (?P<name>[\w-]+) \| (?:`(?P<extra>\w+)`)? ?\| [\d.]+ \| [\d.]+ \|$", re.MULTILINE)
 
 
-def test_the_table_has_every_dependency_with_its_extra() -> None:
+def test_the_table_has_every_dependency_with_its_extra_each_of_which_is_named_with_its_feature() -> None:
     rows = {Requirement(row["name"], row["extra"] or "") for row in _ROW.finditer(INSTALLING)}
     assert rows == set(requirements("storlab"))
-
-
-def test_every_extra_is_named_with_its_feature() -> None:
     assert {extra for extra in MODULES if f"`storlab[{extra}]`" not in INSTALLING} == set()
 
 
-def test_what_only_one_dependency_brings_counts_for_it_and_what_is_asked_for_directly_does_not() -> None:
+def test_what_only_one_dependency_brings_counts_for_it_in_megabytes() -> None:
     assert {"polars", "polars-runtime-32"} <= brought_by(["polars"]).keys()
     assert "numpy" in brought_by(["scipy"])
     assert "numpy" not in brought_by(["scipy"], without={"numpy"})
+    rows = list(table([Cost(Requirement("numpy"), 57_400_000, 0.2), Cost(Requirement("qemu-qmp", "vm"), 200_000, 0.1)]))
+    assert rows[2:4] == ["| numpy |  | 57.4 | 0.20 |", "| qemu-qmp | `vm` | 0.2 | 0.10 |"]
+    assert rows[4].startswith("| **base installation**")
 
 
 def test_the_modules_whose_import_is_timed_are_those_that_storlab_uses() -> None:
     assert "scipy.special" in used_modules("scipy")
     assert used_modules("qemu-qmp") == ["qemu.qmp"]
-
-
-def test_costs_are_rows_of_a_table_in_megabytes() -> None:
-    rows = list(table([Cost(Requirement("numpy"), 57_400_000, 0.2), Cost(Requirement("qemu-qmp", "vm"), 200_000, 0.1)]))
-    assert rows[2:4] == ["| numpy |  | 57.4 | 0.20 |", "| qemu-qmp | `vm` | 0.2 | 0.10 |"]
-    assert rows[4].startswith("| **base installation**")
 
 
 _INSTEAD = {

@@ -80,11 +80,15 @@ def test_clock_governor_turbo_and_cgroups_are_told_apart() -> None:
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
 
-def test_ebpf_that_is_refused_has_root_as_remedy_and_is_not_tried_without_its_number() -> None:
+def test_ebpf_perf_events_and_tracing_have_their_remedies_and_places() -> None:
     check = tracing.bpf(FakeMachine(syscall=-errno.EPERM), "x86_64")
     assert (check.status, check.remedy) == ("missing", "run it as root, or with CAP_BPF and CAP_PERFMON")
     assert tracing.bpf(FakeMachine(syscall=-errno.ENOSYS), "x86_64").says.startswith("this kernel")
     assert tracing.bpf(FakeMachine(), "riscv64").status == "warn"
+    for level, capabilities, status in (("2", 0, "warn"), ("2", 1 << 38, "ok"), ("0", 0, "ok"), ("-1", 0, "ok")):
+        machine = FakeMachine({PARANOID: level})
+        machine.capabilities = capabilities
+        assert tracing.perf(machine).status == status
 
 
 def test_tracing_finds_tracefs_counters_and_namespaces_each_in_its_places() -> None:
@@ -102,13 +106,6 @@ def test_tracing_finds_tracefs_counters_and_namespaces_each_in_its_places() -> N
     assert machine.ran == [["unshare", "--net", "true"]]
     refused = FakeMachine(programs={"ip": "", "unshare": "unshare failed: Operation not permitted!"})
     assert kernel.namespaces(refused).status == "missing"
-
-
-def test_perf_events_need_a_capability_or_a_lenient_kernel() -> None:
-    for level, capabilities, status in (("2", 0, "warn"), ("2", 1 << 38, "ok"), ("0", 0, "ok"), ("-1", 0, "ok")):
-        machine = FakeMachine({PARANOID: level})
-        machine.capabilities = capabilities
-        assert tracing.perf(machine).status == status
 
 
 STARTED = (
@@ -151,7 +148,7 @@ def test_the_real_trial_leaves_no_loop_device_and_no_file() -> None:
     assert not list(Path(SCRATCH).glob("storlab-doctor-*"))
 
 
-def test_a_file_system_needs_kernel_and_tools_and_gone_modules_are_told_from_lacking_ones() -> None:
+def test_a_file_system_needs_kernel_and_tools_and_a_feature_is_found_built_in_loaded_or_as_a_module() -> None:
     registered = {"/proc/filesystems": "nodev\tproc\n\txfs"}
     arguments = ("xfs", "CONFIG_XFS_FS", "mkfs.xfs", "xfsprogs")
     both = FakeMachine(registered, {"mkfs.xfs": "mkfs.xfs version 6.1.0"})
@@ -162,9 +159,6 @@ def test_a_file_system_needs_kernel_and_tools_and_gone_modules_are_told_from_lac
     assert "no modules for this kernel" in why_not(FakeMachine(options={"CONFIG_NBD": "m"}), "CONFIG_NBD")
     with_modules = FakeMachine({f"/lib/modules/{FakeMachine.release}/modules.dep": ""})
     assert "no such module" in why_not(with_modules, "CONFIG_NBD")
-
-
-def test_a_feature_is_found_built_in_loaded_or_as_a_module_that_is_not_loaded() -> None:
     machine = FakeMachine(programs={"modprobe": ""})
     assert has_feature(machine, "nbd", "CONFIG_BLK_DEV_NBD") == "module"
     assert machine.ran == [["modprobe", "--dry-run", "--quiet", "nbd"]]

@@ -153,14 +153,11 @@ def test_a_rustup_without_a_toolchain_is_named(door: FrontDoor) -> None:
     assert "rustup default stable" in only_sentence(door.run("scripts/demo.sh"))
 
 
-def test_a_python_that_is_too_old_is_named_with_its_version(door: FrontDoor) -> None:
+def test_a_python_that_is_too_old_is_named_with_its_version_and_a_newer_one_beside_it_is_found(door: FrontDoor) -> None:
     door.program("python3", 'case "$2" in *version_info*) exit 1 ;; *) echo 3.9.2 ;; esac')
     sentence = only_sentence(door.run("scripts/demo.sh"))
     assert "Python 3.11 or newer, and python3 here is 3.9.2" in sentence
     assert "make demo PYTHON=" in sentence
-
-
-def test_a_newer_python_beside_an_old_one_is_found(door: FrontDoor) -> None:
     door.with_python()
     (door.programs / "python3").rename(door.programs / "python3.12")
     door.program("python3", "exit 1")

@@ -125,16 +125,13 @@ def made_for(machine: bytes, folder: Path) -> Path:
     return folder / "agent"
 
 
-def test_a_wheel_names_its_machine_and_has_the_agent_as_a_program(wheel: Path) -> None:
+def test_a_wheel_names_its_machine_and_has_the_agent_as_a_program_and_every_file_of_the_package(wheel: Path) -> None:
     assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{os.uname().machine}.whl")
     with zipfile.ZipFile(wheel) as packed:
         mode = packed.getinfo(PLACE).external_attr >> 16
         assert packed.read(PLACE) == agent_path().read_bytes()
     assert stat.S_ISREG(mode)
     assert mode & EXECUTABLE_BY_ALL == EXECUTABLE_BY_ALL
-
-
-def test_a_wheel_has_every_file_of_the_package_and_the_licences(wheel: Path) -> None:
     listed = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     own = {name.removeprefix("src/") for name in listed.split()} or {
         str(path.relative_to(ROOT / "src")) for path in SOURCES if "__pycache__" not in path.parts
@@ -176,12 +173,9 @@ def test_what_is_no_agent_is_refused(content: bytes, reason: str, tmp_path: Path
         machine_of(tmp_path / "agent")
 
 
-def test_an_agent_of_a_machine_that_storlab_does_not_know_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_agent_for_this_machine_or_needs_a_c_library_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotBuild, match="is for another machine than x86_64 or aarch64"):
         machine_of(made_for(A_THIRD, tmp_path))
-
-
-def test_a_program_that_needs_a_c_library_is_refused() -> None:
     shell = shutil.which("sh")
     assert shell is not None
     with pytest.raises(CannotBuild, match="is not static"):

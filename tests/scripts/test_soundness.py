@@ -102,11 +102,15 @@ def test_claims_of_many_comparisons_are_those_of_somebody_who_tests_all_after_ev
     assert made_up < 8
 
 
-def test_settings_of_many_comparisons_are_each_there_once() -> None:
+def test_settings_of_many_comparisons_are_each_there_once_and_too_many_false_verdicts_a_broken_bound() -> None:
     each = list(families.settings())
     assert len(each) == len(set(each))
     assert {setting.comparisons for setting in each} == {3, 9, 30}
     assert all(setting.families <= setting.comparisons // 3 for setting in each)
+    setting = next(families.settings())
+    row = families.Family(setting, trials.share(9, 50), trials.share(0, 50), *(60.0,) * 4)
+    none = Results(0, 0, 0, 0, [], {}, {}, 50, [row], [], [], {}, {}, 0, [])
+    assert broken(none) == [f"{setting}: any false verdict"]
 
 
 def test_bets_round_by_round_are_those_of_somebody_who_sees_all_rounds_at_once() -> None:
@@ -161,10 +165,15 @@ def test_machines_are_drawn_from_their_seed_alone(kind: str) -> None:
     assert (once == twice).all()
 
 
-def test_one_run_per_side_never_gives_a_verdict_however_sure_a_textbook_is() -> None:
+def test_drifts_of_the_12_hour_runs_are_named_and_one_run_per_side_never_gives_a_verdict() -> None:
     looks = mysql.prefixes()
     assert {look.verdict for look in looks} == {"undecided"}
     assert looks[0].low > 1 and looks[-1].high < 1, "a textbook is sure of one, then of the opposite"
+    off, on = (mysql.told(side) for side in mysql.SIDES)
+    assert "it falls by 1.2 % from start to end, in steps rather than gradually" in " ".join(off.sentences)
+    assert off.slope[1] < off.slope[2] < 0
+    assert "it ends 1.3 % higher than it began" in " ".join(on.sentences)
+    assert on.slope[1] < 0 < on.slope[2]
 
 
 @pytest.mark.parametrize("side", mysql.SIDES)
@@ -174,26 +183,11 @@ def test_what_is_said_of_the_12_hour_runs_is_what_a_user_is_told(side: str) -> N
     assert any(re.search("the level (changes|falls|rises)", sentence) for sentence in told.sentences)
 
 
-def test_the_drift_of_one_of_the_12_hour_runs_is_named_and_where_the_other_ended() -> None:
-    off, on = (mysql.told(side) for side in mysql.SIDES)
-    assert "it falls by 1.2 % from start to end, in steps rather than gradually" in " ".join(off.sentences)
-    assert off.slope[1] < off.slope[2] < 0
-    assert "it ends 1.3 % higher than it began" in " ".join(on.sentences)
-    assert on.slope[1] < 0 < on.slope[2]
-
-
 def test_a_short_run_breaks_no_bound_and_makes_a_page() -> None:
     found = soundness.run(100)
     assert broken(found) == []
     assert "| recorded: fio |" in page(found)
     assert "| 20 % | 30 | 20 |" in page(found)
-
-
-def test_a_setting_with_too_many_false_verdicts_is_a_broken_bound() -> None:
-    setting = next(families.settings())
-    row = families.Family(setting, trials.share(9, 50), trials.share(0, 50), *(60.0,) * 4)
-    none = Results(0, 0, 0, 0, [], {}, {}, 50, [row], [], [], {}, {}, 0, [])
-    assert broken(none) == [f"{setting}: any false verdict"]
 
 
 @pytest.mark.parametrize("kind", series.KINDS)

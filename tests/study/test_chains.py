@@ -149,20 +149,20 @@ stack = [{{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
 """
 
 
-def test_without_a_crossing_the_servers_crossing_ends_on_the_client() -> None:
+def test_without_a_crossing_the_servers_ends_on_the_client_or_becomes_a_loop_device_with_its_sectors_here() -> None:
     nodes = tomllib.loads(SERVED.format(kind="vm", client="vm"))["nodes"]
     groups, found = chains(nodes)
     client = found["client", MAIN]
     assert names(client) == "file:trial | virtio-blk:trial mkfs:trial mount:trial"
     assert client.source == "host"
     assert started(groups, found, ["client"]) == {"client"}
-
-
-def test_without_a_crossing_on_this_machine_the_servers_disk_becomes_a_loop_device_with_its_sectors() -> None:
     client = written(SERVED.format(kind="vm", client="local"))["client", MAIN]
     assert names(client) == " | file:trial loop:trial mkfs:trial mount:trial"
     loop = client.layers[1].model_dump()
     assert loop["sector_size"] == 4096
+    nodes = SERVED.format(kind="vm", client="vm").replace('"server"\n', '"server"\nkeep = "round"\n')
+    kept = nodes.replace("[nodes.server]", '[nodes.server]\nkeep = "run"')
+    assert names(written(kept)["client", MAIN]) == "file:run | virtio-blk:round mkfs:round mount:round"
 
 
 def test_without_a_crossing_a_stack_of_no_crossing_at_all_moves_as_it_is() -> None:
@@ -180,13 +180,7 @@ def test_without_a_crossing_a_stack_of_no_crossing_at_all_moves_as_it_is() -> No
     assert names(found["client", MAIN]) == " | file:trial loop:trial"
 
 
-def test_what_moves_to_the_client_is_kept_no_longer_than_the_clients_own() -> None:
-    nodes = SERVED.format(kind="vm", client="vm").replace('"server"\n', '"server"\nkeep = "round"\n')
-    kept = nodes.replace("[nodes.server]", '[nodes.server]\nkeep = "run"')
-    assert names(written(kept)["client", MAIN]) == "file:run | virtio-blk:round mkfs:round mount:round"
-
-
-def test_a_disk_that_is_made_in_a_guest_is_exported_to_the_hypervisor_of_another() -> None:
+def test_a_disk_that_is_made_in_a_guest_is_exported_to_the_hypervisor_of_another_unless_it_is_already() -> None:
     found = written(
         STORE
         + """
@@ -201,11 +195,8 @@ def test_a_disk_that_is_made_in_a_guest_is_exported_to_the_hypervisor_of_another
     assert names(chain) == "zpool*:trial zvol:trial nbd-export:trial | nvme:trial"
     export = chain.below[-1]
     assert (export.layer.model_dump()["cache"], export.origin) == ("writeback", ("nodes", "vm", "stack", 2))
-
-
-def test_an_export_that_is_written_is_not_exported_again() -> None:
-    export = '{ layer = "nbd-export", cache = "unsafe" }, { layer = "virtio-blk" }'
-    found = written(f'{STORE}[nodes.vm]\nkind = "vm"\nfrom = "store"\nstack = [{export}]\n')
+    served = '{ layer = "nbd-export", cache = "unsafe" }, { layer = "virtio-blk" }'
+    found = written(f'{STORE}[nodes.vm]\nkind = "vm"\nfrom = "store"\nstack = [{served}]\n')
     assert names(found["vm", MAIN]) == "nbd-export:trial | virtio-blk:trial"
 
 

@@ -34,8 +34,18 @@ def takes(**changes: Any) -> bool:
     return bool(VALIDATOR.is_valid({**SOUND, **changes}))
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_one_in_which_every_key_is_described() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
+    schema = json_schema()
+    for name, definition in [("top", schema), *schema["$defs"].items()]:
+        for key, value in definition.get("properties", {}).items():
+            known = (
+                "$ref" in value
+                or {"$ref": "#/$defs/Settle"} in value.get("anyOf", ())
+                or name in ("Workload", "Precondition")
+                or key == "layer"
+            )
+            assert known or value.get("description"), f"{name}.{key} has no description"
 
 
 @pytest.mark.parametrize("file", [*shipped_studies().values(), *EXAMPLES], ids=lambda file: file.name)
@@ -47,19 +57,6 @@ def test_a_stack_is_needed_unless_there_are_nodes_that_may_have_one() -> None:
     bare = {key: value for key, value in SOUND.items() if key != "stack"}
     assert not VALIDATOR.is_valid(bare)
     assert VALIDATOR.is_valid({**bare, "nodes": {"n": {"stack": [{"layer": "directory"}]}}})
-
-
-def test_every_key_is_described() -> None:
-    schema = json_schema()
-    for name, definition in [("top", schema), *schema["$defs"].items()]:
-        for key, value in definition.get("properties", {}).items():
-            known = (
-                "$ref" in value
-                or {"$ref": "#/$defs/Settle"} in value.get("anyOf", ())
-                or name in ("Workload", "Precondition")
-                or key == "layer"
-            )
-            assert known or value.get("description"), f"{name}.{key} has no description"
 
 
 @pytest.mark.parametrize("layer", layer_types())
@@ -150,9 +147,11 @@ def test_what_storlab_refuses_is_invalid(changes: dict[str, Any]) -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "study.md"
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_the_page_is_up_to_date_and_describes_keys_of_all_layers_once() -> None:
     update = f"python -m tools.study_reference > {PAGE.relative_to(PAGE.parents[2])}"
     assert PAGE.read_text() == reference(), f"write it again: {update}"
+    layers = PAGE.read_text().partition("## Layers")[2]
+    assert re.findall(r"^\| `(keep|once)` \|", layers, re.MULTILINE) == ["keep", "once"]
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -162,7 +161,7 @@ def test_an_example_loads_and_is_valid(name: str) -> None:
     VALIDATOR.validate(tomllib.loads(text))
 
 
-def test_every_part_has_an_example_that_uses_it() -> None:
+def test_every_part_has_an_example_that_uses_it_and_every_example_stands_on_the_page() -> None:
     every: dict[str, Mapping[str, type[Any]]] = {
         "kind": node_kinds(),
         "layer": layer_types(),
@@ -173,13 +172,5 @@ def test_every_part_has_an_example_that_uses_it() -> None:
         for name, cls in types.items():
             if cls.__module__.startswith("storlab."):
                 assert name in SHOWN[f"{kind} {name}"]
-
-
-def test_every_example_stands_on_the_page() -> None:
     shown = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert [text.strip() for text in SHOWN.values()] == [text.strip() for text in shown]
-
-
-def test_keys_of_all_layers_are_described_once() -> None:
-    layers = PAGE.read_text().partition("## Layers")[2]
-    assert re.findall(r"^\| `(keep|once)` \|", layers, re.MULTILINE) == ["keep", "once"]

@@ -50,16 +50,13 @@ def test_every_key_of_the_hardware_may_be_a_factor() -> None:
     assert (256 * 1024**2, "cold", "mitigations=off") in found
 
 
-def test_groups_come_after_those_whose_stack_they_continue_wherever_they_are_written() -> None:
+def test_groups_come_after_those_whose_stack_they_continue_and_only_serve_unless_they_have_a_load() -> None:
     made = cell(ON_STORAGE)
     assert [*made.nodes] == ["storage", "vm"]
     assert [chain.group for chain in made.chains] == ["storage", "vm"]
     assert made.serving == {"storage"}
     assert [load.groups for load in made.loads] == [("vm",)], "what serves others has no load unless it is given one"
     assert made.networked("storage"), "QEMU opens over the network what is served from a guest"
-
-
-def test_a_storage_host_with_a_load_of_its_own_does_not_only_serve() -> None:
     both = '[workload.load]\non = ["vm", "storage"]\nfio = { rw = "write", size = "1M" }\n'
     assert cell(ON_STORAGE + both).serving == set()
 

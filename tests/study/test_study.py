@@ -36,13 +36,10 @@ def labels(made: Study) -> dict[str, list[str]]:
     return {factor.name: [level.label for level in factor.levels] for factor in made.factors}
 
 
-def test_cells_are_all_combinations_the_last_factor_first() -> None:
+def test_cells_are_all_combinations_the_last_factor_first_and_without_factors_there_is_one() -> None:
     made = study('[factors.a]\nlevels = [1, 2]\n[factors]\nb = ["x", "y", "z"]\n')
     assert [tuple(cell.levels.values()) for cell in made.cells][:4] == [("1", "x"), ("1", "y"), ("1", "z"), ("2", "x")]
     assert [cell.number for cell in made.cells] == [1, 2, 3, 4, 5, 6]
-
-
-def test_a_study_without_factors_has_one_cell() -> None:
     (cell,) = study("").cells
     assert cell.levels == {}
     assert [load.name for load in cell.loads] == ["load"]
@@ -215,12 +212,9 @@ def test_only_says_what_is_wrong(only: str, says: str) -> None:
     assert says in str(raised.value)
 
 
-def test_comparisons_and_time_outs_may_name_levels_that_only_leaves_out() -> None:
+def test_comparisons_and_time_outs_may_name_levels_that_only_leaves_out_and_numbers() -> None:
     rules = '[[compare]]\npairs = [["x", "y"]]\n[trial]\ntimeouts = [{ where = { a = "z" }, timeout = 5 }]\n'
     assert len(study(FACTORS + rules, only=("a=x", "b=p")).cells) == 1
-
-
-def test_numbers_may_name_levels_that_are_numbers() -> None:
     made = study("[factors]\njobs = [1, 4096]\n[[compare]]\npairs = [[1, 4096]]\n")
     assert made.model.compare[0].pairs == (("1", "4k"),)
 

@@ -46,8 +46,9 @@ def test_a_list_is_spliced_into_a_list(before: list[Any], value: list[Any], afte
     assert put_in([*before, "{w}", *after], w=value) == [*before, *value, *after]
 
 
-def test_a_list_within_a_table_is_not_spliced() -> None:
+def test_values_hold_words_themselves_and_a_list_within_a_table_is_not_spliced() -> None:
     assert put_in({"key": "{w}"}, w=[1, 2]) == {"key": [1, 2]}
+    assert put_in(["{a}", "<{a}>", "{list}"], a="{b}{b}", b="x", list=["{a}", 1]) == ["xx", "<xx>", "xx", 1]
 
 
 @pytest.mark.parametrize(
@@ -72,10 +73,6 @@ def test_doubled_braces_stand_for_braces(text: str) -> None:
 @pytest.mark.parametrize("text", ["{1}", "{ a }", "${}", "a{2,3}", "{a b}", "{print $1}", "{", "}", '{"a": 1}'])
 def test_what_is_no_name_needs_no_doubling(text: str) -> None:
     assert put_in(text, a=1) == text
-
-
-def test_values_hold_words_themselves() -> None:
-    assert put_in(["{a}", "<{a}>", "{list}"], a="{b}{b}", b="x", list=["{a}", 1]) == ["xx", "<xx>", "xx", 1]
 
 
 @settings(max_examples=300)
@@ -137,7 +134,7 @@ def test_what_can_not_be_put_in_is_told(text: str, says: str) -> None:
     assert path == ("top", "key")
 
 
-def test_every_part_knows_where_it_was_written() -> None:
+def test_every_part_knows_where_it_was_written_and_what_was_put_in_is_remembered() -> None:
     made = substitution(fs=[{"layer": "mkfs", "type": "{kind}"}, {"layer": "mount"}], kind="xfs", one={"a": {"b": 1}})
     tree = made.apply([{"layer": "loop"}, "{fs}", {"x": "{one.a}"}], ("stack",))
     assert tree == [{"layer": "loop"}, {"layer": "mkfs", "type": "xfs"}, {"layer": "mount"}, {"x": {"b": 1}}]
@@ -148,6 +145,9 @@ def test_every_part_knows_where_it_was_written() -> None:
     assert made.origin_of(("stack", 2, "new")) == (*fs, 1, "new")
     assert made.origin_of(("stack", 3, "x", "b")) == ("factors", "one", "level", "a", "b")
     assert made.origin_of(("stack", 3)) == ("stack", 2)
+    made = substitution(a=1, b={"x": 2}, c="{a}", d=4)
+    made.apply(["{b.x}", "-{c}-"], ("top",))
+    assert made.used == {"a", "b", "c"}
 
 
 @given(st.lists(st.sampled_from(["{w}", "plain", "{list}"]), max_size=6))
@@ -163,12 +163,6 @@ def test_elements_after_a_spliced_list_keep_their_origin(items: list[str]) -> No
             assert origin == written.get(item, ("factors", "list", "level", offset))
             place += 1
     assert place == len(result)
-
-
-def test_what_was_put_in_is_remembered() -> None:
-    made = substitution(a=1, b={"x": 2}, c="{a}", d=4)
-    made.apply(["{b.x}", "-{c}-"], ("top",))
-    assert made.used == {"a", "b", "c"}
 
 
 @given(st.text(max_size=30))

@@ -82,11 +82,6 @@ def test_a_profile_is_the_load_that_was_published(
     assert {disks_of(cell) for cell in found} == {8}
 
 
-def test_the_seeds_guest_has_two_nodes_and_is_booted_each_time() -> None:
-    guest = allocators("profile=seed").cells[0].nodes["vm"]
-    assert (guest.sockets, guest.numa_nodes, guest.is_copied) == (2, 2, False)  # type: ignore[attr-defined]
-
-
 def test_only_takes_levels_that_are_not_run_by_default() -> None:
     found = allocators(only=("place=zvols", "fill=almost-full", "threads=8")).cells
     assert {(cell.levels["place"], cell.levels["fill"]) for cell in found} == {("zvols", "almost-full")}
@@ -95,10 +90,12 @@ def test_only_takes_levels_that_are_not_run_by_default() -> None:
     assert each == "$jobnum/data"
 
 
-def test_set_takes_any_other_tunable_and_any_number_of_allocators() -> None:
+def test_set_takes_any_other_tunable_and_any_number_of_allocators_and_the_seeds_guest_has_two_nodes() -> None:
     found = allocators("nodes.vm.stack.0.module.zfs_active_allocator=cursor", "spa_num_allocators=[1, 2, 4, 8]").cells
     assert len(found) == 16
     assert all(pool_of(cell).module["zfs_active_allocator"] == "cursor" for cell in found)
+    guest = allocators("profile=seed").cells[0].nodes["vm"]
+    assert (guest.sockets, guest.numa_nodes, guest.is_copied) == (2, 2, False)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def read_text(text: str) -> Result:
     return found
 
 
-def test_subtests_belong_to_the_next_result_above_them() -> None:
+def test_subtests_belong_to_the_next_result_above_them_and_those_of_kselftest_stand_behind_a_hash() -> None:
     found = read_text(NESTED)
     suite, alone = found.subtests
     assert [each.name for each in suite.subtests] == ["deep", "fine", "later"] and alone.subtests == ()
@@ -40,9 +40,6 @@ def test_subtests_belong_to_the_next_result_above_them() -> None:
     assert suite.subtests[2].outcome is Outcome.SKIP and suite.subtests[2].why == "no device"
     assert list(found.failed) == ["suite.deep.second"] and found.leaves == 5 and found.missing == 0
     assert judged(found, 1) == (Outcome.FAIL, "1 of 5 subtests failed: suite.deep.second")
-
-
-def test_what_kselftest_puts_behind_a_hash_is_nested_and_times_of_the_kernel_s_log_are_passed_over() -> None:
     sync, size = read_text(KSELFTEST).subtests
     assert [each.outcome for each in sync.subtests] == [Outcome.PASS, Outcome.PASS, Outcome.SKIP]
     assert sync.outcome is Outcome.PASS and (size.outcome, size.why) == (Outcome.FAIL, "timeout 45 seconds")
@@ -81,13 +78,10 @@ CUT = {
 }
 
 
-def test_a_failure_may_follow_what_is_read_of_very_much_unless_a_plan_is_fulfilled() -> None:
+def test_a_failure_may_follow_what_is_read_of_very_much_and_a_last_line_has_no_end() -> None:
     for text, (outcome, why) in OF_MUCH.items():
         found = judge_text(text.encode("latin-1")[:60].decode(errors="replace"), 0, most=60)
         assert found[0] is outcome and why in found[1], text
-
-
-def test_a_text_whose_last_line_has_no_end_is_judged_by_all_of_it() -> None:
     for text, (outcome, why) in CUT.items():
         found = judge_text(text, 0)
         assert found[0] is outcome and why in found[1], text

@@ -132,7 +132,7 @@ def test_a_line_that_only_begins_like_one_of_tap_is_none() -> None:
         read_log(b"TAP version 1A\n", "console.log")
 
 
-def test_a_line_is_80_columns_with_its_end_padded_or_longer() -> None:
+def test_a_line_is_80_columns_with_its_end_padded_or_longer_and_lost_tests_were_killed() -> None:
     line = console_line(attempt("pool/create"), "tester")
     begin = "Test: /usr/share/zfs/zfs-tests/tests/functional/pool/create (run as root) "
     assert line == begin + "[00:01] [PASS]\n"
@@ -141,9 +141,6 @@ def test_a_line_is_80_columns_with_its_end_padded_or_longer() -> None:
     assert line == "Test (Linux): /usr/share/zfs/zfs-tests/tests/functional/x (run as tester) [62:05] [SKIP]\n"
     line = console_line(replace(attempt("x"), path="/t/x"), "tester")
     assert line == "Test: /t/x (run as root)" + " " * 41 + "[00:01] [PASS]\n" and len(line) == 80
-
-
-def test_outcomes_that_runners_do_not_know_are_shown_as_killed() -> None:
     assert "[KILLED]" in console_line(attempt("x", Outcome.CRASHED), "t")
     assert "KILLED\t   2" in summary([attempt("x", Outcome.CRASHED), attempt("y", Outcome.HUNG)], 1, "/l")
 
@@ -158,7 +155,7 @@ def test_the_summary_and_the_times_of_lines_are_the_runner_s() -> None:
     assert log_line(datetime(2026, 1, 2, 3, 4, 5, 678_900), b"a\xff\0b") == b"03:04:05.67 a\xff\0b\n"
 
 
-def test_tables_of_expectations_are_read_and_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_expectations_are_read_and_not_run_and_expect_one_outcome(capsys: pytest.CaptureFixture[str]) -> None:
     found = read_expectations(REPORT, "report.py")
     assert found.known == {
         "pool/create": Expectation("pool/create", Outcome.FAIL, "https://github.com/openzfs/zfs/issues/17", True),
@@ -167,6 +164,10 @@ def test_tables_of_expectations_are_read_and_not_run(capsys: pytest.CaptureFixtu
     }
     assert set(found.maybe) == {"acl/allow", "disk/write", "quota/one"}
     assert capsys.readouterr().out == ""
+    tables = read_expectations(REPORT, "report.py")
+    assert expected(attempt("pool/create", Outcome.FAIL), "pool/create", tables) is not None
+    assert expected(attempt("pool/create", Outcome.KILLED), "pool/create", tables) is None
+    assert expected(attempt("other/one", Outcome.SKIP), "other/one", tables) is None
 
 
 @pytest.mark.parametrize(
@@ -199,13 +200,6 @@ def test_what_was_expected_and_what_was_not_are_listed_apart() -> None:
     assert report(results, read_expectations(REPORT, "report.py")) == printed
 
 
-def test_only_the_outcome_that_is_expected_is_expected() -> None:
-    tables = read_expectations(REPORT, "report.py")
-    assert expected(attempt("pool/create", Outcome.FAIL), "pool/create", tables) is not None
-    assert expected(attempt("pool/create", Outcome.KILLED), "pool/create", tables) is None
-    assert expected(attempt("other/one", Outcome.SKIP), "other/one", tables) is None
-
-
 def test_a_test_is_called_by_its_path_below_the_suite_s() -> None:
     assert report_name("/usr/share/zfs/zfs-tests/tests/functional/a/b") == "a/b"
     assert report_name("/usr/share/zfs/zfs-tests/tests/perf/regression/a") == "a"
@@ -233,7 +227,7 @@ def test_what_is_printed_is_read_back(path: str, user: str, outcome: Outcome, el
 LIBRARY = (GOLDEN / "library.ksh").read_text()
 
 
-def test_a_function_needs_what_it_calls_and_what_the_functions_that_it_calls_need() -> None:
+def test_functions_need_what_those_that_they_call_need_however_long_the_chain() -> None:
     assert functions_that_call(LIBRARY, ["xsum", "jq"]) == {
         "sum_of": {"xsum"},
         "same_content": {"xsum"},
@@ -242,6 +236,10 @@ def test_a_function_needs_what_it_calls_and_what_the_functions_that_it_calls_nee
     assert functions_that_call(LIBRARY, []) == {}
     library = "function a\n{\n\tb\n}\nfunction b\n{\n\ta\n\tjq\n}\n"
     assert functions_that_call(library, ["jq"]) == {"a": {"jq"}, "b": {"jq"}}
+    chain = "".join(f"function f{number}\n{{\n\tlog_must f{number + 1}\n}}\n" for number in range(5000))
+    quotes = f"function q\n{{\n\tuser_run {chr(39) * 200_000}\n}}\n"
+    found = functions_that_call(chain + quotes, ["f5000"])
+    assert len(found) == 5000 and found["f0"] == {"f5000"}
 
 
 @given(st.text(alphabet="ab \t\n(){};|&$\"'#_function", max_size=400), st.sets(st.sampled_from("ab"), min_size=1))
@@ -249,19 +247,9 @@ def test_a_library_of_any_text_is_read(text: str, programs: set[str]) -> None:
     assert all(needed <= programs for needed in functions_that_call(text, programs).values())
 
 
-def test_a_long_chain_of_functions_and_a_long_row_of_quotes_are_followed() -> None:
-    chain = "".join(f"function f{number}\n{{\n\tlog_must f{number + 1}\n}}\n" for number in range(5000))
-    quotes = f"function q\n{{\n\tuser_run {chr(39) * 200_000}\n}}\n"
-    found = functions_that_call(chain + quotes, ["f5000"])
-    assert len(found) == 5000 and found["f0"] == {"f5000"}
-
-
-def test_programs_that_a_script_calls_are_found_by_name() -> None:
+def test_programs_that_a_script_calls_are_found_by_name_where_a_shell_expects_a_command_only(tmp_path: Path) -> None:
     lines = ["/t/a.ksh:3:log_must jq .", "/t/a.ksh:4:zed -f", "/t/b.cfg:1:$(jq", "/t/c:1:jqx"]
     assert parse_calls(lines, ["jq", "zed"]) == {"/t/a.ksh": {"jq", "zed"}, "/t/b.cfg": {"jq"}}
-
-
-def test_grep_finds_calls_where_a_shell_expects_a_command_only(tmp_path: Path) -> None:
     script = tmp_path / "a.ksh"
     calls = (
         "user_run tester jq", "jq .", "\tjq", "x | jq -r", "log_must jq", "y=$(jq a)", "log_must eval \"jq 'b'\"",

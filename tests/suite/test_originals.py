@@ -87,7 +87,7 @@ def test_iterations_repeat_all_groups_into_the_same_folders() -> None:
     assert again.name == "tests/pool (iteration 2)" and output_folder(again, again.tests[0]) == "pool/create"
 
 
-def test_a_template_is_a_runfile_that_is_the_same_suite() -> None:
+def test_a_template_is_a_runfile_that_is_the_same_suite_and_a_dry_run_describes_each_script_in_order() -> None:
     read = read_suite("ours", [Runfile("t.run", template(SUITE))], INSTALLED, HERE)
 
     def plain(groups: object) -> list[object]:
@@ -97,9 +97,6 @@ def test_a_template_is_a_runfile_that_is_the_same_suite() -> None:
     assert [[test.path for test in group.tests] for group in read.groups] == [
         [test.path for test in group.tests] for group in SUITE.groups
     ]
-
-
-def test_a_dry_run_describes_each_script_in_order() -> None:
     described = dry_run(SUITE, "/out/T")
     assert described.startswith(
         f"Pathname: {HERE}/tests/acl/setup\nIdentifier: Linux\nOutputdir: /out/T/acl:Linux/setup\n"

@@ -240,12 +240,9 @@ def test_what_a_variable_can_not_be_is_said_with_what_it_could(name: str, value:
     assert str(refused.value).startswith(said)
 
 
-def test_threads_that_can_not_be_shared_evenly_among_file_systems_are_refused() -> None:
+def test_threads_are_shared_evenly_among_file_systems_and_examples_of_variables_are_valid() -> None:
     with pytest.raises(UserError, match="8 threads do not divide into 3 for each file system"):
         perf_variables({"PERF_NTHREADS": "9 8", "PERF_NTHREADS_PER_FS": "0 3"})
-
-
-def test_examples_are_valid() -> None:
     for name, variable in VARIABLES.items():
         value = variable.example.replace('"', "").partition(": ")[0]
         value = value if "such" in value or name == "PERF_COLLECT_SCRIPTS" else value.partition(",")[0]

@@ -128,7 +128,7 @@ def test_what_has_a_result_is_not_run_again() -> None:
     assert queue.take() == left[0] and len(queue) == 1
 
 
-def test_output_is_kept_in_pieces_of_any_size_up_to_a_bound(tmp_path: Path) -> None:
+def test_output_is_kept_in_pieces_up_to_a_bound_and_that_of_an_interrupted_try_is_no_later_ones(tmp_path: Path) -> None:
     with ScriptOutput(tmp_path) as output:
         output.listener("stdout")(b"on", 1.0)
         output.listener("stderr")(b"err\n", 2.0)
@@ -140,9 +140,6 @@ def test_output_is_kept_in_pieces_of_any_size_up_to_a_bound(tmp_path: Path) -> N
         for _ in range(MOST // (8 << 20) + 1):
             output.listener("stdout")(b"x" * (8 << 20), 1.0)
     assert output.dropped == 8 << 20 and (tmp_path / "long/stdout").stat().st_size == MOST
-
-
-def test_the_output_of_a_try_that_was_interrupted_is_not_taken_for_that_of_the_next(tmp_path: Path) -> None:
     with ScriptOutput(tmp_path / "test") as output:
         output.listener("stdout")(b"[failed, exit status 1]\n", 0.0)
     (tmp_path / "test" / "killed.txt").write_text("stacks")

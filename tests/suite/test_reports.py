@@ -97,7 +97,7 @@ def test_what_is_left_is_reported_though_a_failsafe_was_the_last_to_run(tmp_path
     assert [what for _, what in view_of(written(tmp_path, SUITE, *attempts, failsafe)).leaks] == ["group left"]
 
 
-def test_what_was_not_found_is_an_error_in_junit_beside_the_tests_of_its_group(tmp_path: Path) -> None:
+def test_what_was_not_found_is_an_error_in_junit_and_not_ok_in_ktap(tmp_path: Path) -> None:
     run = passed(tmp_path)
     assert status_of(run) == 4
     root = ElementTree.fromstring(render(run, "junit"))
@@ -114,10 +114,7 @@ def test_what_was_not_found_is_an_error_in_junit_beside_the_tests_of_its_group(t
     }
     counts = {suite.attrib["name"]: (suite.attrib["tests"], suite.attrib["errors"]) for suite in root}
     assert counts == {"tests/acl:Linux": ("1", "0"), "tests/pool": ("3", "1"), "tests/disk": ("1", "1")}
-
-
-def test_what_was_not_found_is_not_ok_in_ktap(tmp_path: Path) -> None:
-    groups = groups_in_ktap(passed(tmp_path))
+    groups = groups_in_ktap(run)
     assert {name: group.outcome for name, group in groups.items()} == {
         "tests/acl:Linux": Outcome.PASS,
         "tests/pool": Outcome.FAIL,
@@ -184,7 +181,7 @@ def test_the_status_is_3_where_a_test_regressed_else_4_where_one_is_missing() ->
     assert call("suite", "compare", str(LOGS / "before/1.log"), str(LOGS / "before/2.log")).status in (0, None)
 
 
-def test_earlier_runs_say_how_often_tests_passed_how_long_they_take_and_what_came_last(tmp_path: Path) -> None:
+def test_a_list_has_how_often_tests_passed_what_came_last_and_names_as_their_author_has_them(tmp_path: Path) -> None:
     for name, outcome in (("a", Outcome.PASS), ("b", Outcome.FAIL), ("c", Outcome.SKIP)):
         run_at(tmp_path, name, outcome)
     past = past_in([tmp_path, tmp_path / "a"])
@@ -194,9 +191,6 @@ def test_earlier_runs_say_how_often_tests_passed_how_long_they_take_and_what_cam
     assert len(lines) == 1 and "last FAIL on 20" in lines[0]
     with pytest.raises(UserError, match="no run of a suite, and no folder of runs"):
         past_in([tmp_path / "none"])
-
-
-def test_a_list_calls_own_tests_as_their_author_does() -> None:
     group = Group("own", (Script(f"{OWN_TESTS}/scrub/finds_nothing", "root"),))
     assert next(line for line in listed(Suite("x", (group,)), Expectations(), {}, {}) if "finds" in line) == (
         "  scrub/finds_nothing"

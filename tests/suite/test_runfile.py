@@ -20,12 +20,16 @@ from study.program import call
 from suite.samples import FILES, HERE, INSTALLED, RUNFILE, sayings, suite_of
 
 
-def test_sections_are_groups_in_the_order_of_their_names_after_single_tests() -> None:
+def test_groups_come_in_the_order_of_their_names_after_single_tests_and_later_runfiles_add_to_them() -> None:
     suite = suite_of(RUNFILE + "[tests/disk/write]\npre =\npost =\n")
     assert [group.name for group in suite.groups] == [
         "tests/disk/write", "tests/acl:Linux", "tests/disk", "tests/pool",
     ]  # fmt: skip
     assert suite.size == 6 and suite.absent == () and not suite.quiet
+    suite = suite_of(RUNFILE, "[DEFAULT]\ntimeout = 7\n[tests/pool]\ntests = ['rename']\n")
+    pool = suite.groups[-1]
+    assert [test.path for test in pool.tests] == [f"{HERE}/tests/pool/rename"] and pool.timeout == 7
+    assert suite_of(RUNFILE).absent == () and all(INSTALLED.program(file) for file in FILES)
 
 
 def test_a_group_inherits_the_defaults_unless_a_value_is_empty_and_keeps_the_order_of_its_tests() -> None:
@@ -40,13 +44,7 @@ def test_a_group_inherits_the_defaults_unless_a_value_is_empty_and_keeps_the_ord
     assert (disk.pre, disk.post) == (None, None)
 
 
-def test_a_later_runfile_adds_to_earlier_ones_and_its_defaults_hold_for_all() -> None:
-    suite = suite_of(RUNFILE, "[DEFAULT]\ntimeout = 7\n[tests/pool]\ntests = ['rename']\n")
-    pool = suite.groups[-1]
-    assert [test.path for test in pool.tests] == [f"{HERE}/tests/pool/rename"] and pool.timeout == 7
-
-
-def test_what_is_absent_is_named_with_file_and_line_and_the_rest_is_kept() -> None:
+def test_what_is_absent_is_named_with_file_and_line_and_only_a_group_without_its_set_up_is_left_out_whole() -> None:
     text = RUNFILE.replace("'create',", "'gone', 'plain',").replace("[tests/disk]", "[tests/disk]\nuser = bob")
     suite = suite_of(text)
     assert [str(each) for each in suite.absent] == [
@@ -55,9 +53,6 @@ def test_what_is_absent_is_named_with_file_and_line_and_the_rest_is_kept() -> No
         "1.run:26: [tests/disk] is left out: user: unknown user 'bob'",
     ]
     assert suite.size == 3
-
-
-def test_a_group_whose_set_up_lies_elsewhere_or_is_not_there_is_left_out_whole() -> None:
     suite = suite_of(RUNFILE.replace("tags = ['all', 'pool']", "pre = ../acl/setup"))
     assert [each.tests for each in suite.absent] == [3]
     assert "lies in another directory" in suite.absent[0].what
@@ -78,12 +73,9 @@ def test_what_can_not_be_read_is_refused_with_file_and_line(text: str, says: str
     assert str(refused.value).startswith(says)
 
 
-def test_options_that_mean_nothing_here_are_noted() -> None:
+def test_folders_of_groups_are_the_shortest_ends_that_differ_and_options_without_meaning_are_noted() -> None:
     suite = suite_of("[DEFAULT]\noutputdir = /x\nuntil = now\n" + RUNFILE.replace("[DEFAULT]\n", ""))
     assert [note.partition(": ")[0] for note in suite.notes] == ["1.run:2", "1.run:3"]
-
-
-def test_folders_of_groups_are_the_shortest_ends_that_differ() -> None:
     assert unique_folders(["a/x", "b/y"]) == {"a/x": "x", "b/y": "y"}
     assert unique_folders(["a/x", "b/x", "c"]) == {"a/x": "a/x", "b/x": "b/x", "c": "c"}
     assert unique_folders(["../..", ".."]) == {"../..": "_", "..": "_"}
@@ -111,10 +103,6 @@ def test_every_test_of_every_section_is_run_once_or_named(groups: dict[str, set[
     assert names == sorted(names)
     folders = [group.folder for group in suite.groups]
     assert len(set(folders)) == len(folders)
-
-
-def test_the_samples_are_whole() -> None:
-    assert suite_of(RUNFILE).absent == () and all(INSTALLED.program(file) for file in FILES)
 
 
 _WORDS = ("acl", "pool", "scrub", "zvol_misc", "send-recv", "ünicode")

@@ -307,12 +307,9 @@ POOL = {"pools": b"arcstats\0dbgmsg\0tank\0"}
 SET = {"zfs": b"zfs_a\0009\n\0zfs_b\0x\n\0"}
 
 
-def test_nothing_is_left_where_all_was_put_back_and_what_came_again_is_laid_to_who_brought_it() -> None:
+def test_who_was_first_to_leave_something_is_named_unless_all_was_put_back() -> None:
     assert leaks(state(**POOL, **SET), state()) == []
     assert leaks(state(**POOL), state(), state(**POOL)) == [Leak("pool", "tank", "/t/3")]
-
-
-def test_who_was_first_is_named() -> None:
     changed = state(**POOL, **SET, users=b"")
     assert leaks(state(), state(**POOL), changed, changed) == [
         Leak("pool", "tank", "/t/2"),
@@ -331,7 +328,7 @@ def test_parameters_that_were_not_read_again_are_those_of_before_and_a_module_is
     assert "zfs" not in without.parameters and without.beyond(state()) == state().beyond(without) == set()
 
 
-def test_devices_and_targets_that_are_made_by_configfs_are_named() -> None:
+def test_devices_mounts_and_targets_of_configfs_are_named_but_no_partition_of_the_suites_disks() -> None:
     devices = BEFORE["devices"] + b" 250 0 4 nullb0\n"
     made = {"configfs_nullb": b"features\0nullb0\0", "configfs_nvmet/subsystems": b"nqn.test\0"}
     assert {(leak.kind, leak.what) for leak in leaks(state(devices=devices, **made))} == {
@@ -339,23 +336,17 @@ def test_devices_and_targets_that_are_made_by_configfs_are_named() -> None:
         ("configfs", "nvmet/subsystems/nqn.test"),
         ("device", "nullb0"),
     }
-
-
-def test_partitions_of_the_suites_disks_are_no_leaks_and_mounts_are_known_by_place_and_mode() -> None:
     devices = BEFORE["devices"] + b" 254 9 1 vda9\n 7 0 4 loop0\n 230 0 4 zd0\n 253 0 4 dm-0\n"
     assert what(state(devices=devices)) == {"loop0", "zd0", "dm-0"}
     mounts = b"1 1 0:1 / / rw - tmpfs x rw\n2 1 0:2 / /mnt ro - ext4 x rw\n3 2 0:3 / /mnt\\040b rw - ext4 x rw\n"
     assert what(state(mounts=mounts)) == {"/mnt = ro, was rw", "/mnt b = rw"}
 
 
-def test_memory_counts_once_it_is_much_and_a_number_that_no_machine_has_is_left_out() -> None:
+def test_memory_counts_once_it_is_much_and_processes_that_were_killed_for_it_since_the_last_look() -> None:
     little, much = b"Shmem: 9000 kB\n", b"Shmem: 90000 kB\nSUnreclaim: 5000 kB\n"
     assert leaks(state(memory=little)) == []
     assert leaks(state(), state(memory=much)) == [Leak("memory", "87 MiB more of files in memory", "/t/2")]
     assert state(memory=b"Shmem: " + b"9" * 5000 + b" kB\n").memory == {}
-
-
-def test_processes_that_were_killed_for_memory_are_counted_since_the_last_look() -> None:
     watchman = Watchman(state())
     assert [watchman.saw(state(events=b"oom_kill 5\n"), f"/t/{number}") for number in (1, 2)] == [3, 0]
 

@@ -146,25 +146,19 @@ def failed(*scripts: tuple[str, str], by_identifier: bool = False) -> Selection:
     return Selection(failed=Failures(frozenset(scripts), by_identifier))
 
 
-def test_what_failed_is_run_again_and_all_of_a_group_whose_set_up_or_clean_up_failed() -> None:
+def test_what_failed_is_run_again_with_all_of_a_group_whose_set_up_failed_wherever_the_suite_is() -> None:
     assert chosen(failed(("tests/pool", "/suite/tests/pool/rename"))) == ["pool/rename"]
     for script in ("setup", "cleanup"):
         everything = ["pool/create", "pool/destroy", "pool/rename"]
         assert chosen(failed(("tests/pool", f"/suite/tests/pool/{script}"))) == everything
-
-
-def test_groups_are_known_by_their_identifiers_where_their_names_are_not() -> None:
-    assert chosen(failed(("Linux", "/suite/tests/acl/allow"), by_identifier=True)) == ["acl/allow"]
-    for wrong in (("", "/suite/tests/acl/allow"), ("tests/acl:Linux", "/suite/tests/acl/allow")):
-        with pytest.raises(UserError, match="no test of ours is left"):
-            chosen(failed(wrong, by_identifier=True))
-
-
-def test_failures_are_found_wherever_the_suite_is_installed() -> None:
     path = "/home/me/zfs/tests/zfs-tests/tests/functional/acl/posix/one"
     here = Group("posix", (Script(path, "root"), Script("/own/acl/posix/one", "root")))
     kept = select(Suite("ours", (here,)), failed(("posix", "acl/posix/one")))
     assert [test.path for group in kept.groups for test in group.tests] == [path], "one's own are known by whole paths"
+    assert chosen(failed(("Linux", "/suite/tests/acl/allow"), by_identifier=True)) == ["acl/allow"]
+    for wrong in (("", "/suite/tests/acl/allow"), ("tests/acl:Linux", "/suite/tests/acl/allow")):
+        with pytest.raises(UserError, match="no test of ours is left"):
+            chosen(failed(wrong, by_identifier=True))
 
 
 def keys(groups: object) -> list[tuple[str, str]]:
@@ -200,7 +194,7 @@ def test_a_replay_has_the_tests_of_then_in_the_order_of_then() -> None:
         replayed(SUITE, [("gone", "/x")])
 
 
-def test_an_empty_queue_asks_for_more() -> None:
+def test_an_empty_queue_asks_for_more_and_of_a_later_iteration_only_what_ran_was_asked_for() -> None:
     groups = SUITE.groups
     later = iter([iteration(groups, 2), []])
     queue = Queue.of(groups, lambda: next(later))
@@ -209,9 +203,6 @@ def test_an_empty_queue_asks_for_more() -> None:
         taken.append(group)
     assert [group.iteration for group in taken] == [1, 1, 1, 2, 2, 2]
     assert len({group.folder for group in taken}) == 6
-
-
-def test_of_a_later_iteration_only_what_ran_was_asked_for() -> None:
     first = list(SUITE.groups)
     both = [*first, *iteration(first, 2)]
     done = {(both[3].name, both[3].tests[0].path)}
@@ -375,12 +366,9 @@ def test_a_failure_in_any_iteration_counts(tmp_path: Path) -> None:
         assert of_log(tmp_path, *(result("disk/write", each) for each in outcomes)) == ["disk/write"]
 
 
-def test_a_log_and_names_of_tests_narrow_each_other(tmp_path: Path) -> None:
+def test_logs_and_names_of_tests_narrow_each_other_and_a_log_may_be_of_a_source_tree(tmp_path: Path) -> None:
     assert of_log(tmp_path, result("pool/create", FAIL), result("disk/write", FAIL)) == ["disk/write", "pool/create"]
     assert again(tmp_path / "log", ["pool/*"]) == ["pool/create"]
-
-
-def test_a_log_may_be_of_a_suite_in_a_source_tree(tmp_path: Path) -> None:
     there = "/home/me/zfs/tests/zfs-tests/tests/functional/pool"
     (tmp_path / "log").write_text(console_line(replace(result("pool/create", FAIL), path=f"{there}/create"), "me"))
     installed = Suite("ours", (pool_in(f"{INSTALLED}/pool"),))

@@ -87,10 +87,16 @@ def test_a_failed_trial_leaves_a_gap_percentile_curves_rise_and_series_add_up_ov
     assert together.filter(level="ext4", round=1, t=1.0)["value"].item() == pytest.approx(one.sum())
 
 
-def test_a_run_without_series_and_histograms_has_only_the_other_charts(run: ReportInput) -> None:
+def test_a_page_has_charts_of_what_its_run_has_and_counts_those_that_do_not_fit(
+    run: ReportInput, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bare = ReportInput(run.summary, metrics=run.metrics)
     assert {panel.kind for panel in all_panels(bare)} == {"paired", "rounds"}
     assert "Over time" not in render(bare, "html")
+    monkeypatch.setattr("storlab.report.formats.html._MOST", 1)
+    page = render(run, "html")
+    assert page.count('class="chart"') == 4
+    assert "18 more charts are not on this page" in page
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e30, float("nan"), float("inf"), -1.0])
@@ -105,13 +111,6 @@ def test_absurd_numbers_are_drawn_or_left_out_but_never_fatal(half: ReportInput,
     )
     for panel in all_panels(odd):
         to_svg(panel.draw())
-
-
-def test_more_charts_than_fit_a_page_are_counted(run: ReportInput, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storlab.report.formats.html._MOST", 1)
-    page = render(run, "html")
-    assert page.count('class="chart"') == 4
-    assert "18 more charts are not on this page" in page
 
 
 def test_axes_are_logarithmic_where_that_shows_all_values_and_intervals(run: ReportInput) -> None:

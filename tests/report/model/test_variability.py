@@ -109,10 +109,11 @@ def test_a_page_explains_the_lines_that_it_shows_beside_their_tables(pair: Repor
     assert "dashed ones the changes" not in several
 
 
-def test_without_findings_or_with_few_there_are_no_tables(pair: ReportInput) -> None:
+def test_without_findings_or_with_few_there_are_no_tables_and_a_variances_unit_is_squared(pair: ReportInput) -> None:
     assert variability_tables(replace(pair, findings=pair.findings.clear())) == []
     cells = tuple(replace(cell, rounds=5) for cell in pair.summary.cells)
     assert variability_tables(replace(pair, summary=replace(pair.summary, cells=cells))) == []
+    assert [squared(unit) for unit in ("1/s", "B/s", "s")] == ["1/s²", "B²/s²", "s²"]
 
 
 def test_drift_changes_and_times_are_told_in_one_cell_each(pair: ReportInput) -> None:
@@ -132,10 +133,6 @@ def test_drift_changes_and_times_are_told_in_one_cell_each(pair: ReportInput) ->
     stepping = pair.findings.filter(cell=2).with_columns(drift_share=pl.lit(0.0), drift_steps=pl.lit(-0.041))
     _, course = variability_tables(replace(pair, findings=stepping))
     assert course.rows[0][course.columns.index("drift")] == "−4.1 % in steps"
-
-
-def test_a_variances_unit_is_its_values_squared() -> None:
-    assert [squared(unit) for unit in ("1/s", "B/s", "s")] == ["1/s²", "B²/s²", "s²"]
 
 
 FINE = (Percentile(50, 100e-6, 99.5e-6, 100.5e-6, 5000), Percentile(99.99, 2e-3, 1.98e-3, 2.02e-3, 1))
