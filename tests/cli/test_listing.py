@@ -88,14 +88,11 @@ def test_lines_fit_eighty_columns_symbols_tell_the_status_and_remedies_follow_wi
     assert "What would fix" not in stream.getvalue()
 
 
-def test_a_command_is_not_broken_into_lines_and_can_be_copied() -> None:
+def test_each_remedy_is_given_once_all_packages_in_one_command_that_is_not_broken_into_lines() -> None:
     stream = io.StringIO()
     command = f"apt-get install {' '.join(f'package-{number}' for number in range(20))}"
     show([missing("much", "Machine", "not installed", command)], Console(file=stream, width=80))
     assert f"→ {command}\n" in stream.getvalue()
-
-
-def test_each_remedy_is_given_once_and_all_packages_in_one_command() -> None:
     kernel_image = "apt-get install linux-image-amd64, and boot it"
     found = [
         missing("nbd", "Block devices", "not in this kernel", kernel_image),

@@ -68,15 +68,12 @@ def refused(*words: str) -> str:
     return ran.message
 
 
-def test_with_all_options_it_asks_nothing_and_names_the_next_command() -> None:
+def test_with_all_options_it_asks_nothing_and_a_name_may_be_a_path_or_be_left_out() -> None:
     ran = new("study", *ALL)
     assert ran.output.splitlines()[-1] == "Next: `storlab run study.toml`"
     study = load_study(Path("study.toml"))
     assert study.model.title == "Buffered, direct or synchronous under one long write"
     assert study.notes == ()
-
-
-def test_a_name_may_be_a_path_or_be_left_out() -> None:
     Path("folder").mkdir()
     new("folder/log", *ALL, "--unchecked")
     new("other.study", *ALL, "--unchecked")

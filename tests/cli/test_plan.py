@@ -122,14 +122,19 @@ def with_stack(*layers: str) -> None:
     Path("two.toml").write_text(STUDY.replace('{ layer = "directory" }', ", ".join(layers)))
 
 
-def test_a_file_larger_than_the_free_space_is_refused(study: Path) -> None:
+def test_a_file_larger_than_the_free_space_and_a_device_that_is_not_there_are_refused(study: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("without root block devices are unsupported, and so nothing takes space")
     with_stack('{ layer = "file", size = "4096T" }', '{ layer = "loop" }')
     ran = call("plan", "two.toml")
-    if os.geteuid() != 0:
-        pytest.skip("without root loop devices are unsupported, and so nothing takes space")
     assert ran.status == 2
     assert ran.message.startswith("two.toml: line 4: stack[0].size: ")
     assert "free" in ran.message
+    with_stack('{ layer = "device", path = "/dev/no-such-disk" }')
+    ran = call("plan", "two.toml")
+    assert ran.status == 2
+    assert ran.message.startswith("two.toml: line 4: stack[0].path: ")
+    assert "there is no block device /dev/no-such-disk" in ran.message
 
 
 def test_a_sparse_file_that_may_outgrow_the_free_space_is_not_said_to_take_none(study: Path) -> None:
@@ -196,16 +201,6 @@ def test_a_program_of_the_studys_own_that_is_not_there_is_refused() -> None:
     assert (ran.status, ran.message.rpartition(": line 21: ")[2]) == (2, NO_PROGRAM)
 
 
-def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("without root block devices are unsupported")
-    with_stack('{ layer = "device", path = "/dev/no-such-disk" }')
-    ran = call("plan", "two.toml")
-    assert ran.status == 2
-    assert ran.message.startswith("two.toml: line 4: stack[0].path: ")
-    assert "there is no block device /dev/no-such-disk" in ran.message
-
-
 NO_PROGRAM = 'workload.copy.command.argv[0]: there is no program "/no/such" on node host: write where it is\n'
 THREE = """
 title = "Three programs"
@@ -245,16 +240,13 @@ def foreseen(most: int, *words: str) -> tuple[str, dict[str, Any]]:
     return " ".join(text.output.split()), json.loads(data.output)["foresight"]
 
 
-def test_six_rounds_for_twelve_comparisons_are_warned_of() -> None:
+def test_six_rounds_for_twelve_comparisons_are_warned_of_and_levels_left_out_are_not_counted() -> None:
     text, data = foreseen(6)
     assert data["comparisons"] == 12, "three pairs in each of three modes, and pooled"
     assert data["fewest_rounds_alone"] > 6
     assert data["warning"] in text and "Warning: This can hardly decide anything: it stops after 6 rounds" in text
     assert foreseen(30)[1]["warning"] is None
     assert "can't decide anything" in foreseen(30, "--rounds", "1")[1]["warning"]
-
-
-def test_levels_that_are_left_out_are_not_counted() -> None:
     assert foreseen(30, "--only", "build=a,b", "--only", "mode=x")[1]["comparisons"] == 1
     assert foreseen(30, "--only", "build=a")[1] is None, "nothing is compared"
 

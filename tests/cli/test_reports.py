@@ -225,23 +225,17 @@ def test_trials_that_are_missing_are_named(three: Path, lost: list[int], says: s
     assert says in ran.output
 
 
-def test_a_raw_file_that_cant_be_read_is_named_once(three: Path) -> None:
+def test_what_cant_be_read_of_a_run_is_named_and_not_taken_for_none(three: Path) -> None:
     (raw,) = (path for path in (three / "trials" / "0002").rglob("*.csv") if path.is_file())
     loop(raw)
     ran = call("report", "run", "--format", "json")
     assert ran.status == 0
     place = raw.relative_to(three.parent)
     assert f"trial 2: cannot read its raw records: {place}: Too many levels of symbolic links" in ran.output
-
-
-def test_trials_that_cant_be_read_are_not_taken_for_none(three: Path) -> None:
+    loop(three / "trials" / "0001" / "trial.json")
+    is_refused(call("report", "run"), "cannot read run/trials/0001/trial.json: Too many levels of symbolic links")
     loop(three / "trials")
     for words in (("report", "run"), ("compare", "run", "--by", "file")):
         is_refused(call(*words), "cannot read run/trials: Too many levels of symbolic links")
-
-
-def test_a_record_or_a_manifest_that_cant_be_read_is_named(three: Path) -> None:
-    loop(three / "trials" / "0001" / "trial.json")
-    is_refused(call("report", "run"), "cannot read run/trials/0001/trial.json: Too many levels of symbolic links")
     loop(three / "manifest.json")
     is_refused(call("report", "run"), "cannot read run/manifest.json: Too many levels of symbolic links")

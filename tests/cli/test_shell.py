@@ -31,13 +31,10 @@ def argv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [sys.executable, "-m", "storlab.cli.main", "shell", str(tmp_path / "study.toml")]
 
 
-def test_a_node_that_there_is_not_is_refused_before_anything_is_set_up(argv: list[str], tmp_path: Path) -> None:
+def test_what_is_piped_in_runs_on_a_node_that_there_is_and_its_status_counts(argv: list[str], tmp_path: Path) -> None:
     done = subprocess.run([*argv, "hots"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "storlab: there is no node 'hots'; did you mean 'host'?\n")
     assert list((tmp_path / "tmp").iterdir()) == []
-
-
-def test_what_is_piped_in_runs_on_the_node_and_its_status_is_the_commands(argv: list[str], tmp_path: Path) -> None:
     done = subprocess.run(argv, input="pwd; exit 7\n", capture_output=True, text=True, check=False)
     assert done.returncode == 7
     assert "/storlab-" in done.stdout

@@ -38,8 +38,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_nobody_else_can_write_to_what_was_made_under_any_umask(run: Path) -> None:
+def test_nobody_else_can_write_what_was_made_and_an_ascii_locale_gets_signs_that_look_alike(run: Path) -> None:
     assert [path for path in run.rglob("*") if path.lstat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)] == []
+    argv = [str(PROGRAM), "report", str(run)]
+    ran = subprocess.run(argv, capture_output=True, timeout=60, env=os.environ | NO_LOCALE, check=True)
+    assert b" . started " in ran.stdout and ran.stdout.isascii()
 
 
 @pytest.mark.parametrize("name", SURROUNDINGS)
@@ -52,12 +55,6 @@ def test_a_command_says_the_same_everywhere(command: str, name: str, run: Path) 
     assert "Traceback" not in ran.stderr and "\x1b" not in ran.stdout
     if name == "ASCII" and "csv" not in command:
         assert ran.stdout.isascii()
-
-
-def test_a_locale_that_knows_ascii_alone_gets_signs_that_look_alike(run: Path) -> None:
-    argv = [str(PROGRAM), "report", str(run)]
-    ran = subprocess.run(argv, capture_output=True, timeout=60, env=os.environ | NO_LOCALE, check=True)
-    assert b" . started " in ran.stdout and ran.stdout.isascii()
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,10 @@ def test_the_commands_status_is_passed_on(command: list[str], status: int, disk:
     assert storlab("--disk", disk.name, "--", *command).returncode == status
 
 
-def test_the_commands_input_and_output_are_its_own(disk: LoopDisk) -> None:
+def test_the_commands_input_and_output_are_its_own_and_what_the_caller_closed_leads_nowhere(disk: LoopDisk) -> None:
     argv = [str(PROGRAM), "trace", "--disk", disk.name, "--", "tr", "a-z", "A-Z"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, input="loud")
     assert (ran.returncode, ran.stdout) == (0, "LOUD")
-
-
-def test_what_the_caller_has_closed_leads_nowhere(disk: LoopDisk) -> None:
     for stream in ("<", "2>"):
         script = f"{PROGRAM} trace --disk {disk.name} --for 50ms {stream}&-"
         ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60)
@@ -114,15 +111,12 @@ def test_a_signal_ends_the_command_and_then_the_tracing(disk: LoopDisk) -> None:
     assert "No request was seen." in message
 
 
-def test_the_tracer_does_not_outlive_a_storlab_that_was_killed(disk: LoopDisk) -> None:
+def test_a_tracer_that_was_killed_is_told_and_none_outlives_a_storlab_that_was(disk: LoopDisk) -> None:
     with tracing("--disk", disk.name) as process:
         tracer = first_child(process)
         process.kill()
         process.communicate(timeout=30)
     assert wait_until(lambda: not Path(f"/proc/{tracer}").exists(), 10)
-
-
-def test_a_tracer_that_was_killed_is_told(disk: LoopDisk) -> None:
     with tracing("--disk", disk.name) as process:
         os.kill(first_child(process), signal.SIGKILL)
         _, message = process.communicate(timeout=30)
@@ -140,14 +134,11 @@ def test_a_command_whose_tracer_was_killed_has_its_own_status_all_the_same(disk:
     assert (process.returncode, message) == (5, LOST)
 
 
-def test_a_reader_that_has_seen_enough_is_no_fault(disk: LoopDisk) -> None:
+def test_a_reader_that_has_seen_enough_is_no_fault_and_the_file_is_written(disk: LoopDisk, tmp_path: Path) -> None:
     script = f"{PROGRAM} trace --disk {disk.name} --interval 50ms --for 20s | head -1"
     ran = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
-
-
-def test_a_reader_that_goes_leaves_the_file_to_be_written(disk: LoopDisk, tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     script = f"{PROGRAM} trace --disk {disk.name} --interval 50ms --out {out} | head -1"
     subprocess.run(["bash", "-c", script], capture_output=True, timeout=60, check=True)

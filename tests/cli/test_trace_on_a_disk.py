@@ -50,12 +50,14 @@ def test_a_command_is_traced_from_its_first_request_to_its_last(disk: LoopDisk) 
     assert f"I/O Alignment Histogram for Device {disk.name}" in ran.stderr
 
 
-def test_filters_leave_the_rest_out(disk: LoopDisk) -> None:
+def test_filters_leave_the_rest_out_and_commands_are_told_apart(disk: LoopDisk) -> None:
     script = " ".join(dd(disk.path, 4096, 3)) + "; " + " ".join(dd(disk.path, 65536, 5))
     ran = storlab("--disk", disk.path, "--op", "write", "--length", "64k", "--", "sh", "-c", script)
     assert "Total I/Os: 5\n" in ran.stderr
     ran = storlab("--disk", disk.path, "--comm", "nobody", "--", "sh", "-c", script)
     assert "No request was seen." in ran.stderr
+    ran = storlab("--disk", disk.name, "--by-comm", "--op", "write", "--", *dd(disk.path, 4096, 4))
+    assert re.search(r"^dd +write +4 +16384$", ran.stderr, re.MULTILINE)
 
 
 def test_what_the_command_and_its_children_did_comes_before_the_rest(disk: LoopDisk) -> None:
@@ -158,11 +160,6 @@ def test_a_partition_off_the_boundary_has_nothing_aligned_and_its_neighbour_is_n
         ran = storlab("--disk", first, "--op", "write", "--", "sh", "-c", writes)
         assert "Total I/Os: 5\n" in ran.stderr
         assert re.search(r"write: requests +100 % +100 % +100 %", ran.stderr)
-
-
-def test_commands_are_told_apart(disk: LoopDisk) -> None:
-    ran = storlab("--disk", disk.name, "--by-comm", "--op", "write", "--", *dd(disk.path, 4096, 4))
-    assert re.search(r"^dd +write +4 +16384$", ran.stderr, re.MULTILINE)
 
 
 LOAD = """

@@ -50,9 +50,11 @@ def test_the_options_of_a_command_are_those_of_its_help(command: str) -> None:
     assert _documented_options(text) == real - {"--help", "-h"}
 
 
-def test_every_command_has_a_section() -> None:
+def test_every_command_has_a_section_and_no_metric_two_rules_in_one() -> None:
     real = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert {match[1] for match in re.finditer(r"^## `storlab ([a-z]+)", CLI, re.MULTILINE)} == real
+    names = [(title, pattern.pattern) for title, pattern, _ in _rules()]
+    assert len(names) == len(set(names))
 
 
 def _rules() -> list[tuple[str, re.Pattern[str], tuple[str, str, str]]]:
@@ -142,8 +144,3 @@ def _documented(run: Path) -> set[str]:
         found = {rule for title, pattern, rule in rules if title == section and pattern.fullmatch(metric)}
         assert found == {tuple(facts)}, f"{section}: {metric}"
     return {_section(source) for source in metrics["source"].unique()}
-
-
-def test_no_metric_is_documented_twice_in_a_section() -> None:
-    names = [(title, pattern.pattern) for title, pattern, _ in _rules()]
-    assert len(names) == len(set(names))

@@ -119,15 +119,12 @@ def only_sentence(ended: Ended) -> str:
     return line
 
 
-def test_without_rust_one_sentence_names_where_to_get_it(door: FrontDoor) -> None:
+def test_without_rust_one_sentence_names_where_to_get_it_and_make_passes_it_on(door: FrontDoor) -> None:
     door.with_python()
     sentence = only_sentence(door.run("scripts/demo.sh"))
     assert "cargo is not on PATH" in sentence
     assert "https://rustup.rs" in sentence
     assert door.made() == []
-
-
-def test_make_passes_the_sentence_on(door: FrontDoor) -> None:
     door.with_python()
     for target in ("demo", "test", "lint", "bench", "agent"):
         ended = door.run("make", target)

@@ -60,15 +60,12 @@ def test_of_levels_with_names_the_usual_ones_are_taken_unless_others_are_asked_f
     assert {cell.levels["x"] for cell in parsed(text, only=only).cells} == levels
 
 
-def test_a_claim_may_be_about_a_level_that_only_a_profile_has() -> None:
+def test_a_claim_may_be_about_a_level_that_only_a_profile_has_or_a_number() -> None:
     claim = 'left = { bs = "64k" }\nright = { bs = "4k" }\nexpect = "more"\n'
     assert [len(study(claim, *chosen).cells) for chosen in ((), ("profile=full",))] == [2, 4]
     assert study(claim, 'sizes=["1M"]').model.claim[0].differing == ["bs"], "what the file itself has is no mistake"
-
-
-def test_levels_that_are_numbers_may_be_written_as_numbers() -> None:
-    (claim,) = study('at = { bs = 4096 }\nbetween = [1, inf]\nmetric = "write.iops"\n').model.claim
-    assert claim.at == {"bs": "4k"}
+    (numbered,) = study('at = { bs = 4096 }\nbetween = [1, inf]\nmetric = "write.iops"\n').model.claim
+    assert numbered.at == {"bs": "4k"}
 
 
 SLO = """

@@ -266,7 +266,7 @@ def test_a_level_with_other_layers_has_its_stack_and_what_the_study_sets_of_them
     assert levels["device"] == {"stack": "device → mkfs → mount", "device.path": "/dev/vdz"}
 
 
-def test_an_option_that_a_level_leaves_out_is_at_its_default_there(tmp_path: Path) -> None:
+def test_an_option_that_a_level_leaves_out_is_at_its_default_and_unused_levels_change_nothing(tmp_path: Path) -> None:
     text = 'stack = [{ layer = "file", size = "512M" }, { layer = "loop" }, "{fs}", { layer = "mount" }]\n' + WRITE
     text += '[factors.fs]\nplain = { layer = "mkfs", type = "ext4" }\n'
     text += 'large = { layer = "mkfs", type = "ext4", cluster_size = "64k" }\n'
@@ -274,9 +274,6 @@ def test_an_option_that_a_level_leaves_out_is_at_its_default_there(tmp_path: Pat
         "plain": {"mkfs.cluster_size": "default"},
         "large": {"mkfs.cluster_size": "64k"},
     }
-
-
-def test_a_factor_that_is_used_nowhere_changes_nothing_and_one_with_one_level_is_left_out(tmp_path: Path) -> None:
     text = f'stack = [{{ layer = "directory" }}]\n{WRITE}[factors]\nspare = ["a", "b"]\nbs = ["4k"]\n'
     assert changed(tmp_path, text) == {"spare": {"a": {}, "b": {}}}
 

@@ -135,10 +135,14 @@ def excused(*own: OwnEntry, tables: Expectations = Expectations(), day: dt.date 
     return with_own(tables, own, [(ACL, "acl/allow"), (POOL, "pool/create")], GUESTS, day)
 
 
-def test_an_entry_is_about_what_its_pattern_matches_and_where_nothing_is_known_only_one_for_any_counts() -> None:
+def test_an_entry_is_about_what_its_pattern_matches_and_counts_in_place_of_the_suites_own_table() -> None:
     assert not entry(kernel="6.*").holds_in(None) and entry().holds_in(None)
     assert excused(entry()).maybe == {"acl/allow": Expectation("acl/allow", Outcome.FAIL, "issue 1", False)}
     assert excused(entry("*", always=True)).known.keys() == {"acl/allow", "pool/create"}
+    theirs = Expectations({"acl/allow": Expectation("acl/allow", Outcome.SKIP, "theirs", True)})
+    merged = excused(entry(reason="first"), entry(reason="second"), tables=theirs)
+    assert not merged.known and merged.maybe["acl/allow"].reason == "first"
+    assert excused(entry("pool/*"), tables=theirs).known == theirs.known
 
 
 @pytest.mark.parametrize(
@@ -150,13 +154,6 @@ def test_an_entry_is_about_what_its_pattern_matches_and_where_nothing_is_known_o
 )  # fmt: skip
 def test_an_entry_holds_until_its_day_and_where_it_says(fields: dict[str, str], counts: bool) -> None:
     assert bool(excused(entry(**fields)).maybe) == counts
-
-
-def test_it_counts_in_place_of_the_suites_own_table_and_the_first_entry_in_place_of_others() -> None:
-    theirs = Expectations({"acl/allow": Expectation("acl/allow", Outcome.SKIP, "theirs", True)})
-    merged = excused(entry(reason="first"), entry(reason="second"), tables=theirs)
-    assert not merged.known and merged.maybe["acl/allow"].reason == "first"
-    assert excused(entry("pool/*"), tables=theirs).known == theirs.known
 
 
 def failed_run(folder: Path) -> SuiteRun:
