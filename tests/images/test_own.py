@@ -1,4 +1,4 @@
-"""Somebody's own kernel, got out of its bzImage, modules and root file system become an image."""
+"""Somebody's own kernel, modules and root become an image; by its types the kernel says what can be traced."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 
 from storlab.errors import MissingImage, UserError
 from storlab.images import own
-from storlab.images.image import own_image
+from storlab.images.btf import lacks_types, types_of
+from storlab.images.image import find_image, own_image
 from storlab.images.module_tree import is_dropped
 from storlab.images.vmlinux import NotAKernel, boots_directly, extract, payload, release
+from storlab.nodes.needs import Needs, untraceable
 
 from .test_parts import ALIAS, BUILTIN, BUILTIN_INFO, DEP
 
@@ -266,3 +268,59 @@ def test_hardware_that_no_guest_has_is_dropped_and_qemus_own_is_kept() -> None:
     assert is_dropped("kernel/drivers/gpu/drm/drm.ko") and is_dropped("kernel/drivers/net/ethernet/broadcom/tg3.ko")
     assert not is_dropped("kernel/drivers/net/ethernet/intel/e1000e/e1000e.ko")
     assert not is_dropped("kernel/drivers/block/nbd.ko")
+
+
+BEGIN, END = "btf_trace_contention_begin", "btf_trace_contention_end"
+
+
+def btf(*names: str) -> bytes:
+    """A section of types without any but their names."""
+    strings = b"\0" + b"".join(name.encode() + b"\0" for name in names)
+    return struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, 0, 0, len(strings)) + strings
+
+
+def of_types(section: bytes | None) -> bytes:
+    """A 64-bit ELF file with the names of its sections, and this one."""
+    names = b"\0.shstrtab\0.BTF\0"
+    body = names + (section or b"")
+    rows = [(0, 0, 0, 0), (1, 3, 64, len(names)), (11, 1, 64 + len(names), len(section or b""))]
+    table = b"".join(
+        struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, offset, length, 0, 0, 1, 0) for name, kind, offset, length in rows
+    )
+    sections = 2 if section is None else 3
+    head = b"\x7fELF\x02\x01\x01" + b"\0" * 9
+    head += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, sections, 1)
+    return head + body + table[: 64 * sections]
+
+
+@pytest.mark.parametrize(
+    ("image", "release", "said"),
+    [
+        (of_types(btf("task_struct", BEGIN, END)), "5.4", ""),
+        (of_types(btf("task_struct", "x" + BEGIN, END)), "6.1", "its kernel has no tracepoint contention_begin, which"),
+        (of_types(btf("task_struct")), "6.1", "has no tracepoint contention_begin and contention_end, which tracing"),
+        (of_types(None), "6.12", "was built without BTF (CONFIG_DEBUG_INFO_BTF), which tracing locks takes"),
+        (b"HdrS", "5.18.0-4-amd64", "its kernel is Linux 5.18.0-4-amd64, and tracing locks takes 5.19"),
+        (b"HdrS", "6.12.41+deb13", ""),
+        (of_types(btf(BEGIN))[:-200], "5.18", "its kernel is Linux 5.18, and tracing locks takes 5.19"),
+    ],
+)
+def test_a_kernel_that_is_not_running_says_by_its_types_what_can_be_traced(
+    image: bytes, release: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "kernel").write_bytes(image)
+    found = untraceable(tmp_path / "kernel", release, Needs(agent=("locks", "profile")))
+    assert len(found) == bool(said) and said in "".join(found)
+    assert untraceable(tmp_path / "kernel", release, Needs(agent=("profile",))) == []
+
+
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_a_damaged_kernel_is_not_known_and_nothing_worse(noise: bytes, at: int) -> None:
+    whole = of_types(btf(BEGIN, END))
+    for damaged in (noise, b"\x7fELF\x02\x01" + noise, whole[:at] + noise, whole[:at] + noise + whole[at:]):
+        assert isinstance(types_of(damaged), bytes | None)
+
+
+@pytest.mark.needs("guests")
+def test_debians_kernel_has_what_locks_takes() -> None:
+    assert lacks_types(find_image().kernel, (BEGIN, END, "btf_trace_never")) == ("btf_trace_never",)

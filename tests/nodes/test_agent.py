@@ -1,9 +1,11 @@
-"""Frames and events of the agent's stream, honest or not, and where its program is looked for."""
+"""The agent: its stream, honest or not, where its program is looked for, and that it ends with its controller."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import signal
 import socket
 import struct
 from pathlib import Path
@@ -15,12 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.liar import EXIT, HELLO, OUTPUT, STARTED
+from laboratory import wait_until
 from storlab.errors import MissingTool, ProtocolError
 from storlab.nodes.agent import binary
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.agent.events import Answer, answer_of
 from storlab.nodes.agent.protocol import MAX_FRAME, MAX_NOISE, PREFACE, Decoder, Frame, encode
+from storlab.nodes.agents import running_agent
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),
@@ -214,3 +218,55 @@ def test_without_one_a_checkout_is_told_to_build_it_and_an_installed_storlab_to_
 def test_it_names_no_folder_in_which_it_was_built() -> None:
     """So the same sources give the same program, and guests that were saved with it serve every checkout."""
     assert bytes(Path(__file__).resolve().parents[2]) not in agent_path().read_bytes()
+
+
+LEASE = 1.0
+ARGV = [str(agent_path()), "serve"]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+async def _abandoned(stopped: bool) -> tuple[int, int]:
+    """An agent that is not spoken to any more, and which stands still if ``stopped``; its own pid and a command's."""
+    async with running_agent("node", ARGV, lease=LEASE) as node:
+        process = await node.start(["sleep", "60"])
+        node.connection._renewing.cancel()  # as if the link were cut: the stream stands
+        assert node.pid is not None and process.pid is not None
+        if stopped:
+            os.kill(node.pid, signal.SIGSTOP)
+        assert await asyncio.to_thread(wait_until, lambda: gone(node.pid or 0) and gone(process.pid or 0), 30)
+        return node.pid, process.pid
+
+
+def test_an_agent_that_hears_nothing_for_its_lease_ends_with_all_that_it_started() -> None:
+    asyncio.run(_abandoned(stopped=False))
+
+
+@pytest.mark.needs("root")
+def test_one_that_stands_still_is_ended_by_its_guard() -> None:
+    asyncio.run(_abandoned(stopped=True))
+
+
+def test_a_lease_that_is_renewed_outlasts_its_length() -> None:
+    async def lives() -> None:
+        async with running_agent("node", ARGV, lease=LEASE) as node:
+            assert (await node.run(["sleep", str(3 * LEASE)])).ok
+            assert node.lost is None
+
+    asyncio.run(lives())
+
+
+def test_an_agent_that_stands_still_is_given_up_by_its_controller() -> None:
+    async def lost() -> str | None:
+        async with running_agent("node", ARGV, lease=LEASE) as node:
+            assert node.pid is not None
+            os.kill(node.pid, signal.SIGSTOP)
+            await asyncio.wait_for(node.connection.gone.wait(), 30)
+            return node.lost
+
+    assert "silent for 1 s" in str(asyncio.run(lost()))

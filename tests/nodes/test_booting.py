@@ -1,4 +1,4 @@
-"""Machines over SSH that boot a kernel for one boot: what is taken for a boot, and what is not."""
+"""Machines that boot a kernel for one boot: what is taken for a boot, and the consoles that a command shows of them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from laboratory import wait_until
 from laboratory.boots import booting
 from laboratory.hosts import Hosts, hosts
 from storlab.errors import NodeError, TrialError
+from storlab.nodes import console
 from storlab.nodes.booting import RELEASE_FILE, Booted, boot
+from storlab.nodes.console import kept_console
 from storlab.nodes.identity import Machine
 from storlab.nodes.kinds.local import local_node
 from storlab.ssh.machine import connected
 
-pytestmark = pytest.mark.needs("root")
-
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     with hosts(tmp_path_factory.mktemp("boots") / "hosts", 2) as found:
         yield found
+
+
+@pytest.fixture
+def lab(machines: Hosts, monkeypatch: pytest.MonkeyPatch) -> Hosts:
+    for name, value in machines.environment.items():
+        monkeypatch.setenv(name, value)
+    return machines
 
 
 async def now(name: str) -> Booted:
@@ -37,12 +45,7 @@ async def booted(program: str, name: str, release: str, patience: float = 60.0) 
         return before, await boot(host, program, name, release, before.machine, lambda: now(name), patience)
 
 
-@pytest.fixture(autouse=True)
-def _configured(lab: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in lab.environment.items():
-        monkeypatch.setenv(name, value)
-
-
+@pytest.mark.needs("root")
 def test_a_machine_boots_the_kernel_that_is_asked_for_and_then_its_own_again(lab: Hosts, tmp_path: Path) -> None:
     with booting(tmp_path, lab.reboot) as program:
         before, after = asyncio.run(booted(program, "lab1", "6.99.0-patched"))
@@ -52,6 +55,7 @@ def test_a_machine_boots_the_kernel_that_is_asked_for_and_then_its_own_again(lab
         assert again.release == before.release
 
 
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
     ("obey", "error", "said"),
     [
@@ -75,9 +79,74 @@ def test_what_is_no_boot_of_that_kernel_is_named(
         lab.start("lab1")
 
 
+@pytest.mark.needs("root")
 def test_a_program_that_refuses_is_quoted(lab: Hosts, tmp_path: Path) -> None:
-    program = tmp_path / "boot"
-    program.write_text('#!/bin/sh\necho "there is no kernel $2 on $1" >&2\nexit 3\n')
-    program.chmod(0o755)
+    refuses = program(tmp_path, 'echo "there is no kernel $2 on $1" >&2; exit 3')
     with pytest.raises(TrialError, match=r"could not boot lab2: there is no kernel 6\.99\.0 on lab2"):
-        asyncio.run(booted(str(program), "lab2", "6.99.0"))
+        asyncio.run(booted(refuses, "lab2", "6.99.0"))
+
+
+PANIC = "[   12.3456] Kernel panic - not syncing: Fatal exception\n[   12.3457] CPU: 0\n"
+
+
+def program(folder: Path, script: str) -> str:
+    path = folder / "console"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+async def until_said(path: Path, words: str) -> None:
+    def said() -> bool:
+        return path.exists() and words in path.read_text()
+
+    assert await asyncio.to_thread(wait_until, said, 30)
+
+
+def test_a_panic_is_the_reason_and_one_of_an_earlier_boot_is_not(tmp_path: Path) -> None:
+    feed, path = tmp_path / "feed", tmp_path / "kept" / "console.log"
+    feed.write_text(f"booting\n{PANIC}")
+
+    async def watch() -> None:
+        show = program(tmp_path, f'echo "console of $1"; exec tail -n +1 -f {feed}')
+        async with local_node("here") as host, kept_console(host, "lab1", show, "lab1.example", path) as kept:
+            await until_said(path, "CPU: 0")
+            assert kept.reason() == "the kernel of lab1 panicked: Fatal exception"
+            assert kept.tail().startswith("console of lab1.example\nbooting\nKernel panic")
+            kept.begin()
+            assert kept.reason() is None and kept.trouble() is None
+            with feed.open("a") as more:
+                more.write("[ 99.1] Out of memory: Killed process 7 (fio) total-vm:1kB\n")
+            await until_said(path, "(fio)")
+            assert kept.complaint() == "lab1 ran out of memory, and its kernel killed fio"
+            left = await host.run(["pgrep", "--full", str(feed)], check=False)
+            assert left.ok
+        async with local_node("again") as host:
+            assert not (await host.run(["pgrep", "--full", f"tail.*{feed}"], check=False)).ok, "it ends with the run"
+
+    asyncio.run(watch())
+
+
+def test_a_command_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
+    async def watch() -> str | None:
+        show = program(tmp_path, 'echo "ipmitool: no route to $1" >&2; exit 1')
+        path = tmp_path / "console.log"
+        async with local_node("here") as host, kept_console(host, "lab1", show, "bmc1", path) as kept:
+            await kept.process.rest()
+            return kept.trouble()
+
+    said = "the command that shows the console of lab1 has ended: ipmitool: no route to bmc1"
+    assert asyncio.run(watch()) == said
+
+
+def test_a_console_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "MAX_CONSOLE", 1 << 20)
+
+    async def watch() -> None:
+        show, path = program(tmp_path, "exec yes"), tmp_path / "kept"
+        async with local_node("here") as host, kept_console(host, "lab1", show, "lab1", path) as kept:
+            await kept.process.rest()
+            assert kept.trouble() == "the console of lab1 has more than 1M: what came later is not kept"
+
+    asyncio.run(watch())
+    assert (tmp_path / "kept").stat().st_size == 1 << 20

@@ -13,12 +13,12 @@ from storlab.errors import CommandFailed, NodeError, ProtocolError, StorlabError
 from storlab.nodes.agent import steps
 from storlab.nodes.agent.events import StepResult
 from storlab.nodes.agent.protocol import Frame, encode
-from storlab.nodes.agent.steps import Done, match_results, requests
+from storlab.nodes.agent.steps import match_results, requests
 from storlab.nodes.listing import files_below
 from storlab.nodes.node import Node
 from storlab.nodes.undo import remove_folder
 
-from .test_node import on_node
+from .test_node import of_a_node, on_node
 
 RUN = "20260102-030405-abcd"
 
@@ -122,21 +122,19 @@ def test_a_cancelled_caller_ends_the_program_that_its_steps_are_at(tmp_path: Pat
     assert not made.exists()
 
 
-def test_what_steps_make_is_there_and_what_they_read_is_given(tmp_path: Path) -> None:
-    async def work(node: Node) -> list[Done]:
-        return await node.carry_out(
-            steps.make_directory(f"{tmp_path}/a", 0o700),
-            steps.create(f"{tmp_path}/a/file", b"text\n", 0o600),
-            steps.write(f"{tmp_path}/a/file", "TE"),
-            steps.symlink(f"{tmp_path}/a/link", "file"),
-            steps.resize(f"{tmp_path}/large", 10**9),
-            steps.read(f"{tmp_path}/a/link"),
-            steps.names(f"{tmp_path}/a", targets=True),
-            steps.look(f"{tmp_path}/large"),
-            steps.sync(str(tmp_path)),
-        )
-
-    done = on_node(work)
+@of_a_node
+async def test_what_steps_make_is_there_and_what_they_read_is_given(node: Node, tmp_path: Path) -> None:
+    done = await node.carry_out(
+        steps.make_directory(f"{tmp_path}/a", 0o700),
+        steps.create(f"{tmp_path}/a/file", b"text\n", 0o600),
+        steps.write(f"{tmp_path}/a/file", "TE"),
+        steps.symlink(f"{tmp_path}/a/link", "file"),
+        steps.resize(f"{tmp_path}/large", 10**9),
+        steps.read(f"{tmp_path}/a/link"),
+        steps.names(f"{tmp_path}/a", targets=True),
+        steps.look(f"{tmp_path}/large"),
+        steps.sync(str(tmp_path)),
+    )
     assert (done[5].text, done[6].targets) == ("TExt", {"file": "", "link": "file"})
     assert (done[7].result.size, done[7].result.allocated) == (10**9, 0)
     assert ((tmp_path / "a").stat().st_mode & 0o777, (tmp_path / "a/file").stat().st_mode & 0o777) == (0o700, 0o600)
@@ -160,32 +158,28 @@ def test_a_step_that_fails_is_raised_with_its_reason_and_the_rest_is_left_out(tm
         on_node(lambda node: node.run(["cat"], stdin=tmp_path))
 
 
-def test_more_steps_than_one_request_takes_and_a_listing_longer_than_one_answer_are_several(tmp_path: Path) -> None:
-    many = [steps.create(f"{tmp_path}/{number}", b"%d" % number) for number in range(600)]
-
-    async def work(node: Node) -> list[str | None]:
-        await node.carry_out(*many)
-        return await node.texts(*(f"{tmp_path}/{number}" for number in range(601)))
-
-    assert on_node(work) == [*(str(number) for number in range(600)), None]
+@of_a_node
+async def test_more_steps_than_one_request_takes_and_a_listing_longer_than_one_answer_are_several(
+    node: Node, tmp_path: Path
+) -> None:
+    await node.carry_out(*(steps.create(f"{tmp_path}/{number}", b"%d" % number) for number in range(600)))
+    texts = await node.texts(*(f"{tmp_path}/{number}" for number in range(601)))
+    assert texts == [*(str(number) for number in range(600)), None]
     for number in range(6000):
         (tmp_path / f"{number:0200}").touch()
-    found = on_node(lambda node: files_below(node, str(tmp_path)))
+    found = await files_below(node, str(tmp_path))
     assert len(found) == 6600 and {size for _, size in found} == {0, 1, 2, 3}
 
 
-def test_a_cancelled_caller_stops_its_steps(tmp_path: Path) -> None:
+@of_a_node
+async def test_a_cancelled_caller_stops_its_steps(node: Node, tmp_path: Path) -> None:
     for number in range(3000):
         (tmp_path / f"{number}").touch()
-
-    async def work(node: Node) -> list[Done]:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
-                await node.carry_out(*(steps.files(str(tmp_path)) for _ in range(200)), go_on=True)
-        assert node.lost is None
-        return await node.carry_out(steps.look(str(tmp_path)))
-
-    assert on_node(work)[0].result.kind == "directory"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await node.carry_out(*(steps.files(str(tmp_path)) for _ in range(200)), go_on=True)
+    assert node.lost is None
+    assert (await node.carry_out(steps.look(str(tmp_path))))[0].result.kind == "directory"
 
 
 def test_a_folder_that_others_have_put_a_link_to_is_left_alone(tmp_path: Path) -> None:

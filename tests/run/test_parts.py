@@ -1,16 +1,21 @@
-"""The graph of what is set up, on real layers of this machine: shared parts, failed parts, the order of undoing."""
+"""The graph of what is set up, on real layers: shared and failed parts, the order of undoing, what is kept how long."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import groupby
 from pathlib import Path
 
 import orjson
 import pytest
 
+from laboratory import Laboratory
 from laboratory.devices import tmpfs
+from laboratory.guests import guests
+from laboratory.samples import sample
+from laboratory.studies import FIO
 from storlab.errors import NodeLost, StorlabError
 from storlab.layers.resources import Dir
 from storlab.run.beginning import new_run_id
@@ -19,13 +24,12 @@ from storlab.run.recovery.teardown import tear_down_rest
 from storlab.run.session import open_session
 from storlab.run.setup.build import Built
 from storlab.run.setup.setups import Setups
+from storlab.run.setup.units import for_whom, units
 from storlab.study.cells import MAIN, Cell
 from storlab.study.study import parse_study
 
 FILE = '{ layer = "file", size = "64M" }'
 EXT4 = '{ layer = "mkfs", type = "ext4" }, { layer = "mount" }'
-pytestmark = pytest.mark.needs("root")
-
 KEPT = FILE.replace(" }", ', keep = "run" }')
 
 
@@ -62,7 +66,7 @@ def check(folder: Path, body: Callable[[Setups], Awaitable[None]]) -> None:
 
 def in_a_run(test: Callable[[Setups], Awaitable[None]]) -> Callable[[Path], None]:
     """A test that is given the setups of a run."""
-    return lambda tmp_path: check(tmp_path, test)
+    return pytest.mark.needs("root")(lambda tmp_path: check(tmp_path, test))  # type: ignore[no-any-return]
 
 
 async def set_up(setups: Setups, cell: Cell) -> Built:
@@ -129,6 +133,7 @@ async def test_two_cells_that_are_set_up_at_once_have_nodes_of_one_name_and_noth
     assert {directory(again, node) for node in again.nodes} < folders, "names do not grow with the trials"
 
 
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("torn_down", [True, False])
 def test_a_part_that_failed_is_made_again_and_not_used_half_built(tmp_path: Path, torn_down: bool) -> None:
     written = KEPT.replace("64M", "48M").replace(" }", ', allocate = "written" }')
@@ -211,3 +216,76 @@ async def test_what_only_another_cell_has_is_no_loss_of_this_one(setups: Setups)
     setups.parts.losing(shared)("the node, too", "")
     with pytest.raises(NodeLost, match="the node, too"):
         await setups.until_lost(other)
+
+
+def study(keep: str) -> str:
+    return sample(__file__, "cases/kept.toml", keep=keep, fio=FIO.replace('"4k"', '"{bs}"'))
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(("keep", "times"), [("trial", 12), ("round", 6), ("run", 2)])
+def test_stacks_are_set_up_as_often_as_they_are_kept_for_and_rounds_have_blocks(
+    lab: Laboratory, keep: str, times: int
+) -> None:
+    lab.succeed(study(keep), trials=12)
+    records = lab.records()
+    assert sum(line.get("undo") == "loop.detach" for line in lab.journal()) == times
+    assert len({tuple(r.cell for r in records if r.round == number) for number in (1, 2, 3)}) > 1, "drawn by lot"
+    for number in (1, 2, 3) if keep == "round" else ():
+        mine = [record for record in records if record.round == number]
+        blocks = [[*group] for _, group in groupby(mine, key=lambda record: record.levels["bytes"])]
+        assert [len(block) for block in blocks] == [2, 2], "the trials of one file system follow each other"
+        assert len({record.block for record in mine}) == 2
+        assert all(len({record.block for record in block}) == 1 for block in blocks)
+
+
+@pytest.mark.needs("root")
+def test_a_trial_that_fails_takes_along_what_was_kept_and_the_next_one_sets_it_up_again(lab: Laboratory) -> None:
+    load = "command = { argv = ['sh', '-c', 'test {trial} != 2'] }"
+    text = study("run").replace('[factors]\nbytes = ["1k", "4k"]\nbs    = ["4k", "8k"]\n', "")
+    text = text.replace('"{bytes}"', '"1k"').replace('"bandwidth"', '"elapsed"')
+    lab.execute(text[: text.index("fio = ")] + load)
+    assert [record.status for record in lab.records()] == ["done", "failed", "done"]
+    assert sum(line.get("undo") == "loop.detach" for line in lab.journal()) == 2
+
+
+DISK = '{ layer = "file", size = "16M" }, { layer = "virtio-blk", cache = "{level.cache}" }'
+LEVELS = """[factors.level]
+a = { cache = "none", blocks = "1k" }
+b = { cache = "writethrough", blocks = "1k" }
+c = { cache = "none", blocks = "4k" }
+"""
+
+
+def kept(made: str, load: str = "true", rounds: int = 1) -> str:
+    """Guests that are kept for the run, and with them their disk; ``made``: what stands on it."""
+    return guests(load, count="1", keep='"run"', rounds=rounds, stack=f"[{DISK}{made}]", rest=LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("made", "shared"),
+    [
+        ("", [{1, 3}, {2}]),
+        (', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}" }, { layer = "mount" }', [{1}, {2}, {3}]),
+        (
+            ', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}", keep = "trial" }'
+            ', { layer = "mount", keep = "trial" }',
+            [{1, 3}, {2}],
+        ),
+    ],
+)
+def test_a_kept_guest_is_shared_by_those_who_agree_in_all_that_is_kept(made: str, shared: list[set[int]]) -> None:
+    cells = parse_study(f'title = "x"\n{kept(made)}'.encode(), "s.toml", lambda name: "").cells
+    guests_, disks = [for_whom(cell, "vm") for cell in cells], [next(units(cell)).identity for cell in cells]
+    for those in (guests_, disks):
+        assert [{n for n, each in enumerate(those, 1) if each == one} for one in dict.fromkeys(those)] == shared
+
+
+@pytest.mark.needs("guests")
+def test_guests_that_outlive_a_trial_have_the_disk_of_their_own_level_and_what_was_made_on_it(lab: Laboratory) -> None:
+    """A guest's disk is plugged in when it starts: one that is kept is no node for a level with another disk."""
+    made = ', { layer = "mkfs", type = "ext4", block_size = "{level.blocks}" }, { layer = "mount" }'
+    cache = "case {level.cache} in none) want=back;; *) want=through;; esac"
+    blocks = "case {level.blocks} in 1k) size=1024;; *) size=4096;; esac"
+    look = 'grep -qx "write $want" /sys/block/vdc/queue/write_cache && test $(stat -f -c %S $target) = $size'
+    lab.succeed(kept(made, f"{cache}; {blocks}; {look}", rounds=2), trials=6)

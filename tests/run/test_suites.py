@@ -1,9 +1,11 @@
-"""``storlab suite`` on real guests: planted tests do whatever tests do; each has its outcome, its cause and reports."""
+"""``storlab suite`` on real guests: planted tests, kernels of one's own, a program ``check``, a guest that is held."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +13,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from laboratory import Ended, Laboratory, opened
+from laboratory import Ended, Laboratory, ended, opened
+from laboratory.guests import own_kernel
 from laboratory.samples import sample
+from storlab.images.image import find_image
 from storlab.records.suite import SuiteRun, read_suite_run
+from storlab.run.suite.hold import symbols_of
 from storlab.run.suite.output import MOST
 from storlab.suite.model import Attempt, Outcome
 
@@ -229,3 +234,115 @@ class TestOfTheWholeSuite:
         page = (lab.out / "report.html").read_text()
         assert "the guest&#39;s kernel panicked" in page and "src=" not in page
         assert "not a study" in lab.storlab("report", lab.out).stderr or lab.storlab("report", lab.out).status == 2
+
+
+@pytest.mark.needs("guests")
+def test_each_fresh_guest_boots_a_kernel_of_ones_own_and_a_replay_has_guests_as_before(lab: Laboratory) -> None:
+    release = find_image().release
+    kernel, modules = own_kernel(lab.folder)
+    (lab.folder / "bzImage").symlink_to(kernel)
+    lab.environment["XDG_CACHE_HOME"] = str(lab.folder / "cache")
+    suite = lab.folder / "suite.toml"
+    # The kernel's path is seen from the file.
+    suite.write_text(sample(__file__, "cases/own-kernel.toml", modules=modules))
+    guest = ("--cpus", "1", "--memory", "640M", "--timeout-scale", "2.5")
+    said = lab.storlab("suite", "run", suite, *guest, "--out", lab.out, timeout=300)
+    run = read_suite_run(lab.out)
+    results = {key[1].rpartition("/")[2]: each for key, each in run.results.items()}
+    outcomes = {"first": Outcome.PASS, "crashes": Outcome.CRASHED, "last": Outcome.PASS}
+    assert {name: each.outcome for name, each in results.items()} == outcomes, said
+    assert (lab.out / results["first"].folder / "stdout").read_text() == f"{release}\n"
+    environment = run.asked.environment
+    assert environment is not None and environment.image.startswith(f"own-{release}-") and run.others == ()
+    assert run.asked.kernel is not None and run.asked.kernel.image == str(lab.folder / "bzImage")
+    again = lab.folder / "again"
+    said = lab.storlab("suite", "run", "--replay", lab.out, "--test", "first", "--out", again, timeout=300)
+    asked = read_suite_run(again).asked
+    assert said.status == 0 and asked.kernel == run.asked.kernel, said
+    assert (asked.cpus, asked.memory, asked.scale) == (1, 640 << 20, 2.5)
+
+
+# As xfstests: a program that compares what tests print with what they are to print, and keeps what differs.
+CHECK = sample(__file__, "cases/check.sh")
+_MOUNTS = (
+    "[ $MINE = yes ] && mount $TEST_DEV $TEST_DIR && touch $TEST_DIR/f && ls $TEST_DIR | grep f$; umount $TEST_DIR"
+)
+_BEGIN = "_begin_fstest() { :; }\n_begin_fstest"
+CHECKED = {  # with what each is to print
+    "own/001": (f"{_BEGIN} auto quick\n{_MOUNTS}\n", "f\n"),
+    "own/002": (f"{_BEGIN} auto\necho wrong; echo everything > $seqres.full\n", "right\n"),
+    "own/003": (f"{_BEGIN} auto quick\necho no such device > $seqres.notrun\n", ""),
+    "own/004": (f"{_BEGIN} dangerous\necho b > /proc/sysrq-trigger\n", ""),
+}
+CHECK_FILE = sample(__file__, "cases/checkout.toml")
+
+
+@pytest.mark.needs("guests")
+def test_a_checkout_with_a_program_check_runs_test_by_test(lab: Laboratory) -> None:
+    folder = lab.folder / "checkout"
+    (folder / "tests/own").mkdir(parents=True)
+    for name, text in {"check": CHECK, **{f"tests/{name}": test for name, (test, _) in CHECKED.items()}}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    for name, (_, printed) in CHECKED.items():
+        (folder / "tests" / f"{name}.out").write_text(printed)
+    suite = lab.folder / "suite.toml"
+    suite.write_text(CHECK_FILE)
+    said = lab.storlab("suite", "run", suite, "--retries", "1", "--out", lab.out, timeout=300)
+    results = {key[1].rpartition("tests/")[2]: each for key, each in read_suite_run(lab.out).results.items()}
+    outcomes = {"own/001": Outcome.PASS, "own/002": Outcome.FAIL, "own/003": Outcome.SKIP}
+    assert {name: each.outcome for name, each in results.items()} == outcomes, said
+    assert results["own/003"].reason == "no such device" and "output mismatch" in results["own/002"].reason
+    assert results["own/002"].number == 2 and said.status == 3
+    kept = lab.out / results["own/002"].folder
+    assert (kept / "002.out.bad").read_text() == "wrong\n" and (kept / "002.full").read_text() == "everything\n"
+
+
+SUITE = """
+folder = "tests"
+[guests]
+memory = "640M"
+cpus = 1
+disks = 0
+[groups.own]
+tests = [{ name = "fails", run = "sleep 0.1; false" }]
+"""
+
+
+def test_symbols_come_from_an_elf_kernel_its_build_tree_or_an_installed_package(tmp_path: Path) -> None:
+    built = tmp_path / "linux/arch/x86/boot/bzImage"
+    installed, plain = tmp_path / "debug/boot/vmlinux-6.12.1-x", tmp_path / "boot/vmlinuz-6.12.1-x"
+    for path in (built, installed, plain, tmp_path / "vmlinux"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x7fELF" if path.name.startswith("vmlinux") else b"MZ")
+
+    def found(kernel: Path | None, release: str = "6.12.1-y") -> str | None:
+        return symbols_of(None if kernel is None else str(kernel), release, str(tmp_path / "debug"))
+
+    assert found(tmp_path / "vmlinux") == str(tmp_path / "vmlinux")
+    assert found(None) is found(plain) is found(built) is None
+    assert found(None, "6.12.1-x") == found(plain, "6.12.1-x") == found(built, "6.12.1-x") == str(installed)
+    (tmp_path / "linux/vmlinux").write_bytes(b"\x7fELF")
+    assert found(built, "6.12.1-x") == str(tmp_path / "linux/vmlinux")
+
+
+@pytest.mark.needs("guests", "gdb")
+def test_gdb_attaches_by_what_is_printed_and_the_run_continues_after_the_shell(lab: Laboratory) -> None:
+    suite = lab.folder / "suite.toml"
+    suite.write_text(SUITE)
+    (lab.folder / "tests").mkdir()
+    words = ("suite", "run", suite, "--debug", "--timeout-scale", "2.5", "--out", lab.out)
+    running = lab.start(*words, stdin=subprocess.PIPE)
+    assert running.stdin is not None and running.stderr is not None
+    said: list[bytes] = []
+    while not said or b"A shell in it" not in said[-1]:
+        said.append(running.stderr.readline())
+        assert said[-1], said
+    (attach,) = (line.decode() for line in said if line.startswith(b"gdb "))
+    argv = [*shlex.split(attach), "-batch", "-ex", "bt 1", "-ex", "detach"]
+    attached = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    # In the kernel, or in a program of the guest.
+    assert attached.stdout.count("\n#0  ") == 1 and "detached" in attached.stdout, attached
+    running.stdin.write(b"exit\n")
+    done = ended(running, 120)
+    assert done.status == 3 and "1 FAIL" in done.stdout, done

@@ -1,9 +1,11 @@
-"""Rounds of files whose user says that set-ups took turns: held against what the files say."""
+"""Imported files: rounds of those whose user says that set-ups took turns, and what is kept of each."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from storlab.errors import UserError
 from storlab.importing.cells import Measured, rounds_in_turns
 from storlab.importing.importer import Part
 from storlab.measurements import Measurements
+from storlab.records.imported_text import Text, without_bom
 
 START = datetime(2026, 3, 14, 9, tzinfo=UTC)
 
@@ -93,3 +96,36 @@ def test_times_to_the_second_may_seem_to_overlap_by_less_than_one() -> None:
     files = [trial(level, at=end - 10.5, lasted=10.5) for level, end in zip("abba", ends, strict=True)]
     assert rounds_in_turns(files)[0] == [1, 1, 2, 2]
     assert "ran at once" in refused([trial("a", at=0.001, lasted=10), trial("b", at=9.5), *given_in("ba")])
+
+
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf"])
+def test_a_file_is_not_held_and_what_was_read_of_it_is_kept_or_it_is_refused(before: bytes, tmp_path: Path) -> None:
+    path, place = tmp_path / "a.json", tmp_path / "kept"
+    path.write_bytes(before + b"figures")
+    text = Text.of_read(path, without_bom(path.read_bytes()))
+    assert text.held is None
+    text.keep(place)
+    assert place.read_bytes() == b"figures"
+    path.write_bytes(before + b"Figures")
+    with pytest.raises(UserError, match=r"a\.json changed while it was imported; nothing was imported"):
+        text.keep(tmp_path / "other")
+    path.unlink()
+    with pytest.raises(UserError, match=r"cannot read .*a\.json: No such file"):
+        text.keep(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_can_be_read_only_once_is_held_and_what_is_read_in_pieces_is_copied(tmp_path: Path) -> None:
+    pipe, place, long = tmp_path / "pipe", tmp_path / "kept", tmp_path / "long.pcap"
+    os.mkfifo(pipe)
+    Text.of_read(pipe, b"figures").keep(place)
+    assert place.read_bytes() == b"figures"
+    long.write_bytes(b"packets")
+    text = Text.of_stream(long)
+    text.keep(tmp_path / "copied")
+    assert (tmp_path / "copied").read_bytes() == b"packets"
+    assert text.digest == Text.of_read(long, b"packets").digest
+    with long.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UserError, match=r"long\.pcap changed while it was imported; nothing was imported"):
+        text.keep(tmp_path / "again")
