@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -246,6 +247,16 @@ def _wait_to_hear(process: subprocess.Popen[bytes], words: bytes) -> None:
         part = os.read(process.stderr.fileno(), 4096) if ready else b""
         assert part, f"it never said {words.decode()}, but {said.decode()}"
         said += part
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that is a coroutine."""
+
+    @wraps(test)
+    def run(**fixtures: object) -> None:
+        asyncio.run(test(**fixtures))
+
+    return run
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> bool:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.liar import EXIT, HELLO, OUTPUT, STARTED
-from laboratory import wait_until
+from laboratory import in_a_loop, wait_until
 from storlab.errors import MissingTool, ProtocolError
 from storlab.nodes.agent import binary
 from storlab.nodes.agent.binary import agent_path
@@ -161,19 +161,17 @@ def test_one_wrong_byte_gives_an_event_or_is_refused(sent: list[Frame], place: i
         taken(frame)
 
 
-def test_one_that_was_given_up_is_closed_at_once_though_nobody_reads_what_was_sent() -> None:
-    async def close() -> str | None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            reader, writer = await asyncio.open_connection(sock=ours)
-            connection = Connection("n", reader, writer)
-            writer.write(bytes(64 * 1024 * 1024))  # more than the kernel takes
-            connection.give_up("it hangs")
-            async with asyncio.timeout(5):
-                await connection.close()
-            return connection.lost
-
-    assert asyncio.run(close()) == "node n: it hangs"
+@in_a_loop
+async def test_one_that_was_given_up_is_closed_at_once_though_nobody_reads_what_was_sent() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        connection = Connection("n", reader, writer)
+        writer.write(bytes(64 * 1024 * 1024))  # more than the kernel takes
+        connection.give_up("it hangs")
+        async with asyncio.timeout(5):
+            await connection.close()
+        assert connection.lost == "node n: it hangs"
 
 
 @pytest.fixture
@@ -231,8 +229,10 @@ def gone(pid: int) -> bool:
         return True
 
 
-async def _abandoned(stopped: bool) -> tuple[int, int]:
-    """An agent that is not spoken to any more, and which stands still if ``stopped``; its own pid and a command's."""
+@in_a_loop
+@pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.needs("root"))])
+async def test_an_agent_that_hears_nothing_for_its_lease_ends_with_all_that_it_started(stopped: bool) -> None:
+    """One that stands still is ended by its guard."""
     async with running_agent("node", ARGV, lease=LEASE) as node:
         process = await node.start(["sleep", "60"])
         node.connection._renewing.cancel()  # as if the link were cut: the stream stands
@@ -240,33 +240,14 @@ async def _abandoned(stopped: bool) -> tuple[int, int]:
         if stopped:
             os.kill(node.pid, signal.SIGSTOP)
         assert await asyncio.to_thread(wait_until, lambda: gone(node.pid or 0) and gone(process.pid or 0), 30)
-        return node.pid, process.pid
 
 
-def test_an_agent_that_hears_nothing_for_its_lease_ends_with_all_that_it_started() -> None:
-    asyncio.run(_abandoned(stopped=False))
-
-
-@pytest.mark.needs("root")
-def test_one_that_stands_still_is_ended_by_its_guard() -> None:
-    asyncio.run(_abandoned(stopped=True))
-
-
-def test_a_lease_that_is_renewed_outlasts_its_length() -> None:
-    async def lives() -> None:
-        async with running_agent("node", ARGV, lease=LEASE) as node:
-            assert (await node.run(["sleep", str(3 * LEASE)])).ok
-            assert node.lost is None
-
-    asyncio.run(lives())
-
-
-def test_an_agent_that_stands_still_is_given_up_by_its_controller() -> None:
-    async def lost() -> str | None:
-        async with running_agent("node", ARGV, lease=LEASE) as node:
-            assert node.pid is not None
-            os.kill(node.pid, signal.SIGSTOP)
-            await asyncio.wait_for(node.connection.gone.wait(), 30)
-            return node.lost
-
-    assert "silent for 1 s" in str(asyncio.run(lost()))
+@in_a_loop
+async def test_a_lease_that_is_renewed_outlasts_its_length_and_one_that_stands_still_is_given_up() -> None:
+    async with running_agent("node", ARGV, lease=LEASE) as node:
+        assert (await node.run(["sleep", str(3 * LEASE)])).ok
+        assert node.lost is None
+        assert node.pid is not None
+        os.kill(node.pid, signal.SIGSTOP)
+        await asyncio.wait_for(node.connection.gone.wait(), 30)
+        assert "silent for 1 s" in str(node.lost)

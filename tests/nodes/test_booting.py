@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import wait_until
+from laboratory import in_a_loop, wait_until
 from laboratory.boots import booting
 from laboratory.hosts import Hosts, hosts
 from storlab.errors import NodeError, TrialError
@@ -103,50 +103,40 @@ async def until_said(path: Path, words: str) -> None:
     assert await asyncio.to_thread(wait_until, said, 30)
 
 
-def test_a_panic_is_the_reason_and_one_of_an_earlier_boot_is_not(tmp_path: Path) -> None:
+@in_a_loop
+async def test_a_panic_is_the_reason_and_one_of_an_earlier_boot_is_not(tmp_path: Path) -> None:
     feed, path = tmp_path / "feed", tmp_path / "kept" / "console.log"
     feed.write_text(f"booting\n{PANIC}")
-
-    async def watch() -> None:
-        show = program(tmp_path, f'echo "console of $1"; exec tail -n +1 -f {feed}')
-        async with local_node("here") as host, kept_console(host, "lab1", show, "lab1.example", path) as kept:
-            await until_said(path, "CPU: 0")
-            assert kept.reason() == "the kernel of lab1 panicked: Fatal exception"
-            assert kept.tail().startswith("console of lab1.example\nbooting\nKernel panic")
-            kept.begin()
-            assert kept.reason() is None and kept.trouble() is None
-            with feed.open("a") as more:
-                more.write("[ 99.1] Out of memory: Killed process 7 (fio) total-vm:1kB\n")
-            await until_said(path, "(fio)")
-            assert kept.complaint() == "lab1 ran out of memory, and its kernel killed fio"
-            left = await host.run(["pgrep", "--full", str(feed)], check=False)
-            assert left.ok
-        async with local_node("again") as host:
-            assert not (await host.run(["pgrep", "--full", f"tail.*{feed}"], check=False)).ok, "it ends with the run"
-
-    asyncio.run(watch())
+    show = program(tmp_path, f'echo "console of $1"; exec tail -n +1 -f {feed}')
+    async with local_node("here") as host, kept_console(host, "lab1", show, "lab1.example", path) as kept:
+        await until_said(path, "CPU: 0")
+        assert kept.reason() == "the kernel of lab1 panicked: Fatal exception"
+        assert kept.tail().startswith("console of lab1.example\nbooting\nKernel panic")
+        kept.begin()
+        assert kept.reason() is None and kept.trouble() is None
+        with feed.open("a") as more:
+            more.write("[ 99.1] Out of memory: Killed process 7 (fio) total-vm:1kB\n")
+        await until_said(path, "(fio)")
+        assert kept.complaint() == "lab1 ran out of memory, and its kernel killed fio"
+        assert (await host.run(["pgrep", "--full", str(feed)], check=False)).ok
+    async with local_node("again") as host:
+        assert not (await host.run(["pgrep", "--full", f"tail.*{feed}"], check=False)).ok, "it ends with the run"
 
 
-def test_a_command_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
-    async def watch() -> str | None:
-        show = program(tmp_path, 'echo "ipmitool: no route to $1" >&2; exit 1')
-        path = tmp_path / "console.log"
-        async with local_node("here") as host, kept_console(host, "lab1", show, "bmc1", path) as kept:
-            await kept.process.rest()
-            return kept.trouble()
-
-    said = "the command that shows the console of lab1 has ended: ipmitool: no route to bmc1"
-    assert asyncio.run(watch()) == said
+@in_a_loop
+async def test_a_command_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
+    show, path = program(tmp_path, 'echo "ipmitool: no route to $1" >&2; exit 1'), tmp_path / "console.log"
+    async with local_node("here") as host, kept_console(host, "lab1", show, "bmc1", path) as kept:
+        await kept.process.rest()
+        said = "the command that shows the console of lab1 has ended: ipmitool: no route to bmc1"
+        assert kept.trouble() == said
 
 
-def test_a_console_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_a_console_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "MAX_CONSOLE", 1 << 20)
-
-    async def watch() -> None:
-        show, path = program(tmp_path, "exec yes"), tmp_path / "kept"
-        async with local_node("here") as host, kept_console(host, "lab1", show, "lab1", path) as kept:
-            await kept.process.rest()
-            assert kept.trouble() == "the console of lab1 has more than 1M: what came later is not kept"
-
-    asyncio.run(watch())
+    show, path = program(tmp_path, "exec yes"), tmp_path / "kept"
+    async with local_node("here") as host, kept_console(host, "lab1", show, "lab1", path) as kept:
+        await kept.process.rest()
+        assert kept.trouble() == "the console of lab1 has more than 1M: what came later is not kept"
     assert (tmp_path / "kept").stat().st_size == 1 << 20

@@ -143,6 +143,7 @@ def test_users_of_guests_are_nobody_and_what_qemu_can_not_do_is_left_out() -> No
     assert "elevateprivileges=deny" in Confinement(sandbox=True).words()[1]
 
 
+USAGE = "printf 'no CPU 77\\n\\nusage: x\\n  --all\\n' >&2; exit 1"
 LOST = "node vm: the stream to its agent closed"
 OUT = "[ 9.5] Out of memory: Killed process 138 ({}) total-vm:200856kB, anon-rss:640kB\n"
 ENDS = "storlab-init: the agent was killed by SIGKILL; powering off\n"
@@ -150,17 +151,18 @@ NO_MEMORY = "node vm: the guest ran out of memory, and its kernel killed its age
 PANIC = sample(__file__, "golden/panic.txt")
 
 
-def cause_of(script: str, console: Path, after: Callable[[Node], Awaitable[Any]] | None = None) -> str:
-    """The reason that is told of a QEMU that is only a shell script."""
+Asked = Callable[[Causes, Node], Awaitable[Any]]
 
-    async def ask() -> str:
+
+def cause_of(script: str, console: Path, asked: Asked = lambda causes, _: causes.name(LOST)) -> Any:
+    """What is told of a QEMU that is only a shell script."""
+
+    async def ask() -> Any:
         async with asyncio.timeout(30), local_node("host") as host:
             process = await host.start(["sh", "-c", script])
-            if after is not None:
-                await after(host)
-            reason = await Causes("vm", process, console).name(LOST)
+            said = await asked(Causes("vm", process, console), host)
             await process.end()
-            return reason
+            return said
 
     return asyncio.run(ask())
 
@@ -171,11 +173,7 @@ def cause_of(script: str, console: Path, after: Callable[[Node], Awaitable[Any]]
         ("kill -KILL $$", "", "node vm: QEMU was killed by SIGKILL"),
         ("kill -SEGV $$", "storlab-init: ready\n", "node vm: QEMU was killed by SIGSEGV"),
         ("echo first >&2; echo 'no such device' >&2; exit 1", "", "node vm: QEMU ended with status 1: no such device"),
-        (
-            "printf 'no CPU 77\\n\\nusage: x\\n  --all\\n' >&2; exit 1",
-            "",
-            "node vm: QEMU ended with status 1: no CPU 77",
-        ),
+        (USAGE, "", "node vm: QEMU ended with status 1: no CPU 77"),
         ("exit 2", "", "node vm: QEMU ended with status 2: it said nothing"),
         ("exit 0", "", "node vm: the guest powered off"),
         ("exit 0", "storlab-init: ready\n", "node vm: the guest powered off"),
@@ -198,12 +196,13 @@ def test_where_qemu_runs_on_the_stream_is_the_reason_or_a_host_whose_agent_is_go
     monkeypatch.setattr("storlab.nodes.kinds.vm.causes._WAIT", 0.05)
     assert cause_of("exec sleep 60", tmp_path / "none") == LOST
 
-    async def kill(host: Node) -> None:
+    async def killed(causes: Causes, host: Node) -> str:
         assert host.pid is not None
         os.kill(host.pid, SIGKILL)
+        return await causes.name(LOST)
 
     reason = "node host: the stream to its agent closed, and with the agent its virtual machines ended"
-    assert cause_of("exec sleep 60", tmp_path / "none", kill) == reason
+    assert cause_of("exec sleep 60", tmp_path / "none", killed) == reason
 
 
 @pytest.mark.parametrize(
@@ -215,15 +214,8 @@ def test_where_qemu_runs_on_the_stream_is_the_reason_or_a_host_whose_agent_is_go
 )
 def test_a_silent_guest_that_ran_out_of_memory_says_so(console: str, memory: str, tmp_path: Path) -> None:
     (tmp_path / "console").write_text(console)
-
-    async def ask() -> str:
-        async with asyncio.timeout(30), local_node("host") as host:
-            process = await host.start(["sleep", "60"])
-            said = await Causes("vm", process, tmp_path / "console").hung(4)
-            await process.end()
-            return said
-
-    assert asyncio.run(ask()) == f"its agent has been silent for 4 s: the guest hangs{memory}"
+    said = cause_of("exec sleep 60", tmp_path / "console", lambda causes, _: causes.hung(4))
+    assert said == f"its agent has been silent for 4 s: the guest hangs{memory}"
 
 
 def test_errors_of_a_disk_and_of_a_qemu_that_ends_before_its_monitor_opens_are_told_in_words(tmp_path: Path) -> None:
@@ -233,14 +225,9 @@ def test_errors_of_a_disk_and_of_a_qemu_that_ends_before_its_monitor_opens_are_t
         ({}, "an operation on", "I/O error"),
     ):
         assert disk_error(event) == f"{what} what is behind its disk failed: {why}; QEMU stopped the guest"
-
-    async def ask() -> None:
-        async with asyncio.timeout(30), local_node("host") as host:
-            process = await host.start(["sh", "-c", "echo 'qemu: bad option' >&2; exit 1"])
-            await Causes("vm", process, tmp_path / "console").monitor(tmp_path / "none")
-
+    script = "echo 'qemu: bad option' >&2; exit 1"
     with pytest.raises(NodeError) as raised:
-        asyncio.run(ask())
+        cause_of(script, tmp_path / "console", lambda causes, _: causes.monitor(tmp_path / "none"))
     assert str(raised.value) == "node vm: QEMU ended with status 1: qemu: bad option"
 
 

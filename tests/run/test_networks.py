@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, ended, kill, opened, wait_until
+from laboratory import Laboratory, ended, in_a_loop, kill, opened, wait_until
 from laboratory.samples import sample
 from laboratory.wire import segments
 from storlab.nodes.demands import Demands
@@ -166,12 +165,9 @@ network = { mtu = 1400, bandwidth = "100Mbit" }
 
 
 @pytest.mark.needs("root")
-def test_a_shape_is_undone_once_and_only_where_it_is(tmp_path: Path) -> None:
+@in_a_loop
+async def test_a_shape_is_undone_once_and_only_where_it_is(folder: Path) -> None:
     """By the journal's arguments alone, and twice: the second time there is nothing to do."""
-    asyncio.run(_undone_twice(tmp_path))
-
-
-async def _undone_twice(folder: Path) -> None:
     done: list[Entry] = []
 
     async def register(*entries: Entry) -> None:

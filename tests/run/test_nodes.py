@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, ended, kill, opened, processes_with, wait_for
+from laboratory import Laboratory, ended, in_a_loop, kill, opened, processes_with, wait_for
 from laboratory.samples import sample
 from storlab.measurements import merge_histograms
 from storlab.percentiles import percentiles
@@ -124,30 +124,25 @@ def test_an_agent_that_is_killed_comes_back_with_the_same_card_and_clean_undoes_
     assert {"storlab0", "10.213.0.2/16"} <= set(output(lab, 2, "client", "load").replace("@", " ").split())
 
 
-async def _leave(error: Exception) -> None:
-    async with open_session("20260101-000000-abcd"):
-        future = asyncio.get_running_loop().create_future()
-        future.set_exception(error)
-        del future
-        gc.collect()
-
-
 @pytest.mark.parametrize(
     ("error", "told"), [(ConnectionResetError(104, "Connection reset by peer"), False), (ValueError("a mistake"), True)]
 )
-def test_an_error_that_nobody_waited_for_is_told_but_for_a_connection_that_breaks_while_it_is_closed(
+@in_a_loop
+async def test_an_error_that_nobody_waited_for_is_told_but_for_a_connection_that_breaks_while_it_is_closed(
     error: Exception, told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, logger="asyncio"):
-        asyncio.run(_leave(error))
+        async with open_session("20260101-000000-abcd"):
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+            del future
+            gc.collect()
     assert ("never retrieved" in caplog.text) == bool(caplog.records) == told
 
 
-def test_which_versions_programs_are_is_asked_for_the_records_and_not_for_a_plan() -> None:
-    async def look() -> None:
-        async with open_session("20260101-000000-abcd") as session:
-            assert session.facts["host"]["tools"] == {}
-            await session.ask_versions()
-            assert session.facts["host"]["tools"]["mount"]["version"].startswith("mount from util-linux")
-
-    asyncio.run(look())
+@in_a_loop
+async def test_which_versions_programs_are_is_asked_for_the_records_and_not_for_a_plan() -> None:
+    async with open_session("20260101-000000-abcd") as session:
+        assert session.facts["host"]["tools"] == {}
+        await session.ask_versions()
+        assert session.facts["host"]["tools"]["mount"]["version"].startswith("mount from util-linux")

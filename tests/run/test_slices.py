@@ -16,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import storlab
-from laboratory import Laboratory, wait_until
+from laboratory import Laboratory, in_a_loop, wait_until
 from laboratory.devices import new_device
 from laboratory.samples import sample
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.node import Exit
 from storlab.run.trial.slices import SlicedWork, Slices, timetable
 from storlab.workloads.fio.options import Job, Option
 from storlab.workloads.fio.sliced import unsliceable
@@ -131,21 +130,18 @@ def _fios(lab: Laboratory) -> int:
     return sum(any(word.endswith("job.fio") for word in words) for words in lab.commands().values()) // 2
 
 
-def test_a_load_that_waits_for_the_others_to_take_turns_is_ended_where_its_trial_is() -> None:
+@in_a_loop
+async def test_a_load_that_waits_for_the_others_to_take_turns_is_ended_where_its_trial_is() -> None:
     cell: Any = SimpleNamespace(number=1, timeout=60.0, trial=SimpleNamespace(warm_up=0.0))
     load: Any = SimpleNamespace(workload=SimpleNamespace(duration=lambda _: 1.0))
-
-    async def cut_short() -> Exit | None:
-        async with local_node("host") as node:
-            command = await node.start(["sh", "-c", "cat /proc/self/stat; sleep 3600 & wait"])
-            place: Any = SimpleNamespace(node=node)
-            work = SlicedWork(Slices({1, 2}, 0.1, seed=1), cell)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(5.0):
-                    await work.done([(load, place)], [command], {"host": await node.clock()})
-            return command.ended
-
-    assert asyncio.run(cut_short()) is not None
+    async with local_node("host") as node:
+        command = await node.start(["sh", "-c", "cat /proc/self/stat; sleep 3600 & wait"])
+        place: Any = SimpleNamespace(node=node)
+        work = SlicedWork(Slices({1, 2}, 0.1, seed=1), cell)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5.0):
+                await work.done([(load, place)], [command], {"host": await node.clock()})
+        assert command.ended is not None
 
 
 @pytest.mark.needs("root")
