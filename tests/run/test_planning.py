@@ -35,7 +35,7 @@ from study.program import call
 STUDY = shipped_studies()["network-block"]
 
 
-def test_claims_on_levels_that_the_parameters_lack_are_known_to_be_absent() -> None:
+def test_claims_on_levels_that_the_parameters_lack_are_absent_and_others_add_their_comparisons() -> None:
     claims = {claim.name: claim for claim in design_of(load_study(STUDY)).claims}
     absent = {claim.absent for claim in claims.values() if claim.absent}
     assert absent == {"This run has no elevator=mq-deadline.", "This run has no transport=dst-nosack."}
@@ -44,6 +44,8 @@ def test_claims_on_levels_that_the_parameters_lack_are_known_to_be_absent() -> N
     assert not any(claim.absent for claim in design_of(both).claims)
     only = design_of(load_study(STUDY, only=["transport=nbd,dst"])).claims
     assert "This run has no transport=iscsi and no transport=nvme." in {claim.absent for claim in only}
+    (elevator,) = (spec for spec in design_of(both).planned() if spec.factor == "elevator")
+    assert (elevator.pairs, elevator.only) == ((("none", "mq-deadline"),), {"transport": "relay"})
 
 
 WAYS = """
@@ -99,17 +101,6 @@ def test_what_only_leaves_out_is_neither_refused_nor_asked_for_and_a_misspelling
         refuse_unknown_metrics(misspelt)
 
 
-def test_a_claim_adds_its_comparison_and_the_levels_that_are_fixed() -> None:
-    design = design_of(load_study(STUDY, ['elevators=["none", "mq-deadline"]']))
-    (elevator,) = (spec for spec in design.planned() if spec.factor == "elevator")
-    assert (elevator.pairs, elevator.only) == ((("none", "mq-deadline"),), {"transport": "relay"})
-
-
-def test_a_study_compares_its_first_factor_and_with_an_empty_list_nothing() -> None:
-    assert {factor for factor, *_ in one_by_one(swept(MODES + SIZES + "iodepth = [1]\n"))} == {"mode"}
-    assert one_by_one(swept(compare="compare = []")) == []
-
-
 DEPTHS, MODES, SIZES = "iodepth = [1, 2, 4, 8]\n", 'mode = ["randread", "randwrite"]\n', 'bs = ["4k", "64k"]\n'
 
 
@@ -122,18 +113,18 @@ def one_by_one(study: Study) -> list[tuple[str, dict[str, str], bool]]:
     return [(spec.factor, dict(spec.only), spec.within) for spec in design_of(study).planned()]
 
 
-def test_a_factor_whose_levels_are_numbers_is_compared_only_where_compare_names_it() -> None:
+def test_a_study_compares_its_first_factor_over_all_points_of_a_sweep_unless_compare_says_otherwise() -> None:
+    assert {factor for factor, *_ in one_by_one(swept(MODES + SIZES + "iodepth = [1]\n"))} == {"mode"}
+    assert one_by_one(swept(compare="compare = []")) == []
+    assert one_by_one(swept()) == [("mode", {"bs": "4k"}, False), ("mode", {"bs": "64k"}, False), ("mode", {}, False)]
+    assert one_by_one(swept(compare="compare = [{ within = true }]")) == [("mode", {}, True)]
+    # A factor whose levels are numbers is compared only if it is named.
     rest = 'mode = ["randread"]\nbs = ["4k"]\n'
     assert {factor for factor, *_ in one_by_one(swept())} == {"mode"}
     assert {factor for factor, *_ in one_by_one(swept(compare="compare = [{ factor = 'iodepth' }]"))} == {"iodepth"}
     assert swept().sweeps == ("iodepth",)
     assert swept("iodepth = [1, 8]\n" + rest).sweeps == ()  # one pair is a question
     assert swept(only=("iodepth=1,8",)).sweeps == ("iodepth",)  # what --only leaves out changes no question
-
-
-def test_what_is_compared_is_compared_over_all_points_of_a_sweep() -> None:
-    assert one_by_one(swept()) == [("mode", {"bs": "4k"}, False), ("mode", {"bs": "64k"}, False), ("mode", {}, False)]
-    assert one_by_one(swept(compare="compare = [{ within = true }]")) == [("mode", {}, True)]
 
 
 def test_a_study_with_nothing_but_sweeps_stops_by_the_intervals_of_its_points() -> None:
@@ -291,7 +282,9 @@ def ordered(cells: int, groups: Groups | None, seed: int, blocks: Mapping[int, i
 
 
 @given(groupings(), SEEDS, ROUNDS)
-def test_every_cell_is_there_once_with_a_number_that_no_other_round_has(given_: Cells, seed: int, number: int) -> None:
+def test_every_cell_is_there_once_by_blocks_and_groups_with_a_number_of_its_own_and_always_the_same(
+    given_: Cells, seed: int, number: int
+) -> None:
     cells, groups, blocks = given_
     for grouping in (groups, None):
         order = round_order(cells, number, seed, blocks, grouping)
@@ -300,12 +293,11 @@ def test_every_cell_is_there_once_with_a_number_that_no_other_round_has(given_: 
         assert [planned.number for planned in order] == list(range(first, first + len(cells)))
         assert {planned.block for planned in order} <= {*blocks.values(), None}
         assert len({planned.seed for planned in order}) == 1
-
-
-@given(groupings(), SEEDS, ROUNDS)
-def test_the_same_seed_gives_the_same_order(given_: Cells, seed: int, number: int) -> None:
-    cells, groups, blocks = given_
-    assert round_order(cells, number, seed, blocks, groups) == round_order(cells, number, seed, blocks, groups)
+        assert round_order(cells, number, seed, blocks, grouping) == order
+    in_blocks = _cells(round_order(cells, number, seed, blocks, groups))
+    assert together(blocks.get(cell, -cell) for cell in in_blocks)
+    assert together((blocks.get(cell, -cell), groups[cell]) for cell in in_blocks)
+    assert together(groups[cell] for cell in _cells(round_order(cells, number, seed, {}, groups)))
 
 
 def test_orders_are_those_of_every_version_before() -> None:
@@ -320,16 +312,6 @@ def test_orders_are_those_of_every_version_before() -> None:
 
 def _cells(order: Iterable[PlannedTrial]) -> list[int]:
     return [planned.cell for planned in order]
-
-
-@given(groupings(), SEEDS, ROUNDS)
-def test_blocks_follow_each_other_and_groups_within_them(given_: Cells, seed: int, number: int) -> None:
-    cells, groups, blocks = given_
-    order = [planned.cell for planned in round_order(cells, number, seed, blocks, groups)]
-    assert together(blocks.get(cell, -cell) for cell in order)
-    assert together((blocks.get(cell, -cell), groups[cell]) for cell in order)
-    alone = [planned.cell for planned in round_order(cells, number, seed, {}, groups)]
-    assert together(groups[cell] for cell in alone)
 
 
 def test_groups_that_no_block_divides_are_together_though_there_are_blocks() -> None:
