@@ -17,6 +17,8 @@ POWER_CUTS = sample(__file__, "cases/power-cuts.toml")
 
 
 DIRECTORY = '[{ layer = "directory" }]'
+ON_LOOP = '{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }'
+"""A stack of a file system of its own; needs root."""
 
 
 def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = "", stack: str = DIRECTORY) -> str:

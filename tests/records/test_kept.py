@@ -21,6 +21,7 @@ from polars.testing import assert_frame_equal
 from attacks.mutations import mutated, mutated_json
 from attacks.odd_files import KINDS, bounded, lay
 from laboratory import Laboratory, opened
+from laboratory.studies import directory
 from storlab.errors import UserError
 from storlab.records import derive_trial, fingerprint
 from storlab.records.derive import derive, tables_of
@@ -32,17 +33,10 @@ from storlab.run.limits import Extent
 from storlab.run.observer import Observer
 from study.program import call
 
-STUDY = """
-primary = "bandwidth"
-stack = [{ layer = "directory" }]
-repeat = { until = "max", min = 2, max = 2 }
-trial = { settle = { sync = false, drop_caches = false }, verify = [["test", "{bs}", "!=", "8k"]] }
-probes = { host-load = {} }
-[factors.bs]
-levels = ["4k", "8k", "16k"]
-[workload.load]
-fio = { rw = "randwrite", bs = "{bs}", ioengine = "psync", size = "256k" }
-"""
+from .test_records import FIO, VERIFY
+
+STUDY = directory(FIO, rounds=2, trial=VERIFY, rest='[factors]\nbs = ["4k", "8k", "16k"]')
+STUDY = STUDY.replace("[probes]", "[probes]\nhost-load = {}")
 DONE = 4
 
 
@@ -140,6 +134,7 @@ def test_a_run_its_report_and_its_resumption_parse_each_trial_once(
 def test_what_is_kept_is_what_would_be_derived(run: RunFolder, parsed: Parsed) -> None:
     kept = derive(run)
     assert parsed.take() == []
+    assert all(kept.frame(name).equals(getattr(run, name)) for name in TABLES), "of the files"
     assert same(kept, from_nothing(run))
     assert parsed.take() == done(run)
 

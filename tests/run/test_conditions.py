@@ -167,8 +167,14 @@ def test_a_second_run_is_refused_with_who_has_the_machine(lab: Laboratory) -> No
     assert ended(first).status == 0
 
 
-def test_runs_that_share_a_machine_keep_out_those_that_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where runs of this test lock the machine."""
     monkeypatch.setenv("STORLAB_LOCKS", str(tmp_path))
+    return tmp_path
+
+
+def test_runs_that_share_a_machine_keep_out_those_that_do_not(locks: Path) -> None:
     refused = pytest.raises(UserError, match=r"another run is using this machine: b, of")
     with machine_for("a", quiet, shared=True), machine_for("b", quiet, shared=True), refused, machine_for("c", quiet):
         pass
@@ -176,8 +182,7 @@ def test_runs_that_share_a_machine_keep_out_those_that_do_not(tmp_path: Path, mo
         pass
 
 
-def test_a_run_that_is_killed_has_given_its_machine_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STORLAB_LOCKS", str(tmp_path))
+def test_a_run_that_is_killed_has_given_its_machine_back(locks: Path) -> None:
     program = (
         "import time; from storlab.run.machine import machine_for\n"
         "with machine_for('gone', print): print('held', flush=True); time.sleep(60)"
@@ -192,21 +197,17 @@ def test_a_run_that_is_killed_has_given_its_machine_back(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b'{"user": 1}', b"x" * 10_000])
-def test_what_stands_in_the_lock_need_not_make_sense(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
-) -> None:
-    monkeypatch.setenv("STORLAB_LOCKS", str(tmp_path))
+def test_what_stands_in_the_lock_need_not_make_sense(locks: Path, content: bytes) -> None:
     with machine_for("a", quiet):
-        (tmp_path / "machine").write_bytes(content)
+        (locks / "machine").write_bytes(content)
         with pytest.raises(UserError, match="of another user, who could not write down what it is"):
             machine_for("b", quiet).__enter__()
 
 
-def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STORLAB_LOCKS", str(tmp_path))
-    precious = tmp_path / "precious"
+def test_a_link_in_place_of_the_lock_is_not_followed(locks: Path) -> None:
+    precious = locks / "precious"
     precious.write_text("mine")
-    (tmp_path / "machine").symlink_to(precious)
+    (locks / "machine").symlink_to(precious)
     with pytest.raises(UserError, match="cannot lock this machine by"):
         machine_for("a", quiet).__enter__()
     assert precious.read_text() == "mine"

@@ -14,6 +14,7 @@ import pytest
 from laboratory import Laboratory, ended, wait_until
 from laboratory.boots import booting
 from laboratory.hosts import CONTROLLER, Hosts, hosts
+from laboratory.studies import ON_LOOP
 from storlab.errors import StudyError
 from storlab.images.debian_kernel import unpack_debian_kernel
 from storlab.images.recipe import OWN_SERIES, series_of
@@ -139,22 +140,16 @@ STUDY = """
 primary = "elapsed"
 repeat = {{ until = "max", min = 2, max = 2 }}
 [probes]
-[factors.kernel]
-levels = ["6.99.0-a", "6.99.0-b"]
-[factors.size]
-levels = ["1", "2"]
+[factors]
+kernel = ["6.99.0-a", "6.99.0-b"]
+size = ["1", "2"]
 [nodes.far]
 kind = "ssh"
 hosts = ["lab1"]
 boot = "{boot}"
 console = "{console}"
 kernel = "{{kernel}}"
-stack = [
-    {{ layer = "file", size = "16M" }},
-    {{ layer = "loop" }},
-    {{ layer = "mkfs", type = "ext4" }},
-    {{ layer = "mount" }},
-]
+stack = [{stack}]
 [workload.load]
 on = "far"
 command = {{ argv = ["sh", "-c", "{load}", "load", "{{size}}"] }}
@@ -214,7 +209,10 @@ def test_cells_of_one_kernel_share_a_boot_and_each_kernel_boots_once_a_round(lab
     thread = rebooting(machines, lab.folder)
     with booting(lab.folder, obey) as program:
         text = STUDY.format(
-            boot=program, console=console(lab.folder, lab.folder / "feed"), load="cat /proc/sys/kernel/osrelease"
+            stack=ON_LOOP,
+            boot=program,
+            console=console(lab.folder, lab.folder / "feed"),
+            load="cat /proc/sys/kernel/osrelease",
         )
         allowed = ["--allow-code", program, "--allow-code", str(lab.folder / "console")]
         result = ended(lab.start_run(text, *allowed), 400)
@@ -233,7 +231,7 @@ def test_cells_of_one_kernel_share_a_boot_and_each_kernel_boots_once_a_round(lab
 
 @over_ssh
 def test_programs_of_a_study_are_not_run_without_leave(lab: Laboratory, machines: Hosts) -> None:
-    text = STUDY.format(boot="/srv/boot", console="/srv/console", load="true")
+    text = STUDY.format(stack=ON_LOOP, boot="/srv/boot", console="/srv/console", load="true")
     result = ended(lab.start_run(text, wrapper=CONTROLLER), 120)
     assert result.status == 2 and "allow it with --allow-code /srv/boot" in result.stderr, str(result)
 
@@ -253,7 +251,7 @@ def test_a_panic_on_the_console_is_why_a_trial_failed(lab: Laboratory, machines:
 
     with booting(lab.folder, obey) as program:
         load = "sleep 3600"
-        text = STUDY.format(boot=program, console=console(lab.folder, feed), load=load)
+        text = STUDY.format(stack=ON_LOOP, boot=program, console=console(lab.folder, feed), load=load)
         allowed = ["--allow-code", program, "--allow-code", str(lab.folder / "console"), "--rounds", "1"]
         process = lab.start_run(text, *allowed, "--only", "size=1", "--only", "kernel=6.99.0-a")
         assert booted.wait(100)

@@ -11,14 +11,10 @@ import pytest
 from laboratory import Laboratory, ended, kill, wait_until
 from laboratory.hosts import Hosts, hosts
 
+from .test_networks import HEAD
+
 pytestmark = pytest.mark.needs("root", "ssh", "sshd", "unshare", "ip")
 
-HEAD = """
-primary = "elapsed"
-repeat = { until = "max", min = 1, max = 1 }
-trial = { settle = { sync = false, drop_caches = false } }
-probes = {}
-"""
 LAB1, LAB2 = 'kind = "ssh", hosts = ["lab1"]', 'kind = "ssh", hosts = ["lab2"]'
 HERE = 'kind = "local", address = "NET.254"'
 READ = '["qemu-img", "bench", "-f", "raw", "-c", "64", "-t", "none", "{target}"]'
@@ -94,13 +90,7 @@ def study(made: Hosts, server: str, client: str, stacks: tuple[str, str], load: 
         pytest.param(HERE, LAB2, DISK, COMMAND.replace("ARGV", READ), id="disk of this machine on a host"),
         pytest.param(LAB1, 'kind = "netns"', DISK, UPLINK + COMMAND.replace("ARGV", READ), id="disk by the way out"),
         pytest.param(LAB1, LAB2, FOLDER, COMMAND.replace("ARGV", WRITE), id="folder between hosts"),
-        pytest.param(
-            LAB1,
-            LAB2,
-            DATABASE,
-            SYSBENCH,
-            id="database between hosts",
-        ),
+        pytest.param(LAB1, LAB2, DATABASE, SYSBENCH, id="database between hosts"),
     ],
 )
 def test_machines_serve_and_use_what_others_serve(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import threading
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, wait_until
-from laboratory.guests import BEGUN, begun, endings, kill_guest
+from laboratory import Laboratory
+from laboratory.guests import BEGUN, WhenBegun, endings, kill_guest
 from laboratory.samples import sample
 from storlab.records.derive import derive
 from storlab.study.study import load_study, shipped_studies
@@ -41,23 +39,9 @@ def cut(lab: Laboratory) -> None:
 
 def each_trial_fails(lab: Laboratory, action: Callable[[], None]) -> dict[str, str]:
     """Do this whenever the load works: protocol → why its trial failed, in time, nothing being left."""
-    over = threading.Event()
-
-    def begins(trial: int) -> bool:
-        return over.is_set() or begun(lab, "client", trial=trial)
-
-    def act() -> None:
-        for trial in range(1, len(LAYERS) + 1):
-            if wait_until(partial(begins, trial), 240) and not over.is_set():
-                action()
-
-    acting = threading.Thread(target=act)
-    acting.start()
-    try:
-        lab.execute(study(LAYERS), unconfined=True)
-    finally:
-        over.set()
-        acting.join()
+    fates = WhenBegun(lab, ("client",), lambda _: action())
+    lab.execute(study(LAYERS), fates, unconfined=True)
+    assert fates.errors == []
     for record in lab.records():
         assert record.status == "failed" and record.lost_after is not None, record
         assert (record.reason or "").endswith(f" ({record.lost_after:.1f} s into the load)")

@@ -66,7 +66,12 @@ def check(folder: Path, body: Callable[[Setups], Awaitable[None]]) -> None:
 
 def in_a_run(test: Callable[[Setups], Awaitable[None]]) -> Callable[[Path], None]:
     """A test that is given the setups of a run."""
-    return pytest.mark.needs("root")(lambda tmp_path: check(tmp_path, test))  # type: ignore[no-any-return]
+
+    @pytest.mark.needs("root")
+    def given_setups(tmp_path: Path) -> None:
+        check(tmp_path, test)
+
+    return given_setups
 
 
 async def set_up(setups: Setups, cell: Cell) -> Built:

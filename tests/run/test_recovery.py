@@ -15,6 +15,7 @@ import pytest
 
 from laboratory import Laboratory, ended, kill, wait_until
 from laboratory.devices import sh
+from laboratory.studies import ON_LOOP
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.run_folder import RunFolder
 from storlab.run.recovery import temporary
@@ -112,10 +113,7 @@ def test_without_a_writable_home_nothing_is_remembered(tmp_path: Path, monkeypat
         assert temporary.links() == []
 
 
-STACK = """
-primary = "elapsed"
-stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-"""
+STACK = f'primary = "elapsed"\nstack = [{ON_LOOP}]\n'
 STUDY = f'{STACK}[probes]\n[workload.load]\ncommand = {{ argv = ["sleep", "3600"] }}\n'
 
 

@@ -13,21 +13,12 @@ import pytest
 
 from laboratory import Ended, Laboratory, ended, kill, wait_until
 from laboratory.hosts import CONTROLLER, Host, Hosts, hosts
+from laboratory.studies import ON_LOOP
 from storlab.nodes.kinds.ssh import LEASE
 
 pytestmark = pytest.mark.needs("root", "ssh", "sshd", "unshare")
 
-STACK = """
-[nodes.far]
-kind = "ssh"
-hosts = {hosts}
-stack = [
-    {{ layer = "file", size = "64M" }},
-    {{ layer = "loop" }},
-    {{ layer = "mkfs", type = "ext4" }},
-    {{ layer = "mount" }},
-]
-"""
+STACK = f'[nodes.far]\nkind = "ssh"\nhosts = HOSTS\nstack = [{ON_LOOP}]\n'
 STUDY = """
 repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
 [probes]
@@ -49,7 +40,7 @@ def been_there(machines: Hosts) -> None:
 
 def study(load: str, *names: str, rounds: int = 2, nodes: str = STACK) -> str:
     """A file system in a file on each of the hosts, and a command in it."""
-    return STUDY.format(nodes=nodes.format(hosts=list(names or ["lab1"])), load=load, rounds=rounds)
+    return STUDY.format(nodes=nodes.replace("HOSTS", str(list(names or ["lab1"]))), load=load, rounds=rounds)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory
-from laboratory.studies import directory
+from laboratory.studies import ON_LOOP, directory
 from storlab.errors import CommandFailed, NodeLost
 from storlab.records.derive import derive
 from storlab.run.setup.build import Built
@@ -104,16 +104,11 @@ def test_who_asks_for_completion_latency_gets_it_and_is_told_what_it_lacks(lab: 
 WRITES = 'fio = { rw = "write", bs = "64k", size = "32M" OWN }'  # once: fio begins a file again by dropping its pages
 
 
-OWN_DISK = (
-    '[{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]'
-)
-
-
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(("own", "told"), [("", True), (", direct = 1", False)])
 def test_a_report_says_so_of_writes_into_the_page_cache_alone(lab: Laboratory, own: str, told: bool) -> None:
     """On a disk of its own: what other tests write to this machine's would count as well."""
-    study = directory(WRITES.replace("OWN", own)).replace('[{ layer = "directory" }]', OWN_DISK)
+    study = directory(WRITES.replace("OWN", own)).replace('{ layer = "directory" }', ON_LOOP)
     result = lab.run(study.replace("[probes]", "[probes]\nhost-load = {}"))
     assert result.status == 0, str(result)
     known = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_null(), metric="write.amplification")

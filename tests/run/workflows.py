@@ -54,16 +54,8 @@ class Workflow:
             if any(statuses) and "if" not in step:
                 break
             if "run" in step:
-                argv = [
-                    *self.host(name),
-                    "bash",
-                    "--noprofile",
-                    "--norc",
-                    "-eo",
-                    "pipefail",
-                    "-c",
-                    _filled(step["run"], known),
-                ]
+                bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
+                argv = [*self.host(name), *bash, _filled(step["run"], known)]
                 ran = subprocess.run(argv, cwd=work, env=environment, capture_output=True, text=True, check=False)
                 print(ran.stdout, ran.stderr)
                 statuses.append(ran.returncode)
