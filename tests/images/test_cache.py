@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import wait_until
+from laboratory import in_a_loop, wait_until
 from storlab.errors import ImageError, MissingImage, UserError
 from storlab.images import cache as cache_module
 from storlab.images import recipe
@@ -59,14 +59,11 @@ def test_a_part_is_there_only_once_it_is_finished_and_there_must_be_space_for_it
         pytest.fail("it began all the same")
 
 
-def test_two_builds_wait_for_each_other_and_what_a_killed_one_left_goes_with_the_next_lock(cache: Cache) -> None:
+@in_a_loop
+async def test_two_builds_wait_for_each_other_and_what_a_killed_one_left_goes_with_the_next_lock(cache: Cache) -> None:
     (cache.path("work/root-1") / "half").write_text("")
-
-    async def lock() -> None:
-        async with cache.locked(lambda step: None):
-            assert not (cache.folder / "work").exists()
-
-    asyncio.run(lock())
+    async with cache.locked(lambda step: None):
+        assert not (cache.folder / "work").exists()
     said: list[str] = []
 
     async def build(number: int) -> None:
@@ -75,10 +72,7 @@ def test_two_builds_wait_for_each_other_and_what_a_killed_one_left_goes_with_the
             await asyncio.sleep(0.1)
             said.append(f"end {number}")
 
-    async def both() -> None:
-        await asyncio.gather(build(1), build(2))
-
-    asyncio.run(both())
+    await asyncio.gather(build(1), build(2))
     assert said == ["begin 1", "waiting for another build of an image to end", "end 1", "begin 2", "end 2"]
 
 
@@ -121,12 +115,8 @@ def test_removing_an_image_keeps_what_another_one_has(cache: Cache) -> None:
     parts = {"root": root, "kernel": made(cache, "kernel-1"), "zfs": made(cache, "zfs-1")}
     second = write_manifest(cache, "6.12.2", frozenset({"zfs"}), parts).name
     assert asyncio.run(remove_image(second)) == [second]
-    assert {path.name for path in (cache.folder / "parts").iterdir()} == {
-        root.name,
-        kernel.name,
-        compiled.name,
-        own.name,
-    }
+    kept = {part.name for part in (root, kernel, compiled, own)}
+    assert {path.name for path in (cache.folder / "parts").iterdir()} == kept
     with pytest.raises(UserError, match=r"no image '6\.12'; there are: debian-6\.12\.1$"):
         asyncio.run(remove_image("6.12"))
     assert (asyncio.run(remove_image(None)), asyncio.run(remove_image(None))) == (["debian-6.12.1"], [])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import wait_until
+from laboratory import in_a_loop, wait_until
 from storlab.doctor import virtual
 from storlab.errors import ImageError, MissingTool
 from storlab.images import commands, virtiofsd
@@ -140,18 +140,15 @@ def test_a_command_that_fails_names_its_log_a_signal_and_a_missing_program_its_p
     assert seen == ["one", "two"]
 
 
-def test_a_cancelled_command_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    async def cancel() -> int:
-        script = f"trap 'touch {tmp_path}/ended; exit' TERM; sleep 3600 & echo $!; wait"
-        started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(commands.follow(["sh", "-c", script], tmp_path / "log", started.set_result))
-        sleep = int(await started)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return sleep
-
-    sleep = asyncio.run(cancel())
+@in_a_loop
+async def test_a_cancelled_command_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    script = f"trap 'touch {tmp_path}/ended; exit' TERM; sleep 3600 & echo $!; wait"
+    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(commands.follow(["sh", "-c", script], tmp_path / "log", started.set_result))
+    sleep = int(await started)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert (tmp_path / "ended").exists() and wait_until(lambda: not Path(f"/proc/{sleep}").exists())
 
 

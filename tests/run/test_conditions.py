@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, wait_for
+from laboratory import Laboratory, ended, in_a_loop, kill, wait_for
 from laboratory.devices import new_device
 from laboratory.studies import directory
 from storlab.analysis.summary import CellState
@@ -111,7 +111,8 @@ def test_settings_that_explain_are_those_that_all_trials_of_a_cell_had_on_all_no
     }
 
 
-def test_two_unconfined_runs_wait_for_each_other_and_for_what_a_killed_one_left(
+@in_a_loop
+async def test_two_unconfined_runs_wait_for_each_other_and_for_what_a_killed_one_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -124,18 +125,15 @@ def test_two_unconfined_runs_wait_for_each_other_and_for_what_a_killed_one_left(
             await asyncio.sleep(0.05)
             said.append(f"{run} ends")
 
-    async def both() -> None:
-        await asyncio.gather(hold("first"), hold("second"), hold("third", "confined"))
-
-    asyncio.run(both())
+    await asyncio.gather(hold("first"), hold("second"), hold("third", "confined"))
     assert said.index("third begins") < said.index("first ends") < said.index("second begins")
     assert [each for each in said if each.startswith(f"Waiting for the run first in {tmp_path / 'first'}: ")]
     (tmp_path / "second").mkdir()
     with Journal(tmp_path / "second" / "journal.jsonl") as journal:
         journal.register(NodeIdentity("host", "local", "", Machine("", "")), "settings.restore", {})
-    asyncio.run(hold("second"))
+    await hold("second")
     with pytest.raises(SafetyError, match=f"`storlab clean {tmp_path / 'second'}` puts them back"):
-        asyncio.run(hold("first"))
+        await hold("first")
 
 
 def test_a_setting_of_one_run_and_not_of_another_is_told_where_they_are_compared() -> None:

@@ -1,4 +1,4 @@
-"""Every preset runs: once, with sizes that take seconds; and so does a sweep. Builds of ZFS are not made for it."""
+"""Every preset runs, once, with sizes that take seconds; and every study takes a real disk by the same key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import storlab
-from laboratory.devices import new_device, sh
+from laboratory.devices import Device, new_device, sh
 from laboratory.guests import own_kernel
 from storlab.analysis.summary import from_json
 from storlab.cli.reporting import report_input
@@ -19,8 +19,8 @@ from storlab.report.model.view import View
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
 from storlab.run.permissions import Permissions
-from storlab.study.study import load_study, preset_studies
-from study.program import program
+from storlab.study.study import load_study, named_studies, preset_studies
+from study.program import Ran, call, program
 
 
 @dataclass(frozen=True)
@@ -169,3 +169,80 @@ def test_a_sweep_of_queue_depths_has_points_and_no_verdicts(tmp_path: Path) -> N
     assert objective.reason.startswith("Too few rounds")
     plot = storlab.open_run(tmp_path / "run").plot
     assert plot.cdf().to_dict()["data"] and plot.histogram().to_dict()["layer"]
+
+
+SHARED = {"shared-folders", "shared-folders-network", "shared-folder-options", "boot-storm"}
+"""Studies of folders, which no disk can take the place of."""
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "device.toml")
+EARLIER = {
+    "large-folios": "there is no kernel at",
+    "snia-pts": "purge destroys all that is on",
+    "zfs-async-dio": "is no source tree of OpenZFS",
+    "zfs-versions": "is no source tree of OpenZFS",
+}
+
+
+@pytest.fixture
+def large_disk(tmp_path: Path) -> Iterator[Device]:
+    with new_device(tmp_path / "disk", 80 * 1024**3) as made:
+        yield made
+
+
+def plan(name: str, *sets: str) -> Ran:
+    return call("plan", name, *(word for each in sets for word in ("--set", each)))
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("name", sorted(named_studies()))
+def test_every_study_that_ships_takes_a_disk_by_the_same_key_or_says_what_to_write(
+    name: str, large_disk: Device
+) -> None:
+    named = f"disk={large_disk.path}"
+    if name in SHARED:
+        assert f"--set {named}: no stack of this study begins with a disk" in plan(name, named).message
+        return
+    declared = [each for cell in load_study(named_studies()[name], [named]).cells for each in cell.declared]
+    assert {layer.claims() for each in declared for layer in each.layers} - {None} == {large_disk.path}
+    assert not {each.layers[0].layer for each in declared if each.source == "host"} & {"file", "loop"}
+    sh("mkfs.ext4", "-q", large_disk.path)
+    assert EARLIER.get(name, "signature of ext4") in plan(name, named).message
+
+
+@pytest.mark.needs("root")
+def test_a_disk_with_data_is_refused_until_it_is_named_again_and_one_in_use_always(large_disk: Device) -> None:
+    named, again = f"disk={large_disk.path}", f"wipe={large_disk.path}"
+    assert plan("quick", named).status == 0
+    assert "write disk =" in plan("quick", again).message
+    assert "must be the path of a device" in plan("quick", "disk=nvme0n1").message
+    sh("mkfs.ext4", "-q", large_disk.path)
+    assert (
+        f'signature of ext4: its data would be lost. Write wipe = "{large_disk.path}" as well'
+        in plan("quick", named).message
+    )
+    assert "write the same path twice" in plan("quick", named, "wipe=/dev/null").message
+    assert [plan(each, named, again).status for each in ("quick", EXAMPLE)] == [0, 0]
+    sh("mount", "--mkdir", large_disk.path, f"{large_disk.image}-here")
+    try:
+        assert "is mounted" in plan("quick", named, again).message
+    finally:
+        sh("umount", large_disk.path)
+
+
+@pytest.mark.parametrize(("value", "found"), [("2G", (None, "2G")), ("/dev/sdx", ("/dev/sdx", "1G"))])
+def test_a_size_is_that_of_the_file_where_the_parameter_has_the_name_of_the_key(value: str, found: object) -> None:
+    model = load_study(named_studies()["mail"], [f"disk={value}"]).model
+    assert (model.disk, model.parameters["disk"]) == found
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("name", "cells", "load"), [("alignment", 8, "nrfiles=1000000"), ("database-variability", 4, "runtime=43200.0")]
+)
+def test_the_profile_seed_is_planned_on_a_disk_as_it_was_published(
+    name: str, cells: int, load: str, large_disk: Device
+) -> None:
+    study = load_study(named_studies()[name], ["profile=seed"])
+    assert load in repr(study.cells[0].loads[0].workload)
+    planned = plan(name, f"disk={large_disk.path}", "profile=seed")
+    assert (planned.status, planned.message) == (0, ""), "a loop device of 80G, sparse, has room for it"
+    assert f"{cells} cells" in planned.output
