@@ -24,7 +24,7 @@ from storlab.workloads.posix.checks.table import CHECKS
 
 def mounted(load: str, size: str = "64M", rest: str = "") -> str:
     """As ``directory``, on a file system of its own."""
-    return directory(load, rest=rest).replace('{ layer = "directory" }', ON_LOOP.replace("64M", size))
+    return directory(load, rest=rest, stack=f"[{ON_LOOP}]".replace("64M", size))
 
 
 def metrics(lab: Laboratory, source: str = "load") -> dict[str, float]:

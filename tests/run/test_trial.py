@@ -108,7 +108,7 @@ WRITES = 'fio = { rw = "write", bs = "64k", size = "32M" OWN }'  # once: fio beg
 @pytest.mark.parametrize(("own", "told"), [("", True), (", direct = 1", False)])
 def test_a_report_says_so_of_writes_into_the_page_cache_alone(lab: Laboratory, own: str, told: bool) -> None:
     """On a disk of its own: what other tests write to this machine's would count as well."""
-    study = directory(WRITES.replace("OWN", own)).replace('{ layer = "directory" }', ON_LOOP)
+    study = directory(WRITES.replace("OWN", own), stack=f"[{ON_LOOP}]")
     result = lab.run(study.replace("[probes]", "[probes]\nhost-load = {}"))
     assert result.status == 0, str(result)
     known = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_null(), metric="write.amplification")
