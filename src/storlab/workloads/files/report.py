@@ -15,6 +15,7 @@ from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements
 from storlab.metrics import Value, percentile_name
 from storlab.nodes.process import ExitRecord
 from storlab.percentiles import percentiles_of_each
+from storlab.units import shown
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 from storlab.workloads.files.declared import CALLS, DURABLE, METRICS, syncfs
 
@@ -122,7 +123,7 @@ def read_document(output: bytes, source: str) -> Document:
         return Document.model_validate_json(output)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        where = shown(".".join(map(str, first["loc"])))
         raise ParseError(f"not what storlab-agent files prints: {where}: {first['msg']}", source) from None
 
 
