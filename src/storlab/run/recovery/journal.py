@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
 
 import msgspec
 import orjson
@@ -24,10 +24,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from storlab.errors import RecordsError
 from storlab.limits import JOURNAL_LINE
 from storlab.nodes.identity import NodeIdentity
-from storlab.nodes.undo import Entry
 from storlab.record import Number
 from storlab.records.files import sync_folder
 from storlab.records.manifest import LOCK, NAME
+
+if TYPE_CHECKING:
+    from storlab.nodes.undo import Entry  # at run time it would bring asyncio to whoever only reads
 
 JOURNAL = "journal.jsonl"
 
