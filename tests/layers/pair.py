@@ -113,17 +113,17 @@ class Pair:
     async def set_up(self, *layers: Mapping[str, Any], owner: str = "") -> Crossed:
         """A stack from its tables in a study file: all up to the crossing on the server, the rest on the client."""
         parsed = parse(layers)
-        contexts: list[LayerContext] = []
         across = next((at for at, layer in enumerate(parsed) if isinstance(layer, Crossing)), len(parsed))
 
-        def context_of(at: int) -> LayerContext:
-            end = self.server if at < across else self.client
-            contexts.append(end.context(at, owner or "client"))
-            return contexts[-1]
+        async def on(end: End, begin: int, own: list[Layer], below: Resource | None) -> stack.BuiltStack:
+            built = await stack.set_up(own, lambda at: end.context(begin + at, owner or "client"), below)
+            await built.read_facts()
+            return built
 
-        built = await stack.set_up(parsed, context_of)
-        await built.read_facts()
-        return Crossed(parsed, built.resources, built.facts, contexts)
+        below = await on(self.server, 0, parsed[:across], None)
+        above = await on(self.client, across, parsed[across:], below.resource)
+        contexts = [context for _, context in (*below.layers, *above.layers)]
+        return Crossed(parsed, [*below.resources, *above.resources], [*below.facts, *above.facts], contexts)
 
     async def mount(self, layer: Mapping[str, Any], below: Crossed) -> None:
         """One more layer, on the client, above what was set up on the server."""
