@@ -5,9 +5,11 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use common::{Agent, Directory, Event, is_root, sh, with};
 use serde_json::{Value, json};
+use storlab_agent::steps::Progress;
 
 fn ask(agent: &mut Agent, steps: Value) -> Event {
     agent.ask_final(json!({"op": "steps", "steps": steps}))
@@ -342,4 +344,17 @@ fn steps_hold_up_no_other_request_and_can_be_stopped() {
         assert!(event.is("steps") || event.get("errno") == "ECANCELED", "{event:?}");
     }
     assert!(one(&mut agent, json!({"do": "look", "path": whole}))["kind"] == "directory");
+}
+
+#[test]
+fn a_request_that_was_stopped_when_it_had_come_to_a_program_does_not_start_it() {
+    let steps =
+        json!({"steps": [{"do": "run", "argv": ["true"]}, {"do": "look", "path": "/"}], "go_on": true});
+    let mut request = Progress::new(1, serde_json::from_value(steps).unwrap());
+    request.advance(&AtomicBool::new(false));
+    assert!(request.program().is_some() && !request.is_over());
+    request.advance(&AtomicBool::new(true));
+    assert!(request.program().is_none() && request.is_over());
+    let errors: Vec<_> = request.results.iter().map(|result| result.errno.as_deref()).collect();
+    assert_eq!(errors, [Some("ECANCELED")]);
 }

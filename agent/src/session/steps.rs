@@ -73,8 +73,10 @@ impl Session {
 
     pub(super) fn on_steps(&mut self) {
         let outcomes = self.steps.threads.as_ref().map(StepThreads::outcomes).unwrap_or_default();
-        for request in outcomes {
-            self.steps.underway.remove(&request.id);
+        for mut request in outcomes {
+            if let Some(stopped) = self.steps.underway.remove(&request.id) {
+                request.advance(&stopped); // which says so if it was stopped after it had come to a program
+            }
             self.resume_steps(request);
         }
         self.begin_steps();

@@ -114,8 +114,8 @@ impl Progress {
         if let Some(Step::Run(program)) = self.next() { Some(program) } else { None }
     }
 
-    /// Carries out what comes before the next program, or the end.
-    fn advance(&mut self, stopped: &AtomicBool) {
+    /// Carries out what comes before the next program, or the end; of one that was stopped, that is its end.
+    pub fn advance(&mut self, stopped: &AtomicBool) {
         while self.program().is_none() || stopped.load(Ordering::Relaxed) {
             let Some(step) = self.next().cloned() else { return };
             let size = if let Step::Write { size, .. } = step { size } else { 0 };
