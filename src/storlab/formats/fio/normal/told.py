@@ -36,7 +36,8 @@ def told_of(line: str) -> Told | None:
     if match is None:
         return None
     found = list(_RANGE.finditer(match["bs"]))[:3]
-    ranges = [_range(each) for each in found if all(len(each[at]) <= _LONGEST for each in found for at in (1, 3))]
+    damaged = any(len(each[at]) > _LONGEST for each in found for at in (1, 3))
+    ranges = [] if damaged else [_range(each) for each in found]
     sizes = {way: least for way, (least, most) in zip(_DIRECTIONS, ranges, strict=False) if least == most and least}
     options = {name: match[name] for name in ("rw", "ioengine", "iodepth")}
     if ranges:
