@@ -258,7 +258,7 @@ def hosts_of(run: Path) -> dict[int, str]:
 def test_a_github_matrix_does_its_rounds_on_three_runners_and_gates_what_came_of_all(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout" / "examples" / "ci"
     checkout.mkdir(parents=True)
-    study = (CI / "regression.toml").read_text().replace('"count=32"', '"count=1"')
+    study = (CI / "regression.toml").read_text().replace('"count=32"', '"count=8"')
     (checkout / "regression.toml").write_text(study)
     context = {"github.run_id": "16123456789", "github.run_attempt": "1"}
 
