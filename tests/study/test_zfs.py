@@ -247,6 +247,18 @@ def test_all_settings_of_the_ten_tests_are_cells() -> None:
     assert sorted(told(test)[0] for test in by_default) == sorted(SETTINGS)
 
 
+def test_over_nfs_another_guest_has_the_pool_and_its_disks() -> None:
+    chosen = ["layout=stripe", "test=random_writes-async-8k-32"]
+    here, there = load_study(PRESET, ['places=["dataset", "nfs"]'], chosen).cells
+    assert {*here.nodes} == {"vm"} and {*there.nodes} == {"vm", "server"}
+    for cell, group in ((here, "vm"), (there, "server")):
+        chain = cell.chain("vm")
+        assert chain is not None and chain.links[0].layer.chains() == ("d",)
+        assert chain.stands_on(chain.links[0]) == group and cell.chain(group, "d")
+    with pytest.raises(StudyError, match="zpool is set up on server, and the chain d ends on the nodes vm"):
+        load_study(PRESET, ['places=["nfs"]', "nodes.server.extra={}"], chosen)
+
+
 @pytest.mark.parametrize("number", range(32))
 def test_a_job_has_the_options_of_the_suite_s_own_and_no_other(number: int) -> None:
     cell = openzfs_perf().cells[number]

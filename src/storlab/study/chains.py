@@ -88,6 +88,10 @@ class Chain:
         """All of its layers, without their places."""
         return tuple(link.layer for link in self.links)
 
+    def stands_on(self, link: Link) -> str:
+        """The group on whose node one of its layers is set up: that one's further chains are there for it to take."""
+        return self.group if link in self.above else self.source
+
     @property
     def shared(self) -> int:
         """How many of the layers below stand once for all nodes of the group."""

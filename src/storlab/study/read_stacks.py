@@ -189,17 +189,19 @@ class StackReader:
     def _check_others(self, chain: Chain, chains: Chains) -> None:
         """Whether the further chains that a layer names are there, and give what it can take."""
         for link in chain.links:
+            at = chain.stands_on(link)
             for name in link.layer.chains():
-                other = chains.get((chain.group, name)) if name != MAIN else None
-                if other is not None and link not in chain.above:
-                    served = chain.source if chain.source != HOST else "the machine below the crossing"
+                other = chains.get((at, name)) if name != MAIN else None
+                if other is None and at != chain.group and (chain.group, name) in chains:
+                    served = at if at != HOST else "the machine below the crossing"
                     self.cell.problem(
                         link.origin,
                         f"layer {link.layer.layer} is set up on {served}, and the chain {name} ends on the nodes "
                         f"{chain.group}: a layer takes chains of its own node",
                     )
-                elif other is None or name == chain.name:
-                    named = [each for owner, each in chains if owner == chain.group and each not in (MAIN, chain.name)]
+                elif other is None or other is chain:
+                    own = chain.name if at == chain.group else MAIN
+                    named = [each for owner, each in chains if owner == at and each not in (MAIN, own)]
                     missing = unknown(f"chain {shown(name)}", name, named)
                     self.cell.problem(link.origin, f"layer {link.layer.layer}: {missing}")
                 elif not issubclass(given := ends_as(other, chains) or Resource, Disk | File):

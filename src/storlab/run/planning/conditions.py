@@ -100,7 +100,7 @@ def _declared(cell: Cell) -> dict[tuple[str, str], list[tuple[str, str]]]:
 
 def _below(cell: Cell, chain: Chain) -> list[Any]:
     """All that a chain stands on, or takes in addition."""
-    others = [cell.chain(chain.group, name) for link in chain.links for name in link.layer.chains()]
+    others = [cell.chain(chain.stands_on(link), name) for link in chain.links for name in link.layer.chains()]
     base = cell.continued(chain)
     source = _spec(cell, chain.source) if chain.source in cell.nodes else HOST
     stands_on = [each for each in (base, *others) if each is not None and each is not chain]

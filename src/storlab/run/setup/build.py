@@ -190,14 +190,15 @@ class Builder:
         """What a chain's crossing stands on, for one node: what all share, then what is this node's alone."""
         node, top = await self._served(chain)
         shape = await self._shape(chain.source, _name(node)) if chain.source in self._cell.nodes else None
-        common = _Spot(node, chain.group, facts_of=_name(node), shape=shape, group=chain.group)
+        further = await self._further(chain.source, _name(node), chain.below)
+        common = _Spot(node, chain.group, _name(node), further=further, shape=shape, group=chain.group)
         shared = await self._segments(chain.below[: chain.shared], 0, common, top)
         part, foundation = shared, shared
         if foundation is None and chain.below:  # base images need somebody to belong to
             part = foundation = await self._segment((), 0, common, None, chain.below[0].keep)
         user = for_whom(self._cell, chain.group)
         owner = _owner(chain, name, number)
-        own = _Spot(node, owner, name, foundation=foundation, shape=shape, user=user, group=chain.group)
+        own = replace(common, owner=owner, facts_of=name, foundation=foundation, user=user)
         part = await self._segments(chain.below[chain.shared :], chain.shared, own, part)
         if part is not None:
             self.built.underlying[name, chain.name] = part.stack
@@ -209,19 +210,22 @@ class Builder:
         node, shape = await self._node(chain.group, name), await self._shape(chain.group, name)
         await self._reach(chain, node.node)
         await self.shapes.prove(chain, name)
-        further = {wanted: await self._further(chain, name, wanted) for wanted in _wanted(chain)}
+        further = await self._further(chain.group, name, chain.above)
         spot = _Spot(node, _owner(chain, name, number), name, self._slot(chain, number), None, further, shape)
         top = await self._segments(chain.above, len(chain.below), spot, below)
         # Of a chain that a node has several of, workloads use none, and layers all.
         self.built.stacks.setdefault((name, chain.name), top.stack if top is not None else BuiltStack(None))
         return top
 
-    async def _further(self, chain: Chain, name: str, wanted: str) -> list[Part]:
-        """The tops of a further chain of a node, which a layer of this one takes in addition to what lies below it."""
-        other = self._cell.chain(chain.group, wanted)
-        assert other is not None, "checked when the study was loaded"
-        tops = await all_of(*(self._top(other, name, number) for number in range(other.count)))
-        return [top for top in tops if top is not None]
+    async def _further(self, group: str, name: str, links: Sequence[Link]) -> dict[str, list[Part]]:
+        """The tops of a node's further chains that these layers take in addition to what lies below them, by name."""
+        found: dict[str, list[Part]] = {}
+        for wanted in {each for link in links for each in link.layer.chains()}:
+            other = self._cell.chain(group, wanted)
+            assert other is not None, "checked when the study was loaded"
+            tops = await all_of(*(self._top(other, name, number) for number in range(other.count)))
+            found[wanted] = [top for top in tops if top is not None]
+        return found
 
     async def _segments(self, links: Sequence[Link], begin: int, spot: _Spot, below: Part | None) -> Part | None:
         """Layers on one node, one part for each run of those that are kept equally long."""
@@ -309,10 +313,6 @@ def shared_directory(built: Built, group: str, chain: str) -> bool:
 
 def _name(part: Part) -> str:
     return part.node.name if part.node is not None else ""
-
-
-def _wanted(chain: Chain) -> set[str]:
-    return {name for link in chain.above for name in link.layer.chains()}
 
 
 def _owner(chain: Chain, name: str, number: int) -> str:
