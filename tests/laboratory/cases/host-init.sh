@@ -3,8 +3,9 @@
 set -eu
 hostname "$1"
 mount -t tmpfs run /run; mkdir /run/sshd /run/lab; mount --bind "$2" /run/lab
-# What others have mounted here is theirs: a copy would keep their devices in use.
-awk '$5 ~ "^/(root|tmp|var/tmp)/" { print $5 }' /proc/self/mountinfo | tac | xargs -r umount -l
+# What others have mounted here is theirs: a copy would keep their devices in use. Where they remove the folder meanwhile,
+# the kernel has unmounted it here, too, and umount says that there is nothing.
+awk '$5 ~ "^/(root|tmp|var/tmp)/" { print $5 }' /proc/self/mountinfo | tac | xargs -r -n 1 umount -l || :
 mount --bind /run/lab/root /root; mount --bind /run/lab/var/tmp /var/tmp
 mount --bind /run/lab/boot /proc/sys/kernel/random/boot_id
 mount --bind /run/lab/osrelease /proc/sys/kernel/osrelease
