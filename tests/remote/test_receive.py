@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,64 @@ def test_a_run_that_was_not_run_elsewhere_is_not_resumed_there(tmp_path: Path) -
         journey("resume", [(Folder(), tmp_path)], "lab1")
     made = journey("resume", [(Folder(), tmp_path)], "lab2")
     assert (made.words, made.work) == (["resume", "--", "runs/a"], "20260101")
+
+
+STUDY = """title = "A test"
+stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+primary = "write.iops"
+[workload.w.fio]
+rw = "randwrite"
+size = "4M"
+"""
+LAB = """[hosts.lab1]
+disk = "/dev/nvme1n1"
+wipe = "/dev/nvme1n1"
+[hosts.lab2]
+scratch = "/media/large"
+"""
+
+
+@dataclass
+class Written:
+    """A parameter of a command, as Click has it."""
+
+    name: str
+    param_type_name: str = "option"
+
+    @property
+    def opts(self) -> list[str]:
+        return [f"--{self.name.rstrip('_')}"]
+
+
+@pytest.mark.parametrize(
+    ("host", "text", "sets", "settings"),
+    [
+        ("lab1", STUDY, ["disk=@lab"], ["--set=disk=/dev/nvme1n1", "--set=wipe=/dev/nvme1n1"]),
+        ("lab1", f'disk = "@lab"\n{STUDY}', [], ["--set=disk=/dev/nvme1n1", "--set=wipe=/dev/nvme1n1"]),
+        ("lab1", STUDY, [], []),
+        ("lab2", STUDY, [], ["--set=scratch=/media/large"]),
+        ("lab2", STUDY, ["scratch=/tmp"], []),
+        ("lab3", STUDY, [], []),
+    ],
+)
+def test_the_disk_and_the_scratch_folder_of_a_machine_are_those_that_the_lab_names(
+    host: str, text: str, sets: list[str], settings: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(text)
+    (tmp_path / "lab.toml").write_text(LAB)
+    given: list[tuple[object, object]] = [(Written("study", "argument"), str(tmp_path / "study.toml"))]
+    given += [(Written("set_"), sets), (Written("lab"), tmp_path / "lab.toml"), (Written("out"), tmp_path / "out")]
+    words = journey("run", given, host).words
+    assert words[-2:] == ["--", "given/study.toml"] and not any("lab.toml" in word for word in words)
+    assert words[1:-2] == [*(f"--set={each}" for each in sets), "--out=out", *settings]
+
+
+def test_a_machine_whose_disk_the_lab_does_not_name_is_refused_before_anything_goes_there(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "lab.toml").write_text(LAB)
+    given: list[tuple[object, object]] = [(Written("study", "argument"), str(tmp_path / "study.toml"))]
+    given += [(Written("set_"), ["disk=@lab"]), (Written("lab"), tmp_path / "lab.toml")]
+    with pytest.raises(UserError, match=r"lab\.toml: the lab names no disk for lab2"):
+        journey("run", given, "lab2")
+    with pytest.raises(UserError, match="which lab"):
+        journey("run", given[:2], "lab1")

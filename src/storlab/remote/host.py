@@ -64,6 +64,14 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     work: str | None = None
 
 
+@dataclass(frozen=True)
+class Brought:
+    """A file that goes along."""
+
+    data: bytes
+    executable: bool = False
+
+
 class Started(msgspec.Struct, frozen=True):
     """The job; or the one that is ``busy`` in the same place already."""
 
@@ -82,13 +90,14 @@ class Host:
         """A command of this machine that calls Storlab's part there."""
         return self.machine.argv("sh", "-c", _CALL, "storlab", identity(), *words, marked=True)
 
-    async def start(self, request: Request, files: Mapping[str, bytes]) -> Started:
+    async def start(self, request: Request, files: Mapping[str, Brought]) -> Started:
         """Bring ``files`` into the job's working directory and start it. Raises ``SshError``, ``UserError``."""
-        if sum(map(len, files.values())) > _MOST_BROUGHT:
+        if sum(len(file.data) for file in files.values()) > _MOST_BROUGHT:
             raise UserError(f"what the command takes along is more than {_MOST_BROUGHT >> 20} MiB")
         sent = [msgspec.json.encode(request) + b"\n"]
-        for name, data in files.items():
-            sent += [json.dumps({"file": name, "size": len(data)}).encode() + b"\n", data]
+        for name, file in files.items():
+            header = {"file": name, "size": len(file.data), **({"executable": True} if file.executable else {})}
+            sent += [json.dumps(header).encode() + b"\n", file.data]
         return await self._ask(["start"], Started, b"".join([*sent, b'{"go": true}\n']))
 
     async def jobs(self) -> list[Known]:

@@ -25,7 +25,7 @@ def run_elsewhere(name: str, given: list[tuple[Any, Any]], host: str, *, tied: b
     request = Request(
         *(new_run_id(), name, tuple(made.words), tuple(made.results), here),
         environment=_environment(),
-        tied=tied,
+        tied=tied or rule.tied,
         work=made.work,
     )
 
@@ -42,7 +42,7 @@ def run_elsewhere(name: str, given: list[tuple[Any, Any]], host: str, *, tied: b
         command=name,
         results=made.results,
         run=run,
-        tied=tied,
+        tied=tied or rule.tied,
         keep=run is not None and rule.measures,
         measures=rule.measures,
         quiet=quiet,

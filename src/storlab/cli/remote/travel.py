@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from storlab.errors import UserError
+from storlab.remote.host import Brought
 
 if TYPE_CHECKING:
     from storlab.study.study import Study
@@ -20,19 +24,20 @@ class Rule:
     """How one command travels. Its parameters by name; all others go as they are, and paths in them are paths there.
 
     ``study``: it has one. ``run``: a run's folder, or several. ``out``: it makes a folder, called so by default.
-    ``output``: it writes a file, if asked to. ``inputs``: files and folders of this machine, if they are there.
-    ``dropped``: for this machine to heed. ``terminal``: what takes a terminal, and can't be.
-    ``measures``: it puts load on the machine, for as long as it takes.
+    ``output``: names a file that it writes, if asked to. ``inputs``: files and folders of this machine, if they are
+    there. ``dropped``: for this machine to heed. ``terminal``: what takes a terminal, and can't be.
+    ``measures``: it puts load on the machine, for as long as it takes. ``tied``: it always ends with its connection.
     """
 
     study: bool = False
     run: str = ""
     out: str | None = None
-    output: bool = False
+    output: str = ""
     inputs: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
     measures: bool = False
+    tied: bool = False
 
 
 _OF_SUITES = ("names", "tests", "exclude", "failed_of", "history", "expect")
@@ -44,7 +49,8 @@ RULES = {
     "noise": Rule(study=True, measures=True),
     "crash": Rule(study=True, out="crash-", measures=True),
     "clean": Rule(run="folder"),
-    "report": Rule(run="folder", output=True),
+    "report": Rule(run="folder", output="output"),
+    "trace": Rule(output="out", tied=True),
     "image build": Rule(measures=True),
     "image virtiofsd": Rule(measures=True),
     "image mysql": Rule(measures=True),
@@ -52,8 +58,9 @@ RULES = {
     "image remove": Rule(),
     "suite run": Rule(inputs=_OF_SUITES, out="", terminal=("shell_on_failure", "debug", "replay"), measures=True),
     "suite resume": Rule(run="folder", measures=True),
+    "suite check": Rule(inputs=("checkout", "without_file"), out="check", measures=True),
     "suite list": Rule(inputs=_OF_SUITES),
-    "suite report": Rule(run="folders", output=True, inputs=("expect",)),
+    "suite report": Rule(run="folders", output="output", inputs=("expect",)),
 }
 """By the words of the command. Those that aren't here don't travel."""
 
@@ -66,7 +73,7 @@ class Journey:
     """
 
     words: list[str]
-    files: dict[str, bytes] = field(default_factory=dict)
+    files: dict[str, Brought] = field(default_factory=dict)
     results: dict[str, Path] = field(default_factory=dict)
     work: str | None = None
 
@@ -79,11 +86,12 @@ def journey(name: str, given: list[tuple[Any, Any]], host: str) -> Journey:
     if unfit := [key for key in rule.terminal if values.get(key)]:
         option = f"--{unfit[0].replace('_', '-')}"
         raise UserError(f"{option} does not go with --on: log in to {host} and say it there")
-    study = _study(values) if rule.study and values.get("study") else None
+    settings = _said_by_the_lab(values, host) if rule.study and values.get("study") else []
+    study = _study(values, settings) if rule.study and values.get("study") else None
     options: list[str] = []
     arguments: list[str] = []
     for parameter, value in given:
-        if parameter.name in (*rule.dropped, "on", "tied") or value in (None, False, ()):
+        if parameter.name in (*rule.dropped, "on", "tied", "lab") or value in (None, False, ()):
             continue
         written = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
         words = [_word(made, rule, parameter.name, each, host, study) for each in written]
@@ -92,6 +100,7 @@ def journey(name: str, given: list[tuple[Any, Any]], host: str) -> Journey:
         else:
             option = next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0])
             options += [option] if value is True else [f"{option}={word}" for word in words]
+    options += [f"--set={each}" for each in settings]  # after those that were written: the last one counts
     if rule.out is not None and "out" not in values:
         options.append(f"--out={_out(made, rule, values, study)}")
     made.words += [*options, *(["--", *arguments] if arguments else [])]
@@ -106,7 +115,7 @@ def _word(made: Journey, rule: Rule, key: str, written: str, host: str, study: S
         return _run(made, written, host, changes=not rule.output)
     if key == "out" and rule.out is not None:
         return _result(made, Path(written), new=True)
-    if key == "output" and rule.output:
+    if key == rule.output:
         return _result(made, Path(written), new=False)
     if key in rule.inputs:
         sign = "@" if written.startswith("@") else ""
@@ -115,11 +124,43 @@ def _word(made: Journey, rule: Rule, key: str, written: str, host: str, study: S
     return written
 
 
-def _study(values: dict[str, Any]) -> Study:
-    """Refused here, rather than there, where it can't be used."""
+def _said_by_the_lab(values: dict[str, Any], host: str) -> list[str]:
+    """For --set: the machine's own disk where the study has ``disk = "@lab"``, and its scratch folder where the command
+    line names a lab. Raises ``UserError``.
+    """
+    from storlab.cli.lab.options import lab_of
+    from storlab.study.machines import LAB
+    from storlab.study.study import find_study
+
+    written = dict(word.partition("=")[::2] for word in values.get("set_") or ())
+    asks = {"disk": _disk_of(find_study(values["study"])), **written}["disk"] == LAB
+    if not asks and values.get("lab") is None:
+        return []
+    lab = lab_of(values.get("lab"))
+    known = lab.machines.of(host)
+    said = [f"scratch={known.scratch}"] if known is not None and known.scratch and "scratch" not in written else []
+    if asks:
+        try:
+            disk, wipe = lab.machines.disk_of(host)
+        except ValueError as error:
+            raise UserError(f"{lab.file}: {error}") from None
+        said += [f"disk={disk}", *([f"wipe={wipe}"] if wipe else [])]
+    return said
+
+
+def _disk_of(study: Path) -> object:
+    """``disk`` as the file says it; nothing of one that can't be read, as those who read it say."""
+    with contextlib.suppress(OSError, ValueError):
+        if study.is_file():
+            return tomllib.loads(study.read_text("utf-8")).get("disk")
+    return None
+
+
+def _study(values: dict[str, Any], more: list[str]) -> Study:
+    """Refused here, rather than there, where it can't be used. ``more``: settings beside those that were written."""
     from storlab.cli.options import StudyOptions
 
-    options = StudyOptions(values["study"], [*(values.get("set_") or ())], [*(values.get("only") or ())])
+    options = StudyOptions(values["study"], [*(values.get("set_") or ()), *more], [*(values.get("only") or ())])
     return options.load()
 
 
@@ -133,11 +174,11 @@ def _bring_study(made: Journey, written: str, study: Study) -> str:
     up = max((PurePosixPath(name).parts.count("..") for name in study.inputs), default=0)
     if up > len(place.parent.parts):
         place = PurePosixPath(*["study"] * up, place.name)
-    made.files[str(place)] = study.text.encode()
+    made.files[str(place)] = Brought(study.text.encode())
     for name, text in study.inputs.items():
         if PurePosixPath(name).is_absolute():
             raise UserError(f"{written} names {name}: with --on, write where it lies from the study's folder on")
-        made.files[_plainly(place.parent / name)] = text.encode()
+        made.files[_plainly(place.parent / name)] = Brought(text.encode())
     return str(place)
 
 
@@ -167,9 +208,10 @@ def _bring(made: Journey, path: Path) -> str:
     for each in _files(path):
         rest = each.relative_to(path)
         try:
-            made.files[f"{name}/{rest}" if rest.parts else name] = each.read_bytes()
+            brought = Brought(each.read_bytes(), os.access(each, os.X_OK))
         except OSError as error:
             raise UserError(f"cannot read {each}: {error.strerror}") from None
+        made.files[f"{name}/{rest}" if rest.parts else name] = brought
         if len(made.files) > _MOST_FILES:
             raise UserError(f"{path} has more than {_MOST_FILES:,} files, too many to take along")
     return name
@@ -184,8 +226,8 @@ def _out(made: Journey, rule: Rule, values: dict[str, Any], study: Study | None)
     from storlab.cli.new_folder import new_folder
 
     names = values.get("names") or ()
-    stem = Path(study.file).stem if study is not None else Path(str(next(iter(names), ""))).stem or "suite"
-    return _result(made, new_folder(f"{rule.out}{stem}"), new=True)
+    stem = Path(study.file).stem if study is not None else Path(str(next(iter(names), ""))).stem
+    return _result(made, new_folder(f"{rule.out}{stem}" or "suite"), new=True)
 
 
 def _result(made: Journey, path: Path, *, new: bool) -> str:

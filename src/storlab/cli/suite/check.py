@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from storlab.cli.options import Json, Quiet, Strings
+from storlab.cli.options import Json, Quiet, Shared, Strings, Turn, Wait
 from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
 from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY, Cpus, Guests, Memory, Out, Scale
 
@@ -37,6 +37,8 @@ def check(
     rootfs: Rootfs = None,
     timeout_scale: Scale = None,
     out: Out = None,
+    wait: Wait = False,
+    shared: Shared = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -77,4 +79,5 @@ def check(
         until_failure=until > 0, kernel=own_kernel_of(kernel, kernel_modules, rootfs),
     )  # fmt: skip
     folder = out or new_folder("check")
-    finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
+    with Turn(wait, shared).on_machine(folder):
+        finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)

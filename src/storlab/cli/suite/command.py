@@ -281,7 +281,7 @@ def _with(asked: Asked, **changes: object) -> Asked:
     return replace(asked, **changes)  # type: ignore[arg-type]
 
 
-suite.command()(check)
+suite.command()(travels("suite check")(check))
 suite.command()(bisect)
 suite.command()(compare)
 suite.command("history")(history_)

@@ -43,17 +43,19 @@ def start(source: BinaryIO) -> dict[str, Any]:
         if "file" not in header:
             shutil.rmtree(job.folder)
             raise Refused("the connection ended before everything was there; nothing was started")
-        _store(work, str(header["file"]), int(header["size"]), source)
+        path = _store(work, str(header["file"]), int(header["size"]), source)
+        path.chmod(0o700 if header.get("executable") else 0o600)
     since = datetime.now().astimezone().isoformat(" ", "seconds")
     job.path("job.json").write_text(json.dumps({**asked, "since": since}))
     detach(job, lock)
     return {"job": job.name}
 
 
-def _store(work: Path, name: str, size: int, source: BinaryIO) -> None:
+def _store(work: Path, name: str, size: int, source: BinaryIO) -> Path:
     path = work / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(source.read(size))
+    return path
 
 
 def send_signal(job: Job, name: str) -> dict[str, Any]:
