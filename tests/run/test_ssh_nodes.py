@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -203,6 +204,45 @@ def test_a_host_that_was_off_is_named_and_only_what_outlives_a_boot_is_undone_th
     did = {names[line["undone"]]: line["did"] for line in lab.journal() if "undone" in line}
     assert {name for name, words in did.items() if words} <= {"file.remove", "scratch.remove", "processes.end"}
     assert did["file.remove"] is not None
+
+
+CRASHING = """
+primary = "elapsed"
+repeat = { until = "max", min = 8, max = 8 }
+factors.kernel.levels = ["sound", "crashing"]
+[probes]
+[nodes.far]
+kind = "ssh"
+hosts = ["lab1"]
+stack = [{ layer = "directory" }]
+[workload.load]
+on = "far"
+command = { argv = ["sh", "-c", '''
+[ {kernel} = crashing ] || exec sleep 0.4
+n=$(cat FOLDER/tries); echo $((n + 1)) > FOLDER/tries
+case $n in 2|5) touch FOLDER/down; exec sleep 3600; esac'''] }
+"""
+
+
+def test_a_level_that_crashes_its_host_wins_nothing_by_the_rounds_that_it_survives(
+    lab: Laboratory, machines: Hosts
+) -> None:
+    """Twice in eight; in the other six it is many times as fast, which alone would be a verdict."""
+    there = machines["lab1"].tmp / lab.scratch.relative_to("/tmp")
+    (there / "tries").write_text("0")
+    process = lab.start_run(CRASHING.replace("FOLDER", str(lab.scratch)), "--unconfined")
+    for _ in range(2):
+        assert wait_until(lambda: process.poll() is not None or (there / "down").exists(), 120)
+        assert process.poll() is None, ended(process)
+        (there / "down").unlink()
+        machines.reboot("lab1")
+    result = ended(process, 300)
+    (there / "tries").unlink()
+    failed = [record for record in lab.records() if record.status == "failed"]
+    assert [record.levels["kernel"] for record in failed] == ["crashing"] * 2, str(result)
+    assert all(record.lost_after is not None and "host lost" in (record.reason or "") for record in failed), failed
+    (comparison,) = json.loads(lab.storlab("report", lab.out, "--format", "json").stdout)["comparisons"]
+    assert (comparison["rounds"], comparison["verdict"], result.status) == (6, "undecided", 3), comparison
 
 
 def test_a_crash_of_the_agent_is_no_loss_of_its_host(lab: Laboratory, machines: Hosts) -> None:
