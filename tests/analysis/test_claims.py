@@ -16,6 +16,7 @@ from storlab.analysis.claims.data import Claim
 from storlab.analysis.claims.judging import _Evidence
 from storlab.analysis.design import ClaimSpec, CompareSpec
 from storlab.analysis.gates import WORDS, Gate, parse_gate
+from storlab.analysis.questions import EMULATED
 from storlab.analysis.runs.across_runs import RunComparison, compare_runs
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.summarise import summarise
@@ -157,6 +158,16 @@ def test_what_is_described_answers_no_claim_and_counts_in_no_family() -> None:
     assert claimed(MORE, comparisons=(spec,)).comparisons[0].verdict == "worse", (
         "it is judged where nothing is emulated"
     )
+
+
+def test_a_claim_about_rates_is_not_answered_by_a_comparison_that_is_judged_where_guests_are_emulated() -> None:
+    spec = CompareSpec("transport", (("iscsi", "nvme"),), within=False)
+    for word, limit in (("more", 1.0), ("more", 20.0), ("less", 1.0)):
+        rate = replace(MORE, word=word, limit=limit, native=True)
+        summary = claimed(rate, comparisons=(spec,), emulated=True)
+        assert summary.comparisons[0].verdict == "worse", "the study asks for it by itself, and not natively"
+        assert (summary.claims[0].verdict, summary.claims[0].reason) == ("undecided", EMULATED)
+        assert claimed(rate, comparisons=(spec,)).claims[0].verdict in ("holds", "does not hold")
 
 
 @pytest.mark.parametrize("claim", [MORE, replace(MORE, limit=1.01), replace(MORE, word="equivalent", margin=0.01)])

@@ -281,5 +281,5 @@ def test_an_option_that_a_level_leaves_out_is_at_its_default_and_unused_levels_c
 def test_of_a_table_only_what_is_no_default_is_named_and_a_probe_is_not_the_layer_of_its_name() -> None:
     cells = load_study(shipped_studies()["vm-backing"]).cells
     levels = {each.level: each.settings for each in differences(cells)}
-    assert levels["zvol-clone"]["zvol.base"] == levels["file-on-zfs"]["image-copy.base"] == "size 256M, written 8M"
+    assert levels["zvol-clone"]["zvol.base"] == levels["file-on-zfs"]["image-copy.base"] == "size 64M, written 2M"
     assert levels["file-on-zfs"].keys() == {"vm: stack", "image-copy.base"}, "and not how long the layer zfs is kept"

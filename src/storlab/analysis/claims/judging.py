@@ -144,8 +144,10 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
         rounds=comparison.rounds,
         warnings=comparison.warnings if comparison.rounds >= design.min_rounds else (),
     )
-    if comparison.described:
-        return replace(claim, verdict="undecided", reason=comparison.described)
+    # A comparison that is also asked for by itself may be judged although the claim is not to be.
+    described = EMULATED if spec.native and design.emulated else comparison.described
+    if described:
+        return replace(claim, verdict="undecided", reason=described)
     if case.item.problem or (pairs is not None and pairs.problem):
         return claim
     if pairs is None or len(pairs.log_ratios) == 0:
