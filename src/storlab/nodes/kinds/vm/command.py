@@ -18,7 +18,7 @@ from storlab.nodes.demands import NO_DEVICES, Devices, escaped
 from storlab.nodes.kinds.vm import shared_copy
 from storlab.nodes.kinds.vm.confinement import UNCONFINED, Confinement
 from storlab.nodes.kinds.vm.emulator import Emulator
-from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.kinds.vm.hardware import EMULATED_CPU, Hardware
 from storlab.nodes.network import Card
 
 Accelerator = Literal["kvm", "tcg"]
@@ -64,7 +64,7 @@ class GuestSpec:
     @property
     def cpu(self) -> str:
         """QEMU's CPU model."""
-        return self.hardware.cpu or ("host" if self.accelerator == "kvm" else "max")
+        return self.hardware.cpu or ("host" if self.accelerator == "kvm" else EMULATED_CPU)
 
     @property
     def all_devices(self) -> Devices:

@@ -15,6 +15,9 @@ QEMU = "qemu-system-x86_64"
 _INSTALLED = "installed"
 # Not microvm: under emulation no clock of it tells the kernel how fast the CPU's counter runs (benchmarks/README.md).
 Machine = Literal["q35", "pc"]
+# With ERMS and FSRM, kernels copy and clear memory by instructions that move single bytes, and an emulator does each
+# byte by itself: a guest then needs a third more CPU time for the same work (boots, fio, mkfs; benchmarks/README.md).
+EMULATED_CPU = "max,erms=off,fsrm=off"
 
 
 class Hardware(Model):
@@ -33,7 +36,7 @@ class Hardware(Model):
         "each time.",
     )
     machine: Machine = Field("q35", description="QEMU's machine type.")
-    cpu: str = Field("", description="QEMU's CPU model; by default `host` with KVM and `max` without.")
+    cpu: str = Field("", description=f"QEMU's CPU model; by default `host` with KVM and `{EMULATED_CPU}` without.")
     accel: Literal["auto", "kvm", "tcg"] = Field(
         "auto", description="`auto`: KVM where a guest really boots in it, else emulation (TCG)."
     )
