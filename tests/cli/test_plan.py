@@ -13,6 +13,7 @@ import pytest
 from laboratory.studies import parsed
 from storlab.analysis.summary import Comparison, Summary, to_json
 from storlab.cli.plan.nodes import cells_text, memory_text, needs_list, node_lines, nodes_as_data, stack_rows
+from storlab.cli.plan.times import time_text
 from storlab.images.image import Image
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.command import Accelerator
@@ -351,6 +352,9 @@ def test_machines_that_are_a_factor_are_told_with_all_that_they_can_be_and_their
     assert lines == ["vm: 2 × 512M, 1 CPU or 2 × 512M, 2 CPUs", "image debian", "emulated, without KVM"]
     assert emulated.cautions[0].endswith("not for absolute speeds (there is no /dev/kvm).")
     assert node_lines(machines("kvm"))[2].startswith("with KVM")
+    late = "virtual machines are emulated, and may take several times as long"
+    assert time_text(emulated).startswith("at least ") and time_text(emulated).endswith(late)
+    assert late not in time_text(machines("kvm"))
     assert memory_text(machines("kvm")) == "1.5G of 8.0G available, QEMU's own included"
     data = nodes_as_data(machines("kvm"))["vm"]
     assert data["accelerator"] == "kvm"

@@ -25,8 +25,11 @@ def time_text(made: Plan) -> str:
     if expected.by_work and expected.speed is not None:
         parts.append(f"{listed(expected.by_work)} by the amount of work at {_speed(expected.speed)}")
     if expected.unknown:
-        about = about.replace("about", "at least", 1)
         parts.append(_unknown(expected))
+    if made.emulated:
+        parts.append("virtual machines are emulated, and may take several times as long")
+    if expected.unknown or made.emulated:
+        about = about.replace("about", "at least", 1)
     return f"{about}: {'; '.join(parts)}" if parts else about
 
 
