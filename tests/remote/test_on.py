@@ -57,6 +57,9 @@ def test_a_run_is_extended_where_it_was_run_and_nowhere_else(here: Laboratory) -
     assert refused.status == 2 and f"storlab resume {here.out} --on lab1" in refused.stderr, refused
     extended = here.storlab("resume", here.out, "--rounds", "6", "--on", "lab1")
     assert extended.status == 0 and [record.trial for record in here.records()] == [*range(1, 7)], extended
+    page = here.folder / "report.md"
+    reported = here.storlab("report", here.out, "--format", "md", "--output", page, "--on", "lab1")
+    assert reported.status == 0 and page.read_text().startswith("# A test"), reported
     cleaned = here.storlab("clean", here.out, "--on", "lab1")
     assert cleaned.status == 0 and "nothing is left to tear down" in cleaned.stdout, cleaned
 

@@ -53,7 +53,8 @@ def run_elsewhere(name: str, given: list[tuple[Any, Any]], host: str, *, tied: b
 
 def _run_of(name: str, made: Journey) -> str | None:
     rule = RULES[name]
-    return next(iter(made.results)) if made.results and (rule.out is not None or rule.run) else None
+    has_one = rule.out is not None or (rule.run and not rule.output)  # a report's result is a file
+    return next(iter(made.results)) if made.results and has_one else None
 
 
 def ended(seen: Seen, watched: Watched, *, json: bool, allow_undecided: bool) -> int:
