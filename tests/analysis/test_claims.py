@@ -162,8 +162,8 @@ def test_what_is_described_answers_no_claim_and_counts_in_no_family() -> None:
 
 def test_a_claim_about_rates_is_not_answered_by_a_comparison_that_is_judged_where_guests_are_emulated() -> None:
     spec = CompareSpec("transport", (("iscsi", "nvme"),), within=False)
-    for word, limit in (("more", 1.0), ("more", 20.0), ("less", 1.0)):
-        rate = replace(MORE, word=word, limit=limit, native=True)
+    for asked in (MORE, replace(MORE, limit=20.0), replace(MORE, word="less")):
+        rate = replace(asked, native=True)
         summary = claimed(rate, comparisons=(spec,), emulated=True)
         assert summary.comparisons[0].verdict == "worse", "the study asks for it by itself, and not natively"
         assert (summary.claims[0].verdict, summary.claims[0].reason) == ("undecided", EMULATED)

@@ -159,7 +159,7 @@ def _trial(rng: random.Random, backing: str, bs: str, skew: float) -> list[dict[
 
 def _guest(name: str, rng: random.Random) -> dict[str, Any]:
     return {
-        "accelerator": "tcg", "machine": "q35", "cpu": "max,erms=off,fsrm=off", "cpus": 2 if name == "storage" else 1,
+        "accelerator": "tcg", "machine": "q35", "cpu": "max", "cpus": 2 if name == "storage" else 1,
         "memory": (1024 if name == "storage" else 384) * 2**20, "qemu": "7.2.15", "kernel": "6.12.38+deb13-amd64",
         "image": "debian-13 8f1c2ab4", "boot": "cold", "boot_seconds": 2.3 * math.exp(rng.gauss(0, 0.1)),
         "pinning": "none", "disk": {"layer": "virtio-blk", "cache": "none"},
