@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from storlab.errors import UserError
-from storlab.remote.host import Brought
 
 if TYPE_CHECKING:
+    from storlab.remote.host import Brought
     from storlab.study.study import Study
 
 _MOST_FILES = 10_000
@@ -150,6 +149,8 @@ def _said_by_the_lab(values: dict[str, Any], host: str) -> list[str]:
 
 def _disk_of(study: Path) -> object:
     """``disk`` as the file says it; nothing of one that can't be read, as those who read it say."""
+    import tomllib
+
     with contextlib.suppress(OSError, ValueError):
         if study.is_file():
             return tomllib.loads(study.read_text("utf-8")).get("disk")
@@ -166,6 +167,7 @@ def _study(values: dict[str, Any], more: list[str]) -> Study:
 
 def _bring_study(made: Journey, written: str, study: Study) -> str:
     """With the files that it names, which lie beside it there as they do here."""
+    from storlab.remote.host import Brought
     from storlab.study.study import named_studies
 
     if written in named_studies():
@@ -202,6 +204,8 @@ def _name_there(path: Path) -> str:
 
 def _bring(made: Journey, path: Path) -> str:
     """A file, or a folder with all in it. Raises ``UserError``."""
+    from storlab.remote.host import Brought
+
     name = _name_there(path)
     while name in made.files or any(each.startswith(f"{name}/") for each in made.files):
         name = f"more/{name}"
