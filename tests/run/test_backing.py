@@ -85,7 +85,7 @@ def test_disks_that_this_machine_can_make_are_made_here_and_used_directly_with_w
     assert placed.notes == ("storage: the disks are made on this machine, which has all that they need",)
     (cell,) = _place(_vm_backing(only=["backing=raw-file", "bs=4k"])).cells
     names = [layer.layer for layer in layers_on(cell, "storage")]
-    assert names == ["file", "loop", "mkfs", "mount", *["image-copy"] * 4]
+    assert names == ["file", "loop", "mkfs", "mount", *["image-copy"] * 2]
     assert not cell.networked("storage")
 
 
@@ -202,7 +202,7 @@ def test_what_waited_in_the_page_cache_is_counted_underneath_and_kept_as_it_was_
     (record,) = run.records()
     disks = [disk for name in ("n-1", "n-2") for disk in record.nodes[name].disks]
     assert len(set(disks)) == 2
-    assert read_subject(backing_folder(run)).disks == tuple(disks)
+    assert sorted(read_subject(backing_folder(run)).disks or ()) == sorted(disks), "nodes are set up at once"
     before, after = read_samples(backing_folder(run))
     for look in (before, after):
         assert [len(look.texts[f"/sys/class/block/{disk}/stat"].split()) >= 11 for disk in disks] == [True, True]
