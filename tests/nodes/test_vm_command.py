@@ -24,7 +24,7 @@ from storlab.nodes.demands import NO_DEVICES, Devices
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.emulator import find_emulator
 from storlab.nodes.kinds.vm.guest import ENTROPY, MAGIC, preamble
-from storlab.nodes.kinds.vm.hardware import EMULATED_CPU, Hardware
+from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.saved import _fingerprint, _forget_oldest, _forget_unfinished
 from storlab.nodes.network import Card, enter
 
@@ -81,7 +81,7 @@ def test_memory_cpus_model_and_arguments_are_the_studys_and_binding_goes_before_
 
 
 def test_what_runs_it_decides_the_cpu_and_nothing_comes_by_default() -> None:
-    for accelerator, cpu, reliable in (("kvm", "host", True), ("tcg", EMULATED_CPU, False)):
+    for accelerator, cpu, reliable in (("kvm", "host", True), ("tcg", "max,erms=off,fsrm=off", False)):
         argv = command(guest(accelerator=accelerator), FILES)
         assert (option(argv, "-accel")[0].partition(",")[0], option(argv, "-cpu")) == (accelerator, [cpu])
         assert ("tsc=reliable" in option(argv, "-append")[0]) == reliable

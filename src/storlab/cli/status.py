@@ -50,7 +50,7 @@ CUT_BROKE = Status(4, "a cut broke something", "crash")
 STILL_RUNNING = Status(
     5,
     "it continues on another machine: the link was lost, or it was left there; `storlab attach` shows it",
-    *("run", "resume", "noise", "crash", "suite run", "suite resume", "attach"),
+    *("run", "resume", "noise", "crash", "suite run", "suite resume", "suite check", "attach"),
 )
 NOTHING_EXECUTED = Status(125, "no test was executed: to `git bisect`, a commit that can't be tested", *_SUITES)
 INTERRUPTED = Status(130, "interrupted; everything is torn down, and `storlab resume` continues a run")
