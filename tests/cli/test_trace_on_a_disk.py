@@ -65,7 +65,7 @@ def test_what_the_command_and_its_children_did_comes_before_the_rest(disk: LoopD
     try:
         child = f"sh -c '{' '.join(dd(disk.path, 65536, 5))}'"
         buffered = f"dd if=/dev/zero of={disk.path} bs=8k count=1 seek=900 conv=notrunc status=none; sleep 0.3; sync"
-        ran = storlab("--disk", disk.path, "--op", "write", "--", "sh", "-c", f"{child}; {buffered}")
+        ran = storlab("--disk", disk.path, "--op", "write", "--", "sh", "-c", f"echo $PPID; {child}; {buffered}")
     finally:
         other.kill()
         other.wait()
@@ -77,8 +77,8 @@ def test_what_the_command_and_its_children_did_comes_before_the_rest(disk: LoopD
     assert not re.search(r"^ +4096 +:", groups[0], re.M)
     assert "Total I/Os: " in others and re.search(r"^ +4096 +: \d", others, re.M)
     assert not re.search(r"^ +65536 +:", others, re.M)
-    left = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names if name.startswith("storlab-trace-")]
-    assert not [name for name in left if not Path("/proc", name.rpartition("-")[2]).exists()], "of one that ended"
+    groups = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+    assert f"storlab-trace-{int(ran.stdout)}" not in groups
 
 
 def test_a_command_is_found_whose_name_the_kernel_cuts_amid_a_character(disk: LoopDisk, tmp_path: Path) -> None:

@@ -165,7 +165,9 @@ class Hosts:
         assert host.holder.stdin is not None and host.holder.stdout is not None
         assert host.holder.stdout.readline() == b"ready\n", f"{name} does not boot"
         link = self._link(host)
-        _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(host.init))
+        # A machine keeps its card when it boots, so what its neighbours remember of it stays true.
+        card = ["name", "eth0", "address", f"02:00:00:00:00:{host.number:02x}", "netns", str(host.init)]
+        _ip("link", "add", link, "type", "veth", "peer", *card)
         _ip("link", "set", link, "master", f"{self.names}b", "up")
         (host.folder / "log").write_text("")
         host.holder.stdin.write(b"\n")

@@ -172,9 +172,10 @@ def _of_other_containers() -> set[str]:
     """Runs with processes that can't be seen from here, though their cgroups can: those read as 0, see cgroups(7)."""
     runs = set()
     for folder in _walk():
-        for path in folder.rglob("cgroup.procs"):
+        for below, _, _ in os.walk(folder):  # passes over what goes meanwhile
             with contextlib.suppress(OSError):
-                if "0" in path.read_text("ascii").split() and (agents := parse_cgroup_name(folder.name)) is not None:
+                processes = Path(below, "cgroup.procs").read_text("ascii").split()
+                if "0" in processes and (agents := parse_cgroup_name(folder.name)) is not None:
                     runs.add(agents.run)
     return runs
 

@@ -108,7 +108,10 @@ class Builder:
 
     async def build(self) -> None:
         """Set everything up. On failure, what is set up stays until its parts are torn down."""
+        names = [name for _, name in self._cell.node_names()]
         await all_of(*(self._whole(group, name) for group, name in self._cell.node_names()))
+        # In the study's order, whichever was there first.
+        self.built.nodes = {name: self.built.nodes[name] for name in names}
         await self.shapes.look()
 
     async def _whole(self, group: str, name: str) -> None:
