@@ -343,7 +343,7 @@ def test_nothing_is_at_out_where_an_import_was_killed_and_the_next_one_tidies_up
     (dead,) = (each for each in left(tmp_path) if each != mine)
     assert not Path("run").exists()
     assert (table_to("other"), dead.exists()) == (0, True)
-    with RunFolder(dead).lock():  # as if it were still at work
+    with RunFolder(dead).lock(dead.name.split(".")[2]):  # as if it were still at work
         assert (table_to("run"), dead.exists()) == (0, True)
     assert json.loads(Path("run/manifest.json").read_text())["imported"]["kind"] == "csv"
     assert table_to("run") == 2
@@ -356,7 +356,7 @@ def test_of_an_import_into_an_empty_folder_that_was_killed_nothing_is_at_out_eit
     killed(tmp_path)
     (dead,) = left(tmp_path)
     assert list(run.iterdir()) == [dead]
-    with RunFolder(dead).lock():  # as if it were still at work
+    with RunFolder(dead).lock(dead.name.split(".")[2]):  # as if it were still at work
         assert table_to("run") == 2
     number = run.stat().st_ino
     assert (table_to("run"), left(tmp_path), run.stat().st_ino) == (0, [], number)
@@ -368,7 +368,7 @@ def test_clean_removes_what_a_killed_import_left_and_no_run(tmp_path: Path) -> N
     (dead,) = left(tmp_path)
     (tmp_path / "empty").mkdir()
     assert [table_to(name) for name in ("empty", "whole")] == [0, 0]
-    with RunFolder(dead).lock():
+    with RunFolder(dead).lock(dead.name.split(".")[2]):
         assert call("clean", "--yes").output == ""
     cleaned = call("clean", "--yes")
     assert (cleaned.status, cleaned.output) == (0, f"{dead}: removed, because the process that worked in it is gone\n")

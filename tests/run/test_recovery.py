@@ -29,10 +29,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
+MARK = "0123456789abcdef"
+
+
 def left(folder: Path) -> Path:
     """A folder as a process leaves it that was killed."""
     folder.mkdir()
-    with RunFolder(folder).lock():
+    with RunFolder(folder).lock(MARK):
         (folder / "trials").mkdir()
         (folder / "trials" / "0001").write_text("something")
         (folder / "link").symlink_to("/")
@@ -40,65 +43,71 @@ def left(folder: Path) -> Path:
 
 
 def test_what_is_locked_is_alive_and_what_is_not_is_removed(tmp_path: Path) -> None:
-    folder = left(tmp_path / "x")
-    with RunFolder(folder).lock():
-        assert remove_dead(folder) == "alive"
+    folder = left(tmp_path / f"x-{MARK}")
+    with RunFolder(folder).lock(MARK):
+        assert remove_dead(folder, MARK) == "alive"
         assert (folder / "trials" / "0001").read_text() == "something"
-    assert remove_dead(folder) == "removed"
+    assert remove_dead(folder, MARK) == "removed"
     assert not folder.exists()
     with pytest.raises(FileNotFoundError):
-        remove_dead(folder)
+        remove_dead(folder, MARK)
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
-    folder = left(tmp_path / "x")
-    (tmp_path / "link").symlink_to(folder)
-    without = tmp_path / "without a lock"
+    folder = left(tmp_path / f"x-{MARK}")
+    link = tmp_path / f"link-{MARK}"
+    link.symlink_to(folder)
+    without = tmp_path / f"without a lock {MARK}"
     without.mkdir()
     (without / "mine").touch()
-    file = tmp_path / "file"
+    file = tmp_path / f"file-{MARK}"
     file.touch()
-    locked_elsewhere = tmp_path / "lock is a link"
+    unnamed = left(tmp_path / "x")
+    unmarked = tmp_path / f"without a mark {MARK}"
+    unmarked.mkdir()
+    (unmarked / "mine").touch()
+    (unmarked / "lock").write_text("1234\n")
+    locked_elsewhere = tmp_path / f"lock is a link {MARK}"
     locked_elsewhere.mkdir()
     (locked_elsewhere / "lock").symlink_to(folder / "lock")
-    for path in (tmp_path / "link", without, file):
-        assert remove_dead(path) == "foreign"
+    for path in (link, without, file, unnamed, unmarked):
+        assert remove_dead(path, MARK) == "foreign"
         assert path.exists()
     with pytest.raises(OSError, match="symbolic links"):
-        remove_dead(locked_elsewhere)
+        remove_dead(locked_elsewhere, MARK)
     if os.geteuid() == 0:
         os.chown(folder, 65534, 65534)
-        assert remove_dead(folder) == "foreign"
+        assert remove_dead(folder, MARK) == "foreign"
 
 
 def test_what_is_empty_may_just_have_been_made(tmp_path: Path) -> None:
-    folder = tmp_path / "x"
+    folder = tmp_path / f"x-{MARK}"
     folder.mkdir()
-    assert remove_dead(folder) == "alive"
+    assert remove_dead(folder, MARK) == "alive"
     os.utime(folder, (0, 0))
-    assert remove_dead(folder) == "removed"
+    assert remove_dead(folder, MARK) == "removed"
 
 
 def test_what_may_still_stand_keeps_its_journal(tmp_path: Path) -> None:
-    folder = left(tmp_path / "x")
+    folder = left(tmp_path / f"x-{MARK}")
     (folder / "first").mkdir()
     with Journal(folder / "first" / "journal.jsonl") as journal:
         host = NodeIdentity("host", "local", "", Machine("m", "b"))
         journal.register(host, "loop.detach", {"file": "/x"})
-    assert remove_dead(folder) == "standing"
+    assert remove_dead(folder, MARK) == "standing"
     (folder / "first" / "journal.jsonl").write_text("rubbish\nmore\n")
-    assert remove_dead(folder) == "standing"
+    assert remove_dead(folder, MARK) == "standing"
     (folder / "first" / "journal.jsonl").write_text("")
-    assert remove_dead(folder) == "removed"
+    assert remove_dead(folder, MARK) == "removed"
 
 
 def test_a_folder_is_remembered_until_it_is_gone() -> None:
     with temporary_folder("storlab-test-") as folder:
         (link,) = temporary.links()
         assert link.readlink() == folder
-        assert remove_dead(folder) == "alive"
+        assert remove_dead(folder, link.name) == "alive"
     assert temporary.links() == [link]
-    assert remove_dead(folder) == "removed"
+    assert remove_dead(folder, link.name) == "removed"
     temporary.forget(link)
     with temporary_folder("storlab-test-") as folder:
         (folder / "lock").unlink()
@@ -109,7 +118,7 @@ def test_a_folder_is_remembered_until_it_is_gone() -> None:
 def test_without_a_writable_home_nothing_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    with remembered(tmp_path):
+    with remembered(tmp_path, MARK):
         assert temporary.links() == []
 
 

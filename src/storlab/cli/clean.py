@@ -29,8 +29,12 @@ def clean(
     that is dead for a minute or more, and is in no journal. Never anything else. Without RUN, it first shows what that
     is, and asks.
     """
+    from storlab.run.recovery.state import foreign_state
+
     if folder is not None:
         raise typer.Exit(_clean(folder))
+    for said in foreign_state():
+        show(said)
     found = _all_left()
     if not found:
         show("No run is known that could have left anything.")
@@ -131,7 +135,7 @@ def _remove_folder(link: Path) -> int:
 
     folder = link.readlink()
     try:
-        found = temporary.remove_dead(folder)
+        found = temporary.remove_dead(folder, link.name)
     except FileNotFoundError:
         found = "foreign"
     except OSError as error:

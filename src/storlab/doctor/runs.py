@@ -15,6 +15,7 @@ from storlab.run.beginning import new_run_id
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.recovery.journal import read_pending
 from storlab.run.recovery.orphans import Orphan, by_hand, orphans
+from storlab.run.recovery.state import foreign_state
 from storlab.run.recovery.temporary import remembered_runs
 from storlab.run.session import open_session
 from storlab.study.study import Study, load_study, shipped_studies
@@ -32,6 +33,7 @@ def checks() -> list[Check]:
     """One line a run that did not end properly, or one that says that there is none."""
     runs = remembered_runs()
     found = [*leftovers(runs), *without_journal(orphans(gone=without_folder(runs)))]
+    found += [warn("state", GROUP, said, "XDG_STATE_HOME=FOLDER storlab …") for said in foreign_state()]
     return found or [ok("leftovers", GROUP, "no run has left anything")]
 
 

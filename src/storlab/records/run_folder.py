@@ -276,33 +276,34 @@ class RunFolder:
         return descriptor
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, mark: str = "") -> Iterator[None]:
         """Hold the run: only one process executes, resumes or cleans it. Raises ``RecordsError`` if another does.
 
-        The lock is the kernel's and goes with the process, however that ends.
+        The lock is the kernel's and goes with the process, however that ends. ``mark``: what the folder is known by if
+        it may be removed once that process is gone; it stands in the lock after the process.
         """
         descriptor = self._open_lock()
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").partition("\n")[0].strip() or "unknown"
                 message = f"{self.path} is in use by process {holder}: wait for it, or stop it first"
                 raise RecordsError(message) from None
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n{mark}\n".encode(), 0)
             yield
         finally:
             os.close(descriptor)
 
 
 @contextmanager
-def new_run_folder(path: Path, named: Path | None = None) -> Iterator[RunFolder]:
+def new_run_folder(path: Path, named: Path | None = None, mark: str = "") -> Iterator[RunFolder]:
     """A new run's folder, locked. Raises ``UserError`` where it can't be, or where something lies in it.
 
     Only its user can look into it: records name what a run makes. One that is there already keeps its mode.
     What a run left that was killed before it had a manifest is nothing. ``named``: what messages call the folder, where
-    it is moved there once it is whole.
+    it is moved there once it is whole. ``mark``: see ``RunFolder.lock``.
     """
     run = RunFolder(path)
     with ExitStack() as held:
@@ -311,7 +312,7 @@ def new_run_folder(path: Path, named: Path | None = None) -> Iterator[RunFolder]
             path.mkdir(mode=0o700, exist_ok=True)
             sync_folder(path.parent)
             refuse_unless_empty(path)
-            held.enter_context(run.lock())
+            held.enter_context(run.lock(mark))
             refuse_unless_empty(path)  # nor did another process begin a run here meanwhile
         except FileExistsError:  # which a folder isn't in the way of
             raise UserError(f"{named or path} can't be used for the run: {os.strerror(errno.ENOTDIR)}") from None

@@ -23,7 +23,7 @@ from storlab.records.files import write_whole
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
 from storlab.run.planning.times import trial_time
-from storlab.run.recovery.temporary import state_folder
+from storlab.run.recovery.state import make_state, state_folder
 from storlab.study.study import Study
 
 BUILT_IN_TITLE = "A against A: short direct writes"
@@ -135,9 +135,8 @@ def noise_file() -> Path:
 
 
 def save(noise: MachineNoise) -> Path:
-    """Keep it, in the place of what was there. Raises ``OSError``."""
-    path = noise_file()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Keep it, in the place of what was there. Raises ``OSError`` and ``RecordsError``."""
+    path = make_state("noise") / noise_file().name
     write_whole(path, msgspec.json.format(msgspec.json.encode(asdict(noise)), indent=2) + b"\n")
     return path
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from storlab.errors import UserError
 from storlab.records.files import sync_folder
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.run_folder import RunFolder, new_run_folder, refuse_unless_empty
-from storlab.run.recovery.temporary import remembered, remove_dead
+from storlab.run.recovery.temporary import new_mark, remembered, remove_dead
 from storlab.text import printable
 
 _LONGEST = 63
@@ -34,8 +33,9 @@ def new_import(folder: Path) -> Iterator[RunFolder]:
     _remove_dead_ones(folder)
     if folder.is_dir():
         refuse_unless_empty(folder)
-    place = (folder if existed else folder.parent) / f".{folder.name}.{os.urandom(2).hex()}.new"
-    with new_run_folder(place, named=folder) as run, remembered(place):
+    mark = new_mark()
+    place = (folder if existed else folder.parent) / f".{folder.name}.{mark}.new"
+    with new_run_folder(place, named=folder, mark=mark) as run, remembered(place, mark):
         try:
             yield run
             _take(place, folder, existed)
@@ -74,10 +74,10 @@ def _is_in(place: Path, error: OSError) -> bool:
 
 def _remove_dead_ones(folder: Path) -> None:
     """Remove what imports to the same place have left that were killed. What can't be removed is in nobody's way."""
-    name = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{4}}\.new", re.DOTALL)
+    name = re.compile(rf"\.{re.escape(folder.name)}\.([0-9a-f]{{16}})\.new", re.DOTALL)
     for around in (folder.parent, folder):
         with contextlib.suppress(OSError):
             for path in list(around.iterdir()):
-                if name.fullmatch(path.name):
+                if (found := name.fullmatch(path.name)) is not None:
                     with contextlib.suppress(OSError):
-                        remove_dead(path)
+                        remove_dead(path, found[1])

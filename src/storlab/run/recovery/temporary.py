@@ -5,7 +5,9 @@ So are runs remembered whose journal may name something that still stands: by sy
 of a run are is in ``scratch``, for one whose folder is removed by hand.
 
 Their process holds the run's lock in them, which the kernel takes back however it ends. So what is not locked is dead,
-and is removed by the next import into the same place, or by ``storlab clean``, which follows the links.
+and is removed by the next import into the same place, or by ``storlab clean``, which follows the links. What proves
+that a folder is one of these is a mark that nobody can foresee: the folder's name ends with it, the lock holds it, and
+the link that leads there bears it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -26,59 +29,49 @@ from storlab.errors import RecordsError
 from storlab.records.manifest import LOCK
 from storlab.records.run_folder import RunFolder
 from storlab.run.recovery.journal import read_pending
-
-
-def state_folder() -> Path:
-    """What should outlast a restart and is this user's own: ``$XDG_STATE_HOME/storlab``."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "storlab"
-
-
-def _folder() -> Path:
-    return state_folder() / "runs"
+from storlab.run.recovery.state import make_state, read_state, state_folder
 
 
 def remember_run(run: str, folder: Path) -> None:
     """Remember where a run lies. Without a writable home, ``clean`` must be given the run's folder."""
-    with contextlib.suppress(OSError):
-        _folder().mkdir(parents=True, exist_ok=True)
-        link = _folder() / run
-        link.unlink(missing_ok=True)
-        link.symlink_to(folder.resolve())
+    _link("runs", run, str(folder.resolve()))
 
 
 def forget_run(run: str) -> None:
     """It has ended, and nothing of it stands."""
-    for folder in (_folder(), _scratch()):
-        with contextlib.suppress(OSError):
-            (folder / run).unlink(missing_ok=True)
+    for name in ("runs", "scratch"):
+        forget(state_folder() / name / run)
 
 
 def remember_scratch(run: str, root: str) -> None:
     """Remember in which folder of this machine a run has its scratch folder."""
-    with contextlib.suppress(OSError):
-        _scratch().mkdir(parents=True, exist_ok=True)
-        (_scratch() / run).symlink_to(root)
+    _link("scratch", run, root)
 
 
 def scratch_roots() -> set[Path]:
     """The folders in which runs that are remembered have their scratch folders."""
-    try:
-        return {link.readlink() for link in _scratch().iterdir() if link.is_symlink()}
-    except OSError:
-        return set()
-
-
-def _scratch() -> Path:
-    return state_folder() / "scratch"
+    return {link.readlink() for link in _links_in("scratch")}
 
 
 def remembered_runs() -> dict[str, Path]:
     """Run → folder. A folder that was removed or moved is still listed: its journal is lost."""
-    try:
-        return {link.name: link.readlink() for link in sorted(_folder().iterdir()) if link.is_symlink()}
-    except OSError:
-        return {}
+    return {link.name: link.readlink() for link in _links_in("runs")}
+
+
+def _link(folder: str, name: str, target: str) -> Path | None:
+    with contextlib.suppress(OSError, RecordsError):
+        link = make_state(folder) / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        return link
+    return None
+
+
+def _links_in(folder: str) -> list[Path]:
+    """Those of this user; none of a folder into which others may have put some."""
+    with contextlib.suppress(RecordsError):
+        return [path for path in read_state(folder) if path.is_symlink()]
+    return []
 
 
 Found = Literal["removed", "alive", "standing", "foreign"]
@@ -88,47 +81,48 @@ ours, or not any more."""
 _SOON = 60.0  # s; within less than that, whoever made a folder has its lock
 
 
+_LONGEST = 128  # bytes of a lock that are read
+_MARK = re.compile(r"[0-9a-f]{16}")
+
+
+def new_mark() -> str:
+    """What a temporary folder is known by; its name ends with it."""
+    return os.urandom(8).hex()
+
+
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
     """A new folder among the system's temporary ones, locked and remembered. Whoever works in it removes it."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
-    with RunFolder(folder).lock(), remembered(folder):
+    mark = new_mark()
+    folder = Path(tempfile.gettempdir()) / f"{prefix}{mark}"
+    folder.mkdir(0o700)
+    with RunFolder(folder).lock(mark), remembered(folder, mark):
         yield folder
 
 
 @contextmanager
-def remembered(folder: Path) -> Iterator[None]:
+def remembered(folder: Path, mark: str) -> Iterator[None]:
     """Let ``storlab clean`` find a folder, which this process has locked, unless it is gone when the block ends.
 
     Without a writable home, it isn't found.
     """
-    link = _links() / f"{os.getpid()}-{os.urandom(4).hex()}"
-    with contextlib.suppress(OSError):
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(folder.absolute())
+    link = _link("temporary", mark, str(folder.absolute()))
     try:
         yield
     finally:
-        if not os.path.lexists(folder):
+        if link is not None and not os.path.lexists(folder):
             forget(link)
 
 
 def links() -> list[Path]:
-    """The links to all folders that are remembered."""
-    try:
-        return sorted(link for link in _links().iterdir() if link.is_symlink())
-    except OSError:
-        return []
+    """The links to all folders that are remembered; each is named by the folder's mark."""
+    return _links_in("temporary")
 
 
 def forget(link: Path) -> None:
     """Its folder is gone."""
     with contextlib.suppress(OSError):
         link.unlink(missing_ok=True)
-
-
-def _links() -> Path:
-    return state_folder() / "temporary"
 
 
 def stands_in(folder: Path) -> bool:
@@ -139,17 +133,19 @@ def stands_in(folder: Path) -> bool:
         return True
 
 
-def remove_dead(folder: Path) -> Found:
-    """Remove a folder that no process works in any more, with all that is in it.
+def remove_dead(folder: Path, mark: str) -> Found:
+    """Remove a folder of this mark that no process works in any more, with all that is in it.
 
-    Foreign is what another user owns, a symbolic link, and what has no lock; alive is also what is empty and may just
-    have been made. Raises ``OSError`` where it isn't there, or can't be removed; the latter can be tried again.
+    Foreign is what another user owns, a symbolic link, and what does not bear the mark in its name and in its lock;
+    alive is also what may just have been made, and has no mark yet. Raises ``OSError`` where it isn't there, or can't
+    be removed; the latter can be tried again.
     """
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    named = _MARK.fullmatch(mark) is not None and mark in folder.name
+    if not named or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         return "foreign"
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return _remove_empty(folder, time.time() - found.st_mtime)
     try:
@@ -157,6 +153,11 @@ def remove_dead(folder: Path) -> Found:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return "alive"
+        _, _, held = os.pread(lock, _LONGEST, 0).decode(errors="replace").strip().partition("\n")
+        if not held:
+            return _remove_empty(folder, time.time() - found.st_mtime)
+        if held != mark:
+            return "foreign"
         if stands_in(folder):
             return "standing"
         _remove(folder)
@@ -166,11 +167,12 @@ def remove_dead(folder: Path) -> Found:
 
 
 def _remove_empty(folder: Path, age: float) -> Found:
-    if any(folder.iterdir()):
+    """What was killed before it could write its mark into the lock."""
+    if {path.name for path in folder.iterdir()} - {LOCK}:
         return "foreign"
     if age < _SOON:
         return "alive"
-    folder.rmdir()
+    _remove(folder)
     return "removed"
 
 
@@ -183,5 +185,5 @@ def _remove(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-    (folder / LOCK).unlink()
+    (folder / LOCK).unlink(missing_ok=True)
     folder.rmdir()
