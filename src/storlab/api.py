@@ -53,6 +53,28 @@ from storlab.nodes.undo import LONG, Undo, refuse_foreign, remove_folder, undo
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.sampling import around, read_samples, sampling
 from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject
+from storlab.reach import (
+    Beside,
+    Choice,
+    Command,
+    Device,
+    Found,
+    InGuest,
+    KernelSetting,
+    Library,
+    Listens,
+    Metric,
+    OwnName,
+    Pattern,
+    Program,
+    Prose,
+    Reach,
+    Reaching,
+    ReadsFile,
+    Script,
+    WritesFile,
+    options_of,
+)
 from storlab.units import Duration, Size
 from storlab.workloads.base import Launch, OptionError, RunContext, Workload, read_exit
 
@@ -78,14 +100,16 @@ else:
 
 __all__ = [
     "CHECK_COLUMNS", "HISTOGRAM_COLUMNS", "LONG", "METRIC_COLUMNS", "REQUEST_COLUMNS", "SERIES_COLUMNS",
-    "AgentLauncher", "CommandFailed", "Crossing", "Demands", "Dir", "Disk", "DiskFull", "Duration", "End", "Exit",
-    "ExitRecord", "Export", "File", "Importer", "Interface", "Kind", "Launch", "Launcher", "Layer", "LayerContext",
-    "Loss", "Measurements", "MetricSpec", "MissingTool", "Mount", "Needs", "Node", "NodeError", "NodeIdentity",
-    "NodeKind", "NodeLost", "OptionError", "ParseError", "Part", "Pool", "Prepared", "Probe", "ProbeContext",
-    "ProbeRecord", "Process", "ProcessGroup", "Resource", "RunContext", "SafetyError", "Server", "ServerContext",
-    "ServerLayer", "Service", "Services", "Size", "StorlabError", "Subject", "TimedOut", "Transport", "TrialError",
-    "Undo", "Unsupported", "UserError", "Value", "Window", "Workload", "agent_path", "around", "check_importer",
-    "check_layer", "check_node_kind", "check_probe", "check_set_up", "check_workload", "declared_by", "end_marked",
-    "latencies", "metric_frame", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples", "refuse_foreign",
+    "AgentLauncher", "Beside", "Choice", "Command", "CommandFailed", "Crossing", "Demands", "Device", "Dir", "Disk",
+    "DiskFull", "Duration", "End", "Exit", "ExitRecord", "Export", "File", "Found", "Importer", "InGuest", "Interface",
+    "KernelSetting", "Kind", "Launch", "Launcher", "Layer", "LayerContext", "Library", "Listens", "Loss",
+    "Measurements", "Metric", "MetricSpec", "MissingTool", "Mount", "Needs", "Node", "NodeError", "NodeIdentity",
+    "NodeKind", "NodeLost", "OptionError", "OwnName", "ParseError", "Part", "Pattern", "Pool", "Prepared", "Probe",
+    "ProbeContext", "ProbeRecord", "Process", "ProcessGroup", "Program", "Prose", "Reach", "Reaching", "ReadsFile",
+    "Resource", "RunContext", "SafetyError", "Script", "Server", "ServerContext", "ServerLayer", "Service", "Services",
+    "Size", "StorlabError", "Subject", "TimedOut", "Transport", "TrialError", "Undo", "Unsupported", "UserError",
+    "Value", "Window", "Workload", "WritesFile", "agent_path", "around", "check_importer", "check_layer",
+    "check_node_kind", "check_probe", "check_set_up", "check_workload", "declared_by", "end_marked", "latencies",
+    "metric_frame", "options_of", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples", "refuse_foreign",
     "remove_folder", "sampling", "undo",
 ]  # fmt: skip

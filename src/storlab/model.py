@@ -6,8 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from storlab.reach import Reaching
 
-class Model(BaseModel):
+
+class Model(Reaching, BaseModel):
     """Unknown keys are errors: a misspelt key that is ignored would measure something else than was meant.
 
     No text may hold a NUL, which no path and no argument of a program can.

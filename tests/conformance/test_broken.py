@@ -40,7 +40,7 @@ class Sound(api.Layer):
     """A file in the scratch folder, as a directory."""
 
     layer: Literal["sound"] = "sound"
-    text: str = Field("x", description="What the file has.")
+    text: api.OwnName = Field("x", description="What the file has.")
 
     takes: ClassVar = (None,)
     gives: ClassVar = api.Dir
@@ -84,6 +84,8 @@ def restless(_: api.Layer) -> api.Needs:
         ("Abstract", {"set_up": abstractmethod(lambda *_: None)}, ["does not define set_up"]),
         ("Undocumented", {"__annotations__": {"key": str}, "key": "", "__doc__": None},
             ["has no docstring of its own", "does not describe its key key"]),
+        ("Untyped", {"__annotations__": {"table": dict[str, int]}, "table": Field({}, description="Numbers.")},
+            ["does not say what a text of its key table.NAME can do"]),
         ("NoLiteral", {"__annotations__": {"layer": str}, "layer": "sound"}, ["has no `layer: Literal"]),
         ("Shouting", {"__annotations__": {"layer": Literal["Sound"]}, "layer": "Sound"},
             ["is called 'Sound': names are lower-case words"]),

@@ -6,11 +6,26 @@ See https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/ a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.api import Dir, LayerContext, Resource, Server, ServerContext, ServerLayer, TrialError
+from storlab.api import (
+    Dir,
+    LayerContext,
+    Resource,
+    Server,
+    ServerContext,
+    ServerLayer,
+    TrialError,
+    options_of,
+)
+
+Setting = Literal[
+    "auto-aof-rewrite-min-size", "auto-aof-rewrite-percentage", "hz", "io-threads", "no-appendfsync-on-rewrite",
+]  # fmt: skip
+"""What may be set: others name files, load modules, or let other machines in."""
+Value = Annotated[str, options_of("redis-server"), Field(pattern=r"^[a-z0-9]{1,20}$")]
 
 
 class RedisLayer(ServerLayer):
@@ -20,7 +35,7 @@ class RedisLayer(ServerLayer):
     appendfsync: Literal["always", "everysec", "no"] = Field(
         "always", description="When its log reaches the disk: before each answer, once a second, when the kernel likes."
     )
-    settings: dict[str, str] = Field(default_factory=dict, description="More lines of its configuration.")
+    settings: dict[Setting, Value] = Field(default_factory=dict, description="More lines of its configuration.")
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Server

@@ -21,6 +21,7 @@ from storlab.nodes.kind import Launcher, NodeKind, Services, Transport
 from storlab.nodes.needs import Needs
 from storlab.probes.base import Probe
 from storlab.probes.subject import Kind
+from storlab.reach import texts_of
 from storlab.run.recovery.undoing import undo_table
 from storlab.workloads.base import Workload
 
@@ -58,6 +59,9 @@ def of_keys(instance: BaseModel) -> Faults:
     for name, field in cls.model_fields.items():
         if not field.description and name not in ("layer", "kind"):
             yield f"does not describe its key {name}: Field(…, description=…)"
+    for text in texts_of(cls):
+        if not text.reaches:
+            yield f"does not say what a text of its key {text.key} can do: take a type of storlab.api, such as OwnName"
     if cls.model_config.get("extra", "ignore") == "ignore" or not cls.model_config.get("frozen"):
         yield "changes model_config: unknown keys must not be ignored, and instances be frozen"
     if cls.model_validate(instance.model_dump(exclude_unset=True, by_alias=True)) != instance:

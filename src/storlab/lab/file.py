@@ -18,6 +18,7 @@ from storlab.errors import Problem, StudyError, UserError
 from storlab.lab.ansible import inventory_of, is_json, machines_of
 from storlab.lab.commands import printed
 from storlab.limits import STUDY_TEXT
+from storlab.reach import Beside, OwnCommand
 from storlab.reading import read_file
 from storlab.study.machines import Host, HostName, Machines
 from storlab.study.messages import explain
@@ -27,13 +28,13 @@ from storlab.text import printable
 VARIABLE = "STORLAB_LAB"
 """The environment's name for the lab file where no ``--lab`` is given."""
 
-Words = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+Words = Annotated[tuple[Annotated[OwnCommand, Field(min_length=1)], ...], Field(min_length=1)]
 
 
 class LabFile(Machines):
     """A lab file. A host is a table ``[hosts.NAME]``, which may be empty."""
 
-    inventory: str | None = Field(
+    inventory: Beside | None = Field(
         None, description="An Ansible inventory beside this file, whose hosts and groups the lab has as well."
     )
     provision: Words | None = Field(

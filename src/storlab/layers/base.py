@@ -25,6 +25,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.raw_folders import make_raw_folder
 from storlab.nodes.undo import RegisterUndo, Undo
+from storlab.reach import OwnName
 from storlab.waiting import to_its_end
 
 T = TypeVar("T")
@@ -177,7 +178,7 @@ class Layer(Model):
     flush: ClassVar[tuple[str, ...]] = ()
     """A command that writes back what this kind of layer holds back and ``sync`` does not write."""
 
-    layer: str  # the layer's name in study files; a subclass narrows it to a literal with that default
+    layer: OwnName  # the layer's name in study files; a subclass narrows it to a literal with that default
     keep: Keep | None = Field(
         None, description="How long it stays set up: for a `trial`, a `round` or the `run`; by default as its nodes."
     )

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from storlab.reach import Choice
+
 _LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 _ALL = "all"  # numactl's own word; nothing need be bound then, nor numactl be there
 
@@ -20,7 +22,7 @@ def _checked(value: object) -> object:
     return text
 
 
-Numbers = Annotated[str | None, BeforeValidator(_checked), WithJsonSchema({"type": ["string", "integer"]})]
+Numbers = Annotated[Choice | None, BeforeValidator(_checked), WithJsonSchema({"type": ["string", "integer"]})]
 """``"0-1,4"``, as numactl takes it, or ``"all"``, which is ``None``; a single number may be written as one."""
 
 

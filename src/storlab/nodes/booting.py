@@ -23,6 +23,7 @@ from storlab.model import Model
 from storlab.nodes.identity import Machine
 from storlab.nodes.node import Node
 from storlab.nodes.undo import undo
+from storlab.reach import OwnName, Program
 from storlab.units import Duration
 
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._+~-]{0,64}$"
@@ -34,8 +35,8 @@ _LOOK = 1.0  # s, between two attempts to reach the machine
 _REBOOT = "systemctl reboot 2>/dev/null || reboot"
 
 
-_Program = Annotated[str, Field(pattern=r"^/[^\x00]*$", max_length=4095)]
-_Release = Annotated[str, Field(pattern=f"{RELEASE}|^$")]
+_Program = Annotated[Program, Field(pattern=r"^/[^\x00]*$", max_length=4095)]
+_Release = Annotated[OwnName, Field(pattern=f"{RELEASE}|^$")]
 
 
 class Bootable(Model):

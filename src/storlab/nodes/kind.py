@@ -20,6 +20,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.network import CARD, RunNetwork
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Undo
+from storlab.reach import OwnName
 
 Transport = Literal["hypervisor", "network"]
 NetworkOf = Literal["run", "machine"]
@@ -49,7 +50,7 @@ class NodeKind(Model):
     undoes: ClassVar[tuple[Undo, ...]] = ()
     """How to undo what its launcher announces."""
 
-    kind: str  # the kind's name in study files; a subclass narrows it to a literal with that default
+    kind: OwnName  # the kind's name in study files; a subclass narrows it to a literal with that default
 
     @property
     def served_at(self) -> bool:

@@ -17,6 +17,7 @@ from storlab.model import Model
 from storlab.nodes.answers import understood
 from storlab.nodes.kind import NetworkOf
 from storlab.nodes.node import Node
+from storlab.reach import KernelSetting, Listens
 
 # The way back to whoever logged in: an interface that it takes must stay as it is, or the machine may be lost.
 _CONTROL = r"""
@@ -33,13 +34,13 @@ def _plain(value: str) -> str:
         raise ValueError(f"{value!r} is no IP address: write it in numbers, such as 192.0.2.7") from None
 
 
-IPAddress = Annotated[str, Field(max_length=45), AfterValidator(_plain)]
+IPAddress = Annotated[Listens, Field(max_length=45), AfterValidator(_plain)]
 
 
 class MachineNetwork(Model):
     """What a study says of a machine's own network."""
 
-    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@+-]{1,15}$")] | None = Field(
+    interface: Annotated[KernelSetting, Field(pattern=r"^[A-Za-z0-9_.:@+-]{1,15}$")] | None = Field(
         None,
         description="The network interface that has `address` and that `[network]` and `tcp` may change, and give back "
         "as it was. It must not be the one that Storlab's own connection takes.",

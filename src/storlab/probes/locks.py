@@ -22,6 +22,7 @@ from storlab.probes.agent_program import agent_program
 from storlab.probes.alignment.probe import read_notes
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import Kind
+from storlab.reach import OwnName, Pattern
 
 NAME = "locks.jsonl"
 """What the agent's program printed."""
@@ -36,7 +37,7 @@ class LocksProbe(Probe):
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})
     metrics: ClassVar[tuple[MetricSpec, ...]] = METRICS
 
-    groups: dict[str, tuple[str, ...]] = Field(
+    groups: dict[OwnName, tuple[Pattern, ...]] = Field(
         {},
         max_length=MOST_GROUPS,
         description="Groups of functions whose waits are added up, by name: patterns of whole names, in which `*` "

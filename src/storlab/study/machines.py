@@ -13,9 +13,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from storlab import reach
 from storlab.layers.block.device import OF_LAB
 from storlab.limits import NAME, NODES
 from storlab.model import Model
+from storlab.reach import OwnName
 from storlab.ssh.machine import DESTINATION
 from storlab.study.messages import unknown
 from storlab.units import shown
@@ -61,10 +63,10 @@ def _as_folder(value: str) -> str:
     return value.rstrip("/") or "/"
 
 
-HostName = Annotated[str, AfterValidator(_as_word)]
-Destination = Annotated[str, AfterValidator(_as_destination)]
-Device = Annotated[str, AfterValidator(_as_device)]
-Folder = Annotated[str, AfterValidator(_as_folder)]
+HostName = Annotated[OwnName, AfterValidator(_as_word)]
+Destination = Annotated[reach.HostName, AfterValidator(_as_destination)]
+Device = Annotated[reach.Device, AfterValidator(_as_device)]
+Folder = Annotated[reach.WritesFile, AfterValidator(_as_folder)]
 
 
 class Host(Model):
@@ -74,7 +76,7 @@ class Host(Model):
         None,
         description="What `ssh` is given: a host of `~/.ssh/config`, or user@host. By default the host's name.",
     )
-    address: str | None = Field(
+    address: reach.Listens | None = Field(
         None,
         pattern=r"^[0-9A-Fa-f.:]{2,45}$",
         description="Its IP address in the network that tests use, where that is not what `ssh` goes over.",

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema, field_valid
 
 from storlab.levels import numbers_of
 from storlab.model import Model
+from storlab.reach import Choice, Metric, OwnName, Prose
 from storlab.study.factors import label_of
 from storlab.study.messages import nearest
 from storlab.study.toml_text import Path
@@ -24,17 +25,17 @@ def _label(value: object) -> object:
     return label_of(value) if isinstance(value, int | float) else value
 
 
-Label = Annotated[str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+Label = Annotated[OwnName, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """A level's name; a level that is a number may be written as one."""
 
-Levels = dict[str, Label]
+Levels = dict[OwnName, Label]
 Number = Annotated[float, Strict()]
 
 
 class Compare(Model):
     """Which levels to compare with each other."""
 
-    factor: str | None = Field(
+    factor: OwnName | None = Field(
         None, description="By default the first factor that is no sweep. A sweep has three or more levels, all numbers."
     )
     pairs: Annotated[tuple[tuple[Label, Label], ...], Field(min_length=1)] | None = Field(
@@ -46,7 +47,7 @@ class Compare(Model):
         "it is pooled.",
     )
     pooled: bool = Field(True, description="Over all combinations of the other factors together.")
-    metrics: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1)] | None = Field(
         None, description="By default the primary metric."
     )
     margin: Share | None = Field(
@@ -102,14 +103,14 @@ class Claim(Model):
     Of two levels, by ``left``, ``right`` and ``expect``; or of one metric's value, by ``at`` and ``between``.
     """
 
-    name: str = Field(min_length=1, max_length=300, description="The claim in one sentence.")
-    source: str = Field("", max_length=300, description="Who says so, and where.")
-    metric: str | None = Field(None, description="By default the primary metric.")
+    name: Prose = Field(min_length=1, max_length=300, description="The claim in one sentence.")
+    source: Prose = Field("", max_length=300, description="Who says so, and where.")
+    metric: Metric | None = Field(None, description="By default the primary metric.")
     left: Levels | None = Field(
         None, min_length=1, description='Levels of one side: { transport = "iscsi" }. Factors left out are pooled.'
     )
     right: Levels | None = Field(None, min_length=1, description="Those of the other: the same but for one level.")
-    expect: str | None = Field(
+    expect: Choice | None = Field(
         None,
         description="How left compares with right: `more`, `less`, `equivalent`, `more than 2x` or `less than 0.5x`.",
     )
@@ -159,12 +160,12 @@ class Claim(Model):
 class Objective(Model):
     """What a metric should stay below or above: up to which level of a sweep does it?"""
 
-    metric: str = Field(description="Such as `latency.p99`, or `LOAD:latency.p99` of one load.")
-    below: str | Number | None = Field(
+    metric: Metric = Field(description="Such as `latency.p99`, or `LOAD:latency.p99` of one load.")
+    below: Choice | Number | None = Field(
         None, description='The limit: "5ms", "100M", or a number in the unit of the metric.'
     )
-    above: str | Number | None = Field(None, description="Instead of `below`: the metric should stay above this.")
-    factor: str | None = Field(
+    above: Choice | Number | None = Field(None, description="Instead of `below`: the metric should stay above this.")
+    factor: OwnName | None = Field(
         None,
         description="Along which factor; its levels are numbers. By default the first sweep of "
         "a load (iodepth, numjobs, threads, clients, rate, a count of nodes), or else the first.",

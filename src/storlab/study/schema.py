@@ -28,6 +28,7 @@ from storlab.metrics import WHISKERS
 from storlab.model import Model
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Tcp
+from storlab.reach import Command, Device, Metric, OwnName, Prose, Tree, WritesFile
 from storlab.registry import node_kinds, own_keys
 from storlab.study.questions import Claim, Compare, Label, Objective
 from storlab.units import Duration, parse_share, shown
@@ -48,8 +49,8 @@ def _checked(value: str, pattern: re.Pattern[str], signs: str) -> str:
     return value
 
 
-Name = Annotated[str, AfterValidator(lambda value: _checked(value, NAME, "- _ and ."))]
-WordName = Annotated[str, AfterValidator(lambda value: _checked(value, WORD, "- and _"))]
+Name = Annotated[OwnName, AfterValidator(lambda value: _checked(value, NAME, "- _ and ."))]
+WordName = Annotated[OwnName, AfterValidator(lambda value: _checked(value, WORD, "- and _"))]
 """Names that stand in braces, where a dot would mean a key of the level: ``{mode.direct}``."""
 
 Whole = Annotated[int, Strict()]
@@ -85,7 +86,7 @@ _UNTIL = [
 Until = Annotated[float | Literal["decided", "steady", "max"], WithJsonSchema({"anyOf": _UNTIL})]
 
 
-Plain = str | int | float | bool
+Plain = OwnName | int | float | bool
 Parameter = Plain | list[Plain]
 
 
@@ -125,7 +126,7 @@ class Repeat(Model):
 class Extra(Model):
     """A further chain of each node of a group, by name."""
 
-    stack: Any = Field(None, description="Its layers, the lowest first.")
+    stack: Tree = Field(None, description="Its layers, the lowest first.")
     count: Whole = Field(1, ge=1, le=DISKS, description="How many each node has of it.")
     source: Name = Field(HOST, alias="from", description="The nodes whose stack it continues; by default this machine.")
 
@@ -134,7 +135,7 @@ class NodeGroup(NodeKind):
     """Machines of one kind. A group of several is named NAME-1, NAME-2, …"""
 
     count: Whole = Field(1, ge=1, le=GROUP_NODES, description="How many such nodes.")
-    stack: Any = Field(None, description="The stack on these nodes, if not the study's.")
+    stack: Tree = Field(None, description="The stack on these nodes, if not the study's.")
     source: Name = Field(
         HOST, alias="from", description="The nodes whose stack this one continues; by default this machine."
     )
@@ -221,19 +222,19 @@ class Settle(Model):
 class TimeoutRule(Model):
     """Another time-out for some cells."""
 
-    where: dict[str, Label] = Field(description='Levels that a cell must have: { fs = "btrfs" }')
+    where: dict[OwnName, Label] = Field(description='Levels that a cell must have: { fs = "btrfs" }')
     timeout: Timeout = Field(description="Their time-out; if several rules match, the last one applies.")
 
 
-Command = Annotated[tuple[str, ...], Field(min_length=1)]
+_Argv = Annotated[tuple[Command, ...], Field(min_length=1)]
 
 
 class Trial(Model):
     """The phases of a trial: prepare, precondition, settle, warm-up, measure, verify."""
 
-    workloads: tuple[str, ...] | None = Field(None, description="Which workloads run, all at once; by default all.")
-    prepare: tuple[Command, ...] = Field((), description="Commands before anything else, each a list of words.")
-    precondition: dict[str, Any] | None = Field(None, description="A workload that is run first and not measured.")
+    workloads: tuple[OwnName, ...] | None = Field(None, description="Which workloads run, all at once; by default all.")
+    prepare: tuple[_Argv, ...] = Field((), description="Commands before anything else, each a list of words.")
+    precondition: dict[OwnName, Tree] | None = Field(None, description="A workload that is run first and not measured.")
     settle: Settle = Field(Settle(), description="What is done right before the measured phase.")
     warm_up: Duration = Field(0.0, description="Beginning of the load that is not measured.")
     slices: Slice | None = Field(
@@ -246,7 +247,7 @@ class Trial(Model):
         description="Let the cells of a round work at the same time, in competition: a different question from how "
         "fast each is, for machines whose noise comes from a neighbour.",
     )
-    verify: tuple[Command, ...] = Field(
+    verify: tuple[_Argv, ...] = Field(
         (),
         description='Commands afterwards; one that fails fails the trial. Or "posix", or { posix = { … } }: '
         "checks what programs can rely on in the loads' directory, and reports it.",
@@ -272,21 +273,21 @@ class PowerCuts(Model):
 
     moments: int = Field(30, ge=1, le=10_000, description="Power cuts of each set-up.")
     unit: Literal["512", "4k", "16k"] = Field("512", description="What the disk writes whole or not at all.")
-    load: dict[str, Any] | None = Field(
+    load: dict[OwnName, Tree] | None = Field(
         None,
         description="A load that commits, which then runs beside the others: { sql-ledger = {} }, or ledger; by "
         "default that of the study.",
     )
-    on: str | None = Field(None, description="Where that load runs; by default where the study's first load does.")
+    on: OwnName | None = Field(None, description="Where that load runs; by default where the study's first load does.")
 
 
 class StudyFile(Model):
     """A study: which storage set-ups to compare, under which load, on which machines."""
 
     schema_version: Literal[1] = Field(1, alias="schema", description="Version of this format.")
-    title: str = Field(min_length=1, description="What it finds out, in one line.")
-    description: str = Field("", description="More about it, in a sentence or two.")
-    primary: str = Field("bandwidth", description="The metric that verdicts are about.")
+    title: Prose = Field(min_length=1, description="What it finds out, in one line.")
+    description: Prose = Field("", description="More about it, in a sentence or two.")
+    primary: Metric = Field("bandwidth", description="The metric that verdicts are about.")
     confidence: Number = Field(
         0.95,
         ge=0.5,
@@ -294,14 +295,14 @@ class StudyFile(Model):
         description="Confidence, over the whole study, that no level is called better or worse than one from which "
         "it does not differ.",
     )
-    scratch: str = Field("/var/tmp", description="Where Storlab puts files of its own, on each node.")
-    disk: str | None = Field(
+    scratch: WritesFile = Field("/var/tmp", description="Where Storlab puts files of its own, on each node.")
+    disk: Device | None = Field(
         None,
         description="A device, such as /dev/nvme1n1 or /dev/disk/by-id/…, in place of what stacks on this machine "
         "begin with: a file (and its loop device), another device, or a directory with nothing above it. All data on "
         "it will be lost. `@lab`: the same of stacks on hosts of the lab, with the disk that it names for each.",
     )
-    wipe: str | None = Field(None, description="The same device again, to allow that existing data are destroyed.")
+    wipe: Device | None = Field(None, description="The same device again, to allow that existing data are destroyed.")
     whiskers: Number = Field(
         WHISKERS,
         gt=0,
@@ -315,21 +316,27 @@ class StudyFile(Model):
     profiles: dict[WordName, dict[WordName, Parameter]] = Field(
         default_factory=dict, description="Sets of values for parameters, by name; --set profile=NAME chooses one."
     )
-    profile: str | None = Field(None, description="The profile whose values the parameters have.")
-    factors: dict[WordName, Any] = Field(
+    profile: OwnName | None = Field(None, description="The profile whose values the parameters have.")
+    factors: dict[WordName, Tree] = Field(
         default_factory=dict,
         description='What varies: { levels = [...] }, { levels = "{parameter}" }, or a table of name = value or stack, '
         "in which levels may say which of the names are run.",
     )
-    nodes: dict[Name, dict[str, Any]] = Field(default_factory=dict, description="By default this machine, named host.")
-    network: dict[str, Any] | None = Field(None, description="The network among the nodes, on each node's own card.")
-    stack: Any = Field(None, description="Layers in order, lowest first; {factor} is replaced by a level.")
-    workload: dict[Name, dict[str, Any]] = Field(min_length=1, description="The load, by name.")
-    probes: dict[str, dict[str, Any]] = Field(
+    nodes: dict[Name, dict[OwnName, Tree]] = Field(
+        default_factory=dict, description="By default this machine, named host."
+    )
+    network: dict[OwnName, Tree] | None = Field(
+        None, description="The network among the nodes, on each node's own card."
+    )
+    stack: Tree = Field(None, description="Layers in order, lowest first; {factor} is replaced by a level.")
+    workload: dict[Name, dict[OwnName, Tree]] = Field(min_length=1, description="The load, by name.")
+    probes: dict[OwnName, dict[OwnName, Tree]] = Field(
         default_factory=lambda: dict(DEFAULT_PROBES), description="What is observed, by name of the probe."
     )
-    trial: dict[str, Any] = Field(default_factory=dict, description="The phases of a trial.")
-    crash: dict[str, Any] | None = Field(None, description="Whether power cuts are tried after the rounds, and how.")
+    trial: dict[OwnName, Tree] = Field(default_factory=dict, description="The phases of a trial.")
+    crash: dict[OwnName, Tree] | None = Field(
+        None, description="Whether power cuts are tried after the rounds, and how."
+    )
     repeat: Repeat = Field(Repeat(), description="When to stop repeating.")
     compare: tuple[Compare, ...] = Field((Compare(),), description="Which levels to compare; [] compares nothing.")
     claim: tuple[Claim, ...] = Field((), description="Claims made by somebody, each tested by name.")

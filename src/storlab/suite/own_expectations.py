@@ -16,6 +16,7 @@ from msgspec import Struct
 from pydantic import Field, field_validator
 
 from storlab.model import Model
+from storlab.reach import Pattern, Prose
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Expectation, Expectations, Outcome
 from storlab.suite.selection import matches
@@ -29,8 +30,8 @@ class OwnEntry(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
     always: bool = False
     until: str = ""
-    kernel: str = ""
-    zfs: str = ""
+    kernel: Pattern = ""
+    zfs: Pattern = ""
 
     def __str__(self) -> str:
         return f"{', '.join(self.tests)} ({self.outcome}, {self.reason})"
@@ -49,17 +50,17 @@ class OwnEntry(Struct, frozen=True, forbid_unknown_fields=True):
 class ExpectationTable(Model):
     """One entry of the list."""
 
-    tests: str | list[str] = Field(
+    tests: Pattern | list[Pattern] = Field(
         description="which tests: patterns such as `zpool_trim/*`, as for `--test`; their `pre` and `post` scripts, too"
     )
     outcome: Literal["FAIL", "SKIP", "KILLED"] = Field(
         description="what they may end with; `KILLED` is also for a guest that crashed or hung"
     )
-    reason: str = Field(min_length=1, description="why, such as the address of an issue; reports show it")
+    reason: Prose = Field(min_length=1, description="why, such as the address of an issue; reports show it")
     always: bool = Field(False, description="a PASS would be unexpected, too")
     until: dt.date | None = Field(None, description="the last day on which it applies, such as `2027-01-31`")
-    kernel: str = Field("", description="only for kernels whose release matches this pattern, such as `6.12.*`")
-    zfs: str = Field("", description="only for versions of ZFS that match this pattern, such as `2.3.*`")
+    kernel: Pattern = Field("", description="only for kernels whose release matches this pattern, such as `6.12.*`")
+    zfs: Pattern = Field("", description="only for versions of ZFS that match this pattern, such as `2.3.*`")
 
     @field_validator("tests")
     @classmethod

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from storlab.model import Model
+from storlab.reach import Beside, Choice, InGuest, OwnName, Prose, ReadsFile, Variable
 from storlab.units import Duration, GuestMemory, Size
 
 AdapterName = Literal["command", "zts", "ktap", "check"]
@@ -42,7 +43,7 @@ def _as_test(value: str) -> str:
     return value
 
 
-Name = Annotated[str, AfterValidator(_as_name)]
+Name = Annotated[OwnName, AfterValidator(_as_name)]
 TestName = Annotated[Name, AfterValidator(_as_test)]
 Limit = Annotated[Duration, AfterValidator(_as_time_out)]
 Count = Annotated[int, Strict()]
@@ -52,7 +53,7 @@ class CommandLine(Model):
     """A test that is a command line and no file."""
 
     name: TestName = Field(description="what the test is called")
-    run: str = Field(min_length=1, description="what a shell executes, in the group's folder where there is one")
+    run: InGuest = Field(min_length=1, description="what a shell executes, in the group's folder where there is one")
 
 
 def _kind_of(test: object) -> str:
@@ -67,13 +68,15 @@ Test = Annotated[
 class Around(Model):
     """What groups may have, or inherit from ``defaults``; an empty text is for none."""
 
-    pre: str | None = Field(None, description="a file that runs before the tests, which are skipped unless it passes")
-    post: str | None = Field(None, description="a file that runs after the tests, whatever their outcome")
-    failsafe: str | None = Field(None, description="a file below `folder` that runs after a test that was killed")
-    user: str | None = Field(None, description="who runs the tests: a user of the guest, `root` by default")
-    pre_user: str | None = Field(None, description="who runs `pre`: `root` by default")
-    post_user: str | None = Field(None, description="who runs `post`: `root` by default")
-    failsafe_user: str | None = Field(None, description="who runs `failsafe`: `root` by default")
+    pre: InGuest | None = Field(
+        None, description="a file that runs before the tests, which are skipped unless it passes"
+    )
+    post: InGuest | None = Field(None, description="a file that runs after the tests, whatever their outcome")
+    failsafe: InGuest | None = Field(None, description="a file below `folder` that runs after a test that was killed")
+    user: InGuest | None = Field(None, description="who runs the tests: a user of the guest, `root` by default")
+    pre_user: InGuest | None = Field(None, description="who runs `pre`: `root` by default")
+    post_user: InGuest | None = Field(None, description="who runs `post`: `root` by default")
+    failsafe_user: InGuest | None = Field(None, description="who runs `failsafe`: `root` by default")
     timeout: Limit | None = Field(None, description="of each script: 60 s by default; 0 for as long as it takes")
     tags: list[Name] | None = Field(None, description="words that `--tags` chooses by")
 
@@ -84,7 +87,9 @@ class GroupTable(Around):
     tests: list[Test] = Field(
         min_length=1, description="executable files in the group's folder, or tables with `name` and `run`"
     )
-    folder: str | None = Field(None, description="where its files are, below the suite's `folder`: by default its name")
+    folder: Beside | None = Field(
+        None, description="where its files are, below the suite's `folder`: by default its name"
+    )
 
     @field_validator("tests")
     @classmethod
@@ -114,12 +119,12 @@ class Guests(Model):
     )
     space: Size = Field(16 * 1024**3, ge=64 * 1024**2, description="size of the file system in `/var/tmp`")
     modules: list[Name] = Field([], description="kernel modules that are loaded first, such as `zfs`")
-    kernel: str | None = Field(
+    kernel: ReadsFile | None = Field(
         None,
         description="your own kernel, a bzImage or vmlinux, relative to this file; `--kernel` takes precedence",
     )
-    kernel_modules: str | None = Field(None, description="its modules: `…/lib/modules/RELEASE`")
-    rootfs: str | None = Field(
+    kernel_modules: ReadsFile | None = Field(None, description="its modules: `…/lib/modules/RELEASE`")
+    rootfs: ReadsFile | None = Field(
         None, description="a root for it, as a folder or an image with EROFS, ext4 or squashfs; by default the image's"
     )
     programs: list[Name] = Field([], description="programs without which the suite is refused")
@@ -143,8 +148,8 @@ class CheckTable(Model):
     exclude_groups: list[Name] = Field([], description="no tests of these groups, as with `-x`")
     exclude_files: list[Name] = Field([], description="not the tests in these files beside this one, as with `-E`")
     exclude_lists: list[Name] = Field([], description="nor those in files of this name beside the tests, as with `-X`")
-    section: str = Field("", description="of the checkout's `local.config`, as with `-s`")
-    fstyp: str = Field("ext4", pattern=r"^[A-Za-z0-9]+$", description="what `TEST_DEV` is formatted with")
+    section: InGuest = Field("", description="of the checkout's `local.config`, as with `-s`")
+    fstyp: Choice = Field("ext4", pattern=r"^[A-Za-z0-9]+$", description="what `TEST_DEV` is formatted with")
     timeout: Limit = Field(600.0, description="of each test; 0 for as long as it takes")
 
 
@@ -155,15 +160,15 @@ _NOT_OF_CHECK = ("groups", "defaults", "skip")
 class SuiteFile(Model):
     """The whole file."""
 
-    title: str = Field("", description="what the suite is about")
+    title: Prose = Field("", description="what the suite is about")
     adapter: AdapterName = Field("command", description="how scripts are run and judged")
-    folder: str | None = Field(
+    folder: Beside | None = Field(
         None,
         validate_default=True,
         description="a folder beside this file, which is copied into each guest; for `check`, the checkout",
     )
     check: CheckTable | None = Field(None, description="for the adapter `check`: what is run of the checkout")
-    environment: dict[str, str] = Field({}, description="variables for all scripts")
+    environment: dict[Variable, Variable] = Field({}, description="variables for all scripts")
     skip: list[Count] = Field([4, 77], description="exit statuses that mean SKIP; 0 means PASS, all others FAIL")
     guests: Guests = Field(default_factory=Guests, description="what each guest has")
     defaults: Around = Field(default_factory=Around, description="what all groups have that don't say otherwise")

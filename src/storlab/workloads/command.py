@@ -24,6 +24,7 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
 from storlab.patterns import MOST_TEXT, PatternError, json_path, pattern
+from storlab.reach import Command, Metric, OwnName, Pattern, Variable
 from storlab.reading import read_file
 from storlab.units import Duration, Size, shown
 from storlab.workloads.base import (
@@ -47,15 +48,15 @@ _PICKED |= {"only": itemgetter(0), "first": itemgetter(0), "last": itemgetter(-1
 class MetricRule(Model):
     """Where in the program's output a number stands, and what it is."""
 
-    name: str = Field(description="Name of the metric, such as `write.bandwidth`.")
-    regex: str | None = Field(
+    name: Metric = Field(description="Name of the metric, such as `write.bandwidth`.")
+    regex: Pattern | None = Field(
         None,
         description="A regular expression of [RE2](https://github.com/google/re2/wiki/Syntax), without lookaround and "
         "back references; `^` and `$` are the ends of lines. Its one group is the number; several matches are combined "
         "by `pick`.",
     )
-    json_path: str | None = Field(None, alias="json", description="JMESPath into a JSON document.")
-    unit: str = Field("1", min_length=1, description="Base unit after scaling: B/s, 1/s, s, B, or 1.")
+    json_path: Pattern | None = Field(None, alias="json", description="JMESPath into a JSON document.")
+    unit: Metric = Field("1", min_length=1, description="Base unit after scaling: B/s, 1/s, s, B, or 1.")
     scale: Annotated[float, Strict()] = Field(1.0, description="Factor from the program's unit to the base unit.")
     better: Better = Field("neither", description="Which values are better.")
     across: Across = Field("sum", description="How values of several nodes combine.")
@@ -65,7 +66,7 @@ class MetricRule(Model):
     pick: Literal["only", "first", "last", "sum", "mean", "min", "max"] = Field(
         "only", description="Which of several matches counts; `only`: exactly one must match."
     )
-    source: str = Field(
+    source: OwnName = Field(
         "stdout", alias="from", description="stdout, stderr, or a file that it left in its folder; up to 64 MiB."
     )
 
@@ -174,14 +175,14 @@ class CommandWorkload(Workload):
     kind: ClassVar[str] = "command"
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir, Disk, Server, Export)
 
-    argv: tuple[str, ...] = Field(
+    argv: tuple[Command, ...] = Field(
         min_length=1,
         description="Program and arguments. {target} is the directory, disk or server; of a server there are also "
         "{host}, {port}, {socket}, {database} or {export}.",
     )
-    env: dict[str, str] = Field(default_factory=dict, description="Environment variables to set.")
-    cwd: str | None = Field(None, description="Working directory; by default a folder off the measured storage.")
-    prepare_argv: tuple[str, ...] = Field((), alias="prepare", description="A command to run before, unmeasured.")
+    env: dict[Variable, Variable] = Field(default_factory=dict, description="Environment variables to set.")
+    cwd: Command | None = Field(None, description="Working directory; by default a folder off the measured storage.")
+    prepare_argv: tuple[Command, ...] = Field((), alias="prepare", description="A command to run before, unmeasured.")
     metrics: tuple[MetricRule, ...] = Field((), description="What to read out of its output.")
     expected: Duration | None = Field(None, description="How long it takes, for the estimate of time.")
     expect: Expectation = Field(

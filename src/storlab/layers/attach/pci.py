@@ -30,6 +30,7 @@ from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import undo
+from storlab.reach import Device
 
 _DRIVER = "vfio-pci"
 _STORAGE, _BRIDGE = "0x01", "0x0604"  # the first digits of a class, include/linux/pci_ids.h
@@ -163,11 +164,11 @@ class PciLayer(Layer):
     """A disk's controller, taken from its driver on the machine that runs the guest. All data on it may be lost."""
 
     layer: Literal["pci"] = "pci"
-    address: str = Field(
+    address: Device = Field(
         pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$",
         description="The device: domain, bus, slot, function, as `lspci -D` has them: 0000:03:00.0",
     )
-    wipe: str | None = Field(None, description="The same address again, to allow that existing data are destroyed.")
+    wipe: Device | None = Field(None, description="The same address again, to allow that existing data are destroyed.")
 
     takes: ClassVar = (None,)
     gives: ClassVar = PciDevice

@@ -24,6 +24,7 @@ from storlab.nodes.accounts import is_root
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.reach import Program, options_of
 from storlab.text import one_line
 from storlab.units import shown
 
@@ -69,7 +70,7 @@ class VirtiofsdLayer(ServerLayer):
         "`always`: everything, unchecked. `never` (or `none`): nothing. `metadata`: all but data.",
     )
     implementation: Implementation = Field("rust", description="`rust`, or `c`: the daemon of QEMU up to 7.2.")
-    path: str | None = Field(None, pattern="^/[^\\x00]+$", max_length=4095, description="A virtiofsd of your own.")
+    path: Program | None = Field(None, pattern="^/[^\\x00]+$", max_length=4095, description="A virtiofsd of your own.")
     thread_pool: Annotated[int, Field(ge=0, le=1024)] | Literal["default"] = Field(
         "default", description="Threads that serve requests; 0 serves them one by one. `default`: as the daemon has it."
     )
@@ -94,7 +95,7 @@ class VirtiofsdLayer(ServerLayer):
         "`none`.",
     )
 
-    options: tuple[str, ...] = Field(
+    options: tuple[Annotated[str, options_of("virtiofsd")], ...] = Field(
         (),
         max_length=32,
         description='Further options, after all others: `["xattrmap=:map::user.host.:", "modcaps=-chown"]`; in C also '

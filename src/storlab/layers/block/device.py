@@ -25,6 +25,7 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.settings import journalled, read_settings, restore
+from storlab.reach import Device, HostName
 
 OF_LAB = "@lab"
 """In place of a device's path: the one that the lab names for each host."""
@@ -33,25 +34,25 @@ OF_LAB = "@lab"
 class HostDisk(Model):
     """The device of one host. ``wipe``: the same path again, where existing data may be destroyed."""
 
-    path: str = Field(description="The device, as the lab names it.")
-    wipe: str | None = Field(None, description="The same path again, where its data may be destroyed.")
+    path: Device = Field(description="The device, as the lab names it.")
+    wipe: Device | None = Field(None, description="The same path again, where its data may be destroyed.")
 
 
 class DeviceLayer(Layer):
     """A block device. The study names it, or leaves that to the lab; nothing else is ever touched."""
 
     layer: Literal["device"] = "device"
-    path: str = Field(
+    path: Device = Field(
         description="The device: /dev/nvme1n1, or a stable name under /dev/disk/by-id. `@lab`: the one that the lab "
         "names for each host."
     )
-    wipe: str | None = Field(None, description="The same path again, to allow that existing data are destroyed.")
+    wipe: Device | None = Field(None, description="The same path again, to allow that existing data are destroyed.")
     purge: Literal["discard", "secure-discard", "zeroes"] | None = Field(
         None,
         description="With `wipe`: empty all of it first. `discard` (TRIM) and `secure-discard`: tell it that no block "
         "is in use, which makes a flash disk as close to new as it can. `zeroes`: write zeroes.",
     )
-    disks: dict[str, HostDisk] = Field(
+    disks: dict[HostName, HostDisk] = Field(
         {}, description='The devices of the lab that `path = "@lab"` stands for, by host.'
     )
 

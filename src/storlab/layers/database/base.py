@@ -26,6 +26,7 @@ from storlab.nodes import binding
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.reach import Program, options_of
 from storlab.units import Size, size_text
 
 Clone = Literal["copy", "reflink", "zfs"]
@@ -61,10 +62,11 @@ def _as_written(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+SettingName = Annotated[str, options_of("the server"), StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 # No blank, quote or slash: a setting can neither end its line, nor name a file of somebody else's.
 SettingValue = Annotated[
     str,
+    options_of("the server"),
     BeforeValidator(_as_written, json_schema_input_type=str | int | float | bool),
     StringConstraints(pattern=r"^[A-Za-z0-9_.,:=+%-]{1,200}$"),
 ]
@@ -87,7 +89,7 @@ class DatabaseLayer(ServerLayer):
     )
     pool: Size = Field(128 * 1024**2, ge=8 * 1024**2, description="Memory for its pages.")
     settings: Settings = Field(default_factory=dict, description="More of its settings, as the server names them.")
-    bindir: str | None = Field(
+    bindir: Program | None = Field(
         None, pattern=r"^/[^\x00]+$", max_length=4095, description="The directory of your own build's programs."
     )
 

@@ -15,6 +15,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name, refuse_replaceable
 from storlab.nodes.undo import LONG, AtPath, remove_folder, undo
+from storlab.reach import WritesFile
 
 
 @undo("directory.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
@@ -26,7 +27,9 @@ class DirectoryLayer(Layer):
     """An existing directory; Storlab works in a subfolder of its own and removes that again."""
 
     layer: Literal["directory"] = "directory"
-    path: str | None = Field(None, description="The directory, on the node. Without it: the study's scratch folder.")
+    path: WritesFile | None = Field(
+        None, description="The directory, on the node. Without it: the study's scratch folder."
+    )
 
     takes: ClassVar = (None,)
     gives: ClassVar = Dir

@@ -16,6 +16,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import LONG, AtPath, remove_folder, undo
+from storlab.reach import ReadsFile
 from storlab.units import Size, size_text
 
 
@@ -35,7 +36,7 @@ class FileLayer(PlannedLayer):
         description="`sparse`: no blocks yet (truncate). `preallocated`: blocks reserved, unwritten (fallocate). "
         "`written`: every block written with random data, as on a disk that has been in use.",
     )
-    copy_of: str | None = Field(None, alias="copy", description="Path of a file to copy, on the node.")
+    copy_of: ReadsFile | None = Field(None, alias="copy", description="Path of a file to copy, on the node.")
     overcommit: bool = Field(False, description="Allow a sparse file that is larger than the free space.")
 
     takes: ClassVar = (None, Dir)

@@ -24,6 +24,7 @@ from storlab.nodes.agent.steps import Done
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.undo import AbsolutePath, RunId, undo
+from storlab.reach import options_of
 from storlab.units import Size, size_text
 
 Filesystem = Literal["ext4", "xfs", "btrfs"]
@@ -86,8 +87,10 @@ class MkfsLayer(PlannedLayer):
     node_size: Size | None = Field(None, description="btrfs only: --nodesize")
     reflink: bool | None = Field(None, description="xfs only: -m reflink=")
     journal: bool | None = Field(None, description="ext4 only: false makes a file system without journal")
-    features: tuple[str, ...] = Field((), description="ext4 -O, btrfs -O: a leading ^ switches a feature off")
-    args: tuple[str, ...] = Field(
+    features: tuple[Annotated[str, options_of("mkfs")], ...] = Field(
+        (), description="ext4 -O, btrfs -O: a leading ^ switches a feature off"
+    )
+    args: tuple[Annotated[str, options_of("mkfs")], ...] = Field(
         (), description="Further arguments, as they stand. With them, it can open no device but the one below it."
     )
 

@@ -19,6 +19,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
+from storlab.reach import options_of
 from storlab.text import plain
 
 _LAST = 50  # lines
@@ -207,7 +208,7 @@ def _of_one_device(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 MountOptions = Annotated[
-    tuple[str, ...],
+    tuple[Annotated[str, options_of("mount")], ...],
     BeforeValidator(_split, json_schema_input_type=str | tuple[str, ...]),
     AfterValidator(_of_one_device),
 ]

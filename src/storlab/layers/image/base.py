@@ -20,6 +20,7 @@ from storlab.layers.resources import Dir, File, Resource
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Confinement, Node
+from storlab.reach import ReadsFile
 from storlab.record import Count, read_answer
 from storlab.units import Size, size_text
 
@@ -42,7 +43,7 @@ class Base(Model):
 
     size: Size | None = Field(None, description="Size of an image that Storlab makes.")
     written: Size | None = Field(None, description="Bytes from its start on that are data; without it, all are.")
-    file: str | None = Field(None, description="An image of yours, raw or qcow2: its absolute path on the node.")
+    file: ReadsFile | None = Field(None, description="An image of yours, raw or qcow2: its absolute path on the node.")
     system: bool = Field(False, description="It holds the root file system of the guest image, as ext4.")
 
     @model_validator(mode="after")

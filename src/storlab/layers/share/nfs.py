@@ -13,6 +13,7 @@ from storlab.layers.share.client import ShareClient, check_options, option_of, r
 from storlab.layers.share.nfs_export import NfsExportLayer
 from storlab.layers.share.nfs_tables import parse_mountstats
 from storlab.nodes.needs import Needs
+from storlab.reach import options_of
 from storlab.units import Size
 
 _RETRIES = 1  # of a request, before it fails; the first wait and the second, which is longer, make give_up
@@ -32,7 +33,9 @@ class NfsLayer(ShareClient):
         None, ge=0, le=86400, description="Seconds for which attributes are cached; by default 3 to 60."
     )
     noac: bool = Field(False, description="Cache no attributes, and write synchronously.")
-    options: tuple[str, ...] = Field((), description="More options of the mount, as nfs(5) has them.")
+    options: tuple[Annotated[str, options_of("mount.nfs")], ...] = Field(
+        (), description="More options of the mount, as nfs(5) has them."
+    )
 
     protocol: ClassVar = "nfs"
     compared: ClassVar = ("vers", "rsize", "wsize", "proto", "flags", "connections", "transport", "read_ahead")

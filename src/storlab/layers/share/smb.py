@@ -15,6 +15,7 @@ from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import ShareClient, check_options, option_of, read_ahead_at
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.reach import options_of
 from storlab.text import number_or_text
 from storlab.units import Size
 
@@ -39,7 +40,9 @@ class SmbLayer(ShareClient):
     )
     sign: bool = Field(False, description="Sign every message.")
     seal: bool = Field(False, description="Encrypt every message.")
-    options: tuple[str, ...] = Field((), description="More options of the mount, as mount.cifs(8) has them.")
+    options: tuple[Annotated[str, options_of("mount.cifs")], ...] = Field(
+        (), description="More options of the mount, as mount.cifs(8) has them."
+    )
 
     protocol: ClassVar = "smb"
     compared: ClassVar = ("vers", "cache", "rsize", "wsize", "actimeo", "flags", "signed", "encrypted", "read_ahead")

@@ -15,6 +15,7 @@ from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.share.client import ShareClient, read_ahead_at, unmount_share
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.needs import Needs
+from storlab.reach import options_of
 
 _ALIVE = 3  # unanswered questions until ssh gives a server up: later than the watch, which says more
 
@@ -74,7 +75,7 @@ class SshfsLayer(ShareClient):
     compression: bool = Field(False, description="Let SSH compress what it carries.")
     cache: bool = Field(True, description="Let sshfs cache attributes and directories.")
     direct_io: bool = Field(False, description="Keep what is read and written out of the page cache.")
-    options: tuple[Annotated[str, AfterValidator(_as_flag)], ...] = Field(
+    options: tuple[Annotated[str, options_of("sshfs"), AfterValidator(_as_flag)], ...] = Field(
         (), description="More options of sshfs(1), without a value: with one, some of ssh's run programs."
     )
 

@@ -15,8 +15,9 @@ from pydantic import Field
 from storlab.errors import TrialError
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.reach import Choice
 
-Delay = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}:[1-9][0-9]{0,3}$")]
+Delay = Annotated[Choice, Field(pattern=r"^[1-9][0-9]{0,5}:[1-9][0-9]{0,3}$")]
 """Milliseconds that a request takes at least, and how many are let through at once."""
 
 DELAY_NEEDS = Needs(programs=("zinject",))

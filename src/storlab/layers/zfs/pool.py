@@ -33,10 +33,11 @@ from storlab.layers.zfs.module import (
     parameter_text,
     restore_parameter,
 )
-from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_properties, word
+from storlab.layers.zfs.properties import PROPERTIES_HELP, Property, Value, arguments, parse_properties, word
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, AtPath, Name, is_there, refuse_foreign_pool, undo, until_free
+from storlab.reach import Choice, KernelSetting, OwnName
 from storlab.units import Size, size_text
 
 
@@ -129,19 +130,19 @@ class ZpoolLayer(Layer):
     """
 
     layer: Literal["zpool"] = "zpool"
-    layout: str = Field(
+    layout: Choice = Field(
         "stripe", description="`stripe`, `mirror`, `raidz1` to `raidz3`, or a dRAID such as `draid2:4d:8c:1s`."
     )
     disks: int | None = Field(
         None, ge=1, le=255, description="How many files to make; without it, the fewest that the layout makes sense of."
     )
-    vdevs: tuple[str, ...] = Field((), description="Further chains of the node whose disks the pool is made of.")
-    log: tuple[str, ...] = Field((), description="Further chains whose disks become its separate log.")
-    special: tuple[str, ...] = Field((), description="Further chains whose disks hold metadata and small blocks.")
+    vdevs: tuple[OwnName, ...] = Field((), description="Further chains of the node whose disks the pool is made of.")
+    log: tuple[OwnName, ...] = Field((), description="Further chains whose disks become its separate log.")
+    special: tuple[OwnName, ...] = Field((), description="Further chains whose disks hold metadata and small blocks.")
     size: Size | None = Field(None, description="Size of each of the files, which are sparse; at least 64M.")
     ashift: int | None = Field(None, ge=9, le=16, description="Smallest block, as a power of two: 12 is 4k.")
-    properties: dict[str, Value] = Field({}, description=f"Of the pool (zpool -o). {PROPERTIES_HELP}")
-    dataset: dict[str, Value] = Field(
+    properties: dict[Property, Value] = Field({}, description=f"Of the pool (zpool -o). {PROPERTIES_HELP}")
+    dataset: dict[Property, Value] = Field(
         {}, description="Properties of its root dataset (zpool -O), which all above inherit."
     )
     delays: tuple[Delay, ...] = Field(
@@ -149,7 +150,7 @@ class ZpoolLayer(Layer):
         max_length=8,
         description='Delays of its disks, by zinject(8): `"10:4"` holds each request for 10 ms, four at a time.',
     )
-    module: dict[str, Value] = Field(
+    module: dict[KernelSetting, Value] = Field(
         {},
         description="Parameters of the kernel module, such as `{ spa_num_allocators = 1 }` (true and false are 1 and "
         "0): set before the pool is made, restored afterwards. They count for all pools of the machine, so pools that "

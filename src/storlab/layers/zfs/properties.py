@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from storlab.layers.base import Layer
+from storlab.reach import Choice, options_of
 from storlab.text import number_or_text
 
-Value = bool | int | str
+Property = Annotated[str, options_of("ZFS")]
+Value = bool | int | Annotated[str, options_of("ZFS")]
 
 PROPERTIES_HELP = "With ZFS's names and values; true and false are `on` and `off`."
 
@@ -36,8 +38,8 @@ class PropertiesLayer(Layer):
         None, description="Where synchronous writes go first: to the intent log, or straight to their place."
     )
     primarycache: Literal["all", "metadata", "none"] | None = Field(None, description="What the ARC keeps of it.")
-    compression: str | None = Field(None, description="`off`, `lz4`, `zstd-3` …")
-    properties: dict[str, Value] = Field({}, description=f"Further properties. {PROPERTIES_HELP}")
+    compression: Choice | None = Field(None, description="`off`, `lz4`, `zstd-3` …")
+    properties: dict[Property, Value] = Field({}, description=f"Further properties. {PROPERTIES_HELP}")
 
     own: ClassVar[tuple[str, ...]] = ("sync", "logbias", "primarycache", "compression")
     """Properties that have a key of their own."""

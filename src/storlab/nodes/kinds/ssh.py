@@ -31,6 +31,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import end_marked
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
+from storlab.reach import HostName, WritesFile
 from storlab.ssh.machine import DESTINATION, Machine, connected
 from storlab.ssh.reservation import Reservation, refuse_reserved, reservation_of
 
@@ -38,8 +39,8 @@ LEASE = 20.0
 """Seconds that an agent lives without a word from its controller. By then ssh has given up the connection, too."""
 _NOTICE = 3.0  # s, for a host to answer whose agent has ended
 
-_Host = Annotated[str, Field(pattern=DESTINATION, max_length=255)]
-_Folder = Annotated[str, Field(pattern=r"^/([^/.][^/]*/?|\.[^/.][^/]*/?)*$", max_length=1024)]
+_Host = Annotated[HostName, Field(pattern=DESTINATION, max_length=255)]
+_Folder = Annotated[WritesFile, Field(pattern=r"^/([^/.][^/]*/?|\.[^/.][^/]*/?)*$", max_length=1024)]
 
 
 class SshKind(Bootable, MachineNetwork, NodeKind):

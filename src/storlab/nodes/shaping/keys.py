@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 
 from storlab.model import Model
 from storlab.nodes.needs import Needs
+from storlab.reach import KERNEL_SETTING, Choice, Found, Reach
 from storlab.units import Duration, Size, parse_share, shown
 
 _BANDWIDTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)(?:bit|bps)(?:/s)?\s*", re.IGNORECASE)
@@ -68,8 +69,14 @@ Switch = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict()]
 
 
+FORWARDING = "forwarding"
+"""The setting of this machine's kernel that a way out changes."""
+
+
 class Network(Model):
     """The network among the nodes: each node's own card does what is written here with all that it sends."""
+
+    beyond: ClassVar[Mapping[str, Reach]] = {"uplink": KERNEL_SETTING}
 
     bandwidth: Bandwidth = Field(
         None, description='Outgoing bandwidth of each node\'s card: "100Mbit"; by default `unlimited`.'
@@ -100,6 +107,11 @@ class Network(Model):
         if self.jitter and self.delay and self.jitter > self.delay:
             raise ValueError(f"jitter = {self.jitter:g} s is more than delay = {self.delay:g} s: no packet comes early")
         return self
+
+    def reaches(self) -> Iterator[Found]:
+        """The way out: this machine then forwards what it did not."""
+        if self.uplink:
+            yield Found(("uplink",), "kernel", FORWARDING)
 
     @property
     def shapes(self) -> bool:
@@ -141,6 +153,8 @@ TCP_SYSCTLS = (
 class Tcp(Model):
     """TCP's settings of each of these nodes, by the kernel's names; by default as the kernel has them."""
 
+    beyond: ClassVar[Mapping[str, Reach]] = {"*": KERNEL_SETTING}
+
     sack: Switch | None = Field(None, description="Selective acknowledgements.")
     dsack: Switch | None = Field(None, description="Whether duplicates are acknowledged by SACK.")
     recovery: Whole | None = Field(
@@ -150,7 +164,7 @@ class Tcp(Model):
         description="How loss is found (RACK), a sum: 1 on, 2 a static window for reordering, 4 no threshold of "
         "duplicate ACKs. It is what replaced FACK.",
     )
-    congestion_control: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,14}$")] | None = Field(
+    congestion_control: Annotated[Choice, Field(pattern=r"^[a-z][a-z0-9_-]{0,14}$")] | None = Field(
         None, description="The algorithm: `cubic`, `reno`, `bbr` …"
     )
     timestamps: Switch | None = Field(None, description="Timestamps in each segment: 12 bytes less for data.")
@@ -170,6 +184,12 @@ class Tcp(Model):
                 "such as recovery = 1, or 0 to go without"
             )
         return value
+
+    def reaches(self) -> Iterator[Found]:
+        """Each setting, by the name of its sysctl."""
+        for key in type(self).model_fields:
+            if getattr(self, key) is not None:
+                yield Found((key,), "kernel", f"tcp_{_BUFFERS.get(key, key)}")
 
     def sysctls(self) -> dict[str, str]:
         """What is asked for, by the name after ``tcp_``. Of buffers, it is the last of three values."""

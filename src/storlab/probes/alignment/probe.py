@@ -28,6 +28,7 @@ from storlab.nodes.process import Process
 from storlab.probes.alignment.metrics import METRICS, measurements
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import End, Kind, Subject
+from storlab.reach import Choice
 from storlab.reading import read_file
 from storlab.text import is_whole
 from storlab.waiting import to_its_end
@@ -72,7 +73,7 @@ class AlignmentProbe(Probe):
         description="At which end of a chain. `load`: the disk under test, on each node where the load runs. `below`: "
         "the disks that those lie on, on the nodes that serve them and below guests. `each`: both.",
     )
-    disks: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+    disks: Annotated[tuple[Choice, ...], BeforeValidator(_listed)] = Field(
         (), description='Kernel names of disks or partitions, or "all"; by default those of that end.'
     )
     by_comm: bool = Field(False, description="Count the requests of each command separately.")

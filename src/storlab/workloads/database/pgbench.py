@@ -13,6 +13,7 @@ from storlab.layers.database.clients import libpq_options
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
+from storlab.reach import Beside
 from storlab.workloads.base import ELAPSED, Launch, OptionError, ReadInput, RunContext
 from storlab.workloads.database.base import DatabaseWorkload
 
@@ -29,7 +30,7 @@ class PgbenchWorkload(DatabaseWorkload):
     test: Literal["tpcb-like", "simple-update", "select-only"] = Field(
         "tpcb-like", description="One of its own; they need data = { scale = … }."
     )
-    script: str | None = Field(
+    script: Beside | None = Field(
         None, max_length=65536, description="Instead of test: a file of SQL and pgbench's commands, beside the study."
     )
     workers: int = Field(1, ge=1, le=1000, description="Threads of pgbench itself, which share the clients.")

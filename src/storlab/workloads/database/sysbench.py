@@ -16,6 +16,7 @@ from storlab.layers.database.clients import DIALECTS, sysbench_options
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
+from storlab.reach import Script, options_of
 from storlab.units import Share
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext
 from storlab.workloads.database.base import DatabaseWorkload
@@ -24,8 +25,8 @@ Test = Literal[
     "oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_insert", "oltp_delete",
     "oltp_update_index", "oltp_update_non_index", "select_random_points", "select_random_ranges",
 ]  # fmt: skip
-OptionName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
-OptionValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:+-]{1,200}$")]
+OptionName = Annotated[str, options_of("sysbench"), StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+OptionValue = Annotated[str, options_of("sysbench"), StringConstraints(pattern=r"^[A-Za-z0-9_.,:+-]{1,200}$")]
 # Deadlocks, and rows changed since a snapshot: what a client has to try again. By itself, sysbench ignores locks that
 # were waited for in vain, too. Of PostgreSQL it ignores the like, and rows that another has inserted meanwhile.
 _IGNORED = "--mysql-ignore-errors=1213,1020"
@@ -40,7 +41,7 @@ class SysbenchWorkload(DatabaseWorkload):
     dialects: ClassVar[tuple[str, ...]] = DIALECTS
 
     test: Test = Field("oltp_read_write", description="One of sysbench's own tests.")
-    script: str | None = Field(
+    script: Script | None = Field(
         None,
         pattern=r"^/[^\x00]+\.lua$",
         max_length=4095,

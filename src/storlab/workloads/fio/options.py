@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Annotated
 
+from storlab import reach
 from storlab.formats.fio.declared import DIRECTIONS, OPERATIONS
 from storlab.text import is_whole
 from storlab.units import parse_duration, parse_size
 from storlab.workloads.base import OptionError, ReadInput, Work
 
-Option = bool | int | float | str | list[str | int | float]
+_Text = Annotated[str, reach.options_of("fio")]
+Option = bool | int | float | _Text | list[_Text | int | float]
 Options = Mapping[str, Option]
 
 TARGET = "{target}"

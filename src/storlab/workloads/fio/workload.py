@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -19,6 +19,7 @@ from storlab.metrics import MetricSpec
 from storlab.nodes.listing import files_below
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.reach import LIBRARY, Beside, Found, OwnName, Reach
 from storlab.text import is_whole
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
 from storlab.workloads.fio import checking, depth, reach, sliced
@@ -55,10 +56,12 @@ class FioWorkload(Workload):
     __pydantic_extra__: dict[str, Option]
     kind: ClassVar[str] = "fio"
 
-    jobs: dict[str, FioJob] = Field(
+    jobs: dict[OwnName, FioJob] = Field(
         default_factory=dict, description="Several jobs at once, each with options of its own."
     )
-    job_file: str | None = Field(None, description="A native job file, relative to the study; used as it stands.")
+    job_file: Beside | None = Field(None, description="A native job file, relative to the study; used as it stands.")
+
+    beyond: ClassVar[Mapping[str, Reach]] = {"ioengine": LIBRARY}
 
     _job_text: str | None = PrivateAttr(None)
 
@@ -128,8 +131,12 @@ class FioWorkload(Workload):
     def measures_all(self, warm_up: float) -> bool:
         return not fio_options.ramps(self._jobs(), warm_up)
 
-    def loads_code(self) -> tuple[str, ...]:
-        return tuple(reach.code_of(name) for name in reach.engines_of(self._jobs()) if not reach.is_built_in(name))
+    def reaches(self) -> Iterator[Found]:
+        """Engines that are no part of fio."""
+        at = ("job_file",) if self.job_file is not None else ("ioengine",) if "ioengine" in _extra(self) else ("jobs",)
+        for name in reach.engines_of(self._jobs()):
+            if not reach.is_built_in(name):
+                yield Found(at, "code", reach.code_of(name))
 
     @classmethod
     async def unchecked(cls, node: Node, workloads: Sequence[Self]) -> list[Self]:

@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints
 from storlab.errors import UserError
 from storlab.model import Model
 from storlab.nodes.needs import Needs
+from storlab.reach import Choice, Command
 from storlab.units import Duration, shown
 from storlab.workloads.posix.checks.pjdfstest import PREFIX
 
@@ -26,13 +27,13 @@ _HELPERS = ("conf", "misc.sh")
 _MOST = 16 * 2**20  # bytes of a file; the program has 60 KiB
 _TEST = "*.t"
 
-TestName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,25}(/[a-z0-9_]{1,20}\.t)?$")]
+TestName = Annotated[Choice, StringConstraints(pattern=r"^[a-z0-9_]{1,25}(/[a-z0-9_]{1,20}\.t)?$")]
 
 
 class Pjdfstest(Model):
     """A pjdfstest that was built on this machine."""
 
-    path: str = Field(pattern="^/[^\\x00]+$", max_length=4095, description="Its folder, on this machine.")
+    path: Command = Field(pattern="^/[^\\x00]+$", max_length=4095, description="Its folder, on this machine.")
     files: tuple[TestName, ...] = Field((), description='Which: "rename", or "rename/00.t"; by default all.')
     limit: Duration = Field(300.0, gt=0, le=86400, description="A file that takes longer has failed.")
 

@@ -21,6 +21,7 @@ from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs, together
 from storlab.nodes.node import Node
+from storlab.reach import Choice
 from storlab.units import Duration
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Workload
 from storlab.workloads.posix.declared import COUNTS, SERVER, SERVER_FILE
@@ -37,7 +38,7 @@ class PosixWorkload(Workload):
     kind: ClassVar[str] = "posix"
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir,)
 
-    checks: tuple[str, ...] = Field((), description="The checks to run, by name; by default all that are possible.")
+    checks: tuple[Choice, ...] = Field((), description="The checks to run, by name; by default all that are possible.")
     limit: Duration = Field(15.0, gt=0, le=600, description="A check that takes longer has failed: no answer.")
     pjdfstest: Pjdfstest | None = Field(None, description="Also the tests of a pjdfstest that you have built.")
 

@@ -9,6 +9,7 @@ from pydantic import Field, Strict, field_validator, model_validator
 from storlab.images.recipe import series_of
 from storlab.model import Model
 from storlab.nodes.binding import Numbers
+from storlab.reach import InGuest, Program, ReadsFile, options_of
 from storlab.units import Duration, GuestMemory, shown
 
 QEMU = "qemu-system-x86_64"
@@ -36,7 +37,9 @@ class Hardware(Model):
         "each time.",
     )
     machine: Machine = Field("q35", description="QEMU's machine type.")
-    cpu: str = Field("", description=f"QEMU's CPU model; by default `host` with KVM and `{EMULATED_CPU}` without.")
+    cpu: Annotated[str, options_of("QEMU")] = Field(
+        "", description=f"QEMU's CPU model; by default `host` with KVM and `{EMULATED_CPU}` without."
+    )
     accel: Literal["auto", "kvm", "tcg"] = Field(
         "auto", description="`auto`: KVM where a guest really boots in it, else emulation (TCG)."
     )
@@ -46,28 +49,28 @@ class Hardware(Model):
     )
     pin: Numbers | None = Field(None, description='CPUs of this machine that QEMU may use: "0-1,4".')
     numa: Numbers | None = Field(None, description="NUMA nodes of this machine for QEMU: its CPUs and its memory.")
-    qemu: str = Field(
+    qemu: Program = Field(
         _INSTALLED,
         max_length=4095,
         description="`installed`, or the path of a QEMU of your own, from 5.2 on; it needs `--allow-code PATH`.",
     )
-    kernel: str | None = Field(
+    kernel: ReadsFile | None = Field(
         None,
         description="Your own kernel: bzImage or vmlinux; or one of Debian's by its series, `debian:6.1`, which "
         "`storlab image kernel 6.1` unpacks. By default the image's.",
     )
-    modules: str | None = Field(None, description="Your kernel's modules: …/lib/modules/RELEASE.")
-    rootfs: str | None = Field(
+    modules: ReadsFile | None = Field(None, description="Your kernel's modules: …/lib/modules/RELEASE.")
+    rootfs: ReadsFile | None = Field(
         None, description="Your own root, with your kernel: a file with EROFS, ext4 or squashfs, or a folder."
     )
-    zfs_tree: str | None = Field(
+    zfs_tree: ReadsFile | None = Field(
         None,
         description="A source tree of OpenZFS, configured and built for the guests' kernel: its modules, commands and "
         "tests in place of the image's.",
     )
     gdb: bool = Field(False, description="QEMU's gdbstub on a socket, whose path is among the node's facts.")
-    kernel_args: str = Field("", description='More for the kernel\'s command line: "mitigations=off".')
-    qemu_args: tuple[str, ...] = Field((), description="More for QEMU's command line.")
+    kernel_args: InGuest = Field("", description='More for the kernel\'s command line: "mitigations=off".')
+    qemu_args: tuple[Annotated[str, options_of("QEMU")], ...] = Field((), description="More for QEMU's command line.")
     silence: Duration = Field(
         60.0,
         gt=0,
