@@ -101,7 +101,7 @@ def test_an_engine_by_its_path_runs_no_code_unless_the_user_allows_it_and_is_con
     source, path, proof = lab.folder / "evil.c", lab.folder / "evil.so", lab.folder / "proof"
     source.write_text(EVIL % proof)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, source], check=True)
-    written = lab.study(study(lab, f"rw = 'write', ioengine = 'external:{path}', foo = 1"))
+    written = lab.study(study(lab, f"rw = 'write', ioengine = 'external:{path}'"))
     for action in (("plan", written), ("run", written, "--out", lab.out)):
         refused(lab.storlab(*action), f"--allow-code {path}")
         assert not proof.exists()

@@ -100,10 +100,12 @@ def test_rounds_only_and_set_change_the_plan_and_without_a_seed_there_is_no_orde
         ("plan", DIRECTORY, 'path = "/nowhere"', "line 4: stack[0]: ", "there is no directory /nowhere"),
         ("run", DIRECTORY, 'path = "relative"', "line 4: stack[0]: ", "write an absolute path"),
         ("run", DIRECTORY, 'path = "/etc/hostname"', "line 4: stack[0]: ", "there is no directory /etc"),
-        ("plan", RW, "bss = 1", "line 13: workload.random-write.fio.bss: ", "fio knows no option bss; did you"),
-        ("run", RW, 'ioengine = "psink"', "line 12: workload.random-write: ", "this fio has no ioengine psink"),
+        ("plan", RW, "io_siz = 1", "line 13: workload.random-write.fio.io_siz: ", "can set; did you mean 'io_size'?"),
+        ("plan", RW, "time-based = 1", "line 13: workload.random-write.fio.time-based: ", "fio knows no option time-b"),
+        ("run", RW, 'ioengine = "psink"', "line 13: workload.random-write.fio.ioengine: ", "did you mean 'psync'?"),
+        ("run", RW, 'ioengine = "dircreate"', "line 12: workload.random-write: ", "this fio has no ioengine dircreate"),
         ("plan", RW, "iodepth = -1", "line 12: workload.random-write: ", "iodepth: min value out of range: -1"),
-        ("run", RW, 'rwmixread = "many"', "line 12: workload.random-write: ", "rwmixread"),
+        ("run", RW, 'rwmixread = "many"', "line 13: workload.random-write.fio.rwmixread: ", "it takes numbers"),
     ],
 )
 def test_what_is_not_there_and_what_fio_does_not_know_is_refused(

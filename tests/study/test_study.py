@@ -151,7 +151,7 @@ def test_set_says_what_is_wrong_with_a_path(override: str, says: str) -> None:
         ("repeat.mx=3", "s.toml: --set repeat.mx=3: this key is unknown; did you mean 'max'?"),
         ("stack=[]", "s.toml: --set stack=[]: [] is not a stack"),
         ("parameters=5", "s.toml: --set parameters=5: 5 should be a table"),
-        ("workload.load.fio.output=x", "s.toml: --set workload.load.fio.output=x: this option is Storlab's own"),
+        ("workload.load.fio.output=x", 's.toml: --set workload.load.fio.output=x: "output" is Storlab\'s own'),
     ],
 )
 def test_what_set_brings_in_is_told_as_such(override: str, says: str) -> None:

@@ -1,8 +1,7 @@
 """What fio's options may reach: the stack under test and the trial's own folder.
 
-fio has hundreds of options, each version more, and many name files, devices or commands. So this is not a list of what
-is forbidden: a value that could lead anywhere is refused whatever the option, but for those that are known to mean
-something else by it. fio also runs confined, whatever is said here.
+Which there are and what each may be is listed in ``allowed/fio.toml``; here is what is special about fio: its job
+files, words that it expands, and names of files, which lie in the target. fio also runs confined, whatever is said.
 """
 
 from __future__ import annotations
@@ -10,31 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
 
+from storlab.allowed import allowed
 from storlab.units import shown
 from storlab.workloads.base import OptionError
 from storlab.workloads.fio.options import INCLUDE, TARGET, Job, Options, jobs_of, plain, sections_of, text
 
-_OURS = frozenset(
-    {"output", "output_format", "create_only", "parse_only", "showcmd", "client", "server", "daemonize", "name"}
-    | {"write_bw_log", "write_iops_log", "write_lat_log", "per_job_logs"}
-)
-_OURS_IN_FILES = frozenset({"output", "output_format", "create_only"})
-_REFUSED = {
-    "exec_prerun": "fio would run a command: write it into [trial] prepare, where the plan shows it",
-    "exec_postrun": "fio would run a command: write it into [trial] verify, where the plan shows it",
-    "ioscheduler": "fio would change a setting of the machine's device: write `scheduler` into the stack",
-    **dict.fromkeys(
-        ("cgroup", "cgroup_weight", "cgroup_nodelete"), "fio would make a cgroup outside of the one that ends with it"
-    ),
-}
+_OURS = frozenset({"name", "write_bw_log", "write_iops_log", "write_lat_log", "per_job_logs"})
+"""Storlab's own where it writes the job file."""
 _PATHS = frozenset({"filename", "filename_format", "directory", "opendir", "replay_redirect"})
 _FOLDERS = frozenset({"directory", "opendir"})
-_READ_ANYWHERE = frozenset({"read_iolog", "merge_blktrace_file"})
-"""They name a trace that is only read; where its I/O goes, ``replay_redirect`` must say."""
-_SLASHES = frozenset({"description", "bssplit", "cmdprio_bssplit", "random_distribution"})
-"""A slash in these is a share or a word."""
+_TRACE = "read_iolog"
+"""It names a trace that is only read; where its I/O goes, ``replay_redirect`` must say."""
 _NUMBERS = re.compile(r"\$(pagesize|mb_memory|ncpus)([*/+-]\d+)?")
 _FORMAT_WORDS = re.compile(r"\$(jobname|jobnum|filenum|clientuid)(?![a-z])")
 _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
@@ -69,7 +55,7 @@ def check_options(options: Options, *path: str) -> None:
                 raise OptionError(f"{shown(item)}: an fio value must be on one line", *at)
             if isinstance(item, str) and re.search("[;#]", item):
                 raise OptionError(f"{shown(item)}: fio takes what follows a ; or # for a comment", *at)
-            _check_reach(key, str(item), at)
+        _check_reach(key, text(value), at)
 
 
 def check_job_file(lines: str) -> None:
@@ -93,8 +79,8 @@ def _check_line(line: str) -> None:
     if bare.startswith("include") and INCLUDE.fullmatch(line) is None and not bare.startswith("include="):
         raise OptionError(f"{shown(bare)}: write `include FILE`")
     key, _, value = (part.strip() for part in bare.partition("="))
-    if plain(key) in _OURS_IN_FILES:
-        raise OptionError(f"{key}: this option is Storlab's own: leave it out")
+    if not bare or INCLUDE.fullmatch(line) is not None:
+        return
     try:
         _check_reach(key, value, ())
     except OptionError as error:
@@ -103,19 +89,15 @@ def _check_line(line: str) -> None:
 
 def _check_reach(key: str, value: str, path: Sequence[str]) -> None:
     name = plain(key)
-    if name in _REFUSED:
-        raise OptionError(f"{_REFUSED[name]}; leave it out", *path)
     _check_words(name, value, path)
+    wrong = allowed("fio").problem(name, "0" if _NUMBERS.fullmatch(value) else value)
+    if wrong is not None:
+        raise OptionError(wrong, *path)
     if name in _PATHS:
         check_path(key, value, path)
-    elif name == "ioengine" or name in _SLASHES | _READ_ANYWHERE:
-        return
-    elif "/" in _outside(value) or ".." in PurePosixPath(value).parts:
-        raise OptionError(
-            f'{shown(value)} may lead away from the stack under test: write a name without "/", for a file in the '
-            f'trial\'s own folder, or "{TARGET}/…"',
-            *path,
-        )
+    unknown = allowed("fio", "engine").problem(value) if name == "ioengine" and is_built_in(value) else None
+    if unknown is not None:
+        raise OptionError(unknown, *path)
 
 
 def _check_words(name: str, value: str, path: Sequence[str]) -> None:
@@ -127,12 +109,6 @@ def _check_words(name: str, value: str, path: Sequence[str]) -> None:
             "or a parameter of the study in braces",
             *path,
         )
-
-
-def _outside(value: str) -> str:
-    """What of a value isn't a path inside of the target."""
-    parts = re.split(r"(?<!\\):", value)
-    return ":".join(part for part in parts if part != TARGET and not part.startswith(f"{TARGET}/"))
 
 
 def check_path(key: str, value: str, path: Sequence[str]) -> None:
@@ -161,7 +137,7 @@ def check_replays(jobs: Iterable[Job]) -> None:
     for job in jobs:
         options = {plain(key): value for key, value in job.options.items()}
         redirect = str(options.get("replay_redirect", ""))
-        if _READ_ANYWHERE & options.keys() and redirect != TARGET and not redirect.startswith(f"{TARGET}/"):
+        if _TRACE in options and redirect != TARGET and not redirect.startswith(f"{TARGET}/"):
             raise OptionError(
                 f"the job {job.name} replays a trace, which names files and devices of its own: write "
                 f'replay_redirect = "{TARGET}" on a disk, or "{TARGET}/FILE" in a directory'

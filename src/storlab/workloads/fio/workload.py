@@ -50,7 +50,8 @@ class FioJob(BaseModel):
 
 
 class FioWorkload(Workload):
-    """Runs fio on the directory or disk. Every key other than jobs and job_file is an option of fio's."""
+    """Runs fio on the directory or disk. Every key other than jobs and job_file is an option of fio's, of those that
+    docs/reference/options.md lists."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Option]
