@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import gc
+import inspect
 import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -40,6 +43,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]
     monkeypatch.setattr("storlab.run.recovery.alone.LOCK", tmp_path / "state" / "settings")  # none waits for another
     with contextlib.closing(Laboratory(tmp_path)) as made:
         yield made
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """An event loop."""
+    with asyncio.Runner() as runner:
+        yield runner
 
 
 @pytest.fixture
@@ -103,6 +113,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture, as these may need it, too."""
     skip_unless_met(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine where its guests are, else in the loop of its fixtures."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given: dict[str, Any] = pyfuncitem.funcargs
+    loop = given.get("shop", given.get("runner", asyncio))
+    loop.run(pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters}))
+    return True
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

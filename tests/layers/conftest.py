@@ -1,13 +1,11 @@
-"""Every test here makes its own devices, and one that is a coroutine runs in the loop in which its fixtures are."""
+"""Every test here makes its own devices."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,24 +13,6 @@ from laboratory.devices import Device, new_device
 
 from .pair import Pair, Shop
 from .sites import Ground, entered, ground_in
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine where its guests are, else in the loop of its fixtures."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    given: dict[str, Any] = pyfuncitem.funcargs
-    loop = given.get("shop", given.get("runner", asyncio))
-    loop.run(pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters}))
-    return True
-
-
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    """An event loop."""
-    with asyncio.Runner() as runner:
-        yield runner
 
 
 @pytest.fixture

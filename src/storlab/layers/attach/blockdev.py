@@ -72,6 +72,8 @@ def blockdev(below: Resource, name: str, cache: Cache, aio: Aio, discard: bool) 
             if backing is not None:
                 opened = _file("file", backing, aio, flags)
                 top["backing"] = {"driver": "raw", "read-only": True, **flags, "file": opened | {"read-only": True}}
+            elif form == "qcow2":
+                top["backing"] = None  # whatever it says itself
             return top
         case Disk(path=path):
             return {"driver": "raw", "node-name": name, **common, "file": _file("host_device", path, aio, common)}

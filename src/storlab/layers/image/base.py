@@ -22,6 +22,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Confinement, Node
 from storlab.reach import ReadsFile
 from storlab.record import Count, read_answer
+from storlab.text import one_line
 from storlab.units import Size, size_text
 
 _SEED = 20240316
@@ -43,7 +44,9 @@ class Base(Model):
 
     size: Size | None = Field(None, description="Size of an image that Storlab makes.")
     written: Size | None = Field(None, description="Bytes from its start on that are data; without it, all are.")
-    file: ReadsFile | None = Field(None, description="An image of yours, raw or qcow2: its absolute path on the node.")
+    file: ReadsFile | None = Field(
+        None, description="An image of yours, raw or qcow2 and whole by itself: its absolute path on the node."
+    )
     system: bool = Field(False, description="It holds the root file system of the guest image, as ext4.")
 
     @model_validator(mode="after")
@@ -99,7 +102,7 @@ class Base(Model):
         """Bytes of the disk that it holds. Raises ``UserError`` where a disk on it is to have fewer."""
         if self.size is not None:
             return self.size
-        length = (await image_info(node, str(self.file))).virtual_size
+        length = (await _given_image(node, str(self.file))).virtual_size
         if size is not None and size < length:
             raise UserError(
                 f"size ({size_text(size)}) is less than that of the image {self.file} ({size_text(length)}): "
@@ -114,8 +117,8 @@ class Base(Model):
         if self.system:
             await node.fill(target, await context.system(self.size or 0))
         elif self.file is not None:
-            info = await image_info(node, self.file)
-            argv = ["qemu-img", "convert", "-n", "--target-is-zero", "-f", info.format, "-O", "raw", self.file]
+            source = await _given_image(node, self.file)
+            argv = ["qemu-img", "convert", "-n", "--target-is-zero", "-O", "raw", f"json:{source.opened(self.file)}"]
             await node.confined(Confinement(devices=(target,))).run([*argv, target])
         elif self.data:
             await node.run(_fio(target, self.data))
@@ -135,12 +138,21 @@ class _Specific(Struct, frozen=True):
 
 
 class ImageInfo(Struct, frozen=True, rename="kebab"):
-    """An image. ``virtual_size``: bytes of the disk that it holds; ``format_specific``: by QEMU's own names."""
+    """An image. ``virtual_size``: bytes of the disk that it holds; ``format_specific``: by QEMU's own names.
+
+    ``backing_filename``: the other one that holds what this one does not, by its own words.
+    """
 
     format: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}\Z")]
     virtual_size: Count
     cluster_size: Count | None = None
     format_specific: _Specific = _Specific()
+    backing_filename: str | None = None
+
+    def opened(self, path: str) -> str:
+        """How QEMU is to open it: as what it is, and without any other file that it may name."""
+        alone = {"backing": None} if self.format == "qcow2" else {}
+        return orjson.dumps({"driver": self.format, "file": {"driver": "file", "filename": path}, **alone}).decode()
 
 
 def parse_image_info(text: str) -> ImageInfo:
@@ -152,6 +164,22 @@ async def image_info(node: Node, path: str) -> ImageInfo:
     """``qemu-img info`` of an image, also of one that is in use."""
     alone = node.confined(Confinement(devices=(path,)))  # an image may name others, which are opened, too
     return parse_image_info(await alone.output("qemu-img", "info", "--force-share", "--output=json", path))
+
+
+async def _given_image(node: Node, path: str) -> ImageInfo:
+    """Of the user's image. Raises ``UserError`` for one that is not whole by itself: others, and so other files of this
+    machine, would become part of the disk.
+    """
+    info = await image_info(node, path)
+    if info.format not in ("raw", "qcow2"):
+        raise UserError(f"node {node.name}: {path} is an image in the format {info.format}: take a raw or qcow2 one")
+    other = info.backing_filename or info.format_specific.data.get("data-file")
+    if other is not None:
+        raise UserError(
+            f"node {node.name}: {path} has its data in another file, {one_line(str(other))}: "
+            "`qemu-img convert -O qcow2` makes an image of it that is whole by itself"
+        )
+    return info
 
 
 async def base_file(base: Base, below: Resource | None, context: LayerContext) -> File:
