@@ -15,7 +15,7 @@ from storlab.crash.set_up import Asked, SetUpCheck
 from storlab.errors import MissingTool, RecordsError, UserError
 from storlab.limits import RECORD
 from storlab.reading import read_file
-from storlab.records.run_folder import new_run_folder, refuse_unless_empty
+from storlab.records.run_folder import make_private, new_run_folder
 from storlab.run.beginning import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
@@ -89,7 +89,7 @@ def _refuse_full(folder: Path) -> None:
     """Raises ``UserError`` where the folder cannot be a new one."""
     try:
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-        refuse_unless_empty(folder)
+        make_private(folder)
     except OSError as error:
         raise UserError(f"{folder} can't be used for the check: {error.strerror}") from None
 

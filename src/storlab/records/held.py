@@ -24,6 +24,10 @@ class HeldFolder:
     def run(self) -> RunFolder:
         return RunFolder(Path(f"/proc/self/fd/{self.descriptor}"))
 
+    def by_descriptor(self, path: Path) -> Path:
+        """What lies in the folder, whatever the folder's name leads to by now."""
+        return self.run.path / path.relative_to(self.named.path)
+
     @property
     def is_whole(self) -> bool:
         """Whether it can still be written to, wherever it is now: what removes it removes the manifest as well."""
@@ -58,9 +62,11 @@ class HeldFolder:
 
 @contextmanager
 def held(run: RunFolder) -> Iterator[HeldFolder]:
-    """Within, the folder is open. Raises ``OSError``."""
+    """Within, the folder is open. Raises ``OSError``, and ``RecordsError`` where some of it lies elsewhere."""
     descriptor = os.open(run.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield HeldFolder(run, descriptor)
+        folder = HeldFolder(run, descriptor)
+        folder.run.refuse_links()
+        yield folder
     finally:
         os.close(descriptor)

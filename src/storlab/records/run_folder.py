@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -144,6 +144,9 @@ def raw_folder(trial: Path, node: str, source: str) -> Path:
 TABLES = ("trials", "metrics", "series", "histograms", "requests", "checks", "findings")
 
 
+_FOLDERS = ("trials", "tables", "guests", "charts")
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """Paths and records of one run. Tables are read when first asked for."""
@@ -152,10 +155,20 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
-        """An existing run. Raises ``RecordsError`` where it is none."""
+        """An existing run. Raises ``RecordsError`` where it is none, or where some of it lies elsewhere."""
         folder = cls(Path(path))
         read_manifest(folder.path)
+        folder.refuse_links()
         return folder
+
+    def refuse_links(self) -> None:
+        """Raise ``RecordsError`` where its folders are links: what is written there would go wherever they lead."""
+        for name in _FOLDERS:
+            if (self.path / name).is_symlink():
+                raise RecordsError(
+                    f"{self.path / name} is a symbolic link: all of a run lies in its own folder. Put what it leads to "
+                    "in its place, or remove it"
+                )
 
     @property
     def manifest(self) -> Manifest:
@@ -200,6 +213,8 @@ class RunFolder:
         except OSError as error:
             raise RecordsError(f"cannot read {trials}: {error.strerror}") from None
         for folder in sorted(folders, key=lambda each: int(each.name)):
+            if folder.is_symlink():
+                raise RecordsError(f"{folder} is a symbolic link: all of a run lies in its own folder. Remove it")
             record = read_trial(folder)
             if record is None:
                 continue
@@ -301,7 +316,7 @@ class RunFolder:
 def new_run_folder(path: Path, named: Path | None = None, mark: str = "") -> Iterator[RunFolder]:
     """A new run's folder, locked. Raises ``UserError`` where it can't be, or where something lies in it.
 
-    Only its user can look into it: records name what a run makes. One that is there already keeps its mode.
+    Only its user can look into it: records name what a run makes.
     What a run left that was killed before it had a manifest is nothing. ``named``: what messages call the folder, where
     it is moved there once it is whole. ``mark``: see ``RunFolder.lock``.
     """
@@ -309,9 +324,10 @@ def new_run_folder(path: Path, named: Path | None = None, mark: str = "") -> Ite
     with ExitStack() as held:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):
+                path.mkdir(mode=0o700)
             sync_folder(path.parent)
-            refuse_unless_empty(path)
+            make_private(path)
             held.enter_context(run.lock(mark))
             refuse_unless_empty(path)  # nor did another process begin a run here meanwhile
         except FileExistsError:  # which a folder isn't in the way of
@@ -319,6 +335,25 @@ def new_run_folder(path: Path, named: Path | None = None, mark: str = "") -> Ite
         except OSError as error:
             raise UserError(f"{named or path} can't be used for the run: {error.strerror}") from None
         yield run
+
+
+def make_private(path: Path) -> None:
+    """Let nobody else into an empty folder of the user's own.
+
+    Raises ``UserError`` where it is not empty, or another's, who could replace what is written there; and ``OSError``.
+    """
+    if path.is_symlink():
+        raise UserError(f"{path} is a symbolic link: name the folder that it leads to")
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid():
+            raise UserError(f"{path} belongs to another user (uid {found.st_uid}): name a new folder, or one of yours")
+        refuse_unless_empty(path)
+        if found.st_mode & 0o077:
+            os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
 
 
 def refuse_unless_empty(path: Path) -> None:

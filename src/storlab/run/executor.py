@@ -230,7 +230,7 @@ class _Executor:
         return self._outcome()
 
     async def _rounds(self, journal: Journal) -> None:
-        self._setups = Setups(self._session, journal, self._run.path)
+        self._setups = Setups(self._session, journal, self._run.path, self._held.by_descriptor)
         records = (self._held, self._tables, journal)
         trials = Trials(
             self._plan, self._session, self._setups, *records, self._observer, self._interrupts, self._time_left

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from storlab.beneath import beneath
 from storlab.errors import Problem, StudyError, UserError
 from storlab.levels import is_sweep, names_load
 from storlab.limits import CELLS, FACTORS, STUDY_TEXT
@@ -76,7 +77,7 @@ class Study:
         """The same with all levels; ``None`` where these make no study: too many cells, or a file that is gone."""
 
         def read(name: str) -> str:
-            return self.inputs[name] if name in self.inputs else _read_input(Path(self.file).parent / name)
+            return self.inputs[name] if name in self.inputs else read_input(Path(self.file).parent, name)
 
         try:
             return parse_study(self.text.encode(), self.file, read, self.overrides)
@@ -131,7 +132,7 @@ def load_study(
 
     def read(name: str) -> str:
         if name != LAB:
-            return _read_input(path.parent / name)
+            return read_input(path.parent, name)
         if lab is None:
             raise ValueError("this is about the lab: write --lab FILE, or set STORLAB_LAB")
         return lab()
@@ -139,20 +140,26 @@ def load_study(
     return parse_study(data, str(path), read, overrides, only)
 
 
-def _read(path: Path, refusal: type[Exception], pipes: bool = False) -> bytes:
+def _read(path: Path, refusal: type[Exception], pipes: bool = False, named: Path | None = None) -> bytes:
     try:
         return read_file(path, STUDY_TEXT, pipes)  # never a whole disk image, should one be named by mistake
     except OSError as error:
         hint = "; is it the right file?" if error.errno == errno.EFBIG else ""
-        raise refusal(f"cannot read {path}: {error.strerror}{hint}") from None
+        raise refusal(f"cannot read {named or path}: {error.strerror}{hint}") from None
 
 
-def _read_input(path: Path) -> str:
-    data = _read(path, ValueError)
+def read_input(folder: Path, name: str) -> str:
+    """The text of a file that a study in ``folder`` names: one below that folder, not behind a link.
+
+    What it holds is recorded with the run, and shared with it. Raises ``ValueError``.
+    """
     try:
-        return data.decode()
+        with beneath(folder, name) as found:
+            return _read(found, ValueError, named=folder / name).decode()
+    except OSError as error:
+        raise ValueError(f"cannot read {folder / name}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"cannot read {path}: it is not text") from None
+        raise ValueError(f"cannot read {folder / name}: it is not text") from None
 
 
 def parse_study(

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from storlab.model import Model
-from storlab.reach import Beside, Choice, InGuest, OwnName, Prose, ReadsFile, Variable
+from storlab.reach import Beside, Choice, InGuest, OwnName, Prose, Variable
 from storlab.units import Duration, GuestMemory, Size
 
 AdapterName = Literal["command", "zts", "ktap", "check"]
@@ -40,6 +40,12 @@ def _as_time_out(value: float) -> float:
 def _as_test(value: str) -> str:
     if value.startswith("/") or ".." in value.split("/"):
         raise ValueError(f"{value[:50]!r} leads out of the group's folder: write a path within it")
+    return value
+
+
+def _as_folder(value: str) -> str:
+    if value.startswith("/") or posixpath.normpath(value).startswith(".."):
+        raise ValueError(f"{value[:50]!r} leads out of the suite's folder: write a path within it")
     return value
 
 
@@ -91,6 +97,11 @@ class GroupTable(Around):
         None, description="where its files are, below the suite's `folder`: by default its name"
     )
 
+    @field_validator("folder")
+    @classmethod
+    def _within(cls, folder: str | None) -> str | None:
+        return folder if folder is None else _as_folder(folder)
+
     @field_validator("tests")
     @classmethod
     def _each_once(cls, tests: list[str | CommandLine]) -> list[str | CommandLine]:
@@ -119,12 +130,13 @@ class Guests(Model):
     )
     space: Size = Field(16 * 1024**3, ge=64 * 1024**2, description="size of the file system in `/var/tmp`")
     modules: list[Name] = Field([], description="kernel modules that are loaded first, such as `zfs`")
-    kernel: ReadsFile | None = Field(
+    kernel: Beside | None = Field(
         None,
-        description="your own kernel, a bzImage or vmlinux, relative to this file; `--kernel` takes precedence",
+        description="your own kernel, a bzImage or vmlinux, below this file's folder; `--kernel` names any, and takes "
+        "precedence",
     )
-    kernel_modules: ReadsFile | None = Field(None, description="its modules: `…/lib/modules/RELEASE`")
-    rootfs: ReadsFile | None = Field(
+    kernel_modules: Beside | None = Field(None, description="its modules: `…/lib/modules/RELEASE`")
+    rootfs: Beside | None = Field(
         None, description="a root for it, as a folder or an image with EROFS, ext4 or squashfs; by default the image's"
     )
     programs: list[Name] = Field([], description="programs without which the suite is refused")
@@ -165,7 +177,7 @@ class SuiteFile(Model):
     folder: Beside | None = Field(
         None,
         validate_default=True,
-        description="a folder beside this file, which is copied into each guest; for `check`, the checkout",
+        description="a folder below that of this file, which is copied into each guest; for `check`, the checkout",
     )
     check: CheckTable | None = Field(None, description="for the adapter `check`: what is run of the checkout")
     environment: dict[Variable, Variable] = Field({}, description="variables for all scripts")
@@ -210,6 +222,13 @@ class SuiteFile(Model):
         if info.data.get("adapter") == "check" and guests.disks != _DISKS_OF_CHECK:
             raise ValueError("tests of a checkout have three disks: TEST_DEV, SCRATCH_DEV and TEST_DEVS")
         return guests
+
+    @field_validator("groups")
+    @classmethod
+    def _in_the_folder(cls, groups: dict[str, GroupTable]) -> dict[str, GroupTable]:
+        for name, group in groups.items():
+            _as_folder(name if group.folder is None else group.folder)
+        return groups
 
     @field_validator("environment")
     @classmethod

@@ -13,7 +13,7 @@ from pathlib import Path
 from storlab.errors import UserError
 from storlab.records.files import sync_folder
 from storlab.records.manifest import NAME as MANIFEST
-from storlab.records.run_folder import RunFolder, new_run_folder, refuse_unless_empty
+from storlab.records.run_folder import RunFolder, make_private, new_run_folder
 from storlab.run.recovery.temporary import new_mark, remembered, remove_dead
 from storlab.text import printable
 
@@ -32,7 +32,10 @@ def new_import(folder: Path) -> Iterator[RunFolder]:
         raise UserError(f"{printable(str(folder))[:_LONGEST]}… can't be a run's folder: {error.strerror}") from None
     _remove_dead_ones(folder)
     if folder.is_dir():
-        refuse_unless_empty(folder)
+        try:
+            make_private(folder)
+        except OSError as error:
+            raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
     mark = new_mark()
     place = (folder if existed else folder.parent) / f".{folder.name}.{mark}.new"
     with new_run_folder(place, named=folder, mark=mark) as run, remembered(place, mark):

@@ -173,13 +173,8 @@ def _bring_study(made: Journey, written: str, study: Study) -> str:
     if written in named_studies():
         return written
     place = PurePosixPath(_name_there(Path(written)))
-    up = max((PurePosixPath(name).parts.count("..") for name in study.inputs), default=0)
-    if up > len(place.parent.parts):
-        place = PurePosixPath(*["study"] * up, place.name)
     made.files[str(place)] = Brought(study.text.encode())
     for name, text in study.inputs.items():
-        if PurePosixPath(name).is_absolute():
-            raise UserError(f"{written} names {name}: with --on, write where it lies from the study's folder on")
         made.files[_plainly(place.parent / name)] = Brought(text.encode())
     return str(place)
 
@@ -236,10 +231,13 @@ def _out(made: Journey, rule: Rule, values: dict[str, Any], study: Study | None)
 
 def _result(made: Journey, path: Path, *, new: bool) -> str:
     """Something that comes back. Raises ``UserError`` if a folder of that name is in use."""
-    from storlab.records.run_folder import refuse_unless_empty
+    from storlab.records.run_folder import make_private
 
     if new and path.is_dir():
-        refuse_unless_empty(path)
+        try:
+            make_private(path)
+        except OSError as error:
+            raise UserError(f"{path} can't be used for the run: {error.strerror}") from None
     elif new and path.exists():
         raise UserError(f"{path} can't be used for the run: it is not a folder")
     name = path.name if path.is_absolute() and path.name else _name_there(path)

@@ -54,6 +54,7 @@ def bisect(
     """Find the first commit, kernel or image with which a test fails, even if only now and then."""
     from storlab.cli.new_folder import new_folder
     from storlab.records.manifest import LOCK
+    from storlab.records.run_folder import make_private
     from storlab.run.recovery.journal import refuse_others
     from storlab.run.suite.bisect.steps import JOURNAL, PLAN, Plan, read_plan, write_plan
 
@@ -82,6 +83,7 @@ def bisect(
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty: name another --out, or continue with --resume {folder}")
     folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     write_plan(folder, plan)
     _execute(folder, plan, quiet=quiet, json=json)
 

@@ -7,7 +7,7 @@ what is above. Nodes that serve come first, because others' chains stand on thei
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -90,13 +90,16 @@ class _Spot:
 
 @dataclass
 class Builder:
-    """Builds one cell. Consoles of its nodes go to ``folder``, and to ``kept`` of those that outlive the trial."""
+    """Builds one cell. Consoles of its nodes go to ``folder``, and to ``kept`` of those that outlive the trial; what
+    this process itself keeps of layers goes to where ``held`` says these are.
+    """
 
     session: Session
     parts: Parts
     built: Built
     folder: Path
     kept: Path
+    held: Callable[[Path], Path]
     shapes: Shapes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -260,7 +263,7 @@ class Builder:
         node = part.node
         assert node is not None
         register, lost = self.parts.registering(part, node), self.parts.losing(part)
-        records = (self.folder if part.keep == "trial" else self.kept) / spot.facts_of / "stack"
+        records = self.held(self.folder if part.keep == "trial" else self.kept) / spot.facts_of / "stack"
         part.shared = spot.foundation.shared if spot.foundation is not None else Shared(register_undo=register)
         folder = f"{await self.session.scratch_on(node)}/{spot.owner}-{part.key}"
         further = spot.further.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,11 +23,15 @@ _LOOK = 0.2  # s
 
 @dataclass
 class Setups:
-    """All that is set up in a run. ``folder``: the run's, for the consoles of nodes that outlive a trial."""
+    """All that is set up in a run. ``folder``: the run's, for the consoles of nodes that outlive a trial.
+
+    ``held``: what this process itself writes into below ``folder``, if its name may come to lead elsewhere.
+    """
 
     session: Session
     journal: Journal
     folder: Path
+    held: Callable[[Path], Path] = lambda path: path
     parts: Parts = field(init=False)
     _live: dict[int, Built] = field(default_factory=dict)  # the cells that are set up, by number
     _seen: list[Built] = field(default_factory=list)  # those that were, since losses are counted
@@ -43,7 +48,7 @@ class Setups:
 
     async def set_up(self, built: Built, folder: Path) -> None:
         """Set up what the cell needs and is not there already. ``folder``: the trial's, for its nodes' consoles."""
-        await Builder(self.session, self.parts, built, folder, self.folder / "guests").build()
+        await Builder(self.session, self.parts, built, folder, self.folder / "guests", self.held).build()
 
     async def tear_down(self, built: Built, *, failed: bool) -> Teardown:
         """Tear down what is not kept after a trial; where it ``failed``, all that it used.

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from storlab.beneath import beneath
 from storlab.errors import Problem, StudyError, UserError
 from storlab.model import Model
 from storlab.reading import read_file
@@ -112,7 +113,7 @@ def read_suite_file(text: str, name: str, testdir: str = OWN_TESTS, tests: Path 
 def _of_checkout(suite: CheckFile, tests: Path | None) -> CheckFile:
     """With the tests that the checkout has of those that the file names."""
     table, guests = suite.spec.check or CheckTable(), suite.spec.guests
-    lists = tuple(Path(suite.file).parent / each for each in table.exclude_files)
+    lists = tuple(_beside(suite, each, ("check", "exclude_files")) for each in table.exclude_files)
     wanted = Wanted(
         tuple(table.tests), tuple(table.groups), tuple(table.exclude_groups), tuple(table.exclude), lists,
         tuple(table.exclude_lists),
@@ -158,20 +159,31 @@ def _problems(
 
 
 def kernel_of(suite: Command) -> OwnKernel | None:
-    """The kernel that a suite file wants its guests to boot."""
+    """The kernel that a suite file wants its guests to boot. Raises ``StudyError`` unless all of it lies below it."""
     guests = suite.spec.guests
     if guests.kernel is None:
         return None
-    beside = Path(suite.file).resolve().parent
-    others = [str(beside / path) if path is not None else None for path in (guests.kernel_modules, guests.rootfs)]
-    return OwnKernel(str(beside / guests.kernel), *others)
+    named = {key: getattr(guests, key) for key in ("kernel", "kernel_modules", "rootfs")}
+    found = {key: _beside(suite, path, ("guests", key)) for key, path in named.items() if path is not None}
+    return OwnKernel(*(str(found[key].resolve()) if key in found else None for key in named))
 
 
 def folder_of(suite: Command) -> Path | None:
-    """The folder of this machine that a suite file wants in its guests. Raises ``StudyError`` where it is none."""
+    """The folder that a suite file wants in its guests, below its own. Raises ``StudyError`` where it is none."""
     if suite.spec.folder is None:
         return None
-    folder = Path(suite.file).parent / suite.spec.folder
+    folder = _beside(suite, suite.spec.folder, ("folder",))
     if not folder.is_dir():
         raise StudyError(suite.file, [Problem("folder", f"{folder} is no folder", suite.lines.get(("folder",)))])
     return folder
+
+
+def _beside(suite: Command, name: str, key: tuple[str, ...]) -> Path:
+    """What a suite file names: whoever wrote it chooses what of this machine its tests see."""
+    folder = Path(suite.file).parent
+    try:
+        with beneath(folder, name):
+            return folder / name
+    except OSError as error:
+        why = f"cannot use {folder / name}: {error.strerror}"
+        raise StudyError(suite.file, [Problem(".".join(key), why, line_of(key, suite.lines))]) from None

@@ -63,7 +63,8 @@ class TrialRun:
     cell: Cell
     session: Session
     setups: Setups
-    folder: Path  # for raw records, on the controller
+    folder: Path  # for raw records, on the controller, by the descriptor of the run's; ``named`` as others find it
+    named: Path
     watch: Watch
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -239,7 +240,7 @@ class TrialRun:
             self.setups.forget_losses()
         try:
             async with self._phase("set up"):
-                await self.setups.set_up(self.built, self.folder)
+                await self.setups.set_up(self.built, self.named)
         finally:
             self.guests = {name: dict(node.about) for name, node in self.built.nodes.items() if node.about}
 

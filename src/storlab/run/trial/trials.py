@@ -111,9 +111,11 @@ class Trials:
         cut_short = self._make_folder(planned.number)
         self.observer.trial_begins(planned, cell, self.time_left(planned.round, rest))
         self.journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
-        folder = self.held.named.trial_folder(planned.number)
+        folder, named = (each.trial_folder(planned.number) for each in (self.held.run, self.held.named))
         proven = any(record.cell == planned.cell and record.status == "done" for record in self.tables.records)
-        trial = TrialRun(planned, cell, self.session, self.setups, folder, self._watch, slices=slices, proven=proven)
+        trial = TrialRun(
+            planned, cell, self.session, self.setups, folder, named, self._watch, slices=slices, proven=proven
+        )
         if cut_short:  # perhaps by what it did to the machine: a level must not look better for being run again
             said = f"trial {planned.number} was cut short and run again: what it measured at first isn't known"
             trial.warnings.append(f"{', '.join(cell.levels.values())}: {said}" if cell.levels else said)
@@ -122,6 +124,8 @@ class Trials:
     async def _run(self, planned: PlannedTrial, trial: TrialRun) -> None:
         try:
             record = await trial.run()
+            if record.reason is not None:
+                record = replace(record, reason=record.reason.replace(str(trial.folder), str(trial.named)))
         finally:
             self.held.refuse_moved()  # whatever failed: that is why
         if record.status == "unsupported":

@@ -60,7 +60,7 @@ class FioWorkload(Workload):
     jobs: dict[OwnName, FioJob] = Field(
         default_factory=dict, description="Several jobs at once, each with options of its own."
     )
-    job_file: Beside | None = Field(None, description="A native job file, relative to the study; used as it stands.")
+    job_file: Beside | None = Field(None, description="A native job file below the study's folder; used as it stands.")
 
     beyond: ClassVar[Mapping[str, Reach]] = {"ioengine": LIBRARY}
 

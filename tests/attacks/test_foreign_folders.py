@@ -1,0 +1,104 @@
+"""Folders that somebody else made first, or may rename: no record of a run is written where they lead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from laboratory import Laboratory, ended, wait_until
+from laboratory.studies import directory
+
+STRANGER = 65534
+STUDY = directory('command = { argv = ["true"] }')
+SLOW = directory(
+    'command = { argv = ["sh", "-c", "until [ -e $0/../go ]; do sleep 0.05; done", "{target}"] }', rounds=2
+)
+
+
+@pytest.fixture
+def victim(lab: Laboratory) -> Path:
+    """A folder of the user's own, with what the records of trials are called."""
+    path = lab.folder / "victim"
+    for name in ("0001", "0002", "0003"):
+        (path / name).mkdir(parents=True)
+        (path / name / "precious").write_text("kept")
+    return path
+
+
+def contents(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["trials", "tables", "guests"])
+@pytest.mark.parametrize("command", ["resume", "report", "clean"])
+def test_a_folder_of_a_run_that_is_a_link_is_refused(lab: Laboratory, victim: Path, name: str, command: str) -> None:
+    lab.execute(STUDY)
+    before = contents(victim)
+    shutil.rmtree(lab.out / name, ignore_errors=True)
+    (lab.out / name).symlink_to(victim)
+    words = ("--rounds", "2") if command == "resume" else ()
+    result = lab.storlab(command, lab.out, *words)
+    assert result.status == 2 and f"{lab.out / name} is a symbolic link" in " ".join(result.stderr.split()), str(result)
+    assert contents(victim) == before
+
+
+def test_a_trial_that_is_a_link_is_neither_read_nor_resumed(lab: Laboratory, victim: Path) -> None:
+    lab.execute(STUDY)
+    shutil.copytree(lab.out / "trials" / "0001", victim / "0001", dirs_exist_ok=True)
+    shutil.rmtree(lab.out / "trials" / "0001")
+    (lab.out / "trials" / "0001").symlink_to(victim / "0001")
+    before = contents(victim)
+    for words in (("report", lab.out), ("resume", lab.out, "--rounds", "2")):
+        result = lab.storlab(*words)
+        assert result.status == 2 and "0001 is a symbolic link" in " ".join(result.stderr.split()), str(result)
+    assert contents(victim) == before
+
+
+@pytest.mark.needs("root")
+def test_a_folder_that_another_user_made_for_a_run_is_refused(lab: Laboratory) -> None:
+    lab.out.mkdir()
+    os.chown(lab.out, STRANGER, STRANGER)
+    rates = lab.folder / "rates.csv"
+    rates.write_text("rate\n1000\n")
+    for words in (("run", lab.study(STUDY)), ("import", "csv", rates, "--value", "rate")):
+        result = lab.storlab(*words, "--out", lab.out)
+        assert result.status == 2 and "belongs to another user" in result.stderr, str(result)
+    assert list(lab.out.iterdir()) == []
+
+
+def test_an_empty_folder_of_ones_own_becomes_private_before_anything_lies_in_it(lab: Laboratory) -> None:
+    lab.out.mkdir()
+    lab.out.chmod(0o777)
+    lab.execute(STUDY)
+    assert stat.S_IMODE(lab.out.stat().st_mode) == 0o700
+
+
+def test_a_link_to_a_folder_is_not_taken_for_it(lab: Laboratory) -> None:
+    empty = lab.folder / "empty"
+    empty.mkdir(mode=0o755)
+    lab.out.symlink_to(empty)
+    result = lab.run(STUDY)
+    assert result.status == 2 and "is a symbolic link: name the folder that it leads to" in result.stderr, str(result)
+    assert stat.S_IMODE(empty.stat().st_mode) == 0o755 and list(empty.iterdir()) == []
+
+
+def test_where_the_name_of_a_folder_comes_to_lead_elsewhere_nothing_is_written(lab: Laboratory, victim: Path) -> None:
+    """Whoever owns the folder around a run's may rename it, and put a link to what looks alike in its place."""
+    process = lab.start("run", lab.study(SLOW), "--out", lab.out, "--seed", "1", "--quiet", "--unconfined")
+    assert wait_until(lambda: any(lab.scratch.glob("*/trial-*")) or process.poll() is not None, 30)
+    decoy = lab.folder / "decoy"
+    decoy.mkdir()
+    (decoy / "trials").symlink_to(victim)
+    before = contents(victim)
+    lab.out.rename(lab.folder / "moved")
+    lab.out.symlink_to(decoy)
+    for folder in lab.scratch.glob("storlab-*"):
+        subprocess.run(["find", folder, "-type", "d", "-exec", "touch", "{}/go", ";"], check=True)
+    result = ended(process)
+    assert result.status != 0 and "is not the folder of this run any more" in " ".join(result.stderr.split()), result
+    assert contents(victim) == before and contents(decoy) == ["trials"]
