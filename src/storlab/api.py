@@ -49,7 +49,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
 from storlab.nodes.process import ExitRecord
 from storlab.nodes.processes import end_marked
-from storlab.nodes.undo import LONG, Undo, refuse_foreign, remove_folder, undo
+from storlab.nodes.undo import LONG, RunName, RunPath, Undo, refuse_foreign, remove_folder, undo
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.sampling import around, read_samples, sampling
 from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject
@@ -106,10 +106,10 @@ __all__ = [
     "Measurements", "Metric", "MetricSpec", "MissingTool", "Mount", "Needs", "Node", "NodeError", "NodeIdentity",
     "NodeKind", "NodeLost", "OptionError", "OwnName", "ParseError", "Part", "Pattern", "Pool", "Prepared", "Probe",
     "ProbeContext", "ProbeRecord", "Process", "ProcessGroup", "Program", "Prose", "Reach", "Reaching", "ReadsFile",
-    "Resource", "RunContext", "SafetyError", "Script", "Server", "ServerContext", "ServerLayer", "Service", "Services",
-    "Size", "StorlabError", "Subject", "TimedOut", "Transport", "TrialError", "Undo", "Unsupported", "UserError",
-    "Value", "Window", "Workload", "WritesFile", "agent_path", "around", "check_importer", "check_layer",
-    "check_node_kind", "check_probe", "check_set_up", "check_workload", "declared_by", "end_marked", "latencies",
-    "metric_frame", "options_of", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples", "refuse_foreign",
-    "remove_folder", "sampling", "undo",
+    "Resource", "RunContext", "RunName", "RunPath", "SafetyError", "Script", "Server", "ServerContext", "ServerLayer",
+    "Service", "Services", "Size", "StorlabError", "Subject", "TimedOut", "Transport", "TrialError", "Undo",
+    "Unsupported", "UserError", "Value", "Window", "Workload", "WritesFile", "agent_path", "around", "check_importer",
+    "check_layer", "check_node_kind", "check_probe", "check_set_up", "check_workload", "declared_by", "end_marked",
+    "latencies", "metric_frame", "options_of", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples",
+    "refuse_foreign", "remove_folder", "sampling", "undo",
 ]  # fmt: skip

@@ -248,8 +248,9 @@ def mapped(device: Device, folder: Path, chance: random.Random) -> Iterator[None
 def claimed(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
     """Another run has it."""
     number = "{}:{}".format(*(part(Path(device.path).stat().st_rdev) for part in (os.major, os.minor)))
-    lock = Path("/run/storlab/devices") / number
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock = Path("/run/storlab/claims") / number
+    lock.parent.parent.mkdir(exist_ok=True)
+    lock.parent.mkdir(0o700, exist_ok=True)
     with process_that_is_up("flock", "--nonblock", str(lock), "sh", "-c", "echo up; read _"):
         yield
 

@@ -16,6 +16,7 @@ import pytest
 from laboratory import Laboratory, wait_until
 from laboratory.guests import BEGUN, guests, once_begun
 from laboratory.studies import directory
+from storlab.layers.block.claim import _HOLD
 from storlab.nodes.private import private_name
 
 STRANGER = 65534
@@ -132,6 +133,24 @@ def test_a_folder_in_which_anybody_may_replace_files_is_refused_with_the_remedy(
         ended = lab.storlab(*words)
         assert ended.status == 2 and f"run `chmod +t {shared}`" in " ".join(ended.stderr.split()), ended
         assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("ended", [False, True], ids=["during a run", "after it"])
+def test_another_user_can_neither_hold_nor_see_the_claim_on_a_device(ended: bool) -> None:
+    """Opening a file for reading is enough to lock it; the runs of this machine then found the device in use."""
+    with subprocess.Popen(
+        ["sh", "-c", _HOLD, "hold", "7:99999", "7:99999", "20260102-030405-abcd"], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        if ended:
+            holder.kill()
+            holder.wait()
+        for words in (["flock", "--shared", "--nonblock"], ["flock", "--exclusive", "--nonblock"]):
+            assert stranger(*words, "/run/storlab/claims/7:99999", "echo", "locked") == ""
+        assert stranger("ls", "/run/storlab/claims") == ""
+        holder.kill()
+    Path("/run/storlab/claims/7:99999").unlink()
 
 
 @pytest.mark.needs("guests")

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from storlab.cli.reporting import report_input
 from storlab.errors import SafetyError, UserError
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
+from storlab.records.manifest import Manifest, write_manifest
 from storlab.report.model.unequal import unequal_sentences
 from storlab.run.machine import machine_for
 from storlab.run.permissions import Permissions
@@ -129,6 +131,8 @@ async def test_two_unconfined_runs_wait_for_each_other_and_for_what_a_killed_one
     assert said.index("third begins") < said.index("first ends") < said.index("second begins")
     assert [each for each in said if each.startswith(f"Waiting for the run first in {tmp_path / 'first'}: ")]
     (tmp_path / "second").mkdir()
+    manifest = Manifest("20260101-000000-abcd", "A", "0", (), datetime(2026, 1, 1, tzinfo=UTC))
+    write_manifest(tmp_path / "second", manifest)
     with Journal(tmp_path / "second" / "journal.jsonl") as journal:
         journal.register(NodeIdentity("host", "local", "", Machine("", "")), "settings.restore", {})
     await hold("second")

@@ -21,7 +21,7 @@ from storlab.nodes.answers import understood
 from storlab.nodes.demands import Devices
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import Name, undo
+from storlab.nodes.undo import RunName, undo
 from storlab.nodes.uplink import Uplink
 
 CARD = "storlab0"  # the name of each node's card
@@ -33,7 +33,7 @@ _NAME = re.compile(r"storlab-\d{8}-\d{6}-[0-9a-f]{4}(-[A-Za-z0-9_.+-]+)?")
 
 
 class _Named(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Name
+    name: RunName
 
 
 def is_a_runs(name: str) -> bool:

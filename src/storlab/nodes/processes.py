@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from storlab.errors import StorlabError
 from storlab.nodes.node import Node
-from storlab.nodes.undo import Name, RunId, undo
+from storlab.nodes.undo import Name, RunId, RunName, undo
 
 _RUN, _NODE = "STORLAB_RUN", "STORLAB_NODE"
 _CGROUP = re.compile(
@@ -65,7 +65,7 @@ def mark(run: str, node: str) -> dict[str, str]:
 class _Agent(Struct, frozen=True, forbid_unknown_fields=True):
     run: RunId
     node: Name
-    cgroup: Name
+    cgroup: RunName
 
 
 @undo("processes.end", arguments=_Agent)

@@ -11,7 +11,8 @@ import os.path
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Unpack
+from functools import cache
+from typing import Annotated, Any, Literal, Unpack, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -23,6 +24,7 @@ from storlab.nodes.node import Node
 LONG = 3600.0
 """For files of any size: a file system may tell its disk of every block that a large one frees."""
 
+Proof = Literal["note", "itself"]
 Function = Callable[[Node, Mapping[str, Any]], Awaitable[str | None]]
 
 Entry = tuple[str, Mapping[str, Any]]
@@ -30,15 +32,21 @@ Entry = tuple[str, Mapping[str, Any]]
 RegisterUndo = Callable[[Unpack[tuple[Entry, ...]]], Awaitable[None]]
 """Journals all of these entries, durably, before it returns."""
 
+OF_RUN = "of the run"
+"""Marks, in the type of an argument, that it names what is set up: ``Annotated[str, Meta(…), OF_RUN]``. Such a name
+contains ``storlab-`` and the run's id, or is refused."""
+
 AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=4095)]
+RunPath = Annotated[AbsolutePath, OF_RUN]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+-]{1,255}$")]
+RunName = Annotated[Name, OF_RUN]
 RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$")]
 
 
 class AtPath(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of what undoes something that is known by its path alone."""
 
-    path: AbsolutePath
+    path: RunPath
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,11 @@ class Undo:
     that it may take; the default is for unmounting, which writes back whatever the page cache still holds.
     ``outlives_boot``: what it undoes is still there after its machine was booted again, as files are. ``arguments``: a
     model that they are checked against before anything else looks at them.
+
+    ``proof``: what shows that the run has set it up, for a journal may be somebody else's work. By default that is the
+    run's id in all arguments that are ``OF_RUN``; if none is, as of a value that is restored, a note beside the
+    journal, in a folder where nobody else can write. ``"note"`` asks for both, ``"itself"`` for neither: what the
+    function finds proves it.
     """
 
     name: str
@@ -58,11 +71,17 @@ class Undo:
     patience: float = 120.0
     outlives_boot: bool = False
     arguments: type[Struct] | None = None
+    proof: Proof | None = None
 
-    def check(self, arguments: Mapping[str, Any], run: str) -> None:
+    @property
+    def noted(self) -> bool:
+        """Whether it takes a note beside the journal, since no name of its arguments shows whose it is."""
+        return self.proof == "note" or (self.proof is None and not naming_fields(self.arguments))
+
+    def check(self, arguments: Mapping[str, Any], run: str, *, noted: bool = False) -> None:
         """Raise ``StorlabError`` unless these can be arguments from the journal of this run, and name nothing else's.
 
-        Whatever bears the name of a run, bears this one's.
+        Whatever bears the name of a run, bears this one's; what is ``OF_RUN`` does. ``noted``: there is a note of it.
         """
         if self.arguments is not None:
             try:
@@ -74,6 +93,13 @@ class Undo:
                 raise StorlabError(f"{text} belongs to the run {others.pop()}, not to {run}: left alone")
         if arguments.get("run", run) != run:
             raise StorlabError(f"it belongs to the run {arguments['run']}, not to {run}: left alone")
+        for field in naming_fields(self.arguments):
+            for text in _texts(arguments.get(field)):
+                if run not in _RUN.findall(text):
+                    raise StorlabError(f"{text} is not Storlab's own, for its name lacks storlab-{run}: left alone")
+        if self.noted and not noted:
+            raise StorlabError("only the journal says that the run has changed this, and anybody may have written it: "
+                               "left alone")  # fmt: skip
 
 
 def undo(
@@ -82,9 +108,21 @@ def undo(
     patience: float = 120.0,
     outlives_boot: bool = False,
     arguments: type[Struct] | None = None,
+    proof: Proof | None = None,
 ) -> Callable[[Function], Undo]:
     """Make an ``Undo`` of the function below; a layer or node kind then lists it in its ``undoes``."""
-    return lambda function: Undo(name, function, patience, outlives_boot, arguments)
+    return lambda function: Undo(name, function, patience, outlives_boot, arguments, proof)
+
+
+@cache
+def naming_fields(model: type[Struct] | None) -> tuple[str, ...]:
+    """The arguments that name what is set up, by the types of their model."""
+    hints = get_type_hints(model, include_extras=True) if model is not None else {}
+    return tuple(name for name, hint in hints.items() if _names_it(hint))
+
+
+def _names_it(hint: object) -> bool:
+    return OF_RUN in getattr(hint, "__metadata__", ()) or any(map(_names_it, get_args(hint)))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -97,7 +135,7 @@ def _texts(value: Any) -> Iterator[str]:
 _BUSY_TRIES = 40
 _BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that were just killed
 _NAME = re.compile(r"\.?storlab-(?P<run>\d{8}-\d{6}-[0-9a-f]{4})(-[^/]*)?")
-_RUN = re.compile(r"storlab-(\d{8}-\d{6}-[0-9a-f]{4})")
+_RUN = re.compile(r"(?<![A-Za-z0-9])storlab-(\d{8}-\d{6}-[0-9a-f]{4})(?![0-9a-f])")
 
 _FOREIGN = ("a symbolic link is in its way", "it belongs to another user")
 """What the agent says of a path that is not what it was when it was made: others may have made a folder of that name,

@@ -23,7 +23,7 @@ from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.nodes.answers import understood
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import Name, run_of, undo
+from storlab.nodes.undo import RunName, run_of, undo
 
 NEEDS = Needs(programs=("ip", "nsenter", "nft", "ping"), root="a way out of the network among the nodes")
 InterfaceName = Annotated[str, Meta(pattern=r"^(?!(all|default|\.{1,2})$)[A-Za-z0-9_.:@+-]{1,15}$")]
@@ -73,7 +73,7 @@ table ip storlab {{
 
 
 class _Link(Struct, frozen=True, forbid_unknown_fields=True):
-    network: Name
+    network: RunName
     device: Annotated[str, Meta(pattern=r"^storlab-[0-9a-f]{4}$")]
 
 
@@ -83,6 +83,8 @@ async def remove_uplink(host: Node, arguments: Mapping[str, Any]) -> str | None:
     network, device = arguments["network"], arguments["device"]
     if run_of(network) is None or not network.startswith("storlab-"):
         raise StorlabError(f"the nftables table {network} is not Storlab's own: left alone")
+    if device != link_of(network):
+        raise StorlabError(f"the network link {device} is not that of {network}: left alone")
     removed = []
     if (await host.run(["nft", "list", "table", "ip", network], check=False)).ok:
         await host.run(["nft", "delete", "table", "ip", network])
@@ -111,6 +113,12 @@ async def restore_forwarding(host: Node, arguments: Mapping[str, Any]) -> str | 
 UPLINK_UNDOES = (remove_uplink, restore_forwarding)
 
 
+def link_of(network: str) -> str:
+    """The name of the link of a run's network: at most 15 characters, see netdevice(7)."""
+    run = run_of(network)
+    return f"storlab-{run[-4:] if run else '0000'}"
+
+
 class Uplink:
     """Of the run's network ``network``, made when the first address is opened. ``host``: this machine."""
 
@@ -122,8 +130,7 @@ class Uplink:
 
     @property
     def _link(self) -> str:
-        run = run_of(self._network)
-        return f"storlab-{run[-4:] if run else '0000'}"
+        return link_of(self._network)
 
     @property
     def _ends(self) -> tuple[str, str]:

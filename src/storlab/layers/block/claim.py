@@ -14,15 +14,17 @@ from storlab.nodes.node import Node, Process
 
 _PATIENCE = 10.0  # s
 
-# Only root can put anything into /run; that nobody else can write to the folders is looked at all the same.
+# Only root can put anything into /run; that nobody else can write to the folders is looked at all the same. Nor can
+# others read in that of the claims: to lock a file, reading it is enough, see flock(2).
 _HOLD = r"""
-umask 022
-for folder in /run/storlab /run/storlab/devices; do
-    mkdir "$folder" 2>/dev/null
-    [ "$(stat --format='%F %u %a' -- "$folder")" = "directory $(id -u) 755" ] ||
-        { echo "no $folder is not a folder of this user's that nobody else can write to"; exit 1; }
+umask 077
+for each in 755:/run/storlab 700:/run/storlab/claims; do
+    folder=${each#*:}
+    mkdir --mode="${each%%:*}" "$folder" 2>/dev/null
+    [ "$(stat --format='%F %u %a' -- "$folder")" = "directory $(id -u) ${each%%:*}" ] ||
+        { echo "no $folder is not a folder of this user's with the mode ${each%%:*}"; exit 1; }
 done
-cd /run/storlab/devices || exit 1
+cd /run/storlab/claims || exit 1
 taken() { echo "taken $(head --bytes=100 -- "$1" | head --lines=1)"; exit 1; }
 exec 8>>"$2" || exit 1
 if [ "$1" = "$2" ]; then

@@ -17,7 +17,7 @@ from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
+from storlab.nodes.undo import RunPath, refuse_foreign, undo
 from storlab.record import read_answer
 from storlab.units import Size, power_of_two
 
@@ -27,7 +27,7 @@ _LOOK = 0.05  # s
 
 
 class _Backing(Struct, frozen=True, forbid_unknown_fields=True):
-    file: AbsolutePath
+    file: RunPath
 
 
 @undo("loop.detach", arguments=_Backing)

@@ -42,7 +42,7 @@ class _Made(Struct, frozen=True, forbid_unknown_fields=True):
     was: Fingerprint = ""
 
 
-@undo("mkfs.forget", outlives_boot=True, arguments=_Made)
+@undo("mkfs.forget", outlives_boot=True, arguments=_Made, proof="itself")
 async def forget_filesystem(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Wipe the signature of a file system that Storlab made on a device of the user's: by its UUID, or not at all."""
     uuid, was = filesystem_uuid(arguments["run"], arguments["nonce"]), arguments.get("was", "")

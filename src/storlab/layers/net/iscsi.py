@@ -26,7 +26,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
-from storlab.nodes.undo import Name, RunId, undo
+from storlab.nodes.undo import OF_RUN, RunId, RunName, undo
 
 _LOCK = "iscsi"
 _PATIENCE = 5.0  # s, for iscsid to end
@@ -69,9 +69,9 @@ _FACTS = (
 
 
 class _Session(Struct, frozen=True, forbid_unknown_fields=True):
-    target: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$")]
-    initiator: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$")]
-    daemon: Name
+    target: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
+    initiator: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
+    daemon: RunName
     run: RunId
 
 

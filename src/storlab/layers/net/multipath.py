@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from storlab.layers.base import LayerContext
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import RunId, undo
+from storlab.nodes.undo import OF_RUN, RunId, undo
 
 _MODULES = ("dm_multipath", "dm_round_robin")
 NEEDS = Needs(programs=("dmsetup", "modprobe"), modules=_MODULES)
@@ -26,7 +26,7 @@ dmsetup remove --force --retry --noudevrules --noudevsync "$1" && echo gone
 
 
 class _Joined(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(pattern=r"^storlab-[A-Za-z0-9.-]{1,100}$")]
+    name: Annotated[str, Meta(pattern=r"^storlab-[A-Za-z0-9.-]{1,100}$"), OF_RUN]
     run: RunId
 
 

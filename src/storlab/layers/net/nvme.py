@@ -23,7 +23,7 @@ from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import RunId, undo
+from storlab.nodes.undo import OF_RUN, RunId, undo
 
 _PATIENCE = 3  # s, for a server that is to answer a ping
 # What the kernel answers is for who has asked by the same open file.
@@ -39,7 +39,7 @@ _FACTS = ("state", "sqsize", "queue_count", "kato", "ctrl_loss_tmo", "fast_io_fa
 
 
 class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
-    subsystem: Annotated[str, Meta(pattern=r"^nqn\.[A-Za-z0-9.:-]{1,220}$")]
+    subsystem: Annotated[str, Meta(pattern=r"^nqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
     host: Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}$")]
     run: RunId
 

@@ -27,7 +27,7 @@ from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import Name, RunId, undo
+from storlab.nodes.undo import OF_RUN, RunId, RunName, undo
 from storlab.units import Size
 
 Implementation = Literal["lio", "tgt"]
@@ -45,8 +45,8 @@ _LIMITS = (
 
 
 class _Target(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Name
-    target: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$")]
+    name: RunName
+    target: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
     run: RunId
 
 

@@ -16,7 +16,7 @@ from storlab.layers.server.configfs import KernelTarget, attributes, configure, 
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
-from storlab.nodes.undo import RunId, undo
+from storlab.nodes.undo import OF_RUN, RunId, undo
 from storlab.units import Size
 
 _ROOT = "/sys/kernel/config/nvmet"
@@ -27,13 +27,13 @@ _PORT = ("addr_traddr", "addr_trsvcid", "param_inline_data_size", "param_max_que
 
 
 class _Target(Struct, frozen=True, forbid_unknown_fields=True):
-    target: Annotated[str, Meta(pattern=r"^nqn\.[A-Za-z0-9.:-]{1,220}$")]
+    target: Annotated[str, Meta(pattern=r"^nqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
     port: Annotated[int, Meta(ge=1, le=65535)]
     host: Annotated[str, Meta(pattern=r"^[0-9a-fA-F.:]{2,45}$")]
     run: RunId
 
 
-@undo("nvme-target.remove", arguments=_Target)
+@undo("nvme-target.remove", arguments=_Target, proof="note")
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     target, host = arguments["target"], arguments["host"]
     subsystem, port = f"{_ROOT}/subsystems/{target}", f"{_ROOT}/ports/{arguments['port']}"

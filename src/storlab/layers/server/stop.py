@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from storlab.errors import StorlabError
 from storlab.nodes.node import Node, Process
-from storlab.nodes.undo import LONG, AbsolutePath, Name, refuse_foreign, remove_folder, undo, until_free
+from storlab.nodes.undo import LONG, RunName, RunPath, refuse_foreign, remove_folder, undo, until_free
 
 _LOOK = 0.02  # s
 _REST = 10.0  # s, for what was killed to be gone
@@ -20,9 +20,9 @@ _REMOVE = 'find "$1" -depth -type d -exec rmdir -- {} ";"; ! test -e "$1"'
 
 
 class _Started(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Name
+    name: RunName
     program: Annotated[str, Meta(max_length=255)]
-    folders: list[AbsolutePath]
+    folders: list[RunPath]
     signal: Annotated[str, Meta(pattern=r"^SIG[A-Z0-9]{1,12}$")]
     patience: Annotated[float, Meta(ge=0, le=86400)]
 

@@ -25,7 +25,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
+from storlab.nodes.undo import RunPath, refuse_foreign, undo
 from storlab.units import Size
 
 _NFSD = "/proc/fs/nfsd"
@@ -35,11 +35,11 @@ _LOOKS, _LOOK = 40, 0.05  # s between looks
 
 
 class _Serving(Struct, frozen=True, forbid_unknown_fields=True):
-    path: AbsolutePath
+    path: RunPath
     port: Annotated[int, Meta(ge=1, le=65535)]
 
 
-@undo("nfsd.stop", arguments=_Serving)
+@undo("nfsd.stop", arguments=_Serving, proof="note")
 async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Stop the kernel's server, unless it serves anything but what Storlab exported there."""
     path = arguments["path"]

@@ -24,7 +24,7 @@ from storlab.layers.share.watch import FileSays
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
+from storlab.nodes.undo import RunPath, refuse_foreign, undo
 from storlab.units import Size
 
 _CONTROL = "/sys/class/ksmbd-control"
@@ -34,10 +34,10 @@ _LOOKS, _LOOK = 100, 0.05  # s between looks
 
 
 class _Serving(Struct, frozen=True, forbid_unknown_fields=True):
-    configuration: AbsolutePath
+    configuration: RunPath
 
 
-@undo("ksmbd.stop", arguments=_Serving)
+@undo("ksmbd.stop", arguments=_Serving, proof="note")
 async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Stop the kernel's server, unless its daemon is another than the one with Storlab's configuration."""
     refuse_foreign(arguments["configuration"])

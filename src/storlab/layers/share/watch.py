@@ -22,7 +22,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import Exit
-from storlab.nodes.undo import Name, Undo, undo
+from storlab.nodes.undo import RunName, Undo, undo
 from storlab.waiting import cancelled
 
 _EVERY = 0.5  # s between two requests
@@ -36,7 +36,7 @@ _SILENCE = re.compile(r"no answer yet for icmp_seq=(\d{1,9})\b")
 
 
 class _Watch(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Name
+    name: RunName
 
 
 @undo("watch.end", arguments=_Watch)

@@ -15,13 +15,13 @@ from storlab.layers.zfs.module import ZFS_NEEDS, is_loaded
 from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments, parse_properties
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AbsolutePath, refuse_foreign, refuse_foreign_pool, undo, until_free
+from storlab.nodes.undo import OF_RUN, RunPath, refuse_foreign, refuse_foreign_pool, undo, until_free
 from storlab.units import Size
 
 
 class _Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    dataset: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+/ -]{1,255}$")]
-    path: AbsolutePath | None
+    dataset: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+/ -]{1,255}$"), OF_RUN]
+    path: RunPath | None
 
 
 @undo("zfs.destroy", outlives_boot=True, arguments=_Dataset)

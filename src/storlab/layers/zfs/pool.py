@@ -36,19 +36,19 @@ from storlab.layers.zfs.module import (
 from storlab.layers.zfs.properties import PROPERTIES_HELP, Property, Value, arguments, parse_properties, word
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AbsolutePath, AtPath, Name, is_there, refuse_foreign_pool, undo, until_free
+from storlab.nodes.undo import AbsolutePath, AtPath, RunName, is_there, refuse_foreign_pool, undo, until_free
 from storlab.reach import Choice, KernelSetting, OwnName
 from storlab.units import Size, size_text
 
 
 class _Label(Struct, frozen=True, forbid_unknown_fields=True):
     device: AbsolutePath
-    pool: Name
+    pool: RunName
     was: Fingerprint = ""
 
 
 class _Pool(Struct, frozen=True, forbid_unknown_fields=True):
-    pool: Name
+    pool: RunName
 
 
 @undo("zpool.forget", outlives_boot=True, arguments=_Label)

@@ -27,7 +27,7 @@ from storlab.nodes.shaping.read_back import (
     parse_link,
     parse_queues,
 )
-from storlab.nodes.undo import Name, RegisterUndo, undo
+from storlab.nodes.undo import RegisterUndo, RunName, undo
 from storlab.nodes.uplink import InterfaceName
 
 _Mtu = Annotated[int, Meta(ge=68, le=65535)]
@@ -46,7 +46,7 @@ class _Card(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Port(Struct, frozen=True, forbid_unknown_fields=True):
-    network: Name
+    network: RunName
     device: Annotated[str, Meta(pattern=r"^(tap|veth)[0-9]{1,5}$")]
     mtu: _Mtu
 
@@ -77,7 +77,7 @@ async def restore_card(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return f"gave the interface {interface} of {node.name} its shape back"
 
 
-@undo("network.restore-port", arguments=_Port)
+@undo("network.restore-port", arguments=_Port, proof="note")
 async def restore_port(host: Node, arguments: Mapping[str, Any]) -> str | None:
     """Give the port of a node's card the MTU back that it had."""
     network, device, mtu = arguments["network"], arguments["device"], arguments["mtu"]

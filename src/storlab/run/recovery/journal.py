@@ -13,6 +13,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
@@ -26,7 +27,8 @@ from storlab.limits import JOURNAL_LINE
 from storlab.nodes.identity import NodeIdentity
 from storlab.record import Number
 from storlab.records.files import sync_folder
-from storlab.records.manifest import LOCK, NAME
+from storlab.records.manifest import LOCK, NAME, read_manifest
+from storlab.run.recovery.notes import forget_note, is_noted, note
 
 if TYPE_CHECKING:
     from storlab.nodes.undo import Entry  # at run time it would bring asyncio to whoever only reads
@@ -52,6 +54,7 @@ class Journal:
         self._path = path
         self._pending, last = _read(path)
         self._next = last + 1
+        self._announced: set[int] = set()  # by this process
         self._drop_torn_line()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         sync_folder(path.parent)
@@ -68,6 +71,15 @@ class Journal:
     def pending(self) -> list[Pending]:
         """What still stands, newest first."""
         return sorted(self._pending.values(), key=lambda entry: -entry.number)
+
+    @cached_property
+    def _run(self) -> str:
+        return read_manifest(self._path.parent).run
+
+    def is_announced(self, entry: Pending) -> bool:
+        """Whether more than the journal says that the run has announced it: this process did, or there is a note."""
+        mine = entry.number in self._announced
+        return mine or is_noted(self._run, entry.node, entry.undo, entry.arguments)
 
     def register(self, node: NodeIdentity, undo: str, arguments: Mapping[str, Any]) -> Pending:
         """Announce something that is about to be set up; as ``register_all``."""
@@ -86,11 +98,14 @@ class Journal:
         for number, (undo, arguments) in enumerate(entries, start=self._next):
             assert undo in undo_table(), f"no layer and no node kind lists the undo {undo}"
             announced.append(Pending(number, node, undo, dict(arguments), undo_table()[undo].outlives_boot))
+            if _is_noted(undo) and not node.volatile:
+                note(self._run, node, undo, arguments)
         self._next += len(announced)
         lines = [asdict(entry) for entry in announced]
         # What is set up on a volatile node does not outlive a crash of the machine that has it.
         self._append(*({"registered": line.pop("number"), **line} for line in lines), durable=not node.volatile)
         self._pending |= {entry.number: entry for entry in announced}
+        self._announced |= {entry.number for entry in announced}
         return announced
 
     def undone(self, entry: Pending, did: str | None) -> None:
@@ -99,6 +114,8 @@ class Journal:
         It is known in memory all the same, by which teardown goes where the journal can't be written to any more.
         """
         self._append({"undone": entry.number, "did": did})
+        if _is_noted(entry.undo) and not entry.node.volatile:
+            forget_note(self._run, entry.node, entry.undo, entry.arguments)
         self._pending.pop(entry.number, None)
 
     def failed(self, entry: Pending, reason: str) -> None:
@@ -143,6 +160,12 @@ class Journal:
             end = file.read()
         if end and not end.endswith(b"\n"):
             os.truncate(self._path, begin + end.rfind(b"\n") + 1)
+
+
+def _is_noted(undo: str) -> bool:
+    from storlab.run.recovery.undoing import undo_table
+
+    return undo in undo_table() and undo_table()[undo].noted
 
 
 def read_pending(path: Path) -> list[Pending]:

@@ -41,7 +41,7 @@ async def tear_down(journal: Journal, session: Session, wanted: Callable[[Pendin
         if not wanted(entry):
             continue
         try:
-            did = await _undo(entry, session)
+            did = await _undo(entry, session, journal)
         except (StorlabError, OSError) as error:  # the latter where a journal can't take in what is launched for it
             journal.failed(entry, str(error))
             result.failed.append(f"{entry.undo} {' '.join(map(str, entry.arguments.values()))}: {error}")
@@ -88,7 +88,7 @@ def _is_foreign(error: OSError, folder: Path) -> bool:
     return error.filename is not None and not any(Path(name).is_relative_to(own) for own in (folder, _HELD))
 
 
-async def _undo(entry: Pending, session: Session) -> str | None:
+async def _undo(entry: Pending, session: Session, journal: Journal) -> str | None:
     node = await session.node_of(entry.node)
     if node is None:
         return None
@@ -97,7 +97,7 @@ async def _undo(entry: Pending, session: Session) -> str | None:
     undo = undo_table().get(entry.undo)
     if undo is None:
         raise StorlabError(f"nothing that is installed here knows how to undo {entry.undo}")
-    undo.check(entry.arguments, session.run)
+    undo.check(entry.arguments, session.run, noted=undo.noted and journal.is_announced(entry))
     try:
         async with asyncio.timeout(undo.patience):
             return await undo.function(node, entry.arguments)
