@@ -52,14 +52,14 @@ def disks_of(cell: Cell) -> int:
     return next(chain.count for chain in cell.chains if chain.name == "d")
 
 
-def test_by_default_it_asks_about_one_allocator_or_four_by_threads_and_by_kind_of_write() -> None:
+def test_by_default_it_asks_about_one_allocator_or_four_by_threads() -> None:
     cells = allocators().cells
     asked = {(c.levels["allocators"], c.levels["threads"], c.levels["sync"]) for c in cells}
-    assert asked == {(a, t, s) for a in "14" for t in "28" for s in ("async", "sync")} and len(cells) == 8
+    assert asked == {(a, t, "async") for a in "14" for t in "28"} and len(cells) == 4
     for cell in cells:
         module = {"spa_num_allocators": int(cell.levels["allocators"]), "spa_cpus_per_allocator": 1}
         assert pool_of(cell).module == module and disks_of(cell) == 4
-        assert fio_of(cell)["sync"] is (cell.levels["sync"] == "sync")
+        assert fio_of(cell)["sync"] is False
         assert (cell.nodes["vm"].cpus, cell.nodes["vm"].sockets) == (4, 1)  # type: ignore[attr-defined]
 
 
@@ -80,6 +80,7 @@ def test_a_profile_is_the_load_that_was_published(
     assert {cell.loads[0].name for cell in found} == {load} and {fio_of(cell)["bs"] for cell in found} == {bs}
     assert {cell.nodes["vm"].cpus for cell in found} == {cpus}  # type: ignore[attr-defined]
     assert {disks_of(cell) for cell in found} == {8}
+    assert all(fio_of(cell)["sync"] is (cell.levels["sync"] == "sync") for cell in found)
 
 
 def test_only_takes_levels_that_are_not_run_by_default() -> None:
@@ -92,7 +93,7 @@ def test_only_takes_levels_that_are_not_run_by_default() -> None:
 
 def test_set_takes_any_other_tunable_and_any_number_of_allocators_and_the_seeds_guest_has_two_nodes() -> None:
     found = allocators("nodes.vm.stack.0.module.zfs_active_allocator=cursor", "spa_num_allocators=[1, 2, 4, 8]").cells
-    assert len(found) == 16
+    assert len(found) == 8
     assert all(pool_of(cell).module["zfs_active_allocator"] == "cursor" for cell in found)
     guest = allocators("profile=seed").cells[0].nodes["vm"]
     assert (guest.sockets, guest.numa_nodes, guest.is_copied) == (2, 2, False)  # type: ignore[attr-defined]
@@ -126,6 +127,8 @@ def test_its_claims_ask_only_for_what_its_loads_and_probes_yield(profile: str) -
     asked = {claim.metric for claim in found.model.claim if claim.metric and "locks" in claim.metric}
     shares = {f"probe:locks:{name}" for name in ("waits-share.dsl", "waits-share.metaslab", "wait-time-share.dsl")}
     assert asked == {*shares, "probe:locks:waits-per-operation.metaslab"}
+    # Emulated, another caller may lead than on the machines that the claims are about.
+    assert {claim.metric for claim in found.model.claim if claim.native} >= shares
 
 
 def test_probes_ask_of_the_guests_kernel_what_its_release_tells_before_anything_boots(tmp_path: Path) -> None:
