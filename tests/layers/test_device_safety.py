@@ -49,9 +49,9 @@ def test_arguments_of_mkfs_reach_no_unnamed_device(lab: Laboratory, device: Devi
     before = device.checksum()
     made = f'{{ layer = "mkfs", type = "{kind}", args = {args.replace("{}", device.path)} }}'
     below = f'{{ layer = "file", size = "512M" }}, {{ layer = "loop" }}, {made}, {{ layer = "mount" }}'
-    lab.execute(study(device.path).replace(study(device.path).splitlines()[1], f"stack = [{below}]"))
-    assert device.checksum() == before
-    assert [record.status for record in lab.records()] == ["failed"], [record.reason for record in lab.records()]
+    text = study(device.path).replace(study(device.path).splitlines()[1], f"stack = [{below}]")
+    ended = lab.storlab("run", lab.study(text), "--out", lab.out)
+    assert (ended.status, device.checksum()) == (2, before) and "args" in ended.stderr, ended
 
 
 @contextmanager

@@ -47,6 +47,11 @@ class Rule:
     pattern: str
     said: str
 
+    @property
+    def takes_value(self) -> bool:
+        """Whether an option of it is followed by a value."""
+        return self.pattern != KINDS["none"][0]
+
     def has(self, name: str) -> bool:
         """Whether it is about this option."""
         return name in self.names or any(_matches(each, name) for each in self.names if "*" in each)

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from storlab.layers.base import Crossing, LayerContext
-from storlab.layers.fs.mount import MountOptions, mount_attached, mount_facts, unmount
+from storlab.layers.fs.mount import mount_attached, mount_facts, unmount
+from storlab.layers.fs.options import Of9p
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
@@ -32,7 +33,7 @@ class NinePLayer(Crossing):
         description="Largest message: at most 500k, as much as virtio carries. `default`: the guest's kernel's.",
     )
     sync: bool = Field(False, description="Mounted with `sync,dirsync`: each write waits until the host has it.")
-    options: MountOptions = Field((), description='Further mount options: "noatime" or a list.')
+    options: Of9p = Field((), description='Further [mount options](options.md): "noatime" or a list.')
     multidevs: Literal["remap", "forbid", "warn"] = Field(
         "remap", description="What to do where the directory has several file systems, with equal inode numbers."
     )
@@ -69,7 +70,7 @@ class NinePLayer(Crossing):
         await context.register_undo("mount.unmount", path=path)
         await context.node.carry_out(steps.make_directory(path, parents=True))
         size = [] if self.msize == "default" else [f"msize={self.msize}"]
-        options = ["trans=virtio", "version=9p2000.L", f"cache={self.cache}", *size, *self.options]
+        options = [*self.options, "trans=virtio", "version=9p2000.L", f"cache={self.cache}", *size]
         words = ",".join([*options, *(("sync", "dirsync") if self.sync else ())])
         await mount_attached(context.node, "9p", ["-o", words, "--", context.slot, path], _SAYS)
         return Dir(context.node.name, path)

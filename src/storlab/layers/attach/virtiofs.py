@@ -13,7 +13,8 @@ from pydantic import Field, model_validator
 
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Crossing, Layer, LayerContext
-from storlab.layers.fs.mount import MountOptions, mount_attached, mount_facts, unmount
+from storlab.layers.fs.mount import mount_attached, mount_facts, unmount
+from storlab.layers.fs.options import OfVirtiofs
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import CLIENTS
 from storlab.nodes.agent import steps
@@ -44,7 +45,7 @@ class VirtiofsLayer(Crossing):
         description="The DAX window, such as `16G`: a power of two. Debian's QEMU has none; name one that has with "
         "`qemu`. A guest with a window is booted each time.",
     )
-    options: MountOptions = Field((), description='Further mount options: "noatime" or a list.')
+    options: OfVirtiofs = Field((), description='Further [mount options](options.md): "noatime" or a list.')
 
     takes: ClassVar = (Share,)
     gives: ClassVar = Dir

@@ -13,11 +13,13 @@ from uuid import UUID, uuid5
 from msgspec import Meta, Struct
 from pydantic import Field, model_validator
 
+from storlab.allowed import NotAllowed
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.block.forgetting import Fingerprint, fingerprint_of, own_signatures
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
+from storlab.layers.fs.options import arguments_of, check_arguments, check_features, words_of
 from storlab.layers.planned import Plan, PlannedLayer
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.agent.steps import Done
@@ -91,7 +93,7 @@ class MkfsLayer(PlannedLayer):
         (), description="ext4 -O, btrfs -O: a leading ^ switches a feature off"
     )
     args: tuple[Annotated[str, options_of("mkfs")], ...] = Field(
-        (), description="Further arguments, as they stand. With them, it can open no device but the one below it."
+        (), description='Further [arguments](options.md): `["-i", "16384"]`. With them, it can open no other device.'
     )
 
     takes: ClassVar = (Disk,)
@@ -112,6 +114,11 @@ class MkfsLayer(PlannedLayer):
         for name, types in owners.items():
             if getattr(self, name) not in (None, ()) and self.type not in types:
                 raise ValueError(f"{name} is an option of {' and '.join(types)}, not of {self.type}")
+        for key, check in (("features", check_features), ("args", check_arguments)):
+            try:
+                check(self.type, getattr(self, key))
+            except NotAllowed as error:
+                raise NotAllowed(str(error), key, *error.path) from None
         return self
 
     def label(self) -> str:
@@ -142,9 +149,13 @@ class MkfsLayer(PlannedLayer):
 
     def arguments(self, identity: str) -> list[str]:
         """The command's arguments without the device; ``identity`` is the file system's UUID."""
-        return [*getattr(self, f"_{self.type}")(identity), *self.args]
+        given = [*arguments_of(self.type, self.args)]
+        extended = [value for name, value in given if name == "-E" and value]  # which only ext4 has
+        further = [word for name, value in given if name != "-E" for word in words_of(name, value)]
+        own = self._ext4(identity, extended) if self.type == "ext4" else getattr(self, f"_{self.type}")(identity)
+        return [*further, *own]  # of an option that is there twice, the last counts
 
-    def _ext4(self, identity: str) -> list[str]:
+    def _ext4(self, identity: str, extended: Sequence[str]) -> list[str]:
         features = list(self.features)
         if self.cluster_size:
             features.append("bigalloc")
@@ -158,7 +169,7 @@ class MkfsLayer(PlannedLayer):
             *(("-C", str(self.cluster_size)) if self.cluster_size else ()),
             *(("-O", ",".join(features)) if features else ()),
             # Lazy initialisation would go on writing underneath the load that is being measured.
-            *("-E", "lazy_itable_init=0,lazy_journal_init=0"),
+            *("-E", ",".join([*extended, "lazy_itable_init=0", "lazy_journal_init=0"])),
         ]
 
     def _xfs(self, identity: str) -> list[str]:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 
 from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.holders import until_ended
 from storlab.layers.fs.mkfs import MkfsLayer
+from storlab.layers.fs.options import OfDisks, of_another
 from storlab.layers.planned import Plan, PlannedLayer
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
-from storlab.reach import options_of
 from storlab.text import plain
 
 _LAST = 50  # lines
@@ -192,29 +192,6 @@ async def mount_attached(
         raise (Unsupported(said) if is_refusal(error, kernel) else CommandFailed(said, error.detail)) from None
 
 
-def _split(value: object) -> object:
-    return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
-
-
-_OF_OTHER_DEVICES = {"device", "journal_dev", "journal_path", "logdev", "rtdev", "loop", "bind", "rbind", "move"}
-
-
-def _of_one_device(options: tuple[str, ...]) -> tuple[str, ...]:
-    """Nobody has checked what else these would use, or would mount in place of the disk."""
-    for option in (part for each in options for part in each.split(",")):
-        if option.strip().partition("=")[0].lower() in _OF_OTHER_DEVICES:
-            raise ValueError(f"{option} is about another device or folder, and only the disk below is mounted")
-    return options
-
-
-MountOptions = Annotated[
-    tuple[Annotated[str, options_of("mount")], ...],
-    BeforeValidator(_split, json_schema_input_type=str | tuple[str, ...]),
-    AfterValidator(_of_one_device),
-]
-"""Options of mount(8): one string as mount takes it, or a list."""
-
-
 async def _is_made(node: Node, disk: Disk) -> bool:
     """Whether the superblock is there, and intact as far as libblkid looks: of none, kernels say EINVAL, too."""
     found = await node.run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", disk.path], check=False)
@@ -225,7 +202,7 @@ class MountLayer(PlannedLayer):
     """Mounts the underlying file system, on a directory of Storlab's own."""
 
     layer: Literal["mount"] = "mount"
-    options: MountOptions = Field((), description='Mount options: "noatime,discard" or a list.')
+    options: OfDisks = Field((), description='[Mount options](options.md): "noatime,discard" or a list.')
 
     takes: ClassVar = (Disk,)
     gives: ClassVar = Dir
@@ -237,7 +214,7 @@ class MountLayer(PlannedLayer):
 
     def check_above(self, below: Layer | None) -> str | None:
         if isinstance(below, MkfsLayer):
-            return None
+            return of_another(self.options, below.type)
         return 'there is no file system below it to mount: put { layer = "mkfs", type = "ext4" } before it'
 
     def plan(self, below: Resource | None, context: LayerContext) -> Plan:

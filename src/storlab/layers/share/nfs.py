@@ -8,12 +8,12 @@ from pydantic import Field
 
 from storlab.errors import TrialError
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.fs.options import OfNfs
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import ShareClient, check_options, option_of, read_ahead_at
 from storlab.layers.share.nfs_export import NfsExportLayer
 from storlab.layers.share.nfs_tables import parse_mountstats
 from storlab.nodes.needs import Needs
-from storlab.reach import options_of
 from storlab.units import Size
 
 _RETRIES = 1  # of a request, before it fails; the first wait and the second, which is longer, make give_up
@@ -33,9 +33,7 @@ class NfsLayer(ShareClient):
         None, ge=0, le=86400, description="Seconds for which attributes are cached; by default 3 to 60."
     )
     noac: bool = Field(False, description="Cache no attributes, and write synchronously.")
-    options: tuple[Annotated[str, options_of("mount.nfs")], ...] = Field(
-        (), description="More options of the mount, as nfs(5) has them."
-    )
+    options: OfNfs = Field((), description="More [options of the mount](options.md), as nfs(5) has them.")
 
     protocol: ClassVar = "nfs"
     compared: ClassVar = ("vers", "rsize", "wsize", "proto", "flags", "connections", "transport", "read_ahead")
@@ -62,14 +60,14 @@ class NfsLayer(ShareClient):
 
     def _options(self, share: Share) -> list[str]:
         tenths = max(round(self.give_up * 10 / (1 + _RETRIES)), 1)
-        options = [f"vers={self.version}", "proto=tcp", f"port={share.port}", "nosharecache", "retry=0"]
+        options = [*self.options, f"vers={self.version}", "proto=tcp", f"port={share.port}", "nosharecache", "retry=0"]
         options += ["softerr", f"timeo={tenths}", f"retrans={_RETRIES}"]
         if self.version == "3":  # asked of nobody, and so no rpcbind is needed; locks are the client's own
             options += [f"mountport={share.access['mountd']}", "mountproto=tcp", "nolock"]
         sizes = {"rsize": self.rsize, "wsize": self.wsize, "actimeo": self.actimeo}
         options += [f"{name}={value}" for name, value in sizes.items() if value is not None]
         options += [f"nconnect={self.nconnect}"] if self.nconnect > 1 else []
-        return [*options, *(["noac"] if self.noac else []), *self.options]
+        return [*options, *(["noac"] if self.noac else [])]
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         node = context.node

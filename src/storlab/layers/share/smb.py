@@ -11,11 +11,11 @@ from pydantic import Field
 from storlab.errors import TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.fs.mount import Mount
+from storlab.layers.fs.options import OfSmb
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import ShareClient, check_options, option_of, read_ahead_at
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.reach import options_of
 from storlab.text import number_or_text
 from storlab.units import Size
 
@@ -40,9 +40,7 @@ class SmbLayer(ShareClient):
     )
     sign: bool = Field(False, description="Sign every message.")
     seal: bool = Field(False, description="Encrypt every message.")
-    options: tuple[Annotated[str, options_of("mount.cifs")], ...] = Field(
-        (), description="More options of the mount, as mount.cifs(8) has them."
-    )
+    options: OfSmb = Field((), description="More [options of the mount](options.md), as mount.cifs(8) has them.")
 
     protocol: ClassVar = "smb"
     compared: ClassVar = ("vers", "cache", "rsize", "wsize", "actimeo", "flags", "signed", "encrypted", "read_ahead")
@@ -71,12 +69,12 @@ class SmbLayer(ShareClient):
 
     def _options(self, share: Share) -> list[str]:
         echo = max(math.floor(self.give_up / _ECHOES), 1)
-        options = [f"vers={self.version}", f"port={share.port}", "credentials=/dev/stdin", "soft"]
+        options = [*self.options, f"vers={self.version}", f"port={share.port}", "credentials=/dev/stdin", "soft"]
         options += [f"echo_interval={echo}", "nosharesock", f"cache={self.cache}"]
         values = {"rsize": self.rsize, "wsize": self.wsize, "actimeo": self.actimeo}
         options += [f"{name}={value}" for name, value in values.items() if value is not None]
         flags = {"sign": self.sign, "seal": self.seal}
-        return [*options, *(name for name, wanted in flags.items() if wanted), *self.options]
+        return [*options, *(name for name, wanted in flags.items() if wanted)]
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from storlab.layers.base import LayerContext
 from storlab.layers.fs.mount import mount_at
+from storlab.layers.fs.options import OfSshfs
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.share.client import ShareClient, read_ahead_at, unmount_share
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.needs import Needs
-from storlab.reach import options_of
 
 _ALIVE = 3  # unanswered questions until ssh gives a server up: later than the watch, which says more
 
@@ -48,7 +48,7 @@ class _Program(ServerLayer):
             "BatchMode": "yes",
             **self.options,
         }
-        words = ",".join([f"{name}={value}" for name, value in options.items()] + list(self.flags))
+        words = ",".join([*self.flags, *(f"{name}={value}" for name, value in options.items())])
         source = f"{share.access['user']}@{share.host}:{share.name}"
         return [self.program, "-f", "-F", "/dev/null", "-p", str(share.port), "-o", words, source, self.path]
 
@@ -62,12 +62,6 @@ class _Program(ServerLayer):
         return Dir(server.node.name, self.path)
 
 
-def _as_flag(option: str) -> str:
-    if not option.replace("_", "").isalpha():
-        raise ValueError(f"{option} is no option without a value, such as kernel_cache")
-    return option
-
-
 class SshfsLayer(ShareClient):
     """A mount by FUSE of what a server offers by SFTP."""
 
@@ -75,9 +69,7 @@ class SshfsLayer(ShareClient):
     compression: bool = Field(False, description="Let SSH compress what it carries.")
     cache: bool = Field(True, description="Let sshfs cache attributes and directories.")
     direct_io: bool = Field(False, description="Keep what is read and written out of the page cache.")
-    options: tuple[Annotated[str, options_of("sshfs"), AfterValidator(_as_flag)], ...] = Field(
-        (), description="More options of sshfs(1), without a value: with one, some of ssh's run programs."
-    )
+    options: OfSshfs = Field((), description="More [options of sshfs](options.md): with others, ssh runs programs.")
 
     undoes: ClassVar = (unmount_share, *Reachable.undoes)
     protocol: ClassVar = "sftp"
