@@ -143,7 +143,7 @@ def test_probes_ask_of_the_guests_kernel_what_its_release_tells_before_anything_
     ("override", "message"),
     [
         ("spa_num_allocators=[1, 0]", "spa_num_allocators = 0 is out of range: write a whole number from 1 to"),
-        ("nodes.vm.stack.0.module.Spa-x=1", "module: Spa-x is not a valid name of a parameter"),
+        ("nodes.vm.stack.0.module.Spa-x=1", '"Spa-x" is not among parameters of ZFS'),
         ("nodes.vm.stack.0.module.zio_dva_throttle_enabled=3", "zio_dva_throttle_enabled = 3 is out of range"),
         ("disk_counts=[65]", "at most 64"),
         ("nodes.vm.sockets=3", "sockets = 3 does not divide cpus = 4 evenly: write a divisor of it"),

@@ -61,7 +61,6 @@ class ZfsLayer(PropertiesLayer):
     gives: ClassVar = Dir
     undoes: ClassVar = (destroy_dataset,)
     own: ClassVar = (*PropertiesLayer.own, "recordsize", "atime")
-    reserved: ClassVar = ("mountpoint", "canmount")
 
     def label(self) -> str:
         return f"zfs{f' sync={self.sync}' if self.sync else ''}"
@@ -73,7 +72,7 @@ class ZfsLayer(PropertiesLayer):
         assert isinstance(below, Pool)
         dataset, path = f"{below.name}/{context.owner}-{context.position}", context.path("zfs")
         await context.register_undo("zfs.destroy", dataset=dataset, path=path)
-        options: dict[str, Value] = {"mountpoint": path, "canmount": "on", **self.options()}
+        options: dict[str, Value] = {**self.options(), "mountpoint": path, "canmount": "on"}
         await context.node.run(["zfs", "create", *arguments("-o", options), dataset])
         for number in range(self.datasets or 0):
             await context.node.run(["zfs", "create", f"{dataset}/{number}"])

@@ -24,7 +24,6 @@ from storlab.layers.resources import Dir, Disk, File, Pool, Resource
 from storlab.layers.zfs.allocators import allocator_facts, refuse_out_of_range
 from storlab.layers.zfs.delays import DELAY_NEEDS, Delay, delay, withdraw
 from storlab.layers.zfs.module import (
-    PARAMETER,
     ZFS_NEEDS,
     forget_wanted,
     is_loaded,
@@ -33,7 +32,15 @@ from storlab.layers.zfs.module import (
     parameter_text,
     restore_parameter,
 )
-from storlab.layers.zfs.properties import PROPERTIES_HELP, Property, Value, arguments, parse_properties, word
+from storlab.layers.zfs.properties import (
+    PROPERTIES_HELP,
+    Property,
+    Value,
+    arguments,
+    parse_properties,
+    refuse_unlisted,
+    word,
+)
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, AtPath, RunName, is_there, refuse_foreign_pool, undo, until_free
@@ -184,18 +191,9 @@ class ZpoolLayer(Layer):
             raise ValueError("a dRAID needs the number of its disks, such as disks = 8")
         if self.size is not None and self.size < _SMALLEST:
             raise ValueError(f"size = {size_text(self.size)}: ZFS needs disks of at least 64M")
-        for name in self.module:
-            if not PARAMETER.fullmatch(name):
-                raise ValueError(f"module: {name} is not a valid name of a parameter")
         refuse_out_of_range(self.module)
-        for given, field, names in (
-            ("properties", self.properties, ("ashift", "cachefile", "altroot")),
-            ("dataset", self.dataset, ("mountpoint", "canmount")),
-        ):
-            for name in names:
-                if name in field:
-                    remedy = "use the key ashift" if name == "ashift" else "Storlab sets it"
-                    raise ValueError(f"{given}: {name} can't be given here: {remedy}")
+        for key, part in (("module", "module"), ("properties", "pool"), ("dataset", "dataset")):
+            refuse_unlisted(part, getattr(self, key), key)
         return self
 
     def label(self) -> str:
@@ -244,7 +242,8 @@ class ZpoolLayer(Layer):
     async def _create(self, pool: str, below: Resource | None, context: LayerContext) -> None:
         vdevs = await self._vdevs(below, context, pool)
         await context.register_undo("zpool.destroy", pool=pool)
-        options = {"cachefile": "none", **({"ashift": self.ashift} if self.ashift else {}), **self.properties}
+        own: dict[str, Value] = {"cachefile": "none", **({"ashift": self.ashift} if self.ashift else {})}
+        options = {**self.properties, **own}
         # Nothing is mounted for the pool itself; what somebody makes in it would be, in the scratch folder.
         dataset = {**self.dataset, "canmount": "off", "mountpoint": context.path("pool")}
         # What lies on a device of the user's was seen to by the layer ``device``; anything else is Storlab's own.

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from storlab.allowed import NotAllowed, allowed
 from storlab.layers.base import Layer
 from storlab.reach import Choice, options_of
 from storlab.text import number_or_text
@@ -14,7 +15,7 @@ from storlab.text import number_or_text
 Property = Annotated[str, options_of("ZFS")]
 Value = bool | int | Annotated[str, options_of("ZFS")]
 
-PROPERTIES_HELP = "With ZFS's names and values; true and false are `on` and `off`."
+PROPERTIES_HELP = "[Those that are listed](options.md), with ZFS's values; true and false are `on` and `off`."
 
 
 def word(value: Value) -> str:
@@ -25,6 +26,13 @@ def word(value: Value) -> str:
 def arguments(option: str, properties: Mapping[str, Value]) -> list[str]:
     """``-o name=value`` for each."""
     return [part for name, value in properties.items() for part in (option, f"{name}={word(value)}")]
+
+
+def refuse_unlisted(part: str, given: Mapping[str, Value], *key: str) -> None:
+    """Raises ``NotAllowed`` for the first of these that ``storlab.allowed`` does not list."""
+    options = ((name, value if part == "module" else word(value)) for name, value in given.items())
+    if (found := allowed("zfs", part).first_problem(options)) is not None:
+        raise NotAllowed(found[1], *key, found[0])
 
 
 class PropertiesLayer(Layer):
@@ -43,8 +51,6 @@ class PropertiesLayer(Layer):
 
     own: ClassVar[tuple[str, ...]] = ("sync", "logbias", "primarycache", "compression")
     """Properties that have a key of their own."""
-    reserved: ClassVar[tuple[str, ...]] = ()
-    """Properties that Storlab sets itself."""
     compared: ClassVar = (
         "sources.*",
         "properties.recordsize", "properties.volblocksize", "properties.compression", "properties.checksum",
@@ -58,8 +64,9 @@ class PropertiesLayer(Layer):
         for name in self.properties:
             if name in self.own:
                 raise ValueError(f"properties: {name} has a key of its own: write it there")
-            if name in self.reserved:
-                raise ValueError(f"properties: {name} can't be given here: Storlab sets it")
+        refuse_unlisted("dataset", self.properties, "properties")
+        if self.compression is not None:
+            refuse_unlisted("dataset", {"compression": self.compression})
         return self
 
     def options(self) -> dict[str, Value]:

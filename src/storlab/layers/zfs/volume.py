@@ -50,7 +50,6 @@ class ZvolLayer(PropertiesLayer):
     gives: ClassVar = Disk
     undoes: ClassVar = (destroy_dataset, remove_file)
     own: ClassVar = PropertiesLayer.own
-    reserved: ClassVar = ("volsize", "volblocksize", "refreservation")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -96,7 +95,7 @@ class ZvolLayer(PropertiesLayer):
     async def _create(self, node: Node, volume: str, size: int, *, sparse: bool, base: bool = False) -> None:
         blocks = {"volblocksize": self.volblocksize} if self.volblocksize else {}
         own = {name: value for name, value in self.options().items() if not (base and name == "reservation")}
-        options = arguments("-o", {**blocks, **own})
+        options = arguments("-o", {**own, **blocks})
         await node.run(["zfs", "create", *(["-s"] if sparse else []), *options, "-V", str(size), volume])
 
     async def _resize(self, node: Node, volume: str, size: int) -> None:

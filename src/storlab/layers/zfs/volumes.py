@@ -31,7 +31,6 @@ class ZvolsLayer(PropertiesLayer):
     gives: ClassVar = Dir
     undoes: ClassVar = (destroy_dataset,)
     own: ClassVar = PropertiesLayer.own
-    reserved: ClassVar = ("volsize", "volblocksize", "refreservation", "mountpoint", "canmount")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -48,7 +47,7 @@ class ZvolsLayer(PropertiesLayer):
         assert isinstance(below, Pool)
         node, dataset, path = context.node, f"{below.name}/{context.owner}-{context.position}", context.path("zvols")
         await context.register_undo("zfs.destroy", dataset=dataset, path=path)
-        options: dict[str, Value] = {"mountpoint": path, "canmount": "on", **self.options()}
+        options: dict[str, Value] = {**self.options(), "mountpoint": path, "canmount": "on"}
         await node.run(["zfs", "create", *arguments("-o", options), dataset])
         blocks = {"volblocksize": self.volblocksize} if self.volblocksize else {}
         sparse = ["-s"] if self.sparse else []
