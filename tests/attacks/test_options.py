@@ -6,8 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from laboratory.samples import sample
+from storlab.allowed import allowed, together
+from storlab.workloads.base import OptionError
+from storlab.workloads.database.pgbench import PgbenchWorkload
 from study.program import call
 
 CASES = json.loads(sample(__file__, "cases/options.json"))
@@ -51,3 +56,58 @@ def test_no_option_of_a_mount_leads_elsewhere_or_stops_the_machine(layer: str, s
 @pytest.mark.parametrize(("keys", "says"), CASES["mkfs"])
 def test_no_argument_of_mkfs_names_a_file_or_another_device(keys: str, says: str) -> None:
     refused(STUDY.replace("MKFS", f'{{ layer = "mkfs", {keys} }}').replace("MOUNT", MOUNT), "stack[2]", 6, says)
+
+
+DANGEROUS = {
+    ("mariadb", "innodb"): """
+        skip_networking bind_address port extra_port chroot skip_grant_tables secure_file_priv plugin_load plugin_dir
+        init_file init_connect local_infile general_log_file slow_query_log_file log_error tmpdir socket basedir user
+        innodb_data_home_dir innodb_data_file_path innodb_log_group_home_dir innodb_undo_directory innodb_tmpdir
+        innodb_buffer_pool_filename innodb_temp_data_file_path lc_messages_dir character_sets_dir ssl_key
+        """,
+    ("mysql", "innodb"): """
+        mysqlx mysqlx_bind_address mysqlx_port mysqlx_socket admin_address admin_port innodb_directories
+        innodb_doublewrite_dir innodb_redo_log_archive_dirs innodb_temp_tablespaces_dir early_plugin_load
+        innodb_undo_directory persisted_globals_load init_file secure_file_priv report_host
+        """,
+    ("postgresql",): """
+        listen_addresses unix_socket_directories hba_file ident_file config_file data_directory include include_dir
+        shared_preload_libraries session_preload_libraries local_preload_libraries dynamic_library_path jit_provider
+        archive_command archive_library restore_command recovery_end_command ssl_passphrase_command krb_server_keyfile
+        log_directory log_filename external_pid_file stats_temp_directory temp_tablespaces
+        """,
+}
+SETTINGS = [(servers, name) for servers, names in DANGEROUS.items() for name in names.split()]
+
+
+@given(
+    st.sampled_from(SETTINGS),
+    st.sampled_from(["", "loose_", "skip_", "loose_skip_", "enable_", "disable_", "maximum_", "no_", "--", " "]),
+    st.integers(0, 40),
+    st.sampled_from([str, str.upper, str.title, lambda name: name.replace("_", "-")]),
+)
+def test_no_spelling_of_a_setting_that_names_a_file_or_an_address_is_taken(setting, before, cut, spelt) -> None:  # type: ignore[no-untyped-def]
+    """Servers complete the unique beginning of a name, and take words in front of it off."""
+    servers, name = setting
+    table = together(*(allowed("databases", server) for server in servers))
+    assert table.problem(f"{before}{spelt(name)}", "0") is not None
+    beginning = name[: len(name) - cut] or name
+    assert table.problem(f"{before}{beginning}", "0") is not None, beginning
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        r"\shell touch /tmp/x", r"SELECT 1 \shell touch /tmp/x; echo ran", r"\SetShell a id", r"\ shell id",
+        "SELECT 1 \\\\\n shell id", "\\\\\r\n\tshell id", r"\set a 1 \shell id", r"\include /etc/passwd",
+        r"\i x", r"\!id",
+    ],
+)  # fmt: skip
+def test_no_script_of_pgbench_runs_a_command_of_the_shell(command: str) -> None:
+    with pytest.raises(OptionError, match=r"line \d of x.sql: .* is not among pgbench's commands"):
+        PgbenchWorkload(script="x.sql").resolve(lambda name: f"SELECT 1;\n{command}\n")
+
+
+def test_a_script_of_pgbench_may_set_variables_wait_and_branch() -> None:
+    script = "\\set a random(1, 10)\n\\if :a > 5\n\\sleep 1 ms\n\\else\nSELECT :a \\gset\n\\endif\n"
+    assert PgbenchWorkload(script="x.sql").resolve(lambda name: script)._text == script

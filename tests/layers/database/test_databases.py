@@ -124,11 +124,11 @@ async def test_settings_of_postgresql_are_what_the_server_says_they_are(ground: 
 @pytest.mark.parametrize(
     ("layer", "settings", "said"),
     [
-        ("mariadb", {"no_such_thing": 1}, "mariadbd ended with .*: mariadbd: unknown variable 'no_such_thing=1'$"),
+        ("mariadb", {"innodb_use_fdatasync": 1}, "mariadbd ended with .*: unknown variable 'innodb_use_fdatasync=1'$"),
         ("mariadb", {"max_allowed_packet": 1000}, "max_allowed_packet should be 1000, but the server has 1024"),
-        mysql({"no_such_thing": 1}, "mysqld ended with .*: unknown variable 'no_such_thing=1'"),
+        mysql({"query_cache_size": 1}, "mysqld ended with .*: unknown variable 'query_cache_size=1'"),
         mysql({"max_allowed_packet": 1000}, "max_allowed_packet should be 1000, but the server has 1024"),
-        ("postgresql", {"no_such_thing": 1}, 'unrecognized configuration parameter "no_such_thing" in file'),
+        ("postgresql", {"io_method": "sync"}, 'unrecognized configuration parameter "io_method" in file'),
         ("postgresql", {"work_mem": "1kB"}, '1 kB is outside the valid range for parameter "work_mem"'),
     ],
 )
@@ -285,8 +285,12 @@ def test_each_tool_loads_its_own_the_size_of_pages_is_part_of_it_and_settings_ar
     assert MariadbLayer(doublewrite=False).made_with() == MariadbLayer().made_with()
     assert MariadbLayer(page_size=4096).made_with() != MariadbLayer().made_with()
     assert PostgresqlLayer(full_page_writes=False).made_with() == PostgresqlLayer().made_with()
-    layer = MariadbLayer(settings={"innodb_io_capacity": 2000, "innodb_flush_sync": False, "x": 0.5})
-    assert layer.settings == {"innodb_io_capacity": "2000", "innodb_flush_sync": "off", "x": "0.5"}
+    layer = MariadbLayer(settings={"innodb_io_capacity": 2000, "innodb_flush_sync": False, "max_connections": 0.5})
+    assert layer.settings == {
+        "innodb_io_capacity": "2000",
+        "innodb_flush_sync": "off",
+        "max_connections": "0.5",
+    }
 
 
 def test_data_sets_differ_by_all_that_their_bytes_depend_on_and_guests_have_their_own() -> None:

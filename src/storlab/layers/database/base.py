@@ -11,8 +11,9 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StringConstraints
+from pydantic import BeforeValidator, Field, PrivateAttr, StringConstraints, model_validator
 
+from storlab.allowed import NotAllowed, allowed, together
 from storlab.errors import CommandFailed, TrialError, Unsupported, UserError
 from storlab.images.cache import Part
 from storlab.layers.base import Layer, LayerContext
@@ -42,18 +43,6 @@ _FOLLOWS = re.compile(
     r"Unknown/unsupported storage engine"
 )
 """What is said because of another error, after it."""
-# Of InnoDB and of PostgreSQL: whatever names files, code, commands of a shell, or who may come in.
-_NAMES_FILES = re.compile(
-    r"(^|_)(\w*dir|directory|directories|file|files|path|log|socket|sockets|port|user|librar\w+|command|include|load|add)$"
-    r"|^(plugin|init|ssl|hba|ident|unix_socket|listen|bind|archive|restore|log_dest|event_source|wsrep)_"
-)
-
-
-def _no_files(settings: dict[str, str]) -> dict[str, str]:
-    for name in settings:
-        if _NAMES_FILES.search(name):
-            raise ValueError(f"{name}: Storlab says where a server's files, plugins and ports are; leave it out")
-    return settings
 
 
 def _as_written(value: object) -> object:
@@ -70,7 +59,7 @@ SettingValue = Annotated[
     BeforeValidator(_as_written, json_schema_input_type=str | int | float | bool),
     StringConstraints(pattern=r"^[A-Za-z0-9_.,:=+%-]{1,200}$"),
 ]
-Settings = Annotated[dict[SettingName, SettingValue], AfterValidator(_no_files)]
+Settings = dict[SettingName, SettingValue]
 
 
 class DatabaseLayer(ServerLayer):
@@ -88,7 +77,10 @@ class DatabaseLayer(ServerLayer):
         "all cells, unless it alone is a factor.",
     )
     pool: Size = Field(128 * 1024**2, ge=8 * 1024**2, description="Memory for its pages.")
-    settings: Settings = Field(default_factory=dict, description="More of its settings, as the server names them.")
+    settings: Settings = Field(
+        default_factory=dict,
+        description="More of its settings, [those that are listed](options.md), as the server names them.",
+    )
     bindir: Program | None = Field(
         None, pattern=r"^/[^\x00]+$", max_length=4095, description="The directory of your own build's programs."
     )
@@ -102,8 +94,17 @@ class DatabaseLayer(ServerLayer):
     dialect: ClassVar[str]
     start_patience: ClassVar = 300.0  # it may have to recover first
     stop_patience: ClassVar = 120.0  # it writes back what its pool holds
+    like: ClassVar[tuple[str, ...]] = ()
+    """Whose settings it has besides its own, of those listed in ``allowed/databases.toml``."""
     usual_start: ClassVar[float] = 2.0
     """Seconds to start it and to stop it, as an estimate."""
+
+    @model_validator(mode="after")
+    def _settings_that_are_listed(self) -> Self:
+        table = together(*(allowed("databases", part) for part in (self.layer, *self.like)))
+        if (found := table.first_problem(self.settings.items())) is not None:
+            raise NotAllowed(found[1], "settings", found[0])
+        return self
 
     def start_time(self) -> float:
         return self.usual_start + (0 if self.data is None else self.data.bytes()) / _UNPACKED

@@ -103,6 +103,7 @@ class InnodbLayer(DatabaseLayer):
 
     first_port: ClassVar = 3306
     users: ClassVar = ("mysql", "nobody")
+    like: ClassVar = ("innodb",)
     section: ClassVar[str]
     """Of its configuration."""
 
@@ -133,6 +134,8 @@ class InnodbLayer(DatabaseLayer):
     def wanted(self) -> dict[str, str]:
         """Its settings, by the server's names."""
         return {
+            "max_connections": "2000",
+            **self.settings,
             "innodb_doublewrite": "ON" if self.doublewrite is True else "OFF",
             "innodb_page_size": str(self.page_size),
             "innodb_buffer_pool_size": str(self.pool),
@@ -140,10 +143,8 @@ class InnodbLayer(DatabaseLayer):
             "innodb_flush_log_at_trx_commit": str(self.flush_at_commit),
             "innodb_buffer_pool_dump_at_shutdown": "OFF",  # every trial finds the same pool: none
             "innodb_buffer_pool_load_at_startup": "OFF",
-            "max_connections": "2000",
             "skip_name_resolve": "ON",
             **self.own_settings(),
-            **self.settings,
         }
 
     def configuration(self, server: ServerContext) -> Mapping[str, str]:
@@ -158,7 +159,7 @@ class InnodbLayer(DatabaseLayer):
             lines["skip_networking"] = "ON"
         else:
             lines |= {"bind_address": server.host, "port": str(server.port)}
-        every = {**lines, **self.wanted()}
+        every = {**self.wanted(), **lines}  # of a name that is there twice, the last counts
         return {"my.cnf": f"[{self.section}]\n" + "".join(f"{name} = {value}\n" for name, value in every.items())}
 
     def making(self, server: ServerContext, script: str, *programs: str) -> tuple[str, ...]:

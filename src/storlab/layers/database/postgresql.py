@@ -51,6 +51,7 @@ class PostgresqlLayer(DatabaseLayer):
     """A PostgreSQL server on the node, durable unless the study says otherwise."""
 
     layer: Literal["postgresql"] = "postgresql"
+    pool: Size = Field(128 * 1024**2, ge=1024**2, description="Memory for its pages.")
     full_page_writes: bool = Field(
         True, description="Whether a page's first change since a checkpoint logs the whole page, to repair a torn one."
     )
@@ -129,19 +130,20 @@ class PostgresqlLayer(DatabaseLayer):
     def wanted(self) -> dict[str, str]:
         """Its settings, by the server's names."""
         return {
+            "max_connections": "1000",
+            "min_wal_size": _size(min(self.wal_size, 80 * 1024**2)),
+            **self.settings,
             "full_page_writes": _word(self.full_page_writes),
             "shared_buffers": _size(self.pool),
             "max_wal_size": _size(self.wal_size),
-            "min_wal_size": _size(min(self.wal_size, 80 * 1024**2)),
             "synchronous_commit": _word(self.flush_at_commit),
             "wal_sync_method": self.flush_method,
             "checkpoint_timeout": f"{round(self.checkpoint_timeout)}s",
-            "max_connections": "1000",
-            **self.settings,
         }
 
     def configuration(self, server: ServerContext) -> Mapping[str, str]:
         lines = {
+            **self.wanted(),
             "listen_addresses": server.host or "",
             "port": str(server.port or self.first_port),
             "unix_socket_directories": server.socket.rpartition("/")[0],
@@ -150,7 +152,6 @@ class PostgresqlLayer(DatabaseLayer):
             "log_checkpoints": "on",
             # What recovers by itself is another server in mid-trial; on a full disk it does not even stop when asked.
             "restart_after_crash": "off",
-            **self.wanted(),
         }
         settings = "".join(f"{name} = '{value}'\n" for name, value in lines.items())
         return {"postgresql.conf": settings, "pg_hba.conf": f"local all {USER} trust\nhost all {USER} all trust\n"}

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from storlab.allowed import allowed
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.clients import libpq_options
 from storlab.measurements import Measurements
@@ -18,7 +19,7 @@ from storlab.workloads.base import ELAPSED, Launch, OptionError, ReadInput, RunC
 from storlab.workloads.database.base import DatabaseWorkload
 
 SCRIPT, LOG = "script.sql", "transactions"
-_RUNS_COMMANDS = re.compile(r"^\s*\\(?:set)?shell\b", re.M)
+_COMMAND = re.compile(r"\\(?:\s|\\\r?\n)*+([^\s\\]*)")  # anywhere in a line, and in any case, as pgbench takes it
 
 
 class PgbenchWorkload(DatabaseWorkload):
@@ -49,8 +50,10 @@ class PgbenchWorkload(DatabaseWorkload):
         if self.script is None:
             return self
         text = read(self.script)
-        if _RUNS_COMMANDS.search(text):
-            raise OptionError("a script may not run commands of the shell: take \\shell and \\setshell out", "script")
+        for command in _COMMAND.finditer(text):
+            if (wrong := allowed("pgbench").problem(command[1])) is not None:
+                line = text.count("\n", 0, command.start(1)) + 1
+                raise OptionError(f"line {line} of {self.script}: {wrong}", "script")
         resolved = self.model_copy()
         resolved._text = text
         return resolved
