@@ -172,4 +172,4 @@ def test_several_mistakes_are_told_together_in_the_order_of_their_lines() -> Non
     assert ran.message == 'study.toml: line 8: repeat.min: "1" should be a whole number\n'
     Path("study.toml").write_text(text.replace('"1"', "1"))
     lines = [line.split(":")[1] for line in call("plan", "study.toml").message.splitlines()]
-    assert lines == [" line 2", " line 6"]
+    assert lines == [" line 2", " line 4", " line 6"]

@@ -23,6 +23,8 @@ _TRACE = "read_iolog"
 """It names a trace that is only read; where its I/O goes, ``replay_redirect`` must say."""
 _NUMBERS = re.compile(r"\$(pagesize|mb_memory|ncpus)([*/+-]\d+)?")
 _FORMAT_WORDS = re.compile(r"\$(jobname|jobnum|filenum|clientuid)(?![a-z])")
+_PLACE = re.compile(r"\{(?!target\})\w+\}")
+"""``{round}``, ``{seed}``: a word that is filled in when the trial runs."""
 _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _JOB_NAME = re.compile(r"[^\[\]/;#\x00-\x1f]{1,63}")
 _LONGEST = 4000
@@ -90,7 +92,7 @@ def _check_line(line: str) -> None:
 def _check_reach(key: str, value: str, path: Sequence[str]) -> None:
     name = plain(key)
     _check_words(name, value, path)
-    wrong = allowed("fio").problem(name, "0" if _NUMBERS.fullmatch(value) else value)
+    wrong = allowed("fio").problem(name, "0" if _NUMBERS.fullmatch(value) else _PLACE.sub("0", value))
     if wrong is not None:
         raise OptionError(wrong, *path)
     if name in _PATHS:
@@ -161,7 +163,9 @@ def code_of(engine: str) -> str:
 
 def jobs_in(lines: str) -> list[Job]:
     """The jobs of a native job file, checked. Raises ``OptionError``."""
-    check_job_file(lines)
     jobs = jobs_of(sections_of(lines))
+    if not jobs:
+        return []
+    check_job_file(lines)
     check_replays(jobs)
     return jobs
