@@ -9,9 +9,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _OPENAT2 = 437  # the same number on all architectures
@@ -64,9 +63,19 @@ def beneath(folder: Path, name: str) -> Iterator[Path]:
         os.close(found)
 
 
-def folder_beneath(folder: Path, name: str) -> Path:
-    """The path of a folder that a file in ``folder`` names by ``name``. Raises ``OSError``."""
-    with beneath(folder, name) as found:
-        if not stat.S_ISDIR(found.stat().st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
-    return folder / name
+@contextmanager
+def made_beneath(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """A folder below ``folder``, made as far as it is missing, by its descriptor; its user's alone.
+
+    Raises ``OSError`` where a link or a file is on the way.
+    """
+    at = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=at)
+            above, at = at, openat2(at, name, os.O_PATH | os.O_DIRECTORY)
+            os.close(above)
+        yield Path(f"/proc/self/fd/{at}")
+    finally:
+        os.close(at)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import shutil
 import stat
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from laboratory import Laboratory, ended, wait_until
 from laboratory.studies import directory
+from storlab.errors import StorlabError
+from storlab.remote.receive import Places, Receiver
 
 STRANGER = 65534
 STUDY = directory('command = { argv = ["true"] }')
@@ -102,3 +107,26 @@ def test_where_the_name_of_a_folder_comes_to_lead_elsewhere_nothing_is_written(l
     result = ended(process)
     assert result.status != 0 and "is not the folder of this run any more" in " ".join(result.stderr.split()), result
     assert contents(victim) == before and contents(decoy) == ["trials"]
+
+
+@pytest.mark.parametrize("depth", ["out/trials/0001/x", "out/a/trials/0001/x", "out/x/y"])
+@pytest.mark.parametrize("link", ["trials", "a/trials", "x"])
+def test_what_another_machine_sends_follows_no_link_of_the_folder_that_it_goes_to(
+    tmp_path: Path, depth: str, link: str
+) -> None:
+    """A run that is resumed over there lies in a folder here, which may be somebody else's work."""
+    victim, place = tmp_path / "victim", tmp_path / "run"
+    victim.mkdir()
+    (place / "a").mkdir(parents=True)
+    (place / link).symlink_to(victim)
+    crosses = f"out/{link}/" in depth
+
+    async def receive() -> int | None:
+        stream = asyncio.StreamReader()
+        stream.feed_data(json.dumps({"file": depth, "size": 1}).encode() + b'\nx{"end": 0}\n')
+        stream.feed_eof()
+        return await Receiver(Places({"out": place}), lambda _: None, lambda: None).receive(stream)
+
+    with pytest.raises(StorlabError, match="a symbolic link is on the way") if crosses else nullcontext():
+        asyncio.run(receive())
+    assert list(victim.iterdir()) == []

@@ -120,7 +120,7 @@ def test_a_report_is_derived_again_from_the_files_that_the_run_keeps() -> None:
     rows = json.loads(report("run", "--format", "json"))["estimates"]
     assert next(row["mean"] for row in rows if row["metric"] == "all.requests") == 7
     kept.write_text("rubbish")
-    assert "cannot read its raw records" in report("run", "--format", "json")
+    assert "raw records cannot be read" in report("run", "--format", "json")
 
 
 def test_several_disks_are_added_up_and_told_apart() -> None:

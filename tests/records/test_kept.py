@@ -198,7 +198,7 @@ def test_a_trial_that_cannot_be_read_or_has_links_is_parsed_each_time(run: RunFo
     trial = done(run)[0]
     raw_file(run, trial).write_text("{")
     for _ in range(2):
-        assert f"trial {trial}: cannot read its raw records" in "\n".join(tables_of(run).warnings())
+        assert f"trial {trial}: raw records cannot be read" in "\n".join(tables_of(run).warnings())
         assert parsed.take() == [trial]
     path = raw_file(run, trial)
     path.rename(run.path / "elsewhere")

@@ -28,7 +28,7 @@ from storlab.records.derive import derive
 from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.files import copy_durably
 from storlab.records.run_folder import TABLES, RunFolder
-from storlab.records.tables import ExaminedSeries, Observed, Tables, findings_frame, probe_facts, said_of
+from storlab.records.tables import ExaminedSeries, Observed, Tables, findings_frame, probe_facts, said_of, together
 from storlab.run.recovery.journal import Journal, read_pending
 from storlab.timeseries.findings import SeriesFindings, findings
 
@@ -187,7 +187,7 @@ def test_a_trial_whose_raw_files_are_damaged_is_named_in_a_warning_and_the_other
     damage(run, f"trials/{trial:04d}/host/load/fio.json", HALF)
     tables = derive(RunFolder.open(run))
     assert len(tables.records) == 4
-    assert any(f"trial {trial}: cannot read its raw records" in warning for warning in tables.warnings())
+    assert any(f"trial {trial}: raw records cannot be read" in warning for warning in tables.warnings())
     assert tables.frame("metrics")["trial"].n_unique() == 1
 
 
@@ -338,3 +338,15 @@ def test_a_copy_of_a_file_without_a_length_is_whole_and_a_full_disk_ends_it(
     (tmp_path / "source").write_bytes(b"x")
     with pytest.raises(OSError, match="No space left"):
         copy_durably(tmp_path / "source", tmp_path / "target")
+
+
+def test_what_is_alike_of_many_trials_is_said_once_with_their_numbers() -> None:
+    lost = [
+        f"trial {number}: raw records cannot be read: run/trials/{number:04d}/host/a: gone" for number in (1, 2, 3, 7)
+    ]
+    assert together([*lost, "all: else", "trial 10000: other: run/trials/10000/b", "all: else"]) == [
+        "trials 1–3, 7: raw records cannot be read: run/trials/…/host/a: gone",
+        "all: else",
+        "trial 10000: other: run/trials/10000/b",
+    ]
+    assert together(lost[1:2]) == lost[1:2]

@@ -66,11 +66,14 @@ class Seen:
             for place, value in rows if counts(thing, setting) else ():
                 found.setdefault(place.cell, {}).setdefault(name, {}).setdefault(place.trial, set()).add(value)
         trials = {cell: set().union(*names.values()) for cell, names in found.items()}
-        return {
-            cell: {name: ", ".join(sorted(of[min(of)])) for name, of in names.items()
-                   if of.keys() == trials[cell] and all(values == of[min(of)] for values in of.values())}
-            for cell, names in found.items()
-        }  # fmt: skip
+        known: dict[int, dict[str, str]] = {}
+        for cell, names in found.items():
+            known[cell] = {}
+            for name, of in names.items():
+                first = of[min(of)]
+                if of.keys() == trials[cell] and all(values == first for values in of.values()):
+                    known[cell][name] = ", ".join(sorted(first))
+        return known
 
     def unequal(self) -> tuple[Unequal, ...]:
         """The settings that differ where the study declares no difference: each once, in the order of settings."""

@@ -108,7 +108,7 @@ def derive_trials(trials: Sequence[Done], whiskers: float = WHISKERS) -> TrialTa
         except (StorlabError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
             number = trial.record.trial
-            parsed.append(Parsed(number, warnings=[f"trial {number}: cannot read its raw records: {why}"]))
+            parsed.append(Parsed(number, warnings=[f"trial {number}: raw records cannot be read: {why}"]))
     return _tables(parsed, whiskers)
 
 

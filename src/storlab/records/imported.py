@@ -181,7 +181,7 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
                     raise ParseError(f"the file holds {len(parts)} of its trials")
                 found[node] = parts[part]
         except ParseError as error:
-            warnings[record.trial] = f"trial {record.trial}: cannot read its raw records: {error}"
+            warnings[record.trial] = f"trial {record.trial}: raw records cannot be read: {error}"
             measured.append((record, {}))
         else:
             measured.append((record, found))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from storlab.grouping import grouped
+from storlab.grouping import grouped, ranges
 from storlab.metrics import WHISKERS, Declarations, MetricSpec, Specs
 from storlab.records.columns import COLUMNS
 from storlab.records.derived import fairness, in_memory, settings
@@ -97,6 +98,33 @@ def load_facts(told: Iterable[LoadFacts]) -> list[dict[str, object]]:
         of_cell[load, cell] = {name: fact for name, fact in known.items() if plain.get(name) == fact}
     alike = grouped(((load, tuple(facts.items())), cell) for (load, cell), facts in of_cell.items() if facts)
     return [{"load": load, "cells": sorted(cells), **dict(own)} for (load, own), cells in alike.items()]
+
+
+_OF_TRIAL = re.compile(r"trial (?P<trial>\d+): (?P<said>.*)", re.DOTALL)
+
+
+def together(sentences: Iterable[str]) -> list[str]:
+    """Each once; what is said alike of several trials, once for all of them: ``trials 3–30,000: …``.
+
+    The folder of a trial, in the name of a file, is then written ``trials/…``.
+    """
+    trials: dict[str, list[int]] = {}
+    for sentence in dict.fromkeys(sentences):
+        found = _OF_TRIAL.fullmatch(sentence)
+        if found is None:
+            trials.setdefault(sentence, [])
+        else:
+            said = re.sub(rf"\btrials/0*{found['trial']}/", "trials/…/", found["said"])
+            trials.setdefault(said, []).append(int(found["trial"]))
+    return [_said(said, numbers) for said, numbers in trials.items()]
+
+
+def _said(said: str, numbers: list[int]) -> str:
+    if not numbers:
+        return said
+    if len(numbers) == 1:
+        return f"trial {numbers[0]}: {said.replace('trials/…/', f'trials/{numbers[0]:04d}/')}"
+    return f"trials {ranges(sorted(numbers))}: {said}"
 
 
 Declared = tuple[str, tuple[MetricSpec, ...]]
@@ -226,7 +254,7 @@ class Tables:
         cells = {record.cell: record.levels for record in self.records}
         cached = in_memory.warnings(self.frame("metrics"), cells)
         changed = settings.warnings(self.records)
-        return tuple(dict.fromkeys([*changed, *cached, *said, *recorded, *said_of(self._examined(), levels)]))
+        return tuple(together([*changed, *cached, *said, *recorded, *said_of(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:
         return probe_facts(each for _, notes in self.notes() for each in notes.observed)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from storlab.beneath import made_beneath
 from storlab.errors import StorlabError
 from storlab.limits import RECORD
 from storlab.records.files import unfinished
@@ -61,6 +63,25 @@ class Places:
                 if len(parts) <= _DEEPEST and all(map(_is_name, parts)):
                     return place.joinpath(*parts)
         raise StorlabError(f"the other machine sent a file that nobody asked for: {name[:200]!r}")
+
+    @contextmanager
+    def folder_of(self, path: Path) -> Iterator[Path]:
+        """The folder of a file of theirs, made where it is missing. Raises ``StorlabError`` if it leads elsewhere.
+
+        What is below a place that the user chose may be somebody else's work, such as a run that is resumed there.
+        """
+        place = next((place for place in self.places.values() if place in path.parents), None)
+        if place is None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            yield path.parent
+            return
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with ExitStack() as held:
+            try:
+                folder = held.enter_context(made_beneath(place, path.parent.relative_to(place).parts))
+            except OSError as error:
+                raise StorlabError(f"cannot write {path}: {error.strerror}") from None
+            yield folder
 
     def have(self) -> dict[str, tuple[int, int]]:
         """Size and time of each file that is here already, by its name there."""
@@ -127,7 +148,10 @@ class Receiver:
         if not 0 <= header.size <= _MOST:
             raise StorlabError(f"the other machine sent a file of {header.size} bytes")
         self._begins()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._places.folder_of(path) as folder:
+            await self._put(stream, folder / path.name, header)
+
+    async def _put(self, stream: asyncio.StreamReader, path: Path, header: _Header) -> None:
         temporary = unfinished(path)
         temporary.unlink(missing_ok=True)
         try:
