@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from laboratory.samples import sample
 from storlab.allowed import allowed, together
+from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.workloads.base import OptionError
 from storlab.workloads.database.pgbench import PgbenchWorkload
 from study.program import call
@@ -111,3 +112,49 @@ def test_no_script_of_pgbench_runs_a_command_of_the_shell(command: str) -> None:
 def test_a_script_of_pgbench_may_set_variables_wait_and_branch() -> None:
     script = "\\set a random(1, 10)\n\\if :a > 5\n\\sleep 1 ms\n\\else\nSELECT :a \\gset\n\\endif\n"
     assert PgbenchWorkload(script="x.sql").resolve(lambda name: script)._text == script
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-chardev", "file,id=x,path=/etc/cron.d/x"], ["--chardev", "file,id=x,path=/x"], ["-serial", "file:/x"],
+        ["-D", "/x"], ["-drive", "file=/dev/sda"], ["-device", "vfio-pci,host=01:00.0"], ["-readconfig", "/x"],
+        ["-device", "virtio-rng-pci,romfile=/etc/shadow"], ["-device", "virtio-rng-pci,rng=x"],
+        ["-incoming", "exec:id"],
+        ["-smbios", "file=/etc/shadow"], ["-smbios", "type=11,path=/etc/shadow"], ["-overcommit"], ["-rtc", "base=x y"],
+        ["-overcommit", "mem-lock=on", "-monitor", "unix:/x,server"], ["-overcommit=mem-lock=on"], ["-Overcommit", "x"],
+        ["/etc/passwd"], ["-sandbox", "off"], ["-run-with", "user=root"], ["-netdev", "user,id=n"], ["-vnc", ":0"],
+    ],
+)  # fmt: skip
+def test_no_argument_of_qemu_that_may_open_or_run_anything_goes_without_a_permission(words: list[str]) -> None:
+    assert Hardware(qemu_args=tuple(words)).unlisted_argument() is not None
+    listed = ("-overcommit", "mem-lock=on", "-rtc", "base=utc", "-device", "virtio-rng-pci")
+    assert Hardware(qemu_args=(*listed, "-smbios", "type=1,serial=S 1")).unlisted_argument() is None
+
+
+GUESTS = """
+title = "A"
+primary = "elapsed"
+[nodes.vm]
+kind = "vm"
+MORE
+stack = [{ layer = "directory" }]
+[workload.load]
+command = { argv = ["true"] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "says"),
+    [
+        ('qemu_args = ["-chardev", "file,id=x,path=x"]', "nodes.vm.qemu_args", "--allow-code qemu_args"),
+        ('cpu = "max,/etc/shadow"', "nodes.vm.cpu", "it takes a model and features"),
+        ('cpu = "max -chardev x"', "nodes.vm.cpu", "it takes a model and features"),
+    ],
+)
+def test_what_a_guests_study_writes_for_qemu_is_refused_with_its_key(more: str, key: str, says: str) -> None:
+    Path("study.toml").write_text(GUESTS.replace("MORE", more))
+    for command in ("plan", "run", "shell"):
+        ran = call(command, "study.toml")
+        assert (ran.status, ran.output) == (2, ""), ran
+        assert f"study.toml: line 6: {key}" in ran.message and says in ran.message, ran

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -120,18 +120,26 @@ class Laboratory:
         """As ``run``, and go on."""
         return self.start("run", self.study(study), "--out", self.out, "--seed", "1", *arguments, **options)
 
-    def execute(self, study: str, observer: Observer | None = None, *, unconfined: bool = False) -> Outcome:
+    def execute(
+        self, study: str, observer: Observer | None = None, *, unconfined: bool = False, code: Sequence[str] = ()
+    ) -> Outcome:
         """As ``run``, but in this process, which is faster: no imports, no report."""
         loaded = load_study(self.study(study))
         rounds = loaded.model.repeat.min, loaded.model.repeat.max
-        permissions = Permissions(unconfined=unconfined)
+        permissions = Permissions(unconfined=unconfined, code=tuple(code))
         return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Observer(), permissions))
 
     def succeed(
-        self, study: str, observer: Observer | None = None, *, trials: int = 1, unconfined: bool = False
+        self,
+        study: str,
+        observer: Observer | None = None,
+        *,
+        trials: int = 1,
+        unconfined: bool = False,
+        code: Sequence[str] = (),
     ) -> Outcome:
         """As ``execute``: so many trials are done, and nothing is left."""
-        outcome = self.execute(study, observer, unconfined=unconfined)
+        outcome = self.execute(study, observer, unconfined=unconfined, code=code)
         ends = [(record.status, record.reason) for record in self.records()]
         assert ends == [("done", None)] * trials, ends
         assert self.leftovers() == []

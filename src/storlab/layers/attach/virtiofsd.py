@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from storlab.allowed import NotAllowed, allowed, option_and_value
 from storlab.errors import Unsupported, UserError
 from storlab.images.virtiofsd import Implementation, find_virtiofsd
 from storlab.layers.base import Layer, LayerContext
@@ -26,7 +27,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.reach import Program, options_of
 from storlab.text import one_line
-from storlab.units import shown
 
 Caching = Literal["auto", "always", "never", "metadata"]
 
@@ -35,24 +35,6 @@ PROGRAMS: Mapping[Implementation, str] = {"rust": "virtiofsd", "c": "virtiofsd o
 
 _OF_RUST: Mapping[str, Any] = {"inode_file_handles": "never", "allow_mmap": False}
 """What only the one in Rust can do, and the values that do nothing."""
-_CAPABILITIES = r"modcaps=[+-][a-z_]{1,40}(:[+-][a-z_]{1,40}){0,40}"
-_MAPPING = r"xattrmap=[^\s,\\]{1,1000}"
-_FURTHER: Mapping[Implementation, tuple[str, str]] = {
-    "rust": (
-        rf"{_CAPABILITIES}|{_MAPPING}|killpriv-v2|no-killpriv-v2|preserve-noatime|security-label|readonly"
-        r"|translate-[ug]id=[a-z-]{1,20}(:\d{1,10}){2,3}|[ug]id-map=(:\d{1,10}){3}:"
-        r"|log-level=(error|warn|info|debug|trace|off)",
-        "xattrmap=…, modcaps=…, killpriv-v2, no-killpriv-v2, preserve-noatime, security-label, readonly, "
-        "translate-uid=…, translate-gid=…, uid-map=…, gid-map=…, log-level=…",
-    ),
-    "c": (
-        rf"{_CAPABILITIES}|{_MAPPING}|(no_)?(flock|posix_lock|killpriv_v2|security_label)|timeout=\d{{1,6}}(\.\d{{1,6}})?"
-        r"|max_idle_threads=\d{1,6}|log_level=(err|warn|info|debug)",
-        "flock, posix_lock, killpriv_v2 and security_label, each also with no_, xattrmap=…, modcaps=…, timeout=…, "
-        "max_idle_threads=…, log_level=…",
-    ),
-}
-"""What `options` may hold, as a pattern and in words: nothing that has a key, or that leads out of the directory."""
 _ARENAS = ("env", "MALLOC_ARENA_MAX=64")
 """With more than eight threads that allocate, glibc 2.36 asks for the number of CPUs, by a call (sched_getaffinity)
 that the C daemon does not allow itself: its seccomp filter kills it. A limit that is set spares glibc the question.
@@ -98,7 +80,7 @@ class VirtiofsdLayer(ServerLayer):
     options: tuple[Annotated[str, options_of("virtiofsd")], ...] = Field(
         (),
         max_length=32,
-        description='Further options, after all others: `["xattrmap=:map::user.host.:", "modcaps=-chown"]`; in C also '
+        description='Further [options](options.md): `["xattrmap=:map::user.host.:", "modcaps=-chown"]`; in C also '
         '`["flock", "no_posix_lock", "timeout=5"]`.',
     )
 
@@ -124,10 +106,10 @@ class VirtiofsdLayer(ServerLayer):
             raise ValueError("posix_acl = true takes xattr = true: lists are kept in extended attributes")
         if self.allow_mmap and self.cache not in ("never", "metadata"):
             raise ValueError(f'allow_mmap is for cache = "never" or "metadata": {self.cache!r} maps files anyway')
-        pattern, words = _FURTHER[self.implementation]
-        for option in self.options:
-            if re.fullmatch(pattern, option) is None:
-                raise ValueError(f"options: {shown(option)} can't be set here; what can: {words}")
+        for number, option in enumerate(self.options):
+            wrong = allowed("virtiofsd", self.implementation).problem(*option_and_value(option))
+            if wrong is not None:
+                raise NotAllowed(wrong, "options", number)
         if self.implementation == "c":
             self._check_c()
         return self
@@ -181,7 +163,7 @@ class VirtiofsdLayer(ServerLayer):
         handles = [f"--inode-file-handles={self.inode_file_handles}"]
         where = [f"--shared-dir={below.path}", f"--cache={self.cache}", f"--sandbox={self.sandbox}"]
         further = (f"--{option}" for option in self.options)
-        return [*where, *handles, *(name for name, wanted in switches.items() if wanted), *further]
+        return [*further, *where, *handles, *(name for name, wanted in switches.items() if wanted)]
 
     def _options_of_c(self, path: str) -> list[str]:
         if "," in path or "\\" in path:
@@ -196,7 +178,7 @@ class VirtiofsdLayer(ServerLayer):
         options = [f"source={path}", f"cache={'none' if self.cache == 'never' else self.cache}"]
         options += [f"sandbox={self.sandbox}", *(name if on else f"no_{name}" for name, on in switches.items())]
         options += ["announce_submounts"] if self.announce_submounts else []
-        return ["-f", "-o", ",".join([*options, *self.options])]
+        return ["-f", "-o", ",".join([*self.options, *options])]
 
     async def prepare(self, server: ServerContext) -> None:
         program, implementation, version = await self._identify(server.node)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, Strict, field_validator, model_validator
 
+from storlab.allowed import NotAllowed, allowed
 from storlab.images.recipe import series_of
 from storlab.model import Model
 from storlab.nodes.binding import Numbers
-from storlab.reach import InGuest, Program, ReadsFile, options_of
+from storlab.reach import Found, InGuest, Program, Reach, ReadsFile, options_of
 from storlab.units import Duration, GuestMemory, shown
 
 QEMU = "qemu-system-x86_64"
@@ -19,6 +21,9 @@ Machine = Literal["q35", "pc"]
 # With ERMS and FSRM, kernels copy and clear memory by instructions that move single bytes, and an emulator does each
 # byte by itself: a guest then needs a third more CPU time for the same work (boots, fio, mkfs; benchmarks/README.md).
 EMULATED_CPU = "max,erms=off,fsrm=off"
+
+
+_ARGUMENTS = Reach("Arguments", "has QEMU open or run what Storlab does not know of, unless it is listed", "code")
 
 
 class Hardware(Model):
@@ -70,13 +75,35 @@ class Hardware(Model):
     )
     gdb: bool = Field(False, description="QEMU's gdbstub on a socket, whose path is among the node's facts.")
     kernel_args: InGuest = Field("", description='More for the kernel\'s command line: "mitigations=off".')
-    qemu_args: tuple[Annotated[str, options_of("QEMU")], ...] = Field((), description="More for QEMU's command line.")
+    qemu_args: tuple[Annotated[str, options_of("QEMU")], ...] = Field(
+        (),
+        description="More for QEMU's command line. [What is listed](options.md) needs no permission; anything else can "
+        "make QEMU do what Storlab does not know of, and needs `--allow-code qemu_args`.",
+    )
     silence: Duration = Field(
         60.0,
         gt=0,
         description="A guest whose agent is silent for longer counts as hung, and its trial fails. One that answers "
         "again before that stood still for that time, which the probe `stalls` measures.",
     )
+
+    beyond: ClassVar[Mapping[str, Reach]] = {"qemu_args": _ARGUMENTS}
+
+    def reaches(self) -> Iterator[Found]:
+        """Arguments that aren't listed."""
+        if (number := self.unlisted_argument()) is not None:
+            yield Found(("qemu_args", number), "code", "qemu_args")
+
+    def unlisted_argument(self) -> int | None:
+        """The first of ``qemu_args`` that needs a permission."""
+        table, words = allowed("qemu"), [*enumerate(self.qemu_args)]
+        while words:
+            number, name = words.pop(0)
+            rule = table.rule_of(name)
+            value = words.pop(0)[1] if rule is not None and rule.takes_value and words else None
+            if table.problem(name, value) is not None:
+                return number
+        return None
 
     @property
     def emulator(self) -> str:
@@ -97,6 +124,13 @@ class Hardware(Model):
     @classmethod
     def _or_none(cls, value: object) -> object:
         return None if value == "" else value  # so that a parameter of a study may leave it out
+
+    @field_validator("cpu")
+    @classmethod
+    def _a_listed_model(cls, value: str) -> str:
+        if value and (wrong := allowed("qemu", "cpu").problem("cpu", value)) is not None:
+            raise NotAllowed(wrong)
+        return value
 
     @field_validator("qemu")
     @classmethod

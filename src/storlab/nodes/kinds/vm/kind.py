@@ -66,7 +66,8 @@ class VmKind(Hardware, NodeKind):
         return Needs(programs=(*installed, *programs(self.pin, self.numa)))
 
     def code(self) -> Mapping[str, str]:
-        return {"qemu": self.qemu} if self.own_qemu else {}
+        arguments = {} if self.unlisted_argument() is None else {"qemu_args": "qemu_args"}
+        return arguments | ({"qemu": self.qemu} if self.own_qemu else {})
 
     def memory_needed(self) -> int:
         return self.memory + _OWN_MEMORY
