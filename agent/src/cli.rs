@@ -1,5 +1,5 @@
 //! The command line: `serve`, `init`, `trace`, `tcp`, `locks`, `folios`, `counters`, `profile`, `files`, `relay`,
-//! `pcap`, `--version`, and the hidden `launch` and `guard`.
+//! `pcap`, `confine`, `--version`, and the hidden `launch` and `guard`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::protocol::{PROTOCOL, is_file_name};
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent locks [OPTION]...\n       storlab-agent folios [OPTION]...\n       storlab-agent counters [OPTION]...\n       storlab-agent profile [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent locks [OPTION]...\n       storlab-agent folios [OPTION]...\n       storlab-agent counters [OPTION]...\n       storlab-agent profile [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent confine CONFINEMENT PROGRAM [ARGUMENT]...\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +32,13 @@ pub enum Command {
     Relay(Vec<OsString>),
     /// Tell what TCP did in a capture (see [`crate::pcap`]): in this file, or else on stdin.
     Pcap(Option<OsString>),
+    /// Become a program that is confined (see [`crate::confine`]).
+    Confine {
+        /// A `Confinement` as JSON.
+        confinement: String,
+        /// The program and its arguments.
+        argv: Vec<OsString>,
+    },
     /// Be process 1 of a guest (see [`crate::init`]).
     Init,
     /// Prepare, wait and become a program: what the agent re-executes itself for (see [`crate::launch`]).
@@ -79,6 +86,9 @@ pub enum UsageError {
     /// `files` without its only argument, or with more.
     #[error("files takes the name of one file, its specification")]
     Files,
+    /// `confine` without what confines, or without a program.
+    #[error("confine takes a confinement as JSON, and a program with its arguments")]
+    Confine,
     /// `launch` or `guard` without its arguments.
     #[error("{0} is for the agent itself")]
     Own(&'static str),
@@ -96,6 +106,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     match command.to_str() {
         Some("serve") => parse_serve(arguments).map(Command::Serve),
         Some("launch") => parse_launch(arguments),
+        Some("confine") => parse_confine(arguments),
         Some("guard") => parse_guard(arguments),
         Some("trace") => Ok(Command::Trace(arguments.collect())),
         Some("relay") => Ok(Command::Relay(arguments.collect())),
@@ -145,6 +156,13 @@ fn parse_launch(mut arguments: impl Iterator<Item = OsString>) -> Result<Command
     if argv.is_empty() { Err(UsageError::Own("launch")) } else { Ok(Command::Launch { spec, argv }) }
 }
 
+fn parse_confine(mut arguments: impl Iterator<Item = OsString>) -> Result<Command, UsageError> {
+    let confinement =
+        arguments.next().and_then(|words| words.into_string().ok()).ok_or(UsageError::Confine)?;
+    let argv: Vec<_> = arguments.collect();
+    if argv.is_empty() { Err(UsageError::Confine) } else { Ok(Command::Confine { confinement, argv }) }
+}
+
 fn parse_guard(mut arguments: impl Iterator<Item = OsString>) -> Result<Command, UsageError> {
     let (cgroup, agent) = (arguments.next(), arguments.next());
     let agent = agent.and_then(|agent| agent.to_str()?.parse().ok());
@@ -186,6 +204,13 @@ mod tests {
         assert_eq!(parse_words("pcap"), Ok(Command::Pcap(None)));
         assert_eq!(parse_words("pcap x.pcap"), Ok(Command::Pcap(Some("x.pcap".into()))));
         assert_eq!(parse_words("pcap x y"), Err(UsageError::Unknown("y".into())));
+    }
+
+    #[test]
+    fn what_is_confined_is_a_program() {
+        let argv = ["ls", "-l"].map(OsString::from).to_vec();
+        assert_eq!(parse_words("confine {} ls -l"), Ok(Command::Confine { confinement: "{}".into(), argv }));
+        assert_eq!(parse_words("confine {}"), Err(UsageError::Confine));
     }
 
     #[test]

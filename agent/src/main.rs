@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use storlab_agent::cli::{self, Command};
 use storlab_agent::{
-    folios, init, launch, locks, pcap, perf, processes, profile, relay, session, storm, tcp, trace,
+    confine, folios, init, launch, locks, pcap, perf, processes, profile, relay, session, storm, tcp, trace,
 };
 
 fn main() -> ExitCode {
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Ok(Command::Files(spec)) => storm::run(&spec),
         Ok(Command::Relay(arguments)) => relay::run(arguments),
         Ok(Command::Init) => init::be_init(),
+        Ok(Command::Confine { confinement, argv }) => confine::become_confined(&confinement, &argv),
         Ok(Command::Launch { spec, argv }) => launch::become_program(&spec, &argv),
         Ok(Command::Guard { cgroup, agent }) => processes::guard(&cgroup, agent),
         Ok(Command::Version) => {

@@ -164,7 +164,7 @@ def test_a_disk_that_fills_up_in_mid_trial_fails_the_trial_by_that_reason(
                 filler.write(bytes(2**18))
         with contextlib.suppress(StopIteration):  # its socket is gone
             for _ in range(20 if layer == "postgresql" else 0):  # segments that it has kept for later are used up
-                ask(lab, layer, "SELECT pg_switch_wal()")
+                ask(lab, layer, "SELECT pg_logical_emit_message(false, 'x', repeat('x', 16777216))")
 
     with meanwhile(lab, fill):
         text = study(layer, size="400M", rows=50_000, keys=', pool = "64M"').replace("oltp_update_non_index", test)

@@ -12,6 +12,10 @@ mod privileges;
 mod tree;
 mod view;
 
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +29,9 @@ pub struct Confinement {
     /// Nodes of devices.
     #[serde(default)]
     pub devices: Vec<String>,
+    /// What is seen at another place as well, read-only: what it is, and where. Both must be there.
+    #[serde(default)]
+    pub shown: Vec<(String, String)>,
 }
 
 /// What could not be done.
@@ -59,4 +66,18 @@ pub fn enter(confinement: &Confinement) -> Result<bool, Obstacle> {
     view::narrow(confinement)?;
     privileges::give_up(!confinement.devices.is_empty())?;
     Ok(true)
+}
+
+/// Becomes a program that is confined, for who starts one without a session: `storlab-agent confine`. Returns where that
+/// can't be done; the status is that of env(1).
+pub fn become_confined(confinement: &str, argv: &[OsString]) -> ExitCode {
+    let said = match serde_json::from_str(confinement) {
+        Err(error) => error.to_string(),
+        Ok(confinement) => match enter(&confinement) {
+            Err(obstacle) => obstacle.to_string(),
+            Ok(_) => Command::new(&argv[0]).args(&argv[1..]).exec().to_string(),
+        },
+    };
+    eprintln!("storlab-agent: can't confine {}: {said}", argv[0].display());
+    ExitCode::from(125)
 }

@@ -34,14 +34,28 @@ impl Tree {
 
     /// Puts it where it was, over what is there now.
     pub fn attach(&self) -> Result<(), Obstacle> {
-        let what = || format!("move_mount of {}", self.path.display());
-        sys::move_mount(self.mounts.as_fd(), &c_path(&self.path)?).map_err(Obstacle::of(what()))
+        self.attach_at(&self.path)
+    }
+
+    /// Puts it over what is somewhere else.
+    pub fn attach_at(&self, place: &Path) -> Result<(), Obstacle> {
+        let what = || format!("move_mount of {} to {}", self.path.display(), place.display());
+        sys::move_mount(self.mounts.as_fd(), &c_path(place)?).map_err(Obstacle::of(what()))
     }
 
     /// Nothing in it is a device, whoever owns the file system.
     pub fn without_devices(self) -> Result<Self, Obstacle> {
+        self.with(MountAttributes::NODEV)
+    }
+
+    /// Nothing in it can be written to either.
+    pub fn read_only(self) -> Result<Self, Obstacle> {
+        self.with(MountAttributes::RDONLY | MountAttributes::NODEV)
+    }
+
+    fn with(self, attributes: MountAttributes) -> Result<Self, Obstacle> {
         let what = format!("mount_setattr of {}", self.path.display());
-        sys::set_mounts(self.mounts.as_fd(), MountAttributes::NODEV).map_err(Obstacle::of(what))?;
+        sys::set_mounts(self.mounts.as_fd(), attributes).map_err(Obstacle::of(what))?;
         Ok(self)
     }
 }

@@ -46,8 +46,9 @@ pub fn separate() -> Result<bool, Obstacle> {
 fn forget_others(confinement: &Confinement) -> Result<(), Obstacle> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(Obstacle::io("/proc/self/mountinfo"))?;
     let paths = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
-    let Confinement { writable, devices, .. } = confinement;
-    let needed = |mount: &Path| writable.iter().chain(devices).any(|own| Path::new(own).starts_with(mount));
+    let Confinement { writable, devices, shown, .. } = confinement;
+    let own = || writable.iter().chain(devices).chain(shown.iter().flat_map(|(what, place)| [what, place]));
+    let needed = |mount: &Path| own().any(|own| Path::new(own).starts_with(mount));
     let others = paths.filter(|path| is_storlabs(path) && !needed(path));
     for path in others.collect::<Vec<_>>().iter().rev() {
         let _ = umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW);
@@ -84,6 +85,11 @@ pub fn narrow(confinement: &Confinement) -> Result<(), Obstacle> {
             writable.push(tree.without_devices()?);
         }
     }
+    let mut shown = Vec::new();
+    for (what, place) in &confinement.shown {
+        let missing = || Obstacle { what: what.clone(), errno: Errno::ENOENT };
+        shown.push((Tree::of(what)?.ok_or_else(missing)?.read_only()?, place));
+    }
     let nodes = devices::gather(&confinement.devices)?;
     let root = fs::File::open("/").map_err(Obstacle::io("/"))?;
     sys::set_mounts(root.as_fd(), MountAttributes::RDONLY | MountAttributes::NODEV)
@@ -91,7 +97,8 @@ pub fn narrow(confinement: &Confinement) -> Result<(), Obstacle> {
     devices::replace(&nodes, writable.iter().map(Tree::path))?;
     // An outer one first: it would hide what lies within it.
     writable.sort_by_key(|tree| tree.path().components().count());
-    writable.iter().try_for_each(Tree::attach)
+    writable.iter().try_for_each(Tree::attach)?;
+    shown.iter().try_for_each(|(tree, place)| tree.attach_at(Path::new(place)))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ class RedisLayer(ServerLayer):
     gives: ClassVar = Server
     program: ClassVar = "redis-server"
     first_port: ClassVar = 6379
-    users: ClassVar = ("redis", "nobody")  # it would run as root, but has no reason to
+    own_user: ClassVar = True  # it would run as root, but has no reason to
 
     def _settings(self) -> dict[str, str]:
         return {"appendonly": "yes", "appendfsync": self.appendfsync, "save": '""', **self.settings}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.undo import own_folders
+from storlab.unused_users import user_by
 
 _IDENTITY = re.compile(r"uid=(\d{1,10})\(([^)]+)\) gid=(\d{1,10})\(([^)]+)\)")  # as id(1) prints it
 _REACH = 'for each; do [ -w "$each" ] || { echo "$each"; break; }; done'
@@ -23,6 +24,21 @@ class Account:
     user: int
     group_name: str
     group: int
+
+    @classmethod
+    def of_run(cls, run: str, program: str) -> Account:
+        """The user that a program of this run's runs as: nobody else is that, nor has it a name.
+
+        The same whenever it is asked for, by whoever resumes the run or cleans up after it.
+        """
+        number = user_by(f"{run} {program}")
+        return cls(str(number), number, str(number), number)
+
+    def words(self) -> list[str]:
+        """Those before a command that runs as this user, without any privilege."""
+        groups = "--clear-groups" if self.name.isdecimal() else "--init-groups"
+        # With the user, a process sheds the signal that it gets when its parent, the agent, dies.
+        return ["setpriv", f"--reuid={self.name}", f"--regid={self.group_name}", groups, "--pdeathsig=KILL", "--"]
 
 
 async def is_root(node: Node) -> bool:

@@ -60,11 +60,13 @@ class Clock:
 class Confinement:
     """What alone commands may write to: absolute paths of directories and files with all below them, and of devices.
 
-    What isn't there is left out. No other device can be opened at all.
+    What isn't there is left out. No other device can be opened at all. ``shown``: pairs of what they see at another
+    place as well, read-only, and that place; both must be there.
     """
 
     writable: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    shown: tuple[tuple[str, str], ...] = ()
 
 
 class Ports:

@@ -181,7 +181,7 @@ async def test_a_node_without_mysql_can_not_have_it_and_how_to_get_one_is_said(
 
 
 @pytest.mark.needs("root")
-@pytest.mark.parametrize(("layer", "own"), [mysql("/1-mysql/programs "), ("postgresql", " - tmpfs storlab ")])
+@pytest.mark.parametrize(("layer", "own"), [mysql("/1-mysql/programs "), ("postgresql", "/passwd /etc/passwd ")])
 async def test_a_server_keeps_nothing_in_use_of_another_run(
     ground: Ground, layer: str, own: str, tmp_path: Path
 ) -> None:

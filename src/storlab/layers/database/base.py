@@ -26,7 +26,7 @@ from storlab.layers.zfs.dataset import ZfsLayer, destroy_dataset
 from storlab.nodes import binding
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Node
+from storlab.nodes.node import Confinement, Node
 from storlab.reach import Program, options_of
 from storlab.units import Size, size_text
 
@@ -91,6 +91,7 @@ class DatabaseLayer(ServerLayer):
     gives: ClassVar = Server
     compared: ClassVar = ("*",)
     undoes: ClassVar = (*ServerLayer.undoes, destroy_dataset)
+    own_user: ClassVar = True
     dialect: ClassVar[str]
     start_patience: ClassVar = 300.0  # it may have to recover first
     stop_patience: ClassVar = 120.0  # it writes back what its pool holds
@@ -187,12 +188,12 @@ class DatabaseLayer(ServerLayer):
         return found
 
     async def make_folders(self, server: ServerContext) -> None:
-        if not self._recovers:
-            await super().make_folders(server)
-            return
         assert server.data is not None
-        await server.node.carry_out(steps.make_directory(server.folder, 0o700))
-        if server.user is not None:  # on the machine where they were made, its user may have another number
+        if self._recovers:
+            await server.node.carry_out(steps.make_directory(server.folder, self.mode(server, server.folder)))
+        else:
+            await super().make_folders(server)
+        if self._recovers and server.user is not None:  # on the machine where they were made, it had another number
             owner = f"{server.user}:{server.group}"
             await server.node.run(["chown", "--recursive", "--no-dereference", owner, "--", server.data])
 
@@ -203,7 +204,7 @@ class DatabaseLayer(ServerLayer):
         part = await self._data_set(server, recipe)
         assert server.data is not None
         if self.clone == "copy":
-            await unpack(server.node, part, server.data, server.as_user())
+            await unpack(server.confined, part, server.data, server.as_user())
         elif self.clone == "reflink":
             await share_extents(server, part)
         else:
@@ -228,7 +229,7 @@ class DatabaseLayer(ServerLayer):
 
     async def _make(self, server: ServerContext) -> None:
         try:
-            await server.node.run(
+            await server.confined.run(
                 [*self.launcher(server), *self.make(server)], env={"HOME": server.folder}, cwd=server.folder
             )
         except CommandFailed as error:
@@ -258,7 +259,7 @@ async def version_of(node: Node, *words: str) -> str:
     """What a program prints of itself, asked once; ``words`` start it. Raises ``Unsupported``."""
     key = shlex.join([*words, "--version"])
     if key not in node.known:
-        ended = await node.run([*words, "--version"], check=False)
+        ended = await node.confined(Confinement()).run([*words, "--version"], check=False)  # it may be a study's own
         version = version_in(ended.stdout.decode(errors="replace"))
         if version is None:
             raise Unsupported(f"node {node.name}: {words[-1]} does not say its version: {ended.describe()}")

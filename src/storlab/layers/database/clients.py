@@ -7,7 +7,11 @@ from pathlib import PurePosixPath
 from storlab.layers.resources import Server
 
 DATABASE, USER = "storlab", "storlab"
-"""What clients use; nobody but Storlab reaches the server, so there is no password."""
+"""What clients use; nobody but the run reaches the server, so there is no password. It owns the database, and may
+neither read or write files of the server's nor run programs.
+"""
+OWNER = "storlab_owner"
+"""Whom all else belongs to in a database. Nobody can be that: not even Storlab, once the data are made."""
 
 _DRIVERS = {"mariadb": "mysql", "mysql": "mysql", "postgresql": "pgsql"}  # of sysbench
 DIALECTS = tuple(_DRIVERS)

@@ -30,7 +30,7 @@ async def share_extents(server: ServerContext, part: Part) -> None:
             await _fill(server, part, half)
             await node.run(["mv", "--", half, master])
             await node.carry_out(steps.sync(master))
-    copied = await node.run(
+    copied = await server.confined.run(
         [*server.as_user(), "cp", "--archive", "--reflink=always", "--", f"{master}/.", server.data], check=False
     )
     if not copied.ok:

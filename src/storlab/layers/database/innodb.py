@@ -13,7 +13,7 @@ from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import queue_folder
 from storlab.layers.database.base import DatabaseLayer, answer_of
-from storlab.layers.database.clients import DATABASE, USER, sql
+from storlab.layers.database.clients import DATABASE, OWNER, USER, sql
 from storlab.layers.resources import Dir, Resource, Server
 from storlab.layers.server.base import ServerContext
 from storlab.nodes.needs import Needs
@@ -26,16 +26,24 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _WORDS = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
 # Of a server that was started in the background for its data to be loaded.
 _LOAD = """
-sql() { mariadb --no-defaults --socket="$socket" --user=root -e "$1"; }
+sql() { mariadb --no-defaults --socket="$socket" --user=root --skip-column-names --batch -e "$1"; }
 until sql "SELECT 1" > "$HOME/asked" 2>&1; do
     kill -0 $! 2> /dev/null || { tail -n 20 "$HOME/making" >&2; exit 1; }
     sleep 0.05
 done
-sql "CREATE DATABASE $database;
-    CREATE USER '$user'@'localhost'; GRANT ALL ON *.* TO '$user'@'localhost';
-    CREATE USER '$user'@'%'; GRANT ALL ON *.* TO '$user'@'%'"
+sql "CREATE DATABASE $database; CREATE DATABASE $owner;
+    CREATE USER '$owner'@'localhost' ACCOUNT LOCK;
+    GRANT $sets ON *.* TO '$owner'@'localhost'; GRANT EXECUTE ON $owner.* TO '$owner'@'localhost';
+    CREATE DEFINER = '$owner'@'localhost' PROCEDURE $owner.allow_dirty(most DOUBLE, low DOUBLE)
+    SET GLOBAL innodb_max_dirty_pages_pct = most, GLOBAL innodb_max_dirty_pages_pct_lwm = low"
+for host in localhost %; do
+    sql "CREATE USER '$user'@'$host'; GRANT ALL ON $database.* TO '$user'@'$host';
+        GRANT PROCESS ON *.* TO '$user'@'$host'; GRANT EXECUTE ON PROCEDURE $owner.allow_dirty TO '$user'@'$host'"
+done
 if test $# -gt 0; then "$@" >> "$HOME/made" 2>&1 || { tail -n 60 "$HOME/made" >&2; exit 1; }; fi
-sql "SET GLOBAL innodb_fast_shutdown = 0; SHUTDOWN"
+others=$(sql "SELECT GROUP_CONCAT(QUOTE(User), '@', QUOTE(Host)) FROM mysql.user WHERE User NOT IN
+    ('$user', '$owner', 'mariadb.sys', 'mysql.sys', 'mysql.session', 'mysql.infoschema')")
+sql "SET GLOBAL innodb_fast_shutdown = 0; DROP USER $others; SHUTDOWN"  # nobody is left who may do that
 wait $!
 """
 PAGE_SIZES = tuple(2**power * 1024 for power in (2, 3, 4, 5, 6))
@@ -102,8 +110,9 @@ class InnodbLayer(DatabaseLayer):
     )
 
     first_port: ClassVar = 3306
-    users: ClassVar = ("mysql", "nobody")
     like: ClassVar = ("innodb",)
+    sets_globals: ClassVar[str]
+    """The privilege by which global variables are set. Clients don't have it, but may call what does that for them."""
     section: ClassVar[str]
     """Of its configuration."""
 
@@ -167,7 +176,7 @@ class InnodbLayer(DatabaseLayer):
         assert server.data is not None
         made_with = " ".join(f"--{name.replace('_', '-')}={value}" for name, value in self.made_with().items())
         load = [] if self.data is None else self.data.loading(self.served(server))
-        given = f"made_with='{made_with}' database={DATABASE} user={USER}\n"
+        given = f"made_with='{made_with}' database={DATABASE} user={USER} owner={OWNER} sets='{self.sets_globals}'\n"
         return ("sh", "-c", given + script + _LOAD, "sh", server.data, server.socket, *programs, *load)
 
     async def settings_of(self, server: Server, node: Node) -> dict[str, str]:

@@ -33,6 +33,7 @@ class MariadbLayer(InnodbLayer):
     program: ClassVar = "mariadbd"
     dialect: ClassVar = "mariadb"
     section: ClassVar = "mariadbd"
+    sets_globals: ClassVar = "SUPER"
 
     def looked_for(self) -> tuple[str, ...]:
         return (self.program, "mariadb-install-db")

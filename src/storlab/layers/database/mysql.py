@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from storlab.errors import Unsupported
 from storlab.images.mysql import MYSQL
-from storlab.layers.database.apart import apart
 from storlab.layers.database.base import version_of
 from storlab.layers.database.innodb import InnodbLayer
 from storlab.layers.server.base import ServerContext
 from storlab.nodes.needs import UNPACKED_MYSQL
-from storlab.nodes.node import Node
+from storlab.nodes.node import Confinement, Node
 from storlab.units import Size
 
 _MEBIBYTE = 1024**2
@@ -51,6 +51,7 @@ class MysqlLayer(InnodbLayer):
     program: ClassVar = "mysqld"
     dialect: ClassVar = "mysql"
     section: ClassVar = "mysqld"
+    sets_globals: ClassVar = "SYSTEM_VARIABLES_ADMIN"
 
     def looked_for(self) -> tuple[str, ...]:
         return (UNPACKED_MYSQL,) if MYSQL.folder is None else ()
@@ -65,7 +66,7 @@ class MysqlLayer(InnodbLayer):
         return {"innodb_redo_log_capacity": str(self.log_size)}
 
     def own_lines(self, server: ServerContext) -> Mapping[str, str]:
-        lines = {"mysqlx": "OFF", "secure_file_priv": ""}
+        lines = {"mysqlx": "OFF", "secure_file_priv": "NULL"}
         if "log_bin" not in self.settings:
             lines["skip_log_bin"] = "ON"
         if self.pool <= _ONE_CHUNK:
@@ -79,14 +80,13 @@ class MysqlLayer(InnodbLayer):
     def command(self, server: ServerContext) -> Sequence[str]:
         return [self._starter(server), f"--defaults-file={server.folder}/my.cnf"]
 
-    def launcher(self, server: ServerContext) -> list[str]:
-        words = super().launcher(server)
+    def reach(self, server: ServerContext) -> Confinement:
+        found = super().reach(server)
+        assert found is not None, "it has a user of its own"
         if self.bindir is not None or server.user is None:
-            return words
+            return found
         # Its user may not pass through the folders that the cache lies in, so it sees its programs elsewhere.
-        programs = self._programs(server)
-        shown = ("--options=bind,ro", str(MYSQL.folder), programs)
-        return apart(shown, (programs, server.data or server.folder), words)
+        return replace(found, shown=(*found.shown, (str(MYSQL.folder), self._programs(server))))
 
     async def prepare(self, server: ServerContext) -> None:
         await self._words(server.node)  # raises where there is none

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from storlab.errors import TrialError
-from storlab.layers.database.apart import apart
 from storlab.layers.database.base import DatabaseLayer, answer_of, version_of
-from storlab.layers.database.clients import DATABASE, USER, sql
+from storlab.layers.database.clients import DATABASE, OWNER, USER, sql
 from storlab.layers.resources import Server
 from storlab.layers.server.base import ServerContext
 from storlab.nodes.needs import Needs, program_path
@@ -30,15 +29,22 @@ _MAKE = """
 set -e
 data=$1 sockets=$2 bin=$3; shift 3
 run() { "$@" > "$HOME/making" 2>&1 || { tail -n 20 "$HOME/making" >&2; exit 1; }; }
-run "$bin/initdb" --pgdata="$data" --username="$user" --auth=trust --encoding=UTF8 --locale=C --no-sync
+run "$bin/initdb" --pgdata="$data" --username="$owner" --auth=trust --encoding=UTF8 --locale=C --no-sync
 "$bin/postgres" -D "$data" -c listen_addresses= -c unix_socket_directories="$sockets" -c port="$port" -c fsync=off \\
     -c full_page_writes=off -c max_wal_size=4GB -c maintenance_work_mem=128MB -c autovacuum=off > "$HOME/server" 2>&1 &
-sql() { "$bin/psql" -X -q -h "$sockets" -p "$port" -U "$user" -d "$1" -c "$2"; }
+sql() { "$bin/psql" -X -q -h "$sockets" -p "$port" -U "$owner" -d "$1" -c "$2"; }
 until sql postgres "SELECT 1" > "$HOME/asked" 2>&1; do
     kill -0 $! 2> /dev/null || { tail -n 20 "$HOME/server" >&2; exit 1; }
     sleep 0.05
 done
-run sql postgres "CREATE DATABASE $database"
+run sql postgres "CREATE ROLE $user LOGIN"
+run sql postgres "CREATE DATABASE $database OWNER $user"
+run sql "$database" "GRANT SELECT ON pg_file_settings TO $user"
+run sql "$database" "GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() TO $user"
+run sql "$database" "GRANT pg_read_all_settings TO $user"
+try() { sql "$database" "$1" > "$HOME/tried" 2>&1 || true; }
+try "GRANT pg_checkpoint TO $user"  # from version 15 on
+try "CREATE EXTENSION amcheck; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO $user"  # where that is installed
 test $# -eq 0 || run "$@"
 run sql "$database" "VACUUM (FREEZE, ANALYZE)"
 run sql "$database" CHECKPOINT
@@ -69,7 +75,6 @@ class PostgresqlLayer(DatabaseLayer):
     program: ClassVar = "postgres"
     dialect: ClassVar = "postgresql"
     first_port: ClassVar = 5432
-    users: ClassVar = ("postgres",)
     stop_signal: ClassVar = "SIGINT"  # TERM waits until all clients have gone
     socket_name: ClassVar = ".s.PGSQL.{port}"
 
@@ -110,21 +115,13 @@ class PostgresqlLayer(DatabaseLayer):
         stale = [f"{server.data}/{name}" for name in ("postmaster.pid", "postgresql.auto.conf")]
         await server.node.run(["rm", "--force", "--", *stale])
 
-    def launcher(self, server: ServerContext) -> list[str]:
-        words = super().launcher(server)
-        if server.user is None:
-            return words
-        # What it shares between its processes are files in /dev/shm, which stay there where it is killed.
-        own = ("--types=tmpfs", "--options=mode=1777,nosuid,nodev", "storlab", "/dev/shm")
-        return apart(own, (server.folder, server.data or server.folder), words)
-
     def make(self, server: ServerContext) -> tuple[str, ...]:
         assert server.data is not None
         # It has no port yet where others reach it, and is reached by its socket alone while its data are made.
         alone = replace(server, host=None, socket_name=self.socket_name.replace("{port}", str(self.first_port)))
         load = [] if self.data is None else self.data.loading(self.served(alone))
         sockets = alone.socket.rpartition("/")[0]
-        script = f"user={USER} database={DATABASE} port={self.first_port}\n{_MAKE}"
+        script = f"owner={OWNER} user={USER} database={DATABASE} port={self.first_port}\n{_MAKE}"
         return ("sh", "-c", script, "sh", server.data, sockets, f"{server.folder}/bin", *load)
 
     def wanted(self) -> dict[str, str]:

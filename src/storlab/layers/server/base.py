@@ -28,7 +28,7 @@ from storlab.nodes.accounts import Account, find_user, hand_over, is_root, out_o
 from storlab.nodes.agent import steps
 from storlab.nodes.binding import Numbers
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Exit, Node, Process
+from storlab.nodes.node import Confinement, Exit, Node, Process
 from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.process import telling
 from storlab.nodes.undo import (
@@ -39,6 +39,7 @@ _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken
 TAKEN, _FULL = os.strerror(errno.EADDRINUSE), os.strerror(errno.ENOSPC)
 _LOOK = 0.02  # s
+_USERS = "passwd"
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,17 @@ class ServerContext:
     host: str | None = None
     port: int | None = None
     socket_name: str = "socket"  # ``{port}`` stands for the port
+    confinement: Confinement | None = None  # its own; ``None``: it is not confined
 
     @property
     def node(self) -> Node:
         """The node that it runs on."""
         return self.context.node
+
+    @property
+    def confined(self) -> Node:
+        """The same for what is started as the server: confined as it is."""
+        return self.node if self.confinement is None else self.node.confined(self.confinement)
 
     @property
     def name(self) -> str:
@@ -93,14 +100,11 @@ class ServerContext:
 
     async def run(self, *argv: str) -> Exit:
         """Run a command to its end as the server's user. Raises where it fails."""
-        return await self.node.run([*self.as_user(), *argv], env={"HOME": self.folder}, cwd=self.folder)
+        return await self.confined.run([*self.as_user(), *argv], env={"HOME": self.folder}, cwd=self.folder)
 
     def as_user(self) -> list[str]:
         """The words before a command that runs as the server's user."""
-        if self.user is None:
-            return []
-        # With the user, a process sheds the signal that it gets when its parent, the agent, dies.
-        return ["setpriv", f"--reuid={self.user}", f"--regid={self.group}", "--init-groups", "--pdeathsig=KILL", "--"]
+        return [] if self.account is None else self.account.words()
 
 
 class ServerLayer(Layer):
@@ -122,6 +126,10 @@ class ServerLayer(Layer):
     """Whether it ends by itself, with status 0, once its client is gone."""
     users: ClassVar[tuple[str, ...]] = ()
     """For programs that refuse root: where Storlab is root, it runs as the first of these system users that exists."""
+    own_user: ClassVar[bool] = False
+    """Whether, where Storlab is root, it runs as a user that nobody else is, another one in each run. As any user, it
+    may write to its folders and nothing else: whoever may talk to it can have it do what it can do.
+    """
     stop_signal: ClassVar[str] = "SIGTERM"
     """What asks it to end in order; its first process gets it."""
     start_patience: ClassVar[float] = 60.0
@@ -160,9 +168,28 @@ class ServerLayer(Layer):
         """The words before its command: by default those that make it run as its user."""
         return server.as_user()
 
+    def reach(self, server: ServerContext) -> Confinement | None:
+        """What alone it may write to; ``None`` for one that is not confined.
+
+        By default that is one with a user of its own, who has a name there: some programs insist on one.
+        """
+        if not self.own_user:
+            return None
+        users = () if server.account is None else ((f"{server.folder}/{_USERS}", "/etc/passwd"),)
+        return Confinement(tuple(server.folders), shown=users)
+
     async def make_folders(self, server: ServerContext) -> None:
         """Make those that are its own."""
-        await server.node.carry_out(*(steps.make_directory(folder, 0o700) for folder in server.folders))
+        made = (steps.make_directory(folder, self.mode(server, folder)) for folder in server.folders)
+        await server.node.carry_out(*made)
+
+    def mode(self, server: ServerContext, folder: str) -> int:
+        """Of one of its folders. Where another user has its socket, clients that are root's pass by their group.
+
+        They are confined, and so have not what else lets root in everywhere.
+        """
+        clients = server.user is not None and folder != server.data and self.listens_on_socket(server)
+        return 0o710 if clients else 0o700
 
     async def prepare(self, server: ServerContext) -> None:
         """What is to be done before it starts, such as making its database."""
@@ -187,9 +214,12 @@ class ServerLayer(Layer):
             await context.register_undo(remove_private.name, path=private)
             await make_private(server.node, private)
             server = replace(server, sockets=f"{private}/s")  # within: the folder itself remains Storlab's own user's
-            await server.node.carry_out(steps.make_directory(f"{private}/s", 0o700))
+            await server.node.carry_out(steps.make_directory(f"{private}/s", self.mode(server, f"{private}/s")))
         if server.user is not None:
             await self._hand_over(server, server.folders)
+        if self.own_user and (own := server.account) is not None:
+            await self.write(server, _USERS, f"server:x:{own.user}:{own.group}::{server.folder}:/bin/sh\n")
+        server = replace(server, confinement=self.reach(server))
         await self.prepare(server)
         return await self.resource(await self._start(server))
 
@@ -214,8 +244,10 @@ class ServerLayer(Layer):
         host = None if self.first_port is None else context.node.address
         socket = self.socket_name if host is not None else self.socket_name.replace("{port}", str(self.first_port))
         server = ServerContext(context, below, context.path(self.layer), data, host=host, socket_name=socket)
-        if not self.users or not await is_root(context.node):
+        if not (self.users or self.own_user) or not await is_root(context.node):
             return server
+        if self.own_user:
+            return replace(server, account=Account.of_run(context.run, self.layer))
         for name in self.users:
             if (user := await find_user(context.node, name)) is not None:
                 return replace(server, account=user)
@@ -224,7 +256,10 @@ class ServerLayer(Layer):
 
     async def _hand_over(self, server: ServerContext, folders: Sequence[str]) -> None:
         """Give the folders to the server's user, and let everybody pass through those of Storlab's that they lie in."""
-        await hand_over(server.node, server.account, folders)
+        assert server.account is not None
+        passed = [folder for folder in folders if self.mode(server, folder) == 0o710]
+        await hand_over(server.node, server.account, [folder for folder in folders if folder not in passed])
+        await hand_over(server.node, replace(server.account, group=0), passed)
         if (folder := await out_of_reach(server.node, server.as_user(), folders)) is not None:
             raise Unsupported(
                 f"{self.program} runs as the user {server.user}, who can't reach {folder}: set scratch to a folder "
@@ -253,14 +288,14 @@ class ServerLayer(Layer):
         raise AssertionError("the last attempt raises")
 
     async def _start_at(self, server: ServerContext) -> None:
-        context, node = server.context, server.node
+        context = server.context
         for name, text in self.configuration(server).items():
             await self.write(server, name, text)
             if (kept := context.record(name)) is not None:
                 kept.write_text(text, "utf-8")
         command = list(self.command(server))
         log = ServerLog(context.record(f"{self.layer}.log"))
-        process = await node.start(
+        process = await server.confined.start(
             [*binding.numactl(self.pin, self.numa), *self.launcher(server), *command],
             env={"HOME": server.folder},
             cwd=server.folder,

@@ -11,17 +11,16 @@ from pydantic import Field
 from storlab.errors import TrialError
 from storlab.layers.base import Layer
 from storlab.layers.database.base import DatabaseLayer
-from storlab.layers.database.clients import sql
+from storlab.layers.database.clients import OWNER, sql
 from storlab.layers.resources import Resource, Server
 from storlab.measurements import Measurements
 from storlab.units import Duration
 from storlab.workloads.base import RunContext, Workload
 
 # MariaDB has no statement for it: with no dirty page allowed it writes back until there is none.
-_WRITE_BACK = """
-SET @most = @@innodb_max_dirty_pages_pct, @low = @@innodb_max_dirty_pages_pct_lwm;
-SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0; SET GLOBAL innodb_max_dirty_pages_pct = 0;
-SELECT @most, @low;
+_WRITE_BACK = f"""
+SELECT @@GLOBAL.innodb_max_dirty_pages_pct, @@GLOBAL.innodb_max_dirty_pages_pct_lwm;
+CALL {OWNER}.allow_dirty(0, 0);
 """
 _DIRTY = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
 _UNTIL_CLEAN = 'until "$@" | grep -q "[^0-9]0$"; do sleep 0.05; done'
@@ -97,5 +96,4 @@ async def _write_back(place: RunContext, server: Server) -> None:
         if dirty != "0":
             await place.node.run(["sh", "-c", _UNTIL_CLEAN, "sh", *sql(server, _DIRTY)], timeout=_PATIENCE)
     finally:
-        again = f"innodb_max_dirty_pages_pct = {float(most)}, GLOBAL innodb_max_dirty_pages_pct_lwm = {float(low)}"
-        await place.node.run(sql(server, f"SET GLOBAL {again}"))
+        await place.node.run(sql(server, f"CALL {OWNER}.allow_dirty({float(most)}, {float(low)})"))

@@ -8,14 +8,12 @@ of system calls (seccomp) forbids it to start programs. Where QEMU or this machi
 from __future__ import annotations
 
 import os
-import pwd
-import secrets
 from dataclasses import dataclass, replace
 from typing import Any
 
 from storlab.nodes.node import Node
+from storlab.unused_users import unused_user
 
-_FIRST_USER, _USERS = 0x70000000, 0x10000000  # which nothing gives away, see UIDS-GIDS.md of systemd
 _SANDBOX = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
 _KEPT = ",elevateprivileges=deny"  # it would also forbid to become another user
 _TRY = b'{"execute": "qmp_capabilities"}\n{"execute": "quit"}\n'
@@ -58,16 +56,6 @@ class Confinement:
 
 
 UNCONFINED = Confinement()
-
-
-def unused_user() -> int:
-    """A user that nobody is, drawn from more than two hundred million."""
-    while True:
-        user = _FIRST_USER + secrets.randbelow(_USERS)
-        try:
-            pwd.getpwuid(user)
-        except KeyError:
-            return user
 
 
 async def find_confinement(qemu: str, host: Node) -> Confinement:
