@@ -17,6 +17,8 @@ from laboratory import Laboratory, ended, wait_until
 from laboratory.studies import directory
 from storlab.errors import StorlabError
 from storlab.remote.receive import Places, Receiver
+from storlab.run.session import open_session
+from storlab.run.trial.commands import make_own
 
 STRANGER = 65534
 STUDY = directory('command = { argv = ["true"] }')
@@ -62,6 +64,26 @@ def test_a_trial_that_is_a_link_is_neither_read_nor_resumed(lab: Laboratory, vic
         result = lab.storlab(*words)
         assert result.status == 2 and "0001 is a symbolic link" in " ".join(result.stderr.split()), str(result)
     assert contents(victim) == before
+
+
+@pytest.mark.parametrize("name", ["stdout", "exit.json", "further", ""])
+def test_raw_records_that_are_links_are_not_read_into_tables(lab: Laboratory, tmp_path: Path, name: str) -> None:
+    """What a metric's pattern picks out of a file of this machine would be in what is shared."""
+    metric = 'metrics = [{ name = "figure", regex = "figure=([0-9]+)", unit = "1", better = "higher" }]'
+    lab.execute(directory(f'command = {{ argv = ["echo", "figure=1"], {metric} }}'))
+    (raw,) = (lab.out / "trials" / "0001").glob("*/load")
+    secret = tmp_path / "secret"
+    shutil.copytree(raw, secret)
+    (secret / "stdout").write_text("figure=4711\n")
+    if name:
+        (raw / name).unlink(missing_ok=True)
+        (raw / name).symlink_to(secret / "stdout" if name == "further" else secret / name)
+    else:
+        shutil.rmtree(raw)
+        raw.symlink_to(secret)
+    result = lab.storlab("report", lab.out, "--format", "json")
+    assert result.status == 0 and "4711" not in result.stdout, str(result)
+    assert "trial 1: raw records cannot be read" in result.stdout and "is a symbolic link" in result.stdout
 
 
 @pytest.mark.needs("root")
@@ -130,3 +152,26 @@ def test_what_another_machine_sends_follows_no_link_of_the_folder_that_it_goes_t
     with pytest.raises(StorlabError, match="a symbolic link is on the way") if crosses else nullcontext():
         asyncio.run(receive())
     assert list(victim.iterdir()) == []
+
+
+@pytest.mark.parametrize("planted", ["a link to a folder", "a dangling link", "a file"])
+def test_what_a_load_leaves_in_a_share_is_not_taken_for_the_folder_of_another_node(
+    lab: Laboratory, victim: Path, planted: str
+) -> None:
+    """A load may write to its target; and the target would be whatever a link there leads to."""
+    share = lab.folder / "share"
+    share.mkdir()
+    if planted == "a file":
+        (share / "second").touch()
+    else:
+        (share / "second").symlink_to(victim if "folder" in planted else lab.folder / "nothing")
+
+    async def place() -> None:
+        async with open_session("20260102-030405-abcd") as session:
+            await make_own(session.host, f"{share}/first")
+            await make_own(session.host, f"{share}/first")
+            await make_own(session.host, f"{share}/second")
+
+    with pytest.raises(StorlabError):
+        asyncio.run(place())
+    assert (share / "first").is_dir() and not (lab.folder / "nothing").exists()

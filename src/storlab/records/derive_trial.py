@@ -42,7 +42,7 @@ from storlab.records.derived.segments import segments_per_request
 from storlab.records.derived.share_requests import requests_per_operation
 from storlab.records.derived.within_trials import add_within_trials
 from storlab.records.observations import Done, Observations
-from storlab.records.run_folder import TrialRecord, raw_folder
+from storlab.records.run_folder import TrialRecord, raw_folder, refuse_linked_raw
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import Declared, Notes, Observed, TrialTables
 from storlab.study.cells import Load
@@ -104,6 +104,7 @@ def derive_trials(trials: Sequence[Done], whiskers: float = WHISKERS) -> TrialTa
     parsed = []
     for trial in trials:
         try:
+            refuse_linked_raw(trial.folder)
             parsed.append(parse_trial(trial, observations))
         except (StorlabError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storlab.errors import ParseError, UserError
+from storlab.errors import ParseError, RecordsError, UserError
 from storlab.grouping import grouped
 from storlab.importing.clients import as_one
 from storlab.importing.imported import Imported, ImportedFile, ImportedTrial
@@ -17,7 +17,7 @@ from storlab.reading import open_file, read_file
 from storlab.records.files import copy_durably
 from storlab.records.imported_text import Text
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.run_folder import RunFolder, TrialRecord, write_trial
+from storlab.records.run_folder import RunFolder, TrialRecord, refuse_linked_raw, write_trial
 from storlab.version import __version__
 
 if TYPE_CHECKING:
@@ -229,6 +229,7 @@ def _read_again(raw: Path | None, imported: Imported, file: int) -> Sequence[Par
     if raw is None:
         return ParseError("the manifest doesn't name a trial of it", imported.files[file].name)
     try:
+        refuse_linked_raw(raw.parents[2])
         if importer.streams:
             with open_file(raw) as stream:
                 return importer.read_stream(stream, str(raw), imported.files[file].options)
@@ -236,6 +237,8 @@ def _read_again(raw: Path | None, imported: Imported, file: int) -> Sequence[Par
         return importer.read_beside(parts, raw.parent, str(raw))
     except OSError as error:
         return ParseError(error.strerror or str(error), str(raw))
+    except RecordsError as error:
+        return ParseError(str(error))
     except ParseError as error:
         return error
 

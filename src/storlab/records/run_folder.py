@@ -136,6 +136,20 @@ def set_aside(folder: Path) -> bool:
     return True
 
 
+def refuse_linked_raw(trial: Path) -> None:
+    """Raise ``RecordsError`` where anything in a trial's folder is a link: loads leave none, and what it leads to would
+    be read into tables that are shared.
+    """
+    left = [str(trial)]
+    while left:
+        with suppress(FileNotFoundError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise RecordsError(f"{entry.path} is a symbolic link, which no load or probe has left")
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+
+
 def raw_folder(trial: Path, node: str, source: str) -> Path:
     """Where one workload's or probe's raw files of one node lie."""
     return trial / node / source.replace(":", "-")

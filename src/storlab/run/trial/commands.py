@@ -26,6 +26,17 @@ async def make_folders(place: RunContext) -> None:
     await place.node.carry_out(*(steps.make_directory(folder, parents=True) for folder in folders))
 
 
+async def make_own(node: Node, path: str) -> None:
+    """A node's own folder in a directory that it shares with others; a load of theirs may have made it before.
+
+    Raises ``TrialError`` where that left something else there, such as a link: a load gets what it leads to.
+    """
+    made = steps.make_directory(path, parents=True)
+    _, found = await node.carry_out(made, steps.look(path))
+    if found.result.kind != "directory":
+        raise TrialError(f"node {node.name}: {path} is no folder: a load that shares the directory has left it there")
+
+
 async def run_commands(
     commands: Sequence[Sequence[str]],
     phase: str,

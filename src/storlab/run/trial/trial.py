@@ -27,7 +27,7 @@ from storlab.run.planning.order import PlannedTrial
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory
 from storlab.run.setup.setups import Setups
-from storlab.run.trial.commands import TEMPORARY, make_folders, reach, run_commands
+from storlab.run.trial.commands import TEMPORARY, make_folders, make_own, reach, run_commands
 from storlab.run.trial.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
 from storlab.run.trial.measure import (
     LoadSpan,
@@ -279,7 +279,7 @@ class TrialRun:
             else:  # or nodes would overwrite each other's files
                 target = replace(target, path=f"{target.path}/{node.name}")
                 served = None if served is None else replace(served, path=f"{served.path}/{node.name}")
-                await node.carry_out(steps.make_directory(target.path, parents=True))
+                await make_own(node, target.path)
         place = await self._context(load.name, node, replace(stack, resource=target), self.cell.trial.warm_up)
         return replace(place, nodes=nodes, served=served)
 
