@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from storlab.remote.there.job import Job, Refused, jobs
 from storlab.run.recovery.state import state_folder
 from storlab.run.recovery.temporary import links, remember_run, remembered_runs, temporary_folder
 from study.program import call
@@ -119,3 +120,28 @@ def test_an_import_removes_no_folder_that_was_moved_to_where_a_killed_one_would_
     imported = call("import", "csv", str(tmp_path / "rates.csv"), "--value", "rate", "--out", str(tmp_path / "out"))
     assert imported.status == 0, imported.output
     assert (decoy / "precious").read_text() == "kept"
+
+
+@pytest.mark.parametrize("which", ["storlab", "storlab/jobs"])
+@pytest.mark.parametrize("how", ["open to all", "a link", "another user's"])
+def test_jobs_of_another_machine_lie_in_no_folder_that_others_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, how: str
+) -> None:
+    """What is there as a job is resumed, continued and removed on the word of whoever asks from another machine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / which
+    (tmp_path / "storlab" / "jobs" / "20260101-000000-abcd").mkdir(parents=True)
+    assert Job("20260101-000000-abcd").folder.is_dir()
+    if how == "open to all":
+        folder.chmod(0o777)
+    elif how == "a link":
+        folder.rename(tmp_path / "theirs")
+        folder.symlink_to(tmp_path / "theirs")
+    elif os.geteuid() == 0:
+        os.chown(folder, STRANGER, STRANGER)
+    else:
+        pytest.skip("only root can give a folder away")
+    with pytest.raises(Refused, match="this user alone can write to"):
+        Job("20260101-000000-abcd")
+    with pytest.raises(Refused):
+        list(jobs())

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,16 @@ class Refused(Exception):
 
 
 def jobs_folder() -> Path:
-    """Where this user's jobs lie."""
+    """Where this user's jobs lie. Raises ``Refused`` where others may have put some: their commands are run."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "storlab" / "jobs"
+    folder = Path(state) / "storlab" / "jobs"
+    for each in (folder.parent, folder):
+        with contextlib.suppress(FileNotFoundError):
+            found = each.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+                raise Refused(f"{each} on this machine is no folder that this user alone can write to: remove it, or "
+                              "set XDG_STATE_HOME there")  # fmt: skip
+    return folder
 
 
 class Job:
