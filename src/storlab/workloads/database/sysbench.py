@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from storlab.allowed import allowed
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.clients import DIALECTS, sysbench_options
 from storlab.measurements import Measurements
@@ -30,8 +31,6 @@ OptionValue = Annotated[str, options_of("sysbench"), StringConstraints(pattern=r
 # Deadlocks, and rows changed since a snapshot: what a client has to try again. By itself, sysbench ignores locks that
 # were waited for in vain, too. Of PostgreSQL it ignores the like, and rows that another has inserted meanwhile.
 _IGNORED = "--mysql-ignore-errors=1213,1020"
-_OURS = {"threads", "time", "events", "rate", "tables", "table-size", "rand-type", "rand-seed", "report-interval"}
-_OURS |= {"percentile", "histogram", "warmup-time", "config-file", "luajit-cmd", "debug", "verbosity"}
 
 
 class SysbenchWorkload(DatabaseWorkload):
@@ -62,14 +61,15 @@ class SysbenchWorkload(DatabaseWorkload):
         "above this, a trial fails. Any other error fails it anyway.",
     )
     options: dict[OptionName, OptionValue | int | bool] = Field(
-        default_factory=dict, description="More options of the test, without the dashes: `point-selects`, `skip-trx`."
+        default_factory=dict,
+        description="More [options of the test](options.md), without the dashes: `point-selects`, `skip-trx`.",
     )
 
     @model_validator(mode="after")
     def _can_be_done(self) -> Self:
-        for name in self.options:
-            if name.replace("_", "-") in _OURS or name.startswith(("mysql", "pgsql", "db-")):
-                raise OptionError("this has a key of its own, or is set by Storlab", "options", name)
+        for name, value in self.options.items():
+            if (wrong := allowed("sysbench").problem(name.replace("-", "_"), value)) is not None:
+                raise OptionError(wrong, "options", name)
         if self.runtime != int(self.runtime):
             raise OptionError("sysbench counts whole seconds", "runtime")
         return self
