@@ -35,6 +35,7 @@ from storlab.layers.database.data_set import ARCHIVE
 from storlab.layers.database.mariadb import MariadbLayer
 from storlab.run.executor import run_study
 from storlab.run.observer import Observer
+from storlab.run.permissions import Permissions
 from storlab.study.study import load_study
 
 TABLES, ROWS, SECONDS, RATE = 4, 50_000, 2, 50
@@ -148,7 +149,11 @@ def storlab(folder: Path, side: str, trials: int) -> Cost:
     (folder / "study.toml").write_text(STUDY.format(scratch=folder, **filled))
     study = load_study(folder / "study.toml")
     before = cpu_seconds()
-    outcome = asyncio.run(run_study(study, folder / "out", 1, (trials + 2, trials + 2), Observer()))
+    outcome = asyncio.run(
+        run_study(
+            study, folder / "out", 1, (trials + 2, trials + 2), Observer(), Permissions(given=frozenset({str(folder)}))
+        )
+    )
     took = cpu_seconds() - before
     records = outcome.tables.records
     if failed := [record.reason for record in records if record.status != "done"]:

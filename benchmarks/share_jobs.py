@@ -28,6 +28,7 @@ from pathlib import Path
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.executor import run_study
 from storlab.run.observer import Observer
+from storlab.run.permissions import Permissions
 from storlab.study.study import load_study
 
 HEAD = """
@@ -165,7 +166,8 @@ class Jobs:
         folder.mkdir()
         (folder / "study.toml").write_text(HEAD.format(folder=folder, primary=primary) + rest)
         study = load_study(folder / "study.toml")
-        outcome = asyncio.run(run_study(study, folder / "out", 1, (1, 1), Observer()))
+        allowed = Permissions(given=frozenset({str(folder)}))
+        outcome = asyncio.run(run_study(study, folder / "out", 1, (1, 1), Observer(), allowed))
         failed = [record.reason for record in outcome.tables.records if record.status != "done"]
         if failed:
             raise SystemExit(f"a trial failed: {failed[0]}")

@@ -45,6 +45,7 @@ from storlab.nodes.agent.events import Answer
 from storlab.records.run_folder import TrialRecord
 from storlab.run.executor import run_study
 from storlab.run.observer import Observer
+from storlab.run.permissions import Permissions
 from storlab.run.planning.order import PlannedTrial
 from storlab.study.cells import Cell
 from storlab.study.study import load_study
@@ -144,7 +145,11 @@ def storlab(folder: Path, way: str, trials: int) -> tuple[list[Trial], str]:
     study = load_study(folder / "study.toml")
     asked = Asked()
     with asked.counting():
-        outcome = asyncio.run(run_study(study, folder / "out", 1, (trials + 2, trials + 2), asked))
+        outcome = asyncio.run(
+            run_study(
+                study, folder / "out", 1, (trials + 2, trials + 2), asked, Permissions(given=frozenset({str(folder)}))
+            )
+        )
     failed = [record.reason for record in outcome.tables.records if record.status != "done"]
     if failed:
         raise SystemExit(f"a trial failed: {failed[0]}")

@@ -147,7 +147,7 @@ command = { argv = ["true"] }
 @pytest.mark.parametrize(
     ("more", "key", "says"),
     [
-        ('qemu_args = ["-chardev", "file,id=x,path=x"]', "nodes.vm.qemu_args", "--allow-code qemu_args"),
+        ('qemu_args = ["-chardev", "file,id=x,path=x"]', "nodes.vm.qemu_args", "--allow code=qemu_args"),
         ('cpu = "max,/etc/shadow"', "nodes.vm.cpu", "it takes a model and features"),
         ('cpu = "max -chardev x"', "nodes.vm.cpu", "it takes a model and features"),
     ],

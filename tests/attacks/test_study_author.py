@@ -103,12 +103,12 @@ def test_an_engine_by_its_path_runs_no_code_unless_the_user_allows_it_and_is_con
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, source], check=True)
     written = lab.study(study(lab, f"rw = 'write', ioengine = 'external:{path}'"))
     for action in (("plan", written), ("run", written, "--out", lab.out)):
-        refused(lab.storlab(*action), f"--allow-code {path}")
+        refused(lab.storlab(*action, trusted=False), f"--allow code={path}")
         assert not proof.exists()
-    ended = lab.storlab("plan", written, "--allow-code", path)
-    assert ended.status == 2, ended  # an engine it is not
-    assert "--allow-code" not in ended.stderr, ended
-    assert not proof.exists()
+    ended = lab.storlab("run", written, "--out", lab.out)
+    assert ended.status == 3, ended  # an engine it is not
+    assert "--allow" not in ended.stderr, ended
+    assert lab.records()[0].status == "failed" and not proof.exists()
 
 
 @root

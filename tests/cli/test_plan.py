@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from laboratory.studies import parsed
+from laboratory.trust import allowing
 from storlab.analysis.summary import Comparison, Summary, to_json
 from storlab.cli.plan.nodes import cells_text, memory_text, needs_list, node_lines, nodes_as_data, stack_rows
 from storlab.cli.plan.times import time_text
@@ -112,7 +113,7 @@ def test_what_is_not_there_and_what_fio_does_not_know_is_refused(
     command: str, behind: str, more: str, where: str, says: str, study: Path
 ) -> None:
     Path("two.toml").write_text(STUDY.replace(behind, f"{behind}, {more}"))
-    ran = call(command, "two.toml")
+    ran = call(*allowing([command, "two.toml"]))
     assert ran.status == 2
     assert ran.message.startswith(f"two.toml: {where}")
     assert says in ran.message
@@ -134,7 +135,7 @@ def test_a_file_larger_than_the_free_space_and_a_device_that_is_not_there_are_re
     assert ran.message.startswith("two.toml: line 4: stack[0].size: ")
     assert "free" in ran.message
     with_stack('{ layer = "device", path = "/dev/no-such-disk" }')
-    ran = call("plan", "two.toml")
+    ran = call("plan", "two.toml", "--allow", "device=/dev/no-such-disk")
     assert ran.status == 2
     assert ran.message.startswith("two.toml: line 4: stack[0].path: ")
     assert "there is no block device /dev/no-such-disk" in ran.message

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import pytest
 
 from laboratory.preloaded import Forked, can_fork
+from laboratory.trust import allowing, trusting
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.executor import Outcome, resume_run, run_study
 from storlab.run.limits import AS_PLANNED, Extent
 from storlab.run.observer import Observer
-from storlab.run.permissions import Permissions
 from storlab.study.study import load_study
 
 L = TypeVar("L", bound="Laboratory")
@@ -82,13 +82,16 @@ class Laboratory:
         path.write_text(f'schema = 1\ntitle = "A test"\nscratch = "{self.scratch}"\n{text}')
         return path
 
-    def start(self, *arguments: str | Path, wrapper: Iterable[str] = (), **options: Any) -> subprocess.Popen[bytes]:
-        """Start a command and go on."""
+    def start(
+        self, *arguments: str | Path, wrapper: Iterable[str] = (), trusted: bool = True, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a command and go on. ``trusted``: whatever its study wants is allowed."""
         state = self.folder / "state"
         own = {"XDG_STATE_HOME": str(state), "STORLAB_LOCKS": str(state / "locks"), "COLUMNS": "200"}
         environment = {**os.environ, **own, **self.environment}
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
         words = [str(each) for each in arguments]
+        words = allowing(words, environment.get("STORLAB_LAB")) if trusted else words
         process: subprocess.Popen[bytes]
         if not wrapper and can_fork(environment) and options.keys() == {"stdin", "stdout", "stderr"}:
             process = Forked(words, environment, **options)
@@ -120,26 +123,18 @@ class Laboratory:
         """As ``run``, and go on."""
         return self.start("run", self.study(study), "--out", self.out, "--seed", "1", *arguments, **options)
 
-    def execute(
-        self, study: str, observer: Observer | None = None, *, unconfined: bool = False, code: Sequence[str] = ()
-    ) -> Outcome:
+    def execute(self, study: str, observer: Observer | None = None, *, unconfined: bool = False) -> Outcome:
         """As ``run``, but in this process, which is faster: no imports, no report."""
         loaded = load_study(self.study(study))
         rounds = loaded.model.repeat.min, loaded.model.repeat.max
-        permissions = Permissions(unconfined=unconfined, code=tuple(code))
+        permissions = trusting(loaded, unconfined=unconfined)
         return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Observer(), permissions))
 
     def succeed(
-        self,
-        study: str,
-        observer: Observer | None = None,
-        *,
-        trials: int = 1,
-        unconfined: bool = False,
-        code: Sequence[str] = (),
+        self, study: str, observer: Observer | None = None, *, trials: int = 1, unconfined: bool = False
     ) -> Outcome:
         """As ``execute``: so many trials are done, and nothing is left."""
-        outcome = self.execute(study, observer, unconfined=unconfined, code=code)
+        outcome = self.execute(study, observer, unconfined=unconfined)
         ends = [(record.status, record.reason) for record in self.records()]
         assert ends == [("done", None)] * trials, ends
         assert self.leftovers() == []
@@ -147,7 +142,9 @@ class Laboratory:
 
     def go_on(self, observer: Observer | None = None, extent: Extent = AS_PLANNED) -> Outcome:
         """As ``storlab resume``, in this process."""
-        return asyncio.run(resume_run(self.out, observer or Observer(), extent))
+        manifest = self.run_folder.manifest
+        permissions = trusting(manifest.study(), unconfined=manifest.unconfined)
+        return asyncio.run(resume_run(self.out, observer or Observer(), extent, permissions))
 
     def records(self) -> list[TrialRecord]:
         """All trials that ended."""

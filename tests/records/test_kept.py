@@ -22,6 +22,7 @@ from attacks.mutations import mutated, mutated_json
 from attacks.odd_files import KINDS, bounded, lay
 from laboratory import Laboratory, opened
 from laboratory.studies import directory
+from laboratory.trust import trusting
 from storlab.errors import UserError
 from storlab.records import derive_trial, fingerprint
 from storlab.records.derive import derive, tables_of
@@ -124,7 +125,7 @@ def test_a_run_its_report_and_its_resumption_parse_each_trial_once(
     assert call("report", str(lab.out), "--format", "json").output == shown.output
     assert parsed.take() == []
 
-    asyncio.run(resume_run(lab.out, Observer(), Extent(more=1)))
+    asyncio.run(resume_run(lab.out, Observer(), Extent(more=1), trusting(lab.run_folder.manifest.study())))
     added = sorted(set(done(lab.run_folder)) - set(first))
     assert len(added) == 2
     assert parsed.take() == added

@@ -88,7 +88,7 @@ LUA = sample(__file__, "cases/updates.lua")
 
 def with_script(lab: Laboratory, path: Path) -> Ended:
     words = {"layer": "mariadb", "data": "tables = 1, rows = 10", "load": "sysbench", "more": f', script = "{path}"'}
-    return lab.run(sample(__file__, "cases/database-load.toml", **words), "--allow-code", str(path))
+    return lab.run(sample(__file__, "cases/database-load.toml", **words))
 
 
 def test_sysbench_runs_a_script_of_one_s_own(lab: Laboratory) -> None:

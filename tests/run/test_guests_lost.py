@@ -157,7 +157,7 @@ def test_a_guest_that_somebody_pauses_counts_as_hung_and_qemus_word_is_told(lab:
     with once_begun(lab, ("vm",), lambda: tell(monitor, "stop", "STOP")):
         own = monitored(monitor)
         study = guests(FOREVER_AT_FIRST, count="1", silence='"4s"', start='"cold"', qemu_args=own)
-        lab.execute(study, code=["qemu_args"])
+        lab.execute(study)
     hangs = "node vm: its agent has been silent for 4 s: the guest hangs; QEMU says that it is paused"
     assert endings(lab) == [("failed", hangs)]
 
@@ -179,7 +179,7 @@ def test_a_guest_that_answers_again_within_its_silence_has_stood_still_for_that_
     with once_begun(lab, ("vm",), pause):
         load = f'echo "{BEGUN}" > /dev/console; for i in $(seq 40); do sleep 0.1; done'
         study = guests(load, count="1", silence='"30s"', start='"cold"', stack=EXT4, qemu_args=monitored(monitor))
-        lab.succeed(study.replace("[probes]", "[probes.stalls]"), code=["qemu_args"])
+        lab.succeed(study.replace("[probes]", "[probes.stalls]"))
     rows = lab.run_folder.metrics.filter(source="probe:stalls", metric="machine.stall.longest", node="vm")
     assert rows["value"].item() == pytest.approx(took[0], abs=2.0)
 

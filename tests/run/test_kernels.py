@@ -15,6 +15,7 @@ from laboratory import Laboratory, ended, wait_until
 from laboratory.boots import booting
 from laboratory.hosts import CONTROLLER, Hosts, hosts
 from laboratory.studies import ON_LOOP
+from laboratory.trust import trusting
 from storlab.errors import StudyError
 from storlab.images.debian_kernel import unpack_debian_kernel
 from storlab.images.recipe import OWN_SERIES, series_of
@@ -51,7 +52,7 @@ def kernels(*settings: str, only: tuple[str, ...] = ()) -> Study:
 
 
 def run(study: Study, folder: Path, rounds: int = 1) -> Outcome:
-    return asyncio.run(run_study(study, folder, 1, (rounds, rounds), Observer()))
+    return asyncio.run(run_study(study, folder, 1, (rounds, rounds), Observer(), trusting(study)))
 
 
 def test_cells_of_one_kernel_share_a_boot_and_follow_each_other_in_each_round() -> None:
@@ -214,8 +215,7 @@ def test_cells_of_one_kernel_share_a_boot_and_each_kernel_boots_once_a_round(lab
             console=console(lab.folder, lab.folder / "feed"),
             load="cat /proc/sys/kernel/osrelease",
         )
-        allowed = ["--allow-code", program, "--allow-code", str(lab.folder / "console")]
-        result = ended(lab.start_run(text, *allowed), 400)
+        result = ended(lab.start_run(text), 400)
     assert result.status == 0, str(result)
     records = sorted(lab.records(), key=lambda record: record.trial)
     assert [record.status for record in records] == ["done"] * 8
@@ -232,8 +232,8 @@ def test_cells_of_one_kernel_share_a_boot_and_each_kernel_boots_once_a_round(lab
 @over_ssh
 def test_programs_of_a_study_are_not_run_without_leave(lab: Laboratory, machines: Hosts) -> None:
     text = STUDY.format(stack=ON_LOOP, boot="/srv/boot", console="/srv/console", load="true")
-    result = ended(lab.start_run(text, wrapper=CONTROLLER), 120)
-    assert result.status == 2 and "allow it with --allow-code /srv/boot" in result.stderr, str(result)
+    result = ended(lab.start_run(text, wrapper=CONTROLLER, trusted=False), 120)
+    assert result.status == 2 and "--allow code=/srv/boot" in result.stderr, str(result)
 
 
 @over_ssh
@@ -252,8 +252,7 @@ def test_a_panic_on_the_console_is_why_a_trial_failed(lab: Laboratory, machines:
     with booting(lab.folder, obey) as program:
         load = "sleep 3600"
         text = STUDY.format(stack=ON_LOOP, boot=program, console=console(lab.folder, feed), load=load)
-        allowed = ["--allow-code", program, "--allow-code", str(lab.folder / "console"), "--rounds", "1"]
-        process = lab.start_run(text, *allowed, "--only", "size=1", "--only", "kernel=6.99.0-a")
+        process = lab.start_run(text, "--rounds", "1", "--only", "size=1", "--only", "kernel=6.99.0-a")
         assert booted.wait(100)
         assert wait_until(lambda: "sleep 3600" in machines["lab1"].processes(), 100)
         panic()

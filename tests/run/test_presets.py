@@ -12,13 +12,13 @@ import pytest
 import storlab
 from laboratory.devices import Device, new_device, sh
 from laboratory.guests import own_kernel
+from laboratory.trust import trusting
 from storlab.analysis.summary import from_json
 from storlab.cli.reporting import report_input
 from storlab.errors import StudyError
 from storlab.report.model.view import View
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
-from storlab.run.permissions import Permissions
 from storlab.study.study import load_study, named_studies, preset_studies
 from study.program import Ran, call, program
 
@@ -80,7 +80,7 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def run(preset: str, folder: Path, *more: str, rounds: tuple[int, int] = (1, 1)) -> Outcome:
     """One round, without a report, which takes longer than the load. ``more``: further ``--set``."""
     study = load_study(preset_studies()[preset], [*PRESETS[preset].settings, *more], PRESETS[preset].only)
-    permissions = Permissions(unconfined=preset in UNCONFINED)
+    permissions = trusting(study, unconfined=preset in UNCONFINED)
     return asyncio.run(run_study(study, folder, 1, rounds, Observer(), permissions))
 
 

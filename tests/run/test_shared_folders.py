@@ -58,7 +58,7 @@ def with_dax(lab: Laboratory) -> tuple[Path, Path]:
 
 @in_guests
 @pytest.mark.needs("numactl")
-def test_the_published_experiment_is_planned_and_needs_a_qemu_with_dax_that_is_allowed(
+def test_the_published_experiment_is_planned_and_needs_a_qemu_with_dax(
     lab: Laboratory, with_dax: tuple[Path, Path]
 ) -> None:
     qemu, _ = with_dax
@@ -74,9 +74,7 @@ def test_the_published_experiment_is_planned_and_needs_a_qemu_with_dax_that_is_a
         lacks = "has no cache-size for its vhost-user-fs-pci"
         return {(each["levels"]["setup"], lacks in why) for each in cells for why in each["unsupported"]}
 
-    refused = lab.storlab("plan", STUDY, *wanted, "--set", f"qemu={qemu}")
-    assert refused.status == 2 and re.search(f"nodes.vm.qemu: .*--allow-code {qemu}", refused.stderr), refused
-    assert unsupported("--set", f"qemu={qemu}", "--allow-code", str(qemu)) == set()
+    assert unsupported("--set", f"qemu={qemu}") == set()
     assert unsupported() == {(f"virtiofs-{cache}-dax", True) for cache in ("none", "auto", "always")}
 
 
@@ -84,7 +82,7 @@ def test_the_published_experiment_is_planned_and_needs_a_qemu_with_dax_that_is_a
 @pytest.mark.timeout(1200)
 def test_nine_set_ups_run_and_what_can_not_be_has_its_reason(lab: Laboratory, with_dax: tuple[Path, Path]) -> None:
     qemu, log = with_dax
-    found = outcomes_of(lab, "mmap", "--set", f"qemu={qemu}", "--allow-code", str(qemu))
+    found = outcomes_of(lab, "mmap", "--set", f"qemu={qemu}")
     assert len(found) == 9
     # A guest with a window is booted with it, on its command line.
     asked = [json.loads(word) for word in log.read_text().split() if '"cache-size"' in word]

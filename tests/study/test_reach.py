@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
+from tools.reach_reference import reference
 
 from storlab.lab.file import LabFile
 from storlab.model import Model
@@ -22,6 +24,13 @@ MODELS = [*study_models(), ("suite file", SuiteFile), ("expectations", Expectati
 @pytest.mark.parametrize(("where", "model"), MODELS, ids=[where for where, _ in MODELS])
 def test_every_text_of_every_key_has_a_type_that_says_what_it_can_do(where: str, model: type[BaseModel]) -> None:
     assert [text.key for text in texts_of(model) if not text.reaches] == [], f"{where}: take types of storlab.reach"
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reach.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == reference(), "write it again: python -m tools.reach_reference > docs/reference/reach.md"
 
 
 class Inner(Model):

@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from storlab.cli.options import (
-    AllowCode,
+    Allow,
     Json,
     Only,
     Quiet,
@@ -47,7 +47,6 @@ class CrashOptions(StudyOptions):
     out: Path | None
     keep: bool
     build: bool
-    code: tuple[str, ...]
     turn: Turn
     quiet: bool
     json: bool
@@ -76,7 +75,7 @@ def crash(
     ] = None,
     set_: Set = None,
     only: Only = None,
-    allow_code: AllowCode = None,
+    allow: Allow = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for what is found.")] = None,
     keep: Annotated[
         bool, Option("--keep", help="Keep the log, and each set-up's first image that a cut broke.")
@@ -101,7 +100,7 @@ def crash(
         out=out,
         keep=keep,
         build=build,
-        code=tuple(allow_code or ()),
+        allow=tuple(allow or ()),
         turn=Turn(wait, shared),
         quiet=quiet or json,
         json=json,
@@ -116,7 +115,6 @@ def _crash(options: CrashOptions) -> int:
     from storlab.cli.new_folder import new_folder
     from storlab.cli.progress import observer
     from storlab.crash.run import RECORDS, crash_check
-    from storlab.run.permissions import Permissions
 
     loaded = options.load()
     if options.build and (status := build_images(loaded, options.quiet)):
@@ -124,7 +122,7 @@ def _crash(options: CrashOptions) -> int:
     folder = options.out or new_folder(f"crash-{Path(loaded.file).stem}")
     with options.turn.on_machine(folder), observer(options.quiet) as watching:
         try:
-            permissions = Permissions(code=options.code)
+            permissions = options.permissions(loaded)
             result = asyncio.run(crash_check(loaded, folder, options.asked(loaded), watching, permissions))
         except asyncio.CancelledError:
             warn("storlab: interrupted; everything is torn down")

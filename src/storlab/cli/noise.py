@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.options import Json, Quiet, Shared, String, Turn, Wait, print_json, studies
+from storlab.cli.options import Allow, Json, Quiet, Shared, String, StudyOptions, Turn, Wait, print_json, studies
 from storlab.cli.output import warn
 from storlab.cli.status import INTERRUPTED
 from storlab.errors import StorlabError, UserError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from storlab.analysis.noise_floor import Noise
     from storlab.run.noise import MachineNoise, Trials
+    from storlab.run.permissions import Permissions
     from storlab.study.study import Study
 
 ALPHA = 0.05
@@ -35,6 +36,7 @@ def noise(
     ] = None,
     for_: Annotated[str, Option("--for", metavar="TIME", help="How long, such as 5m.")] = "1m",
     in_: Annotated[Path | None, Option("--in", metavar="DIR", help="Where its files lie.")] = None,
+    allow: Allow = None,
     wait: Wait = False,
     shared: Shared = False,
     quiet: Quiet = False,
@@ -52,9 +54,9 @@ def noise(
         seconds = parse_duration(for_)
     except ValueError as error:
         raise UserError(f"--for {for_}: {error}") from None
-    chosen = _study(study, in_)
+    chosen, permissions = _study(study, in_, tuple(allow or ()))
     with Turn(wait, shared).on_machine("storlab noise"):
-        trials = _measure(chosen, seconds, quiet or json)
+        trials = _measure(chosen, permissions, seconds, quiet or json)
     try:
         found = noise_of(trials.values)
     except ValueError as error:
@@ -71,7 +73,7 @@ def noise(
     raise typer.Exit(INTERRUPTED if trials.interrupted else 0)
 
 
-def _measure(study: Study, seconds: float, quiet: bool) -> Trials:
+def _measure(study: Study, permissions: Permissions, seconds: float, quiet: bool) -> Trials:
     """Trials of it for so long. Raises ``StorlabError`` where something is left of them."""
     import asyncio
 
@@ -80,7 +82,7 @@ def _measure(study: Study, seconds: float, quiet: bool) -> Trials:
 
     with _folder() as folder, observer(quiet) as watching:
         try:
-            trials = asyncio.run(measure(study, study.model.primary, seconds, folder, watching))
+            trials = asyncio.run(measure(study, study.model.primary, seconds, folder, watching, permissions))
         except asyncio.CancelledError:  # between its runs, when nothing stands
             raise _too_soon() from None
         if trials.left_behind:
@@ -108,7 +110,7 @@ def _folder() -> Iterator[Path]:
                 shutil.rmtree(folder)
 
 
-def _study(name: str | None, directory: Path | None) -> Study:
+def _study(name: str | None, directory: Path | None, allow: tuple[str, ...]) -> tuple[Study, Permissions]:
     """One cell: the first of a study, or the built-in load. ``directory``: where the load's files are to lie."""
     import json as json_module
 
@@ -121,12 +123,14 @@ def _study(name: str | None, directory: Path | None) -> Study:
     if directory is not None and not os.access(directory, os.W_OK | os.X_OK):
         raise UserError(f"--in {directory}: nothing can be written there")
     if name is None:
-        return parse_study(BUILT_IN.encode(), BUILT_IN_NAME, _no_file, overrides)
+        built_in = parse_study(BUILT_IN.encode(), BUILT_IN_NAME, _no_file, overrides)
+        return built_in, StudyOptions(BUILT_IN_NAME, overrides, [], allow=allow).permissions(built_in)
     study = load_study(find_study(name), overrides)
     if directory is not None:
         _refuse_own_place(study, directory)
     first = [f"{factor}={level}" for factor, level in study.cells[0].levels.items()]
-    return load_study(find_study(name), overrides, first)
+    chosen = load_study(find_study(name), overrides, first)
+    return chosen, StudyOptions(name, overrides, first, allow=allow).permissions(chosen)
 
 
 def _refuse_own_place(study: Study, directory: Path) -> None:

@@ -5,7 +5,7 @@ This module is loaded by ``storlab --help``, as are those of all commands: what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +21,7 @@ from storlab.report.formats import Format, names
 if TYPE_CHECKING:
     from typer.models import OptionInfo
 
+    from storlab.run.permissions import Permissions
     from storlab.study.study import Study
 
 
@@ -75,8 +76,13 @@ Optional = Annotated[
     Strings,
     Option("--optional", metavar="FACTOR=LEVEL[,LEVEL]", help="Gates ask nothing of these levels if unsupported here."),
 ]
-AllowCode = Annotated[
-    Strings, Option("--allow-code", metavar="PATH", help="Let the study use this code: an engine for fio, a QEMU.")
+Allow = Annotated[
+    Strings,
+    Option(
+        "--allow",
+        metavar="WORD=VALUE",
+        help="Let it have code=, device=, write=, read=PATH, listen=ADDRESS, kernel=NAME, as `plan --wants` lists.",
+    ),
 ]
 Wait = Annotated[bool, Option("--wait", help="Wait for another run on this machine to end.")]
 Shared = Annotated[bool, Option("--shared", help="Run beside others on this machine that are --shared, too.")]
@@ -98,12 +104,22 @@ class StudyOptions:
     rounds: int | None = None
     seed: int | None = None
     lab: Path | None = None
+    allow: tuple[str, ...] = ()
 
     def load(self) -> Study:
         from storlab.study.study import find_study, load_study
 
         with waiting(f"reading {self.name}"):
             return load_study(find_study(self.name), self.overrides, self.only, lambda: _machines(self.lab))
+
+    def permissions(self, study: Study, *, unconfined: bool = False) -> Permissions:
+        """What this command line lets a study do that it has loaded. Raises ``UserError``."""
+        from storlab.run.permissions import Permissions, parse_allowed
+        from storlab.study.machines import LAB
+        from storlab.study.overrides import texts_set
+
+        given = {*texts_set(self.overrides), *_named_by(study.inputs.get(LAB))}
+        return Permissions(unconfined, parse_allowed(self.allow), frozenset(given), Path(study.file).parent)
 
     def rounds_of(self, study: Study) -> tuple[int, int]:
         """Rounds at least and at most: ``--rounds`` means exactly so many."""
@@ -133,6 +149,14 @@ def _machines(lab: Path | None) -> str:
     from storlab.study.machines import machines_text
 
     return machines_text(lab_of(lab).machines)
+
+
+def _named_by(machines: str | None) -> Iterator[str]:
+    """What the user's own lab says of its machines: their disks, folders and addresses."""
+    import json
+
+    hosts = json.loads(machines).get("hosts", {}) if machines else {}
+    yield from (value for host in hosts.values() for value in host.values() if isinstance(value, str))
 
 
 def print_json(data: object) -> None:

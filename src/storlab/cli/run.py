@@ -12,7 +12,7 @@ from typer import Argument, Option
 from storlab.cli.ending import finish
 from storlab.cli.new_folder import new_folder
 from storlab.cli.options import (
-    AllowCode,
+    Allow,
     AllowUndecided,
     FailOn,
     Json,
@@ -38,7 +38,7 @@ from storlab.cli.status import (
 from storlab.errors import UserError
 from storlab.limits import ROUNDS
 from storlab.run.limits import Assignment, Limits, parse_extent, parse_rounds
-from storlab.run.permissions import Permissions
+from storlab.run.permissions import Permissions, parse_allowed
 
 if TYPE_CHECKING:
     from storlab.study.study import Study
@@ -52,7 +52,7 @@ class RunOptions(StudyOptions):
     assignment: Assignment | None
     out: Path | None
     build: bool
-    permissions: Permissions
+    unconfined: bool
     limits: Limits
     allow_undecided: bool
     optional: list[str]
@@ -78,7 +78,7 @@ def run(
     only: Only = None,
     lab: LabPath = None,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
-    allow_code: AllowCode = None,
+    allow: Allow = None,
     unconfined: Annotated[bool, Option("--unconfined", help="Let loads write wherever you may write.")] = False,
     fail_on: FailOn = None,
     allow_undecided: AllowUndecided = False,
@@ -105,7 +105,8 @@ def run(
         assignment=assignment,
         out=out,
         build=build,
-        permissions=Permissions(unconfined, tuple(allow_code or ())),
+        allow=tuple(allow or ()),
+        unconfined=unconfined,
         limits=Limits(tuple(fail_on or ()), budget),
         allow_undecided=allow_undecided,
         optional=optional or [],
@@ -159,6 +160,9 @@ def _run(options: RunOptions) -> int:
     from storlab.run.executor import run_study
 
     study, seed, rounds, assignment = _asked(options)
+    permissions = options.permissions(study, unconfined=options.unconfined)
+    if options.of is not None:
+        permissions = replace(permissions, beside=None)  # whatever folder a manifest names
     limits = _limits(options, study)
     if options.build and (status := build_images(study, options.quiet or options.json)):
         return status
@@ -168,7 +172,7 @@ def _run(options: RunOptions) -> int:
     with options.turn.on_machine(folder):
         with observer(options.quiet or options.json) as watching:
             try:
-                running = run_study(study, folder, seed, rounds, watching, options.permissions, limits, assignment)
+                running = run_study(study, folder, seed, rounds, watching, permissions, limits, assignment)
                 outcome = asyncio.run(running)
             except asyncio.CancelledError:
                 warn("storlab: interrupted before anything was set up; nothing is left of it")
@@ -238,6 +242,8 @@ def resume(
         String,
         Option("--until", metavar="decided|±5%|max", help="A different stopping rule; --rounds is then the maximum."),
     ] = None,
+    allow: Allow = None,
+    unconfined: Annotated[bool, Option("--unconfined", help="Let loads write wherever you may write.")] = False,
     allow_undecided: AllowUndecided = False,
     wait: Wait = False,
     shared: Shared = False,
@@ -247,17 +253,18 @@ def resume(
     """Resume an interrupted run, or add rounds to a run.
 
     Finished trials are kept; the rest run in the planned order. Verdicts stay sound whichever rule is
-    chosen, and whatever results were seen before.
+    chosen, and whatever results were seen before. What it was allowed must be allowed again.
     """
     import asyncio
 
     from storlab.cli.progress import observer
     from storlab.run.executor import resume_run
 
+    permissions = Permissions(unconfined, parse_allowed(allow or ()))
     with Turn(wait, shared).on_machine(folder):
         with observer(quiet or json) as watching:
             try:
-                outcome = asyncio.run(resume_run(folder, watching, parse_extent(rounds, until)))
+                outcome = asyncio.run(resume_run(folder, watching, parse_extent(rounds, until), permissions))
             except asyncio.CancelledError:
                 warn(f"storlab: interrupted; `storlab resume {folder}` resumes it")
                 raise typer.Exit(INTERRUPTED) from None

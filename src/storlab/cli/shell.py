@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.options import AllowCode, Only, Set, String, StudyName, StudyOptions
+from storlab.cli.options import Allow, Only, Set, String, StudyName, StudyOptions
 from storlab.cli.output import warn
 from storlab.cli.status import INTERRUPTED
 from storlab.errors import UserError
 from storlab.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from storlab.run.observer import Observer
+    from storlab.run.permissions import Permissions
     from storlab.study.cells import Cell
     from storlab.study.study import Study
 
@@ -27,24 +27,25 @@ def shell(
     node: Annotated[String, Argument(metavar="NODE", help="By default the first with a load.")] = None,
     set_: Set = None,
     only: Only = None,
-    allow_code: AllowCode = None,
+    allow: Allow = None,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
 ) -> None:
     """Set up one cell of a study and open a shell on one of its nodes.
 
     The first cell of those that --only leaves. All is torn down when the shell ends.
     """
-    loaded = StudyOptions(study, set_ or [], only or []).load()
+    options = StudyOptions(study, set_ or [], only or [], allow=tuple(allow or ()))
+    loaded = options.load()
     chosen = _chosen(loaded.cells[0], node)
     if build:
         from storlab.cli.image import build_images
 
         if status := build_images(loaded, quiet=False):
             raise typer.Exit(status)
-    raise typer.Exit(_shell(loaded, chosen, allow_code or ()))
+    raise typer.Exit(_shell(loaded, chosen, options.permissions(loaded)))
 
 
-def _shell(study: Study, node: str, code: Sequence[str]) -> int:
+def _shell(study: Study, node: str, permissions: Permissions) -> int:
     """Set up a cell and give the user a shell on a node; returns the shell's exit status."""
     import asyncio
     import shutil
@@ -55,7 +56,7 @@ def _shell(study: Study, node: str, code: Sequence[str]) -> int:
     with temporary_folder("storlab-shell-") as folder:
         try:
             with observer(quiet=True) as watching:
-                return asyncio.run(_session(study, node, folder / "run", watching, code))
+                return asyncio.run(_session(study, node, folder / "run", watching, permissions))
         except asyncio.CancelledError:
             warn("storlab: interrupted")
             return INTERRUPTED
@@ -74,16 +75,15 @@ def _stands(run: Path) -> bool:
     return True
 
 
-async def _session(study: Study, name: str, folder: Path, watching: Observer, code: Sequence[str]) -> int:
+async def _session(study: Study, name: str, folder: Path, watching: Observer, permissions: Permissions) -> int:
     from storlab.cli.run_events import levels_text
     from storlab.layers.resources import Dir
     from storlab.nodes.terminal import shell_on
-    from storlab.run.permissions import Permissions
     from storlab.run.shell_session import shell_session
     from storlab.study.cells import MAIN
 
     warn("Setting up the cell …")
-    async with shell_session(study, folder, watching, Permissions(code=tuple(code))) as built:
+    async with shell_session(study, folder, watching, permissions) as built:
         stack = built.stacks.get((name, MAIN))
         resource = stack.resource if stack is not None else None
         path = getattr(resource, "path", None)

@@ -21,6 +21,7 @@ from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.plan import make_plan
+from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.teardown import tear_down
 from storlab.run.recovery.temporary import forget_run, remember_run
@@ -39,6 +40,7 @@ async def crash_check(
 
     Raises ``UserError``, with nothing done, where it cannot be checked here.
     """
+    refuse_unpermitted(study, permissions)
     study = logged_study(study)
     if os.geteuid() != 0:
         raise MissingTool("a crash check mounts what a cut leaves, and so must run as root: use sudo")

@@ -45,7 +45,7 @@ class Bootable(Model):
     boot: _Program | None = Field(
         None,
         description="A program of yours that has one of these machines boot, called as `BOOT HOST RELEASE`; it needs "
-        "`--allow-code BOOT`. They then boot once a round, and all cells of one boot follow each other.",
+        "`--allow code=BOOT`. They then boot once a round, and all cells of one boot follow each other.",
     )
     kernel: _Release = Field(
         "", description="The kernel that they boot, for one boot, as `uname -r` prints it. By default their usual one."
@@ -54,17 +54,13 @@ class Bootable(Model):
     console: _Program | None = Field(
         None,
         description="A program of yours that prints a machine's console for as long as it runs, called as `CONSOLE "
-        "HOST`; it needs `--allow-code CONSOLE`. What it prints is kept and searched for panics.",
+        "HOST`; it needs `--allow code=CONSOLE`. What it prints is kept and searched for panics.",
     )
 
     @property
     def boots_anew(self) -> bool:
         """Whether such machines boot once a round."""
         return self.boot is not None
-
-    def code(self) -> Mapping[str, str]:
-        """Programs of the study's own that run on this machine: key → path."""
-        return {key: path for key, path in (("boot", self.boot), ("console", self.console)) if path is not None}
 
     @model_validator(mode="after")
     def _booted(self) -> Self:

@@ -66,10 +66,6 @@ class NodeKind(Model):
         """What this machine must have so that there can be such nodes."""
         return Needs()
 
-    def code(self) -> Mapping[str, str]:
-        """Programs of the study's own that run on this machine, even for a plan: key → path."""
-        return {}
-
     def memory_needed(self) -> int:
         """Bytes of this machine's memory that one such node takes."""
         return 0

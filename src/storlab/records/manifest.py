@@ -157,7 +157,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     cautions: tuple[str, ...] = ()  # sentences without which the numbers would be misread
     emulated: bool = False  # whether nodes are virtual machines without hardware virtualisation
     unconfined: bool = False  # loads could touch all that Storlab itself may
-    code: tuple[str, ...] = ()  # paths of code that loads were allowed to load
+    allowed: tuple[str, ...] = ()  # what the study wanted beyond its scratch: code=/opt/qemu
     gates: tuple[str, ...] = ()  # of `--fail-on`
     optional: dict[str, tuple[str, ...]] = {}  # of `--optional`: by factor, levels that may be unsupported
     minutes: float | None = None  # of `--budget`

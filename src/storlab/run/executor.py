@@ -22,7 +22,7 @@ from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, held
 from storlab.records.kept import write_tables
-from storlab.records.manifest import write_manifest
+from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
 from storlab.run.assignment import assignment_of, done_of, manifest_of, set_aside_begun_elsewhere
@@ -36,6 +36,7 @@ from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.planning.schedule import Schedule
 from storlab.run.planning.times import time_left, trial_times
+from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.recovery.alone import alone
 from storlab.run.recovery.journal import Journal, refuse_others
 from storlab.run.recovery.orphans import refuse_living
@@ -99,7 +100,9 @@ async def run_study(
                     return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
 
-async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANNED) -> Outcome:
+async def resume_run(
+    folder: Path, observer: Observer, extent: Extent = AS_PLANNED, permissions: Permissions = NO_PERMISSIONS
+) -> Outcome:
     """Go on with a run that was killed, interrupted or too short: what stands is torn down, finished trials are kept.
 
     Evidence stays what it is however many rounds are added, and for whatever reason: it is anytime-valid.
@@ -112,7 +115,9 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
         refuse_living(manifest.run, folder)
         refuse_other_rule(extent, manifest.until, [rest.cell for rest in manifest.rests])
         assignment = assignment_of(manifest, extent)
-        permissions = Permissions(manifest.unconfined, manifest.code)
+        _refuse_other_confinement(manifest, permissions)
+        study = manifest.study()
+        refuse_unpermitted(study, permissions)  # before anything is done for a run of somebody else's
         async with (
             open_session(manifest.run, observer.notify, permissions) as session,
             alone(manifest.run, folder, permissions, observer.notify),
@@ -123,7 +128,7 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
             begun = max((record.round for record in tables.records), default=0)
             rounds = extent.of(manifest.rounds, begun)
             last = rounds if assignment is None else assignment.planned
-            plan = await make_plan(manifest.study(), session, manifest.seed, last, manifest.order)
+            plan = await make_plan(study, session, manifest.seed, last, manifest.order)
             _refuse_poorer(plan, tables, folder)
             if set_aside_begun_elsewhere(records, plan, tables.records, session.machines_of(())[0], observer.notify):
                 tables = derive(records)
@@ -134,6 +139,14 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
             )
             limits = Limits(manifest.gates, manifest.minutes, until, manifest.optional)
             return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
+
+
+def _refuse_other_confinement(manifest: Manifest, permissions: Permissions) -> None:
+    """A run's numbers are of one kind; and that its loads are not confined is said by whoever resumes it."""
+    if manifest.unconfined and not permissions.unconfined:
+        raise UserError("the run was made with --unconfined: say so again, if you trust its study and who wrote it")
+    if permissions.unconfined and not manifest.unconfined:
+        raise UserError("the loads of this run were confined: leave out --unconfined, or start a new run")
 
 
 def _refuse_poorer(plan: Plan, tables: Tables, folder: Path) -> None:

@@ -159,7 +159,7 @@ _OF_THE_RUN = {
     "order of rounds": "order",
     "version of Storlab": "storlab",
     "--unconfined": "unconfined",
-    "--allow-code": "code",
+    "--allow": "allowed",
 }
 _LONG = ("study_text", "inputs")
 

@@ -22,6 +22,7 @@ from storlab.record import Seconds, read_record
 from storlab.records.files import write_whole
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.times import trial_time
 from storlab.run.recovery.state import make_state, state_folder
 from storlab.study.study import Study
@@ -82,18 +83,25 @@ class Trials:
     left_behind: tuple[str, ...]
 
 
-async def measure(study: Study, metric: str, seconds: float, folder: Path, observer: Observer) -> Trials:
+async def measure(
+    study: Study,
+    metric: str,
+    seconds: float,
+    folder: Path,
+    observer: Observer,
+    permissions: Permissions = NO_PERMISSIONS,
+) -> Trials:
     """Run the one cell of ``study`` for about so long, at least ``FEWEST`` trials, into new folders in ``folder``.
 
     First a few, which say how long a trial takes. Raises ``UserError`` where trials fail or lack the metric.
     """
     began = time.monotonic()
-    first = await run_study(study, folder / "first", 1, (FIRST, FIRST), observer)
+    first = await run_study(study, folder / "first", 1, (FIRST, FIRST), observer, permissions)
     outcomes = [first]
     if first.ending == "complete":
         spent = time.monotonic() - began
         more = min(MOST, max(FEWEST - FIRST, math.floor((seconds - spent) / (spent / FIRST))))
-        outcomes.append(await run_study(study, folder / "rest", 2, (more, more), observer))
+        outcomes.append(await run_study(study, folder / "rest", 2, (more, more), observer, permissions))
     values = tuple(value for outcome in outcomes for value in _values(outcome, metric))
     records = [record for outcome in outcomes for record in outcome.folder.records() if record.status == "done"]
     interrupted = outcomes[-1].ending == "interrupted"

@@ -1,17 +1,46 @@
-"""What the user of a run lets a study's own words do, which they may not do by themselves."""
+"""What the user of a run lets a study's own words do, which they may not do by themselves.
+
+It is said on the command line of each command, and nowhere else: a manifest is compared with it, and never obeyed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+
+from storlab.errors import UserError
+from storlab.reach import WORDS
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """``unconfined``: loads and commands may touch all that Storlab itself may. ``code``: paths that may be loaded."""
+    """``unconfined``: loads and commands may touch all that Storlab itself may. ``allowed``: ``code=/opt/qemu``, ….
+
+    ``given``: values that the command line gave the study by ``--set``, or that the user's own lab names.
+    ``beside``: the folder of the study, whose files its author brings along; ``None`` where it has none.
+    """
 
     unconfined: bool = False
-    code: tuple[str, ...] = ()
+    allowed: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
+    beside: Path | None = None
+
+    def permit(self, word: str, value: str) -> bool:
+        """Whether a study may have it."""
+        return value in self.given or f"{word}={value}" in self.allowed
 
 
 NO_PERMISSIONS = Permissions()
 UNCONFINED = "Loads and commands of the study were not confined (--unconfined): they could write anywhere."
+
+
+def parse_allowed(written: Iterable[str]) -> frozenset[str]:
+    """What ``--allow WORD=VALUE`` permits. Raises ``UserError``."""
+    for each in written:
+        word, separator, value = each.partition("=")
+        if word not in WORDS or not separator or not value:
+            raise UserError(
+                f"--allow {each}: write WORD=VALUE, such as --allow code=/opt/qemu; words: {', '.join(WORDS)}"
+            )
+    return frozenset(written)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,17 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
     last: Any = _key(here, path[-1], override, real)
     here[last] = _toml_value(value)
     return (*real, last)
+
+
+def texts_set(overrides: Iterable[str]) -> Iterator[str]:
+    """The texts among the values that ``--set`` gave, in lists and tables, too."""
+    waiting = [_toml_value(override.partition("=")[2]) for override in overrides]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | dict):
+            waiting += value.values() if isinstance(value, dict) else value
 
 
 def _names_device(name: str, value: str, parameters: Any) -> bool:

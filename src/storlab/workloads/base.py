@@ -172,10 +172,6 @@ class Workload(Model):
         """Commands that the study words itself, which whoever runs it should read first."""
         return ()
 
-    def loads_code(self) -> tuple[str, ...]:
-        """Paths of code that its program would load into itself: refused, unless the user of the run allows it."""
-        return ()
-
     @classmethod
     async def unchecked(cls, node: Node, workloads: Sequence[Self]) -> Sequence[Self]:
         """Those of them that ``check_node`` must look at: fewer where a tool can be asked about many at once."""

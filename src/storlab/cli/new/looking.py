@@ -36,11 +36,14 @@ class Looker:
         if not self.enabled:
             return
         from storlab.run.beginning import new_run_id
+        from storlab.run.permissions import Permissions
         from storlab.run.planning.plan import make_plan
+        from storlab.run.planning.wants import wants_of
         from storlab.run.session import open_session
 
         async def look() -> Plan:
-            async with open_session(new_run_id()) as session:
+            everything = frozenset(want.permission for want in wants_of(study, None))  # the user's own answers
+            async with open_session(new_run_id(), permissions=Permissions(allowed=everything)) as session:
                 return await make_plan(study, session, 0, (study.model.repeat.min, study.model.repeat.max))
 
         try:

@@ -26,6 +26,7 @@ from storlab.cli.plan.nodes import (
     stack_text,
 )
 from storlab.cli.plan.times import time_as_data, time_text
+from storlab.cli.plan.wants import wants_as_data, wants_table
 from storlab.grouping import few, grouped
 from storlab.run.planning.design import design_of, pairs_left, rule_of
 from storlab.run.planning.foresight import foresight_of
@@ -63,6 +64,7 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "nodes": nodes_as_data(made),
         "memory": {"needed": made.memory.needed, "available": made.memory.available},
         "root_needed_for": list(made.root_needed_for),
+        "wants": wants_as_data(made.wants),
         "commands": [list(argv) for argv in dict.fromkeys(argv for cell in made.study.cells for argv in cell.commands)],
         "seconds_per_round": time_as_data(made)["seconds_per_round"],
         "time": time_as_data(made),
@@ -92,6 +94,9 @@ def print_text(made: Plan, seed: int | None) -> None:
     for reason, numbers in unsupported.items():
         which = f"Cell {numbers[0]} is" if len(numbers) == 1 else f"Cells {cells_text(numbers, 0)} are"
         console.print(Text(f"{which} unsupported here: {reason}", style="yellow"))
+    if made.wants:
+        console.print()
+        console.print(wants_table(made.wants, made.permissions))
     console.print()
     foresight = foresight_of(made)
     for label, text in _facts(made, seed, foresight):

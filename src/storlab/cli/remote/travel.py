@@ -160,9 +160,16 @@ def _disk_of(study: Path) -> object:
 def _study(values: dict[str, Any], more: list[str]) -> Study:
     """Refused here, rather than there, where it can't be used. ``more``: settings beside those that were written."""
     from storlab.cli.options import StudyOptions
+    from storlab.run.planning.wants import refuse_unpermitted
 
-    options = StudyOptions(values["study"], [*(values.get("set_") or ()), *more], [*(values.get("only") or ())])
-    return options.load()
+    options = StudyOptions(
+        *(values["study"], [*(values.get("set_") or ()), *more], [*(values.get("only") or ())]),
+        allow=tuple(values.get("allow") or ()),
+    )
+    study = options.load()
+    if not values.get("wants"):
+        refuse_unpermitted(study, options.permissions(study))  # as well as there, where the same words say it
+    return study
 
 
 def _bring_study(made: Journey, written: str, study: Study) -> str:

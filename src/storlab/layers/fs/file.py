@@ -70,8 +70,8 @@ class FileLayer(PlannedLayer):
         return self.size
 
     async def check_node(self, node: Node) -> None:
-        if self.copy_of is not None and not (await node.run(["test", "-f", self.copy_of], check=False)).ok:
-            raise UserError(f"node {node.name}: there is no file {self.copy_of} to copy")
+        if self.copy_of is not None:
+            await refuse_no_file(node, self.copy_of, ("copy",))
 
     def plan(self, below: Resource | None, context: LayerContext) -> Plan:
         node = context.node
@@ -104,6 +104,28 @@ class FileLayer(PlannedLayer):
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, File)
         return await file_facts(context.node, resource.path)
+
+
+_WITHOUT_A_DEVICE = frozenset(
+    ("tmpfs", "ramfs", "overlay", "zfs", "nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse", "ceph")
+)
+"""File systems that keep files, though on no block device of the machine's."""
+
+
+async def refuse_no_file(node: Node, path: str, key: tuple[str, ...], what: str = "file") -> None:
+    """Raise ``UserError`` unless it is a regular file of a file system that keeps files.
+
+    Files of others, such as proc's, are made when they are read: some never end, and some are used up by it.
+    """
+    found = await node.run(["readlink", "--canonicalize-existing", "--", path], check=False)
+    real = found.stdout.decode(errors="surrogateescape").removesuffix("\n")
+    if not found.ok or not (await node.run(["test", "-f", real], check=False)).ok:
+        raise UserError(f"node {node.name}: there is no {what} {path}", key)
+    kind = await filesystem_under(node, real)
+    lines = (await node.read_text("/proc/filesystems")).splitlines()
+    on_devices = {line.strip() for line in lines if not line.startswith("nodev")}
+    if kind.partition(".")[0] not in on_devices | _WITHOUT_A_DEVICE:
+        raise UserError(f"node {node.name}: {path} is a file of {kind}, which keeps none: name one on a disk", key)
 
 
 async def file_facts(node: Node, path: str) -> dict[str, Any]:

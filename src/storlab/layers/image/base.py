@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from storlab.errors import UserError
 from storlab.layers.base import LayerContext
+from storlab.layers.fs.file import refuse_no_file
 from storlab.layers.resources import Dir, File, Resource
 from storlab.model import Model
 from storlab.nodes.needs import Needs
@@ -95,8 +96,8 @@ class Base(Model):
 
     async def check_node(self, node: Node) -> None:
         """Raise ``UserError`` where the user's image does not exist."""
-        if self.file is not None and not (await node.run(["test", "-f", self.file], check=False)).ok:
-            raise UserError(f"node {node.name}: there is no image {self.file}")
+        if self.file is not None:
+            await refuse_no_file(node, self.file, ("base", "file"), "image")
 
     async def length(self, node: Node, size: int | None) -> int:
         """Bytes of the disk that it holds. Raises ``UserError`` where a disk on it is to have fewer."""

@@ -53,16 +53,6 @@ def node_needs(cell: Cell) -> list[Needs]:
     return [group_needs(cell, name) for name in cell.nodes if is_here(cell, name)]
 
 
-def refuse_unpermitted(path: str, where: str, origin: Origin, study: Study, session: Session) -> None:
-    """Refuse code that the study names and this command line does not allow; ``where`` it would run, in words."""
-    if path not in session.permissions.code:
-        raise study.problem(
-            origin,
-            f"{shown(path)} is code that would run {where}, and Storlab cannot know what it does: allow it with "
-            f"--allow-code {path} if you trust it",
-        )
-
-
 def key_of(group: NodeGroup) -> str:
     """What tells nodes of a group apart, where a factor is in their keys."""
     return group.spec().model_dump_json()
@@ -185,8 +175,6 @@ class Checks:
 
     async def _check_load(self, node: Node, workload: Workload, origin: Origin) -> None:
         if not await self._lacks_of(node, workload.needs()) and self._is_new(node, workload):
-            for path in workload.loads_code():
-                refuse_unpermitted(path, f"inside {workload.kind}", origin, self._study, self._session)
             self._loads.setdefault((node.name, type(workload)), []).append((node, workload, origin))
 
     async def _once(self, node: Node, layer: Layer, origin: Origin) -> None:

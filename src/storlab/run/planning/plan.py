@@ -16,12 +16,13 @@ from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
 from storlab.records.manifest import Order
 from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
-from storlab.run.planning.checks import Checks, group_needs, key_of, needs_here, node_needs, refuse_unpermitted
+from storlab.run.planning.checks import Checks, group_needs, key_of, needs_here, node_needs
 from storlab.run.planning.design import design_of
 from storlab.run.planning.machines import open_machines
 from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order
 from storlab.run.planning.sliceable import about_slices, refuse_unsliceable
+from storlab.run.planning.wants import Want, refuse_unpermitted
 from storlab.run.session import Session
 from storlab.run.setup.placement import place
 from storlab.run.setup.space import (
@@ -62,6 +63,7 @@ class Plan:
     memory: Memory = field(default_factory=lambda: Memory(0, None))
     order_rule: Order = "together"
     laid_out: Mapping[str, LaidOut] = field(default_factory=dict)
+    wants: tuple[Want, ...] = ()
     assigned: tuple[int, int] | None = None  # the rounds that are done here, where other machines do the others
 
     @property
@@ -140,6 +142,7 @@ async def make_plan(
     _refuse_too_many_comparisons(study)
     refuse_unknown_metrics(study)
     study = await place(narrowed(study), session.host)
+    wants = refuse_unpermitted(study, session.permissions)
     images: dict[str, None] | None = {} if without_image else None
     prepared = await _prepare(study, session, images)
     await open_machines(study, session)
@@ -175,7 +178,7 @@ async def make_plan(
     needed = tuple(dict.fromkeys(root))
     of_groups = {name: each for (name, _), each in prepared.items()}
     found = free, needed, tuple(notes), session.permissions, of_groups, memory
-    return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out)
+    return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out, wants=wants)
 
 
 def _refuse_too_many_comparisons(study: Study) -> None:
@@ -197,8 +200,6 @@ async def _prepare(study: Study, session: Session, images: dict[str, None] | Non
     needs = {name: together(dict.fromkeys(each)) for name, each in needed.items()}
     for cell in study.cells:
         for name, group in cell.nodes.items():
-            for key, path in group.spec().code().items():
-                refuse_unpermitted(path, "on this machine", ("nodes", name, key), study, session)
             try:
                 prepared[name, key_of(group)] = await session.prepare(name, group.spec(), needs[name])
             except MissingImage as error:

@@ -44,7 +44,7 @@ class SysbenchWorkload(DatabaseWorkload):
         None,
         pattern=r"^/[^\x00]+\.lua$",
         max_length=4095,
-        description="Instead of test: a Lua file on the node; needs `--allow-code`.",
+        description="Instead of test: a Lua file on the node.",
     )
     tables: int | None = Field(
         None, ge=1, le=10_000, description="Number of its tables; by default all of the data set."
@@ -81,9 +81,6 @@ class SysbenchWorkload(DatabaseWorkload):
 
     def needs(self) -> Needs:
         return Needs(programs=("sysbench",), paths=(self.script,) if self.script else ())
-
-    def loads_code(self) -> tuple[str, ...]:
-        return () if self.script is None else (self.script,)
 
     def lacks_data(self, database: DatabaseLayer) -> str | None:
         data = database.data

@@ -57,7 +57,7 @@ class Hardware(Model):
     qemu: Program = Field(
         _INSTALLED,
         max_length=4095,
-        description="`installed`, or the path of a QEMU of your own, from 5.2 on; it needs `--allow-code PATH`.",
+        description="`installed`, or the path of a QEMU of your own, from 5.2 on; it needs `--allow code=PATH`.",
     )
     kernel: ReadsFile | None = Field(
         None,
@@ -78,7 +78,7 @@ class Hardware(Model):
     qemu_args: tuple[Annotated[str, options_of("QEMU")], ...] = Field(
         (),
         description="More for QEMU's command line. [What is listed](options.md) needs no permission; anything else can "
-        "make QEMU do what Storlab does not know of, and needs `--allow-code qemu_args`.",
+        "make QEMU do what Storlab does not know of, and needs `--allow code=qemu_args`.",
     )
     silence: Duration = Field(
         60.0,

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -64,10 +63,6 @@ class VmKind(Hardware, NodeKind):
     def needs(self) -> Needs:
         installed = () if self.own_qemu else (self.emulator,)
         return Needs(programs=(*installed, *programs(self.pin, self.numa)))
-
-    def code(self) -> Mapping[str, str]:
-        arguments = {} if self.unlisted_argument() is None else {"qemu_args": "qemu_args"}
-        return arguments | ({"qemu": self.qemu} if self.own_qemu else {})
 
     def memory_needed(self) -> int:
         return self.memory + _OWN_MEMORY
