@@ -116,7 +116,7 @@ def test_an_answer_that_cannot_be_is_refused_with_status_2_and_nothing_is_writte
 
 def test_a_study_for_another_machine_is_not_looked_at_here() -> None:
     ran = new("study", "--compare", "file-systems", "--on", "/dev/nvme7n1", "--yes", "--unchecked")
-    assert "Next: `storlab plan study.toml`" in ran.output
+    assert "Next: `storlab plan study.toml --allow device=/dev/nvme7n1`" in ran.output
     assert 'path = "/dev/nvme7n1"' in written()
 
 
@@ -210,7 +210,7 @@ def test_it_asks_on_a_real_terminal_and_says_what_comes_next(tmp_path: Path) -> 
         printed, _ = asking.communicate(timeout=120)
     os.close(controller)
     assert asking.returncode == 0
-    assert printed.splitlines()[-1] == "Next: `storlab run study.toml`"
+    assert printed.splitlines()[-1] == f"Next: `storlab run study.toml --allow write={Path.cwd()}`"
     assert 'until = "max"' in written()
 
 

@@ -25,24 +25,27 @@ class Looker:
     supported: int = 0
     needs_image: bool = False
     time: str = ""
+    options: str = ""  # that allow what the answers name, a device or a directory
 
     def check(self, answers: Answers) -> None:
         """Raises ``UserError`` for answers that can't be: a device in use, no such directory, more than is free."""
+        from storlab.run.planning.wants import wants_of
         from storlab.study.study import parse_study
 
         study = parse_study(study_text(answers).encode(), "study.toml", _no_files)
         self.cells = self.supported = len(study.cells)
         self.lacking, self.needs_image, self.time = (), False, ""
+        wants = wants_of(study, None)
+        self.options = "".join(f" {want.option}" for want in wants)
         if not self.enabled:
             return
         from storlab.run.beginning import new_run_id
         from storlab.run.permissions import Permissions
         from storlab.run.planning.plan import make_plan
-        from storlab.run.planning.wants import wants_of
         from storlab.run.session import open_session
 
         async def look() -> Plan:
-            everything = frozenset(want.permission for want in wants_of(study, None))  # the user's own answers
+            everything = frozenset(want.permission for want in wants)  # the user's own answers
             async with open_session(new_run_id(), permissions=Permissions(allowed=everything)) as session:
                 return await make_plan(study, session, 0, (study.model.repeat.min, study.model.repeat.max))
 
@@ -73,8 +76,9 @@ class Looker:
     def next_command(self, answers: Answers, file: str) -> str:
         """What to do with the study now."""
         if self.needs_image:
-            return f"{run_command(answers, file)} --build"
-        return run_command(answers, file) if self.enabled and self.supported else f"storlab plan {file}"
+            return f"{run_command(answers, file)} --build{self.options}"
+        command = run_command(answers, file) if self.enabled and self.supported else f"storlab plan {file}"
+        return f"{command}{self.options}"
 
     def in_short(self, answers: Answers) -> str:
         """What was written, in a line."""
