@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import Ended, Laboratory
+from storlab.study.study import named_studies
 from study.program import Ran, call
 
 root = pytest.mark.needs("root")
@@ -262,3 +263,18 @@ def test_a_run_folder_allows_itself_nothing_whatever_it_says_was_allowed_or_set(
     manifest.write_text(json.dumps(kept))
     again = lab.storlab("resume", lab.out, "--rounds", "2", f"--allow=write={lab.scratch}", trusted=False)
     assert again.status == 0 and len(lab.records()) == 4, again
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "noise", "crash"])
+def test_what_goes_to_another_machine_is_judged_before_anything_goes_there(command: str, stranger: Path) -> None:
+    stranger.write_text(WANTS["a folder"][0])
+    refused(call(command, str(stranger), "--on", "nowhere.invalid"), "--allow write=/srv")
+    assert "--allow" not in call(command, str(stranger), "--on", "nowhere.invalid", "--allow=write=/srv").message
+
+
+def test_a_study_that_ships_may_have_what_it_ships_with_and_one_that_is_called_so_may_not(stranger: Path) -> None:
+    text = named_studies()["zfs-versions"].read_text()
+    named = stranger.with_name("zfs-versions.toml")
+    named.write_text(text.replace("/srv/zfs-new", "/srv/another"))
+    refused(call("plan", str(named)), "--allow read=/srv/another")
+    assert "--allow" not in call("plan", "zfs-versions").message
