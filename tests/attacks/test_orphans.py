@@ -19,6 +19,7 @@ from attacks import ATTACKS, SEED
 from laboratory import COMMAND, Laboratory, ended, interrupt, kill, wait_for, wait_until
 from laboratory.devices import Device, sh
 from laboratory.studies import DIRECTORY, LOOPS, directory
+from laboratory.trust import allowing
 from storlab.doctor.runs import without_journal
 from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.private import private_name
@@ -354,7 +355,7 @@ def test_too_little_memory_is_one_sentence(turn: int, command: str, here: Path) 
     """With one limit for each command, another one the next day; `make attack` has all."""
     limit = LIMITS[(SEED + turn + [*COMMANDS].index(command)) % len(LIMITS)]
     script = f'ulimit -v {limit * 1024}; exec "$@"'
-    program = [str(Path(COMMAND[0]).parent / "storlab"), *COMMANDS[command]]
+    program = [str(Path(COMMAND[0]).parent / "storlab"), *allowing(COMMANDS[command])]
     ran = subprocess.run(
         ["sh", "-c", script, "sh", *program], capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL
     )
