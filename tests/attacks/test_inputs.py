@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from laboratory.studies import directory
-from storlab.beneath import beneath
+from storlab.below import opened_below
 from storlab.errors import StudyError
 from storlab.run.suite.own_files import folder_of, kernel_of, read_suite_file
 from storlab.study.study import load_study
@@ -120,5 +120,5 @@ def test_a_suite_packs_nothing_of_this_machine_into_its_guests(theirs: Path, roo
 
 
 def test_no_name_reaches_the_kernel_that_ends_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="null character"), beneath(tmp_path, "a\0b"):
+    with pytest.raises(OSError, match="null character"), opened_below(tmp_path, "a\0b"):
         pass

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from storlab.beneath import made_beneath
+from storlab.below import made_below
 from storlab.errors import StorlabError
 from storlab.limits import RECORD
 from storlab.records.files import unfinished
@@ -78,7 +78,7 @@ class Places:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         with ExitStack() as held:
             try:
-                folder = held.enter_context(made_beneath(place, path.parent.relative_to(place).parts))
+                folder = held.enter_context(made_below(place, path.parent.relative_to(place).parts))
             except OSError as error:
                 raise StorlabError(f"cannot write {path}: {error.strerror}") from None
             yield folder

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from storlab.beneath import beneath
+from storlab.below import opened_below
 from storlab.errors import Problem, StudyError, UserError
 from storlab.levels import is_sweep, names_load
 from storlab.limits import CELLS, FACTORS, STUDY_TEXT
@@ -154,7 +154,7 @@ def read_input(folder: Path, name: str) -> str:
     What it holds is recorded with the run, and shared with it. Raises ``ValueError``.
     """
     try:
-        with beneath(folder, name) as found:
+        with opened_below(folder, name) as found:
             return _read(found, ValueError, named=folder / name).decode()
     except OSError as error:
         raise ValueError(f"cannot read {folder / name}: {error.strerror}") from None

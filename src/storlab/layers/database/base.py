@@ -96,7 +96,7 @@ class DatabaseLayer(ServerLayer):
     start_patience: ClassVar = 300.0  # it may have to recover first
     stop_patience: ClassVar = 120.0  # it writes back what its pool holds
     like: ClassVar[tuple[str, ...]] = ()
-    """Whose settings it has besides its own, of those listed in ``allowed/databases.toml``."""
+    """Servers whose listed settings it has in addition to its own, see ``allowed/databases.toml``."""
     usual_start: ClassVar[float] = 2.0
     """Seconds to start it and to stop it, as an estimate."""
 

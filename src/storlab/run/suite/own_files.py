@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from storlab.beneath import beneath
+from storlab.below import opened_below
 from storlab.errors import Problem, StudyError, UserError
 from storlab.model import Model
 from storlab.reading import read_file
@@ -182,7 +182,7 @@ def _beside(suite: Command, name: str, key: tuple[str, ...]) -> Path:
     """What a suite file names: whoever wrote it chooses what of this machine its tests see."""
     folder = Path(suite.file).parent
     try:
-        with beneath(folder, name):
+        with opened_below(folder, name):
             return folder / name
     except OSError as error:
         why = f"cannot use {folder / name}: {error.strerror}"

@@ -47,7 +47,7 @@ def openat2(folder: int, name: str | bytes, flags: int) -> int:
 
 
 @contextmanager
-def beneath(folder: Path, name: str) -> Iterator[Path]:
+def opened_below(folder: Path, name: str) -> Iterator[Path]:
     """What the file in ``folder`` names by ``name``, by its descriptor, for as long as the block lasts.
 
     Raises ``OSError``, whose ``strerror`` says what is wrong.
@@ -64,7 +64,7 @@ def beneath(folder: Path, name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def made_beneath(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+def made_below(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """A folder below ``folder``, made as far as it is missing, by its descriptor; its user's alone.
 
     Raises ``OSError`` where a link or a file is on the way.
