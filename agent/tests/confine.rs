@@ -27,7 +27,12 @@ impl Place {
 
     /// The exit status of a script, and what it printed, that may write to the directory inside, and to `devices`.
     fn run(&mut self, script: &str, devices: &[String]) -> (Option<u64>, String) {
-        let confine = json!({"writable": [self.directory.path("inside")], "devices": devices});
+        self.run_with(script, json!({"devices": devices}))
+    }
+
+    /// The same with these fields of the confinement.
+    fn run_with(&mut self, script: &str, mut confine: Value) -> (Option<u64>, String) {
+        confine["writable"] = json!([self.directory.path("inside")]);
         let cwd = self.directory.path("inside");
         let events = self.agent.ask(with(sh(script), json!({"confine": confine, "cwd": cwd})));
         assert_eq!(events[0].get("confined"), &Value::Bool(true), "{events:?}");
@@ -104,10 +109,7 @@ fn a_program_sees_the_device_that_is_named_and_no_other() {
     let write =
         |path: &str| format!("dd if=/dev/zero of={path} bs=4k count=1 conv=notrunc,fsync status=none");
     let devices = [mine.0.clone()];
-    assert_eq!(
-        place.run(&format!("{} && blockdev --flushbufs {}", write(&mine.0), mine.0), &devices).0,
-        Some(0)
-    );
+    assert_eq!(place.run(&write(&mine.0), &devices).0, Some(0));
     assert_ne!(place.run(&format!("[ -e {} ]", other.0), &devices).0, Some(0));
     let number = "$(cat /sys/block/${0##*/}/dev | tr : ' ')"
         .replace("$0", &other.0)
@@ -154,15 +156,151 @@ fn a_confined_program_gives_up_what_leads_out() {
         return;
     }
     let mut place = Place::new("confine-privileges");
-    let (code, printed) = place.run("grep -E '^(CapEff|NoNewPrivs)' /proc/self/status", &[]);
+    let (code, printed) = place.run("grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status", &[]);
     assert_eq!(code, Some(0));
     let field =
         |name: &str| printed.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
     assert_eq!(field("NoNewPrivs:"), "1");
-    let capabilities = u64::from_str_radix(&field("CapEff:"), 16).unwrap();
-    let has = |bit: u32| capabilities >> bit & 1 == 1;
-    let (mknod, ptrace, module, admin) = (27, 19, 16, 21);
-    assert!(has(admin) && !has(mknod) && !has(ptrace) && !has(module), "{printed}");
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(u64::from_str_radix(&field(set), 16).unwrap(), 0, "{printed}");
+    }
+    assert_eq!(field("Seccomp:"), "2");
+}
+
+#[test]
+fn a_confined_program_keeps_the_capability_that_is_named() {
+    if !is_root() {
+        return;
+    }
+    let mut place = Place::new("confine-capabilities");
+    place.refused("touch a && chown 1:1 a");
+    let chown = json!({"capabilities": ["CAP_CHOWN"]});
+    assert_eq!(place.run_with("touch b && chown 1:1 b && stat -c %u b", chown), (Some(0), "1\n".into()));
+}
+
+#[test]
+fn a_name_that_is_none_of_the_list_is_an_error_and_nothing_runs() {
+    let mut place = Place::new("confine-names");
+    for confine in [json!({"capabilities": ["CAP_ALL"]}), json!({"ioctls": ["FIFREEZE"]})] {
+        let fields = json!({"confine": confine, "cwd": place.directory.path("inside")});
+        let events = place.agent.ask(with(sh("touch ran"), fields));
+        assert!(events.last().unwrap().is("error"), "{events:?}");
+    }
+    assert!(!fs::exists(place.directory.path("inside/ran")).unwrap());
+}
+
+#[test]
+fn a_request_of_ioctl_is_made_where_it_is_declared() {
+    if !is_root() {
+        return;
+    }
+    let mut place = Place::new("confine-ioctl");
+    let disk = Loop::new(&place.directory.path("disk"));
+    assert!(Command::new("mkfs.ext4").args(["-q", "-F", &disk.0]).status().unwrap().success());
+    let mounted = place.directory.path("inside");
+    assert!(Command::new("mount").arg(&disk.0).arg(&mounted).status().unwrap().success());
+    let capable = |ioctls: &[&str]| json!({"capabilities": ["CAP_SYS_ADMIN"], "ioctls": ioctls});
+    let (_, said) = place.run_with("fstrim .", capable(&[]));
+    assert!(said.contains("Operation not permitted"), "{said}");
+    let allowed = place.run_with("fstrim .", capable(&["FITRIM"]));
+    assert!(Command::new("umount").arg(&mounted).status().unwrap().success());
+    assert_eq!(allowed, (Some(0), String::new()));
+}
+
+#[test]
+fn the_cache_of_a_device_is_emptied_before_the_program_starts() {
+    if !is_root() {
+        return;
+    }
+    let mut place = Place::new("confine-flush");
+    let disk = Loop::new(&place.directory.path("disk"));
+    let write = format!("dd if=/dev/zero of={} bs=4k count=1 conv=notrunc status=none", disk.0);
+    assert!(Command::new("sh").args(["-c", &write]).status().unwrap().success());
+    let image = place.directory.path("disk").to_str().unwrap().to_owned();
+    let first = format!("od -An -tx1 -N1 {image}");
+    let fields = json!({"devices": [disk.0], "flushed": [disk.0], "visible": [image]});
+    assert_eq!(place.run_with(&first, fields), (Some(0), " 00\n".into()));
+    place.refused(&format!("blockdev --flushbufs {}", disk.0));
+}
+
+#[test]
+fn a_program_sees_its_own_processes_and_is_not_the_first() {
+    let mut place = Place::new("confine-processes");
+    let (code, printed) =
+        place.run("set -- /proc/[0-9]*; echo $# $$; sleep 77 & kill $!; wait $!; exit 7", &[]);
+    assert_eq!(code, Some(7), "{printed}");
+    let numbers: Vec<u64> = printed.split_whitespace().take(2).map(|each| each.parse().unwrap()).collect();
+    assert!(numbers[0] <= 3 && numbers[1] <= 3, "{printed}");
+}
+
+#[test]
+fn what_a_program_leaves_behind_is_reaped_and_ends_with_it() {
+    let mut place = Place::new("confine-orphans");
+    let script = "(true & true &); (setsid sleep 7781 >/dev/null 2>&1 &); sleep 0.3; \
+                  grep -l '^State:.Z' /proc/[0-9]*/status; true";
+    assert_eq!(place.run(script, &[]), (Some(0), String::new()));
+    let found = Command::new("pgrep").args(["-f", "sleep 7781"]).output().unwrap();
+    assert!(found.stdout.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_program_is_told_to_end_by_the_signal_and_its_end_is_the_runs() {
+    let mut place = Place::new("confine-signals");
+    let confine = json!({"confine": {"writable": [place.directory.path("inside")]}});
+    for (script, stop, code, signal) in [
+        (
+            "trap 'exit 9' INT; echo up; while :; do sleep 0.05; done",
+            json!({"signal": "SIGINT"}),
+            Some(9),
+            None,
+        ),
+        ("echo up; sleep 60", json!({}), None, Some("SIGTERM")),
+        (
+            "trap '' TERM; echo up; sleep 60; sleep 60",
+            json!({"grace_ns": 200_000_000}),
+            None,
+            Some("SIGKILL"),
+        ),
+    ] {
+        let (id, _) = place.agent.start_run(with(sh(script), confine.clone()));
+        while !place.agent.next_of(id).is("stdout") {}
+        place.agent.ask(with(json!({"op": "stop", "run": id}), stop));
+        let exit = place.agent.finish_last(id);
+        assert_eq!(exit.get("code").as_u64(), code, "{script}: {exit:?}");
+        assert_eq!(exit.get("signal").as_str(), signal, "{script}: {exit:?}");
+    }
+    let (code, _) = place.run("kill -SEGV $$", &[]);
+    assert_eq!(code, None);
+}
+
+#[test]
+fn the_machine_keeps_its_names_and_network() {
+    let mut place = Place::new("confine-names-network");
+    place.refused("hostname evil");
+    let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listening.local_addr().unwrap().port();
+    let reach = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+    let bash = format!("bash -c '{reach}'");
+    assert_ne!(place.run(&bash, &[]).0, Some(0));
+    assert_eq!(place.run_with(&bash, json!({"network": true})).0, Some(0));
+}
+
+#[test]
+fn of_folders_that_are_hidden_it_sees_what_it_was_given() {
+    if !is_root() {
+        return;
+    }
+    let mut place = Place::new("confine-hidden");
+    assert_eq!(place.run("ls -A /run", &[]), (Some(0), String::new()));
+    let closed = place.directory.path("closed");
+    fs::create_dir_all(closed.join("mine")).unwrap();
+    fs::write(closed.join("secret"), "x").unwrap();
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(&closed, Some(65534), Some(65534)).unwrap();
+    place.refused(&format!("cat {}/secret", closed.display()));
+    let given = json!({"visible": [closed.join("mine")]});
+    let (code, printed) = place.run_with(&format!("ls {0} && ! touch {0}/mine/x", closed.display()), given);
+    assert_eq!((code, printed.lines().next()), (Some(0), Some("mine")), "{printed}");
 }
 
 #[test]

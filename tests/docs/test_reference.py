@@ -13,6 +13,7 @@ import storlab as python_interface
 from laboratory.samples import sample
 from storlab.cli.main import app
 from storlab.metrics import without_end
+from storlab.nodes.privileges import IN_A_GUEST, LOADS, TOOLS
 from storlab.run.planning.metrics import metrics_of_study
 from storlab.study.study import load_study
 
@@ -144,3 +145,14 @@ def _documented(run: Path) -> set[str]:
         found = {rule for title, pattern, rule in rules if title == section and pattern.fullmatch(metric)}
         assert found == {tuple(facts)}, f"{section}: {metric}"
     return {_section(source) for source in metrics["source"].unique()}
+
+
+def test_the_privileges_of_confined_programs_are_those_that_they_get() -> None:
+    page = (ROOT / "docs" / "reference" / "confinement.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]*`CAP_[^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+    named = {f"workload `{kind}`": given for kind, given in LOADS.items()}
+    named |= {"database servers" if tool == "server" else f"`{tool}`": given for tool, given in TOOLS.items()}
+    named["any, in a guest"] = IN_A_GUEST
+    real = [(name, ", ".join(f"`{each}`" for each in given.capabilities), given.why) for name, given in named.items()]
+    assert rows == real
+    assert not any(given.ioctls for given in named.values()), "the page has no column for them"

@@ -2,28 +2,39 @@
 //!
 //! A load runs as root beside people's data, by words that somebody else may have written, and its program can be
 //! asked to open any path. So it gets a mount namespace in which all is read-only but what the controller names,
-//! and a `/dev` in which no other device exists ([`view`]); and it loses what would lead out of there ([`privileges`]).
+//! and a `/dev` in which no other device exists ([`view`]), and namespaces of processes, IPC, names and network
+//! ([`namespaces`]); it has no capability that it doesn't declare
+//! ([`privileges`]), and makes no system call that isn't listed ([`filter`], [`calls`]).
 //!
-//! None of this is looked at while blocks are read and written. Rules of Landlock for paths would do the same without
+//! Nothing of the former is looked at while blocks are read and written. Rules of Landlock for paths would do the same without
 //! root, but are: they took a quarter of the rate at which files are created in memory, opened and removed.
 
+mod calls;
 mod devices;
+mod filter;
+mod hidden;
+mod init;
+mod namespaces;
 mod privileges;
 mod tree;
 mod view;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-/// What a program may write to, by absolute paths. What isn't there is left out.
+use self::init::AgentsProc;
+use crate::sys::{self, Usage};
+
+/// What a program may do, by lists. Paths are absolute; what isn't there is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Confinement {
-    /// Directories and files, with all that is below them.
+    /// Directories and files, with all that is below them, that it may write to.
     #[serde(default)]
     pub writable: Vec<String>,
     /// Nodes of devices.
@@ -32,6 +43,25 @@ pub struct Confinement {
     /// What is seen at another place as well, read-only: what it is, and where. Both must be there.
     #[serde(default)]
     pub shown: Vec<(String, String)>,
+    /// What it sees, but can't write to, of folders that are hidden from it.
+    #[serde(default)]
+    pub visible: Vec<String>,
+    /// Of these devices the kernel's cache is written back and emptied first: that takes a capability.
+    #[serde(default)]
+    pub flushed: Vec<String>,
+    /// Capabilities that it keeps, such as `CAP_CHOWN`.
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+    /// Requests of ioctl(2) beyond those of all, such as `FITRIM`.
+    #[serde(default)]
+    pub ioctls: Vec<String>,
+    /// It keeps the network of its node; else it has one of its own, which reaches nothing.
+    #[serde(default)]
+    pub network: bool,
+    /// It has no namespace of its own but that of its mounts, and may make any system call: it runs in a guest, which is
+    /// the wall around it, or becomes a user that has nothing else.
+    #[serde(default)]
+    pub mounts_only: bool,
 }
 
 /// What could not be done.
@@ -55,17 +85,63 @@ impl Obstacle {
     }
 }
 
-/// Confines this process, which must have one thread, and all that it becomes and starts.
+/// What came of it, in the process that is to become the program.
+#[derive(Debug, Default)]
+pub struct Entered {
+    /// `false` where it has no right to make namespaces: then it is an ordinary user's, whom the kernel keeps from
+    /// devices and from what others own.
+    pub confined: bool,
+    /// The number of this process as the agent sees it, where it is not the one that was started.
+    pub number: Option<i32>,
+    /// What the processes that stay behind have used.
+    pub used: Usage,
+}
+
+/// Confines this process, which must have one thread, and all that it becomes and starts, for good.
 ///
-/// `false` where it has no right to make namespaces: then it is an ordinary user's, whom the kernel keeps from
-/// devices and from what others own.
-pub fn enter(confinement: &Confinement) -> Result<bool, Obstacle> {
-    if !view::separate()? {
-        return Ok(false);
+/// Returns in another process, unless only mounts are its own: see [`init`].
+pub fn enter(confinement: &Confinement) -> Result<Entered, Obstacle> {
+    flush(&confinement.flushed)?;
+    let Confinement { mounts_only, network, .. } = *confinement;
+    let agents_proc = AgentsProc::open()?;
+    if !namespaces::separate(mounts_only, network)? {
+        return Ok(Entered::default());
     }
+    if mounts_only {
+        narrow(confinement)?;
+        return Ok(Entered { confined: true, ..Entered::default() });
+    }
+    let of_keeper = sys::own_usage();
+    let status = init::become_init()?;
+    narrow(confinement)?;
+    let of_init = sys::own_usage();
+    init::leave_init(status)?;
+    Ok(Entered { confined: true, number: agents_proc.own_number(), used: of_keeper + of_init })
+}
+
+fn narrow(confinement: &Confinement) -> Result<(), Obstacle> {
+    view::make_private()?;
     view::narrow(confinement)?;
-    privileges::give_up(!confinement.devices.is_empty())?;
-    Ok(true)
+    privileges::keep_only(&confinement.capabilities)?;
+    if !confinement.mounts_only {
+        filter::refuse_others(&confinement.ioctls)?;
+    }
+    Ok(())
+}
+
+/// Writes back what the kernel's caches of these devices hold, and empties them. An ordinary user may not.
+fn flush(devices: &[String]) -> Result<(), Obstacle> {
+    for path in devices {
+        let device = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            opened => opened.map_err(Obstacle::io(path.as_str()))?,
+        };
+        match sys::flush_cache(&device) {
+            Ok(()) | Err(Errno::EACCES | Errno::EPERM) => {}
+            Err(errno) => return Err(Obstacle { what: format!("BLKFLSBUF of {path}"), errno }),
+        }
+    }
+    Ok(())
 }
 
 /// Becomes a program that is confined, for who starts one without a session: `storlab-agent confine`. Returns where that

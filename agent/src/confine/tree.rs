@@ -14,6 +14,7 @@ use crate::sys::{self, MountAttributes};
 pub struct Tree {
     path: PathBuf,
     mounts: OwnedFd,
+    read_only: bool,
 }
 
 impl Tree {
@@ -21,7 +22,7 @@ impl Tree {
     pub fn of(path: impl Into<PathBuf>) -> Result<Option<Self>, Obstacle> {
         let path = path.into();
         match sys::open_tree(&c_path(&path)?) {
-            Ok(mounts) => Ok(Some(Self { path, mounts })),
+            Ok(mounts) => Ok(Some(Self { path, mounts, read_only: false })),
             Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
             Err(errno) => Err(Obstacle { what: format!("open_tree of {}", path.display()), errno }),
         }
@@ -30,6 +31,11 @@ impl Tree {
     /// Where it belongs.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether nothing in it can be written to.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Puts it where it was, over what is there now.
@@ -48,9 +54,10 @@ impl Tree {
         self.with(MountAttributes::NODEV)
     }
 
-    /// Nothing in it can be written to either.
+    /// Nothing in it is a device, or can be written to.
     pub fn read_only(self) -> Result<Self, Obstacle> {
-        self.with(MountAttributes::RDONLY | MountAttributes::NODEV)
+        let tree = self.with(MountAttributes::NODEV | MountAttributes::RDONLY)?;
+        Ok(Self { read_only: true, ..tree })
     }
 
     fn with(self, attributes: MountAttributes) -> Result<Self, Obstacle> {

@@ -10,35 +10,28 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
-use nix::unistd::{getegid, geteuid};
+use nix::unistd::geteuid;
 
 use super::tree::Tree;
-use super::{Confinement, Obstacle, devices};
+use super::{Confinement, Obstacle, devices, hidden};
 use crate::sys::{self, MountAttributes};
 
-/// Gets a mount namespace of its own; `false` where an ordinary user may not have one.
-pub fn separate() -> Result<bool, Obstacle> {
-    match unshare(CloneFlags::CLONE_NEWNS) {
-        Ok(()) => {}
-        Err(Errno::EPERM) => {
-            let (user, group) = (geteuid(), getegid());
-            if unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).is_err() {
-                return Ok(false);
-            }
-            let map = |file: &str, line: String| {
-                fs::write(format!("/proc/self/{file}"), line).map_err(Obstacle::io(file))
-            };
-            map("setgroups", "deny".into())?;
-            map("uid_map", format!("{user} {user} 1"))?;
-            map("gid_map", format!("{group} {group} 1"))?;
-        }
-        Err(errno) => return Err(Obstacle { what: "unshare".into(), errno }),
-    }
+/// Nothing that is mounted in this namespace from now on is seen in others.
+pub fn make_private() -> Result<(), Obstacle> {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
-        .map_err(Obstacle::of("mount --make-rprivate /"))?;
-    Ok(true)
+        .map_err(Obstacle::of("mount --make-rprivate /"))
+}
+
+/// Mounts a `/proc` that has the processes of this namespace alone.
+///
+/// In a container that hides parts of its own, the kernel lets an ordinary user mount none: that of all stays.
+fn show_own_processes() -> Result<(), Obstacle> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    match mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>) {
+        Err(Errno::EPERM) if !geteuid().is_root() => Ok(()),
+        mounted => mounted.map_err(Obstacle::of("a new /proc")),
+    }
 }
 
 /// Lets go of what other runs of Storlab have mounted: a copy in this namespace would keep it in use after they have
@@ -46,9 +39,9 @@ pub fn separate() -> Result<bool, Obstacle> {
 fn forget_others(confinement: &Confinement) -> Result<(), Obstacle> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(Obstacle::io("/proc/self/mountinfo"))?;
     let paths = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
-    let Confinement { writable, devices, shown, .. } = confinement;
+    let Confinement { writable, devices, shown, visible, .. } = confinement;
     let own = || writable.iter().chain(devices).chain(shown.iter().flat_map(|(what, place)| [what, place]));
-    let needed = |mount: &Path| own().any(|own| Path::new(own).starts_with(mount));
+    let needed = |mount: &Path| own().chain(visible).any(|own| Path::new(own).starts_with(mount));
     let others = paths.filter(|path| is_storlabs(path) && !needed(path));
     for path in others.collect::<Vec<_>>().iter().rev() {
         let _ = umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW);
@@ -90,14 +83,29 @@ pub fn narrow(confinement: &Confinement) -> Result<(), Obstacle> {
         let missing = || Obstacle { what: what.clone(), errno: Errno::ENOENT };
         shown.push((Tree::of(what)?.ok_or_else(missing)?.read_only()?, place));
     }
+    let mut visible = Vec::new();
+    for path in &confinement.visible {
+        if let Some(tree) = Tree::of(path)? {
+            visible.push(tree.read_only()?);
+        }
+    }
     let nodes = devices::gather(&confinement.devices)?;
+    if !confinement.mounts_only {
+        show_own_processes()?;
+    }
     let root = fs::File::open("/").map_err(Obstacle::io("/"))?;
     sys::set_mounts(root.as_fd(), MountAttributes::RDONLY | MountAttributes::NODEV)
         .map_err(Obstacle::of("mount_setattr of /"))?;
     devices::replace(&nodes, writable.iter().map(Tree::path))?;
-    // An outer one first: it would hide what lies within it.
-    writable.sort_by_key(|tree| tree.path().components().count());
-    writable.iter().try_for_each(Tree::attach)?;
+    let mut given = writable;
+    if !confinement.mounts_only {
+        let hidden = hidden::hide(visible.iter().chain(&given).map(Tree::path))?;
+        visible.retain(|tree| hidden.iter().any(|top| tree.path().starts_with(top)));
+        given.append(&mut visible);
+    }
+    // An outer one first: it would hide what lies within it. Of two that are the same, the writable one is the last.
+    given.sort_by_key(|tree| (tree.path().components().count(), !tree.is_read_only()));
+    given.iter().try_for_each(Tree::attach)?;
     shown.iter().try_for_each(|(tree, place)| tree.attach_at(Path::new(place)))
 }
 

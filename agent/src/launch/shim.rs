@@ -9,18 +9,17 @@ use std::process::ExitCode;
 
 use nix::errno::Errno;
 use nix::sys::prctl;
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::time::{TimeSpec, TimeVal};
+use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::{dup2_stderr, dup2_stdout, execv, getppid};
 
 use super::program::find_program;
 use super::spec::{LaunchSpec, Membership, Report, Step};
 use crate::clock::{SECOND, monotonic_ns};
-use crate::confine::{self, Obstacle};
+use crate::confine::{self, Entered, Obstacle};
 use crate::processes::oom;
-use crate::sys::{self, Scheduling};
+use crate::sys::{self, Scheduling, Usage};
 
 /// Sleeping ends late by a wake-up, some tens of microseconds; the rest is spent spinning.
 const SPIN_NS: u64 = 150_000;
@@ -76,7 +75,9 @@ fn prepare_and_execute(
     sys::reset_signal_actions();
     let _ = SigSet::empty().thread_set_mask();
     redirect(spec)?;
-    let confined = spec.confine.as_ref().map(confine::enter).transpose().map_err(Stopped::Unconfined)?;
+    let entered = spec.confine.as_ref().map(confine::enter).transpose().map_err(Stopped::Unconfined)?;
+    let confined = entered.as_ref().map(|entered| entered.confined);
+    let Entered { number, used, .. } = entered.unwrap_or_default();
     if let Some(directory) = &spec.cwd {
         nix::unistd::chdir(directory.as_str()).map_err(at(Step::Directory))?;
     }
@@ -85,13 +86,13 @@ fn prepare_and_execute(
     let program = c_string(program.as_os_str().as_bytes())?;
     let argv = argv.iter().map(|argument| c_string(argument.as_bytes())).collect::<Result<Vec<_>, _>>()?;
 
-    tell(report, &Report::Ready { in_cgroup, confined });
+    tell(report, &Report::Ready { in_cgroup, confined, number });
     if let Some(mut go) = go {
         let _ = go.read(&mut [0]); // it ends
     }
     let scheduling =
         spec.start_at_ns.and_then(|instant| wait_until(u64::try_from(instant).unwrap_or_default()));
-    let (user_ns, system_ns) = own_usage();
+    let Usage { user_ns, system_ns, .. } = used + sys::own_usage();
     let start_ns = monotonic_ns();
     let late_ns = spec.start_at_ns.map(|at| start_ns.saturating_sub(u64::try_from(at).unwrap_or_default()));
     tell(report, &Report::Executing { start_ns, late_ns, user_ns, system_ns });
@@ -150,15 +151,6 @@ fn wait_until(instant: u64) -> Option<Scheduling> {
         std::hint::spin_loop();
     }
     scheduling
-}
-
-fn own_usage() -> (u64, u64) {
-    let nanoseconds = |time: TimeVal| {
-        u64::try_from(time.tv_sec()).unwrap_or_default() * SECOND
-            + u64::try_from(time.tv_usec()).unwrap_or_default() * 1000
-    };
-    getrusage(UsageWho::RUSAGE_SELF)
-        .map_or((0, 0), |usage| (nanoseconds(usage.user_time()), nanoseconds(usage.system_time())))
 }
 
 fn tell(report: &mut File, what: &Report) {

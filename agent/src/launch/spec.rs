@@ -45,6 +45,8 @@ pub enum Report {
         in_cgroup: bool,
         /// It is confined; `None` where that wasn't asked for.
         confined: Option<bool>,
+        /// The number of the process that becomes the program, where it is not the first.
+        number: Option<i32>,
     },
     /// The very next thing is exec.
     Executing {

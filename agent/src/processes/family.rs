@@ -22,6 +22,8 @@ pub const MARKER: &str = "STORLAB_AGENT_RUN";
 #[derive(Debug)]
 pub struct Family {
     leader: Pid,
+    /// The process that is the program, where that is a descendant of the first.
+    program: Option<Pid>,
     /// A number is free for others once its process is reaped and its group empty: it must not be used then.
     leader_reaped: bool,
     marker: String,
@@ -39,12 +41,29 @@ impl Family {
 
     /// A process that leads its own group, not yet in the cgroup that was made for it.
     pub fn new(leader: Pid, serial: u64, cgroup: Option<RunCgroup>) -> Self {
-        Self { leader, leader_reaped: false, marker: Self::marker(serial), cgroup, found: RefCell::default() }
+        Self {
+            leader,
+            program: None,
+            leader_reaped: false,
+            marker: Self::marker(serial),
+            cgroup,
+            found: RefCell::default(),
+        }
     }
 
     /// The first process.
     pub fn leader(&self) -> Pid {
         self.leader
+    }
+
+    /// The process of this number is the program; the first one ends as it does.
+    pub fn becomes(&mut self, program: Option<i32>) {
+        self.program = program.map(Pid::from_raw);
+    }
+
+    /// The process that is the program, or is about to become it.
+    pub fn program(&self) -> Pid {
+        self.program.unwrap_or(self.leader)
     }
 
     /// The path of its cgroup.
@@ -82,11 +101,13 @@ impl Family {
         }
     }
 
-    /// Sends this to the first process alone. A stopped one gets to know it, too.
-    pub fn signal_leader(&self, signal: Signal) {
-        if !self.leader_reaped {
-            let _ = kill(self.leader, signal);
-            let _ = kill(self.leader, Signal::SIGCONT);
+    /// Sends this to the program's first process alone. A stopped one gets to know it, too.
+    pub fn signal_program(&self, signal: Signal) {
+        // While the first process lives, so does the program, or has only just ended.
+        let there = self.program.is_none_or(|program| self.members().contains(&program.as_raw()));
+        if there && !self.leader_reaped {
+            let _ = kill(self.program(), signal);
+            let _ = kill(self.program(), Signal::SIGCONT);
         }
     }
 

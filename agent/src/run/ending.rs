@@ -28,7 +28,7 @@ impl Run {
                 self.kill_at = Some(kill_at);
                 self.others_unasked = signal.is_some();
                 match signal {
-                    Some(signal) => self.family.signal_leader(signal),
+                    Some(signal) => self.family.signal_program(signal),
                     None => self.family.terminate(),
                 }
                 self.give_up_turns();

@@ -38,12 +38,13 @@ impl Run {
 
     fn take_report(&mut self, report: Report, outbox: &mut Outbox) {
         match report {
-            Report::Ready { in_cgroup, confined } => {
+            Report::Ready { in_cgroup, confined, number } => {
+                self.family.becomes(number);
                 if !in_cgroup {
                     self.family.drop_cgroup();
                 }
                 if let Some(go) = self.go.take() {
-                    self.counters = Some(Counters::from_exec(self.family.leader().as_raw()));
+                    self.counters = Some(Counters::from_exec(self.family.program().as_raw()));
                     drop(go);
                 }
                 self.announce(confined, outbox);
@@ -69,7 +70,7 @@ impl Run {
     fn announce(&mut self, confined: Option<bool>, outbox: &mut Outbox) {
         if let (Owner::Request(id), false) = (&self.owner, self.announced) {
             let cgroup = self.family.cgroup().map(|cgroup| cgroup.path().to_string_lossy().into_owned());
-            let pid = self.family.leader().as_raw();
+            let pid = self.family.program().as_raw();
             outbox.push(*id, &Event::Started { pid, cgroup, confined }, &[]);
         }
         self.announced = true;

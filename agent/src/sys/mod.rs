@@ -10,15 +10,18 @@ pub use spawn::{Image, spawn_into};
 
 use std::ffi::CStr;
 use std::io;
-use std::ops::BitOr;
+use std::ops::{Add, BitOr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::signal::Signal;
+use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
+use seccompiler::BpfProgramRef;
 
 use crate::clock::SECOND;
 
@@ -31,6 +34,34 @@ pub struct Usage {
     pub system_ns: u64,
     /// Greatest resident memory.
     pub max_rss_bytes: u64,
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            user_ns: self.user_ns + other.user_ns,
+            system_ns: self.system_ns + other.system_ns,
+            max_rss_bytes: self.max_rss_bytes.max(other.max_rss_bytes),
+        }
+    }
+}
+
+/// What this process has used so far, but for memory.
+pub fn own_usage() -> Usage {
+    let nanoseconds = |time: TimeVal| {
+        u64::try_from(time.tv_sec()).unwrap_or_default() * SECOND
+            + u64::try_from(time.tv_usec()).unwrap_or_default() * 1000
+    };
+    getrusage(UsageWho::RUSAGE_SELF).map_or_else(
+        |_| Usage::default(),
+        |usage| Usage {
+            user_ns: nanoseconds(usage.user_time()),
+            system_ns: nanoseconds(usage.system_time()),
+            max_rss_bytes: 0,
+        },
+    )
 }
 
 /// Reaps one dead child and tells what it used: `wait4(2)`, which neither `std` nor `nix` wraps. `None` where
@@ -227,4 +258,85 @@ pub fn netlink(protocol: i32) -> Result<OwnedFd, Errno> {
     };
     // SAFETY: a new descriptor, which nobody else knows.
     Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Copies this process, which must have one thread; `None` in the copy: `fork(2)`.
+pub fn fork() -> Result<Option<Pid>, Errno> {
+    // SAFETY: no other thread could hold a lock that the copy waits for.
+    let pid = Errno::result(unsafe { libc::fork() })?;
+    Ok((pid > 0).then(|| Pid::from_raw(pid)))
+}
+
+/// Waits for any child to end: `waitpid(2)`, of which `nix` knows no real-time signals.
+pub fn wait_for_any() -> Result<(Pid, ExitStatus), Errno> {
+    let mut status = 0;
+    // SAFETY: the pointer is valid for the call.
+    let pid = Errno::result(unsafe { libc::waitpid(-1, &raw mut status, 0) })?;
+    Ok((Pid::from_raw(pid), ExitStatus::from_raw(status)))
+}
+
+/// Ends this process at once, as another one has ended; without a core file, which was for that one to leave.
+pub fn end_as(status: ExitStatus) -> ! {
+    if let Some(signal) = status.signal() {
+        let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+        set_default_action(signal);
+        // SAFETY: it takes a number.
+        unsafe { libc::raise(signal) };
+        let _ = SigSet::empty().thread_set_mask();
+    }
+    // SAFETY: it takes a number and never returns.
+    unsafe { libc::_exit(status.code().unwrap_or(127)) }
+}
+
+/// Closes all file descriptors but one, whoever believes to own them: only for a process that does nothing more.
+pub fn close_all_but(kept: RawFd) {
+    let from_to = |first: RawFd, last: libc::c_uint| {
+        // SAFETY: it takes three numbers; nothing in this process uses one of the descriptors again.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    };
+    if let Some(last) = kept.checked_sub(1).and_then(|last| libc::c_uint::try_from(last).ok()) {
+        from_to(0, last);
+    }
+    from_to(kept + 1, libc::c_uint::MAX);
+}
+
+/// Starts the interface `lo` of this network namespace: `netdevice(7)`.
+pub fn start_loopback() -> Result<(), Errno> {
+    // SAFETY: it takes three numbers.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    // SAFETY: a new descriptor, which nobody else knows.
+    let socket = Errno::result(socket).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })?;
+    // SAFETY: an all-zero ifreq is a valid value of that plain C struct.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (letter, byte) in request.ifr_name.iter_mut().zip(*b"lo") {
+        *letter = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the kernel reads the structure, which is valid for the call.
+    Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })
+        .map(drop)
+}
+
+// From `linux/fs.h`; libc has it not.
+const BLKFLSBUF: libc::Ioctl = 0x1261;
+
+/// Writes back what the kernel's cache of a block device holds, and empties it. Needs `CAP_SYS_ADMIN`.
+pub fn flush_cache(device: impl AsFd) -> Result<(), Errno> {
+    // SAFETY: it takes no argument.
+    Errno::result(unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKFLSBUF, 0) }).map(drop)
+}
+
+/// Installs a filter of system calls: `seccomp(2)`. Kernels before 5.16 would else take every process with a filter for
+/// one that must be kept from speculating, which costs far more than the filter.
+pub fn filter_calls(program: BpfProgramRef) -> Result<(), Errno> {
+    // Both structures are the kernel's: `struct sock_filter`.
+    let filter = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| Errno::E2BIG)?,
+        filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut(),
+    };
+    let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    // SAFETY: the kernel copies the program, whose length is as said, and keeps neither pointer.
+    let installed =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) };
+    Errno::result(installed).map(drop)
 }

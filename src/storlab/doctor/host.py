@@ -142,14 +142,14 @@ def agent(machine: Machine) -> Check:
 
 
 def confinement(machine: Machine) -> Check:
-    """Whether loads can be kept to their target, by starting one program in a mount namespace of its own."""
+    """Whether loads can be kept to their target, by starting one program in namespaces of its own."""
     name = "confined loads"
     release = re.match(r"(\d+)\.(\d+)", machine.release)
     if release is None or tuple(map(int, release.groups())) < _CONFINES:
         says = f"Linux {machine.release} can't make mounts read-only for one process: needs 5.12"
         return missing(name, GROUP, says, "storlab run --unconfined")
-    kind = ("--mount",) if machine.is_root else ("--user", "--mount")
-    ended = machine.run(["unshare", *kind, "true"])
+    user = () if machine.is_root else ("--user",)
+    ended = machine.run(["unshare", *user, "--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "true"])
     if ended.status == 0:
         return ok(name, GROUP, "they write to their target alone")
     if machine.is_root:

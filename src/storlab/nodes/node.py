@@ -58,15 +58,28 @@ class Clock:
 
 @dataclass(frozen=True)
 class Confinement:
-    """What alone commands may write to: absolute paths of directories and files with all below them, and of devices.
+    """What alone commands may do. ``writable``: absolute paths of directories and files with all below them.
 
-    What isn't there is left out. No other device can be opened at all. ``shown``: pairs of what they see at another
-    place as well, read-only, and that place; both must be there.
+    What isn't there is left out. ``shown``: pairs of what they see at another place as well, read-only, and that place;
+    both must be there. ``visible``: what they see of folders that are hidden from them. No devices but ``devices`` can
+    be opened at all. The caches of those ``flushed`` are emptied first. ``capabilities`` and ``ioctls`` are all that a
+    command has of them beyond what any may. Without ``network`` it has one of its own, which reaches nothing. With
+    ``mounts_only``, only mounts are its own, and system calls are not looked at.
     """
 
     writable: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     shown: tuple[tuple[str, str], ...] = ()
+    visible: tuple[str, ...] = ()
+    flushed: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    ioctls: tuple[str, ...] = ()
+    network: bool = False
+    mounts_only: bool = False
+
+    def may_flush(self, device: str) -> bool:
+        """Whether a command may itself empty the cache of one of the devices that are ``flushed``."""
+        return device not in self.flushed or "CAP_SYS_ADMIN" in self.capabilities
 
 
 class Ports:

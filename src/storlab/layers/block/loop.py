@@ -41,9 +41,19 @@ async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
     deadline = asyncio.get_running_loop().time() + _CLOSED
     while held := [device for device, back in await _behind(node, devices) if _is_of(back, file)]:
         if asyncio.get_running_loop().time() > deadline:
-            raise StorlabError(f"{', '.join(held)} is still open elsewhere, and keeps {file} until it is closed")
+            why = f"{', '.join(held)} is still open elsewhere, and keeps {file} until it is closed"
+            raise StorlabError(f"{why}{await _swap(node)}")
         await asyncio.sleep(_LOOK)
     return f"detached {', '.join(devices)} from {file}" if devices else None
+
+
+async def _swap(node: Node) -> str:
+    """A file that is swapped to keeps its device, and no list of open files or mounts has it."""
+    (swaps,) = await node.texts("/proc/swaps")
+    files = [line.split()[0] for line in (swaps or "").splitlines() if line.split()[1:2] == ["file"]]
+    if not files:
+        return ""
+    return f" (the kernel swaps to {', '.join(files)}: if that is on it, mount it, and use swapoff on the file)"
 
 
 async def _devices_of(node: Node, file: str) -> list[str]:

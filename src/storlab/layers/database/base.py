@@ -26,7 +26,8 @@ from storlab.layers.zfs.dataset import ZfsLayer, destroy_dataset
 from storlab.nodes import binding
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Confinement, Node
+from storlab.nodes.node import Node
+from storlab.nodes.privileges import confinement
 from storlab.reach import Program, options_of
 from storlab.units import Size, size_text
 
@@ -259,7 +260,8 @@ async def version_of(node: Node, *words: str) -> str:
     """What a program prints of itself, asked once; ``words`` start it. Raises ``Unsupported``."""
     key = shlex.join([*words, "--version"])
     if key not in node.known:
-        ended = await node.confined(Confinement()).run([*words, "--version"], check=False)  # it may be a study's own
+        alone = node.confined(confinement(node))  # it may be a program of the study's own
+        ended = await alone.run([*words, "--version"], check=False)
         version = version_in(ended.stdout.decode(errors="replace"))
         if version is None:
             raise Unsupported(f"node {node.name}: {words[-1]} does not say its version: {ended.describe()}")

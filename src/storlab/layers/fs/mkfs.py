@@ -24,7 +24,8 @@ from storlab.layers.planned import Plan, PlannedLayer
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.agent.steps import Done
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Confinement, Node
+from storlab.nodes.node import Node
+from storlab.nodes.privileges import TOOLS, confinement
 from storlab.nodes.undo import AbsolutePath, RunId, undo
 from storlab.reach import options_of
 from storlab.units import Size, size_text
@@ -145,7 +146,9 @@ class MkfsLayer(PlannedLayer):
 
     def _maker(self, below: Disk, context: LayerContext) -> Node:
         """Where it runs: arguments of a study's could name a device that nobody has checked."""
-        return context.node.confined(Confinement(devices=(below.path,))) if self.args else context.node
+        if not self.args:
+            return context.node
+        return context.node.confined(confinement(context.node, TOOLS["mkfs"], devices=(below.path,)))
 
     def arguments(self, identity: str) -> list[str]:
         """The command's arguments without the device; ``identity`` is the file system's UUID."""

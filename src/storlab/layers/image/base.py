@@ -21,6 +21,7 @@ from storlab.layers.resources import Dir, File, Resource
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Confinement, Node
+from storlab.nodes.privileges import TOOLS, confinement
 from storlab.reach import ReadsFile
 from storlab.record import Count, read_answer
 from storlab.text import one_line
@@ -120,7 +121,7 @@ class Base(Model):
         elif self.file is not None:
             source = await _given_image(node, self.file)
             argv = ["qemu-img", "convert", "-n", "--target-is-zero", "-O", "raw", f"json:{source.opened(self.file)}"]
-            await node.confined(Confinement(devices=(target,))).run([*argv, target])
+            await node.confined(_of_qemu_img(node, target)).run([*argv, target])
         elif self.data:
             await node.run(_fio(target, self.data))
 
@@ -163,7 +164,7 @@ def parse_image_info(text: str) -> ImageInfo:
 
 async def image_info(node: Node, path: str) -> ImageInfo:
     """``qemu-img info`` of an image, also of one that is in use."""
-    alone = node.confined(Confinement(devices=(path,)))  # an image may name others, which are opened, too
+    alone = node.confined(_of_qemu_img(node, path))  # an image may name others, which are opened, too
     return parse_image_info(await alone.output("qemu-img", "info", "--force-share", "--output=json", path))
 
 
@@ -181,6 +182,10 @@ async def _given_image(node: Node, path: str) -> ImageInfo:
             "`qemu-img convert -O qcow2` makes an image of it that is whole by itself"
         )
     return info
+
+
+def _of_qemu_img(node: Node, device: str) -> Confinement:
+    return confinement(node, TOOLS["qemu-img"], devices=(device,))
 
 
 async def base_file(base: Base, below: Resource | None, context: LayerContext) -> File:

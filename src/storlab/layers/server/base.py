@@ -30,6 +30,7 @@ from storlab.nodes.binding import Numbers
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Confinement, Exit, Node, Process
 from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
+from storlab.nodes.privileges import TOOLS, confinement
 from storlab.nodes.process import telling
 from storlab.nodes.undo import (
     Undo,
@@ -176,7 +177,8 @@ class ServerLayer(Layer):
         if not self.own_user:
             return None
         users = () if server.account is None else ((f"{server.folder}/{_USERS}", "/etc/passwd"),)
-        return Confinement(tuple(server.folders), shown=users)
+        own = confinement(server.node, TOOLS["server"], writable=tuple(server.folders))
+        return replace(own, shown=users, mounts_only=True)
 
     async def make_folders(self, server: ServerContext) -> None:
         """Make those that are its own."""

@@ -11,7 +11,8 @@ from storlab.nodes.kind import Prepared
 from storlab.nodes.machine_network import check_machine_network
 from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.network import NEEDS as RUN_NETWORK
-from storlab.nodes.node import Confinement, Node
+from storlab.nodes.node import Node
+from storlab.nodes.privileges import confinement
 from storlab.nodes.uplink import NEEDS as UPLINK
 from storlab.run.session import Session
 from storlab.run.setup.space import Claimed
@@ -151,7 +152,7 @@ class Checks:
     async def check_loads(self) -> None:
         """All loads that the cells have, those of a kind together: some tools can be asked about many at once."""
         for (_, kind), found in self._loads.items():
-            node = found[0][0].confined(Confinement())
+            node = found[0][0].confined(confinement(found[0][0]))
             origins = {id(workload): origin for _, workload, origin in found}
             for workload in await kind.unchecked(node, [workload for _, workload, _ in found]):
                 await self._ask(node, workload, origins[id(workload)])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from storlab.errors import TrialError
-from storlab.layers.resources import Dir, Disk, Resource
+from storlab.layers.resources import Dir, Disk, Export, Resource, Server, Share
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Confinement, Exit, Node
+from storlab.nodes.privileges import LOADS, NONE, confinement
 from storlab.records.run_folder import raw_folder
 from storlab.run.trial.fetch import keep_exit
 from storlab.waiting import all_of
@@ -70,17 +72,22 @@ def _printed(ended: Exit) -> str:
     return "\n".join([f"$ {shlex.join(ended.argv)}", *filter(None, streams)])
 
 
-def reach(node: Node, target: Resource, folder: str) -> Confinement:
-    """What a load may write to: its target, its folder, its temporary folder, and what harms nobody.
+def reach(node: Node, target: Resource, folder: str, kind: str) -> Confinement:
+    """What confines a load: it writes to its target, its folder, its temporary folder, and what harms nobody.
 
-    A guest's console is a file of the trial's.
+    ``kind``: of workload; "" for a command of the study's. A guest's console is a file of the trial's.
     """
+    may = partial(confinement, node, LOADS.get(kind, NONE))
     writable = (folder, folder + TEMPORARY, "/proc/sys/vm/drop_caches")
     devices = ("/dev/console",) if node.identity.volatile else ()
     match target:
         case Dir():
-            return Confinement((*writable, target.path), (*devices, *target.devices))
+            return may(writable=(*writable, target.path), devices=(*devices, *target.devices))
         case Disk():
-            return Confinement(writable, (*devices, target.path))
+            return may(writable=writable, devices=(*devices, target.path), flushed=(target.path,))
+        case Server() | Export() | Share():
+            words = target.words()
+            sockets = (words["socket"].rpartition("/")[0],) if "socket" in words else ()
+            return may(writable=writable, devices=devices, visible=sockets, network="host" in words)
         case _:
-            return Confinement(writable, devices)
+            return may(writable=writable, devices=devices)

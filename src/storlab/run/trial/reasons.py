@@ -11,6 +11,7 @@ from storlab.run.session import Session
 from storlab.run.setup.build import Built
 
 _READ_ONLY = "Read-only file system"  # EROFS, see strerror(3): what a confined program hears
+_REFUSED = "Operation not permitted"  # EPERM
 _NO_FILES = "Too many open files"  # EMFILE, and the beginning of ENFILE
 _SPARE = 640  # files: virtiofsd 1.13 gives a guest 609 fewer than it may have, and some were closed since
 _FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any more
@@ -46,6 +47,8 @@ async def reason_of(error: StorlabError, built: Built, session: Session) -> str:
         return f"{error} ({server})"
     if _READ_ONLY in said and not session.permissions.unconfined:
         return f"{error} (a load may write only to its target and its own folder, unless run --unconfined)"
+    if _REFUSED in said and not session.permissions.unconfined:
+        return f"{error} (a load has no privileges and only listed system calls, unless run --unconfined)"
     return str(error)
 
 

@@ -210,7 +210,7 @@ def watching_slices(probes: Mapping[str, Probe]) -> dict[str, Probe]:
 
 
 async def begun(node: Node, command: Process) -> None:
-    """Wait until one of its processes, other than the first, has read or written: fio's jobs are such.
+    """Wait until a child of its program has read or written: fio's jobs are such.
 
     Where that can't be seen, ``_PATIENCE`` seconds.
     """
@@ -222,11 +222,9 @@ async def begun(node: Node, command: Process) -> None:
 
 
 async def _has_worked(node: Node, command: Process) -> bool:
-    if command.cgroup is None:
-        return False
     try:
-        listed = (await node.read_text(f"{command.cgroup}/cgroup.procs")).split()
-        jobs = [pid for pid in listed if is_whole(pid) and int(pid) != command.pid][:_MOST_JOBS]
+        listed = (await node.read_text(f"/proc/{command.pid}/task/{command.pid}/children")).split()
+        jobs = [pid for pid in listed if is_whole(pid)][:_MOST_JOBS]
         counters = [await node.read_text(f"/proc/{pid}/io") for pid in jobs]
     except (StorlabError, FileNotFoundError):
         return False

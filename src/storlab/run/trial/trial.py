@@ -280,8 +280,8 @@ class TrialRun:
                 target = replace(target, path=f"{target.path}/{node.name}")
                 served = None if served is None else replace(served, path=f"{served.path}/{node.name}")
                 await make_own(node, target.path)
-        place = await self._context(load.name, node, replace(stack, resource=target), self.cell.trial.warm_up)
-        return replace(place, nodes=nodes, served=served)
+        stack, warm_up, kind = replace(stack, resource=target), self.cell.trial.warm_up, load.workload.kind
+        return replace(await self._context(load.name, node, stack, warm_up, kind), nodes=nodes, served=served)
 
     def _on_the_same(self, load: Load, below: Resource | None) -> tuple[str, ...]:
         """The nodes of a load whose directory is this one."""
@@ -301,7 +301,7 @@ class TrialRun:
             case _:
                 return None
 
-    async def _context(self, name: str, node: Node, stack: BuiltStack, warm_up: float) -> RunContext:
+    async def _context(self, name: str, node: Node, stack: BuiltStack, warm_up: float, kind: str) -> RunContext:
         target = stack.resource
         assert target is not None, "what serves others has no load"
         planned = self.planned
@@ -309,14 +309,14 @@ class TrialRun:
         words = {**target.words(), "node": node.name, **{word: str(number) for word, number in numbers.items()}}
         folder = f"{await self._folder(node)}/{name}"
         if not self.session.permissions.unconfined:
-            node = node.confined(reach(node, target, folder), TMPDIR=folder + TEMPORARY)
+            node = node.confined(reach(node, target, folder, kind), TMPDIR=folder + TEMPORARY)
         return RunContext(node, target, folder, name, warm_up, planned.seed, words, stack.memory)
 
-    async def _contexts(self, name: str) -> list[RunContext]:
+    async def _contexts(self, name: str, kind: str = "") -> list[RunContext]:
         """On every node that a load may be on: its own stack, or the further chain that a load uses."""
         chains = {target.group: target.chain for load in self.cell.loads for target in load.on}
         return [
-            await self._context(name, node, self.built.stacks[node.name, chains.get(group, MAIN)], 0.0)
+            await self._context(name, node, self.built.stacks[node.name, chains.get(group, MAIN)], 0.0, kind)
             for group in self.cell.nodes
             if group not in self.cell.serving
             for node in self.built.group(group)
@@ -341,7 +341,7 @@ class TrialRun:
         workload = self.cell.precondition
         if workload is None:
             return
-        places = await self._contexts("precondition")
+        places = await self._contexts("precondition", workload.kind)
         await all_of(*(self._prepare(workload, place) for place in places))
         launches = [await workload.launch(place) for place in places]
         runs = (

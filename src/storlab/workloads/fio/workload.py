@@ -190,6 +190,8 @@ class FioWorkload(Workload):
         if _OF_LATENCY.isdisjoint(fio_options.plain(key) for job in self._jobs() for key in job.options):
             # Buffered I/O of libaio waits when it is submitted: by completion latency it would take next to no time.
             given |= {"lat_percentiles": 1, "clat_percentiles": 0}
+        if place.node.confinement is not None and not place.node.confinement.may_flush(place.path):
+            given["invalidate"] = 0  # of a device that takes root's rights: the agent does it, before fio starts
         if place.warm_up:
             given["ramp_time"] = f"{round(place.warm_up * 1000)}ms"  # "1.5s" is 1 s to fio
         return given
