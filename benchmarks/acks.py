@@ -29,7 +29,7 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from storlab.nodes.agent.binary import agent_path
+from storlab.agent_binary import agent_path
 from storlab.report.charts.panel import titled
 from storlab.report.charts.theme import COLOURS, DASHES, Chart, of, to_svg
 from storlab.tcp.agent_output import decode_output

@@ -33,7 +33,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.trace_floor import attached
-from storlab.nodes.agent.binary import agent_path
+from storlab.agent_binary import agent_path
 
 _STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 _SHAPE = "$both = args->bytes | (args->sector << 9); @[args->dev, args->rwbs, args->bytes, $both & -$both] = count();"

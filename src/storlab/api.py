@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storlab.agent_binary import agent_path
 from storlab.errors import (
     CommandFailed,
     DiskFull,
@@ -40,7 +41,6 @@ from storlab.measurements import (
     metric_frame,
 )
 from storlab.metrics import MetricSpec, Value, declared_by, latencies, percentiles_of
-from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity

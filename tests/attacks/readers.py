@@ -19,6 +19,7 @@ from attacks import samples
 from attacks.samples import golden
 from crash.logs import Request, log_bytes
 from probes import test_server
+from storlab.agent_binary import agent_path
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
@@ -34,7 +35,6 @@ from storlab.formats.pgbench.results import read_pgbench
 from storlab.importing.pcap import part_of
 from storlab.importing.registry import importer_of
 from storlab.measurements import Measurements
-from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agent.events import answer_of
 from storlab.nodes.agent.protocol import Decoder
 from storlab.probes.alignment.probe import TRACE, AlignmentProbe

@@ -20,8 +20,8 @@ from laboratory import COMMAND, Laboratory, ended, interrupt, kill, wait_for, wa
 from laboratory.devices import Device, sh
 from laboratory.studies import DIRECTORY, LOOPS, directory
 from laboratory.trust import allowing
+from storlab.agent_binary import agent_path
 from storlab.doctor.runs import without_journal
-from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.private import private_name
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.nodes.undo import run_of

@@ -24,6 +24,7 @@ from formats.test_pcap_streams import (
     sent,
 )
 from laboratory import wait_until
+from storlab.agent_binary import agent_path
 from storlab.errors import MissingTool, ParseError
 from storlab.formats.pcap.agent_output import decode
 from storlab.formats.pcap.capture import Capture, Talk, read_capture
@@ -31,7 +32,6 @@ from storlab.formats.pcap.text import PIECE
 from storlab.importing.importer import Part
 from storlab.importing.pcap import PcapImporter
 from storlab.metrics import HISTOGRAMS, Specs
-from storlab.nodes.agent.binary import agent_path
 
 PACKETS = [
     sent(1.0, 100, 128),

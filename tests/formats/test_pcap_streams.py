@@ -11,9 +11,9 @@ from ipaddress import ip_address
 
 import pytest
 
+from storlab.agent_binary import agent_path
 from storlab.formats.pcap.capture import Capture, read_capture
 from storlab.formats.pcap.mss import estimate
-from storlab.nodes.agent.binary import agent_path
 
 CLIENT, SERVER = ("10.0.0.1", 700), ("10.0.0.2", 2049)
 FIN, SYN, RST, PUSH, ACK = 1, 2, 4, 8, 16

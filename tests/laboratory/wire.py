@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.nodes.agent.binary import agent_path
+from storlab.agent_binary import agent_path
 from storlab.tcp.agent_output import Output, decode_output
 
 SERVER, CLIENT = "192.168.77.1", "192.168.77.2"

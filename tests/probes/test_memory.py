@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from storlab.agent_binary import agent_path
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
-from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.needs import lacks
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window

@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from storlab.agent_binary import agent_path
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
-from storlab.nodes.agent.binary import agent_path
 from storlab.probes.alignment.probe import NOTES
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.profile import FOLDED, ProfileProbe

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.fio.samples import ANY_FOLDER, mutate
+from storlab.agent_binary import agent_path
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
 from storlab.formats.fio import histogram
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
-from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.process import ExitRecord
 from storlab.records.stacked import across_nodes
 from storlab.workloads.files.declared import declared

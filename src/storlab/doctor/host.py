@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from storlab.agent_binary import agent_remedy
 from storlab.doctor.machine import Check, Machine, missing, ok, warn
 from storlab.errors import MissingTool
 from storlab.layers.fs.mount import parse_mountinfo
-from storlab.nodes.agent.binary import agent_remedy
 from storlab.units import size_text
 
 GROUP = "Machine"

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from storlab.nodes.agent.binary import agent_path
+from storlab.agent_binary import agent_path
 from storlab.nodes.needs import PROGRAMS
 from storlab.programs import search_path
 

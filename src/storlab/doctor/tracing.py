@@ -6,10 +6,10 @@ import errno
 import os
 import struct
 
+from storlab.agent_binary import agent_remedy
 from storlab.blockio.trace_output import Started, decode
 from storlab.doctor.machine import Check, Machine, missing, ok, program, warn
 from storlab.errors import MissingTool, ParseError
-from storlab.nodes.agent.binary import agent_remedy
 
 GROUP = "Observation"
 _BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}

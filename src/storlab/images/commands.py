@@ -67,20 +67,23 @@ def need(programs: Sequence[str], what: str = "building a guest image") -> None:
         raise MissingTool(f"{what} needs {', '.join(missing)}; apt-get install {packages}")
 
 
-def run(argv: Sequence[str], log: Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
-    """Run a short command; its standard output. Raises ``ImageError``."""
+def run(
+    argv: Sequence[str],
+    log: Path,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    within: Sequence[str] = (),
+) -> bytes:
+    """Run a short command; its standard output. ``within``: words before it that it runs by. Raises ``ImageError``."""
     with log.open("ab") as errors:
         errors.write(f"$ {shlex.join(argv)}\n".encode())
         errors.flush()
-        ended = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=errors, env=_environment(env))
+        ended = subprocess.run(
+            [*within, *argv], input=stdin, stdout=subprocess.PIPE, stderr=errors, env=_environment(env)
+        )
     if ended.returncode != 0:
         raise failure(argv[0], ended.returncode, log)
     return ended.stdout
-
-
-def unzstd(packed: bytes, log: Path) -> bytes:
-    """What zstd packed, which Python can't unpack before 3.14."""
-    return run(["zstd", "--decompress", "--stdout", "--quiet"], log, stdin=packed)
 
 
 async def follow(

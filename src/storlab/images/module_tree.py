@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from storlab.errors import ImageError
-from storlab.images import commands, cpio, recipe
+from storlab.images import cpio, recipe
 from storlab.images.bootstrap import erofs_command
 from storlab.images.cache import remove_tree
+from storlab.images.confined import run_on_strangers, unzstd
 
 # What every kernel has that boots at all, without saying so in modules.builtin.modinfo.
 _ALWAYS = frozenset({"devtmpfs", "proc", "ramfs", "sysfs", "tmpfs"})
@@ -160,7 +161,7 @@ def unpack_module(path: Path, log: Path) -> bytes:
     """A module's ELF file, however it is compressed."""
     data = path.read_bytes()
     if path.suffix == ".zst":
-        return commands.unzstd(data, log)
+        return unzstd(data, log)
     try:
         return _UNPACKERS.get(path.suffix, bytes)(data)
     except (lzma.LZMAError, OSError, EOFError) as error:
@@ -198,7 +199,7 @@ def depmod(base: Path, release: str, log: Path) -> None:
     link = base / "lib"
     link.symlink_to("usr/lib")
     try:
-        commands.run(["depmod", "--basedir", str(base), release], log)
+        run_on_strangers(["depmod", "--basedir", str(base), release], log, base)
     finally:
         link.unlink()
 
@@ -216,7 +217,7 @@ def with_added(layer: Path, added: Sequence[Path], release: str, work: Path, log
     depmod needs to see all. ``work``/tree then holds them and the index, which is what the layer lacks.
     """
     merged, tree = work / "merged", work / "tree"
-    commands.run(["fsck.erofs", f"--extract={merged}", str(layer)], log)
+    run_on_strangers(["fsck.erofs", f"--extract={merged}", str(layer)], log, work)
     folder = merged / "usr" / "lib" / "modules" / release
     if not folder.is_dir():
         raise ImageError(
@@ -241,7 +242,7 @@ def with_added(layer: Path, added: Sequence[Path], release: str, work: Path, log
 
 def pack(tree: Path, target: Path, key: str, log: Path) -> None:
     """An EROFS image of a layer, all of it root's."""
-    commands.run(erofs_command(str(target), str(tree), key, root_owned=True), log)
+    run_on_strangers(erofs_command(str(target), str(tree), key, root_owned=True), log, target.parent)
 
 
 def unmerge(tree: Path) -> None:

@@ -20,6 +20,7 @@ from storlab.errors import ImageError, MissingTool, UserError
 from storlab.images import commands, cpio, module_tree, recipe, vmlinux
 from storlab.images.bootstrap import erofs_command
 from storlab.images.cache import UNUSED, About, Cache, Part, remove_tree
+from storlab.images.confined import CANNOT_CONFINE, run_on_strangers
 from storlab.images.module_tree import Modules, parse_filesystems, read_modules
 from storlab.images.parts import about_modules, write_kernel
 
@@ -93,8 +94,10 @@ def _readable(image: Path) -> Kind:
 def _ask(argv: list[str], log: Path) -> str:
     """Its output; nothing where it has no such folder, which each of these programs says in its own way."""
     try:
-        return commands.run(argv, log).decode(errors="replace")
-    except ImageError:
+        return run_on_strangers(argv, log).decode(errors="replace")
+    except ImageError as error:
+        if CANNOT_CONFINE in str(error):
+            raise
         return ""
 
 
@@ -224,7 +227,7 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
     part = cache.used(name)
     if part is None:
         with log_of(cache) as log, cache.making_alongside(name) as work:
-            commands.run(erofs_command(str(work / "root.erofs"), str(root), key), log)
+            run_on_strangers(erofs_command(str(work / "root.erofs"), str(root), key), log, work)
             cache.finish(work, About(programs=(*sorted(programs_in_folder(root)),)))
         part = finished(cache, name)
     return OwnRoot(part.folder / "root.erofs", frozenset(part.about.programs), has_merged_usr(root))

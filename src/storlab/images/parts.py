@@ -17,6 +17,7 @@ from storlab.images import commands, module_tree, recipe, vmlinux
 from storlab.images.apt import Apt, newest
 from storlab.images.bootstrap import EXCHANGE, Bootstrap, erofs_command
 from storlab.images.cache import About, Cache, Part, remove_tree
+from storlab.images.confined import unzstd
 from storlab.images.module_tree import Modules
 
 _KERNEL_SPACE = 1 << 30
@@ -95,7 +96,7 @@ def write_kernel(source: Path, target: Path, log: Path) -> None:
     """The ELF kernel in ``source`` where QEMU can boot that, else ``source`` itself. Raises ``vmlinux.NotAKernel``."""
     image = source.read_bytes()
     try:
-        elf = vmlinux.extract(image, lambda packed: commands.unzstd(packed, log))
+        elf = vmlinux.extract(image, lambda packed: unzstd(packed, log))
     except vmlinux.NotAKernel:
         elf = b""  # packed in a way that we don't know; QEMU boots it as it is if it has the header
         vmlinux.payload(image)

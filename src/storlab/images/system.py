@@ -9,6 +9,7 @@ from pathlib import Path
 from storlab.errors import Unsupported
 from storlab.images import commands, module_tree, recipe
 from storlab.images.cache import About, Cache, cache_folder, remove_tree
+from storlab.images.confined import run_on_strangers
 from storlab.images.image import Image
 from storlab.images.module_tree import read_modules
 from storlab.images.own import finished, kind_of, log_of
@@ -36,7 +37,7 @@ def system_disk(image: Image, size: int) -> Path:
                 with (work / "root.img").open("wb") as file:
                     file.truncate(size)
                 options = ["-q", "-F", "-U", _UUID, "-E", f"hash_seed={_UUID}", "-d", str(tree)]
-                commands.run(["mkfs.ext4", *options, str(work / "root.img")], log)
+                run_on_strangers(["mkfs.ext4", *options, str(work / "root.img")], log, work)
                 remove_tree(tree)
                 cache.finish(work, About())
             part = finished(cache, name)
@@ -69,7 +70,7 @@ def _unpacked(layers: tuple[Path, ...], work: Path, log: Path) -> Path:
     for layer in layers:
         if kind_of(layer) != "erofs":
             raise Unsupported(f"{layer} is no EROFS, and only that is put on a disk: name a folder as rootfs")
-        commands.run(["fsck.erofs", f"--extract={above if tree.exists() else tree}", str(layer)], log)
+        run_on_strangers(["fsck.erofs", f"--extract={above if tree.exists() else tree}", str(layer)], log, work)
         if above.exists():
             commands.run(["cp", "--archive", "--", f"{above}/.", str(tree)], log)
             remove_tree(above)

@@ -19,6 +19,7 @@ from pathlib import Path
 from storlab.errors import UserError
 from storlab.images import commands, module_tree, recipe
 from storlab.images.cache import About, Cache, Part, remove_tree
+from storlab.images.confined import run_on_strangers
 from storlab.images.own import digest_of_file, log_of
 from storlab.images.parts import about_modules
 from storlab.reading import is_elf, read_file
@@ -232,7 +233,7 @@ def _pack_modules(cache: Cache, tree: Tree, base: Base, work: Path, key: str, lo
     stripped = work / "stripped"
     stripped.mkdir()
     for name, path in tree.modules.items():
-        commands.run(["strip", "--strip-debug", "-o", str(stripped / f"{name}.ko"), str(path)], log)
+        run_on_strangers(["strip", "--strip-debug", "-o", str(stripped / f"{name}.ko"), str(path)], log, stripped)
     modules = module_tree.with_added(base.modules, sorted(stripped.iterdir()), base.release, work, log)
     module_tree.pack(work / "tree", work / "modules.erofs", key, log)
     for folder in (stripped, work / "tree"):
@@ -253,7 +254,7 @@ def _pack_rest(cache: Cache, tree: Tree, work: Path, key: str, log: Path) -> Non
             place.symlink_to(source.readlink())
         else:
             if is_elf(source):
-                commands.run(["strip", "--strip-debug", "-o", str(place), str(source)], log)
+                run_on_strangers(["strip", "--strip-debug", "-o", str(place), str(source)], log, place.parent)
             else:
                 shutil.copyfile(source, place)
             place.chmod(0o755 if source.stat().st_mode & 0o111 else 0o644)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
+from storlab.agent_binary import agent_path
 from storlab.errors import ParseError
 from storlab.formats.pcap.capture import Capture, Talk, read_capture
 from storlab.formats.pcap.metrics import METRICS, WAYS, bin_edges, gaps_of, numbers, values
 from storlab.importing.importer import Deferred, Importer, Part
-from storlab.nodes.agent.binary import agent_path
 from storlab.text import printable
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from storlab.agent_binary import agent_path
 from storlab.errors import NodeError, StorlabError
-from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agent.connection import Connection
 from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity, machine_of

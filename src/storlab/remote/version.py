@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from storlab.nodes.agent.binary import agent_path
+from storlab.agent_binary import agent_path
 from storlab.version import __version__
 
 PACKAGE = Path(__file__).resolve().parents[1]

@@ -81,7 +81,7 @@ async def _agent(machine: Machine) -> str | None:
     import hashlib
     import platform
 
-    from storlab.nodes.agent.binary import agent_path
+    from storlab.agent_binary import agent_path
 
     if machine.architecture != platform.machine():
         return None

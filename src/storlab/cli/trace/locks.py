@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from storlab.agent_binary import agent_path
 from storlab.cli.output import is_drawable, show_json, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.own import own_group
@@ -18,7 +19,6 @@ from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
 from storlab.locks.agent_output import Line, Started, Waiter, decode_lines
 from storlab.locks.metrics import Tally, by_caller
 from storlab.locks.seen import Seen
-from storlab.nodes.agent.binary import agent_path
 
 if TYPE_CHECKING:
     from rich.live import Live

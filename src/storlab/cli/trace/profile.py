@@ -9,11 +9,11 @@ from pathlib import Path
 
 import orjson
 
+from storlab.agent_binary import agent_path
 from storlab.cli.output import show_json, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
 from storlab.errors import ParseError, UserError
-from storlab.nodes.agent.binary import agent_path
 from storlab.profiling.agent_output import Line, Output, Started, decode_lines, gathered
 from storlab.profiling.icicle import boxes
 from storlab.profiling.shares import Profile, folded, profile

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from storlab.agent_binary import agent_path
 from storlab.blockio.text import of_partition, without_requests
 from storlab.cli.output import is_drawable, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.options import TraceOptions
 from storlab.cli.trace.own import OwnGroup, own_group
 from storlab.errors import MissingTool, NodeError, UserError
-from storlab.nodes.agent.binary import agent_path
 from storlab.run.interrupts import ending_signals
 
 if TYPE_CHECKING:

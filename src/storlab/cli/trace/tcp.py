@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from storlab.agent_binary import agent_path
 from storlab.cli.output import is_drawable, show_json, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
-from storlab.nodes.agent.binary import agent_path
 from storlab.tcp.agent_output import Line, Started, decode_lines
 from storlab.tcp.follow import Followed, Follower
 from storlab.tcp.metrics import values

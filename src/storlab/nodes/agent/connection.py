@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from storlab.agent_binary import agent_remedy
 from storlab.errors import NodeLost, ProtocolError
-from storlab.nodes.agent.binary import agent_remedy
 from storlab.nodes.agent.events import FINAL, Answer, Event, Hello, Refused, answer_of, check_answers
 from storlab.nodes.agent.protocol import PREFACE, VERSION, Decoder, Frame, encode
 from storlab.version import __version__

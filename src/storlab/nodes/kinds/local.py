@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.nodes.agent.binary import agent_path
+from storlab.agent_binary import agent_path
 from storlab.nodes.agents import AgentLauncher, running_agent
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, machine_of

@@ -17,10 +17,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from storlab.agent_binary import agent_path
 from storlab.errors import NodeError, SshError, StorlabError, UnreachableError, UserError
 from storlab.limits import GROUP_NODES
 from storlab.nodes import identity
-from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.booting import RELEASE_FILE, Bootable, Booted, boot, boot_back
 from storlab.nodes.console import Console, kept_console

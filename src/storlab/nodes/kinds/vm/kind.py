@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from storlab.agent_binary import agent_path
 from storlab.errors import NodeError, UserError
 from storlab.extras import need_extra
 from storlab.images.cache import storlab_cache
@@ -19,7 +20,6 @@ from storlab.images.cpio import archive
 from storlab.images.image import Image, debian_image, find_image, find_zfs_tree, own_image, with_zfs_tree
 from storlab.images.recipe import OWN_SERIES, series_of
 from storlab.images.system import system_disk, system_initramfs
-from storlab.nodes.agent.binary import agent_path
 from storlab.nodes.binding import programs
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, boot_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storlab.errors import MissingTool
 
-_PACKAGE = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parents[1]
 
 
