@@ -25,7 +25,7 @@ _KEEPS_OWNERS = (*_READS, "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FS
 
 
 def run_on_strangers(argv: Sequence[str], log: Path, output: Path | None = None, stdin: bytes | None = None) -> bytes:
-    """As ``commands.run``. ``output``: the only folder or file that it may write to, besides what it prints."""
+    """As ``commands.run``. ``output``: the only folder or file that it may write to; what it prints is returned."""
     return commands.run(argv, log, stdin, within=_words(output))
 
 
