@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 
 from storlab.lab.file import LabFile
-from storlab.reach import WORDS, Reach, Reaching, texts_of
+from storlab.permission_words import WORDS
+from storlab.reach import Reach, Reaching, texts_of
 from storlab.study.models import study_models
 from storlab.suite.own_expectations import ExpectationFile
 from storlab.suite.suite_file import SuiteFile

@@ -24,19 +24,10 @@ from typing import (
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-Word = Literal["code", "device", "write", "read", "listen", "kernel"]
+from storlab.permission_words import Word
+
 Key = tuple[str | int, ...]
 """Where a value stands below its model."""
-
-WORDS: Mapping[Word, str] = {
-    "code": "a program, script or library that runs with more than a load may, or is loaded into a program",
-    "device": "a device, whose data may be lost",
-    "write": "a folder or file outside the run's own, which is written to",
-    "read": "a file outside the study's folder, whose contents get into the run",
-    "listen": "an address at which others can connect",
-    "kernel": "a setting of a kernel or of a network interface, which all that runs there shares",
-}
-"""What ``--allow WORD=VALUE`` permits."""
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def test_a_full_disk_here_stops_nothing_there(here: Laboratory, machines: Hosts)
 def test_a_full_disk_there_is_named(here: Laboratory, machines: Hosts) -> None:
     jobs_of(machines).mkdir(parents=True, exist_ok=True)
     jobs = "/root/.local/state/storlab/jobs"
-    machines["lab1"].run("mount", "-t", "tmpfs", "-o", "size=700k", "full", jobs)
+    machines["lab1"].run("mount", "-t", "tmpfs", "-o", "size=700k,mode=700", "full", jobs)
     try:
         full = here.run(
             directory("command = { argv = ['sh', '-c', 'yes | head -c 300000'] }", rounds=6), "--on", "lab1"

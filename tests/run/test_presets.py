@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,7 @@ SHARED = {"shared-folders", "shared-folders-network", "shared-folder-options", "
 """Studies of folders, which no disk can take the place of."""
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "device.toml")
 EARLIER = {
+    "kernels": r"signature of ext4|Debian's kernel \S+ is not in",  # depends on what was unpacked
     "large-folios": "there is no kernel at",
     "snia-pts": "purge destroys all that is on",
     "zfs-async-dio": "is no source tree of OpenZFS",
@@ -205,7 +207,7 @@ def test_every_study_that_ships_takes_a_disk_by_the_same_key_or_says_what_to_wri
     assert {layer.claims() for each in declared for layer in each.layers} - {None} == {large_disk.path}
     assert not {each.layers[0].layer for each in declared if each.source == "host"} & {"file", "loop"}
     sh("mkfs.ext4", "-q", large_disk.path)
-    assert EARLIER.get(name, "signature of ext4") in plan(name, named).message
+    assert re.search(EARLIER.get(name, "signature of ext4"), plan(name, named).message)
 
 
 @pytest.mark.needs("root")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from storlab.records.run_folder import RunFolder
     from storlab.report.model.power_cuts import PowerCuts
     from storlab.run.executor import Outcome
+    from storlab.run.permissions import Permissions
     from storlab.study.study import Study
 
 FOLDER = "crash"
@@ -34,7 +35,7 @@ def refuse_unchecked(study: Study) -> None:
         raise MissingTool("[crash]: what a power cut leaves is mounted here, and so this must run as root: use sudo")
 
 
-def cut_power(outcome: Outcome, *, quiet: bool) -> None:
+def cut_power(outcome: Outcome, permissions: Permissions, *, quiet: bool) -> None:
     """Try what the study asks for, where the rounds ended and nobody has yet. What fails is a warning."""
     folder = outcome.folder.path / FOLDER
     study = outcome.folder.manifest.study()
@@ -50,7 +51,7 @@ def cut_power(outcome: Outcome, *, quiet: bool) -> None:
     asked = Asked(found.moments, found.unit, outcome.folder.manifest.seed)
     with observer(quiet) as watching:
         try:
-            result = asyncio.run(crash_check(study, folder, asked, watching))
+            result = asyncio.run(crash_check(study, folder, asked, watching, permissions))
         except asyncio.CancelledError:
             warn(f"storlab: the power cuts were interrupted; `storlab crash {study.file}` tries them by themselves")
             return

@@ -178,7 +178,7 @@ def _run(options: RunOptions) -> int:
                 warn("storlab: interrupted before anything was set up; nothing is left of it")
                 return INTERRUPTED
         if assignment is None:
-            cut_power(outcome, quiet=options.quiet or options.json)
+            cut_power(outcome, permissions, quiet=options.quiet or options.json)
     return finish(outcome, options.json, options.allow_undecided)
 
 
@@ -268,5 +268,5 @@ def resume(
             except asyncio.CancelledError:
                 warn(f"storlab: interrupted; `storlab resume {folder}` resumes it")
                 raise typer.Exit(INTERRUPTED) from None
-        cut_power(outcome, quiet=quiet or json)
+        cut_power(outcome, permissions, quiet=quiet or json)
     raise typer.Exit(finish(outcome, json, allow_undecided))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storlab.errors import UserError
-from storlab.reach import WORDS
+from storlab.permission_words import WORDS
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from storlab.errors import StudyError
 from storlab.layers.block.device import OF_LAB
-from storlab.reach import Found, Word, reaching
+from storlab.permission_words import Word
+from storlab.reach import Found, reaching
 from storlab.run.permissions import Permissions
 from storlab.run.setup.units import units
 from storlab.study.cells import Cell
