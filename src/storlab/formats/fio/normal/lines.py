@@ -150,10 +150,10 @@ def runs_in(text: str, source: str) -> Iterator[Run]:
         elif job is None or run.closed:
             run.messages.append(line)
         elif match := _WAY.match(line):
-            way = _way(line, source, number)
+            kind, way = "", _way(line, source, number)
             job.ways[match["way"]] = way
         elif match := _LATENCY.match(line):
-            figures = _figures(match["unit"], line, source, number)
+            kind, figures = "", _figures(match["unit"], line, source, number)
             if way is None or match["kind"] in way.latencies or (match["kind"] == "sync" and job.sync):
                 raise _stray(source, number)
             if match["kind"] == "sync":
