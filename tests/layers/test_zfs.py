@@ -226,17 +226,9 @@ async def test_pools_that_stand_together_must_want_the_same_of_the_module(
 @pytest.mark.parametrize(
     ("keys", "error", "message"),
     [
-        (
-            {"module": {"zfs_non": 1}},
-            Unsupported,
-            r"ZFS 2\.\S+ on node storage has no module parameter zfs_non",
-        ),
+        ({"module": {"zfs_non": 1}}, Unsupported, r"ZFS 2\.\S+ on node storage has no module parameter zfs_non"),
         ({"module": {"zfs_txg_timeout": -1}}, Unsupported, "not take -1 for .* zfs_txg_timeout, which stays at 5"),
-        (
-            {"properties": {"feature@physical_rewrite": "enabled"}},
-            CommandFailed,
-            "feature 'physical_rewrite' unsupported",
-        ),
+        ({"properties": {"feature@physical_rewrite": "enabled"}}, CommandFailed, "physical_rewrite' unsupported"),
     ],
 )
 async def test_what_zfs_or_its_module_refuses_is_told_in_their_words_and_leaves_nothing(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import re
@@ -14,16 +13,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from storlab.below import opened_below
 from storlab.errors import Problem, StudyError, UserError
 from storlab.levels import is_sweep, names_load
-from storlab.limits import CELLS, FACTORS, STUDY_TEXT
+from storlab.limits import CELLS, FACTORS
 from storlab.metrics import MetricSpec
-from storlab.reading import read_file
 from storlab.study.cells import Cell
 from storlab.study.cloning import check_cloning
 from storlab.study.devices import check_devices
 from storlab.study.factors import Factor, read_factors
+from storlab.study.inputs import read_bounded, read_input
 from storlab.study.machines import LAB
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.networks import check_networks, network_notes
@@ -128,7 +126,7 @@ def load_study(
 
     ``lab`` gives the machines of the lab (``machines_text``), asked only by a study that refers to them.
     """
-    data = _read(path, UserError, pipes=True)
+    data = read_bounded(path, UserError, pipes=True)
 
     def read(name: str) -> str:
         if name != LAB:
@@ -138,28 +136,6 @@ def load_study(
         return lab()
 
     return parse_study(data, str(path), read, overrides, only)
-
-
-def _read(path: Path, refusal: type[Exception], pipes: bool = False, named: Path | None = None) -> bytes:
-    try:
-        return read_file(path, STUDY_TEXT, pipes)  # never a whole disk image, should one be named by mistake
-    except OSError as error:
-        hint = "; is it the right file?" if error.errno == errno.EFBIG else ""
-        raise refusal(f"cannot read {named or path}: {error.strerror}{hint}") from None
-
-
-def read_input(folder: Path, name: str) -> str:
-    """The text of a file that a study in ``folder`` names: one below that folder, not behind a link.
-
-    What it holds is recorded with the run, and shared with it. Raises ``ValueError``.
-    """
-    try:
-        with opened_below(folder, name) as found:
-            return _read(found, ValueError, named=folder / name).decode()
-    except OSError as error:
-        raise ValueError(f"cannot read {folder / name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"cannot read {folder / name}: it is not text") from None
 
 
 def parse_study(
