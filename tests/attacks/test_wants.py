@@ -169,10 +169,19 @@ def test_what_the_command_line_sets_itself_is_allowed_and_what_a_file_sets_besid
 
 def test_a_word_or_a_value_that_is_another_allows_nothing(lab: Laboratory, stranger: Path) -> None:
     stranger.write_text(WANTS["a folder"][0])
-    for option in ("read=/srv", "write=/", "write=/srv/", "write=/sr*", "code=/srv", "device=/srv"):
+    for option in ("read=/srv", "write=/", "write=/srv/b", "write=srv", "write=/sr*", "code=/srv", "device=/srv"):
         refused(call("plan", str(stranger), "--allow", option), "--allow write=/srv")
     for option in ("anything", "write", "write=", "everything=/srv", "=/srv"):
         refused(call("plan", str(stranger), "--allow", option), "write WORD=VALUE")
+
+
+@pytest.mark.parametrize("spelled", ["/srv/", "//srv", "/var/../srv", ".", "../srv/."])
+def test_the_same_path_written_otherwise_is_the_same(
+    spelled: str, stranger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger.write_text(WANTS["a folder"][0])
+    monkeypatch.chdir("/srv")
+    assert "--allow" not in call("plan", str(stranger), "--allow", f"write={spelled}").message
 
 
 def test_the_options_are_printed_as_a_shell_takes_them(lab: Laboratory, stranger: Path) -> None:

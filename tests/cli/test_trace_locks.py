@@ -107,7 +107,11 @@ def test_perf_lock_has_the_same_waits_in_the_same_run(tmp_path: Path) -> None:
     table = report.stderr + report.stdout  # 6.1 prints it as an error
     rows = re.findall(r"^ +(\d+) +([\d.]+) ms .* ms +(mutex|rwsem:W) ", table, re.MULTILINE)
     many = {"mutex": 7, "rwsem:W": 5}
-    theirs = {kind: float(time) / 1000 for waits, time, kind in rows if int(waits) == many[kind]}
+    # Another caller may have as many waits, of microseconds: the planted ones are the longest.
+    theirs = {
+        kind: max(float(time) / 1000 for waits, time, of in rows if (int(waits), of) == (many[kind], kind))
+        for kind in many
+    }
     for kind, lock, callers in (("mutex", "mutex", PIPE), ("rwsem:W", "rwsem-write", FILE)):
         ours = own(document, lock, callers)
         # perf and Python may have some more, which take microseconds.

@@ -47,10 +47,15 @@ class RedisLayer(ServerLayer):
         return {"appendonly": "yes", "appendfsync": self.appendfsync, "save": '""', **self.settings}
 
     def configuration(self, server: ServerContext) -> Mapping[str, str]:
-        lines = {"dir": server.data, "unixsocket": server.socket, "port": "0", **self._settings()}
+        # Its folder lets in the run's own clients alone, and these are other users than the server.
+        lines = {"dir": server.data, "unixsocket": server.socket, "unixsocketperm": "777", "port": "0"}
+        lines |= self._settings()
         if server.host is not None:  # its node is in the run's network, where nobody else is
             lines |= {"bind": server.host, "port": str(server.port), "protected-mode": "no"}
         return {"redis.conf": "".join(f"{name} {value}\n" for name, value in lines.items())}
+
+    def listens_on_socket(self, server: ServerContext) -> bool:
+        return True
 
     def command(self, server: ServerContext) -> Sequence[str]:
         return [self.program, f"{server.folder}/redis.conf"]

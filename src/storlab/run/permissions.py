@@ -27,10 +27,13 @@ class Permissions:
     beside: Path | None = None
 
     def permit(self, word: str, value: str) -> bool:
-        """Whether a study may have it."""
-        return value in self.given or f"{word}={value}" in self.allowed
+        """Whether a study may have it. A path is what it leads to from here, however it is written."""
+        return value in self.given or (word, _meant(word, value)) in {
+            (word, _meant(word, value)) for word, _, value in (each.partition("=") for each in self.allowed)
+        }
 
 
+_PATHS = ("code", "device", "write", "read")
 NO_PERMISSIONS = Permissions()
 UNCONFINED = "Loads and commands of the study were not confined (--unconfined): they could write anywhere."
 
@@ -44,3 +47,7 @@ def parse_allowed(written: Iterable[str]) -> frozenset[str]:
                 f"--allow {each}: write WORD=VALUE, such as --allow code=/opt/qemu; words: {', '.join(WORDS)}"
             )
     return frozenset(written)
+
+
+def _meant(word: str, value: str) -> str:
+    return str(Path(value).resolve()) if word in _PATHS else value

@@ -162,7 +162,7 @@ class ServerLayer(Layer):
         return {}
 
     def listens_on_socket(self, server: ServerContext) -> bool:
-        """Whether clients reach it by its socket."""
+        """Whether clients reach it by its socket, and so have to get into its folder."""
         return False
 
     def launcher(self, server: ServerContext) -> list[str]:
