@@ -20,7 +20,8 @@ _START = """# What a study can do to your machine
 
 A study works in a scratch folder of the run's own, and its loads run confined. What it wants beyond that stands in
 one of the keys below, each of which has a type that says what its value can do.
-`storlab plan --wants STUDY` lists what a study wants, and runs nothing.
+`storlab plan --wants STUDY` lists what a study wants, `storlab suite list --wants` what a suite file does; both run
+nothing.
 
 | word | what it permits |
 | --- | --- |

@@ -10,6 +10,7 @@ import datetime as dt
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -21,7 +22,7 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, ValidationInfo
 from pydantic.fields import FieldInfo
 
 from storlab.permission_words import Word
@@ -59,6 +60,20 @@ class Reaching:
         return ()
 
 
+FOLDER = "folder"
+"""In the context of a validation, the folder of the file that is read."""
+
+
+def path_from(value: str, info: ValidationInfo) -> str:
+    """A path as what is permitted, and what is opened: from the folder of the file that names it."""
+    folder: Path | None = (info.context or {}).get(FOLDER)
+    if value.startswith("/"):
+        return value
+    if folder is None:
+        raise ValueError("write an absolute path, beginning with /")
+    return str(folder.absolute() / value)
+
+
 PROGRAM = Reach("Program", "is run with Storlab's own rights", "code")
 SCRIPT = Reach("Script", "is run within a load's program, which can then do what no option of it says", "code")
 LIBRARY = Reach("Library", "is loaded into a load's program", "code")
@@ -67,15 +82,17 @@ WRITES_FILE = Reach("WritesFile", "is written into: a folder of the run's own is
 DEVICE = Reach("Device", "is overwritten", "device")
 LISTENS = Reach("Listens", "is an address at which servers of the run listen", "listen")
 KERNEL_SETTING = Reach("KernelSetting", "is changed, and restored afterwards", "kernel")
+HOST = Reach("HostName", "is a machine that Storlab logs in to, with your keys", "host")
 
 Program = Annotated[str, PROGRAM]
 Script = Annotated[str, SCRIPT]
 Library = Annotated[str, LIBRARY]
-ReadsFile = Annotated[str, READS_FILE]
+ReadsFile = Annotated[str, READS_FILE, AfterValidator(path_from)]
 WritesFile = Annotated[str, WRITES_FILE]
 Device = Annotated[str, DEVICE]
 Listens = Annotated[str, LISTENS]
 KernelSetting = Annotated[str, KERNEL_SETTING]
+HostName = Annotated[str, HOST]
 
 
 def options_of(program: str) -> Reach:
@@ -85,7 +102,6 @@ def options_of(program: str) -> Reach:
 
 Command = Annotated[str, Reach("Command", "is a word of a command that runs confined, as loads do")]
 Beside = Annotated[str, Reach("Beside", "is read, from the folder of the file that names it")]
-HostName = Annotated[str, Reach("HostName", "is a machine that Storlab logs in to, with your keys")]
 OwnCommand = Annotated[str, Reach("OwnCommand", "is a word of a command that runs as you, of a file that you name")]
 InGuest = Annotated[str, Reach("InGuest", "counts within a virtual machine only")]
 OwnName = Annotated[str, Reach("OwnName", "is a name within the file, or the value that such a name stands for")]

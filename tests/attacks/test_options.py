@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from laboratory.samples import sample
 from storlab.allowed import allowed, together
 from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.reach import Found, reaching
 from storlab.workloads.base import OptionError
 from storlab.workloads.database.pgbench import PgbenchWorkload
 from study.program import call
@@ -127,9 +129,11 @@ def test_a_script_of_pgbench_may_set_variables_wait_and_branch() -> None:
     ],
 )  # fmt: skip
 def test_no_argument_of_qemu_that_may_open_or_run_anything_goes_without_a_permission(words: list[str]) -> None:
-    assert Hardware(qemu_args=tuple(words)).unlisted_argument() is not None
     listed = ("-overcommit", "mem-lock=on", "-rtc", "base=utc", "-device", "virtio-rng-pci")
-    assert Hardware(qemu_args=(*listed, "-smbios", "type=1,serial=S 1")).unlisted_argument() is None
+    for arguments in (words, [*listed, *words]):
+        wanted = [*reaching(Hardware(qemu_args=tuple(arguments)))]
+        assert wanted == [Found(("qemu_args",), "code", shlex.join(arguments))]
+    assert [*reaching(Hardware(qemu_args=(*listed, "-smbios", "type=1,serial=S 1")))] == []
 
 
 GUESTS = """
@@ -147,7 +151,11 @@ command = { argv = ["true"] }
 @pytest.mark.parametrize(
     ("more", "key", "says"),
     [
-        ('qemu_args = ["-chardev", "file,id=x,path=x"]', "nodes.vm.qemu_args", "--allow code=qemu_args"),
+        (
+            'qemu_args = ["-chardev", "file,id=x,path=x"]',
+            "nodes.vm.qemu_args",
+            "--allow 'code=-chardev file,id=x,path=x'",
+        ),
         ('cpu = "max,/etc/shadow"', "nodes.vm.cpu", "it takes a model and features"),
         ('cpu = "max -chardev x"', "nodes.vm.cpu", "it takes a model and features"),
     ],

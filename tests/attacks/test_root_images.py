@@ -9,8 +9,9 @@ import pytest
 
 from attacks.test_study_author import program
 from images.test_own import MAKERS
-from storlab.errors import ImageError
+from storlab.errors import ImageError, UserError
 from storlab.images import commands, own
+from storlab.images.cache import Cache
 from storlab.images.confined import run_on_strangers
 
 HEADS = {"erofs": b"\0" * 1024 + b"\xe2\xe1\xf5\xe0", "ext4": b"\0" * 1080 + b"\x53\xef", "squashfs": b"hsqs"}
@@ -77,3 +78,11 @@ def test_an_image_that_can_not_be_looked_into_safely_is_not_looked_into(
     monkeypatch.setenv("STORLAB_AGENT", str(agent))
     with pytest.raises(ImageError, match="can't confine debugfs"):
         own.programs_in_image(image, tmp_path / "log")
+
+
+@pytest.mark.parametrize("folder", ["/", "/etc", "/root", "/usr/../home", "/proc/1/root", "/var/tmp/.."])
+def test_guests_are_not_given_all_of_this_machine_though_it_is_allowed(folder: str, tmp_path: Path) -> None:
+    if not os.access(folder, os.X_OK):
+        pytest.skip(f"{folder} is not to be looked into by others than root")
+    with pytest.raises(UserError, match="this machine's own: name a folder of its own"):
+        own.own_root(Cache(tmp_path), Path(folder))

@@ -72,6 +72,17 @@ WANTS = {
     "a script": (
         database("", 'sysbench = { runtime = 1, threads = 1, script = "/srv/x.lua" }'), "script", "code=/srv/x.lua",
     ),
+    "arguments of an emulator": (
+        guest('qemu_args = ["-serial", "file:/srv/x"]'), "nodes.vm.qemu_args", "code=-serial file:/srv/x",
+    ),
+    "a trace": (
+        study(FOLDER, 'fio = { read_iolog = "t:/srv/trace", replay_redirect = "{target}/x", size = "1M" }'),
+        *("w.fio.read_iolog", "read=/srv/trace"),
+    ),
+    "a trace of one job": (
+        study(FOLDER, 'fio = { jobs = { a = { read_iolog = "/srv/t", replay_redirect = "{target}/x" } } }'),
+        *("fio.jobs", "read=/srv/t"),
+    ),
     "a root for guests": (guest('kernel = "/srv/k", rootfs = "/"'), "nodes.vm.rootfs", "read=/"),
     "a kernel for guests": (guest('kernel = "/srv/k"'), "nodes.vm.kernel", "read=/srv/k"),
     "a file of this machine": (
@@ -91,6 +102,8 @@ WANTS = {
     "an interface": (
         study(FOLDER, nodes='nodes.host = { interface = "eth0", address = "192.0.2.7" }\n'), "interface", "kernel=eth0",
     ),
+    "a machine": (SERVED, "nodes.server.hosts[0]", "host=nowhere.invalid"),
+    "a machine that serves another": (SERVED, "nodes.client.hosts[0]", "host=elsewhere.invalid"),
     "a setting of TCP": (SERVED, "tcp.sack", "kernel=tcp_sack"),
     "a setting of ZFS": (
         study('[{ layer = "zpool", size = "64M", module = { zfs_arc_max = 1 } }, { layer = "zfs" }]'),
@@ -193,15 +206,27 @@ def test_the_options_are_printed_as_a_shell_takes_them(lab: Laboratory, stranger
 
 
 def test_a_file_that_comes_with_the_study_may_be_read_and_a_link_out_of_its_folder_may_not(
-    lab: Laboratory, stranger: Path, monkeypatch: pytest.MonkeyPatch
+    stranger: Path,
 ) -> None:
-    monkeypatch.chdir(stranger.parent)
-    Path("bzImage").write_bytes(b"")
-    Path("link").symlink_to("/etc/shadow")
+    (stranger.parent / "bzImage").write_bytes(b"")
+    (stranger.parent / "link").symlink_to("/etc/shadow")
     stranger.write_text(guest('kernel = "bzImage"'))
-    assert "--allow" not in lab.storlab("plan", stranger, trusted=False).stderr
+    refused(call("plan", str(stranger)), f"{stranger.parent}/bzImage is no kernel")
     stranger.write_text(guest('kernel = "link"'))
-    refused(lab.storlab("plan", stranger, trusted=False), "nodes.vm.kernel", "--allow read=/etc/shadow")
+    refused(call("plan", str(stranger)), "nodes.vm.kernel", "--allow read=/etc/shadow")
+    stranger.write_text(guest('kernel = "../k"'))
+    refused(call("plan", str(stranger)), f"--allow read={stranger.parent.parent}/k")
+
+
+def test_a_machine_of_the_users_own_lab_needs_no_permission_and_one_beside_it_does(stranger: Path) -> None:
+    mine = stranger.with_name("lab.toml")
+    mine.write_text('[hosts.first]\nssh = "me@first.invalid"\n[hosts.second]\n')
+    stranger.write_text(SERVED.replace('["nowhere.invalid"]', '"@first"').replace('["elsewhere.invalid"]', '"@second"'))
+    listed = json.loads(call("plan", str(stranger), "--wants", "--json", "--lab", str(mine)).output)
+    others = [f"--allow={each['word']}={each['value']}" for each in listed if each["word"] != "host"]
+    assert "--allow" not in call("plan", str(stranger), "--lab", str(mine), *others).message
+    stranger.write_text(stranger.read_text().replace('"@second"', '["@second", "third.invalid"]'))
+    refused(call("plan", str(stranger), "--lab", str(mine), *others), "--allow host=third.invalid")
 
 
 def test_what_is_in_a_guest_is_the_guests_own(lab: Laboratory, stranger: Path) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 from storlab.errors import StorlabError
 from storlab.lab.file import read_lab
 from storlab.records.run_folder import RunFolder
+from storlab.records.suite import SUITE, read_suite_record
 from storlab.run.permissions import Permissions
 from storlab.run.planning.wants import wants_of
+from storlab.run.suite.own_files import wants_of_files
+from storlab.run.suite.wants import wants_of_run
 from storlab.study.machines import machines_text
 from storlab.study.study import Study, load_study
 
@@ -25,6 +28,8 @@ def trusting(study: Study, *, unconfined: bool = False) -> Permissions:
 
 def allowing(words: Sequence[str], lab: str | None = None) -> list[str]:
     """The words of a command, with the options that allow whatever its study wants. One that can't be read is left."""
+    if words[:1] == ["suite"]:
+        return _allowing_suite([*words])
     if not words or words[0] not in _COMMANDS:
         return [*words]
     with contextlib.suppress(StorlabError, OSError, ValueError):
@@ -32,6 +37,26 @@ def allowing(words: Sequence[str], lab: str | None = None) -> list[str]:
         options = [f"--allow={each}" for each in sorted(permissions.allowed)]
         return [words[0], *options, *["--unconfined"] * permissions.unconfined, *words[1:]]
     return [*words]
+
+
+def _allowing_suite(words: list[str]) -> list[str]:
+    """The same for what suite files and the folders of suite runs want."""
+    folders = [Path(word.partition(":")[0]) for word in words[2:]]
+    with contextlib.suppress(StorlabError, OSError, ValueError):
+        options: list[str] = []
+        for folder in folders if {"resume", "--replay"} & {*words} else []:
+            if not (folder / SUITE).is_file():
+                continue
+            asked = read_suite_record(folder)
+            names = [each.name for each in asked.runfiles if each.own] if "--replay" in words else []
+            tests = None if asked.tests is None else Path(asked.tests)
+            here = asked.here if words[1] == "resume" else None
+            options += [f"--allow={each.permission}" for each in wants_of_run(names, tests, asked.kernel, here)]
+            options += [f"--here={here.machine}"] if here is not None and "--here" not in words else []
+        if words[1] in ("run", "list") and "--replay" not in words:
+            options = [f"--allow={each.permission}" for each in wants_of_files(words[2:])]
+        return [*words[:2], *options, *words[2:]]
+    return words
 
 
 def _of_command(words: Sequence[str], lab: str | None) -> Permissions:

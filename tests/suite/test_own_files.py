@@ -88,10 +88,7 @@ def test_what_is_absent_is_named_with_file_and_line_and_the_rest_is_kept() -> No
 def test_all_of_it_is_known_before_a_guest_is_started(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(f"folder = 'gone'\n{ONE}")
     ran = call("suite", "run", str(tmp_path / "x.toml"))
-    assert (
-        ran.status == 2
-        and ran.message == f"{tmp_path}/x.toml: line 1: folder: cannot use {tmp_path}/gone: No such file or directory\n"
-    )
+    assert (ran.status, ran.message) == (2, f"{tmp_path}/x.toml: line 1: folder: {tmp_path}/gone is no folder\n")
     ran = call("suite", "run", "zts", str(tmp_path / "x.toml"))
     assert ran.status == 2 and ran.message.endswith("a suite file stands alone: leave out the other names\n")
 

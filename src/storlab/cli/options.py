@@ -81,7 +81,7 @@ Allow = Annotated[
     Option(
         "--allow",
         metavar="WORD=VALUE",
-        help="Let it have code=, device=, write=, read=PATH, listen=ADDRESS, kernel=NAME, as `plan --wants` lists.",
+        help="Let it have code=, device=, write=, read=PATH, listen=ADDRESS, kernel=NAME, host=NAME, as --wants lists.",
     ),
 ]
 Wait = Annotated[bool, Option("--wait", help="Wait for another run on this machine to end.")]
@@ -152,10 +152,11 @@ def _machines(lab: Path | None) -> str:
 
 
 def _named_by(machines: str | None) -> Iterator[str]:
-    """What the user's own lab says of its machines: their disks, folders and addresses."""
+    """What the user's own lab says of its machines: how ssh reaches them, their disks, folders and addresses."""
     import json
 
     hosts = json.loads(machines).get("hosts", {}) if machines else {}
+    yield from (name for name, host in hosts.items() if "ssh" not in host)
     yield from (value for host in hosts.values() for value in host.values() if isinstance(value, str))
 
 

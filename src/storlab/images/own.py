@@ -25,6 +25,9 @@ from storlab.images.module_tree import Modules, parse_filesystems, read_modules
 from storlab.images.parts import about_modules, write_kernel
 
 Kind = Literal["erofs", "ext4", "squashfs"]
+_FOLDERS = ("boot", "dev", "etc", "home", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr", "var")
+_OF_THIS_MACHINE = (Path("/"), *(Path("/", name) for name in _FOLDERS))
+"""Folders all of which nobody means guests to have."""
 PATH_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 
 # Offset and bytes of magic numbers: include/uapi/linux/magic.h and the file systems' headers.
@@ -222,6 +225,8 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
         return OwnRoot(root.resolve(), *found)
     if not root.is_dir():
         raise UserError(f"there is no root file system at {root}; name a folder, or an EROFS, ext4 or squashfs image")
+    if any(each.exists() and root.samefile(each) for each in _OF_THIS_MACHINE):
+        raise UserError(f"{root} is this machine's own: name a folder of its own, such as debootstrap makes")
     key = recipe.digest([_of_tree(root), recipe.TIMESTAMP])
     name = f"own-root-{key}"
     part = cache.used(name)

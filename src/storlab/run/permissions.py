@@ -50,4 +50,5 @@ def parse_allowed(written: Iterable[str]) -> frozenset[str]:
 
 
 def _meant(word: str, value: str) -> str:
-    return str(Path(value).resolve()) if word in _PATHS else value
+    words = word == "code" and value.startswith(("-", "cd "))  # arguments of QEMU, a command of a bisection
+    return str(Path(value).resolve()) if word in _PATHS and not words else value

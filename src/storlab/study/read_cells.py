@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from storlab.layers.resources import Resource
 from storlab.limits import NODES
 from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
+from storlab.reach import FOLDER
 from storlab.registry import node_kinds, probe_types, workload_types
 from storlab.study.cells import HOST, Cell, CrashCheck, Load, Target
 from storlab.study.factors import Factor
@@ -43,13 +45,17 @@ _LATE_PHASES = ("prepare", "precondition", _VERIFY)
 
 @dataclass(frozen=True)
 class Source:
-    """What cells are read from. ``levels``: every level of every factor, also those that --only leaves out."""
+    """What cells are read from. ``levels``: every level of every factor, also those that --only leaves out.
+
+    ``folder``: that of the study, whose files it names by relative paths.
+    """
 
     raw: Mapping[str, Any]
     study: StudyFile
     levels: Mapping[str, Sequence[str]]
     read: ReadInput
     report: Report
+    folder: pathlib.Path
 
 
 def expand(source: Source, factors: Sequence[Factor], used: set[str]) -> Iterator[Cell]:
@@ -123,7 +129,7 @@ class _CellReader:
 
     def model(self, cls: type[BaseModel], tree: Any, path: Path) -> Any:
         try:
-            return cls.model_validate(tree)
+            return cls.model_validate(tree, context={FOLDER: self.source.folder})
         except ValidationError as error:
             for where, message in explain(error, cls):
                 self.problem((*path, *where), message)
@@ -242,7 +248,8 @@ class _CellReader:
         found: NodeGroup | None = self.model(model, tree, path)
         if found is None and "tcp" in tree:  # reported; what stands on these nodes is checked all the same
             with suppress(ValidationError):
-                return model.model_validate({key: value for key, value in tree.items() if key != "tcp"})
+                rest = {key: value for key, value in tree.items() if key != "tcp"}
+                return model.model_validate(rest, context={FOLDER: self.source.folder})
         return found
 
     def with_hosts(self, tree: dict[str, Any], path: Path) -> dict[str, Any] | None:

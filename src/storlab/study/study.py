@@ -183,7 +183,7 @@ def parse_study(
         _check_profiles(model, report)
         _limit_cells(factors, report)
         refuse_if_any()
-        cells = tuple(expand(Source(raw, model, levels, remember, report), factors, used))
+        cells = tuple(expand(Source(raw, model, levels, remember, report, Path(file).parent), factors, used))
         _check_metrics(cells, report)
         _check_disk(model, cells, report)
         check_networks(cells, report)

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from storlab.model import Model
-from storlab.reach import Beside, Choice, InGuest, OwnName, Prose, Variable
+from storlab.reach import Beside, Choice, InGuest, OwnName, Prose, ReadsFile, Variable
 from storlab.units import Duration, GuestMemory, Size
 
 AdapterName = Literal["command", "zts", "ktap", "check"]
@@ -130,13 +130,11 @@ class Guests(Model):
     )
     space: Size = Field(16 * 1024**3, ge=64 * 1024**2, description="size of the file system in `/var/tmp`")
     modules: list[Name] = Field([], description="kernel modules that are loaded first, such as `zfs`")
-    kernel: Beside | None = Field(
-        None,
-        description="your own kernel, a bzImage or vmlinux, below this file's folder; `--kernel` names any, and takes "
-        "precedence",
+    kernel: ReadsFile | None = Field(
+        None, description="your own kernel, a bzImage or vmlinux, from this file's folder; `--kernel` takes precedence"
     )
-    kernel_modules: Beside | None = Field(None, description="its modules: `…/lib/modules/RELEASE`")
-    rootfs: Beside | None = Field(
+    kernel_modules: ReadsFile | None = Field(None, description="its modules: `…/lib/modules/RELEASE`")
+    rootfs: ReadsFile | None = Field(
         None, description="a root for it, as a folder or an image with EROFS, ext4 or squashfs; by default the image's"
     )
     programs: list[Name] = Field([], description="programs without which the suite is refused")
@@ -158,7 +156,7 @@ class CheckTable(Model):
     groups: list[Name] = Field([], description="tests of these groups, as with `-g`")
     exclude: list[Name] = Field([], description="not these tests, as with `-e`")
     exclude_groups: list[Name] = Field([], description="no tests of these groups, as with `-x`")
-    exclude_files: list[Name] = Field([], description="not the tests in these files beside this one, as with `-E`")
+    exclude_files: list[ReadsFile] = Field([], description="not the tests in these files beside this one, as with `-E`")
     exclude_lists: list[Name] = Field([], description="nor those in files of this name beside the tests, as with `-X`")
     section: InGuest = Field("", description="of the checkout's `local.config`, as with `-s`")
     fstyp: Choice = Field("ext4", pattern=r"^[A-Za-z0-9]+$", description="what `TEST_DEV` is formatted with")
@@ -174,10 +172,10 @@ class SuiteFile(Model):
 
     title: Prose = Field("", description="what the suite is about")
     adapter: AdapterName = Field("command", description="how scripts are run and judged")
-    folder: Beside | None = Field(
+    folder: ReadsFile | None = Field(
         None,
         validate_default=True,
-        description="a folder below that of this file, which is copied into each guest; for `check`, the checkout",
+        description="a folder, from that of this file, which is copied into each guest; for `check`, the checkout",
     )
     check: CheckTable | None = Field(None, description="for the adapter `check`: what is run of the checkout")
     environment: dict[Variable, Variable] = Field({}, description="variables for all scripts")

@@ -13,8 +13,8 @@ from storlab.cli.waiting import waiting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from storlab.run.gate import Want
     from storlab.run.permissions import Permissions
-    from storlab.run.planning.wants import Want
     from storlab.study.study import Study
 
 

@@ -12,8 +12,8 @@ from storlab.cli.console import Console
 from storlab.cli.options import print_json
 
 if TYPE_CHECKING:
+    from storlab.run.gate import Want
     from storlab.run.permissions import Permissions
-    from storlab.run.planning.wants import Want
 
 _NOTHING = "The study wants nothing beyond its own scratch."
 

@@ -87,6 +87,8 @@ def journey(name: str, given: list[tuple[Any, Any]], host: str) -> Journey:
         raise UserError(f"{option} does not go with --on: log in to {host} and say it there")
     settings = _said_by_the_lab(values, host) if rule.study and values.get("study") else []
     study = _study(values, settings) if rule.study and values.get("study") else None
+    if "names" in rule.inputs:
+        _refuse_suite(values)
     options: list[str] = []
     arguments: list[str] = []
     for parameter, value in given:
@@ -155,6 +157,16 @@ def _disk_of(study: Path) -> object:
         if study.is_file():
             return tomllib.loads(study.read_text("utf-8")).get("disk")
     return None
+
+
+def _refuse_suite(values: dict[str, Any]) -> None:
+    """Raise ``StudyError`` for what suite files want and may not, as for a study."""
+    from storlab.run.permissions import Permissions, parse_allowed
+    from storlab.run.suite.own_files import refuse_unpermitted_files
+
+    if not values.get("wants"):
+        allowed = parse_allowed(values.get("allow") or ())
+        refuse_unpermitted_files(values.get("names") or (), Permissions(allowed=allowed))
 
 
 def _study(values: dict[str, Any], more: list[str]) -> Study:

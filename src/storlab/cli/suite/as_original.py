@@ -15,6 +15,7 @@ import typer
 from storlab.cli.new_folder import new_folder
 from storlab.cli.output import show, warn
 from storlab.cli.status import INTERRUPTED, LEFT_BEHIND, TEST_WITHOUT_RESULT
+from storlab.cli.suite.finish import resuming
 from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.here import who_lacks
 from storlab.run.suite.asked import Asked
@@ -187,7 +188,7 @@ def _exit(ran: Ran, status: int) -> None:
     for reason in (*ran.ended.given_up, *(f"could not be torn down: {each}" for each in ran.ended.left_behind)):
         warn(f"storlab: {reason}")
     if ran.ended.interrupted:
-        warn(f"storlab: interrupted; `storlab suite resume {ran.ended.folder}` runs the rest")
+        warn(f"storlab: interrupted; `{resuming(ran.run)}` runs the rest")
         raise typer.Exit(INTERRUPTED)
     if ran.ended.left_behind:
         status = LEFT_BEHIND

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from storlab.cli.options import Json, Quiet, Strings
+from storlab.cli.options import Allow, Json, Quiet, Strings
 from storlab.cli.output import show, show_json, warn
 from storlab.errors import UserError
 
@@ -46,8 +46,10 @@ def bisect(
     ] = 0,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for what is done.")] = None,
     resume: Annotated[
-        Path | None, Option("--resume", metavar="DIR", help="Continue one that was interrupted; no other option.")
+        Path | None,
+        Option("--resume", metavar="DIR", help="Continue one that was interrupted; its commands must be allowed."),
     ] = None,
+    allow: Allow = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -55,14 +57,18 @@ def bisect(
     from storlab.cli.new_folder import new_folder
     from storlab.records.manifest import LOCK
     from storlab.records.run_folder import make_private
+    from storlab.run.permissions import Permissions, parse_allowed
     from storlab.run.recovery.journal import refuse_others
     from storlab.run.suite.bisect.steps import JOURNAL, PLAN, Plan, read_plan, write_plan
+    from storlab.run.suite.wants import refuse_unpermitted_bisection
 
     if resume is not None:
         if good or bad or check or candidates or build or out:
             raise UserError("--resume takes what was asked for from its folder: leave the other options out")
-        refuse_others(resume, PLAN, JOURNAL, LOCK)  # it says which commands to run
-        _execute(resume, read_plan(resume), quiet=quiet, json=json)
+        refuse_others(resume, PLAN, JOURNAL, LOCK)
+        known = read_plan(resume)
+        refuse_unpermitted_bisection(resume / PLAN, known, Permissions(allowed=parse_allowed(allow or ())))
+        _execute(resume, known, quiet=quiet, json=json)
         return
     if not (good and bad and check):
         raise UserError(

@@ -18,8 +18,10 @@ from storlab.records.suite.logs import unnamed_failures, zts_lines
 from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.past import Past, past_of
 from storlab.records.suite.sources import runs_in
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.suite.asked import Asked
-from storlab.run.suite.own_files import folder_of, kernel_of, own_adapter
+from storlab.run.suite.own_files import folder_of, is_own, kernel_of, own_adapter
+from storlab.run.suite.wants import refuse_unpermitted_run, wants_of_run
 from storlab.suite.adapters.command import Command
 from storlab.suite.model import Outcome
 from storlab.suite.order import order_of, split_iteration
@@ -47,6 +49,7 @@ def asked_for(
     memory: str | int | None = None,
     cpus: int | None = None,
     kernel: OwnKernel | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
 ) -> Asked:
     """What is to be run; ``past``: by whose times shares are made even. Raises ``UserError``."""
     if not names:
@@ -58,7 +61,7 @@ def asked_for(
             raise UserError(f"there is no file {name}")
     if tests is not None and not tests.is_dir():
         raise UserError(f"--tests {tests}: it is not a folder")
-    adapter = own_adapter(names, tests)
+    adapter = own_adapter(names, tests, permissions=permissions)
     own = adapter.spec.guests if isinstance(adapter, Command) else Guests()
     if tests is None and isinstance(adapter, Command):
         tests = folder_of(adapter)
@@ -82,6 +85,7 @@ def asked_for(
         memory=own.memory if memory is None else size_of(memory) if isinstance(memory, str) else memory,
         times=times,
         kernel=kernel or (kernel_of(adapter) if isinstance(adapter, Command) else None),
+        permissions=permissions,
     )
 
 
@@ -113,8 +117,18 @@ class Earlier:
     kernel: OwnKernel | None = None
 
 
-def replay_of(written: str) -> Earlier:
-    """``RUN`` or ``RUN:GUEST``; without a guest, that of the first unexpected result. Raises ``UserError``."""
+def replay_of(
+    written: str,
+    permissions: Permissions,
+    names: Sequence[str] | None = None,
+    tests: Path | None = None,
+    kernel: OwnKernel | None = None,
+) -> Earlier:
+    """``RUN`` or ``RUN:GUEST``; without a guest, that of the first unexpected result. ``names``, ``tests`` and
+    ``kernel``: what the command line says in their place.
+
+    Raises ``UserError``, also for what the run's folder names of this machine and may not.
+    """
     from storlab.report.suite.view import view_of
 
     path, _, guest = (written, "", "") if Path(written).is_dir() else written.rpartition(":")
@@ -127,9 +141,12 @@ def replay_of(written: str) -> Earlier:
         there = ", ".join(sorted({each.guest for each in run.attempts if each.guest})) or "none"
         raise UserError(f"--replay {written}: no test ran there; guests of that run: {there}")
     asked = run.asked
-    tests = Path(asked.tests) if asked.tests is not None else None
-    names = tuple(runfile.name for runfile in asked.runfiles if runfile.own) or tuple(asked.name.split(","))
-    return Earlier(names, tests, guest, tuple(order), asked.cpus, asked.memory, asked.scale, asked.kernel)
+    named = () if names else tuple(each.name for each in asked.runfiles if each.own) or tuple(asked.name.split(","))
+    copied = Path(asked.tests) if asked.tests is not None and tests is None else None
+    boots = asked.kernel if kernel is None else None
+    own = [name for name in named if is_own(name)]
+    refuse_unpermitted_run(run.folder, wants_of_run(own, copied, boots), permissions)
+    return Earlier(named, copied, guest, tuple(order), asked.cpus, asked.memory, asked.scale, boots)
 
 
 def in_order_asked(asked: Asked, earlier: Earlier, *, shuffle: bool, seed: int | None, limit: str) -> Asked:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.options import Json, Output, Quiet, RunPath, Shared, Strings, Turn, Wait, offered
+from storlab.cli.options import Allow, Json, Output, Quiet, RunPath, Shared, Strings, Turn, Wait, offered
 from storlab.cli.output import show, show_json, show_rendered, warn, write_output
 from storlab.cli.remote.option import travels
 from storlab.cli.suite.bisect import bisect
@@ -24,6 +24,8 @@ from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.run.suite.asked import Asked
+    from storlab.run.suite.execution import Watch
+    from storlab.run.suite.suite_run import Ended
 
 suite = typer.Typer(
     name="suite",
@@ -122,6 +124,7 @@ def run(
     here: HereName = "",
     disk: Disks = None,
     wipe: Wipe = None,
+    allow: Allow = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
     wait: Wait = False,
     shared: Shared = False,
@@ -138,10 +141,15 @@ def run(
     from storlab.cli.new_folder import new_folder
     from storlab.cli.suite.choose import Earlier, asked_for, in_order_asked, past_in, replay_of
     from storlab.cli.suite.measuring import measuring
+    from storlab.run.permissions import Permissions, parse_allowed
     from storlab.run.suite.own_files import read_own_expectations
     from storlab.run.suite.suite_run import run_suite
 
-    earlier = replay_of(replay) if replay else Earlier()
+    permissions = Permissions(allowed=parse_allowed(allow or ()))
+    earlier = Earlier()
+    own_kernel = own_kernel_of(kernel, kernel_modules, rootfs, here, tree)
+    if replay:
+        earlier = replay_of(replay, permissions, names=names, tests=tests, kernel=own_kernel)
     asked = asked_for(
         names or list(earlier.names),
         tests=tests or earlier.tests,
@@ -153,7 +161,8 @@ def run(
         past=past_in(history),
         memory=earlier.memory if memory is None else memory,
         cpus=earlier.cpus if cpus is None else cpus,
-        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here, tree) or earlier.kernel,
+        kernel=own_kernel or earlier.kernel,
+        permissions=permissions,
     )
     timeout_scale = earlier.scale if timeout_scale is None else timeout_scale
     asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
@@ -176,6 +185,8 @@ def run(
 def resume(
     folder: RunPath,
     limit: Limit = "",
+    here: HereName = "",
+    allow: Allow = None,
     wait: Wait = False,
     shared: Shared = False,
     quiet: Quiet = False,
@@ -184,16 +195,22 @@ def resume(
     """Run the tests of an interrupted or limited run that have no result yet.
 
     A group that was under way begins again, after its set-up, with the tests that are left of it. A run until a failure
-    has further iterations.
+    has further iterations. What its folder names of this machine must be allowed, and --here said again.
     """
     import asyncio
 
     from storlab.cli.suite.choose import limit_of
+    from storlab.run.permissions import Permissions, parse_allowed
     from storlab.run.suite.suite_run import resume_suite
 
     seconds = limit_of(limit)
+    permissions = Permissions(allowed=parse_allowed(allow or ()))
+
+    def execute(watch: Watch) -> Ended:
+        return asyncio.run(resume_suite(folder, watch, seconds, permissions, here))
+
     with Turn(wait, shared).on_machine(folder):
-        finish(folder, lambda watch: asyncio.run(resume_suite(folder, watch, seconds)), quiet=quiet, json=json)
+        finish(folder, execute, quiet=quiet, json=json)
 
 
 @suite.command("list")
@@ -210,6 +227,10 @@ def list_(
     kernel_modules: KernelModules = None,
     rootfs: Rootfs = None,
     tree: Tree = None,
+    allow: Allow = None,
+    wants: Annotated[
+        bool, Option("--wants", help="Only what suite files want of this machine, and what permits that.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show what a suite consists of: its groups and tests, and what is expected of them. Nothing of it is run.
@@ -218,13 +239,30 @@ def list_(
     """
     import asyncio
 
+    from storlab.cli.plan.wants import show_wants
     from storlab.cli.suite.choose import asked_for, past_in
     from storlab.cli.suite.listing import listed, listed_json
+    from storlab.run.permissions import Permissions, parse_allowed
+    from storlab.run.suite.own_files import wants_of_files
     from storlab.run.suite.suite_run import look_at_suite
 
+    permissions = Permissions(allowed=parse_allowed(allow or ()))
+    if wants:
+        show_wants(wants_of_files(names), permissions, as_json=json)
+        return
     past = past_in(history)
     own = own_kernel_of(kernel, kernel_modules, rootfs, tree=tree)
-    asked = asked_for(names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard, past=past, kernel=own)
+    asked = asked_for(
+        names,
+        tests=tests,
+        test=test,
+        exclude=exclude,
+        tags=tags,
+        shard=shard,
+        past=past,
+        kernel=own,
+        permissions=permissions,
+    )
     chosen, found, lacking = asyncio.run(look_at_suite(asked, warn))
     if json:
         show_json(listed_json(chosen, found.expectations, lacking, past))

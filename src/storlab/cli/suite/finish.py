@@ -56,9 +56,15 @@ def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json
     for reason in ended.left_behind:
         warn(f"storlab: could not be torn down: {reason}; `storlab clean {folder}` tries again")
     if ended.interrupted:
-        warn(f"storlab: interrupted; `storlab suite resume {folder}` runs the rest")
+        warn(f"storlab: interrupted; `{resuming(known)}` runs the rest")
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(LEFT_BEHIND if ended.left_behind else status_of(known))
+
+
+def resuming(known: SuiteRun) -> str:
+    """The command that runs the rest."""
+    here = known.asked.here
+    return f"storlab suite resume {known.folder}{'' if here is None else f' --here {here.machine}'}"
 
 
 def keep_table(known: SuiteRun) -> None:

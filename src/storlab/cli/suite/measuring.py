@@ -30,7 +30,7 @@ def measuring(asked: Asked, environment: Mapping[str, str], disk_size: str) -> A
     measures = not _NAMES.isdisjoint(asked.names)
     if not measures and not disk_size:
         return asked
-    adapter = own_adapter(asked.names, asked.tests, asked.here)
+    adapter = own_adapter(asked.names, asked.tests, asked.here, asked.permissions)
     if disk_size and isinstance(adapter, ZtsFile):
         raise UserError(
             f"--disk-size: {adapter.file} itself sets the size of its disks: change disk_size in its table guests"

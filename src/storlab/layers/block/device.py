@@ -25,7 +25,7 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.settings import journalled, read_settings, restore
-from storlab.reach import Device, HostName
+from storlab.reach import Device, OwnName
 
 OF_LAB = "@lab"
 """In place of a device's path: the one that the lab names for each host."""
@@ -52,7 +52,7 @@ class DeviceLayer(Layer):
         description="With `wipe`: empty all of it first. `discard` (TRIM) and `secure-discard`: tell it that no block "
         "is in use, which makes a flash disk as close to new as it can. `zeroes`: write zeroes.",
     )
-    disks: dict[HostName, HostDisk] = Field(
+    disks: dict[OwnName, HostDisk] = Field(
         {}, description='The devices of the lab that `path = "@lab"` stands for, by host.'
     )
 

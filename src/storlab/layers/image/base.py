@@ -46,9 +46,7 @@ class Base(Model):
 
     size: Size | None = Field(None, description="Size of an image that Storlab makes.")
     written: Size | None = Field(None, description="Bytes from its start on that are data; without it, all are.")
-    file: ReadsFile | None = Field(
-        None, description="An image of yours, raw or qcow2 and whole by itself: its absolute path on the node."
-    )
+    file: ReadsFile | None = Field(None, description="An image of yours on the node, raw or qcow2 and whole by itself.")
     system: bool = Field(False, description="It holds the root file system of the guest image, as ext4.")
 
     @model_validator(mode="after")
@@ -57,8 +55,6 @@ class Base(Model):
             raise ValueError('a base has either a size, such as size = "4G", or the path of an image as its file')
         if self.file is not None and self.written is not None:
             raise ValueError("written is for a base that Storlab makes, with size; a file is taken as it is")
-        if self.file is not None and not self.file.startswith("/"):
-            raise ValueError(f"file {self.file}: write an absolute path, beginning with /")
         if self.system and (self.written is not None or (self.size or 0) < _SYSTEM):
             raise ValueError("system = true goes with a size of 2G or more, and without file and written")
         for name, value in (("size", self.size), ("written", self.written)):

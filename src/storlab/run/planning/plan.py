@@ -15,6 +15,7 @@ from storlab.limits import COMPARISONS
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
 from storlab.records.manifest import Order
+from storlab.run.gate import Want
 from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
 from storlab.run.planning.checks import Checks, group_needs, key_of, needs_here, node_needs
 from storlab.run.planning.design import design_of
@@ -22,7 +23,7 @@ from storlab.run.planning.machines import open_machines
 from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order
 from storlab.run.planning.sliceable import about_slices, refuse_unsliceable
-from storlab.run.planning.wants import Want, refuse_unpermitted
+from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.session import Session
 from storlab.run.setup.placement import place
 from storlab.run.setup.space import (

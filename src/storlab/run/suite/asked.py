@@ -9,6 +9,7 @@ from random import Random
 
 from storlab.records.suite.here import Here
 from storlab.records.suite.own_kernel import OwnKernel
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.model import Suite
 from storlab.suite.order import repeated, replayed, shuffled
@@ -47,6 +48,7 @@ class Asked:
     kernel: OwnKernel | None = None  # that guests boot; by default the image's
     hold: bool = False  # a shell in the guest of each test that fails
     debug: bool = False  # and what a debugger attaches to
+    permissions: Permissions = NO_PERMISSIONS  # of what its files name
 
     @property
     def name(self) -> str:

@@ -9,14 +9,17 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from storlab.below import opened_below
 from storlab.errors import Problem, StudyError, UserError
 from storlab.model import Model
+from storlab.reach import FOLDER
 from storlab.reading import read_file
 from storlab.records.suite.here import Here
 from storlab.records.suite.own_kernel import OwnKernel
+from storlab.run.gate import Want
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.suite.checkout import Wanted, choose
 from storlab.run.suite.places.guest import OWN_TESTS
+from storlab.run.suite.wants import refuse_unpermitted_file, wants_of_file
 from storlab.study.messages import explain
 from storlab.study.toml_text import line_of, positions, read_toml
 from storlab.suite.adapters.base import Adapter
@@ -36,13 +39,18 @@ IN_IMAGE = "/usr/share/zfs/"
 _CHECK_HERE = "a checkout is run in guests: with --here, its own `check` does all there is to do"
 
 
+def is_own(name: str) -> bool:
+    """Whether a name means a file of this machine, and not one of the image."""
+    return not name.startswith(IN_IMAGE) and Path(name).is_file()
+
+
 def own_runfile(name: str) -> Runfile | None:
     """A runfile or suite file of this machine; ``None`` where there is none. Raises ``UserError`` where it can't be
     read.
     """
-    path = Path(name)
-    if name.startswith(IN_IMAGE) or not path.is_file():
+    if not is_own(name):
         return None
+    path = Path(name)
     try:
         data = read_file(path, MOST_RUNFILE)
     except OSError as error:
@@ -56,21 +64,34 @@ def own_runfile(name: str) -> Runfile | None:
         raise RunfileError(name, line, "this is no UTF-8, so it is no runfile") from None
 
 
-def own_adapter(names: Sequence[str], tests: Path | None = None, here: Here | None = None) -> Adapter:
-    """How the suite of these names is run. Raises ``UserError`` for what is wrong with files of this machine.
+def own_adapter(
+    names: Sequence[str],
+    tests: Path | None = None,
+    here: Here | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
+) -> Adapter:
+    """How the suite of these names is run. Raises ``UserError`` for what is wrong with files of this machine, and for
+    what these want and may not.
 
     On this machine tests run where they lie, and in guests where they are copied to.
     """
     own = [found for name in names if (found := own_runfile(name)) is not None]
     check_runfiles([runfile for runfile in own if not runfile.name.endswith(_SUITE_FILE)])
-    adapter = _adapter_here(own, tests, here) if here is not None else adapter_of(own, tests)
+    if here is None:
+        adapter = adapter_of(own, tests, permissions=permissions)
+    else:
+        adapter = _adapter_here(own, tests, here, permissions)
     if len(names) > 1 and isinstance(adapter, Command):
         raise UserError(f"{adapter.file}: a suite file stands alone: leave out the other names")
     return adapter
 
 
 def adapter_of(
-    runfiles: Sequence[Runfile], tests: Path | None, testdir: str = "", options: ZtsOptions | None = None
+    runfiles: Sequence[Runfile],
+    tests: Path | None,
+    testdir: str = "",
+    options: ZtsOptions | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
 ) -> Adapter:
     """How a suite from these files is run. ``tests``: a folder of this machine that is copied into each guest.
 
@@ -79,12 +100,13 @@ def adapter_of(
     suite_file = next((runfile for runfile in runfiles if runfile.name.endswith(_SUITE_FILE)), None)
     if suite_file is None:
         return Zts(testdir or (STF_SUITE if tests is None else OWN_TESTS), options or ZtsOptions())
-    return read_suite_file(suite_file.text, suite_file.name, testdir or OWN_TESTS, tests)
+    return read_suite_file(suite_file.text, suite_file.name, testdir or OWN_TESTS, tests, permissions)
 
 
-def _adapter_here(runfiles: Sequence[Runfile], tests: Path | None, here: Here) -> Adapter:
+def _adapter_here(runfiles: Sequence[Runfile], tests: Path | None, here: Here, permissions: Permissions) -> Adapter:
     testdir = str(tests.resolve()) if tests is not None else ""
-    found = adapter_of(runfiles, tests, testdir, ZtsOptions(runner=here.user, plain=tests is not None))
+    options = ZtsOptions(runner=here.user, plain=tests is not None)
+    found = adapter_of(runfiles, tests, testdir, options, permissions)
     if isinstance(found, CheckFile):
         raise StudyError(found.file, [Problem("adapter", _CHECK_HERE, found.lines.get(("adapter",)))])
     if isinstance(found, Command) and not testdir:
@@ -98,12 +120,36 @@ def run_by(adapter: Adapter, user: str) -> Adapter:
     return replace(adapter, options=replace(adapter.options, runner=user)) if isinstance(adapter, ZtsFile) else adapter
 
 
-def read_suite_file(text: str, name: str, testdir: str = OWN_TESTS, tests: Path | None = None) -> Command:
+def wants_of_files(names: Sequence[str]) -> tuple[Want, ...]:
+    """What the suite files among these names want. Raises ``StudyError`` for what is wrong with them."""
+    return tuple(want for file, spec, _ in _suite_files(names) for want in wants_of_file(spec, file))
+
+
+def refuse_unpermitted_files(names: Sequence[str], permissions: Permissions) -> None:
+    """Raise ``StudyError`` for what they want and may not, and for what is wrong with them."""
+    for file, spec, lines in _suite_files(names):
+        refuse_unpermitted_file(spec, file, lines, permissions)
+
+
+def _suite_files(names: Sequence[str]) -> Iterator[tuple[str, SuiteFile, Mapping[tuple[str | int, ...], int]]]:
+    for name in names:
+        if name.endswith(_SUITE_FILE) and (found := own_runfile(name)) is not None:
+            yield name, *_validated(SuiteFile, found.text, name)
+
+
+def read_suite_file(
+    text: str,
+    name: str,
+    testdir: str = OWN_TESTS,
+    tests: Path | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
+) -> Command:
     """A suite in TOML. ``tests``: in place of the folder that it names.
 
-    Raises ``StudyError`` with file, line and key of all that is wrong.
+    Raises ``StudyError`` with file, line and key of all that is wrong, and of what it wants and may not.
     """
     spec, lines = _validated(SuiteFile, text, name)
+    refuse_unpermitted_file(spec, name, lines, permissions)
     if spec.adapter == "check":
         return _of_checkout(CheckFile(spec, testdir, name, lines), tests)
     kind = ZtsFile if spec.adapter == "zts" else Command
@@ -113,9 +159,9 @@ def read_suite_file(text: str, name: str, testdir: str = OWN_TESTS, tests: Path 
 def _of_checkout(suite: CheckFile, tests: Path | None) -> CheckFile:
     """With the tests that the checkout has of those that the file names."""
     table, guests = suite.spec.check or CheckTable(), suite.spec.guests
-    lists = tuple(_beside(suite, each, ("check", "exclude_files")) for each in table.exclude_files)
     wanted = Wanted(
-        tuple(table.tests), tuple(table.groups), tuple(table.exclude_groups), tuple(table.exclude), lists,
+        tuple(table.tests), tuple(table.groups), tuple(table.exclude_groups), tuple(table.exclude),
+        tuple(map(Path, table.exclude_files)),
         tuple(table.exclude_lists),
     )  # fmt: skip
     folder = tests or folder_of(suite)
@@ -145,7 +191,7 @@ def _validated(model: type[M], text: str, name: str) -> tuple[M, Mapping[tuple[s
     raw = read_toml(text.encode(), name)[1]
     lines = positions(text)
     try:
-        return model.model_validate(raw), lines
+        return model.model_validate(raw, context={FOLDER: Path(name).parent}), lines
     except ValidationError as error:
         raise StudyError(name, [*_problems(error, model, lines)]) from None
 
@@ -159,31 +205,19 @@ def _problems(
 
 
 def kernel_of(suite: Command) -> OwnKernel | None:
-    """The kernel that a suite file wants its guests to boot. Raises ``StudyError`` unless all of it lies below it."""
+    """The kernel that a suite file wants its guests to boot."""
     guests = suite.spec.guests
     if guests.kernel is None:
         return None
-    named = {key: getattr(guests, key) for key in ("kernel", "kernel_modules", "rootfs")}
-    found = {key: _beside(suite, path, ("guests", key)) for key, path in named.items() if path is not None}
-    return OwnKernel(*(str(found[key].resolve()) if key in found else None for key in named))
+    named = (guests.kernel, guests.kernel_modules, guests.rootfs)
+    return OwnKernel(*(None if path is None else str(Path(path).resolve()) for path in named))
 
 
 def folder_of(suite: Command) -> Path | None:
-    """The folder that a suite file wants in its guests, below its own. Raises ``StudyError`` where it is none."""
+    """The folder that a suite file wants in its guests. Raises ``StudyError`` where it is none."""
     if suite.spec.folder is None:
         return None
-    folder = _beside(suite, suite.spec.folder, ("folder",))
+    folder = Path(suite.spec.folder)
     if not folder.is_dir():
         raise StudyError(suite.file, [Problem("folder", f"{folder} is no folder", suite.lines.get(("folder",)))])
     return folder
-
-
-def _beside(suite: Command, name: str, key: tuple[str, ...]) -> Path:
-    """What a suite file names: whoever wrote it chooses what of this machine its tests see."""
-    folder = Path(suite.file).parent
-    try:
-        with opened_below(folder, name):
-            return folder / name
-    except OSError as error:
-        why = f"cannot use {folder / name}: {error.strerror}"
-        raise StudyError(suite.file, [Problem(".".join(key), why, line_of(key, suite.lines))]) from None

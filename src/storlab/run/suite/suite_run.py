@@ -25,6 +25,7 @@ from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.under_way import taken_down
 from storlab.run.beginning import new_run_id
 from storlab.run.interrupts import Interrupts
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.recovery.journal import Journal, read_pending, refuse_others
 from storlab.run.recovery.orphans import refuse_living
 from storlab.run.recovery.teardown import tear_down, tear_down_rest
@@ -41,6 +42,7 @@ from storlab.run.suite.places.place import Place
 from storlab.run.suite.plan import plan
 from storlab.run.suite.queue import remaining
 from storlab.run.suite.until_failure import UntilFailure
+from storlab.run.suite.wants import refuse_other_machine, refuse_unpermitted_run, wants_of_run
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.check import Check
 from storlab.suite.model import Suite
@@ -87,9 +89,16 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
             return _outcome(ended, folder, interrupts)
 
 
-async def resume_suite(folder: Path, watch: Watch, limit: float | None = None) -> Ended:
+async def resume_suite(
+    folder: Path,
+    watch: Watch,
+    limit: float | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
+    here: str = "",
+) -> Ended:
     """Run what has no result yet, in a run that was killed, interrupted or limited; a group that was under way begins
-    again. Raises ``UserError`` where a run until a failure has found one.
+    again. ``here``: this machine, where its tests run on that. Raises ``UserError`` where a run until a failure has
+    found one, and for what the run's folder wants of this machine and may not have.
     """
     _refuse_others_than_root()
     records = RunFolder.open(folder)
@@ -100,17 +109,20 @@ async def resume_suite(folder: Path, watch: Watch, limit: float | None = None) -
         manifest = records.manifest
         refuse_living(manifest.run, folder)
         asked = known.asked
+        tests = Path(asked.tests) if asked.tests is not None else None
+        refuse_other_machine(here, asked.here)
+        wants = wants_of_run(tests=tests, kernel=asked.kernel, here=asked.here)
+        refuse_unpermitted_run(folder, wants, permissions)
         _refuse_found(known)
         async with open_session(manifest.run, watch.notify) as session:
             with Journal(records.journal) as journal:
                 result = await tear_down_rest(journal, session)
             if result.failed:
                 raise StorlabError(f"cannot tear down what an earlier run set up: {'; '.join(result.failed)}")
-            tests = Path(asked.tests) if asked.tests is not None else None
             adapter: Adapter = (
                 Check(asked.testdir, asked.check)
                 if asked.check is not None
-                else adapter_of(asked.runfiles, tests, asked.testdir, asked.zts)
+                else adapter_of(asked.runfiles, tests, asked.testdir, asked.zts, permissions)
             )
             place: Place
             if asked.here is not None:
@@ -178,7 +190,7 @@ def _interrupts(watch: Watch) -> Interrupts:
 
 
 def _place(session: Session, folder: Path, asked: Asked) -> Place:
-    adapter = asked.adapter or own_adapter(asked.names, asked.tests, asked.here)
+    adapter = asked.adapter or own_adapter(asked.names, asked.tests, asked.here, asked.permissions)
     if asked.here is not None:
         return HereMaker(session, adapter, asked.here, folder)
     return GuestMaker(session, adapter, _guests(asked), folder, asked.tests, asked.guests, asked.hold)

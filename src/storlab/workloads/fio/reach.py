@@ -19,7 +19,7 @@ _OURS = frozenset({"name", "write_bw_log", "write_iops_log", "write_lat_log", "p
 """Storlab's own where it writes the job file."""
 _PATHS = frozenset({"filename", "filename_format", "directory", "opendir", "replay_redirect"})
 _FOLDERS = frozenset({"directory", "opendir"})
-_TRACE = "read_iolog"
+TRACE = "read_iolog"
 """It names a trace that is only read; where its I/O goes, ``replay_redirect`` must say."""
 _NUMBERS = re.compile(r"\$(pagesize|mb_memory|ncpus)([*/+-]\d+)?")
 _FORMAT_WORDS = re.compile(r"\$(jobname|jobnum|filenum|clientuid)(?![a-z])")
@@ -97,6 +97,8 @@ def _check_reach(key: str, value: str, path: Sequence[str]) -> None:
         raise OptionError(wrong, *path)
     if name in _PATHS:
         check_path(key, value, path)
+    if name == TRACE and any(".." in part.split("/") for part in _parts(value)):
+        raise OptionError(f"{shown(value)} leads out of the trial's folder: write an absolute path", *path)
     unknown = allowed("fio", "engine").problem(value) if name == "ioengine" and is_built_in(value) else None
     if unknown is not None:
         raise OptionError(unknown, *path)
@@ -115,7 +117,7 @@ def _check_words(name: str, value: str, path: Sequence[str]) -> None:
 
 def check_path(key: str, value: str, path: Sequence[str]) -> None:
     """Storlab touches only what its stack provides: fio may not be sent elsewhere."""
-    for part in re.split(r"(?<!\\):", value):
+    for part in _parts(value):
         inside = part == TARGET or part.startswith(f"{TARGET}/")
         relative = part.removeprefix(TARGET).lstrip("/") if inside else part
         if ".." in relative.split("/") or (not inside and part.startswith("/")):
@@ -134,12 +136,17 @@ def check_path(key: str, value: str, path: Sequence[str]) -> None:
             )
 
 
+def _parts(value: str) -> list[str]:
+    """The paths in a value: colons are between them."""
+    return [part.strip() for part in re.split(r"(?<!\\):", value)]
+
+
 def check_replays(jobs: Iterable[Job]) -> None:
     """A trace names the devices that it was taken from, and fio opens them. Raises ``OptionError``."""
     for job in jobs:
         options = {plain(key): value for key, value in job.options.items()}
         redirect = str(options.get("replay_redirect", ""))
-        if _TRACE in options and redirect != TARGET and not redirect.startswith(f"{TARGET}/"):
+        if TRACE in options and redirect != TARGET and not redirect.startswith(f"{TARGET}/"):
             raise OptionError(
                 f"the job {job.name} replays a trace, which names files and devices of its own: write "
                 f'replay_redirect = "{TARGET}" on a disk, or "{TARGET}/FILE" in a directory'
@@ -148,7 +155,13 @@ def check_replays(jobs: Iterable[Job]) -> None:
 
 def engines_of(jobs: Iterable[Job]) -> list[str]:
     """The engines that they name, each once."""
-    return sorted({str(job.options["ioengine"]) for job in jobs if "ioengine" in job.options})
+    return sorted({text(job.options["ioengine"]) for job in jobs if "ioengine" in job.options})
+
+
+def traces_of(jobs: Iterable[Job]) -> list[str]:
+    """The traces that they replay and name by absolute paths, each once."""
+    named = {text(value) for job in jobs for key, value in job.options.items() if plain(key) == TRACE}
+    return sorted({part for each in named for part in _parts(each) if part.startswith("/")})
 
 
 def is_built_in(engine: str) -> bool:

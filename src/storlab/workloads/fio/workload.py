@@ -19,7 +19,7 @@ from storlab.metrics import MetricSpec
 from storlab.nodes.listing import files_below
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.reach import LIBRARY, Beside, Found, OwnName, Reach
+from storlab.reach import LIBRARY, READS_FILE, Beside, Found, OwnName, Reach
 from storlab.text import is_whole
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
 from storlab.workloads.fio import checking, depth, reach, sliced
@@ -62,7 +62,7 @@ class FioWorkload(Workload):
     )
     job_file: Beside | None = Field(None, description="A native job file below the study's folder; used as it stands.")
 
-    beyond: ClassVar[Mapping[str, Reach]] = {"ioengine": LIBRARY}
+    beyond: ClassVar[Mapping[str, Reach]] = {"ioengine": LIBRARY, reach.TRACE: READS_FILE}
 
     _job_text: str | None = PrivateAttr(None)
 
@@ -133,11 +133,15 @@ class FioWorkload(Workload):
         return not fio_options.ramps(self._jobs(), warm_up)
 
     def reaches(self) -> Iterator[Found]:
-        """Engines that are no part of fio."""
-        at = ("job_file",) if self.job_file is not None else ("ioengine",) if "ioengine" in _extra(self) else ("jobs",)
+        """Engines that are no part of fio, and traces that lie elsewhere than in the target and the trial's folder."""
         for name in reach.engines_of(self._jobs()):
             if not reach.is_built_in(name):
-                yield Found(at, "code", reach.code_of(name))
+                yield Found(self._place_of("ioengine"), "code", reach.code_of(name))
+        for trace in reach.traces_of(self._jobs()):
+            yield Found(self._place_of(reach.TRACE), "read", trace)
+
+    def _place_of(self, option: str) -> tuple[str]:
+        return ("job_file",) if self.job_file is not None else (option,) if option in _extra(self) else ("jobs",)
 
     @classmethod
     async def unchecked(cls, node: Node, workloads: Sequence[Self]) -> list[Self]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, Strict, field_validator, model_validator
+from pydantic import AfterValidator, Field, Strict, ValidationInfo, field_validator, model_validator
 
 from storlab.allowed import NotAllowed, allowed
 from storlab.images.recipe import series_of
 from storlab.model import Model
 from storlab.nodes.binding import Numbers
-from storlab.reach import Found, InGuest, Program, Reach, ReadsFile, options_of
+from storlab.reach import READS_FILE, Found, InGuest, Program, Reach, ReadsFile, options_of, path_from
 from storlab.units import Duration, GuestMemory, shown
 
 QEMU = "qemu-system-x86_64"
@@ -23,7 +24,14 @@ Machine = Literal["q35", "pc"]
 EMULATED_CPU = "max,erms=off,fsrm=off"
 
 
-_ARGUMENTS = Reach("Arguments", "has QEMU open or run what Storlab does not know of, unless it is listed", "code")
+_ARGUMENTS = Reach("Arguments", "have QEMU open or run what Storlab does not know of, unless all are listed", "code")
+
+
+def _kernel(value: str, info: ValidationInfo) -> str:
+    return path_from(value, info) if series_of(value) is None else value
+
+
+_Kernel = Annotated[str, READS_FILE, AfterValidator(_kernel)]
 
 
 class Hardware(Model):
@@ -59,7 +67,7 @@ class Hardware(Model):
         max_length=4095,
         description="`installed`, or the path of a QEMU of your own, from 5.2 on; it needs `--allow code=PATH`.",
     )
-    kernel: ReadsFile | None = Field(
+    kernel: _Kernel | None = Field(
         None,
         description="Your own kernel: bzImage or vmlinux; or one of Debian's by its series, `debian:6.1`, which "
         "`storlab image kernel 6.1` unpacks. By default the image's.",
@@ -78,7 +86,8 @@ class Hardware(Model):
     qemu_args: tuple[Annotated[str, options_of("QEMU")], ...] = Field(
         (),
         description="More for QEMU's command line. [What is listed](options.md) needs no permission; anything else can "
-        "make QEMU do what Storlab does not know of, and needs `--allow code=qemu_args`.",
+        "make QEMU do what Storlab does not know of, and then all of them, as words of a command, need "
+        "`--allow code='-s -S'`.",
     )
     silence: Duration = Field(
         60.0,
@@ -90,20 +99,15 @@ class Hardware(Model):
     beyond: ClassVar[Mapping[str, Reach]] = {"qemu_args": _ARGUMENTS}
 
     def reaches(self) -> Iterator[Found]:
-        """Arguments that aren't listed."""
-        if (number := self.unlisted_argument()) is not None:
-            yield Found(("qemu_args", number), "code", "qemu_args")
-
-    def unlisted_argument(self) -> int | None:
-        """The first of ``qemu_args`` that needs a permission."""
-        table, words = allowed("qemu"), [*enumerate(self.qemu_args)]
+        """All arguments, unless each is listed: what is no option to us may be the value of the one before to QEMU."""
+        table, words = allowed("qemu"), [*self.qemu_args]
         while words:
-            number, name = words.pop(0)
+            name = words.pop(0)
             rule = table.rule_of(name)
-            value = words.pop(0)[1] if rule is not None and rule.takes_value and words else None
+            value = words.pop(0) if rule is not None and rule.takes_value and words else None
             if table.problem(name, value) is not None:
-                return number
-        return None
+                yield Found(("qemu_args",), "code", shlex.join(self.qemu_args))
+                return
 
     @property
     def emulator(self) -> str:
