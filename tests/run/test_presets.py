@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import storlab
@@ -116,6 +117,22 @@ def test_a_preset_runs_and_has_every_metric_that_it_asks_about(preset: str, tmp_
     outcome = run(preset, tmp_path / "run")
     assert outcome.ending == "complete"
     assert set(outcome.tables.frame("metrics")["metric"]) >= PRESETS[preset].metrics
+
+
+@pytest.mark.needs("zfs")
+def test_reads_come_from_the_disks_of_whoever_has_the_pool_and_not_from_the_arc(tmp_path: Path) -> None:
+    settings = ("runtime=1s", "size=1M", "disk=512M", 'places=["dataset", "nfs"]')
+    only = ("layout=stripe", "test=random_reads-sync-8k-16")
+    study = load_study(preset_studies()["zfs-perf"], settings, only)
+    outcome = asyncio.run(run_study(study, tmp_path / "run", 1, (1, 1), Observer(), trusting(study)))
+    done = {record.levels["place"]: record for record in outcome.tables.records}
+    assert [(record.status, record.reason, record.warnings) for record in done.values()] == [("done", None, [])] * 2
+    metrics = outcome.folder.metrics.filter(pl.col("job").is_null())
+    misses = {metric["trial"]: metric["value"] for metric in metrics.filter(metric="arc.misses").to_dicts()}
+    assert min(misses.values()) > 0 and len(misses) == 2, misses
+    amplified = metrics.filter(metric="read.amplification").to_dicts()
+    assert {each["trial"] for each in amplified} == {done["dataset"].trial}, "a client over NFS has no disk to read"
+    assert min(each["value"] for each in amplified) > 0, amplified
 
 
 @pytest.mark.needs("root")

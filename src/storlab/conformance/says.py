@@ -133,8 +133,8 @@ def of_layer(layer: Layer) -> Faults:
         yield "takes or holds fewer than no bytes"
     if layer.file_format() not in get_args(Format):
         yield f"has the file format {layer.file_format()!r}"
-    if not all(isinstance(word, str) for word in (*cls.flush, *layer.chains())):
-        yield "has a flush or chains that are no tuples of words"
+    if not all(isinstance(word, str) for word in (*cls.flush, *cls.drop, *layer.chains())):
+        yield "has a flush, a drop or chains that are no tuples of words"
     layer.check_above(None)
     if isinstance(layer, Crossing):
         if layer.transport not in get_args(Transport):

@@ -177,6 +177,8 @@ class Layer(Model):
     """
     flush: ClassVar[tuple[str, ...]] = ()
     """A command that writes back what this kind of layer holds back and ``sync`` does not write."""
+    drop: ClassVar[tuple[str, ...]] = ()
+    """A command that empties a cache of this kind of layer's own, which stays when the kernel's caches are dropped."""
 
     layer: OwnName  # the layer's name in study files; a subclass narrows it to a literal with that default
     keep: Keep | None = Field(

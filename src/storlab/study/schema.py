@@ -215,7 +215,7 @@ class Settle(Model):
     """What is done right before the measured phase."""
 
     sync: bool = Field(True, description="Write back what is dirty in the page cache, and wait for it.")
-    drop_caches: bool = Field(True, description="Drop page cache, dentries and inodes; needs root, skipped without.")
+    drop_caches: bool = Field(True, description="Drop page cache, dentries, inodes, ARC; needs root, skipped without.")
     wait: Duration = Field(0.0, description="Then wait for this long.")
 
 

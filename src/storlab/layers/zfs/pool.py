@@ -176,6 +176,7 @@ class ZpoolLayer(Layer):
         "delays",
     )
     flush: ClassVar = ("zpool", "sync")
+    drop: ClassVar = ("zinject", "-a")  # the ARC gives the kernel only some of it
     undoes: ClassVar = (_destroy, forget_labels, remove_device_node, restore_parameter, remove_file)
 
     @model_validator(mode="after")

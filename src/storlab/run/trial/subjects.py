@@ -146,8 +146,12 @@ def _address(words: Mapping[str, str]) -> str:
 
 
 def _disks_of_loads(built: Built, node: Node) -> tuple[str, ...] | None:
-    """The disks under test: those that a node's chains end as, or the nearest below; ``None`` without storage."""
-    tops = [stack for (name, _), stack in built.stacks.items() if name == node.name]
+    """The disks under test: those that the chains of a node's loads end as, or the nearest below; ``None`` without
+    storage. Of a node without loads, all its chains are.
+    """
+    targets = [target for load in built.cell.loads for target in load.on]
+    used = {target.chain for target in targets if node.name in node_names(target.group, built.cell.nodes[target.group])}
+    tops = [each for (name, chain), each in built.stacks.items() if name == node.name and (not used or chain in used)]
     found: list[str] = []
     for stack in tops:
         resource = stack.resource

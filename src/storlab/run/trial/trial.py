@@ -17,7 +17,6 @@ from storlab.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsuppo
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.resources import Dir, Disk, Resource, Share
 from storlab.layers.stack import BuiltStack
-from storlab.nodes.agent import steps
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Node
 from storlab.nodes.undo import remove_folder
@@ -39,6 +38,7 @@ from storlab.run.trial.measure import (
     wait_for_all,
 )
 from storlab.run.trial.reasons import out_of_memory, reason_of, server_logs
+from storlab.run.trial.settling import settle
 from storlab.run.trial.slices import SlicedWork, Slices, watching_slices
 from storlab.run.trial.subjects import subjects_of
 from storlab.run.trial.watch import Files, Watch
@@ -353,24 +353,16 @@ class TrialRun:
             raw = raw_folder(self.folder, place.node.name, "precondition")
             await fetch_folder(place.node, place.folder, raw, self.allowance)
 
+    async def _settle(self, node: Node) -> None:
+        as_root = self.session.facts[node.name]["uid"] == 0
+        self.warnings += await settle(self.cell.trial.settle, node, self.built, as_root)
+
     def _host_serves(self) -> bool:
         """Whether guests stand on this machine's page cache, and not only on its QEMU."""
         host = self.session.host
         return host.name not in self.built.nodes and any(
             part.node is host and part.stack.resources for part in self.built.parts.values()
         )
-
-    async def _settle(self, node: Node) -> None:
-        settle = self.cell.trial.settle
-        wanted = [steps.sync()] if settle.sync else []
-        if settle.drop_caches:
-            if self.session.facts[node.name]["uid"] == 0:
-                wanted.append(steps.write("/proc/sys/vm/drop_caches", "3\n"))
-            else:
-                self.warnings.append("caches were not dropped before measuring: that needs root")
-        await node.carry_out(*wanted)
-        if settle.wait:
-            await asyncio.sleep(settle.wait)
 
     async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, RunContext]]) -> TrialRecord:
         with understood(", ".join(self.built.nodes), "looking for what the loads stand on"):
