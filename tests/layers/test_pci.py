@@ -79,7 +79,7 @@ async def test_a_device_is_bound_and_comes_back_and_none_without_an_iommu(
     image.write_bytes(bytes(1024**2))
     blockdev = {"driver": "file", "node-name": "b0", "filename": str(image)}
     nvme = {"driver": "nvme", "id": "n0", "serial": "S-1", "drive": "b0"}
-    words = {"qemu_args": _IOMMU, "kernel_args": "intel_iommu=on"} if iommu else {}
+    words = {"qemu_args": _IOMMU, "kernel_args": "intel_iommu=on", "start": "cold"} if iommu else {}
     own = Devices(blockdevs=(blockdev,), devices=(nvme,))
     async with guest(ground.node, "vm-1", [own], memory="256M", hardware=words) as running:
         node, context = running.node, ground.context(node=running.node)
