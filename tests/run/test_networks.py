@@ -273,21 +273,6 @@ def test_acks_are_of_requests_of_the_disk_and_single_ones_as_many_as_were_sent(b
     assert client["acks.sent.gap.p50"] > 0
 
 
-OVER_EACH = sample(__file__, "cases/tcp-over-each-transport.toml")
-
-
-@pytest.mark.needs("guests")
-def test_sockets_of_the_kernel_are_seen_at_both_ends(lab: Laboratory) -> None:
-    """Initiators of iSCSI and NVMe/TCP, NFS's client and server: no process has their sockets."""
-    lab.succeed(OVER_EACH, trials=3)
-    rows = pl.read_parquet(lab.out / "tables" / "metrics.parquet").filter(pl.col("node").is_null())
-    received = rows.filter(source="probe:tcp", metric="bytes.received")["value"].to_list()
-    sent = rows.filter(source="probe:tcp@store", metric="bytes.sent")["value"].to_list()
-    assert len(received) == len(sent) == 3
-    assert min(received) > 2 * 1024 * 1024
-    assert sent == pytest.approx(received, rel=0.05)
-
-
 NAGLE = sample(__file__, "cases/nagle.toml")
 
 
