@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from report.model.test_why import ACKS, COMPARISON
+from report.model.test_chapters import ACKS, COMPARISON
 from storlab.analysis.design import Design
 from storlab.analysis.stats.anytime import log_evidence_of_means, mean_interval
 from storlab.analysis.stats.closed_testing import Hypothesis, thresholds

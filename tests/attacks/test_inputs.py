@@ -1,4 +1,4 @@
-"""Files that a study or suite of somebody else's names: only what lies below its own folder gets into a run."""
+"""What a stranger's study or suite can't do by files and patterns: get others' files into a run, or go on for ever."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from attacks.odd_files import bounded
+from laboratory import Laboratory
 from laboratory.studies import directory
 from storlab.below import opened_below
 from storlab.errors import StudyError
 from storlab.run.permissions import Permissions
 from storlab.run.suite.own_files import folder_of, read_suite_file
 from storlab.study.study import load_study
+from study.program import call
 
 SECRET = "root:$6$salt:1::::::\n[global]\n[job]\nrw=read\nsize=1m\n"
 FIO = directory('fio = { job_file = "NAME" }')
@@ -127,3 +130,35 @@ def test_a_suite_packs_nothing_of_this_machine_into_its_guests_that_is_not_allow
 def test_no_name_reaches_the_kernel_that_ends_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="null character"), opened_below(tmp_path, "a\0b"):
         pass
+
+
+STUDY = """
+primary = "elapsed"
+stack = [{ layer = "directory" }]
+[workload.load.command]
+argv = ["printf", "AAAA"]
+metrics = [{ name = "x", regex = 'REGEX' }]
+[probes]
+[repeat]
+min = 1
+max = 1
+"""
+
+
+@pytest.mark.parametrize("regex", [r"(?:a|aa)+b(\d)", r"(?:a+)+(\d)$", r"(?:(?:a*)*)*(\d)\z", r"(?:.*a){20}b(\d)"])
+def test_no_pattern_makes_a_run_or_its_report_go_on_for_ever(regex: str, lab: Laboratory) -> None:
+    ended = lab.run(STUDY.replace("AAAA", "a" * 600).replace("REGEX", regex), timeout=60)
+    assert ended.status == 3 and "matches nothing" in ended.stdout, ended
+    with bounded():
+        ran = call("report", str(lab.out))
+        assert "matches nothing" in ran.output and "internal error" not in ran.message, ran
+
+
+def test_an_output_that_is_longer_than_any_may_be_is_not_read_into_memory(lab: Laboratory) -> None:
+    ended = lab.run(STUDY.replace("AAAA", "a1").replace("REGEX", r"a(\d)"), timeout=60)
+    assert ended.status == 0, ended
+    (stdout,) = lab.out.rglob("stdout")
+    os.truncate(stdout, 2**31 - 1)  # sparse: it takes up nothing where it comes from
+    with bounded():
+        ran = call("report", str(lab.out))
+    assert "longer than" in ran.output + ran.message and "internal error" not in ran.message, ran
