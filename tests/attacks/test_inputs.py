@@ -9,6 +9,7 @@ import pytest
 
 from attacks.odd_files import bounded
 from laboratory import Laboratory
+from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.below import opened_below
 from storlab.errors import StudyError
@@ -132,17 +133,7 @@ def test_no_name_reaches_the_kernel_that_ends_elsewhere(tmp_path: Path) -> None:
         pass
 
 
-STUDY = """
-primary = "elapsed"
-stack = [{ layer = "directory" }]
-[workload.load.command]
-argv = ["printf", "AAAA"]
-metrics = [{ name = "x", regex = 'REGEX' }]
-[probes]
-[repeat]
-min = 1
-max = 1
-"""
+STUDY = sample(__file__, "cases/pattern.toml")
 
 
 @pytest.mark.parametrize("regex", [r"(?:a|aa)+b(\d)", r"(?:a+)+(\d)$", r"(?:(?:a*)*)*(\d)\z", r"(?:.*a){20}b(\d)"])

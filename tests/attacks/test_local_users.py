@@ -15,6 +15,7 @@ import pytest
 
 from laboratory import Laboratory, wait_until
 from laboratory.guests import BEGUN, guests, once_begun
+from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.layers.block.claim import _HOLD
 from storlab.nodes.private import private_name
@@ -22,15 +23,7 @@ from storlab.nodes.private import private_name
 STRANGER = 65534
 LOAD = 'argv = ["sh", "-c", "echo text > $0/file; test -e $0/../stop || exec sleep 3600", "{target}"]'
 STUDY = directory(f"command = {{ {LOAD} }}", rounds=2)
-ATTACK = """
-cd "$1" || exit
-for found in "$3" .storlab-* storlab-*; do
-    for attempt in "mv -T $found $found-gone" "rmdir $found" "unlink $found" "ls $found" "touch $found/x"; do
-        $attempt >/dev/null 2>&1 && echo "$attempt"
-    done
-    ln -s "$2" "$found" 2>/dev/null
-done
-"""
+ATTACK = sample(__file__, "cases/local-user.sh")
 
 
 @pytest.fixture

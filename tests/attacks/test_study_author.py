@@ -187,14 +187,7 @@ def test_a_fio_that_is_killed_while_a_study_is_planned_is_nobodys_mistake(lab: L
     assert "internal error" not in ended.stderr.lower(), ended
 
 
-PLAIN = """
-schema = 1
-title = "A"
-primary = "elapsed"
-stack = [{ layer = "directory" }]
-[workload.load]
-command = { argv = ["true"] }
-"""
+PLAIN = sample(__file__, "cases/plain.toml")
 OF_A_JOB_FILE = PLAIN.replace("elapsed", "bandwidth").replace(
     'command = { argv = ["true"] }', 'fio = { job_file = "job.fio" }'
 )

@@ -10,21 +10,14 @@ from pathlib import Path
 import pytest
 
 from laboratory import Ended, Laboratory
+from laboratory.samples import sample
 from storlab.study.study import named_studies
 from study.program import Ran, call
 
 root = pytest.mark.needs("root")
 
 TITLE = 'schema = 1\ntitle = "A stranger\'s"\n'
-TAIL = """
-[trial]
-settle = { sync = false, drop_caches = false }
-[workload.w]
-LOAD
-[repeat]
-min = 1
-max = 1
-"""
+TAIL = sample(__file__, "cases/wants-tail.toml")
 COMMAND = 'command = { argv = ["true"] }'
 
 

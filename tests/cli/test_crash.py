@@ -7,23 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from laboratory.samples import sample
 from laboratory.studies import POWER_CUTS
 from storlab.cli.crash import lines, status_of
 from storlab.crash.results import Broken, Control, CrashResult, Cut, SetUp
 from study.program import call
 
-GUEST = """
-schema = 1
-title = "A test"
-primary = "commit.rate"
-[nodes.vm]
-kind = "vm"
-stack = [{stack}]
-{keys}
-[workload.commits]
-on = ["{on}"]
-{load}
-"""
+GUEST = sample(__file__, "cases/crash.toml")
 LEDGER = 'ledger = { runtime = "1s" }'
 MOUNTED = '{ layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }'
 FILE = '{ layer = "file", size = "64M" }'

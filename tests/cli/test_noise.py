@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory, ended, interrupt, kill, wait_for, wait_until
+from laboratory.samples import sample
 from storlab.run.noise import FEWEST, MachineNoise, noise_file, save, saved
 from study.program import call
 
@@ -105,15 +106,7 @@ def test_a_load_that_fails_says_why_and_keeps_nothing() -> None:
     assert not noise_file().exists()
 
 
-SLEEP = """
-primary = "elapsed"
-stack = [{ layer = "directory" }]
-[trial]
-settle = { sync = false, drop_caches = false }
-[probes]
-[workload.load]
-command = { argv = ["sleep", "SECONDS"] }
-"""
+SLEEP = sample(__file__, "cases/noise.toml")
 
 
 @pytest.fixture

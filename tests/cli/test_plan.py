@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.samples import sample
 from laboratory.studies import parsed
 from laboratory.trust import allowing
 from storlab.analysis.summary import Comparison, Summary, to_json
@@ -29,20 +30,7 @@ from storlab.study.study import Study, load_study, shipped_studies
 from study.program import call
 
 GOLDEN = Path(__file__).parent / "golden"
-STUDY = """
-title = "Two directories"
-description = "A description that is so long that it has to be broken into two lines of eighty columns each."
-stack = [{ layer = "directory" }]
-[factors]
-bs = ["4k", "64k"]
-sync = ["fsync", "fdatasync", "end_fsync"]
-spare = ["one"]
-[repeat]
-min = 2
-max = 4
-[workload.random-write]
-fio = { rw = "randwrite", bs = "{bs}", size = "1M", runtime = "2s", time_based = true, description = "{sync}" }
-"""
+STUDY = sample(__file__, "cases/plan.toml")
 DIRECTORY, RW = '"directory"', 'rw = "randwrite"'
 
 
@@ -98,15 +86,15 @@ def test_rounds_only_and_set_change_the_plan_and_without_a_seed_there_is_no_orde
 @pytest.mark.parametrize(
     ("command", "behind", "more", "where", "says"),
     [
-        ("plan", DIRECTORY, 'path = "/nowhere"', "line 4: stack[0]: ", "there is no directory /nowhere"),
-        ("run", DIRECTORY, 'path = "relative"', "line 4: stack[0]: ", "write an absolute path"),
-        ("run", DIRECTORY, 'path = "/etc/hostname"', "line 4: stack[0]: ", "there is no directory /etc"),
-        ("plan", RW, "io_siz = 1", "line 13: workload.random-write.fio.io_siz: ", "can set; did you mean 'io_size'?"),
-        ("plan", RW, "time-based = 1", "line 13: workload.random-write.fio.time-based: ", "fio knows no option time-b"),
-        ("run", RW, 'ioengine = "psink"', "line 13: workload.random-write.fio.ioengine: ", "did you mean 'psync'?"),
-        ("run", RW, 'ioengine = "dircreate"', "line 12: workload.random-write: ", "this fio has no ioengine dircreate"),
-        ("plan", RW, "iodepth = -1", "line 12: workload.random-write: ", "iodepth: min value out of range: -1"),
-        ("run", RW, 'rwmixread = "many"', "line 13: workload.random-write.fio.rwmixread: ", "it takes numbers"),
+        ("plan", DIRECTORY, 'path = "/nowhere"', "line 3: stack[0]: ", "there is no directory /nowhere"),
+        ("run", DIRECTORY, 'path = "relative"', "line 3: stack[0]: ", "write an absolute path"),
+        ("run", DIRECTORY, 'path = "/etc/hostname"', "line 3: stack[0]: ", "there is no directory /etc"),
+        ("plan", RW, "io_siz = 1", "line 12: workload.random-write.fio.io_siz: ", "can set; did you mean 'io_size'?"),
+        ("plan", RW, "time-based = 1", "line 12: workload.random-write.fio.time-based: ", "fio knows no option time-b"),
+        ("run", RW, 'ioengine = "psink"', "line 12: workload.random-write.fio.ioengine: ", "did you mean 'psync'?"),
+        ("run", RW, 'ioengine = "dircreate"', "line 11: workload.random-write: ", "this fio has no ioengine dircreate"),
+        ("plan", RW, "iodepth = -1", "line 11: workload.random-write: ", "iodepth: min value out of range: -1"),
+        ("run", RW, 'rwmixread = "many"', "line 12: workload.random-write.fio.rwmixread: ", "it takes numbers"),
     ],
 )
 def test_what_is_not_there_and_what_fio_does_not_know_is_refused(
@@ -132,12 +120,12 @@ def test_a_file_larger_than_the_free_space_and_a_device_that_is_not_there_are_re
     with_stack('{ layer = "file", size = "4096T" }', '{ layer = "loop" }')
     ran = call("plan", "two.toml")
     assert ran.status == 2
-    assert ran.message.startswith("two.toml: line 4: stack[0].size: ")
+    assert ran.message.startswith("two.toml: line 3: stack[0].size: ")
     assert "free" in ran.message
     with_stack('{ layer = "device", path = "/dev/no-such-disk" }')
     ran = call("plan", "two.toml", "--allow", "device=/dev/no-such-disk")
     assert ran.status == 2
-    assert ran.message.startswith("two.toml: line 4: stack[0].path: ")
+    assert ran.message.startswith("two.toml: line 3: stack[0].path: ")
     assert "there is no block device /dev/no-such-disk" in ran.message
 
 
@@ -158,17 +146,7 @@ def test_a_load_that_knows_no_warm_up_says_so_before_anything_runs(tmp_path: Pat
     assert len(json.loads(call("plan", str(study), "--json").output)["notes"]) == notes
 
 
-KEPT = """
-title = "Kept"
-stack = "{place}"
-[factors]
-bs = ["4k", "64k"]
-[factors.place]
-here  = [{ layer = "directory", keep = "round" }]
-there = [{ layer = "directory", keep = KEEP }]
-[workload.write]
-fio = { rw = "write", bs = "{bs}", size = "1M" }
-"""
+KEPT = sample(__file__, "cases/plan-kept.toml")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +174,7 @@ def test_notes_and_problems_that_differ_in_numbers_alone_are_a_few_lines_however
     refused = call("plan", "two.toml")
     assert (refused.status, refused.output) == (2, "")
     first, *_, last = refused.message.splitlines()
-    assert "two.toml: line 4:" in first and '"1x" is not a size' in first and len(refused.message) < 2000
+    assert "two.toml: line 3:" in first and '"1x" is not a size' in first and len(refused.message) < 2000
     assert last == "and 997 more that differ from the last in numbers alone"
 
 
@@ -206,19 +184,7 @@ def test_a_program_of_the_studys_own_that_is_not_there_is_refused() -> None:
 
 
 NO_PROGRAM = 'workload.copy.command.argv[0]: there is no program "/no/such" on node host: write where it is\n'
-THREE = """
-title = "Three programs"
-primary = "took"
-stack = [{ layer = "directory" }]
-repeat = { min = 1, max = MOST }
-trial = { settle = { sync = false, drop_caches = false } }
-factors = { build = ["a", "b", "c"], mode = ["x", "y", "z"] }
-[probes]
-
-[workload.load.command]
-argv = ["echo", "took 1 s {build} {mode}"]
-metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
-"""
+THREE = sample(__file__, "cases/plan-three.toml")
 
 
 def test_of_many_cells_and_levels_the_first_and_the_last_are_shown() -> None:

@@ -11,22 +11,10 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from laboratory.devices import tmpfs
+from laboratory.samples import sample
 from study.program import Ran, call, program
 
-STUDY = """
-title = "A program that says how long it took, which no load on this machine changes"
-primary = "took"
-stack = [{ layer = "directory" }]
-repeat = { until = "max", min = 3, max = 3 }
-trial = { settle = { sync = false, drop_caches = false } }
-[factors.time]
-levels = ["LEVELS"]
-[probes]
-
-[workload.load.command]
-argv = ["date", "+took {time}.%1N s"]
-metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
-"""
+STUDY = sample(__file__, "cases/reports.toml")
 
 
 @pytest.fixture(scope="module")

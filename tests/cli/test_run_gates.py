@@ -12,26 +12,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from laboratory.samples import sample
 from storlab.analysis.summary import Comparison, Summary, Undecided
 from storlab.cli.standings import MOST, MOST_NEWS, News, table, tally
 from study.program import program
 
-STUDY = """
-title = "A program that says how long it took, which is always the same"
-primary = "took"
-stack = [{ layer = "directory" }]
-repeat = { until = "max", min = 5, max = 12 }
-trial = { settle = { sync = false, drop_caches = false } }
-compare = [{ pairs = [["new", "old"]] }]
-[factors.build]
-old = { took = "10" }
-new = { took = "TOOK" }
-[probes]
-
-[workload.load.command]
-argv = ["echo", "took {build.took} s"]
-metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
-"""
+STUDY = sample(__file__, "cases/gates.toml")
 
 JUST_ONE_PERCENT = "10.1"
 """At the limit of the gate itself: no number of rounds can tell."""

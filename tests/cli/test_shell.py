@@ -11,15 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from laboratory.samples import sample
 from storlab.run.recovery.temporary import remember_run, remembered_runs
 from study.program import call
 
-STUDY = """
-title = "look around"
-stack = [{ layer = "directory" }]
-[workload.w]
-command = { argv = ["true"] }
-"""
+STUDY = sample(__file__, "cases/shell.toml")
 
 
 @pytest.fixture

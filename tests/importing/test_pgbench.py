@@ -11,45 +11,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laboratory.samples import sample
 from storlab.errors import ParseError
 from storlab.formats.pgbench.results import read_pgbench
 from storlab.importing.importer import Part
 from storlab.importing.pgbench import PgbenchImporter
 
-GOLDEN = Path(__file__).parent / "golden"
+from . import GOLDEN, read, series
+
 LOGS = ("pgbench_log.71", "pgbench_log.71.1")
 
 
-def read(name: str) -> list[Part]:
-    return list(PgbenchImporter().read((GOLDEN / name).read_bytes(), name, {}))
-
-
-def series(part: Part, metric: str) -> list[tuple[float, float]]:
-    return part.measured.series.filter(metric=metric).select("t", "value").rows()
+def golden(name: str) -> Part:
+    """The only trial in a file."""
+    (part,) = read("pgbench", (GOLDEN / name).read_bytes())
+    return part
 
 
 def test_progress_lines_are_series() -> None:
-    (part,) = read("pgbench-tpcb.txt")
-    assert series(part, "tps") == [(1.0, 789.6), (2.0, 828.7), (3.0, 1301.6), (4.0, 622.7)]
-    assert [each for _, each in series(part, "latency.mean")] == pytest.approx([0.00483, 0.004753, 0.002968, 0.006591])
+    part = golden("pgbench-tpcb.txt")
+    assert series(part.measured, "tps") == [(1.0, 789.6), (2.0, 828.7), (3.0, 1301.6), (4.0, 622.7)]
+    assert [each for _, each in series(part.measured, "latency.mean")] == pytest.approx(
+        [0.00483, 0.004753, 0.002968, 0.006591]
+    )
 
 
 def test_scripts_are_jobs_several_runs_trials_and_the_rate_is_that_without_connecting() -> None:
-    (part,) = read("pgbench-scripts.txt")
+    part = golden("pgbench-scripts.txt")
     rows = part.measured.metrics.filter(metric="tps").select("job", "value").rows()
     scripts = {"1: <builtin: simple update>": 2120.579753, "2: <builtin: select only>": 1057.770176}
     assert rows == [(None, 3178.349929), *scripts.items()]
     text = b"".join((GOLDEN / f"pgbench-{name}.txt").read_bytes() for name in ("tpcb", "9.6", "tpcb"))
-    rates = [part.measured.totals()["tps"] for part in PgbenchImporter().read(text, "x", {})]
+    rates = [part.measured.totals()["tps"] for part in read("pgbench", text)]
     assert rates == [893.814037, 400.112233, 893.814037]
 
 
 def test_a_run_that_was_cut_short_failed_or_has_no_summary_is_told() -> None:
     text = (GOLDEN / "pgbench-tpcb.txt").read_bytes()
-    (part,) = PgbenchImporter().read(text[: text.index(b"transaction type")], "x", {})
+    (part,) = read("pgbench", text[: text.index(b"transaction type")])
     assert part.measured.totals()["tps"] == pytest.approx((789.6 + 828.7 + 1301.6 + 622.7) / 4)
     assert "it was cut short" in part.measured.warnings[0]
-    (part,) = PgbenchImporter().read(text.replace(b"processed: 3552", b"processed: 0"), "x", {})
+    (part,) = read("pgbench", text.replace(b"processed: 3552", b"processed: 0"))
     assert (part.status, part.reason) == ("failed", "pgbench did no transaction")
     for summary in ("", "pgbench (15.20)\n", SUMMARY.replace("tps = ", "tips = ")):
         with pytest.raises(ParseError, match="no summary of pgbench"):
@@ -60,8 +62,8 @@ def test_a_run_that_was_cut_short_failed_or_has_no_summary_is_told() -> None:
 def test_progress_is_a_series_by_the_time_since_the_run_began(rates: list[int], step: float, epoch: bool) -> None:
     begun = 1.7e9 if epoch else 0.0
     lines = [f"progress: {begun + step * at:.3f} s, {rate}.0 tps, lat 1.000 ms" for at, rate in enumerate(rates, 1)]
-    (part,) = PgbenchImporter().read("\n".join(lines).encode(), "x", {})
-    found = series(part, "tps")
+    (part,) = read("pgbench", "\n".join(lines).encode())
+    found = series(part.measured, "tps")
     if epoch and len(rates) == 1:
         assert found == []  # nobody knows since when
     else:
@@ -105,9 +107,9 @@ def test_the_logs_beside_a_summary_count_where_they_have_as_many_transactions(fo
 
 
 def test_intervals_have_no_percentiles_and_a_sampled_log_tells_how_many_transactions_there_were() -> None:
-    (part,) = read("pgbench-aggregate.log")
-    assert series(part, "tps") == [(2.0, 132.0), (3.0, 178.0)]  # the first and the last interval are not whole
-    (part,) = read("pgbench-sampled.log")
+    part = golden("pgbench-aggregate.log")
+    assert series(part.measured, "tps") == [(2.0, 132.0), (3.0, 178.0)]  # the first and the last interval are not whole
+    part = golden("pgbench-sampled.log")
     numbers: dict[str, int] = {}
     for line in (GOLDEN / "pgbench-sampled.log").read_text().splitlines():
         client, number, *_ = line.split()
@@ -117,21 +119,7 @@ def test_intervals_have_no_percentiles_and_a_sampled_log_tells_how_many_transact
     assert "a sample, of 30 of" in part.measured.warnings[0]
 
 
-SUMMARY = """\
-pgbench (15.20 (Debian 15.20-0+deb12u1))
-transaction type: <builtin: TPC-B (sort of)>
-scaling factor: 1
-query mode: simple
-number of clients: 2
-number of threads: 1
-maximum number of tries: 1
-duration: 4 s
-number of transactions actually processed: 4
-number of failed transactions: 0 (0.000%)
-latency average = 5.824 ms
-initial connection time = 6.565 ms
-tps = 343.396895 (without initial connection time)
-"""
+SUMMARY = sample(__file__, "cases/pgbench-summary.txt")
 LOG = b"""\
 1 1 5181 0 1795437691 55649
 0 1 8170 0 1795437691 58582

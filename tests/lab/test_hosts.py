@@ -18,19 +18,7 @@ from storlab.study.machines import Machines, machines_text
 
 from .conftest import storlab
 
-_STUDY = """title = "Machines"
-primary = "write.iops"
-[factors.machine]
-baseline = "@baseline"
-dev = "@dev"
-[nodes.lab]
-kind = "ssh"
-hosts = "{machine}"
-stack = [{ layer = "device", path = "@lab" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-[workload.w.fio]
-rw = "randwrite"
-size = "4M"
-"""
+_STUDY = sample(__file__, "cases/machines.toml")
 
 
 def _lab(folder: Path, disks: list[str], rest: str = "") -> None:
@@ -153,16 +141,7 @@ def test_what_can_not_be_reached_is_said_in_the_words_of_ssh(two: Hosts, tmp_pat
     assert "cannot reach nowhere: ssh: Could not resolve hostname nowhere" in ended.stderr
 
 
-_TOML = """
-[hosts.lab1]
-ssh = "root@10.0.0.1"
-disk = "/dev/nvme2n1"
-wipe = "/dev/nvme2n1"
-[hosts.lab2]
-[groups]
-baseline = ["lab1"]
-dev = ["lab2", "lab1"]
-"""
+_TOML = sample(__file__, "cases/lab.toml")
 _LAB1 = {"ansible_host": "10.0.0.1", "ansible_user": "root", "storlab_disk": "/dev/nvme2n1",
          "storlab_wipe": "/dev/nvme2n1", "ansible_python_interpreter": "/usr/bin/python3"}  # fmt: skip
 _INVENTORY: dict[str, Any] = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from laboratory.samples import sample
 from storlab.formats.fio.declared import declared as of_fio
 from storlab.metrics import Declarations, MetricSpec
 from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts, Planned, PlannedCell, PlannedChain, Tool
@@ -47,24 +48,7 @@ CELLS = tuple(
 )
 
 
-STUDY = """\
-title   = "File systems under small writes and large reads"
-primary = "bandwidth"
-
-[repeat]
-until = "±5%"
-min   = 5
-max   = 8
-
-[factors.filesystem]
-ext4  = [{ layer = "file", size = "1G" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-xfs   = [{ layer = "file", size = "1G" }, { layer = "loop" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
-btrfs = [{ layer = "file", size = "1G" }, { layer = "loop" }, { layer = "mkfs", type = "btrfs" }, { layer = "mount" }]
-zfs   = [{ layer = "file", size = "1G" }, { layer = "zpool" }, { layer = "zfs" }]
-
-[factors.load]
-levels = ["random-write", "sequential-read"]
-"""
+STUDY = sample(__file__, "cases/file-systems.toml")
 
 
 def manifest(seed: int) -> Manifest:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laboratory.samples import sample
 from storlab.layers.base import KEEPS, Crossing, Layer, LayerContext
 from storlab.layers.resources import Dir, Resource, Server
 from storlab.registry import layer_types
@@ -68,12 +69,7 @@ def names(chain: Chain) -> str:
     return " | ".join(parts)
 
 
-STORE = """
-[nodes.store]
-kind  = "vm"
-keep  = "run"
-stack = [{ layer = "file", size = "8G" }, { layer = "virtio-blk" }]
-"""
+STORE = sample(__file__, "cases/store.toml")
 
 
 def test_a_disk_a_database_and_its_client_are_on_three_machines() -> None:

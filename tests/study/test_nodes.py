@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from laboratory.samples import sample
 from laboratory.studies import parsed
 from storlab.errors import StudyError, UserError
 from storlab.layers.resources import Dir
@@ -12,21 +13,7 @@ from storlab.study.chains import ends_as
 from storlab.study.study import Study
 
 LOAD = '[workload.load]\nfio = { rw = "write", size = "1M" }\n'
-ON_STORAGE = """
-[nodes.vm]
-kind = "vm"
-count = 2
-from = "storage"
-stack = [
-  { layer = "mkfs", type = "xfs" },
-  { layer = "mount" },
-  { layer = "file", size = "64M" },
-  { layer = "virtio-blk" },
-]
-[nodes.storage]
-kind = "vm"
-stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }]
-"""
+ON_STORAGE = sample(__file__, "cases/on-storage.toml")
 
 
 def study(text: str, *overrides: str) -> Study:
@@ -124,18 +111,7 @@ def test_a_load_runs_on_a_further_chain_by_its_name() -> None:
     assert ends_as(made.all_chains["vm", "share"], made.all_chains) is Dir
 
 
-PROFILES = """
-stack = [{ layer = "directory" }]
-[parameters]
-size = "1M"
-time = "1s"
-[profiles.full]
-size = "1G"
-[profiles.long]
-time = "1h"
-[workload.load]
-fio = { rw = "write", size = "{size}", runtime = "{time}" }
-"""
+PROFILES = sample(__file__, "cases/profiles.toml")
 
 
 @pytest.mark.parametrize(
@@ -164,4 +140,4 @@ def test_what_does_not_fit_is_reported_where_it_was_written() -> None:
     with pytest.raises(StudyError) as raised:
         study(ON_STORAGE.replace('{ layer = "file", size = "64M" }', '{ layer = "loop" }'))
     (problem,) = raised.value.problems
-    assert (problem.key, problem.line) == ("nodes.vm.stack[2]", 10)
+    assert (problem.key, problem.line) == ("nodes.vm.stack[2]", 9)

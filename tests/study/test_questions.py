@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from laboratory.samples import sample
 from laboratory.studies import parsed
 from storlab.errors import StudyError
 from storlab.run.planning.metrics import refuse_unknown_metrics
 from storlab.study.questions import Expected, read_expected
 from storlab.study.study import Study
 
-HEAD = """
-title = "t"
-stack = [{ layer = "directory" }]
-[parameters]
-sizes = ["4k"]
-[profiles.full]
-sizes = ["4k", "64k"]
-[factors.bs]
-levels = "{sizes}"
-[factors]
-mode = ["a", "b"]
-[workload.load]
-fio = { rw = "write", size = "1M", bs = "{bs}" }
-[[claim]]
-name = "Larger is faster"
-"""
+HEAD = sample(__file__, "cases/claim.toml")
 
 
 def study(claim: str, *overrides: str) -> Study:
@@ -68,18 +54,7 @@ def test_a_claim_may_be_about_a_level_that_only_a_profile_has_or_a_number() -> N
     assert numbered.at == {"bs": "4k"}
 
 
-SLO = """
-title = "x"
-stack = [{ layer = "directory" }]
-primary = "iops"
-[factors]
-iodepth = [1, 2, 4]
-mode = ["randread", "randwrite"]
-[workload.load.fio]
-rw = "{mode}"
-iodepth = "{iodepth}"
-size = "1M"
-"""
+SLO = sample(__file__, "cases/objective.toml")
 
 
 @pytest.mark.parametrize(
@@ -130,19 +105,7 @@ def test_a_limit_is_an_amount_in_the_unit_of_its_metric() -> None:
             refuse_unknown_metrics(parsed(text))
 
 
-SIZES = """
-title = "x"
-primary = "elapsed"
-stack = [{ layer = "directory" }]
-[parameters]
-sizes = ["4k"]
-[profiles.full]
-sizes = ["4k", "8k", "1M"]
-[factors.size]
-levels = "{sizes}"
-[workload.w]
-command = { argv = ["true", "{size}"] }
-"""
+SIZES = sample(__file__, "cases/sizes.toml")
 
 
 def sized(text: str = SIZES, *overrides: str) -> Study:

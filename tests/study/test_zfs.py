@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from laboratory.samples import sample
 from laboratory.studies import parsed
 from storlab.errors import StudyError
 from storlab.layers.zfs.pool import ZpoolLayer
@@ -157,16 +158,7 @@ def test_what_can_not_be_is_refused_before_anything_runs(override: str, message:
         allocators(override)
 
 
-MANY = """
-title = "t"
-[nodes.vm]
-kind = "vm"
-stack = [{ layer = "zpool", vdevs = ["a", "b"] }, { layer = "zfs" }]
-extra.a = { count = 64, stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }] }
-extra.b = { count = 57, stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }] }
-[workload.w]
-fio = { rw = "write", size = "1M" }
-"""
+MANY = sample(__file__, "cases/many-disks.toml")
 
 
 def test_more_disks_than_a_guest_has_room_for_are_refused() -> None:
