@@ -267,25 +267,3 @@ def test_where_nothing_is_compared_it_speaks_of_no_verdict(rounds: int, said: st
     assert method.startswith(said)
     assert "verdict" not in method and "compared by round" not in method
     assert method.endswith("Samples within a trial are not repeats and never count as such.")
-
-
-LEVELS, SIZES, MANY, METRICS = 4, 25, 100, 100
-
-
-def test_of_ten_thousand_trials_with_a_hundred_metrics_all_is_summarised() -> None:
-    """How fast: ``benchmarks/analyse.py``."""
-    factors = {"fs": tuple(f"fs{n}" for n in range(LEVELS)), "bs": tuple(f"{n}k" for n in range(SIZES))}
-    cells = tuple(enumerate(({"fs": fs, "bs": bs} for fs in factors["fs"] for bs in factors["bs"]), start=1))
-    count = len(cells) * MANY
-    trial = np.arange(count)
-    known = {"status": "done", "reason": None, "node": None, "job": None}
-    known |= {"source": "load", "unit": "B/s", "better": "higher"}
-    trials = pl.DataFrame({"trial": trial + 1, "round": trial // len(cells) + 1, "cell": trial % len(cells) + 1})
-    trials = trials.with_columns(pl.lit(value, pl.String).alias(name) for name, value in known.items())
-    names = np.array(["write.bandwidth", *(f"m{n}" for n in range(1, METRICS))])
-    metrics = trials[np.repeat(trial, METRICS)].with_columns(
-        metric=pl.Series(np.tile(names, count)),
-        value=pl.Series(np.exp(0.05 * np.random.default_rng(1).normal(size=count * METRICS))),
-    )
-    summary = summarise(trials, metrics, design(factors, cells))
-    assert (len(summary.estimates), len(summary.comparisons)) == (10_000, 6 * SIZES + 6)

@@ -209,12 +209,6 @@ def test_equal_kernels_are_found_to_differ_no_more_often_than_is_stated(machine:
         assert (first_difference(seen, OF_BOOTS) > 0).mean() <= at_most(OF_BOOTS.alpha, 200)
 
 
-def test_trials_of_one_boot_taken_for_independent_would_be_false_evidence() -> None:
-    ratios = log_ratios("normal", 200, 14, of_boots=0.1, seed=3)
-    apiece = ratios.reshape(200, -1)  # as if each file system of a round had been another round
-    assert (first_difference(apiece, OF_BOOTS) > 0).mean() > 2 * OF_BOOTS.alpha
-
-
 def recorded(rounds: int, of_boots: float, seed: int, of_kernel: float = 0.0, of_fs: float = 0.0) -> Recorded:
     rng = np.random.default_rng(seed)
     boots, shifts = of_boots * rng.normal(size=(rounds, 2)), 0.05 * rng.normal(size=rounds)

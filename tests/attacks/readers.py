@@ -225,7 +225,11 @@ def job_file(lines: str) -> None:
 
 
 def files_measured(data: bytes) -> None:
-    measurements(read_document(data, "stdout"))
+    try:
+        measurements(read_document(data, "stdout"))
+    except ParseError as error:
+        assert str(error).startswith("stdout: ") and len(str(error)) < 500
+        raise
 
 
 def pending(path: Path) -> None:

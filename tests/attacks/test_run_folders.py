@@ -127,8 +127,9 @@ def damage(run: Path, finished: Path, name: str, seed: int) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    ["manifest.json", "trial.json", "exit.json", "subject.json", "samples.jsonl", "fio.json", "*.log", "*.json*"],
-)
+    ["manifest.json", "kept.json", "trial.json", "exit.json", "subject.json", "samples.jsonl", "fio.json", "*.log",
+     "*.json*"],
+)  # fmt: skip
 @ONCE
 @given(seed=SEEDS)
 def test_a_record_that_is_damaged_gives_a_report_or_a_refusal(name: str, run: Path, finished: Path, seed: int) -> None:

@@ -112,17 +112,6 @@ def test_two_files_of_sysbench_are_described_and_not_judged_in_every_format() ->
     assert "not interleaved" in page and "Over time" in page
 
 
-def test_a_report_is_derived_again_from_the_files_that_the_run_keeps() -> None:
-    imported("blkalgn", written("a.json", FOUR))
-    Path("a.json").unlink()
-    (kept,) = Path("run/trials").rglob("blkalgn.json")
-    kept.write_text(json.dumps({"disks": {"vda": {"granularity": {"4608": 7}, "alignment": {"4096": 7}}}}))
-    rows = json.loads(report("run", "--format", "json"))["estimates"]
-    assert next(row["mean"] for row in rows if row["metric"] == "all.requests") == 7
-    kept.write_text("rubbish")
-    assert "raw records cannot be read" in report("run", "--format", "json")
-
-
 def test_several_disks_are_added_up_and_told_apart() -> None:
     imported("blkalgn", written("a.json", TWO_DISKS))
     assert values("all.requests") == [400]
@@ -176,9 +165,8 @@ def test_machines_of_bonnie_are_cells_and_its_repeats_rounds() -> None:
     assert factor("machine") == ["local", "nfs", "aoe", "dst", "dst-nosack-nofac", "dst-2"]
     assert values("seek.rate") == [288.8, 350.6, 201.6, 17.8, 90.7, 17.6]
     assert len(values("random.stat.rate")) == 1  # nfs alone: the others ended in under 500 ms
-    for form in ("text", "md", "csv", "json", "html"):
-        said = report("run", "--format", form, "--output", "o") and Path("o").read_text()
-        assert "file_size" in said and "16G" in said and "num_files" in said, form
+    said = report("run", "--format", "md")
+    assert "file_size" in said and "16G" in said and "num_files" in said
     ran = imported("bonnie", str(GOLDEN / "bonnie-2.00a.csv"), out="repeats")
     assert "2 trials of 1 cell" in ran.output
     assert "ended in under 500 ms" in ran.message

@@ -102,7 +102,6 @@ def test_what_is_missing_is_an_error_that_names_it_where_nobody_can_answer_and_y
         (["--compare", "safety", "--on", "device"], "give its path instead"),
         (["--compare", "safety", "--size", "1000T"], "has only"),
         (["--compare", "safety", "--on", ".", "--size", "4G"], "--size 4G: there is no file whose size it could be"),
-        (["--compare", "safety", "--until", "soon"], "10m"),
         (["--compare", "safety", "--json"], "--list"),
         (["--from", "mail", "--compare", "safety"], "--compare"),
         (["--from", "nail"], "did you mean 'mail'"),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,12 +16,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from attacks.mutations import mutated, mutated_json
 from attacks.odd_files import KINDS, bounded, lay
 from laboratory import Laboratory, opened
 from laboratory.studies import directory
 from laboratory.trust import allowing, trusting
-from storlab.errors import UserError
 from storlab.records import derive_trial, fingerprint
 from storlab.records.derive import derive, tables_of
 from storlab.records.observations import Done, Observations
@@ -307,19 +303,6 @@ def test_what_another_user_may_have_written_is_not_believed(run: RunFolder, monk
     assert same(tables_of(run), from_nothing(run))
     assert run.table_path("metrics").exists()
     assert pl.read_parquet(run.table_path("metrics")).equals(tenfold), "nor is anything written in a folder of theirs"
-
-
-@pytest.mark.fuzz
-@pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_in_kept_json_there_is_a_report_or_a_refusal(seed: int, run: RunFolder) -> None:
-    choose = random.Random(seed)
-    text = run.kept_path.read_bytes()
-    changed = mutated_json(text, choose) if seed % 2 else mutated(text, choose)
-    run.kept_path.write_bytes(changed)
-    with bounded(), contextlib.suppress(UserError):
-        ran = call("report", str(run.path), "--format", "json")
-        assert ran.status in (0, 2), ran.message
-        assert "internal error" not in ran.message
 
 
 def test_nothing_is_written_through_links_among_the_tables(run: RunFolder, tmp_path: Path) -> None:

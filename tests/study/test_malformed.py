@@ -231,13 +231,6 @@ def test_characters_deleted_and_inserted(start: int, length: int, new: str) -> N
     planned_or_refused(spliced((start, start + length), new))
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from(range(len(LINES))), max_size=3), st.sampled_from(LINES), st.integers(0, len(LINES)))
-def test_lines_deleted_doubled_and_moved(gone: list[int], line: str, to: int) -> None:
-    kept = [each for number, each in enumerate(LINES) if number not in gone]
-    planned_or_refused("".join([*kept[:to], line, *kept[to:]]))
-
-
 @settings(max_examples=500, deadline=None)
 @given(places(VALUES), st.sampled_from(OTHERS))
 @example(next(VALUES.finditer(QUICK)).span(), "true")
@@ -302,8 +295,3 @@ def test_every_single_line_and_value_may_be_missing() -> None:
     outcomes += [planned_or_refused(spliced(span, "")) for span in spans]
     assert any(outcomes)
     assert None in outcomes
-
-
-def test_shipped_studies_are_sound() -> None:
-    for path in shipped_studies().values():
-        assert parse_study(path.read_bytes(), path.name, lambda name: Path(name).read_text()).notes == ()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import msgspec
 import polars as pl
 import pytest
 from msgspec.structs import replace
@@ -252,13 +251,3 @@ def test_each_iteration_counts_as_a_run(tmp_path: Path) -> None:
         {"tests/pool/create": [outcome]} for outcome in ("PASS", "FAIL", "PASS")
     ]
     assert len({run.identity for run in runs}) == 3 and len({run.asked for run in runs}) == 1
-
-
-def test_each_of_many_results_is_a_row(tmp_path: Path) -> None:
-    scripts = tuple(Script(f"{HERE}/tests/pool/test_{number}", "root") for number in range(3_000))
-    suite = Suite("ours", (Group("tests/pool", scripts),))
-    written(tmp_path, suite)
-    (tmp_path / RESULTS).write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in passes(suite)))
-    run = read_suite_run(tmp_path)
-    write_tests(run)
-    assert len(observed(run)[0].tests) == len(run.results) == pl.read_parquet(tmp_path / "tests.parquet").height == 3000

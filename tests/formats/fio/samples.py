@@ -5,12 +5,10 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
 
 from storlab.formats.fio import histogram
 from storlab.formats.fio.log_lines import Lines, map_chunks
@@ -89,23 +87,3 @@ def run_fio(*options: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
 
 def _run(options: tuple[str, ...], cwd: Path, timeout: float) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["fio", *options], cwd=cwd, capture_output=True, timeout=timeout)
-
-
-ODD = st.one_of(
-    st.none(), st.booleans(), st.floats(), st.text(max_size=5), st.builds(list), st.builds(dict),
-    st.integers(-(1 << 70), 1 << 70), st.lists(st.integers(), max_size=3), st.builds(dict, x=st.integers()),
-)  # fmt: skip
-
-
-def mutate(node: Any, data: st.DataObject) -> None:
-    """Walk down a JSON document at random, and replace or remove what is there."""
-    while keys := list(node) if isinstance(node, dict) else list(range(len(node))):
-        key = data.draw(st.sampled_from(keys))
-        if isinstance(node[key], dict | list) and node[key] and data.draw(st.integers(0, 4)):
-            node = node[key]
-        elif data.draw(st.booleans()):
-            node[key] = data.draw(ODD)
-            return
-        else:
-            del node[key]
-            return

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Group
 
-from storlab.analysis.summary import CellState, Estimate, Summary
-from storlab.report.formats import render
+from storlab.analysis.summary import CellState, Estimate
 from storlab.report.formats.csv import render_csv
 from storlab.report.formats.drawing import in_columns, parts_of, section
 from storlab.report.formats.terminal import render_text
@@ -137,15 +136,6 @@ def test_a_mean_of_fewer_rounds_than_the_cell_has_says_so(count: int) -> None:
     (table,) = further_tables([*rare, *often], states)
     assert table.notes == (GAPS,)
     assert sum("[1]" in cell for row in table.rows for cell in row) == 1
-
-
-@pytest.mark.parametrize("name", ["text", "html", "md"])
-def test_gaps_of_a_probe_are_told_in_every_format(name: str) -> None:
-    states = tuple(replace(state, rounds=20) for state in cells()[:2])
-    found = estimates(list(states), source="probe:disks", metric="writes", rounds=6, warnings=())
-    summary = Summary("t", "", 0.95, 20, "", cells=states, estimates=tuple(found))
-    text = render_text(ReportInput(summary), full=True) if name == "text" else render(ReportInput(summary), name)
-    assert GAPS in " ".join(text.split())
 
 
 def test_a_grid_has_the_factor_with_fewest_levels_side_by_side_in_the_runs_order() -> None:
