@@ -148,7 +148,6 @@ def test_the_levels_around_the_knee_hold_it_in_most_studies() -> None:
 
 
 LIMIT = 0.005
-Draw = np.random.Generator
 
 
 def steps(means: list[float], rounds: int, seed: int, noise: str = "normal", sd: float = 0.15) -> list[Observed]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import orjson
 
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
+from storlab.nodes.needs import lacks
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.sampling import NAME
 from storlab.probes.subject import Subject
@@ -17,13 +18,18 @@ from storlab.probes.subject import Subject
 HERE = Subject(group="here")
 
 
-def watched(probe: Probe, raw: Path, *command: str, subject: Subject = HERE) -> Measurements:
-    """What it measured of this machine while a command ran, or while nothing did."""
+def watched(
+    probe: Probe, raw: Path, *command: str, load: Callable[[], None] = lambda: None, subject: Subject = HERE
+) -> Measurements:
+    """What it measured of this machine, which has all that it needs, while a command ran or a load of the test's."""
 
     async def watching() -> None:
-        async with local_node("here") as node, probe.watch(ProbeContext(node, raw, subject)):
-            if command:
-                await node.run(command)
+        async with local_node("here") as node:
+            assert await lacks(node, probe.needs()) == []
+            async with probe.watch(ProbeContext(node, raw, subject)):
+                if command:
+                    await node.run(command)
+                await asyncio.to_thread(load)
 
     asyncio.run(watching())
     return probe.parse(ProbeRecord(raw, Window(0.0, 1e9), subject))

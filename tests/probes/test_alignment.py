@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +20,8 @@ from storlab.nodes.kinds.local import local_node
 from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import End, Subject
+
+from . import watched
 
 WINDOW = Window(0.0, 1.0)
 VDA = Subject(group="vm", disks=("vda",))
@@ -152,13 +153,8 @@ def test_it_watches_disks_at_the_end_that_is_asked_for(options: dict[str, object
     assert [end for end in both if named.watches_at(end, {"machine"})] == ends, "a disk that is named may be anywhere"
 
 
-async def _watched(
-    probe: AlignmentProbe, raw: Path, disk: str | None, load: Callable[[], None] = lambda: None
-) -> Measurements:
-    subject = Subject(group="here", disks=() if disk is None else (disk,))
-    async with local_node("here") as node, probe.watch(ProbeContext(node, raw, subject)):
-        await asyncio.to_thread(load)
-    return probe.parse(ProbeRecord(raw, WINDOW, subject))
+def on(disk: str) -> Subject:
+    return Subject(group="here", disks=(disk,))
 
 
 class TestOnThisMachine:
@@ -168,13 +164,13 @@ class TestOnThisMachine:
         requests = [("write", n * 16384, 16384) for n in range(50)] + [("read", 512, 1024)]
         with loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk:
             load = partial(issue, disk, requests, tmp_path)
-            seen = asyncio.run(_watched(AlignmentProbe(by_comm=True), tmp_path, disk.name, load))
+            seen = watched(AlignmentProbe(by_comm=True), tmp_path, load=load, subject=on(disk.name))
         found = values(seen)
         assert (found["write.requests"], found["write.aligned.16k"], found["read.requests"]) == (50, 1, 1)
         assert "fio" in seen.requests["comm"].to_list()
 
     def test_a_disk_that_is_not_there_is_named_and_the_load_goes_on(self, tmp_path: Path) -> None:
-        seen = asyncio.run(_watched(AlignmentProbe(disks=("no-such-disk",)), tmp_path, None))
+        seen = watched(AlignmentProbe(disks=("no-such-disk",)), tmp_path)
         (warning,) = seen.warnings
         assert "no-such-disk" in warning
         assert not (tmp_path / TRACE).exists()
@@ -182,7 +178,7 @@ class TestOnThisMachine:
     def test_events_are_kept_one_by_one(self, tmp_path: Path) -> None:
         with loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk:
             load = partial(issue, disk, [("write", 0, 4096)] * 7, tmp_path, depth=1)
-            asyncio.run(_watched(AlignmentProbe(events=True), tmp_path, disk.name, load))
+            watched(AlignmentProbe(events=True), tmp_path, load=load, subject=on(disk.name))
         events = [line for line in (tmp_path / TRACE).read_bytes().splitlines() if line.startswith(b"[")]
         # Whoever looks through the devices of this machine, such as another test, reads from this one as well.
         assert sum(b'"write"' in event for event in events) == 7
@@ -195,13 +191,13 @@ class TestOnThisMachine:
         ]
         if not bio_based:
             pytest.skip("this machine has no disk that is bio-based (zram, dm, md)")
-        seen = asyncio.run(_watched(AlignmentProbe(), tmp_path, bio_based[0]))
+        seen = watched(AlignmentProbe(), tmp_path, subject=on(bio_based[0]))
         (warning,) = seen.warnings
         assert f"{bio_based[0]} makes no requests of its own" in warning
 
     def test_a_partition_off_the_boundary_is_warned_of_and_one_on_it_is_not(self, tmp_path: Path) -> None:
         with loop_disk(tmp_path / "disk.img", 64 * 1024**2, (2048, 8192), (16385, 8192)) as disk:
-            first, second = (asyncio.run(_watched(AlignmentProbe(), tmp_path, f"{disk.name}p{n}")) for n in (1, 2))
+            first, second = (watched(AlignmentProbe(), tmp_path, subject=on(f"{disk.name}p{n}")) for n in (1, 2))
         assert first.warnings == ()
         (warning,) = second.warnings
         assert warning.startswith(f"{disk.name}p2 begins at a multiple of 512, which is on no boundary of 4k")

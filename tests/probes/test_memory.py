@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import orjson
@@ -13,35 +11,22 @@ import pytest
 
 from storlab.agent_binary import agent_path
 from storlab.errors import ParseError
-from storlab.measurements import Measurements
-from storlab.nodes.kinds.local import local_node
-from storlab.nodes.needs import lacks
-from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
+from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.folios import NAME, FoliosProbe
 from storlab.probes.fragmentation import FragmentationProbe, Zone, index, parse_buddyinfo, unusable
 from storlab.probes.subject import Subject
 
-from . import HERE, write_samples
+from . import HERE, watched, write_samples
 
 MEBIBYTE = 1 << 20
 BOTH = 'mount -t debugfs none /mnt && cat /proc/buddyinfo && echo === && cat "/mnt/extfrag/$0" && cat /proc/buddyinfo'
-
-
-async def watched(probe: Probe, raw: Path, *command: str) -> Measurements:
-    async with local_node("here") as node:
-        assert await lacks(node, probe.needs()) == []
-        offset, begun = (await node.clock()).offset, time.monotonic()
-        async with probe.watch(ProbeContext(node, raw, HERE)):
-            await node.run(command)
-        ended = time.monotonic()
-    return probe.parse(ProbeRecord(raw, Window(begun + offset, ended + offset), HERE))
 
 
 @pytest.mark.needs("root")
 def test_every_page_that_a_file_is_cached_in_is_counted(tmp_path: Path) -> None:
     with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:  # tmpfs, as /tmp may be, does not report its folios
         write = ["dd", "if=/dev/zero", f"of={file.name}", "bs=1M", "count=16", "status=none"]
-        found = asyncio.run(watched(FoliosProbe(), tmp_path, *write)).totals()
+        found = watched(FoliosProbe(), tmp_path, *write).totals()
     sizes = {name.removeprefix("folios."): value for name, value in found.items() if name.startswith("folios.")}
     assert found["cached.bytes"] >= 16 * MEBIBYTE and sum(sizes.values()) == found["folios"]
     assert found["folio.size"] == pytest.approx(found["cached.bytes"] / found["folios"])
@@ -128,7 +113,7 @@ def test_memory_in_single_pages_is_fragmented_and_memory_that_is_used_up_is_not(
 
 def test_it_watches_free_memory_and_what_the_kernel_does_about_it(tmp_path: Path) -> None:
     probe = FragmentationProbe(orders=(9, 4))
-    seen = asyncio.run(watched(probe, tmp_path, "true"))
+    seen = watched(probe, tmp_path, "true")
     found = seen.totals()
     assert 0 <= found["unusable.order-4"] <= found["unusable.order-9"] <= 1
     assert {"extfrag.order-4", "extfrag.order-9", "compaction.stalls", "reclaim.stalls"} <= found.keys()
