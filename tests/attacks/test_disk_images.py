@@ -111,9 +111,7 @@ def test_an_image_that_can_not_be_looked_into_safely_is_not_looked_into(
         own.programs_in_image(image, tmp_path / "log")
 
 
-@pytest.mark.parametrize("folder", ["/", "/etc", "/root", "/usr/../home", "/proc/1/root", "/var/tmp/.."])
+@pytest.mark.parametrize("folder", ["/", "/etc", "/root", "/usr/../home", "/proc/self/root", "/var/tmp/.."])
 def test_guests_are_not_given_all_of_this_machine_though_it_is_allowed(folder: str, tmp_path: Path) -> None:
-    if not os.access(folder, os.X_OK):
-        pytest.skip(f"{folder} is not to be looked into by others than root")
     with pytest.raises(UserError, match="this machine's own: name a folder of its own"):
         own.own_root(Cache(tmp_path), Path(folder))

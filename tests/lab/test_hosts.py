@@ -180,6 +180,22 @@ def test_what_provision_prints_is_joined_by_what_the_file_says_of_these_hosts(tm
     assert found.destinations("dev") == ["lab1", "admin@lab2"] and found.disk_of("lab1") == ("/dev/vdb", None)
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("../hosts.json", "it leads out of that file's folder"),
+        ("link", "a symbolic link is on the way"),
+        ("/etc/hosts", "leads out"),
+    ],
+)
+def test_an_inventory_lies_below_the_folder_of_its_lab(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "lab").mkdir()
+    _written(tmp_path, "hosts.json", json.dumps(_INVENTORY))
+    (tmp_path / "lab" / "link").symlink_to("../hosts.json")
+    with pytest.raises(UserError, match=why):
+        read_lab(_written(tmp_path / "lab", "lab.toml", f'inventory = "{name}"\n'))
+
+
 def test_a_lab_adds_disks_to_an_inventory_beside_it(tmp_path: Path) -> None:
     inventory = {**_INVENTORY, "_meta": {"hostvars": {}}}
     _written(tmp_path, "hosts.json", json.dumps(inventory))

@@ -15,6 +15,7 @@ import pytest
 
 from laboratory import Laboratory, ended, in_a_loop, kill, wait_for
 from laboratory.devices import new_device
+from laboratory.samples import sample
 from laboratory.studies import directory
 from storlab.analysis.summary import CellState
 from storlab.analysis.unequal import Place, Seen, among_runs
@@ -202,7 +203,7 @@ def test_a_run_that_is_killed_has_given_its_machine_back(locks: Path) -> None:
 def test_what_stands_in_the_lock_need_not_make_sense(locks: Path, content: bytes) -> None:
     with machine_for("a", quiet):
         (locks / "machine").write_bytes(content)
-        with pytest.raises(UserError, match="of another user, who could not write down what it is"):
+        with pytest.raises(UserError, match="of one that could not write down what it is"):
             machine_for("b", quiet).__enter__()
 
 
@@ -216,17 +217,16 @@ def test_a_link_in_place_of_the_lock_is_not_followed(locks: Path) -> None:
 
 
 @pytest.mark.needs("root", "setpriv")
-def test_another_user_locks_the_file_of_root(tmp_path: Path) -> None:
-    """Reading it is enough. With a /run of its own, where it may do that."""
-    program = (
-        "import os, sys; from storlab.run.machine import machine_for\n"
-        "with machine_for('mine', print):\n"
-        "    os.path.exists('/run/storlab/machine') or sys.exit(3)\n"
-        "    os.fork() or os.execvp('setpriv', ['setpriv', '--reuid', '65534', '--clear-groups', 'flock', '--nonblock',"
-        " '--conflict-exit-code', '75', '/run/storlab/machine', 'true'])\n"
-        "    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))"
-    )
+def test_another_user_heeds_the_lock_of_root_and_cannot_hold_it() -> None:
+    """With a /run of its own, where it may do that."""
     environment = {name: value for name, value in os.environ.items() if name != "STORLAB_LOCKS"}
     inside = f'mount -t tmpfs -o mode=755 run /run && exec {sys.executable} -c "$1"'
-    argv = ["unshare", "--mount", "sh", "-c", inside, "sh", program]
-    assert subprocess.run(argv, env=environment, check=False).returncode == 75
+    argv = ["unshare", "--mount", "sh", "-c", inside, "sh", sample(__file__, "cases/lock_of_root.py")]
+    said = subprocess.run(argv, env=environment, check=False, stdout=subprocess.PIPE, text=True).stdout
+    assert said.split("\n") == [
+        "flock: Permission denied",
+        "shared: another run is using this machine: of root",
+        "alone: another run is using this machine: of root",
+        "after: had it",
+        "",
+    ]

@@ -15,7 +15,7 @@ from storlab.crash.set_up import Asked, SetUpCheck
 from storlab.errors import MissingTool, RecordsError, UserError
 from storlab.limits import RECORD
 from storlab.reading import read_file
-from storlab.records.run_folder import make_private, new_run_folder
+from storlab.records.held import make_private, new_run_folder
 from storlab.run.beginning import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
@@ -51,8 +51,9 @@ async def crash_check(
             plan = await make_plan(study, session, asked.seed, (1, 1))
             plan.refuse_empty()
             _refuse_full(folder)
-            with new_run_folder(folder / RECORDS) as records:
-                await begin_manifest(records.path, run, session, plan)
+            with new_run_folder(folder / RECORDS) as holding:
+                records = holding.named
+                await begin_manifest(holding, run, session, plan)
                 remember_run(run, records.path)
                 with Journal(records.journal) as journal:
                     session.begin(journal, study.model.scratch)

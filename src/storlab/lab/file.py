@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from storlab.below import opened_below
 from storlab.errors import Problem, StudyError, UserError
 from storlab.lab.ansible import inventory_of, is_json, machines_of
 from storlab.lab.commands import printed
@@ -81,8 +82,7 @@ def read_lab(file: str) -> Lab:
     found = _model(raw, text, file)
     merged: dict[str, Any] = {"hosts": {}, "groups": {}}
     if found.inventory is not None:
-        beside = path.absolute().parent / found.inventory
-        _add(merged, machines_of(_read(beside), str(beside)) if is_json(beside) else inventory_of(beside))
+        _add(merged, _beside(path.absolute().parent, found.inventory))
     if found.provision is not None:
         output = printed(found.provision, path.absolute().parent, f"{file}: provision")
         _add(merged, machines_of(output, f"{file}: what provision printed"))
@@ -91,6 +91,17 @@ def read_lab(file: str) -> Lab:
     if not machines.hosts:
         raise UserError(f"{file}: the lab has no hosts: write [hosts.NAME], or inventory, or provision")
     return Lab(file, machines, found.reserve, found.release)
+
+
+def _beside(folder: Path, name: str) -> dict[str, Any]:
+    """What an inventory below the folder of a lab file has. Raises ``UserError``."""
+    place = folder / name
+    try:
+        with opened_below(folder, name) as beside:
+            # Ansible goes by the name of a file, and by what lies beside it.
+            return machines_of(_read(beside, place), str(place)) if is_json(beside) else inventory_of(place)
+    except OSError as error:
+        raise UserError(f"cannot read the lab {place}: {error.strerror}") from None
 
 
 def _add(merged: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -122,11 +133,11 @@ def _checked(tree: Mapping[str, Any], file: str) -> Machines:
         raise StudyError(file, found) from None
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, named: Path | None = None) -> bytes:
     try:
         return read_file(path, STUDY_TEXT, pipes=True)
     except OSError as error:
-        raise UserError(f"cannot read the lab {path}: {error.strerror}") from None
+        raise UserError(f"cannot read the lab {named or path}: {error.strerror}") from None
 
 
 __all__ = ["VARIABLE", "Host", "HostName", "Lab", "LabFile", "read_lab"]

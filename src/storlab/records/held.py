@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.errors import StorlabError
-from storlab.records.manifest import NAME
+from storlab.errors import StorlabError, UserError
+from storlab.records.files import sync_folder, unfinished
+from storlab.records.manifest import LOCK, NAME
 from storlab.records.run_folder import RunFolder
 
 
@@ -22,7 +24,12 @@ class HeldFolder:
 
     @property
     def run(self) -> RunFolder:
-        return RunFolder(Path(f"/proc/self/fd/{self.descriptor}"))
+        """Also for programs that this process starts."""
+        return RunFolder(Path(f"/proc/{os.getpid()}/fd/{self.descriptor}"))
+
+    def lock(self, mark: str = "") -> AbstractContextManager[None]:
+        """As ``RunFolder.lock``."""
+        return self.run.lock(mark, self.named.path)
 
     def by_descriptor(self, path: Path) -> Path:
         """What lies in the folder, whatever the folder's name leads to by now."""
@@ -70,3 +77,60 @@ def held(run: RunFolder) -> Iterator[HeldFolder]:
         yield folder
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def new_run_folder(path: Path, named: Path | None = None, mark: str = "") -> Iterator[HeldFolder]:
+    """A new run's folder, open and locked. Raises ``UserError`` where it can't be, or where something lies in it.
+
+    Only its user can look into it: records name what a run makes.
+    What a run left that was killed before it had a manifest is nothing. ``named``: what messages call the folder, where
+    it is moved there once it is whole. ``mark``: see ``RunFolder.lock``.
+    """
+    with ExitStack() as opened:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+            sync_folder(path.parent)
+            folder = HeldFolder(RunFolder(path), _opened_private(path))
+            opened.callback(os.close, folder.descriptor)
+            opened.enter_context(folder.lock(mark))
+            _refuse_unless_empty(path, folder.descriptor)  # nor did another process begin a run here meanwhile
+        except FileExistsError:  # which a folder isn't in the way of
+            raise UserError(f"{named or path} can't be used for the run: {os.strerror(errno.ENOTDIR)}") from None
+        except OSError as error:
+            raise UserError(f"{named or path} can't be used for the run: {error.strerror}") from None
+        yield folder
+
+
+def make_private(path: Path) -> None:
+    """Let nobody else into an empty folder of the user's own.
+
+    Raises ``UserError`` where it is not empty, or another's, who could replace what is written there; and ``OSError``.
+    """
+    os.close(_opened_private(path))
+
+
+def _opened_private(path: Path) -> int:
+    """The same, and its descriptor."""
+    if path.is_symlink():
+        raise UserError(f"{path} is a symbolic link: name the folder that it leads to")
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid():
+            raise UserError(f"{path} belongs to another user (uid {found.st_uid}): name a new folder, or one of yours")
+        _refuse_unless_empty(path, descriptor)
+        if found.st_mode & 0o077:
+            os.fchmod(descriptor, 0o700)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_unless_empty(path: Path, descriptor: int) -> None:
+    """Raise ``UserError`` where something lies in a folder; what a run left that was killed at once is nothing."""
+    if {*os.listdir(descriptor)} - {LOCK, unfinished(path / NAME).name}:
+        raise UserError(f"{path} is not empty: name a new folder for this run")

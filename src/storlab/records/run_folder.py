@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from storlab.errors import RecordsError, UserError
+from storlab.errors import RecordsError
 from storlab.limits import RECORD as LONGEST_RECORD
 from storlab.metrics import Declarations
 from storlab.reading import open_file, read_file
 from storlab.record import Number, Seconds, read_record, to_json
-from storlab.records.files import sync_folder, unfinished, write_durably, write_whole
-from storlab.records.manifest import LOCK, NAME, Manifest, read_manifest
+from storlab.records.files import write_durably, write_whole
+from storlab.records.manifest import LOCK, Manifest, read_manifest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -289,12 +289,12 @@ class RunFolder:
         except OSError as error:
             raise RecordsError(f"cannot read {self.declared_path}: {error.strerror}") from None
 
-    def _open_lock(self) -> int:
+    def _open_lock(self, named: Path) -> int:
         """Of its name, no link is followed: the file is written, and a link could lead to any of the user's own."""
-        path = self.path / LOCK
+        path = named / LOCK
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-            descriptor = os.open(path, flags, 0o600)
+            descriptor = os.open(self.path / LOCK, flags, 0o600)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
                 raise RecordsError(f"{path} is not a file of Storlab's: remove it") from None
@@ -305,72 +305,23 @@ class RunFolder:
         return descriptor
 
     @contextmanager
-    def lock(self, mark: str = "") -> Iterator[None]:
+    def lock(self, mark: str = "", named: Path | None = None) -> Iterator[None]:
         """Hold the run: only one process executes, resumes or cleans it. Raises ``RecordsError`` if another does.
 
         The lock is the kernel's and goes with the process, however that ends. ``mark``: what the folder is known by if
-        it may be removed once that process is gone; it stands in the lock after the process.
+        it may be removed once that process is gone; it stands in the lock after the process. ``named``: what messages
+        call it.
         """
-        descriptor = self._open_lock()
+        descriptor = self._open_lock(named or self.path)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").partition("\n")[0].strip() or "unknown"
-                message = f"{self.path} is in use by process {holder}: wait for it, or stop it first"
+                message = f"{named or self.path} is in use by process {holder}: wait for it, or stop it first"
                 raise RecordsError(message) from None
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n{mark}\n".encode(), 0)
             yield
         finally:
             os.close(descriptor)
-
-
-@contextmanager
-def new_run_folder(path: Path, named: Path | None = None, mark: str = "") -> Iterator[RunFolder]:
-    """A new run's folder, locked. Raises ``UserError`` where it can't be, or where something lies in it.
-
-    Only its user can look into it: records name what a run makes.
-    What a run left that was killed before it had a manifest is nothing. ``named``: what messages call the folder, where
-    it is moved there once it is whole. ``mark``: see ``RunFolder.lock``.
-    """
-    run = RunFolder(path)
-    with ExitStack() as held:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError):
-                path.mkdir(mode=0o700)
-            sync_folder(path.parent)
-            make_private(path)
-            held.enter_context(run.lock(mark))
-            refuse_unless_empty(path)  # nor did another process begin a run here meanwhile
-        except FileExistsError:  # which a folder isn't in the way of
-            raise UserError(f"{named or path} can't be used for the run: {os.strerror(errno.ENOTDIR)}") from None
-        except OSError as error:
-            raise UserError(f"{named or path} can't be used for the run: {error.strerror}") from None
-        yield run
-
-
-def make_private(path: Path) -> None:
-    """Let nobody else into an empty folder of the user's own.
-
-    Raises ``UserError`` where it is not empty, or another's, who could replace what is written there; and ``OSError``.
-    """
-    if path.is_symlink():
-        raise UserError(f"{path} is a symbolic link: name the folder that it leads to")
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid():
-            raise UserError(f"{path} belongs to another user (uid {found.st_uid}): name a new folder, or one of yours")
-        refuse_unless_empty(path)
-        if found.st_mode & 0o077:
-            os.fchmod(descriptor, 0o700)
-    finally:
-        os.close(descriptor)
-
-
-def refuse_unless_empty(path: Path) -> None:
-    """Raise ``UserError`` where something lies in a folder; what a run left that was killed at once is nothing."""
-    if {entry.name for entry in path.iterdir()} - {LOCK, unfinished(path / NAME).name}:
-        raise UserError(f"{path} is not empty: name a new folder for this run")

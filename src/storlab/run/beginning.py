@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
 from storlab.errors import UserError
+from storlab.records.held import HeldFolder
 from storlab.records.manifest import Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
 from storlab.run.limits import NO_LIMITS, Limits
 from storlab.run.planning.design import rule_of
@@ -57,17 +57,17 @@ async def new_manifest(run: str, session: Session, plan: Plan, limits: Limits = 
     )
 
 
-async def begin_manifest(folder: Path, run: str, session: Session, plan: Plan) -> None:
+async def begin_manifest(folder: HeldFolder, run: str, session: Session, plan: Plan) -> None:
     """Both. Raises ``UserError`` where the folder can't be used."""
     begin_run(folder, await new_manifest(run, session, plan))
 
 
-def begin_run(folder: Path, manifest: Manifest) -> None:
+def begin_run(folder: HeldFolder, manifest: Manifest) -> None:
     """Write it down. Raises ``UserError`` where the folder can't be used."""
     try:
-        write_manifest(folder, manifest)
+        write_manifest(folder.run.path, manifest)
     except OSError as error:
-        raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
+        raise UserError(f"{folder.named.path} can't be used for the run: {error.strerror}") from None
 
 
 def nodes_of(session: Session) -> dict[str, NodeFacts]:

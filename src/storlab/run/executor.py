@@ -20,10 +20,10 @@ from storlab.analysis.wording import plural
 from storlab.errors import RecordsError, StorlabError, UserError
 from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
-from storlab.records.held import HeldFolder, held
+from storlab.records.held import HeldFolder, held, new_run_folder
 from storlab.records.kept import write_tables
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.run_folder import RunFolder, new_run_folder
+from storlab.records.run_folder import RunFolder
 from storlab.records.tables import Tables
 from storlab.run.assignment import assignment_of, done_of, manifest_of, set_aside_begun_elsewhere
 from storlab.run.beginning import begin_run, new_manifest, new_run_id, nodes_of, now
@@ -92,12 +92,12 @@ async def run_study(
             plan.refuse_empty()
             await session.claim_devices()
             async with alone(run, folder, permissions, observer.notify):
-                with new_run_folder(folder) as records:
+                with new_run_folder(folder) as holding:
                     refuse_others(folder)  # a folder that was there: better now than when what it set up is torn down
                     manifest = await new_manifest(run, session, plan, limits)
-                    begin_run(folder, manifest if assignment is None else manifest_of(manifest, assignment, rounds))
-                    tables = tables_of_study(records.manifest, plan.study)
-                    return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
+                    begin_run(holding, manifest if assignment is None else manifest_of(manifest, assignment, rounds))
+                    tables = tables_of_study(holding.run.manifest, plan.study)
+                    return await _Executor(holding, plan, session, observer, interrupts, tables, limits).execute()
 
 
 async def resume_run(
@@ -107,11 +107,12 @@ async def resume_run(
 
     Evidence stays what it is however many rounds are added, and for whatever reason: it is anytime-valid.
     """
-    records = RunFolder.open(folder)
+    found = RunFolder.open(folder)
     refuse_others(folder)
     interrupts = Interrupts(observer.notify)
-    with interrupts.listening(), records.lock():
-        manifest = records.manifest
+    with interrupts.listening(), held(found) as holding, holding.lock():
+        records = holding.named
+        manifest = holding.run.manifest
         refuse_living(manifest.run, folder)
         refuse_other_rule(extent, manifest.until, [rest.cell for rest in manifest.rests])
         assignment = assignment_of(manifest, extent)
@@ -138,7 +139,7 @@ async def resume_run(
                 folder, replace(manifest, finished=None, stopped="", spent=False, rounds=rounds, until=until)
             )
             limits = Limits(manifest.gates, manifest.minutes, until, manifest.optional)
-            return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
+            return await _Executor(holding, plan, session, observer, interrupts, tables, limits).execute()
 
 
 def _refuse_other_confinement(manifest: Manifest, permissions: Permissions) -> None:
@@ -177,7 +178,7 @@ class _Executor:
 
     def __init__(
         self,
-        run: RunFolder,
+        holding: HeldFolder,
         plan: Plan,
         session: Session,
         observer: Observer,
@@ -185,11 +186,11 @@ class _Executor:
         tables: Tables,
         limits: Limits,
     ) -> None:
-        plan = dataclasses.replace(plan, assigned=run.manifest.assigned)
-        self._run, self._study, self._plan = run, plan.study, plan
+        manifest = holding.run.manifest
+        plan = dataclasses.replace(plan, assigned=manifest.assigned)
+        self._held, self._run, self._study, self._plan = holding, holding.named, plan.study, plan
         self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
         self._cells = {cell.number: cell for cell in plan.study.cells}
-        manifest = run.manifest
         # Rounds that are added are for what is still open: a run is not held to them where nothing is.
         least = min(plan.rounds[0], manifest.rest_from or plan.rounds[0])
         self._limits, self._rule = limits, rule_of(plan.study, (least, plan.rounds[1]), limits)
@@ -207,7 +208,6 @@ class _Executor:
         self._unreachable: tuple[str, ...] = ()
         self._left: tuple[str, ...] | None = None  # until all is torn down that can be
         self._setups: Setups | None = None
-        self._held: HeldFolder
         self._summary: Summary  # as the run has ended
 
     @property
@@ -216,7 +216,7 @@ class _Executor:
 
     async def execute(self) -> Outcome:
         remember_run(self._session.run, self._run.path)
-        with held(self._run) as self._held, Journal(self._run.journal) as journal:
+        with Journal(self._held.run.journal) as journal:
             journal.note("begin", storlab=__version__, pid=os.getpid())
             self._session.begin(journal, self._study.model.scratch)
             self._interrupts.stage = "trials"

@@ -1,9 +1,9 @@
 """One run at a time on a machine: two that run at once measure each other.
 
 Each run holds a lock, see flock(2), which the kernel gives back however the run ends; its file says who runs what, and
-since when. Root's is ``/run/storlab/machine``, where only root can put anything; others lock the same file, for which
-reading it is enough, or one of their own where root has run nothing since the machine started. ``STORLAB_LOCKS`` names
-another folder: of containers that share a machine, or of tests that must not wait for each other.
+since when. Root's is ``/run/storlab/machine``, which nobody else can open, for to open a file is enough to lock it.
+Others have a lock each of their own, and look in proc_locks(5) whether root's is held. ``STORLAB_LOCKS`` names another
+folder: of containers that share a machine, or of tests that must not wait for each other.
 
 Runs that share the machine, as asked, have the lock together, and keep out those that want it for themselves.
 """
@@ -70,21 +70,20 @@ def _open() -> int:
     """Of its name, no link is followed, and it is a file. Raises ``UserError``."""
     flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     chosen = os.environ.get("STORLAB_LOCKS")
-    if chosen is None and os.geteuid() != 0:
-        with suppress(OSError):
-            return os.open(_OF_ROOT / _NAME, os.O_RDONLY | flags)
     folder = Path(chosen) if chosen is not None else _OF_ROOT if os.geteuid() == 0 else _own()
     path = folder / _NAME
     try:
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644 if chosen is not None else 0o600)
     except OSError as error:
         raise UserError(f"cannot lock this machine by {path}: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    own = chosen is not None or (found.st_uid == os.geteuid() and not found.st_mode & 0o077)
+    if not stat.S_ISREG(found.st_mode) or not own:
         os.close(descriptor)
-        raise UserError(f"cannot lock this machine by {path}: it is not a file; remove it")
+        raise UserError(f"cannot lock this machine by {path}: it is not a file of your own alone; remove it")
     return descriptor
 
 
@@ -94,6 +93,9 @@ def _own() -> Path:
 
 
 def _locked(descriptor: int, shared: bool) -> bool:
+    held = _hold_of_root()
+    if held is not None and not (shared and held == "READ"):
+        return False
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -101,8 +103,22 @@ def _locked(descriptor: int, shared: bool) -> bool:
     return True
 
 
+def _hold_of_root() -> str | None:
+    """Of a run of root's, where another user asks: ``READ`` for one that shares the machine, else ``WRITE``."""
+    if os.geteuid() == 0 or "STORLAB_LOCKS" in os.environ:
+        return None
+    try:
+        found = (_OF_ROOT / _NAME).stat()
+        locks = Path("/proc/locks").read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    held = (line.split()[1:6] for line in locks)  # of one that waits, the kind is "->"
+    return next((each[2] for each in held if each[0] == "FLOCK" and each[4] == file), None)
+
+
 def _write(descriptor: int, run: str) -> None:
-    """Of a run that shares the machine, the last that began. Another user may lock the file and not write to it."""
+    """Of a run that shares the machine, the last that began."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -114,7 +130,9 @@ def _write(descriptor: int, run: str) -> None:
 
 
 def _holder(descriptor: int) -> str:
+    if _hold_of_root() is not None:
+        return "of root"
     try:
         return str(msgspec.json.decode(os.pread(descriptor, _LONGEST, 0), type=Holder))
     except (OSError, msgspec.MsgspecError, UnicodeError):
-        return "of another user, who could not write down what it is"
+        return "of one that could not write down what it is"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,9 @@ from storlab.analysis.wording import listed
 from storlab.errors import RecordsError, UserError
 from storlab.grouping import grouped, ranges
 from storlab.records.files import copy_durably, sync_folder
+from storlab.records.held import new_run_folder
 from storlab.records.manifest import NAME, Manifest, Planned, Rest, write_manifest
-from storlab.records.run_folder import RECORD, Host, RunFolder, TrialRecord, new_run_folder, set_aside
+from storlab.records.run_folder import RECORD, Host, RunFolder, TrialRecord, set_aside
 from storlab.records.tables import host_names
 from storlab.run.beginning import new_run_id, now
 from storlab.run.planning.design import rule_of
@@ -140,14 +141,14 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Merged:
     return Merged(run, tuple(added), missing, {name: tuple(those) for name, those in of_hosts.items()}, (*left, *twice))
 
 
-def _opened(out: Path, into: Part | None) -> AbstractContextManager[RunFolder]:
-    return new_run_folder(out) if into is None else _locked(into.run)
-
-
 @contextmanager
-def _locked(run: RunFolder) -> Iterator[RunFolder]:
-    with run.lock():
-        yield run
+def _opened(out: Path, into: Part | None) -> Iterator[RunFolder]:
+    if into is None:
+        with new_run_folder(out) as holding:
+            yield holding.named
+    else:
+        with into.run.lock():
+            yield into.run
 
 
 _OF_THE_RUN = {

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from storlab.records.run_folder import new_run_folder
+from storlab.records.held import new_run_folder
 from storlab.run.beginning import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.observer import Observer
@@ -38,10 +38,10 @@ async def shell_session(
             plan = await make_plan(study, session, 0, (1, 1))
             plan.refuse_empty()
             await session.claim_devices()
-            with new_run_folder(folder) as records:
-                await begin_manifest(folder, run, session, plan)
+            with new_run_folder(folder) as holding:
+                await begin_manifest(holding, run, session, plan)
                 remember_run(run, folder)
-                with Journal(records.journal) as journal:
+                with Journal(holding.run.journal) as journal:
                     session.begin(journal, study.model.scratch)
                     setups = Setups(session, journal, folder)
                     built = setups.begin(plan.supported[0])

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from storlab.errors import UserError
 from storlab.records.files import sync_folder
+from storlab.records.held import make_private, new_run_folder
 from storlab.records.manifest import NAME as MANIFEST
-from storlab.records.run_folder import RunFolder, make_private, new_run_folder
+from storlab.records.run_folder import RunFolder
 from storlab.run.recovery.temporary import new_mark, remembered, remove_dead
 from storlab.text import printable
 
@@ -38,9 +39,9 @@ def new_import(folder: Path) -> Iterator[RunFolder]:
             raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
     mark = new_mark()
     place = (folder if existed else folder.parent) / f".{folder.name}.{mark}.new"
-    with new_run_folder(place, named=folder, mark=mark) as run, remembered(place, mark):
+    with new_run_folder(place, named=folder, mark=mark) as holding, remembered(place, mark):
         try:
-            yield run
+            yield holding.named
             _take(place, folder, existed)
         except BaseException as error:
             shutil.rmtree(place, ignore_errors=True)

@@ -49,7 +49,7 @@ def plan(
 
     from storlab.cli.plan.view import print_json, print_text
     from storlab.cli.plan.wants import show_wants
-    from storlab.records.run_folder import new_run_folder
+    from storlab.records.held import new_run_folder
     from storlab.run.assignment import refuse_unassignable
     from storlab.run.beginning import begin_run, new_manifest, new_run_id
     from storlab.run.planning.plan import Plan, make_plan
@@ -69,8 +69,8 @@ def plan(
             if write is not None:
                 refuse_unassignable(loaded)
                 manifest = await new_manifest(run, session, made)
-                with new_run_folder(write):
-                    begin_run(write, manifest)
+                with new_run_folder(write) as holding:
+                    begin_run(holding, manifest)
             return made
 
     with waiting(f"looking what {len(loaded.cells):,} cells take"):

@@ -250,7 +250,7 @@ def _out(made: Journey, rule: Rule, values: dict[str, Any], study: Study | None)
 
 def _result(made: Journey, path: Path, *, new: bool) -> str:
     """Something that comes back. Raises ``UserError`` if a folder of that name is in use."""
-    from storlab.records.run_folder import make_private
+    from storlab.records.held import make_private
 
     if new and path.is_dir():
         try:

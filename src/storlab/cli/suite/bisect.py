@@ -55,8 +55,8 @@ def bisect(
 ) -> None:
     """Find the first commit, kernel or image with which a test fails, even if only now and then."""
     from storlab.cli.new_folder import new_folder
+    from storlab.records.held import make_private
     from storlab.records.manifest import LOCK
-    from storlab.records.run_folder import make_private
     from storlab.run.permissions import Permissions, parse_allowed
     from storlab.run.recovery.journal import refuse_others
     from storlab.run.suite.bisect.steps import JOURNAL, PLAN, Plan, read_plan, write_plan

@@ -145,7 +145,7 @@ class Builder:
         demanded = demands.network, demands.devices, demands.root, for_whom(self._cell, group)
         key = key_of("node", name, machine, *demanded, [part.key for part in stands_on], *apart)
 
-        folder = (self.folder if spec.lasts == "trial" else self.kept) / name
+        folder = self.held(self.folder if spec.lasts == "trial" else self.kept) / name
 
         for chain in chains:
             if chain.crossing is not None and chain.crossing.transport == "hypervisor":

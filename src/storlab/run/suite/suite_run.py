@@ -17,13 +17,14 @@ from pydantic import ValidationError
 
 from storlab.errors import MissingTool, StorlabError, UserError
 from storlab.nodes.kinds.vm.kind import VmKind
+from storlab.records.held import HeldFolder, held, new_run_folder
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.run_folder import RunFolder, new_run_folder
+from storlab.records.run_folder import RunFolder
 from storlab.records.suite import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.here import FILES, Here
 from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.under_way import taken_down
-from storlab.run.beginning import new_run_id
+from storlab.run.beginning import begin_run, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.recovery.journal import Journal, read_pending, refuse_others
@@ -73,10 +74,11 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
         async with open_session(run, watch.notify) as session:
             place = _place(session, folder, asked)
             await place.refuse_lacking()
-            with new_run_folder(folder) as records:
+            with new_run_folder(folder) as holding:
+                place = _place(session, holding.run.path, asked)
                 try:
-                    _begin(folder, run, asked.name)
-                    async with _journalled(session, records, interrupts, asked.here) as ended:
+                    _begin(holding, run, asked.name)
+                    async with _journalled(session, holding.run, interrupts, asked.here) as ended:
                         record, guest = await plan(asked, place)
                         run_ = Execution(
                             record, place, interrupts, watch, ended, limit=asked.limit, times=asked.times or {}
@@ -84,7 +86,7 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
                         run_.hold = _hold(asked, folder, watch)
                         await run_.execute(record.groups, guest)
                 finally:
-                    if not (folder / SUITE).exists() and not read_pending(records.journal):
+                    if not (folder / SUITE).exists() and not read_pending(holding.run.journal):
                         shutil.rmtree(folder, ignore_errors=True)  # a run that was refused leaves no folder
             return _outcome(ended, folder, interrupts)
 
@@ -101,10 +103,11 @@ async def resume_suite(
     found one, and for what the run's folder wants of this machine and may not have.
     """
     _refuse_others_than_root()
-    records = RunFolder.open(folder)
+    found = RunFolder.open(folder)
     refuse_others(folder)
     interrupts = _interrupts(watch)
-    with interrupts.listening(), records.lock():
+    with interrupts.listening(), held(found) as holding, holding.lock():
+        records = holding.run
         known = read_suite_run(folder)
         manifest = records.manifest
         refuse_living(manifest.run, folder)
@@ -126,9 +129,9 @@ async def resume_suite(
             )
             place: Place
             if asked.here is not None:
-                place = HereMaker(session, run_by(adapter, asked.here.user), asked.here, folder)
+                place = HereMaker(session, run_by(adapter, asked.here.user), asked.here, records.path)
             else:
-                place = GuestMaker(session, adapter, _guests(asked), folder, tests, asked.guests)
+                place = GuestMaker(session, adapter, _guests(asked), records.path, tests, asked.guests)
             await place.refuse_lacking()
             if lost := taken_down(folder, session.host.machine, known.attempts):
                 with Results(folder) as results:
@@ -154,10 +157,11 @@ async def look_at_suite(asked: Asked, notify: Callable[[str], None]) -> tuple[Su
             async with open_session(run, notify) as session:
                 place = _place(session, folder, asked)
                 await place.refuse_lacking()
-                with new_run_folder(folder) as records:
-                    _begin(folder, run, asked.name)
-                    async with _journalled(session, records, interrupts, asked.here):
-                        guest = await place.open(place.name(1), folder / "guest")
+                with new_run_folder(folder) as holding:
+                    place = _place(session, holding.run.path, asked)
+                    _begin(holding, run, asked.name)
+                    async with _journalled(session, holding.run, interrupts, asked.here):
+                        guest = await place.open(place.name(1), place.folder / "guest")
                         try:
                             found = await find_suite(guest, place.adapter, asked.name, asked.names)
                             suite = select(found.suite, asked.selection, asked.times)
@@ -214,15 +218,12 @@ def _guests(asked: Asked | SuiteRecord) -> VmKind:
         raise UserError(f"--{'.'.join(map(str, first['loc']))}: {reason}") from None
 
 
-def _begin(folder: Path, run: str, name: str) -> None:
+def _begin(folder: HeldFolder, run: str, name: str) -> None:
     started = datetime.now(UTC).replace(microsecond=0)
     title = f"Suite {name}"
     manifest = Manifest(run=run, title=title, storlab=__version__, argv=tuple(sys.argv), started=started, suite=name)
-    try:
-        write_manifest(folder, manifest)
-    except OSError as error:
-        raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
-    remember_run(run, folder)
+    begin_run(folder, manifest)
+    remember_run(run, folder.named.path)
 
 
 @asynccontextmanager
