@@ -81,13 +81,11 @@ esac"""
 USUAL, SPECIAL = ("60s", "32M"), {"stopped": ("4s", "32M"), "beneath": ("60s", "128M")}  # silence, size of disks
 
 
-def victims(
-    load: str, names: list[str], rest: str = "", trial: str = "", stack: str = EXT4, from_: str | None = None
-) -> str:
-    """A study with a cell for each."""
+def victims(load: str, names: list[str], rest: str = "", trial: str = "", **keys: str) -> str:
+    """A study with a cell for each. ``keys`` of the group of nodes."""
     rows = ['{n} = {{ is = "{n}", silence = "{0}", size = "{1}" }}'.format(*SPECIAL.get(n, USUAL), n=n) for n in names]
     factor = "\n".join(["[factors.victim]", *rows])
-    text = guests(load, silence='"{victim.silence}"', trial=trial, rest=rest + factor, stack=stack, from_=from_)
+    text = guests(load, rounds=1, trial=trial, rest=rest + factor, silence='"{victim.silence}"', **keys)
     return text.replace('primary = "elapsed"', 'primary = "elapsed"\ncompare = []')
 
 
@@ -188,10 +186,10 @@ def test_a_storage_host_that_is_lost_is_the_reason_and_the_next_trial_has_anothe
     storage = '[nodes.storage]\nkind = "vm"\nmemory = "256M"\n'
     storage += f"stack = {DISK}\n".replace('"64M"', '"512M", overcommit = true')
     stack = f'[{{ layer = "mkfs", type = "xfs" }}, {{ layer = "mount" }}, {EXT4[1:]}'
-    fates = WhenBegun(lab, BOTH, lambda levels: kill_guest(lab, "storage") if levels["victim"] == "killed" else None)
+    fates = WhenBegun(lab, ("vm",), lambda levels: kill_guest(lab, "storage") if levels["victim"] == "killed" else None)
     with tmpfs(lab.scratch, "80M"):
-        study = victims(ON_STORAGE, ["killed", "beneath", "none"], rest=storage, stack=stack, from_='"storage"')
-        lab.execute(study, fates)
+        keys = {"count": "1", "stack": stack, "from_": '"storage"'}
+        lab.execute(victims(ON_STORAGE, ["killed", "beneath", "none"], storage, **keys), fates)
         assert fates.errors == []
         told = dict(zip((record.levels["victim"] for record in lab.records()), endings(lab), strict=True))
         assert told == {
