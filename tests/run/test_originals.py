@@ -19,6 +19,7 @@ import pytest
 from laboratory import Ended, Laboratory, opened
 from laboratory.samples import sample
 from run.test_suites import planted
+from run.test_suites_here import HERE
 from storlab.records.suite import SuiteRun, read_suite_run
 from storlab.suite.model import Outcome
 from storlab.suite.zts_text import ResultLine, read_results, report_name
@@ -121,7 +122,8 @@ def test_what_zfs_tests_prints_and_writes_are_the_originals_but_for_times(both: 
 def test_a_dry_run_and_a_template_run_nothing(both: Both) -> None:
     lab, own = both.lab, both.lab.folder / "own"
     written = lab.folder / "template.run"
-    ended = lab.storlab("suite", "test-runner", "-g", "-w", written, "-i", own, own / "tests" / "odd", timeout=120)
+    words = ("-g", "-w", written, "-i", own, own / "tests" / "odd", "--here", HERE)
+    ended = lab.storlab("suite", "test-runner", *words, timeout=120)
     assert ended.status == 0 and f"[{own}/tests/odd]\ntests = ['prints.sh']\n" in written.read_text(), ended
 
 
