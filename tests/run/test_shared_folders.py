@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import shlex
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from storlab.run.planning.design import design_of
 from storlab.study.study import load_study, shipped_studies
 
 STUDY = shipped_studies()["shared-folders"]
-SMALL = ("runtime=0.2s", "nodes.vm.memory=384M", 'patterns=["randwrite"]')
+SMALL = ("runtime=0.2s", "nodes.vm.memory=192M", 'patterns=["randwrite"]')
 DAEMON = '[{ layer = "directory" }, { layer = "virtiofsd" }, { layer = "virtiofs" }]'
 READS_ON = sample(__file__, "cases/reads-on.sh", begun=BEGUN)
 in_guests = pytest.mark.needs("guests", "virtiofsd")
@@ -79,39 +78,33 @@ def test_the_published_experiment_is_planned_and_needs_a_qemu_with_dax(
 
 
 @in_guests
-@pytest.mark.timeout(1200)
-def test_nine_set_ups_run_and_what_can_not_be_has_its_reason(lab: Laboratory, with_dax: tuple[Path, Path]) -> None:
+def test_set_ups_run_and_what_can_not_be_has_its_reason(lab: Laboratory, with_dax: tuple[Path, Path]) -> None:
+    """A set-up of each kind: those that a page of the documentation compares are not among them."""
     qemu, log = with_dax
-    found = outcomes_of(lab, "mmap", "--set", f"qemu={qemu}")
-    assert len(found) == 9
+    setups = ("virtiofs-none", "virtiofs-always", "virtiofs-none-dax", "9p-none", "9p-mmap")
+    settings = (*SMALL, 'sizes=["2M"]', 'ioengines=["mmap", "psync"]', f"qemu={qemu}")
+    options = [f"--only=setup={','.join(setups)}", *(word for each in settings for word in ("--set", each))]
+    ran = lab.storlab("run", STUDY, "--out", lab.out, "--rounds", "1", "--quiet", *options, timeout=500)
+    assert ran.status == 0, ran
+    found = {
+        (each.levels["setup"], each.levels["ioengine"]): (each.status, each.reason or "") for each in lab.records()
+    }
+    assert len(found) == 2 * len(setups)
     # A guest with a window is booted with it, on its command line.
     asked = [json.loads(word) for word in log.read_text().split() if '"cache-size"' in word]
-    assert [(each["driver"], each["cache-size"]) for each in asked] == [("vhost-user-fs-pci", 16 * 1024**3)] * 3
-    for setup, (status, reason) in found.items():
+    assert {(each["driver"], each["cache-size"]) for each in asked} == {("vhost-user-fs-pci", 16 * 1024**3)}
+    for (setup, engine), (status, reason) in found.items():
         if setup.endswith("-dax"):
             assert (status, "No cache capability" in reason) == ("unsupported", True), reason
-        elif setup in ("virtiofs-none", "9p-none"):
+        elif engine == "mmap" and setup in ("virtiofs-none", "9p-none"):
             errno = "ENODEV, no such device" if setup == "virtiofs-none" else "EINVAL, invalid argument"
             assert (status, reason.endswith(f"fio's engine mmap got {errno}")) == ("unsupported", True), reason
-        else:
+        else:  # what maps no files reads and writes them all the same
             assert status == "done", (setup, reason)
     table = lab.storlab("report", lab.out, "--format", "virtiofs-tests").stdout
     lines = {(fields[0], fields[1]): fields[2:] for line in table.splitlines() if (fields := line.split())}
     assert lines["vtfs-none", "randwrite-mmap"] == lines["vtfs-none-dax", "randwrite-mmap"] == ["0kb", "0"]
-    assert lines["9p-loose", "randwrite-mmap"][1] != "0"
-    # What maps no files reads and writes them all the same.
-    assert outcomes_of(lab, "psync", "--only", "setup=virtiofs-none,9p-none") == dict.fromkeys(
-        ("virtiofs-none", "9p-none"), ("done", "")
-    )
-
-
-def outcomes_of(lab: Laboratory, engine: str, *options: str) -> dict[str, tuple[str, str]]:
-    """Of a run of the study with one engine, in place of the run before: set-up → status and reason."""
-    shutil.rmtree(lab.out, ignore_errors=True)
-    settings = [word for each in (*SMALL, 'sizes=["2M"]', f'ioengines=["{engine}"]') for word in ("--set", each)]
-    ran = lab.storlab("run", STUDY, "--out", lab.out, "--rounds", "1", "--quiet", *options, *settings, timeout=1100)
-    assert ran.status == 0, ran
-    return {record.levels["setup"]: (record.status, record.reason or "") for record in lab.records()}
+    assert lines["9p-mmap", "randwrite-mmap"][1] != "0"
 
 
 @in_guests
@@ -248,12 +241,12 @@ def test_what_a_guests_kernel_counts_is_what_its_loads_did_and_what_a_daemon_got
     assert "requests.bytes" not in totals, "those of 9p are not known"
 
 
-PERIOD, QUOTA = 100_000, 1_000  # µs: a hundredth, in slices too short for a whole load to fit into one
+PERIOD, QUOTA = 300_000, 1_000  # µs: a 300th, in slices too short for a whole load to fit into one
 
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Path]:
-    """A virtiofsd that gets a hundredth of a CPU."""
+    """A virtiofsd that gets a 300th of a CPU."""
     base = Path("/sys/fs/cgroup/cpu")
     group = (base if base.is_dir() else Path("/sys/fs/cgroup")) / f"held-{os.getpid()}"
     words = find_virtiofsd("rust")
