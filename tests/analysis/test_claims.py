@@ -170,6 +170,12 @@ def test_a_claim_about_rates_is_not_answered_by_a_comparison_that_is_judged_wher
         assert claimed(rate, comparisons=(spec,)).claims[0].verdict in ("holds", "does not hold")
 
 
+def test_a_claim_about_rates_of_what_was_not_measured_is_missing_where_guests_are_emulated_too() -> None:
+    for emulated in (False, True):
+        (claim,) = claimed(replace(MORE, native=True), rounds=0, emulated=emulated).claims
+        assert (claim.verdict, claim.reason == EMULATED) == ("missing", False), claim.reason
+
+
 @pytest.mark.parametrize("claim", [MORE, replace(MORE, limit=1.01), replace(MORE, word="equivalent", margin=0.01)])
 def test_no_claim_on_pure_noise_is_ever_answered_falsely_in_more_studies_than_it_may(claim: ClaimSpec) -> None:
     """Two sides that do not differ: "more" never holds, and they are never beyond a margin."""

@@ -144,6 +144,8 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
         rounds=comparison.rounds,
         warnings=comparison.warnings if comparison.rounds >= design.min_rounds else (),
     )
+    if comparison.verdict == "missing":
+        return claim
     # A comparison that is also asked for by itself may be judged although the claim is not to be.
     described = EMULATED if spec.native and design.emulated else comparison.described
     if described:
