@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -181,30 +182,80 @@ fn a_confined_program_keeps_the_capability_that_is_named() {
 #[test]
 fn a_name_that_is_none_of_the_list_is_an_error_and_nothing_runs() {
     let mut place = Place::new("confine-names");
-    for confine in [json!({"capabilities": ["CAP_ALL"]}), json!({"ioctls": ["FIFREEZE"]})] {
-        let fields = json!({"confine": confine, "cwd": place.directory.path("inside")});
-        let events = place.agent.ask(with(sh("touch ran"), fields));
-        assert!(events.last().unwrap().is("error"), "{events:?}");
-    }
+    let fields = json!({"confine": {"capabilities": ["CAP_ALL"]}, "cwd": place.directory.path("inside")});
+    let events = place.agent.ask(with(sh("touch ran"), fields));
+    assert!(events.last().unwrap().is("error"), "{events:?}");
     assert!(!fs::exists(place.directory.path("inside/ran")).unwrap());
 }
 
+/// A user that nobody is.
+const HEIR: u32 = 0x7123_4567;
+
 #[test]
-fn a_request_of_ioctl_is_made_where_it_is_declared() {
+fn a_program_becomes_a_user_to_whom_what_it_is_given_is_handed() {
     if !is_root() {
         return;
     }
-    let mut place = Place::new("confine-ioctl");
+    let mut place = Place::new("confine-heir");
     let disk = Loop::new(&place.directory.path("disk"));
-    assert!(Command::new("mkfs.ext4").args(["-q", "-F", &disk.0]).status().unwrap().success());
-    let mounted = place.directory.path("inside");
-    assert!(Command::new("mount").arg(&disk.0).arg(&mounted).status().unwrap().success());
-    let capable = |ioctls: &[&str]| json!({"capabilities": ["CAP_SYS_ADMIN"], "ioctls": ioctls});
-    let (_, said) = place.run_with("fstrim .", capable(&[]));
-    assert!(said.contains("Operation not permitted"), "{said}");
-    let allowed = place.run_with("fstrim .", capable(&["FITRIM"]));
-    assert!(Command::new("umount").arg(&mounted).status().unwrap().success());
-    assert_eq!(allowed, (Some(0), String::new()));
+    fs::write(place.directory.path("inside/laid-out"), "by root").unwrap();
+    let shown = place.directory.path("shown");
+    fs::write(&shown, "it").unwrap();
+    fs::set_permissions(&shown, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let script = format!(
+        "set -e; id -u; id -g; id -G; stat -c '%u %g' . laid-out {disk}; echo more >>laid-out; echo x >made; mkdir below
+         dd if=/dev/zero of={disk} bs=4k count=1 conv=notrunc,fsync status=none; cat {shown}; echo ' seen' >/dev/stdout
+         echo x >>{shown} || true; grep -E '^Cap(Eff|Prm|Bnd)' /proc/self/status | grep -v 0000000000000000 || true
+         head -c 1 /etc/shadow || true; ls /root || true",
+        disk = disk.0,
+        shown = shown.display(),
+    );
+    let confine = json!({"user": HEIR, "devices": [disk.0], "visible": [shown]});
+    let (code, printed) = place.run_with(&script, confine);
+    assert_eq!(code, Some(0), "{printed}");
+    let own = format!("{HEIR} {HEIR}\n").repeat(3);
+    assert!(printed.starts_with(&format!("{HEIR}\n{HEIR}\n{HEIR}\n{own}it seen\n")), "{printed}");
+    let refused = printed.lines().skip(7).map(|line| line.rsplit_once(": ").unwrap().1).collect::<Vec<_>>();
+    assert_eq!(refused, ["Read-only file system", "Permission denied", "Permission denied"], "{printed}");
+    for made in ["laid-out", "made", "below"] {
+        let found = fs::metadata(place.directory.path("inside").join(made)).unwrap();
+        assert_eq!((found.uid(), found.gid()), (0, 0), "{made}");
+    }
+    assert_eq!(fs::read(place.directory.path("disk")).unwrap()[0], 0);
+}
+
+#[test]
+fn a_program_stays_root_if_its_file_system_can_not_be_handed_over() {
+    if !is_root() {
+        return;
+    }
+    let mut place = Place::new("confine-no-heir");
+    let over = place.directory.path("inside");
+    let layers = ["upper", "work"].map(|name| place.directory.path(name));
+    layers.iter().for_each(|layer| fs::create_dir(layer).unwrap());
+    let [upper, work] = layers.map(|layer| layer.display().to_string());
+    let options = format!("lowerdir=/usr/bin,upperdir={upper},workdir={work}");
+    let mounted = Command::new("mount").args(["-t", "overlay", "none", "-o", &options]).arg(&over).status();
+    assert!(mounted.unwrap().success());
+    let said = place.run_with(
+        "id -u; touch a && chown 1:1 a && stat -c %u a",
+        json!({"user": HEIR, "capabilities": ["CAP_CHOWN"]}),
+    );
+    assert!(Command::new("umount").arg(&over).status().unwrap().success());
+    assert_eq!(said, (Some(0), "0\n1\n".into()));
+}
+
+#[test]
+fn io_uring_is_for_those_who_declare_it() {
+    let mut place = Place::new("confine-io-uring");
+    let script = format!(
+        "python3 -c 'import ctypes, sys; libc = ctypes.CDLL(None, use_errno=True)
+sys.exit(libc.syscall({}, 1, ctypes.create_string_buffer(120)) < 0 and ctypes.get_errno())'",
+        libc::SYS_io_uring_setup,
+    );
+    let refused = place.run_with(&script, json!({}));
+    assert_eq!(refused, (Some(libc::EPERM as u64), String::new()));
+    assert_eq!(place.run_with(&script, json!({"io_uring": true})).0, Some(0));
 }
 
 #[test]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from laboratory.studies import ON_LOOP, directory
 
 pytestmark = pytest.mark.needs("root")
 ASSAULT = sample(__file__, "cases/assault.py")
-LISTED = (Path(__file__).parent / "cases" / "assault.py").read_text().count("@attempt")
+LISTED = len(re.findall("^@attempt|: lambda: ", ASSAULT, re.MULTILINE))
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,10 @@ class Outside:
     victim: subprocess.Popen[bytes]
     abstract: str
     port: int
+    roots: Path
 
     def words(self) -> list[str]:
-        return [str(self.files), str(self.victim.pid), self.abstract, str(self.port)]
+        return [str(self.files), str(self.victim.pid), self.abstract, str(self.port), str(self.roots)]
 
     def state(self) -> dict[str, object]:
         """What must be afterwards as it was before."""
@@ -52,11 +54,12 @@ class Outside:
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Iterator[Outside]:
-    """A file system that is mounted, a process, and sockets that listen."""
+def outside(tmp_path: Path, public: Path) -> Iterator[Outside]:
+    """A file system that is mounted, a process, sockets that listen, and a file: all of them root's."""
     files, name = tmp_path / "other", f"storlab-attack-{os.getpid()}"
     files.mkdir()
     with (
+        socket.socket(socket.AF_UNIX) as roots,
         new_device(tmp_path / "other.img") as device,
         socket.socket(socket.AF_UNIX) as abstract,
         socket.create_server(("127.0.0.1", 0)) as listening,
@@ -64,10 +67,15 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
     ):
         abstract.bind(f"\0{name}")
         abstract.listen()
+        roots.bind(str(public / "socket"))
+        roots.listen()
+        (public / "file").write_text("x")
+        (public / "file").chmod(0o600)
+        (public / "assault.py").write_text(ASSAULT)
         sh("mkfs.ext4", "-q", device.path)
         sh("mount", device.path, str(files))
         try:
-            yield Outside(files, victim, name, listening.getsockname()[1])
+            yield Outside(files, victim, name, listening.getsockname()[1], public)
         finally:
             victim.kill()
             sh("umount", str(files))
@@ -75,8 +83,7 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 
 def attacked(lab: Laboratory, outside: Outside, phase: str) -> dict[str, str]:
     """What came of each attempt, by a load or by one of the commands around it."""
-    program = lab.folder / "assault.py"
-    program.write_text(ASSAULT)
+    program = outside.roots / "assault.py"
     words = json.dumps(["python3", "-I", str(program), *outside.words(), "{target}"])
     load, trial = (words, "") if phase == "load" else ('["true"]', f"{phase} = [{words}]")
     ended = lab.run(directory(f"command = {{ argv = {load} }}", trial=trial, stack=f"[{ON_LOOP}]"))
@@ -136,3 +143,15 @@ def test_a_swap_file_that_an_unconfined_load_leaves_is_reported_and_stays_to_be_
     cleaned = lab.storlab("clean", "--yes")
     assert cleaned.status == 0, cleaned
     assert not lab.leftovers()
+
+
+def test_a_load_reads_a_file_of_the_users_only_if_that_is_allowed(lab: Laboratory, public: Path) -> None:
+    own = public / "own.sh"
+    own.write_text("echo own words")
+    own.chmod(0o600)
+    study = lab.study(directory(f"command = {{ argv = ['sh', '{own}'] }}"))
+    ended = lab.storlab("run", study, "--out", lab.out)
+    assert ended.status == 3 and "--allow read=FILE" in ended.stdout, ended
+    ended = lab.storlab("run", study, "--out", lab.folder / "again", "--allow", f"read={own}")
+    assert ended.status == 0, ended
+    assert next((lab.folder / "again").rglob("stdout")).read_text() == "own words\n"

@@ -55,8 +55,10 @@ def test_exit_status_3_says_that_some_trials_failed(lab: Laboratory) -> None:
     assert (lab.out / "trials" / "0001" / "host" / "load" / "stdout").read_text() == "first\n"
 
 
-def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tries_two_more(lab: Laboratory) -> None:
-    may = lab.folder / "may"
+def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tries_two_more(
+    lab: Laboratory, public: Path
+) -> None:
+    may = public / "may"
     argv = f'["sh", "-c", "test -e {may}"]'
     assert lab.execute(directory(f"command = {{ argv = {argv} }}", rounds=5)).ending == "failures"
     assert [record.status for record in lab.records()] == ["failed"] * 2

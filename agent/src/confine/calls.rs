@@ -91,9 +91,6 @@ pub const CALLS: &[c_long] = &[
     libc::SYS_io_getevents,
     libc::SYS_io_setup,
     libc::SYS_io_submit,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_io_uring_setup,
     libc::SYS_ioprio_get,
     libc::SYS_ioprio_set,
     libc::SYS_kill,
@@ -321,6 +318,10 @@ pub const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub const OLDER: &[c_long] = &[libc::SYS_newfstatat, 292]; // io_pgetevents
 
+/// Those of io_uring(7), for programs that declare it: by it, sockets of any family are opened, which no filter sees.
+pub const IO_URING: &[c_long] =
+    &[libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_io_uring_setup];
+
 /// Families of sockets: those that a network namespace holds, netlink(7) for who looks up an address, and Unix's.
 pub const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
@@ -386,6 +387,3 @@ pub const REQUESTS: &[Ioctl] = &[
     0x800c_581e, // XFS_IOC_DIOINFO
     0x8100_587e, // XFS_IOC_FSGEOMETRY
 ];
-
-/// Requests that a load may make only if it is declared: name → number.
-pub const DECLARED: &[(&str, Ioctl)] = &[("FITRIM", 0xc018_5879)];

@@ -3,11 +3,15 @@
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
+use nix::sys::stat::{Mode, SFlag, mknod};
+use nix::unistd::{Gid, Uid, chown};
 
 use super::Obstacle;
+use super::handed::Heir;
 use super::tree::Tree;
 use crate::sys::{self, MountAttributes};
 
@@ -20,15 +24,38 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The nodes of these devices, and of those that do no harm.
-pub fn gather(named: &[String]) -> Result<Vec<Tree>, Obstacle> {
-    let paths = HARMLESS.iter().copied().chain(named.iter().map(String::as_str));
-    paths.filter_map(|path| Tree::of(path).transpose()).collect()
+/// Nodes as they are now, and devices that are to have one of the heir's: where, and which.
+pub struct Nodes {
+    kept: Vec<Tree>,
+    handed: Vec<(PathBuf, u64)>,
+}
+
+impl Nodes {
+    /// The nodes of these devices, and of those that do no harm.
+    pub fn of(named: &[String], heir: Option<&Heir>) -> Result<Self, Obstacle> {
+        let mut nodes = Self { kept: vec![], handed: vec![] };
+        let mut kept = HARMLESS.to_vec();
+        for path in named {
+            match fs::metadata(path) {
+                Ok(found) if heir.is_some() && found.file_type().is_block_device() => {
+                    nodes.handed.push((path.into(), found.rdev()));
+                }
+                _ => kept.push(path),
+            }
+        }
+        nodes.kept =
+            kept.into_iter().filter_map(|path| Tree::of(path).transpose()).collect::<Result<_, _>>()?;
+        Ok(nodes)
+    }
 }
 
 /// Mounts a new `/dev` over the machine's. It has `shm` for shared memory, and a place for each of `others` that lies
 /// in it.
-pub fn replace<'a>(nodes: &[Tree], others: impl Iterator<Item = &'a Path>) -> Result<(), Obstacle> {
+pub fn replace<'a>(
+    nodes: &Nodes,
+    heir: Option<&Heir>,
+    others: impl Iterator<Item = &'a Path>,
+) -> Result<(), Obstacle> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), DEV, Some("tmpfs"), flags, Some("mode=755,size=1m"))
         .map_err(Obstacle::of("a new /dev"))?;
@@ -42,9 +69,17 @@ pub fn replace<'a>(nodes: &[Tree], others: impl Iterator<Item = &'a Path>) -> Re
     for path in others.filter(|path| path.starts_with(DEV)) {
         fs::create_dir_all(path).map_err(Obstacle::io(path.to_string_lossy()))?;
     }
-    for node in nodes {
+    for node in &nodes.kept {
         make_place(node.path())?;
         node.attach()?;
+    }
+    for (path, number) in &nodes.handed {
+        let Some(heir) = heir else { break };
+        make_folder(path)?;
+        mknod(path, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, *number)
+            .map_err(Obstacle::of(path.to_string_lossy()))?;
+        let (user, group) = (Uid::from_raw(heir.number()), Gid::from_raw(heir.number()));
+        chown(path, Some(user), Some(group)).map_err(Obstacle::of(path.to_string_lossy()))?;
     }
     let dev = File::open(DEV).map_err(Obstacle::io(DEV))?;
     sys::set_mount(dev.as_fd(), MountAttributes::RDONLY).map_err(Obstacle::of("mount_setattr of /dev"))
@@ -55,7 +90,10 @@ fn make_place(path: &Path) -> Result<(), Obstacle> {
     if !path.starts_with(DEV) {
         return Ok(());
     }
-    let io = || Obstacle::io(path.to_string_lossy());
-    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(io())?;
-    File::create(path).map(drop).map_err(io())
+    make_folder(path)?;
+    File::create(path).map(drop).map_err(Obstacle::io(path.to_string_lossy()))
+}
+
+fn make_folder(path: &Path) -> Result<(), Obstacle> {
+    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(Obstacle::io(path.to_string_lossy()))
 }

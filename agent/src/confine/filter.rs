@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use libc::{Ioctl, c_long};
+use libc::c_long;
 use nix::errno::Errno;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -14,7 +14,7 @@ use seccompiler::{
 };
 
 use super::Obstacle;
-use super::calls::{CALLS, DECLARED, FAMILIES, NEWER, OLDER, REQUESTS};
+use super::calls::{CALLS, FAMILIES, IO_URING, NEWER, OLDER, REQUESTS};
 use crate::sys;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -24,11 +24,9 @@ const NAMESPACES: u64 = 0x7e02_0080;
 /// personality(2) that asks for what is now.
 const WHAT_IS: u64 = 0xffff_ffff;
 
-/// Refuses all other system calls of this process, and of all that it starts, for good. `declared`: the names of
-/// further requests of ioctl(2). It must have `no_new_privs`.
-pub fn refuse_others(declared: &[String]) -> Result<(), Obstacle> {
-    let requests = declared.iter().map(|name| named(name)).collect::<Result<Vec<_>, _>>()?;
-    let programs = [allowed(&requests), without_clone3()];
+/// Refuses all other system calls of this process, and of all that it starts, for good. It must have `no_new_privs`.
+pub fn refuse_others(io_uring: bool) -> Result<(), Obstacle> {
+    let programs = [allowed(io_uring), without_clone3()];
     for program in programs {
         let program =
             program.map_err(|error| Obstacle { what: format!("seccomp: {error}"), errno: Errno::EINVAL })?;
@@ -37,15 +35,11 @@ pub fn refuse_others(declared: &[String]) -> Result<(), Obstacle> {
     Ok(())
 }
 
-fn named(name: &str) -> Result<Ioctl, Obstacle> {
-    let found = DECLARED.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    found.ok_or_else(|| Obstacle { what: format!("unknown ioctl {name:?}"), errno: Errno::EINVAL })
-}
-
-fn allowed(requests: &[Ioctl]) -> Result<BpfProgram, BackendError> {
-    let mut rules: Rules =
-        [CALLS, NEWER, OLDER].into_iter().flatten().map(|&call| (number(call), vec![])).collect();
-    let requests = REQUESTS.iter().chain(requests).map(|&request| is(1, u64::from(request as u32)));
+fn allowed(io_uring: bool) -> Result<BpfProgram, BackendError> {
+    let further = if io_uring { IO_URING } else { &[] };
+    let calls = [CALLS, NEWER, OLDER, further].into_iter().flatten();
+    let mut rules: Rules = calls.map(|&call| (number(call), vec![])).collect();
+    let requests = REQUESTS.iter().map(|&request| is(1, u64::from(request as u32)));
     rules.insert(number(libc::SYS_ioctl), requests.collect::<Result<_, _>>()?);
     let families = FAMILIES.iter().map(|&family| is(0, family as u64));
     rules.insert(number(libc::SYS_socket), families.collect::<Result<_, _>>()?);
@@ -86,13 +80,7 @@ mod tests {
     #[test]
     fn the_lists_make_programs_that_the_kernel_takes() {
         let most = 4096; // BPF_MAXINSNS
-        assert!(allowed(&[]).unwrap().len() < most);
+        assert!(allowed(true).unwrap().len() < most);
         assert!(without_clone3().is_ok());
-    }
-
-    #[test]
-    fn only_a_request_that_can_be_declared_is_added() {
-        assert!(named("FITRIM").is_ok());
-        assert!(named("FIFREEZE").is_err());
     }
 }

@@ -36,7 +36,8 @@ fn named(name: &str) -> Result<Capability, Obstacle> {
         .map_err(|_| Obstacle { what: format!("unknown capability {name:?}"), errno: Errno::EINVAL })
 }
 
-fn not_given_up(error: caps::errors::CapsError) -> Obstacle {
+/// What a set of capabilities that did not change is.
+pub fn not_given_up(error: caps::errors::CapsError) -> Obstacle {
     Obstacle { what: error.to_string(), errno: Errno::EPERM }
 }
 

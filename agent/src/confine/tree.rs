@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use super::Obstacle;
+use super::handed::Heir;
 use crate::sys::{self, MountAttributes};
 
 /// A part of the tree of files, as it was before all became read-only.
@@ -58,6 +59,13 @@ impl Tree {
     pub fn read_only(self) -> Result<Self, Obstacle> {
         let tree = self.with(MountAttributes::NODEV | MountAttributes::RDONLY)?;
         Ok(Self { read_only: true, ..tree })
+    }
+
+    /// Root's files in it are the heir's; `None` where a file system in it can't show them so.
+    pub fn handed_to(self, heir: &Heir) -> Result<Option<Self>, Obstacle> {
+        let what = format!("mount_setattr of {}", self.path.display());
+        let gets = heir.gets(self.mounts.as_fd()).map_err(Obstacle::of(what))?;
+        Ok(gets.then_some(self))
     }
 
     fn with(self, attributes: MountAttributes) -> Result<Self, Obstacle> {

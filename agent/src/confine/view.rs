@@ -12,8 +12,10 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;
 
+use super::devices::Nodes;
+use super::handed::Heir;
 use super::tree::Tree;
-use super::{Confinement, Obstacle, devices, hidden};
+use super::{Confinement, Obstacle, bare, devices, hidden};
 use crate::sys::{self, MountAttributes};
 
 /// Nothing that is mounted in this namespace from now on is seen in others.
@@ -69,44 +71,79 @@ fn unescape(field: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Makes all read-only but what is named, and hides the machine's devices.
-pub fn narrow(confinement: &Confinement) -> Result<(), Obstacle> {
-    forget_others(confinement)?;
-    let mut writable = Vec::new();
-    for path in &confinement.writable {
-        if let Some(tree) = Tree::of(path)? {
-            writable.push(tree.without_devices()?);
+/// What a program is given of the tree of files.
+#[derive(Default)]
+struct Given {
+    writable: Vec<Tree>,
+    visible: Vec<Tree>,
+}
+
+impl Given {
+    /// With whom all of it is handed to: the heir, if every file system in it can do that, and devices have their nodes in `/dev`.
+    fn of<'a>(
+        confinement: &Confinement,
+        heir: Option<&'a Heir>,
+    ) -> Result<(Self, Option<&'a Heir>), Obstacle> {
+        let heir =
+            heir.filter(|_| confinement.devices.iter().all(|path| Path::new(path).starts_with("/dev")));
+        let mut given = Self::default();
+        for (path, is_writable) in confinement
+            .writable
+            .iter()
+            .map(|path| (path, true))
+            .chain(confinement.visible.iter().map(|path| (path, false)))
+        {
+            let Some(mut tree) = Tree::of(path)? else { continue };
+            if let Some(heir) = heir {
+                match tree.handed_to(heir)? {
+                    Some(handed) => tree = handed,
+                    None => return Self::of(confinement, None),
+                }
+            }
+            if is_writable {
+                given.writable.push(tree.without_devices()?);
+            } else {
+                given.visible.push(tree.read_only()?);
+            }
         }
+        Ok((given, heir))
     }
+}
+
+/// Makes all read-only but what is named, and hides the machine's devices. Gives the heir, if it gets what is named.
+pub fn narrow<'a>(confinement: &Confinement, heir: Option<&'a Heir>) -> Result<Option<&'a Heir>, Obstacle> {
+    forget_others(confinement)?;
+    let (Given { writable, mut visible }, heir) = Given::of(confinement, heir)?;
     let mut shown = Vec::new();
     for (what, place) in &confinement.shown {
         let missing = || Obstacle { what: what.clone(), errno: Errno::ENOENT };
         shown.push((Tree::of(what)?.ok_or_else(missing)?.read_only()?, place));
     }
-    let mut visible = Vec::new();
-    for path in &confinement.visible {
-        if let Some(tree) = Tree::of(path)? {
-            visible.push(tree.read_only()?);
-        }
-    }
-    let nodes = devices::gather(&confinement.devices)?;
+    let nodes = Nodes::of(&confinement.devices, heir)?;
     if !confinement.mounts_only {
         show_own_processes()?;
     }
-    let root = fs::File::open("/").map_err(Obstacle::io("/"))?;
-    sys::set_mounts(root.as_fd(), MountAttributes::RDONLY | MountAttributes::NODEV)
-        .map_err(Obstacle::of("mount_setattr of /"))?;
-    devices::replace(&nodes, writable.iter().map(Tree::path))?;
+    if confinement.bare {
+        bare::enter(visible.iter().chain(&writable).map(Tree::path))?;
+    } else {
+        let root = fs::File::open("/").map_err(Obstacle::io("/"))?;
+        sys::set_mounts(root.as_fd(), MountAttributes::RDONLY | MountAttributes::NODEV)
+            .map_err(Obstacle::of("mount_setattr of /"))?;
+    }
+    devices::replace(&nodes, heir, writable.iter().map(Tree::path))?;
     let mut given = writable;
-    if !confinement.mounts_only {
-        let hidden = hidden::hide(visible.iter().chain(&given).map(Tree::path))?;
-        visible.retain(|tree| hidden.iter().any(|top| tree.path().starts_with(top)));
+    if confinement.bare {
+        given.append(&mut visible);
+    } else if !confinement.mounts_only {
+        let hidden = hidden::hide(visible.iter().chain(&given).map(Tree::path), heir)?;
+        visible.retain(|tree| heir.is_some() || hidden.iter().any(|top| tree.path().starts_with(top)));
         given.append(&mut visible);
     }
     // An outer one first: it would hide what lies within it. Of two that are the same, the writable one is the last.
     given.sort_by_key(|tree| (tree.path().components().count(), !tree.is_read_only()));
     given.iter().try_for_each(Tree::attach)?;
-    shown.iter().try_for_each(|(tree, place)| tree.attach_at(Path::new(place)))
+    shown.iter().try_for_each(|(tree, place)| tree.attach_at(Path::new(place)))?;
+    Ok(heir)
 }
 
 #[cfg(test)]

@@ -232,16 +232,23 @@ pub fn move_mount(tree: BorrowedFd, path: &CStr) -> Result<(), Errno> {
 
 /// Gives a mount and all below it these attributes, in addition to those that they have.
 pub fn set_mounts(top: BorrowedFd, attributes: MountAttributes) -> Result<(), Errno> {
-    set_attributes(top, attributes, libc::AT_RECURSIVE)
+    change_mounts(top, attributes.0, None, libc::AT_RECURSIVE)
+}
+
+/// Has all files below a mount, which is attached nowhere, owned as a user namespace maps owners. `EINVAL` where a file system
+/// knows no such thing.
+pub fn map_owners(top: BorrowedFd, namespace: BorrowedFd) -> Result<(), Errno> {
+    change_mounts(top, libc::MOUNT_ATTR_IDMAP, Some(namespace), libc::AT_RECURSIVE)
 }
 
 /// The same for one mount.
 pub fn set_mount(mount: BorrowedFd, attributes: MountAttributes) -> Result<(), Errno> {
-    set_attributes(mount, attributes, 0)
+    change_mounts(mount, attributes.0, None, 0)
 }
 
-fn set_attributes(mount: BorrowedFd, MountAttributes(set): MountAttributes, flags: i32) -> Result<(), Errno> {
-    let attributes = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+fn change_mounts(mount: BorrowedFd, set: u64, owners: Option<BorrowedFd>, flags: i32) -> Result<(), Errno> {
+    let userns_fd = owners.map_or(0, |namespace| namespace.as_raw_fd() as u64);
+    let attributes = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd };
     let (flags, size) = (libc::AT_EMPTY_PATH | flags, size_of::<libc::mount_attr>());
     let (mount, nothing) = (mount.as_raw_fd(), c"".as_ptr());
     // SAFETY: the structure is as long as is said, and valid for the call.

@@ -62,9 +62,11 @@ class Confinement:
 
     What isn't there is left out. ``shown``: pairs of what they see at another place as well, read-only, and that place;
     both must be there. ``visible``: what they see of folders that are hidden from them. No devices but ``devices`` can
-    be opened at all. The caches of those ``flushed`` are emptied first. ``capabilities`` and ``ioctls`` are all that a
-    command has of them beyond what any may. Without ``network`` it has one of its own, which reaches nothing. With
-    ``mounts_only``, only mounts are its own, and system calls are not looked at.
+    be opened at all. The caches of those ``flushed`` are emptied first. ``user``: whom a command of root's becomes;
+    what is writable or ``visible``, and its devices, are handed to that user, and where a file system can't do that, it
+    stays root. ``capabilities`` are all that it has of them then. ``io_uring``: it may use that. Without ``network`` it
+    has one of its own, which reaches nothing. With ``mounts_only``, only mounts are its own, and system calls are not
+    looked at.
     """
 
     writable: tuple[str, ...] = ()
@@ -73,7 +75,8 @@ class Confinement:
     visible: tuple[str, ...] = ()
     flushed: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
-    ioctls: tuple[str, ...] = ()
+    user: int | None = None
+    io_uring: bool = False
     network: bool = False
     mounts_only: bool = False
 

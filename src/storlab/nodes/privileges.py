@@ -6,24 +6,30 @@ By default none has a capability (capabilities(7)); the tables of ``docs/referen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storlab.nodes.node import Confinement, Node
+from storlab.unused_users import unused_user
 
 
 @dataclass(frozen=True)
 class Privileges:
-    """Capabilities, and requests of ioctl(2) beyond those of all; ``why`` completes "It has them because it …"."""
+    """Capabilities, and whether io_uring(7) may be used; ``why`` completes "It has them because it …".
+
+    ``as_root``: a load stays root, since it can't do without. Any other has its capabilities only where it can't be
+    anybody else, for the file system of its target knows no other owner.
+    """
 
     capabilities: tuple[str, ...] = ()
-    ioctls: tuple[str, ...] = ()
+    io_uring: bool = False
+    as_root: bool = False
     why: str = ""
 
 
 NONE = Privileges()
 
 LOADS: Mapping[str, Privileges] = {
-    "bonnie": Privileges(("CAP_SETGID", "CAP_SETUID"), why="sets the user that it is to run as, even if it is root"),
+    "bonnie": Privileges(("CAP_SETGID", "CAP_SETUID"), why="sets the user that it is to run as, which is root then"),
     "posix": Privileges(
         (
             "CAP_CHOWN",
@@ -35,17 +41,22 @@ LOADS: Mapping[str, Privileges] = {
             "CAP_SETGID",
             "CAP_SETUID",
         ),
+        as_root=True,
         why="gives files to other users, becomes these, and looks at what root may do",
     ),
+    "fio": Privileges(io_uring=True, why="has an engine for it"),
 }
 """By kind of workload. Of any other, and of a study's commands: nothing."""
 
+_SERVER = Privileges(("CAP_SETGID", "CAP_SETUID"), why="becomes a user that nobody else is, and has none then")
 TOOLS: Mapping[str, Privileges] = {
-    "mkfs": Privileges(("CAP_SYS_ADMIN",), why="sets the block size of its device (`mkfs.xfs`)"),
-    "server": Privileges(("CAP_SETGID", "CAP_SETUID"), why="becomes a user that nobody else is, and has none then"),
+    "mkfs": Privileges(("CAP_SYS_ADMIN",), as_root=True, why="sets the block size of its device (`mkfs.xfs`)"),
+    "server": _SERVER,
+    "mariadb": replace(_SERVER, io_uring=True, why=f"{_SERVER.why}, and reads and writes by io_uring"),
+    "qemu-nbd": Privileges(io_uring=True, why='has `aio = "io_uring"`'),
     "qemu-img": Privileges(("CAP_DAC_READ_SEARCH",), why="reads an image that may be another user's"),
 }
-"""Programs of layers that are confined because a study words their arguments or input."""
+"""Programs of layers that are confined because a study words their arguments, or a stranger their input."""
 
 IN_A_GUEST = Privileges(
     (
@@ -71,11 +82,12 @@ def confinement(
     devices: tuple[str, ...] = (),
     visible: tuple[str, ...] = (),
     flushed: tuple[str, ...] = (),
+    user: int | None = None,
     network: bool = False,
 ) -> Confinement:
     """What confines a program on this node. ``visible``: what it must see of folders that may be hidden from it.
 
-    ``flushed``: devices whose cache is emptied before it starts.
+    ``flushed``: devices whose cache is emptied before it starts. ``user``: whom it becomes, unless it has to stay root.
 
     ``network``: it is a client of a server that it reaches over its node's. A node that has a network for the run alone
     shares it in any case.
@@ -89,7 +101,18 @@ def confinement(
         visible=visible,
         flushed=flushed,
         capabilities=given.capabilities,
-        ioctls=given.ioctls,
+        user=None if guest or given.as_root else user,
+        io_uring=given.io_uring,
         network=network,
         mounts_only=guest,
     )
+
+
+def on_device(node: Node, device: str, privileges: Privileges = NONE) -> Node:
+    """The node for a program that parses what is on a device, which a load may have written. A guest stays as it is.
+
+    By default it is a user that nobody is, and has nothing but the device.
+    """
+    if node.identity.volatile:
+        return node
+    return node.confined(confinement(node, privileges, devices=(device,), user=unused_user()))

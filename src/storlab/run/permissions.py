@@ -32,7 +32,15 @@ class Permissions:
             (word, _meant(word, value)) for word, _, value in (each.partition("=") for each in self.allowed)
         }
 
+    def shown(self) -> tuple[str, ...]:
+        """Files that loads see, whoever may read them."""
+        found = (each.partition("=") for each in sorted(self.allowed))
+        return tuple(
+            path for word, _, path in found if word in _SHOWN and path.startswith("/") and not Path(path).is_dir()
+        )
 
+
+_SHOWN = ("code", "read")
 _PATHS = ("code", "device", "write", "read")
 NO_PERMISSIONS = Permissions()
 UNCONFINED = "Loads and commands of the study were not confined (--unconfined): they could write anywhere."

@@ -178,7 +178,8 @@ class CommandWorkload(Workload):
     argv: tuple[Command, ...] = Field(
         min_length=1,
         description="Program and arguments. {target} is the directory, disk or server; of a server there are also "
-        "{host}, {port}, {socket}, {database} or {export}.",
+        "{host}, {port}, {socket}, {database} or {export}. If Storlab is root, it runs as [another "
+        "user](confinement.md): what it reads must be everybody's, or be allowed by `--allow read=FILE`.",
     )
     env: dict[Variable, Variable] = Field(default_factory=dict, description="Environment variables to set.")
     cwd: Command | None = Field(None, description="Working directory; by default a folder off the measured storage.")

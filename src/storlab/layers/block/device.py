@@ -24,6 +24,7 @@ from storlab.layers.resources import Disk, Resource
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.nodes.privileges import on_device
 from storlab.nodes.settings import journalled, read_settings, restore
 from storlab.reach import Device, OwnName
 
@@ -188,5 +189,5 @@ def refuse_changed(node: Node, path: str, planned: DeviceIdentity | None, found:
 
 async def _signatures(node: Node, path: str) -> list[str]:
     """What lies on the device, in words: ``a signature of ext4``; partitions' contents count through their table."""
-    listing = await node.run(["wipefs", "--no-act", "--json", path])
+    listing = await on_device(node, path).run(["wipefs", "--no-act", "--json", path])
     return [f"a signature of {row.type}" for row in signatures(listing.stdout)]

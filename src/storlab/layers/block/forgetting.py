@@ -14,6 +14,7 @@ from storlab.errors import StorlabError, UserError
 from storlab.layers.block.identity import identify
 from storlab.layers.resources import Disk
 from storlab.nodes.node import Node
+from storlab.nodes.privileges import on_device
 
 Fingerprint = Annotated[str, Meta(pattern=r"^((marked|numbered)-[0-9a-f]{32})?$")]
 """That of the device when the signature was announced; empty in journals from before it was noted."""
@@ -59,7 +60,7 @@ async def own_signatures(
 
 
 async def _listing(node: Node, device: str) -> bytes:
-    return (await node.run(["wipefs", "--no-act", "--json", device], check=False)).stdout
+    return (await on_device(node, device).run(["wipefs", "--no-act", "--json", device], check=False)).stdout
 
 
 async def _fingerprint(node: Node, device: str) -> str | None:

@@ -10,6 +10,7 @@ from storlab.errors import SafetyError, TrialError
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.node import Node
+from storlab.nodes.privileges import on_device
 
 _PASSING = ("systemd-udevd", "(udev-worker)")  # they look at every device that was written to, and let go again
 _PATIENCE = 60.0  # s; a machine with 10,000 open files takes a tenth of one
@@ -101,7 +102,8 @@ async def _held(node: Node, path: str) -> str | None:
 
     This also finds what nothing above can see, such as a mount in a namespace without processes, or Btrfs's members.
     """
-    opened = await node.run(["wipefs", "--all", "--no-act", "--quiet", path], check=False)  # exclusively; no writes
+    argv = ["wipefs", "--all", "--no-act", "--quiet", path]  # exclusively; no writes
+    opened = await on_device(node, path).run(argv, check=False)
     if opened.ok:
         return None
     message = opened.stderr.decode(errors="replace").strip()

@@ -25,7 +25,7 @@ from storlab.layers.resources import Disk, Resource
 from storlab.nodes.agent.steps import Done
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.privileges import TOOLS, confinement
+from storlab.nodes.privileges import TOOLS, on_device
 from storlab.nodes.undo import AbsolutePath, RunId, undo
 from storlab.reach import options_of
 from storlab.units import Size, size_text
@@ -138,17 +138,11 @@ class MkfsLayer(PlannedLayer):
         return Plan(
             replace(below, filesystem=self.type),
             # Some only warn that this kernel won't mount what they make, and go by less than it: mounting tells.
-            (self._maker(below, context).command(argv),),
+            (on_device(context.node, below.path, TOOLS["mkfs"]).command(argv),),
             () if below.ours else (("mkfs.forget", forget),),
             None if below.device is None else partial(refuse_another, context.node, below.path, below.device),
             _explained,
         )
-
-    def _maker(self, below: Disk, context: LayerContext) -> Node:
-        """Where it runs: arguments of a study's could name a device that nobody has checked."""
-        if not self.args:
-            return context.node
-        return context.node.confined(confinement(context.node, TOOLS["mkfs"], devices=(below.path,)))
 
     def arguments(self, identity: str) -> list[str]:
         """The command's arguments without the device; ``identity`` is the file system's UUID."""
@@ -196,7 +190,7 @@ class MkfsLayer(PlannedLayer):
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Disk)
         argv = [*_TELLING[self.type], resource.path]
-        text = await context.node.output(*argv)
+        text = await on_device(context.node, resource.path).output(*argv)
         parse = {"ext4": parse_dumpe2fs, "xfs": parse_xfs_info, "btrfs": parse_dump_super}[self.type]
         return {"command": " ".join(argv), **parse(text)}
 

@@ -19,6 +19,7 @@ from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.nodes.privileges import on_device
 from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
 from storlab.text import plain
 
@@ -194,7 +195,8 @@ async def mount_attached(
 
 async def _is_made(node: Node, disk: Disk) -> bool:
     """Whether the superblock is there, and intact as far as libblkid looks: of none, kernels say EINVAL, too."""
-    found = await node.run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", disk.path], check=False)
+    argv = ["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", disk.path]
+    found = await on_device(node, disk.path).run(argv, check=False)
     return found.stdout.decode(errors="replace").strip() == disk.filesystem
 
 

@@ -177,8 +177,10 @@ class ServerLayer(Layer):
         if not self.own_user:
             return None
         users = () if server.account is None else ((f"{server.folder}/{_USERS}", "/etc/passwd"),)
-        own = confinement(server.node, TOOLS["server"], writable=tuple(server.folders))
-        return replace(own, shown=users, mounts_only=True)
+        privileges = TOOLS.get(self.layer, TOOLS["server"])
+        network = server.host is not None
+        own = confinement(server.node, privileges, writable=tuple(server.folders), network=network)
+        return replace(own, shown=users)
 
     async def make_folders(self, server: ServerContext) -> None:
         """Make those that are its own."""

@@ -72,22 +72,29 @@ def _printed(ended: Exit) -> str:
     return "\n".join([f"$ {shlex.join(ended.argv)}", *filter(None, streams)])
 
 
-def reach(node: Node, target: Resource, folder: str, kind: str) -> Confinement:
-    """What confines a load: it writes to its target, its folder, its temporary folder, and what harms nobody.
+def reach(
+    node: Node, target: Resource, folder: str, kind: str, user: int | None = None, visible: Sequence[str] = ()
+) -> Confinement:
+    """What confines a load: it writes to its target, its folder and its temporary folder, as this user if it can.
 
-    ``kind``: of workload; "" for a command of the study's. A guest's console is a file of the trial's.
+    ``kind``: of workload; "" for a command of the study's. ``visible``: what it sees though it is not everybody's.
+    A guest's console is a file of the trial's, and its caches are nobody else's.
     """
-    may = partial(confinement, node, LOADS.get(kind, NONE))
-    writable = (folder, folder + TEMPORARY, "/proc/sys/vm/drop_caches")
-    devices = ("/dev/console",) if node.identity.volatile else ()
+    may = partial(confinement, node, LOADS.get(kind, NONE), user=user)
+    guest = node.identity.volatile
+    writable = (folder, folder + TEMPORARY, *(["/proc/sys/vm/drop_caches"] if guest else []))
+    devices = ("/dev/console",) if guest else ()
     match target:
         case Dir():
-            return may(writable=(*writable, target.path), devices=(*devices, *target.devices))
+            writable = (*writable, target.path)
+            return may(writable=writable, devices=(*devices, *target.devices), visible=(*visible,))
         case Disk():
-            return may(writable=writable, devices=(*devices, target.path), flushed=(target.path,))
+            devices = (*devices, target.path)
+            return may(writable=writable, devices=devices, flushed=(target.path,), visible=(*visible,))
         case Server() | Export() | Share():
             words = target.words()
             sockets = (words["socket"].rpartition("/")[0],) if "socket" in words else ()
-            return may(writable=writable, devices=devices, visible=sockets, network="host" in words)
+            network = "host" in words
+            return may(writable=writable, devices=devices, visible=(*visible, *sockets), network=network)
         case _:
-            return may(writable=writable, devices=devices)
+            return may(writable=writable, devices=devices, visible=(*visible,))

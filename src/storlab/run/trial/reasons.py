@@ -12,6 +12,7 @@ from storlab.run.setup.build import Built
 
 _READ_ONLY = "Read-only file system"  # EROFS, see strerror(3): what a confined program hears
 _REFUSED = "Operation not permitted"  # EPERM
+_FORBIDDEN = "Permission denied"  # EACCES
 _NO_FILES = "Too many open files"  # EMFILE, and the beginning of ENFILE
 _SPARE = 640  # files: virtiofsd 1.13 gives a guest 609 fewer than it may have, and some were closed since
 _FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any more
@@ -49,6 +50,8 @@ async def reason_of(error: StorlabError, built: Built, session: Session) -> str:
         return f"{error} (a load may write only to its target and its own folder, unless run --unconfined)"
     if _REFUSED in said and not session.permissions.unconfined:
         return f"{error} (a load has no privileges and only listed system calls, unless run --unconfined)"
+    if _FORBIDDEN in said and not session.permissions.unconfined:
+        return f"{error} (a load of root's is another user: --allow read=FILE shows it what isn't for everybody)"
     return str(error)
 
 

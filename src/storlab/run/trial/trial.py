@@ -17,6 +17,7 @@ from storlab.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsuppo
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.resources import Dir, Disk, Resource, Share
 from storlab.layers.stack import BuiltStack
+from storlab.nodes.accounts import Account
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Node
 from storlab.nodes.undo import remove_folder
@@ -309,8 +310,15 @@ class TrialRun:
         words = {**target.words(), "node": node.name, **{word: str(number) for word, number in numbers.items()}}
         folder = f"{await self._folder(node)}/{name}"
         if not self.session.permissions.unconfined:
-            node = node.confined(reach(node, target, folder, kind), TMPDIR=folder + TEMPORARY)
+            node = self._confined(node, target, folder, kind)
         return RunContext(node, target, folder, name, warm_up, planned.seed, words, stack.memory)
+
+    def _confined(self, node: Node, target: Resource, folder: str, kind: str) -> Node:
+        """The node, for a load there: as a user that nobody else is, if it is root's and not in a guest."""
+        root = self.session.facts[node.name]["uid"] == 0 and not node.identity.volatile
+        user = Account.of_run(self.session.run, "load").user if root else None
+        confined = reach(node, target, folder, kind, user, self.session.permissions.shown())
+        return node.confined(confined, **dict.fromkeys(("TMPDIR", "HOME") if root else ("TMPDIR",), folder + TEMPORARY))
 
     async def _contexts(self, name: str, kind: str = "") -> list[RunContext]:
         """On every node that a load may be on: its own stack, or the further chain that a load uses."""
