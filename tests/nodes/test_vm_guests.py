@@ -88,12 +88,18 @@ def watched(lab: Laboratory, *names: str, **keys: str | None) -> dict[str, dict[
     found = dict[str, dict[str, str]]()
 
     def look() -> None:
-        found.update({name: status_of(pid) for name, pid in qemus(lab).items()})
+        found.update({name: {**status_of(pid), "seen": seen_by(pid)} for name, pid in qemus(lab).items()})
 
     study = guests(f'echo "{BEGUN}" > /dev/console; sleep 3', rounds=1, trial="", rest="", **keys)
     with once_begun(lab, names, look):
         lab.succeed(study)
     return found
+
+
+def seen_by(pid: int) -> str:
+    """What of the folders of this machine's own data a process sees."""
+    root = Path(f"/proc/{pid}/root")
+    return " ".join(sorted(path.name for folder in ("etc", "run", "home", "boot") for path in root.glob(f"{folder}/*")))
 
 
 def facts_of(lab: Laboratory, guest: str) -> dict[str, object]:
@@ -115,6 +121,7 @@ def test_each_guest_is_run_by_a_user_of_its_own_without_any_privilege(lab: Labor
         assert status["Groups"] in ("", status["Gid"].split()[0])
         assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
         assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+        assert status["seen"] == "ld.so.cache"
         assert facts_of(lab, name) == {"user": "its own", "sandbox": True}
     assert found["vm-1"]["Uid"] != found["vm-2"]["Uid"]
 
