@@ -80,10 +80,11 @@ def _open() -> int:
     except OSError as error:
         raise UserError(f"cannot lock this machine by {path}: {error.strerror}") from None
     found = os.fstat(descriptor)
-    own = chosen is not None or (found.st_uid == os.geteuid() and not found.st_mode & 0o077)
-    if not stat.S_ISREG(found.st_mode) or not own:
+    if not stat.S_ISREG(found.st_mode) or (chosen is None and found.st_uid != os.geteuid()):
         os.close(descriptor)
-        raise UserError(f"cannot lock this machine by {path}: it is not a file of your own alone; remove it")
+        raise UserError(f"cannot lock this machine by {path}: it is not a file of your own; remove it")
+    if chosen is None and found.st_mode & 0o077:
+        os.fchmod(descriptor, 0o600)
     return descriptor
 
 

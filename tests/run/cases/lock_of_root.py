@@ -31,6 +31,8 @@ def as_another(what: str, *, shared: bool = False) -> None:
 os.environ["XDG_RUNTIME_DIR"] = "/run/user-of-the-test"
 os.mkdir("/run/user-of-the-test", 0o777)  # noqa: PTH102
 os.chmod("/run/user-of-the-test", 0o777)  # noqa: PTH101
+os.mkdir("/run/storlab", 0o755)  # noqa: PTH102
+os.close(os.open("/run/storlab/machine", os.O_CREAT, 0o644))  # as umask and others have left it
 with machine_for("mine", print):
     as_another("flock")
     as_another("shared", shared=True)
