@@ -30,9 +30,9 @@ def finished(lab: Laboratory) -> Laboratory:
     return lab
 
 
-def craft(lab: Laboratory, *entries: tuple[str, dict[str, Any]]) -> None:
-    """Let the journal say that these are set up."""
-    node = next(line["node"] for line in lab.journal() if "registered" in line)
+def craft(lab: Laboratory, *entries: tuple[str, dict[str, Any]], **on: str) -> None:
+    """Let the journal say that these are set up; ``on``: on another node than this machine."""
+    node = next(line["node"] for line in lab.journal() if "registered" in line) | on
     lines = [
         {"time": "", "registered": number, "node": node, "undo": undo, "arguments": arguments, "outlives_boot": True}
         for number, (undo, arguments) in enumerate(entries, start=1)
@@ -145,6 +145,19 @@ def test_a_folder_of_the_runs_name_that_another_user_made_is_left_alone(finished
     assert (own / "file").read_text() == "theirs"
     assert "belongs to another user" in result.stdout
     shutil.rmtree(own)
+
+
+def test_a_journal_leads_to_no_machine_that_the_command_line_does_not_name(finished: Laboratory) -> None:
+    path = f"/var/tmp/storlab-{finished.identity}"
+    craft(finished, ("path.remove", {"path": path}), name="far", kind="ssh", address="me@nowhere.invalid sudo")
+    for command in ("clean", "resume"):
+        for option in ((), ("--allow", "host=me@nowhere.invalid.example")):
+            result = finished.storlab(command, finished.out, *option)
+            assert result.status == 2 and "--allow host=me@nowhere.invalid\n" in result.stderr, str(result)
+    allowed = finished.storlab("clean", finished.out, "--allow", "host=me@nowhere.invalid")
+    assert allowed.status == 1 and "far" in allowed.stdout and "--allow" not in allowed.stderr, str(allowed)
+    craft(finished)
+    assert finished.storlab("clean", finished.out).status == 0
 
 
 def test_a_run_that_belongs_to_another_user_is_neither_cleaned_nor_resumed_by_root(finished: Laboratory) -> None:

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from storlab.cli.asking import confirmed
+from storlab.cli.options import Allow
 from storlab.cli.output import show
 from storlab.cli.status import COMPLETE, LEFT_BEHIND
 from storlab.errors import RecordsError, UserError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def clean(
     folder: Annotated[Path | None, Argument(metavar="RUN", help="One run; by default all.")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Without RUN: do not ask.")] = False,
+    allow: Allow = None,
 ) -> None:
     """Tear down what runs have left behind.
 
@@ -32,7 +34,7 @@ def clean(
     from storlab.run.recovery.state import foreign_state
 
     if folder is not None:
-        raise typer.Exit(_clean(folder))
+        raise typer.Exit(_clean(folder, tuple(allow or ())))
     for said in foreign_state():
         show(said)
     found = _all_left()
@@ -151,10 +153,12 @@ def _remove_folder(link: Path) -> int:
     return 0
 
 
-def _clean(folder: Path) -> int:
+def _clean(folder: Path, allow: tuple[str, ...] = ()) -> int:
     import asyncio
 
     from storlab.records.run_folder import RunFolder
+    from storlab.run.permissions import Permissions, parse_allowed
+    from storlab.run.recovery.hosts import refuse_unpermitted_hosts
     from storlab.run.recovery.journal import read_pending, refuse_others
     from storlab.run.recovery.orphans import left_of, refuse_living
     from storlab.run.recovery.temporary import forget_run
@@ -164,7 +168,9 @@ def _clean(folder: Path) -> int:
     identity = run.manifest.run
     with run.lock():
         refuse_living(identity, folder)
-        pending = read_pending(run.journal) or left_of(identity)
+        entries = read_pending(run.journal)
+        refuse_unpermitted_hosts(identity, folder, entries, Permissions(allowed=parse_allowed(allow)))
+        pending = entries or left_of(identity)
         result = asyncio.run(_tear_down(run, identity)) if pending else None
         if result is None or not result.failed:
             forget_run(identity)

@@ -38,7 +38,8 @@ from storlab.run.planning.schedule import Schedule
 from storlab.run.planning.times import time_left, trial_times
 from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.recovery.alone import alone
-from storlab.run.recovery.journal import Journal, refuse_others
+from storlab.run.recovery.hosts import refuse_unpermitted_hosts
+from storlab.run.recovery.journal import Journal, read_pending, refuse_others
 from storlab.run.recovery.orphans import refuse_living
 from storlab.run.recovery.teardown import is_missing, tear_down, tear_down_rest, unrecorded
 from storlab.run.recovery.temporary import forget_run, remember_run
@@ -112,13 +113,14 @@ async def resume_run(
     interrupts = Interrupts(observer.notify)
     with interrupts.listening(), held(found) as holding, holding.lock():
         records = holding.named
-        manifest = holding.run.manifest
+        manifest = records.manifest
         refuse_living(manifest.run, folder)
         refuse_other_rule(extent, manifest.until, [rest.cell for rest in manifest.rests])
         assignment = assignment_of(manifest, extent)
         _refuse_other_confinement(manifest, permissions)
         study = manifest.study()
         refuse_unpermitted(study, permissions)  # before anything is done for a run of somebody else's
+        refuse_unpermitted_hosts(manifest.run, folder, read_pending(records.journal), permissions)
         async with (
             open_session(manifest.run, observer.notify, permissions) as session,
             alone(manifest.run, folder, permissions, observer.notify),

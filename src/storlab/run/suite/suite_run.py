@@ -27,6 +27,7 @@ from storlab.records.suite.under_way import taken_down
 from storlab.run.beginning import begin_run, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
+from storlab.run.recovery.hosts import refuse_unpermitted_hosts
 from storlab.run.recovery.journal import Journal, read_pending, refuse_others
 from storlab.run.recovery.orphans import refuse_living
 from storlab.run.recovery.teardown import tear_down, tear_down_rest
@@ -107,7 +108,7 @@ async def resume_suite(
     refuse_others(folder)
     interrupts = _interrupts(watch)
     with interrupts.listening(), held(found) as holding, holding.lock():
-        records = holding.run
+        records = holding.named
         known = read_suite_run(folder)
         manifest = records.manifest
         refuse_living(manifest.run, folder)
@@ -116,6 +117,7 @@ async def resume_suite(
         refuse_other_machine(here, asked.here)
         wants = wants_of_run(tests=tests, kernel=asked.kernel, here=asked.here)
         refuse_unpermitted_run(folder, wants, permissions)
+        refuse_unpermitted_hosts(manifest.run, folder, read_pending(records.journal), permissions)
         _refuse_found(known)
         async with open_session(manifest.run, watch.notify) as session:
             with Journal(records.journal) as journal:
@@ -129,9 +131,9 @@ async def resume_suite(
             )
             place: Place
             if asked.here is not None:
-                place = HereMaker(session, run_by(adapter, asked.here.user), asked.here, records.path)
+                place = HereMaker(session, run_by(adapter, asked.here.user), asked.here, holding.run.path)
             else:
-                place = GuestMaker(session, adapter, _guests(asked), records.path, tests, asked.guests)
+                place = GuestMaker(session, adapter, _guests(asked), holding.run.path, tests, asked.guests)
             await place.refuse_lacking()
             if lost := taken_down(folder, session.host.machine, known.attempts):
                 with Results(folder) as results:
