@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from laboratory import Laboratory, ended, wait_until
-from laboratory.guests import BEGUN, DISK, EXT4, WhenBegun, endings, guests, own_kernel, qemus
+from laboratory.guests import BEGUN, DISK, EXT4, WhenBegun, endings, guests, qemus
 from laboratory.samples import sample
 from storlab.errors import UserError
 from storlab.images.image import find_image
@@ -143,20 +143,6 @@ def test_guests_that_want_more_memory_than_there_is_are_refused_where_it_is_writ
     )
     assert "make them smaller or fewer" in result.stderr
     assert not lab.out.exists()
-
-
-def test_a_kernel_of_ones_own_boots_with_its_modules(lab: Laboratory) -> None:
-    image = find_image()
-    kernel, folder = own_kernel(lab.folder)
-    parts = lab.folder / "cache" / "storlab" / "images" / "parts"
-    lab.environment["XDG_CACHE_HOME"] = str(lab.folder / "cache")
-    own: dict[str, Any] = {"accel": '"tcg"', "start": '"cold"', "kernel": f'"{kernel}"', "modules": f'"{folder}"'}
-    result = lab.run(guests("uname -r", count="1", stack=EXT4, **own), "--quiet")
-    assert result.status == 0, str(result)
-    assert (lab.out / "trials" / "0001" / "vm" / "load" / "stdout").read_text() == f"{image.release}\n"
-    (facts,) = (record.guests["vm"] for record in lab.records())
-    assert facts["image"].startswith(f"own-{image.release}-")
-    assert [path.name for path in parts.glob("own-*") if not path.is_symlink()] != []
 
 
 def test_what_qemu_refuses_is_told_in_its_words(lab: Laboratory) -> None:

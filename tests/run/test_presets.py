@@ -18,6 +18,7 @@ from laboratory.trust import trusting
 from storlab.analysis.summary import from_json
 from storlab.cli.reporting import report_input
 from storlab.errors import StudyError
+from storlab.images.image import find_image
 from storlab.report.model.view import View
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
@@ -35,6 +36,8 @@ class Preset:
     needs: tuple[str, ...] = ()
 
 
+_LAY = """["--name=job", "--filename_format=file$jobnum", "--ioengine=psync", "--bs=128k", "--rw=write", "--thread=1",
+"--directory={target}"]"""  # in pieces that fit into small files
 _CACHED = ("arc_cached_clone-sync-128k-64", "dbuf_cached-sync-64k-64")
 PRESETS = {
     "boot-storm": Preset(
@@ -42,7 +45,7 @@ PRESETS = {
         ("image=clone,clone-cached",), ("guests",),
     ),
     "large-folios": Preset(
-        ("size=1M", "runtime=500ms"), {"write.bandwidth", "bandwidth", "latency.p99", "cpu.system"},
+        ("size=1M", "runtime=500ms", "memory=192M"), {"write.bandwidth", "bandwidth", "latency.p99", "cpu.system"},
         ("fs=ext4", "load=write"),
     ),
     "container-layers": Preset(("files=30", "disk=512M"), {"elapsed", "create.rate"}, ("fs=ext4,btrfs",), ("root",)),
@@ -61,7 +64,7 @@ PRESETS = {
     "zfs-async-dio": Preset(("size=4M", "runtime=500ms"), {"read.iops", "write.iops", "read.amplification"}),
     "zfs-versions": Preset(("size=1M", "runtime=500ms"), {"bandwidth"}),
     "zfs-perf": Preset(
-        ("runtime=1s", "size=1M", "cached=1M", "disk=512M"), {"bandwidth", "zil.commits"},
+        ("runtime=300ms", "size=1M", "cached=128k", f"lay={_LAY}", "disk=512M"), {"bandwidth", "zil.commits"},
         ("layout=raidz1", f"test={','.join(f'sequential_reads_{each}' for each in _CACHED)}"), ("zfs",),
     ),
 }  # fmt: skip
@@ -166,6 +169,11 @@ def test_large_folios_boots_both_kernels_that_are_named(tmp_path: Path, monkeypa
     outcome = run("large-folios", tmp_path / "run", *named)
     assert outcome.ending == "complete"
     assert set(outcome.tables.frame("metrics")["metric"]) >= PRESETS["large-folios"].metrics
+    guests, release = [record.guests["vm"] for record in outcome.folder.records()], find_image().release
+    assert len(guests) == 2 and {guest["kernel"] for guest in guests} == {release}
+    assert all(guest["image"].startswith(f"own-{release}-") for guest in guests)
+    parts = (tmp_path / "cache" / "storlab" / "images" / "parts").glob("own-*")
+    assert [path.name for path in parts if not path.is_symlink()] != []
 
 
 @pytest.mark.needs("root")
