@@ -17,8 +17,9 @@ import pytest
 
 from laboratory.preloaded import forked_cpu_seconds
 
+from .tiers import CHECK_LIMIT
+
 FILE = Path(__file__).with_name("costs.json")
-_SMALLEST = 0.05  # CPU s; what costs less is not written down
 _OPTION = "--record-costs"
 _KEY = "costs"  # of what a worker sends when it ends
 
@@ -40,9 +41,9 @@ def read_costs(file: Path = FILE) -> Costs:
 
 
 def write_costs(costs: Costs, file: Path = FILE) -> None:
-    """In the order of names, one a line, so that a difference can be read."""
+    """In the order of names, one a line, so that a difference can be read. Less than a tier's limit decides nothing."""
     kept = {
-        kind: {name: round(cost, 2) for name, cost in sorted(each.items()) if cost >= _SMALLEST}
+        kind: {name: round(cost, 2) for name, cost in sorted(each.items()) if cost >= CHECK_LIMIT}
         for kind, each in (("tests", costs.tests), ("fixtures", costs.fixtures))
     }
     file.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
