@@ -68,6 +68,9 @@ WANTS = {
     "arguments of an emulator": (
         guest('qemu_args = ["-serial", "file:/srv/x"]'), "nodes.vm.qemu_args", "code=-serial file:/srv/x",
     ),
+    "a program with a load's capabilities": (
+        study(FOLDER, 'posix = { pjdfstest = { path = "/srv/evil" } }'), "posix.pjdfstest.path", "code=/srv/evil",
+    ),
     "a trace": (
         study(FOLDER, 'fio = { read_iolog = "t:/srv/trace", replay_redirect = "{target}/x", size = "1M" }'),
         *("w.fio.read_iolog", "read=/srv/trace"),

@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints
 from storlab.errors import UserError
 from storlab.model import Model
 from storlab.nodes.needs import Needs
-from storlab.reach import Choice, Command
+from storlab.reach import Choice, Reach
 from storlab.units import Duration, shown
 from storlab.workloads.posix.checks.pjdfstest import PREFIX
 
@@ -23,6 +23,7 @@ PROGRAM = "pjdfstest"
 NEEDS = Needs(programs=("openssl", "awk"))
 """By which its tests make up names."""
 
+_PROGRAM = Reach("Program", "has a program that runs with the capabilities of this load, which others lack", "code")
 _HELPERS = ("conf", "misc.sh")
 _MOST = 16 * 2**20  # bytes of a file; the program has 60 KiB
 _TEST = "*.t"
@@ -33,7 +34,9 @@ TestName = Annotated[Choice, StringConstraints(pattern=r"^[a-z0-9_]{1,25}(/[a-z0
 class Pjdfstest(Model):
     """A pjdfstest that was built on this machine."""
 
-    path: Command = Field(pattern="^/[^\\x00]+$", max_length=4095, description="Its folder, on this machine.")
+    path: Annotated[str, _PROGRAM] = Field(
+        pattern="^/[^\\x00]+$", max_length=4095, description="Its folder, on this machine."
+    )
     files: tuple[TestName, ...] = Field((), description='Which: "rename", or "rename/00.t"; by default all.')
     limit: Duration = Field(300.0, gt=0, le=86400, description="A file that takes longer has failed.")
 
