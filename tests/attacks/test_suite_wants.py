@@ -82,6 +82,16 @@ def test_a_suite_that_stays_in_its_folder_wants_nothing(theirs: Path) -> None:
     assert "nothing beyond its own scratch" in listed.output, listed
 
 
+@pytest.mark.parametrize("kernel", ["around", "k\\u0000", "/\\u0000", "k/" * 3000])
+def test_a_path_that_leads_nowhere_is_refused_in_words(kernel: str, theirs: Path) -> None:
+    (theirs / "around").symlink_to("around")
+    (theirs / "suite.toml").write_text(f'[guests]\nkernel = "{kernel}"{GROUP}')
+    listed = call("suite", "list", str(theirs / "suite.toml"), "--wants")
+    assert "Traceback" not in listed.message and "internal error" not in listed.message, listed
+    if "k/" not in kernel:
+        refused(call("suite", "run", str(theirs / "suite.toml")), "line 2: guests.kernel: ")
+
+
 RAN = [of(SUITE, number, guest="guest-1") for number in (0, 1)]
 OF_RUNS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a folder of tests": ({"tests": "/root"}, "tests: ", "read=/root"),

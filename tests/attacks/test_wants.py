@@ -214,6 +214,16 @@ def test_a_file_that_comes_with_the_study_may_be_read_and_a_link_out_of_its_fold
     refused(call("plan", str(stranger)), f"--allow read={stranger.parent.parent}/k")
 
 
+@pytest.mark.parametrize("kernel", ["around", "around/k", "k/" * 3000, "k" * 300, "/proc/self/fd/99", "~"])
+def test_a_path_that_leads_nowhere_is_refused_in_words(kernel: str, stranger: Path) -> None:
+    (stranger.parent / "around").symlink_to("around")
+    stranger.write_text(guest(f'kernel = "{kernel}"'))
+    for words in (("plan",), ("plan", "--wants"), ("run", "--on", "nowhere.invalid")):
+        ran = call(*words, str(stranger), "--allow=read=/srv")
+        assert "Traceback" not in ran.message and "internal error" not in ran.message, ran.message
+        assert ran.status == (0 if "--wants" in words else 2), ran
+
+
 def test_a_machine_of_the_users_own_lab_needs_no_permission_and_one_beside_it_does(stranger: Path) -> None:
     mine = stranger.with_name("lab.toml")
     mine.write_text('[hosts.first]\nssh = "me@first.invalid"\n[hosts.second]\n')

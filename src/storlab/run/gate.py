@@ -17,7 +17,7 @@ from storlab.below import opened_below
 from storlab.errors import Problem, StudyError
 from storlab.permission_words import Word
 from storlab.reach import Found, Key
-from storlab.run.permissions import Permissions
+from storlab.run.permissions import Permissions, leads_to
 from storlab.units import shown
 
 _DOES: dict[Word, str] = {
@@ -62,7 +62,7 @@ def want_of(found: Found, key: Key, on: str, beside: Path | None) -> Want | None
     if found.word == "read":
         if beside is not None and _is_below(beside, value):
             return None
-        value = str(Path(value).resolve())
+        value = leads_to(value)
     return Want(found.word, value, (*key, *found.key), on)
 
 

@@ -5,6 +5,7 @@ It is said on the command line of each command, and nowhere else: a manifest is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,4 +60,9 @@ def parse_allowed(written: Iterable[str]) -> frozenset[str]:
 
 def _meant(word: str, value: str) -> str:
     words = word == "code" and value.startswith(("-", "cd "))  # arguments of QEMU, a command of a bisection
-    return str(Path(value).resolve()) if word in _PATHS and not words else value
+    return leads_to(value) if word in _PATHS and not words else value
+
+
+def leads_to(path: str) -> str:
+    """Where a path leads from here, links followed; one that can't be stays as it is."""
+    return path if "\0" in path else os.path.realpath(path)
