@@ -132,18 +132,19 @@ def test_a_folder_in_which_anybody_may_replace_files_is_refused_with_the_remedy(
 @pytest.mark.parametrize("ended", [False, True], ids=["during a run", "after it"])
 def test_another_user_can_neither_hold_nor_see_the_claim_on_a_device(ended: bool) -> None:
     """Opening a file for reading is enough to lock it; the runs of this machine then found the device in use."""
+    device = f"7:{os.getpid()}"  # of which other workers have no claim
     with subprocess.Popen(
-        ["sh", "-c", _HOLD, "hold", "7:99999", "7:99999", "20260102-030405-abcd"], stdout=subprocess.PIPE, text=True
+        ["sh", "-c", _HOLD, "hold", device, device, "20260102-030405-abcd"], stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         if ended:
             holder.kill()
             holder.wait()
         for words in (["flock", "--shared", "--nonblock"], ["flock", "--exclusive", "--nonblock"]):
-            assert stranger(*words, "/run/storlab/claims/7:99999", "echo", "locked") == ""
+            assert stranger(*words, f"/run/storlab/claims/{device}", "echo", "locked") == ""
         assert stranger("ls", "/run/storlab/claims") == ""
         holder.kill()
-    Path("/run/storlab/claims/7:99999").unlink()
+    Path(f"/run/storlab/claims/{device}").unlink()
 
 
 @pytest.mark.needs("guests")
