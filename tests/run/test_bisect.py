@@ -16,7 +16,8 @@ from laboratory import ended as end_of
 from laboratory.samples import sample
 from storlab.records.run_folder import RunFolder
 from storlab.run.suite.bisect.commits import commits_between
-from storlab.run.suite.bisect.steps import program_of
+from storlab.run.suite.bisect.steps import program_of, read_plan
+from storlab.run.suite.wants import wants_of_bisection
 from study.program import Ran, call
 
 CULPRIT = 19
@@ -51,6 +52,12 @@ def bisected(repository: Path, out: Path, *more: str) -> Ran:
     return call("suite", "bisect", *ends, "--out", str(out), *more, "--", "sh", "build.sh")
 
 
+def resumed(folder: Path, *options: str) -> Ran:
+    """A bisection of this test's own goes on: its commands are allowed."""
+    wants = wants_of_bisection(read_plan(folder))
+    return call("suite", "bisect", "--resume", str(folder), *(f"--allow={each.permission}" for each in wants), *options)
+
+
 def test_the_commit_that_breaks_a_test_one_time_in_three_is_found_and_resumed(repository: Path, tmp_path: Path) -> None:
     ended = bisected(repository, tmp_path / "out")
     assert ended.status == 0, ended.message
@@ -61,7 +68,7 @@ def test_the_commit_that_breaks_a_test_one_time_in_three_is_found_and_resumed(re
     journal = tmp_path / "out/tests.jsonl"
     lines = journal.read_text().splitlines()
     journal.write_text("\n".join(lines[:20]) + '\n{"number":3,"pas')  # as a kill leaves it
-    ended = call("suite", "bisect", "--resume", str(tmp_path / "out"), "--json")
+    ended = resumed(tmp_path / "out", "--json")
     document = json.loads(ended.output)
     assert "20 checks were done before." in ended.message and document["probability"] >= 0.99
     assert document["culprits"] == [git(repository, "rev-parse", f"main~{30 - CULPRIT}").strip()]
@@ -123,13 +130,13 @@ CANDIDATES = ("--good", "a", "--bad", "c", "--candidates", "a,b,c", "--out")
 def test_a_check_that_can_not_be_run_says_nothing_and_only_its_owner_works_on_it(tmp_path: Path) -> None:
     ended = call("suite", "bisect", *CANDIDATES, str(tmp_path / "out"), "--check", "no-such-program")
     assert ended.status == 1 and "cannot run no-such-program, the check: No such file" in ended.message
-    assert call("suite", "bisect", "--resume", str(tmp_path / "out")).status == 1
+    assert resumed(tmp_path / "out").status == 1
     with RunFolder(tmp_path / "out").lock():
-        ended = call("suite", "bisect", "--resume", str(tmp_path / "out"))
+        ended = resumed(tmp_path / "out")
     assert ended.status == 2 and "is in use by process" in ended.message
     if os.geteuid() == 0:
         os.chown(tmp_path / "out" / "bisect.json", 65534, -1)
-        ended = call("suite", "bisect", "--resume", str(tmp_path / "out"))
+        ended = resumed(tmp_path / "out")
         assert ended.status == 2 and "belongs to another user" in ended.message
 
 

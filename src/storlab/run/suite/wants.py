@@ -72,16 +72,19 @@ def refuse_other_machine(named: str, here: Here | None) -> None:
         raise UserError(f"--here {named}: the tests of this run are run in guests: leave it out")
 
 
-def refuse_unpermitted_bisection(file: Path, plan: Plan, permissions: Permissions) -> None:
-    """The same for the commands that the file of a bisection names, with where they run; and for its repository, whose
-    hooks git runs.
-    """
+def wants_of_bisection(plan: Plan) -> tuple[Want, ...]:
+    """The commands that the file of a bisection names, with where they run; its repository, whose hooks git runs."""
     said = {"check": plan.check, "build": plan.build}
     at = f"cd {shlex.quote(plan.folder)} && "
     found = [Found((key,), "code", at + shlex.join(words)) for key, words in said.items() if words]
     found += [Found(("candidates",), "code", name) for name in plan.candidates if not _CANDIDATE.fullmatch(name)]
     found += [Found(("repository",), "code", plan.repository)] if plan.repository else []
-    refuse(str(file), unpermitted(_wants(found), permissions), _problem)
+    return _wants(found)
+
+
+def refuse_unpermitted_bisection(file: Path, plan: Plan, permissions: Permissions) -> None:
+    """Raise ``StudyError`` for what it wants and this command line does not permit, with what would."""
+    refuse(str(file), unpermitted(wants_of_bisection(plan), permissions), _problem)
 
 
 def _wants(found: Sequence[Found]) -> tuple[Want, ...]:
