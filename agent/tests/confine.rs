@@ -3,74 +3,12 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
+use common::confined::{Loop, Place, is_root};
 use common::{Agent, Directory, output, sh, wait_until, with};
-use nix::unistd::geteuid;
 use serde_json::{Value, json};
-
-/// A directory with one below it that may be written to.
-struct Place {
-    directory: Directory,
-    agent: Agent,
-}
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let directory = Directory::new(name);
-        fs::create_dir(directory.path("inside")).unwrap();
-        fs::write(directory.path("outside"), "precious").unwrap();
-        Self { directory, agent: Agent::start() }
-    }
-
-    /// The exit status of a script, and what it printed, that may write to the directory inside, and to `devices`.
-    fn run(&mut self, script: &str, devices: &[String]) -> (Option<u64>, String) {
-        self.run_with(script, json!({"devices": devices}))
-    }
-
-    /// The same with these fields of the confinement.
-    fn run_with(&mut self, script: &str, mut confine: Value) -> (Option<u64>, String) {
-        confine["writable"] = json!([self.directory.path("inside")]);
-        let cwd = self.directory.path("inside");
-        let events = self.agent.ask(with(sh(script), json!({"confine": confine, "cwd": cwd})));
-        assert_eq!(events[0].get("confined"), &Value::Bool(true), "{events:?}");
-        (events.last().unwrap().get("code").as_u64(), output(&events, "stdout") + &output(&events, "stderr"))
-    }
-
-    fn refused(&mut self, script: &str) {
-        let (code, printed) = self.run(script, &[]);
-        assert_ne!(code, Some(0), "{script}: {printed}");
-    }
-}
-
-/// A loop device of its own, detached when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn new(file: &Path) -> Self {
-        fs::write(file, vec![7; 1 << 20]).unwrap();
-        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        Self(String::from_utf8(made.stdout).unwrap().trim().into())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
-fn is_root() -> bool {
-    let root = geteuid().is_root();
-    if !root {
-        eprintln!("skipped: this test needs root");
-    }
-    root
-}
 
 #[test]
 fn a_program_writes_where_it_may_and_nowhere_else() {
@@ -186,63 +124,6 @@ fn a_name_that_is_none_of_the_list_is_an_error_and_nothing_runs() {
     let events = place.agent.ask(with(sh("touch ran"), fields));
     assert!(events.last().unwrap().is("error"), "{events:?}");
     assert!(!fs::exists(place.directory.path("inside/ran")).unwrap());
-}
-
-/// A user that nobody is.
-const HEIR: u32 = 0x7123_4567;
-
-#[test]
-fn a_program_becomes_a_user_to_whom_what_it_is_given_is_handed() {
-    if !is_root() {
-        return;
-    }
-    let mut place = Place::new("confine-heir");
-    let disk = Loop::new(&place.directory.path("disk"));
-    fs::write(place.directory.path("inside/laid-out"), "by root").unwrap();
-    let shown = place.directory.path("shown");
-    fs::write(&shown, "it").unwrap();
-    fs::set_permissions(&shown, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let script = format!(
-        "set -e; id -u; id -g; id -G; stat -c '%u %g' . laid-out {disk}; echo more >>laid-out; echo x >made; mkdir below
-         dd if=/dev/zero of={disk} bs=4k count=1 conv=notrunc,fsync status=none; cat {shown}; echo ' seen' >/dev/stdout
-         echo x >>{shown} || true; grep -E '^Cap(Eff|Prm|Bnd)' /proc/self/status | grep -v 0000000000000000 || true
-         head -c 1 /etc/shadow || true; ls /root || true",
-        disk = disk.0,
-        shown = shown.display(),
-    );
-    let confine = json!({"user": HEIR, "devices": [disk.0], "visible": [shown]});
-    let (code, printed) = place.run_with(&script, confine);
-    assert_eq!(code, Some(0), "{printed}");
-    let own = format!("{HEIR} {HEIR}\n").repeat(3);
-    assert!(printed.starts_with(&format!("{HEIR}\n{HEIR}\n{HEIR}\n{own}it seen\n")), "{printed}");
-    let refused = printed.lines().skip(7).map(|line| line.rsplit_once(": ").unwrap().1).collect::<Vec<_>>();
-    assert_eq!(refused, ["Read-only file system", "Permission denied", "Permission denied"], "{printed}");
-    for made in ["laid-out", "made", "below"] {
-        let found = fs::metadata(place.directory.path("inside").join(made)).unwrap();
-        assert_eq!((found.uid(), found.gid()), (0, 0), "{made}");
-    }
-    assert_eq!(fs::read(place.directory.path("disk")).unwrap()[0], 0);
-}
-
-#[test]
-fn a_program_stays_root_if_its_file_system_can_not_be_handed_over() {
-    if !is_root() {
-        return;
-    }
-    let mut place = Place::new("confine-no-heir");
-    let over = place.directory.path("inside");
-    let layers = ["upper", "work"].map(|name| place.directory.path(name));
-    layers.iter().for_each(|layer| fs::create_dir(layer).unwrap());
-    let [upper, work] = layers.map(|layer| layer.display().to_string());
-    let options = format!("lowerdir=/usr/bin,upperdir={upper},workdir={work}");
-    let mounted = Command::new("mount").args(["-t", "overlay", "none", "-o", &options]).arg(&over).status();
-    assert!(mounted.unwrap().success());
-    let said = place.run_with(
-        "id -u; touch a && chown 1:1 a && stat -c %u a",
-        json!({"user": HEIR, "capabilities": ["CAP_CHOWN"]}),
-    );
-    assert!(Command::new("umount").arg(&over).status().unwrap().success());
-    assert_eq!(said, (Some(0), "0\n1\n".into()));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod confined;
+
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};

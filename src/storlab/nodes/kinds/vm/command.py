@@ -123,7 +123,7 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
         # A guest that panics reboots (panic=-1), and that ends QEMU: nothing hangs, and the console tells why.
         "-no-reboot",
         *("-kernel", str(spec.image.kernel), "-initrd", str(spec.initrd), "-append", _kernel_command_line(spec)),
-        *("-chardev", f"file,id=console,path={escaped(str(files.console))}", "-serial", "chardev:console"),
+        *("-chardev", to_file(files.console), "-serial", "chardev:console"),
         *("-chardev", f"socket,id=qmp,path={escaped(str(files.qmp))},server=on,wait=off"),
         *("-mon", "chardev=qmp,mode=control"),
         *("-chardev", f"socket,id=agent,path={escaped(str(files.agent))},server=on,wait=off"),
@@ -138,6 +138,11 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
     if incoming:
         argv += [*spec.all_devices.early_arguments(), "-incoming", "defer"]
     return [*argv, *hardware.qemu_args]
+
+
+def to_file(path: str | Path) -> str:
+    """QEMU's words for a console that is kept in a file."""
+    return f"file,id=console,path={escaped(str(path))}"
 
 
 def _machine(spec: GuestSpec) -> str:

@@ -24,7 +24,7 @@ from storlab.nodes.console import MAX_CONSOLE, console_text, killed_for_memory, 
 from storlab.nodes.kinds.vm.causes import Causes
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.handover import Handover
-from storlab.nodes.kinds.vm.own_files import among_own_files
+from storlab.nodes.kinds.vm.own_files import start_among_own_files
 from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.modules import load_modules
 from storlab.nodes.network import CARD, PREFIX
@@ -107,7 +107,7 @@ async def running_guest(
     memory = Memory(saved / "memory", copied=spec.shared_memory) if saved is not None else None
     argv = command(spec, files, memory=memory, incoming=saved is not None)
     async with AsyncExitStack() as stack:
-        process = await host.start(among_own_files(argv, spec, files, memory))
+        process = await start_among_own_files(host, argv, spec, files, memory)
         stack.push_async_callback(process.end)
         causes = Causes(spec.name, process, files.console)
         qmp = await causes.monitor(files.qmp)

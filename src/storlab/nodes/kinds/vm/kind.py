@@ -199,7 +199,6 @@ class VmLauncher(Launcher[VmKind]):
         instance = self.services.new_instance(name)
         host, network = self.services.host, self.services.network
         make_raw_folder(folder)
-        folder = folder.resolve()  # of a run's folder by its descriptor: where QEMU is confined, it has no such path
         self._count += 1  # names of sockets are short, and those of nodes may not be
         sockets = self._folder / str(self._count)
         gdb = sockets.with_suffix(".gdb") if spec.gdb else None

@@ -13,26 +13,29 @@ from typing import Any
 import orjson
 
 from storlab.agent_binary import agent_path
-from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory
+from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, to_file
+from storlab.nodes.node import Node, Process
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/sys")
 _NODES = ("/dev/kvm", "/dev/net/tun")
 _UNTIL_IT_IS_A_USER = ("CAP_DAC_OVERRIDE", "CAP_NET_ADMIN", "CAP_SETGID", "CAP_SETUID")
 
 
-def among_own_files(argv: Sequence[str], spec: GuestSpec, files: Files, memory: Memory | None) -> list[str]:
-    """The same command, for a QEMU that sees no other files.
+async def start_among_own_files(
+    host: Node, argv: Sequence[str], spec: GuestSpec, files: Files, memory: Memory | None
+) -> Process:
+    """Start a QEMU that sees no other files. Its console is opened for it: that may lie in no folder with a name.
 
-    As it is for one that stays who started it, that isn't the system's, or that a study or a controller of a disk has
-    open what Storlab doesn't know of.
+    One that stays who started it, that isn't the system's, or that a study or a controller of a disk has open what
+    Storlab doesn't know of, sees all that its user may.
     """
     emulator = spec.hardware.emulator
     program = Path(shutil.which(emulator) or emulator).resolve()
     more = spec.hardware.qemu_args or any(device["driver"] == "vfio-pci" for device in spec.all_devices.devices)
     if spec.confinement.user is None or more or not program.is_relative_to("/usr"):
-        return [*argv]
+        return await host.start(argv)
     read = [*_SYSTEM, spec.image.kernel, spec.initrd, *spec.image.layers]
-    written: set[str | Path] = {files.qmp.parent, files.agent.parent, files.console.parent}
+    written: set[str | Path] = {files.qmp.parent, files.agent.parent}
     nodes = [*_NODES]
     if memory is None:  # else its own devices come later
         for path in _named(spec.all_devices.commands()):
@@ -50,8 +53,10 @@ def among_own_files(argv: Sequence[str], spec: GuestSpec, files: Files, memory: 
         "mounts_only": True,
         "bare": True,
     }
-    at = argv.index(emulator)
-    return [*argv[:at], str(agent_path()), "confine", orjson.dumps(confinement).decode(), *argv[at:]]
+    console = {to_file(files.console): to_file("/dev/stdout")}
+    at, words = argv.index(emulator), [console.get(word, word) for word in argv]
+    confined = [str(agent_path()), "confine", orjson.dumps(confinement).decode()]
+    return await host.start([*words[:at], *confined, *words[at:]], stdout_file=str(files.console))
 
 
 def _named(arguments: Any) -> Iterator[str]:

@@ -25,7 +25,7 @@ from storlab.nodes.kinds.vm.causes import Causes
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.confinement import UNCONFINED
 from storlab.nodes.kinds.vm.handover import Handover
-from storlab.nodes.kinds.vm.own_files import among_own_files
+from storlab.nodes.kinds.vm.own_files import start_among_own_files
 from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.node import Node
 
@@ -112,7 +112,7 @@ async def _boot_and_save(spec: GuestSpec, host: Node, folder: Path, sockets: Pat
     files = Files(sockets / f"{folder.name}.qmp", sockets / f"{folder.name}.agent", folder / "console.log")
     async with AsyncExitStack() as stack:
         argv = command(spec, files, memory=memory)
-        process = await host.start(among_own_files(argv, spec, files, memory))
+        process = await start_among_own_files(host, argv, spec, files, memory)
         stack.push_async_callback(process.end)
         causes = Causes(spec.name, process, files.console)
         qmp = await causes.monitor(files.qmp)
