@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::confined::{Loop, Place, is_root};
 use common::{Agent, Directory, output, sh, wait_until, with};
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[test]
 fn a_program_writes_where_it_may_and_nowhere_else() {
