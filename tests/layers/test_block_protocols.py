@@ -123,7 +123,8 @@ async def test_a_device_of_nbd_that_somebody_took_meanwhile_is_not_taken_for_one
     await client.output("modprobe nbd")
     server = await client.node.start(["nbdkit", "--foreground", "--port=10999", "memory", "32M"])
     connect = "until nbd-client -nonetlink 127.0.0.1 10999 /dev/nbd3 -name ''; do sleep 0.1; done"
-    other = await client.node.start(["sh", "-c", f"{connect}; sleep 600"])
+    unmarked = ["env", "--ignore-environment", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]  # else it is the run's own
+    other = await client.node.start([*unmarked, "sh", "-c", f"{connect}; sleep 600"])
     with mock.patch.object(NbdLayer, "_free", autospec=True, side_effect=first_taken) as free:
         try:
             assert await appears(client.node, "/sys/block/nbd3/pid")

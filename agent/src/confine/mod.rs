@@ -27,6 +27,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::errno::Errno;
+use nix::sys::stat::{self, Mode};
 use serde::{Deserialize, Serialize};
 
 use self::handed::Heir;
@@ -137,7 +138,10 @@ pub fn enter(confinement: &Confinement) -> Result<Entered, Obstacle> {
 /// Gives who is to become the program, if that is not who the agent is.
 fn narrow<'a>(confinement: &Confinement, heir: Option<&'a Heir>) -> Result<Option<&'a Heir>, Obstacle> {
     view::make_private()?;
+    // Whoever it becomes passes through the folders that are made here.
+    let umask = stat::umask(Mode::from_bits_truncate(0o022));
     let heir = view::narrow(confinement, heir)?;
+    stat::umask(umask);
     privileges::keep_only(&confinement.capabilities)?;
     if !confinement.mounts_only {
         filter::refuse_others(confinement.io_uring)?;
