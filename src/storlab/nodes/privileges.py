@@ -44,6 +44,7 @@ LOADS: Mapping[str, Privileges] = {
         as_root=True,
         why="gives files to other users, becomes these, and looks at what root may do",
     ),
+    "files": Privileges(as_root=True, why="empties the kernel's caches between phases, where it is asked to"),
     "fio": Privileges(io_uring=True, why="has an engine for it"),
 }
 """By kind of workload. Of any other, and of a study's commands: nothing."""

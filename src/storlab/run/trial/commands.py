@@ -78,11 +78,13 @@ def reach(
     """What confines a load: it writes to its target, its folder and its temporary folder, as this user if it can.
 
     ``kind``: of workload; "" for a command of the study's. ``visible``: what it sees though it is not everybody's.
-    A guest's console is a file of the trial's, and its caches are nobody else's.
+    A guest's console is a file of the trial's, and its caches are nobody else's. The workload ``files`` is Storlab's
+    own program, and a study has no way to make it write anything but "3" there.
     """
     may = partial(confinement, node, LOADS.get(kind, NONE), user=user)
     guest = node.identity.volatile
-    writable = (folder, folder + TEMPORARY, *(["/proc/sys/vm/drop_caches"] if guest else []))
+    caches = ["/proc/sys/vm/drop_caches"] if guest or kind == "files" else []
+    writable = (folder, folder + TEMPORARY, *caches)
     devices = ("/dev/console",) if guest else ()
     match target:
         case Dir():
