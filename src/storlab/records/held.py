@@ -74,9 +74,22 @@ def held(run: RunFolder) -> Iterator[HeldFolder]:
     try:
         folder = HeldFolder(run, descriptor)
         folder.run.refuse_links()
-        yield folder
+        with _errors_by_name(folder):
+            yield folder
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _errors_by_name(folder: HeldFolder) -> Iterator[None]:
+    """Errors of the system name the folder as its user does, and not by the descriptor."""
+    try:
+        yield
+    except OSError as error:
+        held_as = str(folder.run.path)
+        if str(error.filename).startswith(held_as):
+            error.filename = f"{folder.named.path}{str(error.filename).removeprefix(held_as)}"
+        raise
 
 
 @contextmanager
@@ -101,7 +114,8 @@ def new_run_folder(path: Path, named: Path | None = None, mark: str = "") -> Ite
             raise UserError(f"{named or path} can't be used for the run: {os.strerror(errno.ENOTDIR)}") from None
         except OSError as error:
             raise UserError(f"{named or path} can't be used for the run: {error.strerror}") from None
-        yield folder
+        with _errors_by_name(folder):
+            yield folder
 
 
 def make_private(path: Path) -> None:

@@ -20,8 +20,6 @@ from storlab.run.recovery.orphans import left_of, remove
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.session import Session
 
-_HELD = "/proc/self/fd"  # where a run's folder is while it is held open
-
 
 @dataclass
 class Teardown:
@@ -85,7 +83,8 @@ def is_missing(error: OSError, folder: Path) -> bool:
 
 def _is_foreign(error: OSError, folder: Path) -> bool:
     name = os.fsdecode(error.filename or "")
-    return error.filename is not None and not any(Path(name).is_relative_to(own) for own in (folder, _HELD))
+    held = (f"/proc/{me}/fd" for me in ("self", os.getpid()))
+    return error.filename is not None and not any(Path(name).is_relative_to(own) for own in (folder, *held))
 
 
 async def _undo(entry: Pending, session: Session, journal: Journal) -> str | None:
