@@ -129,8 +129,10 @@ def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Labora
 
 
 @pytest.mark.needs("root")
-def test_an_agent_that_is_killed_while_something_is_mounted_leaves_nothing_behind(lab: Laboratory) -> None:
-    first = lab.scratch / "first"
+def test_an_agent_that_is_killed_while_something_is_mounted_leaves_nothing_behind(
+    lab: Laboratory, public: Path
+) -> None:
+    first = public / "first"
     first.write_text("3600")
     load = f'command = {{ argv = ["sh", "-c", "cd $0; exec sleep $(cat {first} || echo 0.1)", "{{target}}"] }}'
     with agent_killed(lab, then=first.unlink):
