@@ -83,8 +83,9 @@ def is_missing(error: OSError, folder: Path) -> bool:
 
 def _is_foreign(error: OSError, folder: Path) -> bool:
     name = os.fsdecode(error.filename or "")
-    held = (f"/proc/{me}/fd" for me in ("self", os.getpid()))
-    return error.filename is not None and not any(Path(name).is_relative_to(own) for own in (folder, *held))
+    held = f"/proc/{os.getpid()}/fd"  # where a run's folder is while it is held open
+    own = (folder, held, "/proc/self/fd")
+    return error.filename is not None and not any(Path(name).is_relative_to(each) for each in own)
 
 
 async def _undo(entry: Pending, session: Session, journal: Journal) -> str | None:
