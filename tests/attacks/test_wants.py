@@ -11,6 +11,7 @@ import pytest
 
 from laboratory import Ended, Laboratory
 from laboratory.samples import sample
+from storlab.run.permissions import Permissions
 from storlab.study.study import named_studies
 from study.program import Ran, call
 
@@ -191,6 +192,16 @@ def test_the_same_path_written_otherwise_is_the_same(
     stranger.write_text(WANTS["a folder"][0])
     monkeypatch.chdir("/srv")
     assert "--allow" not in call("plan", str(stranger), "--allow", f"write={spelled}").message
+
+
+def test_a_load_sees_a_file_that_is_allowed_however_its_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script").touch()
+    monkeypatch.chdir(tmp_path)
+    for spelled in ("script", "./script", str(tmp_path / "script")):
+        permissions = Permissions(allowed=frozenset({f"read={spelled}", "code=-device x", "write=script"}))
+        assert permissions.shown() == (str(tmp_path / "script"),)
 
 
 def test_the_options_are_printed_as_a_shell_takes_them(lab: Laboratory, stranger: Path) -> None:

@@ -36,9 +36,14 @@ class Permissions:
     def shown(self) -> tuple[str, ...]:
         """Files that loads see, whoever may read them."""
         found = (each.partition("=") for each in sorted(self.allowed))
-        return tuple(
-            path for word, _, path in found if word in _SHOWN and path.startswith("/") and not Path(path).is_dir()
-        )
+        paths = [path for word, _, path in found if word in _SHOWN]
+        # One that is written from here on is of this machine; others may be another's.
+        here = [
+            path if path.startswith("/") else leads_to(path)
+            for path in paths
+            if path[:1] == "/" or Path(path).is_file()
+        ]
+        return tuple(path for path in here if not Path(path).is_dir())
 
 
 _SHOWN = ("code", "read")
