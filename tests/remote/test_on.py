@@ -41,12 +41,13 @@ def test_commands_that_run_nothing_are_shown_too(here: Laboratory) -> None:
 
 @pytest.mark.needs("dd")
 def test_a_trace_counts_what_is_done_there_and_its_file_comes_back(here: Laboratory) -> None:
-    write = ["dd", "if=/dev/zero", "of=/var/tmp/traced", "bs=16k", "count=8", "oflag=direct", "conv=fsync"]
-    words = ("--op", "write", "--length", "16k", "--out", here.folder / "counts.json")
+    write = ["dd", "if=/dev/zero", "of=/var/tmp/traced", "bs=52k", "count=8", "oflag=direct", "conv=fsync"]
+    # Nothing else here writes 52k, and the disks' counts are of all processes.
+    words = ("--op", "write", "--length", "52k", "--out", here.folder / "counts.json")
     traced = here.storlab("trace", *words, "--on", "lab1", "--", *write)
     assert traced.status == 0 and "8+0 records out" in traced.stderr, traced
     counted = json.loads((here.folder / "counts.json").read_text())["disks"].values()
-    assert [each["granularity"] for each in counted] == [{"16384": 8}], traced
+    assert [each["granularity"] for each in counted] == [{"53248": 8}], traced
     assert here.storlab("trace", "--on", "lab1", "--", "false").status == 1
     assert here.storlab("trace", "--no-such", "--on", "lab1").status == 2
 
