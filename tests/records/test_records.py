@@ -283,7 +283,7 @@ def test_what_is_found_in_series_is_a_table_with_changes_as_rows_within_rows() -
     }
     assert (row["trial"], row["round"], row["node"], row["unit"]) == (3, 2, None, "1/s")
     (change,) = findings_frame([stepped()])["changes"][0].to_list()
-    assert change["t"] == 201.0
+    assert change["t"] == 200.0
     assert change["after"] - change["before"] > 19
     assert findings_frame([]).schema == COLUMNS["findings"]
     sentences = said_of([stepped()], {})

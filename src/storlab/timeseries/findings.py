@@ -11,7 +11,7 @@ import numpy as np
 from storlab.metrics import WHISKERS
 from storlab.timeseries.changes import block_size, change_points, changes, fitted, refined
 from storlab.timeseries.drift import Trend, trend
-from storlab.timeseries.steady import block_means, fio_time, mser, snia_time
+from storlab.timeseries.steady import SNIA_SLOPE, block_means, fio_time, mser, snia_time
 from storlab.timeseries.variability import Floats, effective_sample_size, median, variability
 
 FEWEST = 10
@@ -26,7 +26,9 @@ CLEAR = 4.0
 
 @dataclass(frozen=True)
 class Level:
-    """At ``t`` s the level changes from ``before`` to ``after``, in the unit of the series."""
+    """At ``t`` s, where the first sample of the new level begins, it changes from ``before`` to ``after``, in the unit
+    of the series.
+    """
 
     t: float
     before: float
@@ -37,13 +39,14 @@ class Level:
 class SeriesFindings:
     """What the samples of one trial say of it. Times in s; values in the series' unit, ``variance`` in its square.
 
-    ``interval``: between samples, the median. ``steady_snia``, ``steady_fio``: when it was first steady; ``None``:
-    never. ``warm_up``: what MSER-5 would leave out at the start, 0 for nothing; ``None`` where it can't tell.
+    ``interval``: between samples, the median. ``steady_snia``, ``steady_fio``: when it was first steady, after the last
+    change of its level by more than SNIA allows; ``None``: never, or it drifts by more than that all the while.
+    ``warm_up``: what MSER-5 would leave out at the start, 0 for nothing; ``None`` where it can't tell.
     ``warm_up_effect``: by how much the mean is higher without, as a share; 0 where that may be chance.
     ``drift``: Sen's slope an hour, with its 95 % interval from ``drift_low`` to ``drift_high``; ``None`` for a series
-    too short to tell. ``drift_share``: rise or fall over the whole series as a share of the mean, 0 where that may be
-    chance, or a few changes of the level say all of it. ``drift_steps``: where they do, the rise or fall from the first
-    level to the last as a share of the mean, 0 where the slope's interval includes 0.
+    too short to tell. ``drift_share``: rise or fall over the whole series as a share of where it begins, 0 where that
+    may be chance, or a few changes of the level say all of it. ``drift_steps``: where they do, the rise or fall from
+    the first level to the last as a share of the first, 0 where the slope's interval includes 0.
     """
 
     n: int
@@ -74,7 +77,7 @@ def spacing(t: Floats) -> float:
 
 
 def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFindings | None:
-    """Of samples ``values`` at ``t`` s (both of shape ``(n,)``), in any order; what isn't finite is left out.
+    """Of samples ``values`` that end at ``t`` s (both of shape ``(n,)``), in any order; what isn't finite is left out.
 
     Samples are taken to be evenly spaced. ``None`` for fewer than ``FEWEST``, or where they have no time between them.
     """
@@ -90,7 +93,13 @@ def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFin
     slope = trend(blocks)
     positions, share = _shape(blocks, slope, abs(varying.mean))
     steps = changes(values, refined(values, positions, size))
-    found = tuple(Level(float(t[step.at]), step.before, step.after) for step in steps)
+    found = tuple(Level(float(t[step.at - 1]), step.before, step.after) for step in steps)
+    breaks = [step.at for step in steps if abs(step.after - step.before) > SNIA_SLOPE * abs(step.before)]
+    last = breaks[-1] if breaks else 0
+
+    def since(first: float | None) -> float | None:
+        return None if first is None or abs(share) > SNIA_SLOPE else last * interval + first
+
     warm_up = mser(values)
     hour = 3600 / (size * interval)  # blocks
     return SeriesFindings(
@@ -98,17 +107,22 @@ def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFin
         interval=interval,
         duration=len(values) * interval,
         effective=effective_sample_size(values),
-        steady_snia=snia_time(values, interval),
-        steady_fio=fio_time(values, interval),
+        steady_snia=since(snia_time(values[last:], interval)),
+        steady_fio=since(fio_time(values[last:], interval)),
         warm_up=None if warm_up is None else warm_up * interval,
         warm_up_effect=_warm_up_effect(values, warm_up or 0),
         changes=found,
         drift=None if slope is None else slope.slope * hour,
         drift_low=None if slope is None else slope.low * hour,
         drift_high=None if slope is None else slope.high * hour,
-        drift_share=share,
+        drift_share=_of_begin(share),
         drift_steps=0.0 if share or slope is None else _in_steps(found, slope, len(blocks), abs(varying.mean)),
     )
+
+
+def _of_begin(share: float) -> float:
+    """A rise or fall along a line, given as a ``share`` of its middle, as one of its begin, unless that is below 0."""
+    return share / (1 - share / 2) if share < 2 else share
 
 
 def _shape(blocks: Floats, slope: Trend | None, mean: float) -> tuple[list[int], float]:
@@ -131,16 +145,17 @@ def _shape(blocks: Floats, slope: Trend | None, mean: float) -> tuple[list[int],
 
 
 def _in_steps(levels: Sequence[Level], slope: Trend, blocks: int, mean: float) -> float:
-    """The rise or fall from the first level to the last, as a share of ``mean``; 0 where that is no drift.
+    """The rise or fall from the first level to the last, as a share of the first; 0 where that is no drift.
 
     It is one where the whole series goes the same way by what matters, by a slope that is likely more than chance: else
     any series that happens to end on another level than it began would have drifted.
     """
     if not levels or not mean or not slope.likely:
         return 0.0
-    share = (levels[-1].after - levels[0].before) / mean
+    rise, first = levels[-1].after - levels[0].before, abs(levels[0].before)
     along = slope.slope * blocks / mean
-    return share if share * along > 0 and min(abs(share), abs(along)) >= MATERIAL else 0.0
+    drifts = rise * along > 0 and min(abs(rise) / mean, abs(along)) >= MATERIAL
+    return (rise / first if first else rise / mean) if drifts else 0.0
 
 
 def _cost(blocks: Floats, positions: list[int], parameters: int) -> float:

@@ -99,13 +99,14 @@ def fio_steady(samples: Floats, window: int, limit: float = FIO_LIMIT) -> int | 
 
 
 def snia_time(values: Floats, interval: float) -> float | None:
-    """Seconds until ``values``, one every ``interval`` s, are steady by SNIA's rule; ``None``: never.
+    """Seconds until ``values``, one every ``interval`` s, are steady, as SNIA says; ``None``: never, or not to the end.
 
     A round is a minute, or a 25th of a series that is shorter than 25 minutes, but at least one sample.
     """
     size = _round_size(len(values), interval)
-    found = snia_steady(block_means(values, size))
-    return None if found is None else found * size * interval
+    rounds = block_means(values, size)
+    found = snia_steady(rounds)
+    return None if found is None or snia_since(rounds) is None else found * size * interval
 
 
 def fio_time(values: Floats, interval: float, limit: float = FIO_LIMIT) -> float | None:

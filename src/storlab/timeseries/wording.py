@@ -54,7 +54,7 @@ def _sentences(name: str, group: Sequence[Examined]) -> list[str]:
         (_drift_in_steps, [each for each in group if _drifts_in_steps(each.found)]),
         (_changes, [each for each in group if level_changes(each.found)]),
         (_stall, [each for each in group if each.found.longest_stall >= _STALL]),
-        (_unsteady, [each for each in group if each.found.steady_snia is None and each.found.n >= _MANY]),
+        (_unsteady, [each for each in group if _is_unsteady(each.found)]),
         (_worth, [each for each in group if not _told(each.found) and _uncertainty(each.found) >= MATERIAL]),
     )
     return [f"{name}{_trials(those, group)} {say([each.found for each in those])}" for say, those in words if those]
@@ -69,6 +69,11 @@ def level_changes(found: SeriesFindings) -> int:
     """How often the level changes, but for the end of the warm-up."""
     until = _SAME * (found.warm_up or 0.0) if warms_up(found) else 0.0
     return sum(change.t > until for change in found.changes)
+
+
+def _is_unsteady(found: SeriesFindings) -> bool:
+    """Whether it never is steady, though nothing says that it drifts or changes its level."""
+    return found.steady_snia is None and found.n >= _MANY and not found.drift_share and not level_changes(found)
 
 
 def _drifts_in_steps(found: SeriesFindings) -> bool:
@@ -116,8 +121,7 @@ def _way(shares: Sequence[float]) -> str:
     rising = sum(share > 0 for share in shares)
     way = "rises" if rising == len(shares) else "falls" if not rising else "rises or falls"
     size = max(map(abs, shares))
-    most = f"{_percent(size)}{' of its mean' if size >= 1 else ''}"
-    return f"{way} by {most if len(shares) == 1 else f'up to {most}'}"
+    return f"{way} by {'' if len(shares) == 1 else 'up to '}{_percent(size)}"
 
 
 def _stall(found: Sequence[SeriesFindings]) -> str:
@@ -127,8 +131,8 @@ def _stall(found: Sequence[SeriesFindings]) -> str:
 
 def _unsteady(found: Sequence[SeriesFindings]) -> str:
     return (
-        "it is never steady by SNIA's rule: five rounds in a row within 20 % of each other, rising or falling by "
-        "at most 10 %"
+        "it is not steady by SNIA's rule, or not to its end: five rounds in a row within 20 % of each other, "
+        "rising or falling by at most 10 %"
     )
 
 
@@ -161,7 +165,7 @@ def _changes(found: Sequence[SeriesFindings]) -> str:
 def _changes_of(first: SeriesFindings) -> str:
     kept = first.changes[len(first.changes) - level_changes(first) :]
     largest = max(kept, key=lambda change: abs(change.after - change.before))
-    step = _percent((largest.after - largest.before) / abs(first.mean))
+    step = _percent((largest.after - largest.before) / abs(largest.before or first.mean))
     rises, at = largest.after > largest.before, time_words(largest.t)
     if len(kept) == 1:
         return f"{'rises' if rises else 'falls'} by {step} at {at}"
@@ -169,7 +173,7 @@ def _changes_of(first: SeriesFindings) -> str:
 
 
 def _end_of(found: SeriesFindings, kept: Sequence[Level]) -> str:
-    share = (kept[-1].after - kept[0].before) / abs(found.mean)
+    share = (kept[-1].after - kept[0].before) / abs(kept[0].before or found.mean)
     if found.drift_share or found.drift_steps or abs(share) < MATERIAL:
         return ""  # said already, or too little
     return f", and it ends {_percent(share)} {'higher' if share > 0 else 'lower'} than it began"
