@@ -18,7 +18,7 @@ from storlab.analysis.sweeps.knee import Located, locate, power
 from storlab.analysis.sweeps.objective import Observed, bracket
 from storlab.formats.fio.declared import declared
 from storlab.metrics import Declarations
-from storlab.report.model.sweeps import objective_sentence
+from storlab.report.model.sweeps import knee_sentence, objective_sentence
 
 from .simulate import metric_frame, trial_frame
 
@@ -76,9 +76,18 @@ def test_every_combination_of_other_factors_has_a_line_and_every_line_its_knee()
 
 
 @pytest.mark.parametrize(("most", "said"), [(1000, "still grows at 32"), (0.5, "falls from 1 on")])
-def test_no_knee_within_the_range_is_an_answer(most: float, said: str) -> None:
-    (knee,) = sweep(most, jobs=("1",)).knees
-    assert knee.level is None and knee.reason.startswith("No knee within the range") and said in knee.reason
+def test_no_knee_within_the_range_is_an_answer_of_enough_rounds(most: float, said: str) -> None:
+    (knee,) = sweep(most, rounds=10, jobs=("1",)).knees
+    assert knee.level is None and knee.reason == f"No knee within the range: throughput ÷ latency {said}."
+    (few,) = sweep(most, rounds=9, jobs=("1",)).knees
+    assert few.level is None and few.reason.startswith("Not established whether there is a knee") and said in few.reason
+
+
+def test_levels_around_a_knee_have_a_confidence_from_ten_rounds_on() -> None:
+    few, many = (sweep(rounds=rounds, jobs=("1",)).knees[0] for rounds in (9, 10))
+    assert (few.level, few.low, few.high, few.confidence) == ("8", None, None, None)
+    assert (many.level, many.low, many.high, many.confidence) == ("8", "8", "8", 0.95)
+    assert "iodepth 8 (9 rounds, too few for an interval)" in knee_sentence(few)
 
 
 def test_an_objective_is_answered_on_every_line_unless_rounds_without_a_value_may_be_beyond() -> None:
@@ -99,6 +108,30 @@ def test_an_objective_is_answered_on_every_line_unless_rounds_without_a_value_ma
     (none,) = summary.objectives
     assert (none.missing, none.limit, none.holds_to, none.fails_from) == (True, None, None, None)
     assert objective_sentence(none).startswith("latency.p99 below its limit (jobs=1): missing. No completed trial has")
+
+
+@pytest.mark.parametrize("lasting", [0.6, 0.9])
+def test_noise_that_lasts_over_rounds_leaves_no_confidence_in_what_holds(lasting: float) -> None:
+    draw, sure = np.random.default_rng(7), 0
+    for _ in range(40):
+        noise = draw.normal(size=30)
+        for number in range(1, 30):
+            noise[number] += lasting * noise[number - 1]
+        found = bracket([Observed(1.0, LIMIT * np.exp(0.05 * noise - 0.5))], LIMIT, True, 0.05)
+        assert found.holds == 1
+        sure += not found.lacks
+    assert sure <= 4
+    white = [bracket([Observed(1.0, np.exp(draw.normal(size=30)))], 1.0, True, 0.05).lacks for _ in range(200)]
+    assert white.count("") >= 170 and set(white) == {"", "one round tells of the next"}
+    few = bracket([Observed(1.0, np.full(9, 1e-3))], LIMIT, True, 0.05)
+    assert few.holds == 1 and "fewer than 10 rounds" in few.lacks
+
+
+def test_what_holds_in_rounds_that_tell_of_each_other_is_said_of_these_rounds() -> None:
+    (found,) = sweep(rounds=9, jobs=("1",)).objectives
+    assert (found.holds_to, found.confidence) == ("8", None)
+    assert "(9 rounds)" in objective_sentence(found) and "confidence" not in objective_sentence(found)
+    assert "That is true of these rounds: in fewer than 10 rounds nobody can tell" in found.reason
 
 
 AT = np.array([1, 2, 4, 8, 16, 32], dtype=np.float64)

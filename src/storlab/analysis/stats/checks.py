@@ -6,9 +6,16 @@ takes its place with 0.7979. Drift: Spearman's rank correlation with the order o
 approximation: ρ·√(n − 1) beyond 2.576). Interleaving keeps drift out of comparisons, but it widens their intervals, and
 it says that the rounds are not repeats of one and the same thing. A series that drifts need not have any outlier, so
 both are checked.
+
+What is said of one cell against a number has no order drawn by lot to stand on, so it also supposes that one round does
+not tell of the next. Checked by the correlation of neighbouring ranks (Wald and Wolfowitz 1943, "An exact test for
+randomness in the non-parametric case based on serial correlation"; normal approximation), at 10 %, one-sided: a check
+that passes what it should not is worse than one that withholds a confidence.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +30,9 @@ MEAN_DEVIATION_TO_SD = 0.7979  # √(2/π): mean absolute deviation of a normal 
 OUTLIERS_FROM = 5  # rounds; of fewer, a median says nothing of what is usual
 
 DRIFT_Z = 2.576  # 1 %, two-sided
+SERIAL_Z = 1.282  # 10 %, one-sided
+SERIAL_FROM = 10  # rounds; below, what lasts over rounds would often pass
+
 DRIFT_FROM = 8  # rounds; below, no order is beyond ``DRIFT_Z`` (ρ can't exceed 1)
 
 
@@ -56,6 +66,27 @@ def drift_z(values: Floats) -> float:
     order = np.arange(n) - (n - 1) / 2
     scale = float(np.sqrt((ranks @ ranks) * (order @ order)))
     return float(ranks @ order) / scale * float(np.sqrt(n - 1)) if scale > 0 else 0.0
+
+
+def serial_z(values: Floats) -> float:
+    """How much more alike neighbours among ``values`` (shape ``(n,)``) are than by chance; 0 where nothing varies."""
+    n = len(values)
+    ranks = average_ranks(values) - (n + 1) / 2
+    scale = float(ranks @ ranks)
+    return (float(ranks[:-1] @ ranks[1:]) / scale + 1 / n) * n**0.5 if scale > 0 else 0.0
+
+
+def independence_lacks(series: Sequence[Floats]) -> str:
+    """Why rounds of these ``series`` (each of shape ``(n,)``, in order) may tell of each other; "" where they pass.
+
+    What series of the same rounds show is averaged: it may have one cause.
+    """
+    long = [values for values in series if len(values) >= SERIAL_FROM]
+    if not series or len(long) < len(series):
+        return f"in fewer than {SERIAL_FROM} rounds nobody can tell whether one tells of the next"
+    if float(np.mean([serial_z(values) for values in long])) > SERIAL_Z:
+        return "one round tells of the next"
+    return ""
 
 
 def outlier_warning(rounds: list[int]) -> str:

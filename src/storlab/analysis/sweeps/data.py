@@ -46,7 +46,7 @@ class Knee:
     rate: float | None  # mean throughput at the knee
     time: float | None  # mean latency at the knee
     rounds: int
-    confidence: float | None  # of low and high; null with a single round
+    confidence: float | None  # of low and high; null where the rounds are too few to have one
     reason: str  # one sentence
 
 
@@ -65,7 +65,9 @@ class Objective:
     fails_from: str | None  # it does not hold at this step and all beyond; null: not established at the last
     crossing: float | None  # the factor's number where the fitted curve meets the limit; null: not within the range
     rounds: int
-    confidence: float  # of holds_to and fails_from together, after correction for how many objectives there are
+    # Of holds_to and fails_from together, after correction for how many objectives there are; null where that is not
+    # known, as one round may tell of the next: then they are true of these rounds.
+    confidence: float | None
     settled: bool  # more rounds could say no more: its two ends are neighbours, or ends of the range
     reason: str  # one sentence
     missing: bool = False  # no step of this line has a measurement, so it neither holds nor fails

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,11 +12,11 @@ from storlab.analysis.design import Design, ObjectiveSpec
 from storlab.analysis.questions import Catalogue, matching
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Rounds
-from storlab.analysis.stats.signed_rank import fewest_rounds
 from storlab.analysis.sweeps.data import Knee, Line, Objective, Step, Sweep
-from storlab.analysis.sweeps.knee import Located, locate, power
+from storlab.analysis.sweeps.knee import ENOUGH, Located, locate, power
 from storlab.analysis.sweeps.lines import load_metrics, sweep_of
 from storlab.analysis.sweeps.objective import Bracket, Observed, bracket
+from storlab.analysis.verdict import fewest_for_limits
 from storlab.analysis.wording import percent, plural
 from storlab.levels import LEAST, amount_in
 from storlab.metrics import Key
@@ -104,24 +105,26 @@ def _knee(
 ) -> Knee:
     rounds, last = len(rates), len(steps) - 1
     at = locate(power(rates, times), confidence)
-    why = _no_knee(at, last, steps)
-    if why:
+    enough = rounds >= ENOUGH
+    if why := _no_knee(at, last, steps, enough=enough):
         return Knee(*place, None, None, None, None, None, rounds, None, why)
-    low, high = (steps[index].level for index in (at.low, at.high)) if rounds > 1 else (None, None)
+    low, high = (steps[index].level for index in (at.low, at.high)) if enough else (None, None)
     reason = "Throughput ÷ latency is largest there."
-    if rounds > 1 and (at.low == 0 or at.high == last):
+    if enough and (at.low == 0 or at.high == last):
         reason += " The rounds allow for a knee at an end of the range, or beyond."
     rate, time = float(rates[:, at.index].mean()), float(times[:, at.index].mean())
-    sure = confidence if rounds > 1 else None
+    sure = confidence if enough else None
     return Knee(*place, steps[at.index].level, low, high, rate, time, rounds, sure, reason)
 
 
-def _no_knee(at: Located, last: int, steps: Sequence[Step]) -> str:
-    if at.index == last:
-        return f"No knee within the range: throughput ÷ latency still grows at {steps[last].level}."
-    if at.index == 0:
-        return f"No knee within the range: throughput ÷ latency falls from {steps[0].level} on."
-    return ""
+def _no_knee(at: Located, last: int, steps: Sequence[Step], *, enough: bool) -> str:
+    if at.index not in (0, last):
+        return ""
+    seen = f"still grows at {steps[last].level}" if at.index else f"falls from {steps[0].level} on"
+    if enough and at.low == at.high:
+        return f"No knee within the range: throughput ÷ latency {seen}."
+    fewer = "" if enough else f"; that takes at least {ENOUGH} rounds"
+    return f"Not established whether there is a knee within the range: on average, throughput ÷ latency {seen}{fewer}."
 
 
 def _asked(design: Design, catalogue: Catalogue) -> Iterator[tuple[ObjectiveSpec, list[Key]]]:
@@ -175,14 +178,18 @@ def _objective(
     inner = gone[ends.holds : len(steps) - ends.fails]
     settled = not inner or bool(inner[0] and inner[-1])  # what can't be measured can't be passed over
     reason = _reason(ends, len(steps), rounds, alpha)
+    sure = None if ends.lacks else 1 - alpha
+    if ends.lacks and (ends.holds or ends.fails):
+        reason += f" That is true of these rounds: {ends.lacks}."
     if inner and any(inner):
         reason += f" {plural(sum(map(bool, inner)), 'step')} cannot be measured here."
-    return Objective(*of, holds, fails, ends.crossing, rounds, 1 - alpha, settled, reason)
+    return Objective(*of, holds, fails, ends.crossing, rounds, sure, settled, reason)
 
 
 def _reason(ends: Bracket, steps: int, rounds: int, alpha: float) -> str:
-    if rounds < fewest_rounds(alpha):
-        return f"Too few rounds: a confidence of {percent(1 - alpha)} takes at least {fewest_rounds(alpha)}."
+    fewest = fewest_for_limits(math.log(2 / alpha))
+    if rounds < fewest:
+        return f"Too few rounds: a confidence of {percent(1 - alpha)} takes at least {fewest}."
     open_steps = steps - ends.holds - ends.fails
     if open_steps:
         return f"{plural(open_steps, 'step')} may lie on either side of the limit."

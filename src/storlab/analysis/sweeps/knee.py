@@ -6,10 +6,11 @@ of thumb for probabilistic problems in computer communications", and 2018, "Inte
 metric". Unlike methods that look for the largest curvature (Satopää, Albrecht, Irwin and Raghavan 2011, "Finding a
 'kneedle' in a haystack"), it depends neither on where the axes begin and end nor on a sensitivity that somebody chose.
 
-Power that is largest at the first or last level has its maximum beyond the range, as far as anybody knows: then there
-is no knee within it. Levels between which the knee lies are those of the bootstrap over rounds (Efron and Tibshirani
-1993, "An Introduction to the Bootstrap", section 13.3): whole rounds are drawn again, so what all levels of a round
-have in common stays so. It describes, and gets no verdict: of few rounds a bootstrap is too sure.
+Power that is largest at the first or last level has its maximum beyond the range, as far as anybody knows: if rounds
+allow for no other level, there is no knee within it. Levels between which the knee lies are those of the bootstrap over
+rounds (Efron and Tibshirani 1993, "An Introduction to the Bootstrap", section 13.3): whole rounds are drawn again, so
+what all levels of a round have in common stays so. It describes, and gets no verdict: of fewer than ten rounds a
+bootstrap is too sure, so neither these levels nor "no knee" are said then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from storlab.analysis.stats.anytime import Floats
+
+ENOUGH = 10
+"""Rounds from which on the levels around a knee hold it about as often as they should."""
 
 _DRAWS = 2000
 _SEED = 20180601  # any: the same rounds have the same knee

@@ -1,8 +1,8 @@
 """Up to which step of a sweep a metric stays within a limit: "up to which rate is p99 below 5 ms?"
 
 At each step the rounds are evidence that the metric's typical value lies on the good side of the limit, or on the bad
-one: signs and ranks of the logarithm of value ÷ limit (``stats.signed_rank``), valid after any number of rounds. A
-round whose trial failed counts as the worst against the good side.
+one: by ranks of the logarithm of value ÷ limit (``stats.signed_rank``), and by signs alone (``stats.signs``), valid
+after any number of rounds. A round whose trial failed counts as the worst against the good side.
 
 *Holds up to*: steps are tested in ascending order, each with half of α, up to the first without enough evidence. *Fails
 from*: the same from the last step downwards, with the other half. Testing in an order that is fixed beforehand needs no
@@ -11,9 +11,10 @@ false (Maurer, Hothorn and Lehmacher 1995; Westfall and Krishen 2001, "Optimally
 multiple testing procedures"). So what is said of the steps at both ends holds with a confidence of 1 − α, whatever
 shape the curve has. Where the metric rises with the load, the step at which it crosses the limit lies between them.
 
-That supposes what claims about a value suppose, too: that rounds vary symmetrically (here: their logarithms) and one
-does not tell of the next. The crossing itself, of which no more is said than "about", is where the monotone curve that
-fits the typical values best (isotonic regression: Barlow, Bartholomew, Bremner and Brunk 1972) meets the limit.
+That supposes what claims about a value suppose, too: that one round does not tell of the next. Where the rounds do not
+pass a check of that (``stats.checks``), what is said is of these rounds, and has no confidence. The crossing itself, of
+which no more is said than "about", is where the monotone curve that fits the typical values best (isotonic regression:
+Barlow, Bartholomew, Bremner and Brunk 1972) meets the limit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from storlab.analysis.stats.anytime import Floats
-from storlab.analysis.stats.signed_rank import log_evidence, typical
+from storlab.analysis.stats.checks import independence_lacks
+from storlab.analysis.stats.signed_rank import typical
+from storlab.analysis.verdict import lies_beyond
 
 _LEAST = 1e-9  # of the limit: a value of 0 has no logarithm, and is as good as one so small
 
@@ -41,11 +44,14 @@ class Observed:
 
 @dataclass(frozen=True)
 class Bracket:
-    """``holds``: how many of the first steps hold. ``fails``: how many of the last do not."""
+    """``holds``: how many of the first steps hold. ``fails``: how many of the last do not. ``lacks``: why neither has a
+    confidence, as the end of a sentence; "" where both have.
+    """
 
     holds: int
     fails: int
     crossing: float | None
+    lacks: str
 
 
 def bracket(steps: Sequence[Observed], limit: float, below: bool, alpha: float) -> Bracket:
@@ -53,11 +59,12 @@ def bracket(steps: Sequence[Observed], limit: float, below: bool, alpha: float) 
     side = 1 if below else -1  # on which the metric is worse than the limit
     offs = [side * np.log(np.maximum(step.values, _LEAST * limit) / limit) for step in steps]
     needed = math.log(2 / alpha)
-    good = [log_evidence(off, 0.0, -1, step.failed) >= needed for off, step in zip(offs, steps, strict=True)]
-    bad = [log_evidence(off, 0.0, 1) >= needed for off in offs]
+    good = [lies_beyond(off, 0.0, -1, needed, step.failed) for off, step in zip(offs, steps, strict=True)]
+    bad = [lies_beyond(off, 0.0, 1, needed) for off in offs]
     holds = next((index for index, found in enumerate(good) if not found), len(steps))
     fails = next((index for index, found in enumerate(reversed(bad)) if not found), len(steps))
-    return Bracket(holds, min(fails, len(steps) - holds), _crossing(steps, offs))
+    lacks = independence_lacks([off for off in offs if len(off)])
+    return Bracket(holds, min(fails, len(steps) - holds), _crossing(steps, offs), lacks)
 
 
 def _crossing(steps: Sequence[Observed], offs: Sequence[Floats]) -> float | None:

@@ -60,7 +60,7 @@ def knee_sentence(knee: Knee) -> str:
     lead = f"Knee of {knee.latency} against {knee.throughput} ({where})"
     if knee.level is None or knee.rate is None or knee.time is None:
         return f"{lead}: {knee.reason}"
-    span = "one round gives no interval"
+    span = f"{fmt.plural(knee.rounds, 'round')}, too few for an interval"
     if knee.low is not None and knee.high is not None and knee.confidence is not None:
         ends = knee.low if knee.low == knee.high else f"{knee.low} to {knee.high}"
         span = f"{fmt.confidence(knee.confidence)} bootstrap interval: {ends}"
@@ -78,5 +78,7 @@ def objective_sentence(found: Objective) -> str:
     holds = f"established up to {found.factor} {found.holds_to}" if found.holds_to else "established at no step"
     fails = f"; not so from {found.fails_from} on" if found.fails_from else ""
     about = f"; the fitted curve crosses it at about {found.crossing:.3g}" if found.crossing is not None else ""
-    sure = f"{fmt.confidence(found.confidence)} confidence, {fmt.plural(found.rounds, 'round')}"
+    sure = fmt.plural(found.rounds, "round")
+    if found.confidence is not None:
+        sure = f"{fmt.confidence(found.confidence)} confidence, {sure}"
     return f"{found.metric} {side} {limit} ({where}): {holds}{fails}{about} ({sure}). {found.reason}"
