@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.__main__ import machine
-from benchmarks.soundness import families, mysql, noise, schedule, series, trials
+from benchmarks.soundness import families, limits, mysql, noise, schedule, series, trials
 from benchmarks.soundness.page import Results, broken, page, write_page
 
 SEED = 20_261_121
@@ -77,6 +77,10 @@ def run(divisor: int) -> Results:
             for kind in series.KINDS
             for samples in series.LENGTHS
         ],
+        at_the_margin=[limits.at_the_margin(shape, some, _rng("margin", shape)) for shape in limits.SHAPES],
+        stalling=[limits.stalling(of, max(20, few), _rng("stalling", of)) for of in limits.STALLS],
+        gates=limits.gates(some, _rng("gates")),
+        alike=[limits.alike(margin, few, _rng("alike", margin)) for margin in limits.MARGINS],
         **scheduled(max(20, few)),
     )
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.soundness.noise import Floats
+from storlab.analysis.stats import signs
+from storlab.analysis.stats.anytime import ROUNDING
 from storlab.analysis.stats.signed_rank import WEIGHTS, log_stake, odds
 from storlab.analysis.verdict import Rules, judge
 
@@ -54,6 +57,22 @@ def missed(values: Floats, truth: float, alpha: float) -> NDArray[np.bool_]:
     return np.asarray(np.maximum(*log_evidence(values, truth)) >= math.log(2 / alpha) - _NEARLY)
 
 
+def lies_beyond(values: Floats, edge: float, side: int, log_needed: float) -> NDArray[np.bool_]:
+    """For every row and every n: whether ranks and signs of the first n values both put the typical one beyond."""
+    ranks = log_evidence(values, edge)[0 if side > 0 else 1]
+    off = side * (values - edge)
+    inside, outside = (np.cumsum(far, axis=1) for far in (off > ROUNDING, off < -ROUNDING))
+    enough = _enough(values.shape[1], log_needed)[inside, outside]
+    return np.asarray(enough & (ranks >= log_needed - _NEARLY))
+
+
+@lru_cache(maxsize=16)
+def _enough(rounds: int, log_needed: float) -> NDArray[np.bool_]:
+    """Whether so many rounds inside (first index) and so many beyond are evidence of ``log_needed``, by signs."""
+    counts = range(rounds + 1)
+    return np.array([[signs.log_evidence(inside, far) >= log_needed - _NEARLY for far in counts] for inside in counts])
+
+
 @dataclass(frozen=True)
 class Verdicts:
     """Of every study: the round of the first verdict (0 where there is none), and whether it was "equivalent"."""
@@ -80,10 +99,7 @@ def _worth_asking(log_ratios: Floats, rules: Rules) -> NDArray[np.bool_]:
     looks = missed(log_ratios, 0.0, rules.alpha / rules.family)
     if rules.margin > 0:
         edge = math.log1p(rules.margin)
-        looks |= _shown(log_ratios, -edge, 0, rules) & _shown(log_ratios, edge, 1, rules)
+        ends = (lies_beyond(log_ratios, -side * edge, side, rules.one_sided) for side in (1, -1))
+        looks |= np.logical_and(*ends)
     looks[:, : rules.min_rounds - 1] = False
     return looks
-
-
-def _shown(log_ratios: Floats, centre: float, side: int, rules: Rules) -> NDArray[np.bool_]:
-    return np.asarray(log_evidence(log_ratios, centre)[side] >= rules.one_sided - _NEARLY)

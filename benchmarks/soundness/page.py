@@ -12,6 +12,7 @@ import jinja2
 import polars as pl
 
 from benchmarks.soundness.families import COUNTS, ROUNDS, Family
+from benchmarks.soundness.limits import EQUAL, LOOKS, Alike, AtTheMargin, Gates, Stalling
 from benchmarks.soundness.mysql import Prefix, Told
 from benchmarks.soundness.noise import recorded
 from benchmarks.soundness.schedule import COMBINATIONS, LEVELS, Adjacency, Resting
@@ -23,6 +24,7 @@ from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of, to_svg
 
 _TEMPLATE = Path(__file__).resolve().with_name("page.md.j2")
 _SCHEDULE = Path(__file__).resolve().with_name("schedule.md.j2")
+_LIMITS = Path(__file__).resolve().with_name("limits.md.j2")
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH = 640  # px
 _MANY = 20  # rounds of a fixed design
@@ -58,6 +60,10 @@ class Results:
     false_alarms: Sequence[FalseAlarms]
     adjacency: Sequence[Adjacency] = ()
     resting: Sequence[Resting] = ()
+    at_the_margin: Sequence[AtTheMargin] = ()
+    stalling: Sequence[Stalling] = ()
+    gates: Gates | None = None
+    alike: Sequence[Alike] = ()
 
 
 def broken(found: Results) -> list[str]:
@@ -77,6 +83,9 @@ def broken(found: Results) -> list[str]:
     wrong += [f"{row.setting}: any false verdict" for row in found.families if row.wrong.low > 0.05]
     wrong += [f"{row.setting}: any false verdict" for row in found.resting if row.wrong.low > 0.05]
     wrong += [f"{row.setting}, eagerly: any false verdict" for row in found.resting if row.eager.low > 0.05]
+    wrong += [f"{row.shape}: false equivalence" for row in found.at_the_margin if row.both[-1].low > 0.05]
+    wrong += [f"{row.share}: stalls are not rare" for row in found.stalling if row.share >= 0.1 and row.rare.low > 0.05]
+    wrong += ["two limits: false answers"] if found.gates is not None and found.gates.twice[-1].low > 0.05 else []
     return wrong
 
 
@@ -97,8 +106,16 @@ def page(found: Results) -> str:
     template = environment.from_string(_TEMPLATE.read_text("utf-8"))
     together: dict[str, Any] = {"counts": COUNTS, "most": ROUNDS, "wrong": _wrong(found), "soon": _soon(found)}
     of = {"found": found, "worst": worst, "methods": METHODS, "trials": len(recorded("fio"))}
-    schedule = {"schedule": schedule_section(found.adjacency, found.resting)}
-    return template.render(**of, **series, **together, **_rounds(found), **schedule) + "\n"
+    sections = {"schedule": schedule_section(found.adjacency, found.resting), "limits": limits_section(found)}
+    return template.render(**of, **series, **together, **_rounds(found), **sections) + "\n"
+
+
+def limits_section(found: Results) -> str:
+    """What is said of limits and margins."""
+    of = {name: getattr(found, name) for name in ("at_the_margin", "stalling", "gates", "alike")}
+    studies = found.at_the_margin[0].both[0].of
+    template = _environment().from_string(_LIMITS.read_text("utf-8"))
+    return template.render(**of, looks=LOOKS, equal=EQUAL, studies=studies)
 
 
 def schedule_section(adjacency: Sequence[Adjacency], resting: Sequence[Resting]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.soundness import noise, peers
-from benchmarks.soundness.engine import Verdicts, first_verdicts, missed
+from benchmarks.soundness.engine import Verdicts, first_verdicts, lies_beyond, missed
 from benchmarks.soundness.noise import Floats
 from storlab.analysis.verdict import Rules
 
@@ -95,8 +95,9 @@ def coverage(kind: str, effect: float, studies: int, rng: np.random.Generator) -
     ratios = _ratios(kind, studies, ROUNDS, rng, truth)
     found = first_verdicts(ratios, DEFAULT)
     last = np.arange(studies), _stops(found) - 1
-    full, narrow = (missed(ratios, truth, alpha)[last] for alpha in (ALPHA, 2 * ALPHA))
-    shown = np.where(found.equivalent, narrow, full)
+    full = missed(ratios, truth, ALPHA)[last]
+    narrow = np.logical_or(*(lies_beyond(ratios, truth, side, DEFAULT.one_sided) for side in (1, -1)))
+    shown = np.where(found.equivalent, narrow[last], full)
     return Coverage(*(share(int((~misses).sum()), studies) for misses in (full, shown)))
 
 

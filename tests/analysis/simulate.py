@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-from benchmarks.soundness.engine import first_verdicts, log_evidence, missed
+from benchmarks.soundness.engine import first_verdicts, lies_beyond, missed
 from numpy.typing import NDArray
 
 from storlab.analysis.design import CompareSpec, Design
@@ -75,7 +75,7 @@ def ever(verdicts: set[str], values: Floats, rules: Rules) -> NDArray[np.bool_]:
     looks = missed(values, 0.0, rules.alpha) & (verdicts != {"equivalent"})
     if "equivalent" in verdicts:
         edge = math.log1p(rules.margin)
-        looks |= np.minimum(log_evidence(values, -edge)[0], log_evidence(values, edge)[1]) >= rules.one_sided - 1e-9
+        looks |= np.logical_and(*(lies_beyond(values, -side * edge, side, rules.one_sided) for side in (1, -1)))
     looks[:, : rules.min_rounds - 1] = False
     asked = ((row[: n + 1] for n in np.nonzero(at)[0]) for row, at in zip(values, looks, strict=True))
     return np.array([any(judge(seen, "a", "b", rules).verdict in verdicts for seen in row) for row in asked])

@@ -90,7 +90,7 @@ def test_zeros_are_evidence_away_from_1_only() -> None:
 def test_a_gate_passes_by_no_zeros() -> None:
     pairs = pair(counts("xfs", *[0.0] * 20), counts("ext4", *[0.0] * 20))
     rules = Rules(0.05, 0.1, "lower", 5, 1, shrunk=math.inf)
-    found = apply(parse_gate("worse>30%"), compare(question("lower"), pairs, 0.05), pairs, rules)
+    (found,) = apply([parse_gate("worse>30%")], compare(question("lower"), pairs, 0.05), pairs, rules)
     assert found.outcome == "undecided"
 
 
@@ -103,7 +103,7 @@ def test_small_counts_are_not_called_alike_by_the_half() -> None:
     pairs = pair(counts("xfs", *[4.0] * 20), counts("ext4", *[3.0] * 20))
     rules = Rules(0.05, 0.1, "lower", 5, 1, shrunk=pairs.shrunk)
     asked = [parse_gate(f"worse>{limit}%") for limit in (30, 40)]
-    said = [apply(gate, compare(question("lower"), pairs, 0.05), pairs, rules).outcome for gate in asked]
+    said = [apply([gate], compare(question("lower"), pairs, 0.05), pairs, rules)[0].outcome for gate in asked]
     assert said == ["undecided", "passed"]
 
 

@@ -108,6 +108,7 @@ def compare(
         warnings=tuple(warnings),
         settled=found.settled,
         undecided=found.undecided,
+        far=found.far,
     )
 
 

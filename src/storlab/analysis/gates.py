@@ -3,7 +3,8 @@
 What can't be told yet is neither, and what has no measurement is missing, so that a gate never passes for want of
 evidence. Each side is a claim of its own,
 with the evidence that one claim among all comparisons needs (``verdict.beyond``): of "not worse by more than 3 %" that
-is a test of non-inferiority, which asks much less of a study than that it finds a difference.
+is a test of non-inferiority, which asks much less of a study than that it finds a difference. Of one limit at most one
+of the two can be false. Of several, one on each side of the truth can be, so each needs twice as much evidence.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import typical
 from storlab.analysis.summary import Comparison, GateResult, Outcome
-from storlab.analysis.verdict import Failed, Rules, beyond
+from storlab.analysis.verdict import Failed, Rules, beyond, safe_exp, span_of_limits
 from storlab.analysis.wording import plural, times, times_alone
 from storlab.errors import UserError
 
@@ -57,8 +58,21 @@ def parse_gate(text: str) -> Gate:
     return Gate(word, None if found[2] is None else float(found[2]) / 100)
 
 
-def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules) -> GateResult:
-    """What ``gate`` says of one comparison with these ``pairs``; ``None`` where its rounds are none.
+def apply(gates: Sequence[Gate], comparison: Comparison, pairs: Pairs | None, rules: Rules) -> tuple[GateResult, ...]:
+    """What each of the ``gates`` says of one comparison with these ``pairs``; ``None`` where its rounds are none."""
+    limits = {
+        (sign, _limit(gate, comparison))
+        for gate in gates
+        if gate.word not in _WITHOUT_LIMIT
+        for sign in _signs(gate.word, comparison.better)
+    }
+    alone = len(limits) <= 1 or len({gate for gate in gates if gate.word not in _WITHOUT_LIMIT}) == 1
+    rules = replace(rules, sides=1 if alone else 2)
+    return tuple(_applied(gate, comparison, pairs, rules) for gate in gates)
+
+
+def _applied(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules) -> GateResult:
+    """What ``gate`` says.
 
     Where the study asks for steady state and there is none yet, nothing of what was asked for was measured: missing.
     """
@@ -89,17 +103,18 @@ def _of_pairs(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules) -> tuple[Ou
     if n < rules.min_rounds:
         return "undecided", f"{_whether(gate, c)}: {n} of at least {plural(rules.min_rounds, 'round')}.", False
     edge, signs = math.log1p(_limit(gate, c)), _signs(gate.word, c.better)
+    seen = _span_of_limits(pairs, rules)
     if _is_hit(gate, c, pairs, rules, failed):
         if gate.beyond is not None and (differ := _differ(pairs, edge, signs, rules, inside=True)):
             return "undecided", f"{_whether(gate, c)}: {differ}", True
-        return "hit", f"{_verdict(gate, c)}: {_span(c)}, paired by round.", True
+        return "hit", f"{_verdict(gate, c)}: {_span(c) if gate.beyond is None else seen}, paired by round.", True
     opposite = {"worse": "better", "better": "worse"}.get(gate.word)
     inside = all(beyond(pairs.log_ratios, sign * edge, -sign, rules, failed) for sign in signs)
     if inside or c.verdict == opposite:
         if differ := _differ(pairs, edge, signs, rules, inside=False):
             return "undecided", f"{_whether(gate, c)}: {differ}", True
-        return "passed", f"{_claim(gate, c, negated=True)}: {_span(c)}, paired by round.", True
-    return "undecided", f"{_whether(gate, c)}: {_span(c)} after {plural(n, 'round')}.", False
+        return "passed", f"{_claim(gate, c, negated=True)}: {seen if inside else _span(c)}, paired by round.", True
+    return "undecided", f"{_whether(gate, c)}: {seen} after {plural(n, 'round')}.", False
 
 
 def _differ(pairs: Pairs, edge: float, signs: Sequence[int], rules: Rules, *, inside: bool) -> str:
@@ -121,7 +136,7 @@ def _is_hit(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules, failed: Faile
         differs = c.verdict in ("better", "worse") or _differ_without_direction(c)
         return differs if gate.word == "differs" else c.verdict == gate.word
     signs = _signs(gate.word, c.better)
-    each = replace(rules, alpha=rules.alpha / len(signs))
+    each = replace(rules, sides=max(rules.sides, len(signs)))
     return any(beyond(pairs.log_ratios, sign * math.log1p(gate.beyond), sign, each, failed) for sign in signs)
 
 
@@ -168,6 +183,13 @@ def _signs(word: Word, better: str) -> Sequence[int]:
 def _span(c: Comparison) -> str:
     assert c.ratio is not None
     return times_alone(c.ratio) if c.low is None or c.high is None else times(c.low, c.ratio, c.high)
+
+
+def _span_of_limits(pairs: Pairs, rules: Rules) -> str:
+    """The interval whose ends are where limits are hit or passed."""
+    seen = span_of_limits(pairs.log_ratios, rules.one_sided)
+    ratio = safe_exp(seen.typical)
+    return times(safe_exp(seen.low), ratio, safe_exp(seen.high)) if seen.bounded else times_alone(ratio)
 
 
 def _claim(gate: Gate, c: Comparison, *, negated: bool = False) -> str:

@@ -46,7 +46,7 @@ def answers(
         pairs = case.pairs or Pairs()
         rules = Rules(alpha, q.margin, q.better, min_rounds, case.family, pairs.shrunk)
         asked = () if case.item.described or case.item.optional else gates
-        of_gates = tuple(apply(gate, answer, pairs, rules) for gate in asked)
+        of_gates = apply(asked, answer, pairs, rules)
         optional = case.item.optional
         found.append(replace(answer, gates=of_gates, rests_after=case.rests_after, optional=optional))
     return found

@@ -15,6 +15,7 @@ import orjson
 
 from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
+from storlab.analysis.stats.far_rounds import FarRounds
 from storlab.analysis.sweeps.data import Knee, Objective, Sweep
 from storlab.analysis.unequal import Unequal
 from storlab.errors import ParseError
@@ -303,6 +304,7 @@ class Comparison:
     undecided: Undecided | None = None  # null: decided, not interleaved, or nothing that more rounds could decide
     why: Underneath | None = None  # null: not better or worse, or the run goes on, or nothing was watched
     described: str = ""  # a sentence: why it is shown and not judged
+    far: FarRounds | None = None  # where typical rounds are alike: how many are not
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """From log ratios to a verdict, by rules that are stated in advance.
 
-All evidence is that of signs and ranks (``signed_rank``), which supposes no shape of noise.
+All evidence is that of signs and ranks (``signed_rank``), which supposes no shape of noise if it is asked whether two
+differ at all. If it is asked by how much, signs alone (``signs``) must say the same: around any value but 1 ranks
+suppose symmetric noise.
 
 1. No verdict before the least number of rounds.
 2. Equivalent: there is evidence that the typical ratio lies above the lower end of the margin, and as much that it lies
-   below the upper one, each of as many times 1/α as there are comparisons. This goes before 3: a difference within the
-   margin does not matter, though it be certain.
+   below the upper one, each of as many times 1/α as there are comparisons, by ranks and by signs. This goes before 3: a
+   difference within the margin does not matter, though it be certain. It is withheld where the mean of the log ratios
+   may lie beyond the margin (90 %), or where rounds that are far off all lie on one side; what it says of such rounds
+   is counted (``far_rounds``).
 3. Better or worse: the evidence for one side of 1 reaches what closed testing asks of this comparison
    (``closed_testing``), the interval reaches beyond the margin, the mean of the log ratios is on the same side, and the
    metric has a direction. Evidence and interval say the same: it ends where the evidence reaches that much.
@@ -18,21 +22,26 @@ Of what is undecided, and may yet be decided, ``undecided_kind`` says what it la
 for it.
 
 The chance that a study ever calls any two levels better or worse that do not differ, whenever it is looked at, is at
-most its α. The same holds of "equivalent" where the noise of log ratios is symmetric about their typical value: nothing
-bounds what no round has shown yet.
+most its α. The same holds of "equivalent", for the ratio that half of all rounds exceed: nothing bounds what no round
+has shown yet.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from storlab.analysis.stats import signed_rank
-from storlab.analysis.stats.anytime import FORESEEABLE, ROUNDING, Floats, spread
+from storlab.analysis.stats import signed_rank, signs
+from storlab.analysis.stats.anytime import FORESEEABLE, ROUNDING, Floats, mean_interval, spread
+from storlab.analysis.stats.far_rounds import FarRounds, far_rounds
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
 from storlab.analysis.summary import Undecided, Verdict
 from storlab.analysis.wording import percent, plural, times, times_alone
 
+RARE = 0.1
+"""Rounds that are far off are rare where they are fewer than this."""
+
+_ALPHA_OF_MEAN = 0.10
 _BESIDE = 1e-9
 """A log ratio that differs from 0 only where it matters whether an end belongs to the interval."""
 
@@ -43,6 +52,8 @@ class Rules:
 
     ``shrunk``: by how much the ½ that counts are given makes log ratios smaller, infinite where a count is 0. What is
     said to be nearer to 1 than a limit, or equivalent, has to be nearer by so much.
+    ``sides``: 2 where several limits are asked of one comparison, so that true statements on both sides of the truth
+    may each be missed: all of them then follow from one interval with two ends.
     """
 
     alpha: float
@@ -51,6 +62,7 @@ class Rules:
     min_rounds: int
     family: int = 1
     shrunk: float = 0.0
+    sides: int = 1
 
     @property
     def may_be_equivalent(self) -> bool:
@@ -64,7 +76,7 @@ class Rules:
     @property
     def one_sided(self) -> float:
         """log of the evidence that any claim needs which is not a difference."""
-        return math.log(self.family / self.alpha)
+        return math.log(self.family * self.sides / self.alpha)
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,7 @@ class Judgement:
     settled: bool
     rounds_to_decide: int | None
     undecided: Undecided | None = None
+    far: FarRounds | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +153,21 @@ def span(log_ratios: Floats, threshold: float) -> Span:
     elif log_evidence(log_ratios, 0.0, -1) >= math.log(2 * threshold):
         high = min(high, -_BESIDE)
     return Span(len(log_ratios), typical, low, high, mean, sd, threshold)
+
+
+def span_of_limits(log_ratios: Floats, log_needed: float) -> Span:
+    """All that not both, ranks and signs, rule out, each end with evidence of ``log_needed``; else as ``span``."""
+    found = span(log_ratios, math.exp(log_needed) / 2)
+    low, high = signs.interval(log_ratios, log_needed)
+    low, high = min(found.low, low), max(found.high, high)
+    if high - low <= ROUNDING * max(1.0, abs(found.typical)):
+        low = high = found.typical
+    return replace(found, low=low, high=high)
+
+
+def fewest_for_limits(log_needed: float) -> int:
+    """The least number of rounds in which anything can be said of a limit."""
+    return max(fewest_rounds(2 * math.exp(-log_needed)), signs.fewest_rounds(log_needed))
 
 
 def judge(
@@ -182,14 +210,49 @@ def _equivalent(log_ratios: Floats, a: str, b: str, rules: Rules, failed: Failed
     if not rules.may_be_equivalent:
         return None
     lost = failed.a + failed.b
-    ends = (log_evidence(log_ratios, -side * rules.near, side, lost) for side in (1, -1))
-    if min(ends) < rules.one_sided:
+    needed = rules.one_sided
+    if not all(lies_beyond(log_ratios, -side * rules.near, side, needed, lost) for side in (1, -1)):
         return None
-    found = span(log_ratios, rules.family / rules.alpha / 2)
+    found, far = span_of_limits(log_ratios, rules.one_sided), far_rounds(log_ratios, rules.margin)
     seen = _what_was_seen(log_ratios, a, b, found)
+    within = f"the margin of ±{percent(rules.margin)}"
+    mean = mean_interval(log_ratios, _ALPHA_OF_MEAN)
+    if far.one_sided or not -rules.near <= mean.low <= mean.high <= rules.near:
+        but = _far(far, a, b) or f"the mean may lie beyond: {times(*map(safe_exp, (mean.low, mean.mean, mean.high)))}"
+        reason = f"{seen}; typical rounds lie within {within}, but {but}."
+        kind = Undecided("no evidence", int((log_ratios > 0).sum()), rules.min_rounds)
+        return Judgement(found, "undecided", reason, False, None, kind, far)
     also = ", and the difference, though real, is within it" if found.excludes_equality else ""
-    reason = f"{seen}; the interval lies within the margin of ±{percent(rules.margin)}{also}."
-    return Judgement(found, "equivalent", reason, True, None)
+    reason = f"{seen}; the interval lies within {within}{also}. {_stalls(far)}"
+    return Judgement(found, "equivalent", reason, True, None, None, far)
+
+
+def lies_beyond(values: Floats, edge: float, side: int, log_needed: float, lost: int = 0) -> bool:
+    """Whether ranks and signs both show that the typical one of ``values`` lies above ``edge``, or below it.
+
+    ``lost``: rounds that count against that.
+    """
+    ranks = log_evidence(values, edge, side, lost)
+    return min(ranks, signs.evidence_of(values, edge, side, lost)) >= log_needed
+
+
+def _far(far: FarRounds, a: str, b: str) -> str:
+    if not far.one_sided:
+        return ""
+    lower = f"all with the lower value for {a if far.below else b}"
+    return f"{far.above + far.below} of {plural(far.rounds, 'round')} differ by more than {percent(far.band)}, {lower}"
+
+
+def _stalls(far: FarRounds) -> str:
+    """What is sure of rounds that are far off, which are no part of a typical value."""
+    if far.rarer_than is None:
+        return f"That is said of typical rounds: how many differ by more than {percent(far.band)} is not known."
+    if far.rarer_than > RARE:
+        return (
+            f"That is said of typical rounds: up to {percent(far.rarer_than)} of all may differ by more than "
+            f"{percent(far.band)}."
+        )
+    return f"Fewer than {percent(far.rarer_than)} of rounds differ by more than {percent(far.band)}."
 
 
 def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules, failed: Failed = NONE_FAILED) -> bool:
@@ -204,7 +267,7 @@ def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules, failed: Fai
         edge += sign * rules.shrunk
     if len(log_ratios) < rules.min_rounds or sign * (float(log_ratios.mean()) - edge) <= 0:
         return False
-    return log_evidence(log_ratios, edge, sign, failed.against(sign, rules.better)) >= rules.one_sided
+    return lies_beyond(log_ratios, edge, sign, rules.one_sided, failed.against(sign, rules.better))
 
 
 def _difference(found: Span, rules: Rules, seen: str) -> Judgement:
@@ -227,7 +290,7 @@ def undecided_kind(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
     side = 1 if found.typical > 0 else -1
     fewest = fewest_rounds(1 / found.threshold)
     if rules.may_be_equivalent:  # each end has one side, hence half of the evidence
-        fewest = min(fewest, fewest_rounds(2 * rules.alpha / rules.family))
+        fewest = min(fewest, fewest_for_limits(rules.one_sided))
     fewest = max(fewest, rules.min_rounds)
     evidence = log_evidence(log_ratios, 0.0, side, failed.against(side, rules.better))
     agreeing = int((side * log_ratios > 0).sum())
@@ -284,7 +347,11 @@ def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) ->
     total = rounds_for_evidence(log_ratios, math.log(2 * found.threshold), 0.0, side, lost)
     if rules.may_be_equivalent:
         lost = failed.a + failed.b
-        ends = (rounds_for_evidence(log_ratios, rules.one_sided, -s * rules.near, s, lost) for s in (1, -1))
+        ends = (
+            of(log_ratios, rules.one_sided, -side * rules.near, side, lost)
+            for of in (rounds_for_evidence, signs.rounds_for_evidence)
+            for side in (1, -1)
+        )
         total = min(total, max(ends))
     if total > FORESEEABLE:
         return None

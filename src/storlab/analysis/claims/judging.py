@@ -6,9 +6,9 @@ the true ratio lies beyond a limit: either answer needs the evidence that one st
 all such claims, if these are more) needs, so that any of them is false with a chance of at most α. At most one of the
 two answers can be false.
 
-A claim about a value is answered by the interval of the typical value over rounds, by signs and ranks, Bonferroni's
-correction over all cells and metrics that such claims are about. That supposes that rounds vary symmetrically about
-it: no order is drawn between a cell and a number.
+A claim about a value is answered by the interval of the typical value over rounds, by ranks and by signs, Bonferroni's
+correction over all cells and metrics that such claims are about. That supposes that one round does not tell of the
+next: no order is drawn between a cell and a number.
 
 Nothing is answered where combinations that were pooled say different things, nor where a failed round might have.
 """
@@ -27,10 +27,11 @@ from storlab.analysis.design import ClaimSpec, Design
 from storlab.analysis.judging import Case
 from storlab.analysis.questions import EMULATED, Catalogue, Planned, matching, plan
 from storlab.analysis.stats.anytime import Floats
+from storlab.analysis.stats.checks import independence_lacks
 from storlab.analysis.stats.pairing import Rounds
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence
 from storlab.analysis.summary import Comparison
-from storlab.analysis.verdict import Failed, Rules, Span, beyond, safe_exp, span
+from storlab.analysis.verdict import Failed, Rules, Span, beyond, fewest_for_limits, safe_exp, span, span_of_limits
 from storlab.analysis.wording import level_names, percent, plural
 from storlab.metrics import Key
 
@@ -196,8 +197,12 @@ class _Evidence:
     def answer(self, spec: ClaimSpec) -> tuple[ClaimVerdict, str, Span]:
         """The verdict, its reason, and the interval that goes with it."""
         plain = spec.word != "equivalent" and spec.limit == 1
-        seen = span(self.ratios, self.needed if plain and not self.alike else self.rules.family / self.rules.alpha / 2)
-        fewest = max(self.rules.min_rounds, fewest_rounds(1 / seen.threshold))
+        if plain and not self.alike:
+            seen, fewest = span(self.ratios, self.needed), fewest_rounds(1 / self.needed)
+        else:
+            seen = span_of_limits(self.ratios, self.rules.one_sided)
+            fewest = fewest_for_limits(self.rules.one_sided)
+        fewest = max(self.rules.min_rounds, fewest)
         if seen.n < fewest:
             return "undecided", f"{plural(seen.n, 'round')} of at least {fewest}.", seen
         if spec.word == "equivalent":
@@ -285,7 +290,8 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
         return replace(claim, reason=f"{plural(lost, 'round')} without a value might have changed the answer.")
     if len(values) == 0:
         return replace(claim, verdict="missing", reason="It has no completed trial.")
-    seen = span(values, by.values / (1 - design.confidence))
+    needed = math.log(2 * by.values / (1 - design.confidence))
+    seen = span_of_limits(values, needed)
     claim = replace(
         claim,
         value=seen.typical,
@@ -295,11 +301,15 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
     )
     low, high = spec.between
     said = _expected(spec)
-    fewest = max(design.min_rounds, fewest_rounds(1 / seen.threshold))
+    fewest = max(design.min_rounds, fewest_for_limits(needed))
     if seen.n < fewest:
         return replace(claim, reason=f"{plural(seen.n, 'round')} of at least {fewest}.")
+    lacks = independence_lacks([values])
+    if lacks:
+        claim, lacks = replace(claim, confidence=None), f" That is true of these rounds: {lacks}."
     if low <= seen.low and seen.high <= high and seen.bounded and low <= seen.mean <= high:
-        return replace(claim, verdict="holds", reason=f"The interval lies within what is claimed, {said}.")
+        return replace(claim, verdict="holds", reason=f"The interval lies within what is claimed, {said}.{lacks}")
     if (seen.high < low and seen.mean < low) or (seen.low > high and seen.mean > high):
-        return replace(claim, verdict="does not hold", reason=f"The interval lies outside the claimed range, {said}.")
+        why = f"The interval lies outside the claimed range, {said}.{lacks}"
+        return replace(claim, verdict="does not hold", reason=why)
     return replace(claim, reason=f"The interval reaches beyond what is claimed, {said}.")

@@ -241,4 +241,4 @@ def _ungated(c: RunComparison) -> RunComparison:
 def _judged(
     answer: Comparison, basis: Basis, rounds: tuple[int, int], pairs: Pairs | None, rules: Rules, gates: Sequence[Gate]
 ) -> RunComparison:
-    return RunComparison(answer, basis, rounds, tuple(apply(gate, answer, pairs, rules) for gate in gates))
+    return RunComparison(answer, basis, rounds, apply(gates, answer, pairs, rules))

@@ -1,0 +1,140 @@
+"""What is said of limits and margins, where one side alone is not symmetric, stalls, or several limits are asked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.soundness.engine import lies_beyond, log_evidence
+from benchmarks.soundness.noise import SPREAD, Floats
+from benchmarks.soundness.trials import ALPHA, LEAST, Share, share
+from storlab.analysis.verdict import Rules, judge
+
+MARGIN = 0.10
+LOOKS = (30, 100)
+STALLS = (0.0, 0.05, 0.08, 0.2)
+STALL = math.log(0.22)
+"""What a round that stalls gives, as a log ratio: a fifth of the rate."""
+EQUAL = (10, 30, 60)
+MARGINS = (0.05, 0.10)
+
+_EDGE = math.log1p(MARGIN)
+_RULES = Rules(ALPHA, MARGIN, "higher", LEAST)
+_NEEDED = math.log(1 / ALPHA)
+
+
+@dataclass(frozen=True)
+class AtTheMargin:
+    """Studies whose median round lies exactly at the margin, called equivalent by so many rounds all the same.
+
+    ``ranks``: by ranks alone; ``both``: by ranks and signs, as Storlab does; each by ``LOOKS``.
+    """
+
+    shape: str
+    ranks: tuple[Share, ...]
+    both: tuple[Share, ...]
+
+
+@dataclass(frozen=True)
+class Stalling:
+    """Studies of which a ``share`` of the rounds of one side stalls, and the others do not differ; by 100 rounds.
+
+    ``ranks``: shown as equivalent by ranks alone, without a word; ``equivalent``: by Storlab; ``rare``: by Storlab,
+    which adds that fewer than a tenth of all rounds are far off.
+    """
+
+    share: float
+    ranks: Share
+    equivalent: Share
+    rare: Share
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Studies with gates just below and just above the truth, of which any is ever answered falsely; by ``LOOKS``."""
+
+    once: tuple[Share, ...]  # with the evidence that one limit takes
+    twice: tuple[Share, ...]  # with twice as much, as Storlab does
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Studies of two levels that do not differ, called equivalent within ``margin`` by so many rounds (``EQUAL``)."""
+
+    margin: float
+    shares: tuple[Share, ...]
+
+
+SHAPES = ("normal", "one side skewed", "the other side skewed", "one side bimodal, 70 to 30")
+
+
+def _noise(shape: str, size: tuple[int, int], rng: np.random.Generator) -> Floats:
+    """Log ratios of median 0."""
+    if shape == "normal":
+        return np.asarray(math.sqrt(2) * SPREAD * rng.normal(size=size))
+    if shape == SHAPES[3]:
+        far = rng.random(size) < 0.3
+        values = 2 * SPREAD * far + 0.2 * SPREAD * rng.normal(size=size)
+        return np.asarray(values - _BIMODAL_MEDIAN)
+    skewed = SPREAD * (np.exp(rng.normal(size=size)) - 1)
+    return np.asarray(skewed if shape == SHAPES[1] else -skewed)
+
+
+_BIMODAL_MEDIAN = 0.2 * SPREAD * 0.5659488219328631
+"""Φ⁻¹(0.5 / 0.7) of the lower mode: the upper one is ten of its standard deviations away."""
+
+
+def at_the_margin(shape: str, studies: int, rng: np.random.Generator) -> AtTheMargin:
+    """Looked at after every round; of both ends of the margin, the worse."""
+    noise = _noise(shape, (studies, LOOKS[-1]), rng)
+    ends = []
+    for values in (_EDGE + noise, -_EDGE + noise):
+        ranks = np.minimum(log_evidence(values, -_EDGE)[0], log_evidence(values, _EDGE)[1]) >= _NEEDED
+        ends.append((ranks, _both(values)))
+    by_ranks, by_both = (max((_by(found) for found in of), key=lambda s: s[-1].value) for of in zip(*ends, strict=True))
+    return AtTheMargin(shape, by_ranks, by_both)
+
+
+def _both(values: Floats, margin: float = MARGIN) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    edge = math.log1p(margin)
+    return np.asarray(np.logical_and(*(lies_beyond(values, -s * edge, s, _NEEDED) for s in (1, -1))))
+
+
+def _by(found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], looks: tuple[int, ...] = LOOKS) -> tuple[Share, ...]:
+    return tuple(share(int(found[:, LEAST - 1 : n].any(axis=1).sum()), len(found)) for n in looks)
+
+
+def stalling(of: float, studies: int, rng: np.random.Generator) -> Stalling:
+    """Looked at after every tenth round."""
+    shape = (studies, LOOKS[-1])
+    values = np.where(rng.random(shape) < of, STALL, 0.0) + math.sqrt(2) * SPREAD * rng.normal(size=shape)
+    looks = np.arange(10, LOOKS[-1] + 1, 10)
+    ranks = np.minimum(log_evidence(values, -_EDGE)[0], log_evidence(values, _EDGE)[1]) >= _NEEDED
+    both = _both(values)[:, looks - 1]
+    told = [[judge(row[:n], "a", "b", _RULES) for n in looks[at]] for row, at in zip(values, both, strict=True)]
+    alike = [[found for found in each if found.verdict == "equivalent"] for each in told]
+    rare = [any(t.far is not None and t.far.rarer_than in (0.05, 0.1) for t in each) for each in alike]
+    return Stalling(
+        of,
+        share(int(ranks[:, looks - 1].any(axis=1).sum()), studies),
+        share(sum(map(bool, alike)), studies),
+        share(sum(rare), studies),
+    )
+
+
+def gates(studies: int, rng: np.random.Generator) -> Gates:
+    """Worse by more than what is true less a hair, and than what is true and a hair."""
+    values = math.sqrt(2) * SPREAD * rng.normal(size=(studies, LOOKS[-1])) - 0.05
+    wrong = [np.logical_or(*(lies_beyond(values, -0.05, s, _NEEDED + more) for s in (1, -1))) for more in _MORE]
+    return Gates(*(_by(found) for found in wrong))
+
+
+_MORE = (0.0, math.log(2))
+
+
+def alike(margin: float, studies: int, rng: np.random.Generator) -> Alike:
+    """In normal noise."""
+    values = math.sqrt(2) * SPREAD * rng.normal(size=(studies, EQUAL[-1]))
+    return Alike(margin, _by(_both(values, margin), EQUAL))
