@@ -16,6 +16,7 @@ from storlab.analysis.judging import needed_by, withheld
 from storlab.analysis.questions import Planned
 from storlab.analysis.runs.machines import by_machine
 from storlab.analysis.runs.merged_runs import RUN, Merged, RunData, merge
+from storlab.analysis.runs.one_run import by_question, summary_of
 from storlab.analysis.runs.sides import Sides, pooled, sides
 from storlab.analysis.stats.interleaving import same_order
 from storlab.analysis.stats.pairing import Pairs, no_ratio
@@ -125,6 +126,13 @@ def compare_runs(
         )
         for (item, of, unsteady), needed in zip(cases, needed_by(asked, alpha), strict=True)
     )
+    if len(runs) == 1 and runs[0].design.compared:
+        report = summary_of(runs[0], merged, metrics, gates, optional or {})
+        said, family = by_question(report), report.family
+        found = tuple(
+            _as_reported(c, gates) if (c := said.get(item.question.key)) is not None and c.ratio is not None else each
+            for each, item in zip(found, counted, strict=True)
+        )
     described = tuple(each for one in (merged, *alone) for each in varying(one))
     return RunsCompared(
         factor=merged.factor,
@@ -146,6 +154,15 @@ def compare_runs(
         allow_undecided=allow_undecided,
         resumable=any(run.design.compared and not run.design.order for run in runs),
     )
+
+
+def _as_reported(c: Comparison, gates: Sequence[Gate]) -> RunComparison:
+    """What a run's report says, as a comparison here."""
+    told = c.gates
+    if c.described:
+        told = tuple(GateResult(str(gate), "undecided", c.described, settled=True) for gate in gates)
+    basis: Basis = "none" if c.ratio is None else "interleaved"
+    return RunComparison(replace(c, gates=()), basis, (c.rounds, c.rounds), told)
 
 
 def _cases(merged: Merged) -> Iterator[tuple[Planned, Sides | None, str]]:

@@ -82,7 +82,7 @@ def merge(
     if len(levels) < 2:
         raise UserError(f"there is nothing to compare: every run has only the level {levels[0]!r} of {factor}")
     names = (factor, *others)
-    margin = _margin(runs, by)
+    margin = named_margin(runs, by)
     design = Design(
         title="",
         primary=primary,
@@ -178,7 +178,7 @@ def _primary(runs: Sequence[RunData], metrics: tuple[str, ...]) -> str:
     return metrics[0] if metrics else primary
 
 
-def _margin(runs: Sequence[RunData], by: str | None) -> float | None:
+def named_margin(runs: Sequence[RunData], by: str | None) -> float | None:
     """The least that any run's study names for the factor ``by``, or, where none compares its levels, for any.
 
     ``None`` where none names one.

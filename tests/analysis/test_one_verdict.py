@@ -1,0 +1,72 @@
+"""Whatever is asked of a run, by its report or by a comparison of its levels, has one answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from storlab.analysis.design import CompareSpec
+from storlab.analysis.gates import parse_gate
+from storlab.analysis.runs.across_runs import compare_runs
+from storlab.analysis.runs.merged_runs import RunData
+from storlab.analysis.runs.one_run import by_question
+from storlab.analysis.summarise import summarise
+
+from .run_data import two_factors
+
+GATES = ("worse>3%", "better>10%", "differs", "undecided")
+
+
+def made_up(seed: int) -> RunData:
+    """Three file systems in two sizes; of some the speed differs, of some failures are rounds that nobody has."""
+    draw = np.random.default_rng([20_261_130, seed])
+    rounds = int(draw.integers(5, 20))
+    effects = draw.choice([0.0, 0.03, 0.15], size=3)
+    values = {
+        (fs, size): [*np.exp(effects[at] + 0.05 * draw.standard_t(3, size=rounds)) * 1e6]
+        for at, fs in enumerate(("ext4", "xfs", "btrfs"))
+        for size in ("4k", "64k")
+    }
+    return two_factors(f"made-{seed}", values)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_report_and_comparison_of_one_run_give_the_same_verdicts_intervals_and_gates(seed: int) -> None:
+    run = made_up(seed)
+    design = replace(run.design, comparisons=(CompareSpec("fs", margin=0.05), CompareSpec("bs")), gates=GATES)
+    report = by_question(summarise(run.trials, run.metrics, design))
+    found = compare_runs(
+        [replace(run, design=replace(design, gates=()))], by="fs", gates=[parse_gate(gate) for gate in GATES]
+    )
+    turned = {"better": "worse", "worse": "better"}
+    same = 0
+    for each in found.comparisons:
+        c = each.comparison
+        key = (c.factor, c.b, c.a, tuple(c.within.items()), c.pooled, c.source, c.metric)
+        asked = report[key]  # "ext4 against xfs" there, "xfs against ext4" here
+        assert c.verdict == turned.get(asked.verdict, asked.verdict)
+        assert c.confidence == pytest.approx(asked.confidence)
+        if asked.low is not None and asked.high is not None and c.low is not None:
+            assert (c.low, c.high) == pytest.approx((1 / asked.high, 1 / asked.low), rel=1e-6)
+            same += 1
+        (undecided,) = (gate.outcome for gate in each.gates if gate.gate == "undecided")
+        assert undecided == next(gate.outcome for gate in asked.gates if gate.gate == "undecided")
+    assert found.family == len(report) and (same or len(run.trials) < 60)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_interval_and_its_verdict_never_contradict_each_other(seed: int) -> None:
+    run = made_up(seed)
+    design = replace(run.design, comparisons=(CompareSpec("fs", margin=0.05),))
+    for c in summarise(run.trials, run.metrics, design).comparisons:
+        excludes = c.low is not None and c.high is not None and not c.low <= 1 <= c.high
+        if c.verdict in ("better", "worse"):
+            assert excludes
+        elif c.verdict == "equivalent":
+            assert c.low is not None and c.high is not None
+            assert -math.log(1.05) <= math.log(c.low) <= math.log(c.high) <= math.log(1.05)
+        elif excludes:  # of what lies within the margin, or where the mean speaks against it, the reason says so
+            assert any(said in c.reason for said in ("margin", "the mean", "failed"))
