@@ -161,6 +161,11 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
     crossing = each.layers[at]
     assert isinstance(crossing, Crossing)
     below, above = links[:at], links[at:]
+    if group.placement == "native" and crossing.transport not in group.transports:
+        stand_in = _stand_in(crossing, each, at, chains)
+        if stand_in is not None:
+            own = tuple(replace(above[0], layer=layer) for layer in stand_in)
+            return _without_crossing(each, (*below, *own, *above[1:]), groups, chains)
     if group.placed or crossing.transport not in group.transports:
         stand_in = _stand_in(crossing, each, at, chains) if group.placed else None
         if stand_in is None:

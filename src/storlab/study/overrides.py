@@ -40,13 +40,13 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
         here = here[key] if isinstance(here, list) else here.setdefault(key, {})
         real.append(key)
     last: Any = _key(here, path[-1], override, real)
-    here[last] = _toml_value(value)
+    here[last] = _value(path, value)
     return (*real, last)
 
 
 def texts_set(overrides: Iterable[str]) -> Iterator[str]:
     """The texts among the values that ``--set`` gave, in lists and tables, too."""
-    waiting = [_toml_value(override.partition("=")[2]) for override in overrides]
+    waiting = [_value(key_path(written), value) for written, _, value in (each.partition("=") for each in overrides)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
@@ -74,6 +74,13 @@ def apply_profile(raw: dict[str, Any], changed: Collection[Path]) -> None:
     values = profiles.get(name) if isinstance(profiles, dict) and isinstance(name, str) else None
     if isinstance(values, dict) and isinstance(parameters, dict):
         parameters |= {key: value for key, value in values.items() if ("parameters", key) not in changed}
+
+
+def _value(path: Path, written: str) -> Any:
+    """What ``written`` means at a path: machines are a list also as ``lab1,lab2``."""
+    value = _toml_value(written)
+    hosts = isinstance(value, str) and len(path) == 3 and path[0] == "nodes" and path[2] == "hosts"
+    return value.split(",") if hosts else value
 
 
 def _key(here: Any, part: str, override: str, path: Sequence[str | int]) -> str | int:

@@ -238,8 +238,8 @@ class _CellReader:
             return None
         model = group_model(kind)
         for key in tree:
-            others = [other for other in kinds if other != kind and key in _keys(group_model(other))]
-            if key not in _keys(model) and others:
+            others = [other for other in kinds if other != kind and key in keys_of(group_model(other))]
+            if key not in keys_of(model) and others:
                 remedy = f'{key} is for nodes of kind "{others[0]}": write kind = "{others[0]}", or leave it out'
                 self.problem((*path, key), remedy)
                 return None
@@ -353,5 +353,6 @@ class _CellReader:
         return probes
 
 
-def _keys(model: type[BaseModel]) -> set[str]:
+def keys_of(model: type[BaseModel]) -> set[str]:
+    """The keys that a table may have which is read by a model."""
     return {info.alias or name for name, info in model.model_fields.items()}

@@ -145,12 +145,19 @@ class NodeGroup(NodeKind):
     keep: Keep = Field(
         "trial", description="How long the nodes and their stacks stay set up: a `trial`, a `round`, or the `run`."
     )
-    placement: Literal["kind", "auto"] = Field(
+    placement: Literal["kind", "auto", "native"] = Field(
         "kind",
-        description="`auto`: this machine where it has all that the layers on these nodes need, else nodes of `kind`.",
+        description="`auto`: this machine where it has all that the layers on these nodes need, else nodes of `kind`. "
+        "`native`: what a hypervisor would attach is left out, for nodes that are no virtual machines; so it is where "
+        "`--set` makes virtual machines something else.",
     )
 
     tcp: Tcp | None = Field(None, description="TCP's settings on them, while something of a cell is set up there.")
+
+    @field_validator("tcp")
+    @classmethod
+    def _asks(cls, tcp: Tcp | None) -> Tcp | None:
+        return tcp if tcp is not None and tcp.model_fields_set else None
 
     @model_validator(mode="after")
     def _one_to_place(self) -> Self:

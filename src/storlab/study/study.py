@@ -24,6 +24,7 @@ from storlab.study.factors import Factor, read_factors
 from storlab.study.inputs import read_bounded, read_input
 from storlab.study.machines import LAB
 from storlab.study.messages import explain, nearest, unknown
+from storlab.study.native import change_kinds, check_alike, kinds_of, native_notes
 from storlab.study.networks import check_networks, network_notes
 from storlab.study.overrides import apply_only, apply_override, apply_profile
 from storlab.study.questions import Compare, check_claims, check_objectives
@@ -143,8 +144,10 @@ def parse_study(
 ) -> Study:
     """As ``load_study``, from bytes; ``read`` gives the contents of a file that the study names."""
     text, raw = read_toml(data, file)
+    before = kinds_of(raw)
     changed = {apply_override(raw, override): override for override in overrides}
     apply_profile(raw, changed)
+    change_kinds(raw, before, changed)
     problems: dict[tuple[TreePath, str], None] = {}  # ordered, each once: a fault shows in many cells
 
     def report(where: TreePath, message: str) -> None:
@@ -189,6 +192,7 @@ def parse_study(
         check_networks(cells, report)
         check_cloning(cells, report)
         check_devices(cells, report)
+        check_alike(cells, report)
         refuse_if_any()
     except RecursionError:
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None
@@ -196,7 +200,7 @@ def parse_study(
         raise StudyError(file, [_problem_at(error.path, str(error), positions(text), changed)]) from None
     used |= {name for name in model.parameters if f"{{{name}}}" in text}  # in a level or load that isn't chosen here
     unused = () if only else _unused(model, factors, cells, used)
-    notes = (*network_notes(cells), *unused, *_sectors_note(model, raw))
+    notes = (*network_notes(cells), *native_notes(cells), *unused, *_sectors_note(model, raw))
     selected = inputs, tuple(overrides), tuple(only)
     return Study(file, text, model, tuple(factors), cells, *selected, notes, sweeps, len(loading))
 

@@ -116,7 +116,7 @@ class Network(Model):
     @property
     def shapes(self) -> bool:
         """Whether it asks anything of interfaces, also to be as they are."""
-        return self.model_fields_set != {"uplink"}
+        return bool(self.model_fields_set - {"uplink"})
 
     @property
     def segmentation(self) -> bool | None:
