@@ -12,8 +12,8 @@ _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parents[1]
 
 
-ARCHITECTURES = ("x86_64", "aarch64")
-"""Those that the agent is built for, by their names in uname(2)."""
+ARCHITECTURES = {"x86_64": 62, "aarch64": 183}
+"""Those that the agent is built for, by their names in uname(2): their machines of elf(5)."""
 
 
 def agent_path(architecture: str = "") -> Path:
@@ -53,11 +53,21 @@ def _foreign_agent(architecture: str) -> Path:
     )
     for candidate in candidates:
         if candidate.is_file():
+            _refuse_other(candidate, architecture)
             return candidate
     raise MissingTool(
         f"it is {architecture}, and this Storlab has no agent for that: take the one from the wheel for "
         f"{architecture} (bin/storlab-agent in it) and name it in {variable}"
     )
+
+
+def _refuse_other(program: Path, architecture: str) -> None:
+    with program.open("rb") as file:
+        header = file.read(20)
+    machine = int.from_bytes(header[18:], "little") if header.startswith(b"\x7fELF") else None
+    if machine != ARCHITECTURES[architecture]:
+        found = next((name for name, number in ARCHITECTURES.items() if number == machine), "something else")
+        raise MissingTool(f"{program} is a program for {found}, and not for {architecture}")
 
 
 def agent_remedy() -> str:

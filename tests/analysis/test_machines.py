@@ -21,7 +21,7 @@ from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.summarise import summarise
-from storlab.analysis.summary import Comparison
+from storlab.analysis.summary import Comparison, machines_of_rounds
 from storlab.analysis.verdict import Rules
 from storlab.run.planning.order import round_order
 
@@ -166,6 +166,17 @@ def test_baseline_and_dev_on_two_machines_are_shown_and_never_judged() -> None:
     assert "baseline ran on lab1 and dev on lab2" in found.described
     (same,) = _judged(factors, values, "", None)
     assert same.verdict == "worse", "on one machine the same numbers are a verdict"
+
+
+def test_a_level_that_is_on_fewer_machines_than_others_of_its_round_makes_no_rounds_of_several_machines() -> None:
+    factors: Factors = {"transport": ("local", "relay", "whole")}
+    trials, _, cells = tables(_values({("local",): 50.0, ("relay",): 100.0, ("whole",): 110.0}), factors)
+    number = {levels["transport"]: cell for cell, levels in cells}
+    place = pl.when(pl.col("cell") == number["local"]).then(pl.lit("lab2")).otherwise(pl.lit("lab1+lab2"))
+    assert machines_of_rounds(trials.with_columns(host=place)) == {}
+    merged = pl.concat_str(pl.format("other{}+", pl.col("round") % 2), place)
+    found = machines_of_rounds(trials.with_columns(host=merged))
+    assert (len(found), found[2]) == (_ROUNDS, "other0+lab1+lab2, other0+lab2")
 
 
 @pytest.mark.parametrize("effect", [1.0, 1.1])

@@ -21,7 +21,7 @@ from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.steady import steady_state
-from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
+from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary, machines_of_rounds
 from storlab.analysis.sweeps import found as sweeps
 from storlab.analysis.why.differences import Asked, explained
 from storlab.analysis.why.watched import Watch
@@ -72,7 +72,7 @@ def summarise(
     sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each], values)
     of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
-    hosts = _hosts(done)
+    hosts = machines_of_rounds(done)
     rules = design.confidence, design.min_rounds
     found = estimates(recorded, dict(design.cells), *rules, design.declared, several=bool(hosts))
     rests = design.rests_after
@@ -117,13 +117,6 @@ def summarise(
         reported_since=steady.since,
         unsteady=steady.lacking,
     )
-
-
-def _hosts(done: pl.DataFrame) -> dict[int, str]:
-    """Which machine did each round, where several did: rounds of a merged run. Each round is of one machine."""
-    if "host" not in done.columns or done["host"].n_unique() < 2:
-        return {}
-    return dict(done.select("round", pl.col("host").fill_null("")).iter_rows())
 
 
 def _judged_by(case: Case) -> Asked | None:

@@ -291,7 +291,7 @@ def _export(crossing: Crossing, each: Declared, at: int, link: Link, chains: Cha
     if export is None:
         wrong = f"hands over what is on the machine that runs the virtual machines, and the nodes {each.source}"
         remedy = "leave from out, or cross by the network"
-        raise ChainError(each.origins[at], f"layer {crossing.layer} {wrong} are one themselves: {remedy}")
+        raise ChainError(each.origins[at], f"layer {crossing.layer} {wrong} are elsewhere: {remedy}")
     return (replace(link, layer=export),)
 
 

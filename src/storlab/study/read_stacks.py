@@ -58,9 +58,12 @@ class StackReader:
     def read(self, accepted: Accepted, loads: Sequence[Load]) -> tuple[Declared, ...]:
         """Every stack as it is written; what can't be is reported."""
         working = {name for load in loads for name in load.groups} or set(self.groups)  # none: reported already
+        # Where all nodes with a load have a stack of their own, the study's is that of those that serve them.
+        unclaimed = self.raw.get("stack") is not None and all(self._has_own(name) for name in working)
+        serving = {group.source for group in self.groups.values()} if unclaimed else set()
         for name, group in self.groups.items():
             self._check_sources(name, group)
-            if self._has_stack(group, name in working):
+            if self._has_stack(group, name in working | serving):
                 self._declare(name, MAIN, group.source, self._path_of(name), 1, may_be_empty=group.source != HOST)
             for extra, further in group.extra.items():
                 path: Path = ("nodes", name, "extra", extra, "stack")
@@ -85,6 +88,9 @@ class StackReader:
 
     def _path_of(self, name: str) -> Path:
         return ("stack",) if self.groups[name].stack is None else ("nodes", name, "stack")
+
+    def _has_own(self, name: str) -> bool:
+        return name in self.groups and self.groups[name].stack is not None
 
     def _has_stack(self, group: NodeGroup, works: bool) -> bool:
         """Whether a group's nodes have a stack: one of their own, or the study's where they have a load."""

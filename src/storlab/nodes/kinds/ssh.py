@@ -31,12 +31,15 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import end_marked
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
+from storlab.programs import ADMINISTRATION
 from storlab.reach import HostName, WritesFile
 from storlab.ssh.machine import DESTINATION, Machine, connected
 from storlab.ssh.reservation import Reservation, refuse_reserved, reservation_of
 
 LEASE = 20.0
 """Seconds that an agent lives without a word from its controller. By then ssh has given up the connection, too."""
+_START = f'PATH="$PATH:{":".join(ADMINISTRATION)}"; export PATH; exec env "$@"'
+"""Logins that are not root's have no folders of administration in their path, and sudo may leave it so."""
 _NOTICE = 3.0  # s, for a host to answer whose agent has ended
 
 _Host = Annotated[HostName, Field(pattern=DESTINATION, max_length=255)]
@@ -172,7 +175,7 @@ class SshLauncher(AgentLauncher[SshKind]):
         agent = await self._ready(host, become or None)
         machine = await self._machine(host)
         marks = [f"{key}={value}" for key, value in environment.items()]  # after sudo, which keeps no environment
-        return machine.argv(*_becoming(become), "env", *marks, agent, *arguments)
+        return machine.argv(*_becoming(become), "sh", "-c", _START, "sh", *marks, agent, *arguments)
 
     async def open(self, name: str, spec: SshKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
         # A machine is one node, whichever kernel it boots.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, Verdict
+from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, Verdict, machines_of_rounds
 from storlab.grouping import grouped, ranges
 from storlab.report.model import format as fmt
 from storlab.report.model import words
@@ -327,10 +327,10 @@ def _facts_line(given: ReportInput) -> str:
 
 def _hosts(given: ReportInput) -> Iterator[str]:
     """Which machine did which rounds, where several did."""
-    if "host" not in given.trials.columns or given.trials["host"].drop_nulls().n_unique() < 2:
+    places = machines_of_rounds(given.trials)
+    if not places:
         return
-    places = given.trials.select("host", "round").drop_nulls().unique().sort("round")
-    rounds = grouped((str(host), int(number)) for host, number in places.iter_rows())
+    rounds = grouped((host, number) for number, host in places.items() if host)
     each = "; ".join(f"{host}: {ranges(numbers)}" for host, numbers in rounds.items())
     yield (
         f"Several machines did rounds ({each}). Ratios are of trials on the same machine; means of cells mix machines, "
