@@ -17,6 +17,8 @@ from storlab.layers.attach.root import RootLayer
 from storlab.layers.attach.virtiofs import VirtiofsLayer
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Layer
+from storlab.layers.block.crypt import CryptLayer
+from storlab.layers.block.delay import DelayLayer
 from storlab.layers.block.device import DeviceLayer
 from storlab.layers.block.fill import FillLayer
 from storlab.layers.block.loop import LoopLayer
@@ -85,7 +87,8 @@ T = TypeVar("T")
 
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
-    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, MkfsLayer, MountLayer, OverlayfsLayer,
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DelayLayer,
+    MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,
     VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, PciLayer, VfioLayer, RootLayer,

@@ -97,3 +97,14 @@ def test_a_function_is_named_where_its_share_of_the_cpu_differs(
 def test_a_mutex_in_a_guest_is_named_by_its_caller(lab: Laboratory) -> None:
     found = named(lab, study("locks", waiting("pipe {level} futex 2"), ("0", "8"), IN_GUEST))
     assert found & PIPE, found
+
+
+@pytest.mark.needs("guests")
+def test_a_disk_that_was_made_slow_is_found_and_its_waiting_is_named(lab: Laboratory) -> None:
+    text = (Path(__file__).parents[2] / "examples" / "slow-disk.toml").read_text().partition("primary")[2]
+    study = text.replace('until = "decided"\nmax   = 12', f'until = "max"\nmin = {ROUNDS}\nmax = {ROUNDS}')
+    (comparison,) = lab.succeed(f"primary{study}", trials=2 * ROUNDS).summary.comparisons
+    assert (comparison.a, comparison.verdict) == ("fast", "better")
+    assert comparison.why is not None
+    found = [name for each in comparison.why.differences for name in (each.metric, *each.alike)]
+    assert found[0] == "disk.target.read_time", found

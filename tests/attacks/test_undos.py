@@ -41,7 +41,7 @@ FOREIGN: Mapping[str, Any] = {
 }  # fmt: skip
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "aoe.forget": {"device": "e1.2"},
-    "multipath.remove": {"name": "storlab-somebodys"},
+    "mapper.remove": {"name": "storlab-somebodys"},
     "nbd.disconnect": {"device": "/dev/nbd0"},
     "nbd.write-cache": {"device": "/dev/nbd0"},
     "network.restore-port": {"device": "tap1"},

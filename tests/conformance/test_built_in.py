@@ -63,7 +63,7 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
 }
 """The keys that one of each must have."""
 HELPED = {
-    "file.remove": "image.base", "multipath.remove": "net.multipath", "server.stop": "share.watch",
+    "file.remove": "image.base", "mapper.remove": "block.mapper", "server.stop": "share.watch",
     "sockets.remove": "server.base", "watch.end": "share.watch", "zfs.destroy": "database.cloning",
     "zfs.parameter": "zfs.module",
 }  # fmt: skip

@@ -56,6 +56,8 @@ PROGRAMS = {
 
 _UNASKED = {  # where a layer needs them, but whose versions are nobody's question
     "cifs-utils": ("mount.cifs",),
+    "cryptsetup-bin": ("cryptsetup",),
+    "dmsetup": ("dmsetup",),
     "iproute2": ("ss",),
     "iputils-ping": ("ping",),
     "ksmbd-tools": ("ksmbd.adduser", "ksmbd.mountd"),

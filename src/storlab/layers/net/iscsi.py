@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from storlab.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
+from storlab.layers.block import mapper
 from storlab.layers.block.queue import put, sysfs
 from storlab.layers.net import multipath
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, complete, host_word
@@ -136,7 +137,7 @@ class IscsiLayer(InitiatorLayer):
     layer: Literal["iscsi"] = "iscsi"
 
     protocol: ClassVar = "iscsi"
-    undoes: ClassVar = (_logout, stop, multipath.remove)
+    undoes: ClassVar = (_logout, stop, mapper.remove)
 
     def needs(self) -> Needs:
         programs = ("iscsid", "iscsiadm", "modprobe", "unshare", "nsenter")

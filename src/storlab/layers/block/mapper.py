@@ -1,0 +1,77 @@
+"""Disks of the kernel's device mapper (drivers/md/dm.c of Linux): how they are named, found and removed.
+
+``DM_DISABLE_UDEV`` lets libdevmapper make and remove the name below ``/dev/mapper`` itself: guests have no udev, which
+it would wait for. The disk itself, ``/dev/dm-0``, is the kernel's.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from storlab.layers.base import LayerContext
+from storlab.layers.block.queue import sysfs
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.undo import OF_RUN, RunId, undo
+
+WITHOUT_UDEV = ("env", "DM_DISABLE_UDEV=1")
+_SECTOR = 512
+_REMOVE = r"""
+dmsetup info "$1" > /dev/null 2>&1 || exit 0
+DM_DISABLE_UDEV=1 dmsetup remove --force --retry "$1" && echo gone
+"""
+
+
+class _Mapped(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(pattern=r"^storlab-[A-Za-z0-9._+-]{1,100}$"), OF_RUN]
+    run: RunId
+
+
+@undo("mapper.remove", arguments=_Mapped)
+async def remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Remove a disk of device mapper. What still waits for it fails."""
+    name = arguments["name"]
+    return f"removed {name}" if await node.output("sh", "-c", _REMOVE, "remove", name) else None
+
+
+def needs(*modules: str, programs: Sequence[str] = ()) -> Needs:
+    """What a layer needs whose target is in these ``modules`` of the kernel."""
+    return Needs(programs=("dmsetup", "modprobe", *programs), modules=modules, root="disks of device mapper")
+
+
+def name_of(context: LayerContext) -> str:
+    """A name for a disk of this layer's, with the run's own in it."""
+    return f"storlab-{context.run}-{context.owner}-{context.position}-{zlib.crc32(context.scratch.encode()):08x}"
+
+
+async def announce(context: LayerContext, name: str, *modules: str) -> None:
+    """Journal how a disk is removed that is made next, and load what it takes, which stays loaded."""
+    await context.node.run(["modprobe", "--all", *modules], check=False)
+    await context.register_undo(remove.name, name=name, run=context.run)
+
+
+async def create(context: LayerContext, name: str, table: str, *modules: str) -> str:
+    """The kernel's name, ``dm-0``, of a new disk with this ``table``."""
+    await announce(context, name, *modules)
+    await context.node.run([*WITHOUT_UDEV, "dmsetup", "create", name, "--table", table])
+    return await kernels_name(context.node, name)
+
+
+async def kernels_name(node: Node, name: str) -> str:
+    """``dm-0`` of a disk's own name."""
+    columns = ("--columns", "--noheadings", "--options", "blkdevname")
+    return (await node.output("dmsetup", "info", *columns, name)).strip()
+
+
+async def sectors_of(node: Node, disk: str) -> int:
+    """The size of a disk by its kernel's name, in the 512 bytes that tables count in."""
+    return int(await node.read_text(f"{sysfs(disk)}/size"))
+
+
+async def size_of(node: Node, disk: str) -> int:
+    """The same in bytes."""
+    return await sectors_of(node, disk) * _SECTOR
