@@ -13,10 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from attacks.test_journals import craft
 from laboratory import Laboratory, ended, wait_until
 from laboratory.studies import directory
-from storlab.errors import StorlabError
+from storlab.errors import RecordsError, StorlabError
+from storlab.records.manifest import write_manifest
 from storlab.remote.receive import Places, Receiver
+from storlab.run.limits import parse_extent
+from storlab.run.observer import Observer
+from storlab.run.recovery.journal import read_pending
+from storlab.run.recovery.teardown import taken
 from storlab.run.session import open_session
 from storlab.run.trial.commands import make_own
 
@@ -129,6 +135,46 @@ def test_where_the_name_of_a_folder_comes_to_lead_elsewhere_nothing_is_written(l
     result = ended(process)
     assert result.status != 0 and "is not the folder of this run any more" in " ".join(result.stderr.split()), result
     assert contents(victim) == before and contents(decoy) == ["trials"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_clean_and_resume_believe_is_in_the_folder_that_they_opened(lab: Laboratory) -> None:
+    lab.execute(STUDY)
+    decoy, moved = lab.folder / "decoy", lab.folder / "moved"
+    shutil.copytree(lab.out, decoy)
+    (decoy / "manifest.json").write_text("damaged")
+    (decoy / "journal.jsonl").write_text("damaged\n")
+    before = files(decoy)
+    with taken(lab.out) as holding:
+        lab.out.rename(moved)
+        decoy.rename(lab.out)
+        write_manifest(holding.run.path, holding.run.manifest)
+        assert read_pending(holding.run.journal) == []
+        with pytest.raises(RecordsError, match=f"{moved} is in use"), taken(moved):
+            pass
+    assert files(lab.out) == before
+
+
+def test_a_run_whose_name_comes_to_lead_elsewhere_while_it_is_resumed_writes_nothing_there(lab: Laboratory) -> None:
+    lab.execute(STUDY)
+    (left := lab.scratch / f"storlab-{lab.identity}").mkdir()
+    craft(lab, ("scratch.remove", {"path": str(left)}))
+    decoy, moved = lab.folder / "decoy", lab.folder / "moved"
+    shutil.copytree(lab.out, decoy)
+    before = files(decoy)
+
+    class Swapping(Observer):
+        def notify(self, message: str) -> None:
+            if message.startswith("Cleaned up"):
+                lab.out.rename(moved)
+                decoy.rename(lab.out)
+
+    with pytest.raises(StorlabError, match=f"{lab.out} is not the folder of this run any more"):
+        lab.go_on(Swapping(), parse_extent("2", None))
+    assert not left.exists() and files(lab.out) == before
 
 
 @pytest.mark.parametrize("depth", ["out/trials/0001/x", "out/a/trials/0001/x", "out/x/y"])

@@ -156,18 +156,16 @@ def _remove_folder(link: Path) -> int:
 def _clean(folder: Path, allow: tuple[str, ...] = ()) -> int:
     import asyncio
 
-    from storlab.records.run_folder import RunFolder
     from storlab.run.permissions import Permissions, parse_allowed
     from storlab.run.recovery.hosts import refuse_unpermitted_hosts
-    from storlab.run.recovery.journal import read_pending, refuse_others
-    from storlab.run.recovery.orphans import left_of, refuse_living
+    from storlab.run.recovery.journal import read_pending
+    from storlab.run.recovery.orphans import left_of
+    from storlab.run.recovery.teardown import taken
     from storlab.run.recovery.temporary import forget_run
 
-    run = RunFolder.open(folder)
-    refuse_others(folder)
-    identity = run.manifest.run
-    with run.lock():
-        refuse_living(identity, folder)
+    with taken(folder) as holding:
+        run = holding.run
+        identity = run.manifest.run
         entries = read_pending(run.journal)
         refuse_unpermitted_hosts(identity, folder, entries, Permissions(allowed=parse_allowed(allow)))
         pending = entries or left_of(identity)

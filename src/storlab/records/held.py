@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -82,13 +83,19 @@ def held(run: RunFolder) -> Iterator[HeldFolder]:
 
 @contextmanager
 def _errors_by_name(folder: HeldFolder) -> Iterator[None]:
-    """Errors of the system name the folder as its user does, and not by the descriptor."""
+    """Errors name the folder as its user does, and not by the descriptor."""
+
+    def by_name(text: object) -> object:
+        held_as = rf"{re.escape(str(folder.run.path))}(?![0-9])"
+        return re.sub(held_as, lambda _: str(folder.named.path), text) if isinstance(text, str) else text
+
     try:
         yield
     except OSError as error:
-        held_as = str(folder.run.path)
-        if str(error.filename).startswith(held_as):
-            error.filename = f"{folder.named.path}{str(error.filename).removeprefix(held_as)}"
+        error.filename = by_name(error.filename)
+        raise
+    except StorlabError as error:
+        error.args = tuple(map(by_name, error.args))
         raise
 
 

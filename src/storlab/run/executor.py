@@ -20,7 +20,7 @@ from storlab.analysis.wording import plural
 from storlab.errors import RecordsError, StorlabError, UserError
 from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
-from storlab.records.held import HeldFolder, held, new_run_folder
+from storlab.records.held import HeldFolder, new_run_folder
 from storlab.records.kept import write_tables
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
@@ -40,8 +40,7 @@ from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.recovery.alone import alone
 from storlab.run.recovery.hosts import refuse_unpermitted_hosts
 from storlab.run.recovery.journal import Journal, read_pending, refuse_others
-from storlab.run.recovery.orphans import refuse_living
-from storlab.run.recovery.teardown import is_missing, tear_down, tear_down_rest, unrecorded
+from storlab.run.recovery.teardown import is_missing, taken, tear_down, tear_down_rest, unrecorded
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
@@ -108,13 +107,10 @@ async def resume_run(
 
     Evidence stays what it is however many rounds are added, and for whatever reason: it is anytime-valid.
     """
-    found = RunFolder.open(folder)
-    refuse_others(folder)
     interrupts = Interrupts(observer.notify)
-    with interrupts.listening(), held(found) as holding, holding.lock():
-        records = holding.named
+    with interrupts.listening(), taken(folder) as holding:
+        records = holding.run
         manifest = records.manifest
-        refuse_living(manifest.run, folder)
         refuse_other_rule(extent, manifest.until, [rest.cell for rest in manifest.rests])
         assignment = assignment_of(manifest, extent)
         _refuse_other_confinement(manifest, permissions)
@@ -127,18 +123,18 @@ async def resume_run(
         ):
             await _tear_down_rest(records, session, observer)
             session.devices = {(each.machine, each.path): each.device for each in manifest.devices}
-            tables = derive(records)
+            tables = derive(holding.named)  # which names its files in what it says
             begun = max((record.round for record in tables.records), default=0)
             rounds = extent.of(manifest.rounds, begun)
             last = rounds if assignment is None else assignment.planned
             plan = await make_plan(study, session, manifest.seed, last, manifest.order)
             _refuse_poorer(plan, tables, folder)
             if set_aside_begun_elsewhere(records, plan, tables.records, session.machines_of(())[0], observer.notify):
-                tables = derive(records)
+                tables = derive(holding.named)
             await session.claim_devices()
             until = extent.until or manifest.until
             write_manifest(
-                folder, replace(manifest, finished=None, stopped="", spent=False, rounds=rounds, until=until)
+                records.path, replace(manifest, finished=None, stopped="", spent=False, rounds=rounds, until=until)
             )
             limits = Limits(manifest.gates, manifest.minutes, until, manifest.optional)
             return await _Executor(holding, plan, session, observer, interrupts, tables, limits).execute()

@@ -254,7 +254,7 @@ def refuse_others(folder: Path, *names: str) -> None:
         return
     for path in (folder, *(folder / name for name in names or (NAME, LOCK, JOURNAL))):
         try:
-            found = path.lstat()
+            found = path.lstat() if path != folder else path.stat()  # a folder that is held open is named by a link
         except FileNotFoundError:
             continue
         remedy = "root does not act on it. Run this as the user who owns the run"

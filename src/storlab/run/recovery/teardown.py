@@ -9,16 +9,33 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from storlab.errors import StorlabError
 from storlab.nodes.processes import end_marked
-from storlab.run.recovery.journal import Journal, Pending
-from storlab.run.recovery.orphans import left_of, remove
+from storlab.records.held import HeldFolder, held
+from storlab.records.run_folder import RunFolder
+from storlab.run.recovery.journal import Journal, Pending, refuse_others
+from storlab.run.recovery.orphans import left_of, refuse_living, remove
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.session import Session
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[HeldFolder]:
+    """An existing run, for whoever acts on what its folder says: held open and locked for as long as the block lasts.
+
+    All that is believed of it is read by its descriptor, so nobody can put another folder in its place in between.
+    Raises ``RecordsError`` where it is none, is in use, or others may have written to it; ``UserError`` if it lives.
+    """
+    with held(RunFolder.open(folder)) as holding:
+        refuse_others(holding.run.path)
+        with holding.lock():
+            refuse_living(holding.run.manifest.run, folder)
+            yield holding
 
 
 @dataclass

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from storlab.errors import MissingTool, StorlabError, UserError
 from storlab.nodes.kinds.vm.kind import VmKind
-from storlab.records.held import HeldFolder, held, new_run_folder
+from storlab.records.held import HeldFolder, new_run_folder
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
 from storlab.records.suite import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run
@@ -28,9 +28,8 @@ from storlab.run.beginning import begin_run, new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.recovery.hosts import refuse_unpermitted_hosts
-from storlab.run.recovery.journal import Journal, read_pending, refuse_others
-from storlab.run.recovery.orphans import refuse_living
-from storlab.run.recovery.teardown import tear_down, tear_down_rest
+from storlab.run.recovery.journal import Journal, read_pending
+from storlab.run.recovery.teardown import taken, tear_down, tear_down_rest
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.suite.asked import Asked
@@ -104,14 +103,11 @@ async def resume_suite(
     found one, and for what the run's folder wants of this machine and may not have.
     """
     _refuse_others_than_root()
-    found = RunFolder.open(folder)
-    refuse_others(folder)
     interrupts = _interrupts(watch)
-    with interrupts.listening(), held(found) as holding, holding.lock():
-        records = holding.named
-        known = read_suite_run(folder)
+    with interrupts.listening(), taken(folder) as holding:
+        records = holding.run
+        known = read_suite_run(records.path)
         manifest = records.manifest
-        refuse_living(manifest.run, folder)
         asked = known.asked
         tests = Path(asked.tests) if asked.tests is not None else None
         refuse_other_machine(here, asked.here)
@@ -135,12 +131,12 @@ async def resume_suite(
             else:
                 place = GuestMaker(session, adapter, _guests(asked), holding.run.path, tests, asked.guests)
             await place.refuse_lacking()
-            if lost := taken_down(folder, session.host.machine, known.attempts):
-                with Results(folder) as results:
+            if lost := taken_down(records.path, session.host.machine, known.attempts):
+                with Results(records.path) as results:
                     results.add(lost)
                 watch.ended(lost)
-                known = read_suite_run(folder)
-            write_manifest(folder, with_fields(manifest, finished=None, stopped=""))
+                known = read_suite_run(records.path)
+            write_manifest(records.path, with_fields(manifest, finished=None, stopped=""))
             async with _journalled(session, records, interrupts, asked.here) as ended:
                 run = Execution(asked, place, interrupts, watch, ended, known.attempts, limit)
                 await run.execute(tuple(remaining(asked.groups, known.attempts)))
