@@ -1,5 +1,7 @@
 """Attacks by the author of a study that no permission is for: each kind in two forms, by each command that takes one.
 
+Of a run's folder, ``clean`` takes the journal and no study: there an attack is what the journal says was set up.
+
 What a permission is for is in ``test_wants`` and ``test_suite_wants``, and what a load does once it runs in
 ``test_loads``.
 """
@@ -7,11 +9,14 @@ What a permission is for is in ``test_wants`` and ``test_suite_wants``, and what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from attacks.test_journals import craft
+from attacks.test_undos import foreign
 from attacks.test_wants import FOLDER, PLAIN, SERVED, database, finished, guest, refused, study
 from laboratory import Laboratory, opened
 from study.program import call
@@ -129,6 +134,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """A run that is over, whose folder somebody changes."""
     with opened(Laboratory(tmp_path_factory.mktemp("kept"))) as lab, pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORLAB_LOCKS", str(lab.folder / "state" / "locks"))
+        patch.setenv("XDG_STATE_HOME", str(lab.folder / "state"))
         finished(lab, PLAIN)
         yield lab
 
@@ -149,3 +155,79 @@ def test_the_folder_of_a_run_gets_no_further_with_it(attack: str, kept: Laborato
         assert sorted(kept.folder.rglob("*")) == before
     finally:
         manifest.write_text(was)
+
+
+SETUPS: Mapping[str, tuple[str, ...]] = {
+    "S14": ("file.remove", "directory.remove", "scratch.remove", "sockets.remove", "loop.detach"),
+    "S15": ("network.restore-card", "network.remove", "uplink.remove", "iscsi-target.remove", "nvme-target.remove"),
+    "S15b": ("processes.end", "server.stop", "watch.end"),
+    "S16": ("server.stop", "tcp.restore", "settings.restore"),
+    "S17": ("zfs.destroy", "zpool.destroy", "zpool.forget", "zpool.node", "zfs.parameter", "nfsd.limit", "nfsd.stop"),
+    "S19": ("server.stop", "processes.end"),
+    "S20": ("mount.unmount", "share.unmount"),
+    "mkfs": ("loop.detach", "file.remove", "nbd.disconnect", "multipath.remove"),
+    "QEMU": ("pci.give-back", "boot.back", "suite.leftovers"),
+}
+"""What a journal may say was set up for an attack, each of somebody else's."""
+NODES = {
+    "ssh an option": {"name": "far", "kind": "ssh", "address": "-oProxyCommand=touch${IFS}PROOF"},
+    "ssh an option after a user": {"name": "far", "kind": "ssh", "address": "x@-oProxyCommand=touch${IFS}PROOF"},
+    "ssh a folder above": {"name": "far", "kind": "ssh", "address": "nowhere.invalid ../../bin/sh"},
+    "a name that leads away": {"name": "../w"},
+}
+"""Where it may say so."""
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_clean_does_nothing_of_it_whatever_the_manifest_allows_and_the_journal_names(
+    attack: str, kept: Laboratory, tmp_path: Path
+) -> None:
+    victim, proof = tmp_path / "victim", tmp_path / "proof"
+    (victim / "data").mkdir(parents=True)
+    (victim / "disk.img").write_text("mine")
+    manifest, journal = kept.out / "manifest.json", kept.out / "journal.jsonl"
+    was = manifest.read_text(), journal.read_text()
+    names = SETUPS.get(attack.split()[0], ("scratch.remove",))
+    on = {key: text.replace("PROOF", str(proof)) for key, text in NODES.get(attack, {}).items()}
+    allowed = [f"host={on['address'].partition(' ')[0]}"] if "address" in on else ["host=nowhere.invalid"]
+    claims = {"study_text": ATTACKS[attack][0], "unconfined": True, "allowed": allowed}
+    try:
+        manifest.write_text(json.dumps(json.loads(was[0]) | claims))
+        set_up = json.loads(
+            json.dumps({each: foreign(each, kept.identity) for each in names}).replace("/srv/other", str(victim))
+        )
+        craft(kept, *set_up.items(), **on)
+        before = sorted(kept.folder.rglob("*"))
+        ran = call("clean", str(kept.out))
+        if attack in NODES:
+            refused(ran, "is damaged" if "address" not in on else f"--allow {shlex.quote(allowed[0])}")
+            ran = call("clean", str(kept.out), f"--allow={allowed[0]}")
+            assert ran.status in (1, 2) and "Traceback" not in ran.message, ran
+        else:
+            assert (ran.status, ran.output.count("left alone")) == (1, len(names)), ran
+        assert sorted(kept.folder.rglob("*")) == before
+        assert (victim / "disk.img").read_text() == "mine" and (victim / "data").is_dir() and not proof.exists()
+    finally:
+        manifest.write_text(was[0])
+        journal.write_text(was[1])
+
+
+SUITES = {
+    "S14 a folder elsewhere": ('[groups.g]\nfolder = "/etc"\ntests = ["t"]', "leads out of the suite's folder"),
+    "S14 a folder above": ('[groups."../secret"]\ntests = ["t"]', "leads out of the suite's folder"),
+    "S14 a test elsewhere": ('[groups.g]\ntests = ["/etc/shadow"]', "leads out of the group's folder"),
+    "S14 a test above": ('[groups.g]\ntests = ["a/../../t"]', "leads out of the group's folder"),
+    "a name that leads away": ('[groups.g]\ntests = [{ name = "../t", run = "true" }]', "leads out of the group's"),
+    "QEMU an argument": ('[guests]\nqemu_args = ["-snapshot"]\n[groups.g]\ntests = ["t"]', "guests.qemu_args"),
+}
+
+
+@pytest.mark.parametrize("command", ["run", "list"])
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("attack", SUITES)
+def test_a_suite_gets_no_further_with_it(attack: str, elsewhere: bool, command: str, theirs: Path) -> None:
+    text, says = SUITES[attack]
+    (theirs / "suite.toml").write_text(f'folder = "."\n{text}\n')
+    on = ["--on", "nowhere.invalid"] * elsewhere
+    refused(call("suite", command, *on, str(theirs / "suite.toml")), "suite.toml: line ", says)
