@@ -28,8 +28,8 @@ nothing.
 """
 _KEYS = """
 A key's default wants nothing. Nor do layers and loads in a virtual machine: their files, programs and kernel are
-the guest's. Its own keys do, as they are about the machine that runs it. `tcp` of nodes with a network of the run's own
-wants nothing, either.
+the guest's. Its own keys do, as they are about the machine that runs it; so does a folder of this machine that is sent
+there (`pjdfstest.path`, which wants `read` then). `tcp` of nodes with a network of the run's own wants nothing, either.
 
 ## Keys that want a permission
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import (
     Annotated,
@@ -33,11 +33,15 @@ Key = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Reach:
-    """What a value can do. ``word``: what the command line must permit; ``None``: nothing beyond the run's own."""
+    """What a value can do. ``word``: what the command line must permit; ``None``: nothing beyond the run's own.
+
+    ``sent``: it is of this machine, from which it is sent to the nodes that need it.
+    """
 
     name: str
     does: str
     word: Word | None = None
+    sent: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Found:
     key: Key
     word: Word
     value: str
+    sent: bool = False
 
 
 class Reaching:
@@ -129,14 +134,14 @@ def _fields(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
 
 def _within(value: Any, annotation: Any, metadata: tuple[Any, ...], key: Key) -> Iterator[Found]:
     if isinstance(value, BaseModel):
-        yield from (Found((*key, *found.key), found.word, found.value) for found in reaching(value))
+        yield from (replace(found, key=(*key, *found.key)) for found in reaching(value))
         return
     for kind, own in _kinds(annotation, metadata):
         origin, inner = get_origin(kind), get_args(kind)
         if isinstance(value, str):
             for reach in own if kind in (str, Any) else ():
                 if reach.word is not None:
-                    yield Found(key, reach.word, value)
+                    yield Found(key, reach.word, value, reach.sent)
         elif isinstance(value, Mapping) and origin is dict:
             for name, each in value.items():
                 yield from _within(name, inner[0], (), (*key, name))

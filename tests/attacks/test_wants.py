@@ -72,6 +72,14 @@ WANTS = {
     "a program with a load's capabilities": (
         study(FOLDER, 'posix = { pjdfstest = { path = "/srv/evil" } }'), "posix.pjdfstest.path", "code=/srv/evil",
     ),
+    "a program for a guest": (
+        study(
+            FOLDER,
+            'on = "vm"\nposix = { pjdfstest = { path = "/srv/evil" } }',
+            nodes='nodes.vm = { kind = "vm", stack = [{ layer = "directory" }] }\n',
+        ),
+        *("posix.pjdfstest.path", "read=/srv/evil"),
+    ),
     "a trace": (
         study(FOLDER, 'fio = { read_iolog = "t:/srv/trace", replay_redirect = "{target}/x", size = "1M" }'),
         *("w.fio.read_iolog", "read=/srv/trace"),

@@ -182,6 +182,12 @@ def test_its_files_are_those_that_there_are_and_links_are_none_of_them(tmp_path:
     assert all_of_it.names() == ("pjdfstest/rename/00.t", "pjdfstest/rename/01.t")
     assert Pjdfstest(path=str(folder), files=("rename/01.t", "rename")).names() == all_of_it.names()[::-1]
     assert b"root:" not in all_of_it.archive()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "03.t").touch()
+    (folder / "tests" / "away").symlink_to(tmp_path / "elsewhere")
+    for chosen in ("away", "away/03.t"):
+        with pytest.raises(UserError, match="there is no test "):
+            Pjdfstest(path=str(folder), files=(chosen,)).names()
 
 
 def test_what_is_not_there_is_named_with_its_key_and_what_to_do(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What a study wants beyond its own scratch.
 
 What layers and loads do in a virtual machine is no want: its files and its kernel are its own. What the keys of the
-machine itself name is one, for that is about the machine that runs it.
+machine itself name is one, for that is about the machine that runs it; and so is what is sent there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from storlab.run.setup.units import units
 from storlab.study.cells import Cell
 from storlab.study.schema import StudyFile
 from storlab.study.study import Study, load_study, named_studies
+from storlab.workloads.base import Workload
 
 _SCRATCH = StudyFile.model_fields["scratch"].default
 
@@ -48,8 +49,8 @@ def _of_cell(cell: Cell) -> Iterator[tuple[Found, Key, str]]:
     for load in cell.yielding:
         where: Key = ("trial", "verify") if load.verifies else ("workload", load.name)
         for on in load.groups:
-            if _on_machine(cell, on):
-                yield from _at(reaching(load.workload), (*where, load.workload.kind), on)
+            found = reaching(load.workload) if _on_machine(cell, on) else _sent(load.workload)
+            yield from _at(found, (*where, load.workload.kind), on)
     if cell.precondition is not None:
         yield from _at(reaching(cell.precondition), ("trial", "precondition", cell.precondition.kind))
     if cell.crash is not None and cell.crash.load is not None:
@@ -61,6 +62,11 @@ def _of_cell(cell: Cell) -> Iterator[tuple[Found, Key, str]]:
 
 def _at(found: Iterable[Found], key: Key, on: str = "") -> Iterator[tuple[Found, Key, str]]:
     yield from ((each, key, on) for each in found)
+
+
+def _sent(workload: Workload) -> Iterator[Found]:
+    """What a load in a guest has of this machine: a program has no more rights than others there, but is read here."""
+    return (Found(each.key, "read", each.value) for each in reaching(workload) if each.sent)
 
 
 def _on_machine(cell: Cell, group: str) -> bool:

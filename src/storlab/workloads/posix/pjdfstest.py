@@ -23,7 +23,9 @@ PROGRAM = "pjdfstest"
 NEEDS = Needs(programs=("openssl", "awk"))
 """By which its tests make up names."""
 
-_PROGRAM = Reach("Program", "has a program that runs with the capabilities of this load, which others lack", "code")
+_PROGRAM = Reach(
+    "Program", "has a program that runs with the capabilities of this load, which others lack", "code", sent=True
+)
 _HELPERS = ("conf", "misc.sh")
 _MOST = 16 * 2**20  # bytes of a file; the program has 60 KiB
 _TEST = "*.t"
@@ -44,12 +46,12 @@ class Pjdfstest(Model):
         """The names of the checks that its files are. Raises ``UserError`` where one is not there."""
         folder = Path(self.path)
         program, helpers = folder / PROGRAM, [folder / "tests" / name for name in _HELPERS]
-        if not _is_file(program):
+        if not self._has(program):
             built = "build it there with `autoreconf -ifs && ./configure && make`"
-            there = "is not built" if _is_file(folder / f"{PROGRAM}.c") else "is no folder of pjdfstest"
+            there = "is not built" if self._has(folder / f"{PROGRAM}.c") else "is no folder of pjdfstest"
             raise UserError(f"{shown(self.path)} {there}: it has no program {PROGRAM}; {built}", ("path",))
         for helper in helpers:
-            if not _is_file(helper):
+            if not self._has(helper):
                 raise UserError(
                     f"there is no {helper}: path leads to the folder that has pjdfstest and tests", ("path",)
                 )
@@ -60,7 +62,7 @@ class Pjdfstest(Model):
         tests = Path(self.path) / "tests"
         place = tests / chosen
         files = [place] if chosen.endswith(".t") else sorted(place.rglob(_TEST))
-        names = [str(file.relative_to(tests)) for file in files if _is_file(file)]
+        names = [str(file.relative_to(tests)) for file in files if self._has(file)]
         if not names:
             at = ("files", self.files.index(chosen)) if chosen else ("path",)
             raise UserError(f"there is no test {place}" if chosen else f"there are no tests in {tests}", at)
@@ -76,7 +78,7 @@ class Pjdfstest(Model):
                     packed.writestr(zipfile.ZipInfo(name), file.read(_MOST))
         return made.getvalue()
 
-
-def _is_file(path: Path) -> bool:
-    """Of its own: what a link leads to might not be meant for a guest's eyes."""
-    return path.is_file() and not path.is_symlink()
+    def _has(self, path: Path) -> bool:
+        """Whether it is a file of its own: what a link leads to might not be meant for a guest's eyes."""
+        below = path.relative_to(self.path)
+        return path.is_file() and path.resolve() == Path(self.path).resolve() / below
