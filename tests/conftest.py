@@ -46,14 +46,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]
 
 
 @pytest.fixture
-def public() -> Iterator[Path]:
-    """An empty folder that everybody may look into: loads of root's are nobody, and can't look into others."""
-    with tempfile.TemporaryDirectory(prefix="public-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
     """An event loop."""
     with asyncio.Runner() as runner:

@@ -54,13 +54,14 @@ class Outside:
 
 
 @pytest.fixture
-def outside(tmp_path: Path, public: Path) -> Iterator[Outside]:
+def outside(lab: Laboratory) -> Iterator[Outside]:
     """A file system that is mounted, a process, sockets that listen, and a file: all of them root's."""
-    files, name = tmp_path / "other", f"storlab-attack-{os.getpid()}"
+    files, public, name = lab.folder / "other", lab.folder / "public", f"storlab-attack-{os.getpid()}"
     files.mkdir()
+    public.mkdir()
     with (
         socket.socket(socket.AF_UNIX) as roots,
-        new_device(tmp_path / "other.img") as device,
+        new_device(lab.folder / "other.img") as device,
         socket.socket(socket.AF_UNIX) as abstract,
         socket.create_server(("127.0.0.1", 0)) as listening,
         subprocess.Popen(["sleep", "600"], env=PLAIN) as victim,
@@ -145,8 +146,8 @@ def test_a_swap_file_that_an_unconfined_load_leaves_is_reported_and_stays_to_be_
     assert not lab.leftovers()
 
 
-def test_a_load_reads_a_file_of_the_users_only_if_that_is_allowed(lab: Laboratory, public: Path) -> None:
-    own = public / "own.sh"
+def test_a_load_reads_a_file_of_the_users_only_if_that_is_allowed(lab: Laboratory) -> None:
+    own = lab.folder / "own.sh"
     own.write_text("echo own words")
     own.chmod(0o600)
     study = lab.study(directory(f"command = {{ argv = ['sh', '{own}'] }}"))
@@ -155,3 +156,50 @@ def test_a_load_reads_a_file_of_the_users_only_if_that_is_allowed(lab: Laborator
     ended = lab.storlab("run", study, "--out", lab.folder / "again", "--allow", f"read={own}")
     assert ended.status == 0, ended
     assert next((lab.folder / "again").rglob("stdout")).read_text() == "own words\n"
+
+
+def test_a_study_in_a_closed_folder_runs_with_the_script_beside_it_as_in_an_open_one(lab: Laboratory) -> None:
+    closed = lab.folder / "closed"
+    (closed / "scripts").mkdir(parents=True)
+    (own := closed / "scripts" / "own.sh").write_text("echo own words")
+    closed.chmod(0o700)
+    study = lab.study(directory(f"command = {{ argv = ['sh', '{own}'] }}")).rename(closed / "study.toml")
+    write = f"--allow=write={lab.scratch}"
+    ended = lab.storlab("run", study, "--out", lab.out, write, trusted=False)
+    assert ended.status == 0, ended
+    assert next(lab.out.rglob("stdout")).read_text() == "own words\n"
+    again = lab.storlab("resume", lab.out, "--rounds", "2", write, trusted=False)  # which no longer has its folder
+    assert again.status == 2 and f"--allow read={own}" in again.stderr, again
+    again = lab.storlab("resume", lab.out, "--rounds", "2", write, f"--allow=read={own}", trusted=False)
+    assert again.status == 0 and [record.status for record in lab.records()] == ["done"] * 2, again
+
+
+def test_no_load_sees_more_beside_its_study_than_in_an_open_folder(lab: Laboratory) -> None:
+    closed = lab.folder / "closed"
+    (closed / "shut").mkdir(parents=True)
+    (lab.folder / "above.sh").write_text("echo above")
+    for path, mode in (("secret.sh", 0o600), ("shut/own.sh", 0o644), ("seen.sh", 0o644)):
+        (closed / path).write_text("echo own words")
+        (closed / path).chmod(mode)
+    (closed / "shut").chmod(0o700)
+    (closed / "link.sh").symlink_to("seen.sh")
+    lab.folder.chmod(0o700)
+    closed.chmod(0o700)
+    names = ("secret.sh", "shut/own.sh", "link.sh", "shut/../seen.sh", "../above.sh")
+    levels = "\n".join(f"{word} = '{closed}/{name}'" for word, name in zip("abcde", names, strict=True))
+    text = directory("command = { argv = ['sh', '{script}'] }", rest=f"[factors.script]\n{levels}")
+    study = lab.study(text).rename(closed / "study.toml")
+    ended = lab.storlab("run", study, "--out", lab.out, f"--allow=write={lab.scratch}", trusted=False)
+    assert ended.status == 3 and {record.status for record in lab.records()} == {"failed"}, ended
+
+
+def test_a_load_sees_a_closed_file_that_the_command_line_gave_it_by_set(lab: Laboratory) -> None:
+    closed = lab.folder / "closed"
+    closed.mkdir(mode=0o700)
+    (mine := closed / "mine.sh").write_text("echo my words")
+    mine.chmod(0o600)
+    study = lab.study("parameters = { script = '/nowhere' }\n" + directory("command = { argv = ['sh', '{script}'] }"))
+    given = ("--set", f"script={mine}", f"--allow=write={lab.scratch}")
+    ended = lab.storlab("run", study, "--out", lab.out, *given, trusted=False)
+    assert ended.status == 0, ended
+    assert next(lab.out.rglob("stdout")).read_text() == "my words\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from laboratory import Laboratory
 from laboratory.devices import new_device
 from layers.sites import Ground, entered, ground_in
 from storlab.errors import CommandFailed
@@ -28,7 +29,7 @@ def ground(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Ground]:
 @pytest.mark.needs("qemu-nbd")
 @pytest.mark.parametrize("below", [[FILE], [FILE, {"layer": "loop"}]], ids=["file", "disk"])
 async def test_a_server_of_nbd_has_what_it_serves_and_its_folder_and_no_privilege(
-    below: list[dict[str, object]], ground: Ground, public: Path
+    below: list[dict[str, object]], ground: Ground
 ) -> None:
     standing = await ground.set_up(*below, EXPORT)
     assert standing.resource is not None
@@ -47,11 +48,13 @@ async def test_a_server_of_nbd_has_what_it_serves_and_its_folder_and_no_privileg
 
 
 async def test_what_looks_into_a_disk_reads_that_disk_and_nothing_else(
-    ground: Ground, tmp_path: Path, public: Path
+    ground: Ground, tmp_path: Path, lab: Laboratory
 ) -> None:
     disk = (await ground.set_up(FILE, {"layer": "loop"})).resource
     assert isinstance(disk, Disk)
     looking = on_device(ground.node, disk.path)
+    public = lab.folder / "public"
+    public.mkdir()
     secret = public / "secret"
     secret.write_text("x")
     secret.chmod(0o600)

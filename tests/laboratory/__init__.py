@@ -54,7 +54,7 @@ class Laboratory:
 
     def __post_init__(self) -> None:
         self.scratch.mkdir(parents=True, exist_ok=True)
-        # Loads of root's are another user, who reads what a study has beside it as anybody does.
+        # Loads of root's are another user, who sees of a test's folder what everybody does.
         for folder in (self.folder, *self.folder.parents):
             if folder.stat().st_uid == os.getuid() and len(folder.parts) > 2:
                 folder.chmod(folder.stat().st_mode | 0o055)

@@ -55,10 +55,8 @@ def test_exit_status_3_says_that_some_trials_failed(lab: Laboratory) -> None:
     assert (lab.out / "trials" / "0001" / "host" / "load" / "stdout").read_text() == "first\n"
 
 
-def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tries_two_more(
-    lab: Laboratory, public: Path
-) -> None:
-    may = public / "may"
+def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tries_two_more(lab: Laboratory) -> None:
+    may = lab.folder / "may"
     argv = f'["sh", "-c", "test -e {may}"]'
     assert lab.execute(directory(f"command = {{ argv = {argv} }}", rounds=5)).ending == "failures"
     assert [record.status for record in lab.records()] == ["failed"] * 2
@@ -129,10 +127,8 @@ def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Labora
 
 
 @pytest.mark.needs("root")
-def test_an_agent_that_is_killed_while_something_is_mounted_leaves_nothing_behind(
-    lab: Laboratory, public: Path
-) -> None:
-    first = public / "first"
+def test_an_agent_that_is_killed_while_something_is_mounted_leaves_nothing_behind(lab: Laboratory) -> None:
+    first = lab.folder / "first"
     first.write_text("3600")
     load = f'command = {{ argv = ["sh", "-c", "cd $0; exec sleep $(cat {first} || echo 0.1)", "{{target}}"] }}'
     with agent_killed(lab, then=first.unlink):

@@ -100,10 +100,8 @@ def test_two_of_them_reach_each_other_by_their_addresses_and_leave_nothing(lab: 
 
 
 @pytest.mark.needs("root")
-def test_an_agent_that_is_killed_comes_back_with_the_same_card_and_clean_undoes_all(
-    lab: Laboratory, public: Path
-) -> None:
-    go = public / "go"
+def test_an_agent_that_is_killed_comes_back_with_the_same_card_and_clean_undoes_all(lab: Laboratory) -> None:
+    go = lab.folder / "go"
     process = lab.start_run(sample(__file__, "cases/mounted-on-a-node.toml", go=go))
     wait_for(process, lab.sleeps)
     marked = set(processes_with("STORLAB_NODE=client")) & set(processes_with(f"STORLAB_RUN={lab.identity}"))

@@ -14,7 +14,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -215,8 +214,8 @@ def test_ctrl_c_once_finishes_the_trial_and_resume_goes_on(lab: Laboratory) -> N
     assert [record.trial for record in lab.go_on().tables.records] == [1, 2, 3]
 
 
-def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(lab: Laboratory, public: Path) -> None:
-    flag = public / "there"
+def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(lab: Laboratory) -> None:
+    flag = lab.folder / "there"
     load = f'command = {{ argv = ["sh", "-c", "test -e {flag} || exec sleep 3600"] }}'
     process = started(lab, directory(load, rounds=2))
     signals = [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,), (signal.SIGHUP,)]
@@ -289,8 +288,8 @@ def test_a_terminal_that_closes_ends_the_run_in_order(lab: Laboratory) -> None:
     assert ended(process).status == 130
 
 
-def test_files_of_a_trial_that_was_killed_are_gone_when_it_is_run_again(lab: Laboratory, public: Path) -> None:
-    go = public / "go"
+def test_files_of_a_trial_that_was_killed_are_gone_when_it_is_run_again(lab: Laboratory) -> None:
+    go = lab.folder / "go"
     load = f'command = {{ argv = ["sh", "-c", "echo {{target}} > result; test -e {go} || sleep 3600"] }}'
     process = lab.start_run(directory(load))
     assert wait_until(lambda: any(lab.scratch.rglob("result")))

@@ -5,11 +5,14 @@ It is said on the command line of each command, and nowhere else: a manifest is 
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from storlab.below import opened_below
 from storlab.errors import UserError
 from storlab.permission_words import WORDS
 
@@ -33,8 +36,12 @@ class Permissions:
             (word, _meant(word, value)) for word, _, value in (each.partition("=") for each in self.allowed)
         }
 
-    def shown(self) -> tuple[str, ...]:
-        """Files that loads see, whoever may read them."""
+    def shown(self, words: Iterable[str] = ()) -> tuple[str, ...]:
+        """Files that loads see, whoever may read them: those that are allowed, and some of the study's own ``words``.
+
+        These are what the command line gave it by ``--set``, and what lies beside the study for everybody to read: the
+        author of a study brings that along, and whether its folder is closed to others is not his to know.
+        """
         found = (each.partition("=") for each in sorted(self.allowed))
         paths = [path for word, _, path in found if word in _SHOWN]
         # One that is written from here on is of this machine; others may be another's.
@@ -43,7 +50,38 @@ class Permissions:
             for path in paths
             if path[:1] == "/" or Path(path).is_file()
         ]
-        return tuple(path for path in here if not Path(path).is_dir())
+        own = [
+            path for path in paths_among(words) if (path in self.given and Path(path).is_file()) or self._brings(path)
+        ]
+        return tuple(dict.fromkeys(path for path in (*here, *own) if not Path(path).is_dir()))
+
+    def _brings(self, path: str) -> bool:
+        return self.beside is not None and is_brought(self.beside, path)
+
+
+def is_brought(beside: Path, path: str) -> bool:
+    """Whether a file lies below the folder of a study, and anybody who may enter that may read it. No link is on the
+    way.
+    """
+    folder, way = beside.absolute(), Path(path)
+    if not way.is_relative_to(folder) or os.path.normpath(path) != path:
+        return False
+    between = [each for each in way.parents if each != folder and each.is_relative_to(folder)]
+    with contextlib.suppress(OSError), opened_below(folder, str(way.relative_to(folder))) as found:
+        mode = found.stat().st_mode
+        passable = all(each.stat().st_mode & stat.S_IXOTH for each in between)
+        return stat.S_ISREG(mode) and bool(mode & stat.S_IROTH) and passable
+    return False
+
+
+def is_closed(folder: Path) -> bool:
+    """Whether others can't get into a folder, or to it."""
+    return not all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
+
+
+def paths_among(words: Iterable[str]) -> Iterator[str]:
+    """The absolute paths among words of a command, also as ``--option=/path``."""
+    return (each for word in words for each in (word, word.partition("=")[2]) if each.startswith("/"))
 
 
 _SHOWN = ("code", "read")

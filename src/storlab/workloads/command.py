@@ -179,7 +179,8 @@ class CommandWorkload(Workload):
         min_length=1,
         description="Program and arguments. {target} is the directory, disk or server; of a server there are also "
         "{host}, {port}, {socket}, {database} or {export}. If Storlab is root, it runs as [another "
-        "user](confinement.md): what it reads must be everybody's, or be allowed by `--allow read=FILE`.",
+        "user](confinement.md): what it reads must be everybody's, or be allowed by `--allow read=FILE`. A file beside "
+        "the study that is a word here reaches it also where others can't get into the study's folder.",
     )
     env: dict[Variable, Variable] = Field(default_factory=dict, description="Environment variables to set.")
     cwd: Command | None = Field(None, description="Working directory; by default a folder off the measured storage.")

@@ -13,7 +13,7 @@ from storlab.errors import Problem
 from storlab.layers.block.device import OF_LAB
 from storlab.reach import Found, Key, reaching
 from storlab.run.gate import Want, each_once, refuse, unpermitted, want_of
-from storlab.run.permissions import Permissions
+from storlab.run.permissions import Permissions, is_brought, is_closed, paths_among
 from storlab.run.setup.units import units
 from storlab.study.cells import Cell
 from storlab.study.schema import StudyFile
@@ -27,6 +27,8 @@ def wants_of(study: Study, beside: Path | None) -> tuple[Want, ...]:
     """All that a study wants, each once. ``beside``: the study's own folder, whose files it may read."""
     found: list[tuple[Found, Key, str]] = [(each, (), "") for each in reaching(study.model)]
     found += [each for cell in study.cells for each in _of_cell(cell)]
+    if beside is None:
+        found += _left_behind(study)
     return each_once(want_of(*each, beside) for each in found if not _is_own(each[0]))
 
 
@@ -62,6 +64,22 @@ def _of_cell(cell: Cell) -> Iterator[tuple[Found, Key, str]]:
 
 def _at(found: Iterable[Found], key: Key, on: str = "") -> Iterator[tuple[Found, Key, str]]:
     yield from ((each, key, on) for each in found)
+
+
+def named_files(cell: Cell) -> list[str]:
+    """Words of a cell's commands, and files that its loads read: among these are those that its author brings along."""
+    loads = (load.workload for load in cell.yielding)
+    read = [found.value for load in loads for found in reaching(load) if found.word == "read"]
+    return [*(word for argv in cell.commands for word in argv), *read]
+
+
+def _left_behind(study: Study) -> Iterator[tuple[Found, Key, str]]:
+    """Files in closed folders, which loads saw if they lay beside the study: a run's folder alone can't prove that."""
+    cells = [cell for cell in study.cells if any(_on_machine(cell, on) for load in cell.loads for on in load.groups)]
+    named = dict.fromkeys(path for cell in cells for path in paths_among(named_files(cell)))
+    for path in named:
+        if is_brought(Path(path).parent, path) and is_closed(Path(path).parent):
+            yield Found((), "read", path), ("workload",), ""
 
 
 def _sent(workload: Workload) -> Iterator[Found]:

@@ -24,6 +24,7 @@ from storlab.nodes.undo import remove_folder
 from storlab.records.derive_trial import Done, parse_load, parse_loads
 from storlab.records.run_folder import ChangedSetting, TrialRecord, raw_folder
 from storlab.run.planning.order import PlannedTrial
+from storlab.run.planning.wants import named_files
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory
 from storlab.run.setup.setups import Setups
@@ -110,8 +111,7 @@ class TrialRun:
             if self.slices is not None:
                 self.slices.leave(self.cell.number)
             await to_its_end(self._tear_down(failed=record.status == "failed"))
-        duration = time.monotonic() - began
-        record = structs.replace(record, duration=duration, phases=self.phases, warnings=self.warnings)
+        record = structs.replace(record, duration=time.monotonic() - began, phases=self.phases, warnings=self.warnings)
         hosts = self.session.machines_of(self.built.nodes.values())
         return structs.replace(
             record, facts=self.facts, guests=self.guests, settings=self.settings, changed=self.changed, hosts=hosts
@@ -163,8 +163,7 @@ class TrialRun:
         at, reason, log = loss or (now, await reason_of(error, self.built, self.session), "")
         if loss is not None and (memory := await out_of_memory(self.built)):
             reason = f"{reason} ({memory})"
-        into = self.span.into(at)
-        if into is not None:
+        if (into := self.span.into(at)) is not None:
             reason = f"{reason} ({into:.1f} s into the load)"
         detail = "\n".join(filter(None, [detail, log]))
         return structs.replace(record, reason=reason, detail=detail, lost_after=into)
@@ -317,7 +316,8 @@ class TrialRun:
         """The node, for a load there: as a user that nobody else is, if it is root's and not in a guest."""
         root = self.session.facts[node.name]["uid"] == 0 and not node.identity.volatile
         user = Account.of_run(self.session.run, "load").user if root else None
-        confined = reach(node, target, folder, kind, user, self.session.permissions.shown())
+        words = named_files(self.cell) if node.machine == self.session.host.machine else ()
+        confined = reach(node, target, folder, kind, user, self.session.permissions.shown(words))
         return node.confined(confined, **dict.fromkeys(("TMPDIR", "HOME") if root else ("TMPDIR",), folder + TEMPORARY))
 
     async def _contexts(self, name: str, kind: str = "") -> list[RunContext]:
