@@ -65,6 +65,10 @@ ATTACKS = {
     "S17 a mount point in a name": (
         study(f'[{POOL} }}, {{ layer = "zfs", properties = {{ "mountpoint=/etc/cron.d" = "x" }} }}]'), "not among",
     ),
+    "S17 a mount point": (
+        study(f'[{POOL}, dataset = {{ mountpoint = "/etc/cron.d" }} }}, {{ layer = "zfs" }}]'),
+        "it is mounted in the run's own folder",
+    ),
     "S17 a file of a pool": (
         study(f'[{POOL}, properties = {{ "cachefile=/etc/passwd" = "x" }} }}, {{ layer = "zfs" }}]'), "not among",
     ),
