@@ -10,6 +10,7 @@ from typer import Option
 from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.options import Output, RunPath, format_option
 from storlab.cli.output import show, show_rendered, write_output
+from storlab.cli.waiting import waiting
 from storlab.errors import UserError
 from storlab.report.formats import FULL, PRINTED, PUBLISHED, REPORTS, find
 
@@ -30,10 +31,11 @@ def report(
     chosen = find("full text" if full and format_ == "text" else format_, (*REPORTS, PRINTED, *PUBLISHED, FULL))
     run = RunFolder.open(folder)
     manifest = run.manifest
-    tables = tables_of(run)
-    if not tables.records:
-        raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` resumes it")
-    given = report_input(run, tables, summary_of_run(manifest, tables))
+    with waiting(f"reading {folder}"):
+        tables = tables_of(run)
+        if not tables.records:
+            raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` resumes it")
+        given = report_input(run, tables, summary_of_run(manifest, tables))
     if output is None and chosen is PRINTED:
         output = run.report.with_suffix(".pdf")
     if output is not None:

@@ -114,8 +114,9 @@ def together(sentences: Iterable[str]) -> list[str]:
         if found is None:
             trials.setdefault(sentence, [])
         else:
-            said = re.sub(rf"\btrials/0*{found['trial']}/", "trials/…/", found["said"])
-            trials.setdefault(said, []).append(int(found["trial"]))
+            trial = int(found["trial"])
+            said = found["said"].replace(f"trials/{trial:04d}/", "trials/…/")
+            trials.setdefault(said, []).append(trial)
     return [_said(said, numbers) for said, numbers in trials.items()]
 
 
