@@ -118,6 +118,31 @@ def test_what_it_takes_to_look_again_is_kept_and_what_fails_is_not_checked(
     assert said.status == 3
 
 
+REWRITING = """
+import mmap, os, threading
+SIZE = 1 << 18
+contents = b"a" * SIZE, b"b" * SIZE
+for number in range(40):
+    file = os.open(f"{target}/pages-{{number}}", os.O_RDWR | os.O_CREAT)
+    os.ftruncate(file, SIZE)
+    pages = mmap.mmap(file, SIZE)
+    pages[:] = contents[0]
+    writing = threading.Thread(target=os.fdatasync, args=[file])
+    writing.start()
+    while writing.is_alive():
+        for content in contents: pages[:] = content
+"""
+"""What was changed while it was written is not written again before the power fails: the kernel takes its time."""
+
+
+def test_pages_that_change_while_they_are_written_are_logged_as_they_reach_the_disk(lab: CrashLaboratory) -> None:
+    """As those of databases do, for which nobody waits without being told to."""
+    rewriting = f"workload.pages.command.argv={json.dumps(['python3', '-c', REWRITING])}"
+    more = ("--set", rewriting, "--set", 'workload.pages.on=["vm"]')
+    said = lab.storlab(*lab.arguments("power-cut.toml", "--only", "set-up=xfs", "--moments", "1", *more), timeout=400)
+    assert controls(lab.found()["xfs"]) == {WHOLE: True, ORDERED: True}, said
+
+
 def test_pages_break_just_where_they_must(lab: CrashLaboratory) -> None:
     said = lab.storlab(*lab.arguments("torn-pages.toml", *TEN, "--json"), timeout=400)
     result = json.loads(said.stdout)

@@ -172,12 +172,15 @@ def test_the_end_image_is_compared_to_the_byte(tmp_path: Path) -> None:
     end = bytearray(replayed(DISK, requests))
     cutter = Cutter(read_log(tmp_path / "log"), tmp_path / "start", tmp_path / "end", tmp_path, 0)
     (tmp_path / "end").write_bytes(end)
-    assert cutter.difference() is None
+    assert cutter.difference() == ""
     end[-1] ^= 1
     (tmp_path / "end").write_bytes(end)
-    assert cutter.difference() == len(DISK) - 1
+    assert cutter.difference() == f"they differ at byte {len(DISK) - 1}, which nothing in the log wrote"
     (tmp_path / "end").write_bytes(end[:-1])
-    assert cutter.difference() == len(DISK) - 1
+    assert cutter.difference() == f"they differ at byte {len(DISK) - 1}, which nothing in the log wrote"
+    end[4 * SECTOR] ^= 1
+    (tmp_path / "end").write_bytes(end)
+    assert cutter.difference() == f"they differ at byte {4 * SECTOR}, which entry 3 of the log discarded"
 
 
 def test_a_write_beyond_the_end_of_the_disk_is_refused(tmp_path: Path) -> None:
@@ -224,7 +227,7 @@ def logged(folder: Path, commands: list[str], cache: Cache = "writeback") -> Wri
 
 
 def replays(folder: Path, log: WriteLog) -> bool:
-    return Cutter(log, folder / "start.img", folder / "disk.img", folder, 0).difference() is None
+    return Cutter(log, folder / "start.img", folder / "disk.img", folder, 0).difference() == ""
 
 
 @needs_qemu_io

@@ -82,12 +82,23 @@ class Cutter:
                 found.append(number)
         return found
 
-    def difference(self) -> int | None:
-        """Where the whole log on the start image differs from the end image: a byte, or ``None``."""
+    def difference(self) -> str:
+        """Where the whole log on the start image differs from the end image, as a clause; empty if nowhere."""
         copy_image(self.start, self.image)
         with replaying(self.log, self.image) as replay:
             replay.write_all(self.log.entries)
-        return first_difference(self.image, self.end)
+        at = first_difference(self.image, self.end)
+        return "" if at is None else f"they differ at byte {at}, {self._last_written(at)}"
+
+    def _last_written(self, at: int) -> str:
+        """By which entry of the log a byte was last written, as a clause."""
+        for number in range(len(self.log.entries), 0, -1):
+            entry = self.log.entries[number - 1]
+            if entry.offset <= at < entry.offset + entry.length:
+                if entry.flags & Flag.DISCARD:
+                    return f"which entry {number} of the log discarded"
+                return f"which entry {number} of the log wrote; perhaps a program changed its buffer meanwhile"
+        return "which nothing in the log wrote"
 
 
 @dataclass(frozen=True)
@@ -128,9 +139,8 @@ class Checker:
 
     async def whole(self) -> Control:
         """Control: everything replayed equals the end image, to the byte."""
-        at = await asyncio.to_thread(self.cutter.difference)
-        detail = "" if at is None else f"they differ at byte {at}"
-        return Control("all that was logged, replayed, is the image that the guest left", at is None, detail)
+        detail = await asyncio.to_thread(self.cutter.difference)
+        return Control("all that was logged, replayed, is the image that the guest left", not detail, detail)
 
     async def ordered(self, unit: int) -> Control:
         """Control: a cut that loses nothing of what was completed recovers."""

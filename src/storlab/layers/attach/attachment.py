@@ -27,7 +27,7 @@ from storlab.layers.attach.blockdev import (
 )
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
-from storlab.layers.block.queue import queue_facts
+from storlab.layers.block.queue import put, queue_facts, queue_folder
 from storlab.layers.net.protocols import refused_by_qemu
 from storlab.layers.resources import Disk, Export, File, LoggedFile, Resource
 from storlab.layers.server.nbd_export import NbdExportLayer
@@ -86,6 +86,14 @@ def serial_of(name: str) -> str:
 def _unmerged(device: Json) -> Json:
     """virtio-blk joins requests up to as many pieces as the host takes: that of the log would be one too many."""
     return device | {"request-merging": False} if device["driver"].startswith("virtio-blk") else device
+
+
+async def _keep_pages_stable(node: Node, disk: str) -> None:
+    """Let no page change while it is being written: QEMU reads it twice, first for the image and then for the log.
+
+    File systems look at this when they are mounted. Kernels before 5.10 lack it.
+    """
+    await put(node, queue_folder(disk), {"stable_writes": "1"})
 
 
 class AttachmentLayer(Crossing):
@@ -167,7 +175,9 @@ class AttachmentLayer(Crossing):
             await asyncio.sleep(_LOOK if attempt else 0)
             disk = await disk_with_serial(context.node, serial)
             sectors = int(await context.node.read_text(f"/sys/block/{disk}/size")) if disk is not None else 0
-            if sectors:
+            if disk is not None and sectors:
+                if isinstance(below, LoggedFile):
+                    await _keep_pages_stable(context.node, disk)
                 return Disk(context.node.name, f"/dev/{disk}", sectors * _SECTOR, ours=True)
         large = self.logical_block_size > _PAGE
         raise (Unsupported if large else TrialError)(
