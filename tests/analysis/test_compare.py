@@ -99,7 +99,7 @@ def test_rounds_done_on_one_side_only_are_left_out_and_named_and_pooling_takes_t
 
 @pytest.mark.parametrize(
     ("bad", "words"),
-    [(0.0, "is 0"), (-1.0, "is 0 or negative"), (math.nan, "lacks the metric"), (math.inf, "lacks the metric")],
+    [(-1.0, "is 0 or negative"), (math.nan, "lacks the metric"), (math.inf, "lacks the metric")],
 )
 def test_a_value_without_a_logarithm_leaves_the_whole_comparison_without_a_ratio(bad: float, words: str) -> None:
     found = compared([1.0, 2.0, bad, 4.0, 5.0, 6.0], [1.0] * 6)
@@ -109,12 +109,52 @@ def test_a_value_without_a_logarithm_leaves_the_whole_comparison_without_a_ratio
 
 
 def test_what_is_always_zero_or_has_no_common_round_says_so() -> None:
-    assert compared([1.0] * 6, [0.0] * 6).reason == (
-        "ext4 is 0 in every round, so there is no ratio of write.bandwidth "
+    found = compared([0.0] * 6, [0.0] * 6)
+    assert (found.verdict, found.settled) == ("missing", True)
+    assert found.reason == (
+        "xfs and ext4 are 0 in every round, so there is no ratio of write.bandwidth "
         "to base a verdict on; its values are in the tables."
     )
     found = compared([], [1.0])
     assert (found.reason, found.settled) == ("No round was done for both xfs and ext4.", False)
+
+
+def test_a_value_of_0_is_the_most_extreme_of_its_rounds_and_named() -> None:
+    b = [100.0, 103, 98, 101, 99, 102, 97, 100, 104, 96]
+    a = [1.3 * value for value in b]
+    found = compared(a, [*b[:6], 0.0, *b[7:]])
+    assert found.verdict == "better" and found.ratio == pytest.approx(1.3)
+    assert found.low is not None and 1 < found.low < 1.31
+    assert found.warnings[0] == (
+        "ext4 is 0 in round 7: a ratio with 0 counts as beyond all others, that of 0 and 0 as 1, and neither as "
+        "evidence of equivalence."
+    )
+    lost = compared([*a[:6], 0.0, *a[7:]], b)
+    assert lost.verdict == "undecided" and "1.30× (0× to 1.30×); the interval includes 1" in lost.reason
+    assert compared(a, [0.0] * 10, "lower").verdict == "worse"
+    assert compared([0.0] * 10, b).reason.startswith("xfs is lower than ext4 in 10 of 10 rounds: 0× (0× to 0×)")
+
+
+def test_no_zeros_are_equivalent_and_each_side_of_them_is_the_mirror_image_of_the_other() -> None:
+    same = [5.0] * 30
+    alike = compared([*same, 0.0], [*same, 0.0])
+    assert (alike.verdict, alike.ratio, alike.settled) == ("undecided", 1, False)
+    assert "zeros are no evidence of that" in alike.reason
+    a, b = [1.0, 0.0, 3.0, 2.0, 0.0, 4.0, 7.0, 0.0], [2.0, 5.0, 0.0, 4.0, 0.0, 5.0, 9.0, 1.0]
+    there, back = compared(a, b), compared(b, a, "lower")
+    assert there.verdict == back.verdict == "undecided"
+    assert there.ratio is not None and back.ratio is not None and there.ratio == pytest.approx(1 / back.ratio)
+
+
+def test_two_alike_that_are_often_0_are_called_different_no_more_often_than_is_allowed() -> None:
+    """A third of the values are 0, and the others log-normal; a gate and the verdict are looked at after each round."""
+    rng = np.random.default_rng(38)
+    whole = rng.lognormal(0.0, 0.5, size=(200, 2, 14)) * (rng.random(size=(200, 2, 14)) > 1 / 3)
+    false = 0
+    for a, b in whole:
+        looks = (compared([*a[:n]], [*b[:n]], "lower").verdict for n in range(6, 15))
+        false += any(verdict in ("better", "worse", "equivalent") for verdict in looks)
+    assert 0 < false <= 0.05 * 200 + 3 * (200 * 0.05 * 0.95) ** 0.5
 
 
 def test_outliers_are_named_by_their_round_and_so_is_drift_without_any() -> None:

@@ -73,7 +73,7 @@ def test_half_is_added_whether_there_is_a_0_or_not_and_never_makes_a_ratio_large
 def test_none_in_any_round_is_no_equivalence_and_large_counts_may_be_equivalent() -> None:
     none = compared([0.0] * 20, [0.0] * 20)
     assert (none.verdict, none.ratio, none.settled) == ("undecided", 1.0, False)
-    assert "counts of 0 are no evidence of that" in none.reason
+    assert "zeros are no evidence of that" in none.reason
     assert compared([1000.0] * 20, [1010.0] * 20).verdict == "equivalent"
     assert compared([1000.0] * 19 + [0.0], [1010.0] * 19 + [0.0]).verdict == "undecided"
 
@@ -144,10 +144,12 @@ def test_claims_on_outliers_are_answered_by_rounds_without_any_as_far_as_these_t
     assert [each.verdict for each in found] == [verdict], found
 
 
-def test_a_metric_that_is_no_count_has_no_ratio_where_it_is_0() -> None:
+def test_a_metric_that_is_no_count_and_0_on_one_side_is_compared_and_survives_json() -> None:
     trials, metrics, cells = tables({("on",): [0.0] * 6, ("off",): [1.0] * 6}, FACTORS)
-    (found,) = summarise(trials, metrics, design(FACTORS, cells, (CompareSpec("doublewrite"),))).comparisons
-    assert found.verdict == "missing" and "on is 0 in every round" in found.reason
+    summary = summarise(trials, metrics, design(FACTORS, cells, (CompareSpec("doublewrite"),)))
+    (found,) = summary.comparisons
+    assert found.verdict == "worse" and found.warnings[0].startswith("on is 0 in every round")
+    assert from_json(to_json(summary)) == summary
 
 
 def test_two_alike_are_called_different_no_more_often_than_is_allowed() -> None:

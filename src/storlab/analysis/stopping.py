@@ -13,7 +13,7 @@ from typing import Literal
 from storlab.analysis.stats.forecast import rounds_to_tell, tellable
 from storlab.analysis.summary import Comparison, Summary
 from storlab.analysis.sweeps.precision import open_points, points, rounds_left
-from storlab.analysis.wording import percent, plural
+from storlab.analysis.wording import endless, percent, plural
 from storlab.timeseries.steady import SNIA_RANGE, SNIA_SLOPE, SNIA_WINDOW
 
 Until = Literal["precision", "decided", "gates", "rounds", "points", "steady"]
@@ -132,7 +132,7 @@ def _of_windows(summary: Summary, rule: Rule) -> Stop | Continue:
 
 def precision_of(comparison: Comparison) -> float | None:
     """Half-width of the interval as a share of the ratio: √(high ÷ low) − 1; ``None`` without an interval."""
-    if comparison.low is None or comparison.high is None or comparison.low <= 0:
+    if comparison.low is None or comparison.high is None:
         return None
     return math.sqrt(comparison.high / comparison.low) - 1
 
@@ -195,6 +195,6 @@ def _rounds_to_precision(comparison: Comparison, rule: Rule) -> int | None:
 
 def spread_of(comparison: Comparison) -> float | None:
     """The standard deviation of the log ratio that an interval of this width shows; ``None`` without one."""
-    if comparison.low is None or comparison.high is None or comparison.low <= 0:
+    if comparison.low is None or comparison.high is None or endless(comparison.low) or endless(comparison.high):
         return None
     return math.log(comparison.high / comparison.low) / 2 / tellable(comparison.rounds, 1 - comparison.confidence)

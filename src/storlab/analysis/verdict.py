@@ -50,7 +50,7 @@ _BESIDE = 1e-9
 class Rules:
     """What was stated in advance: ``alpha`` of the study, margin, direction, least rounds, number of comparisons.
 
-    ``shrunk``: by how much the ½ that counts are given makes log ratios smaller, infinite where a count is 0. What is
+    ``shrunk``: by how much the ½ that counts are given makes log ratios smaller, infinite where a value is 0. What is
     said to be nearer to 1 than a limit, or equivalent, has to be nearer by so much.
     ``sides``: 2 where several limits are asked of one comparison, so that true statements on both sides of the truth
     may each be missed: all of them then follow from one interval with two ends.
@@ -321,7 +321,7 @@ def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
     if rules.margin > 0 and -edge <= found.low and found.high <= edge:
         but = "failed rounds count against that" if failed.a + failed.b else "that takes a little more evidence"
         if max(-found.low, found.high) > rules.near:
-            but = f"counts {'of 0' if math.isinf(rules.shrunk) else 'so small'} are no evidence of that"
+            but = f"{'zeros' if math.isinf(rules.shrunk) else 'counts so small'} are no evidence of that"
         return f"the interval lies within the margin of ±{percent(rules.margin)}, but {but}"
     if not found.excludes_equality:
         reach = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
@@ -359,5 +359,5 @@ def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) ->
 
 
 def safe_exp(x: float) -> float:
-    """exp, which ends at 1e304 instead of overflowing; room is left to round it to a few digits."""
-    return math.exp(min(x, 700.0))
+    """exp, which ends at 1e304 and at 1e-304, as ratios with 0 do, instead of overflowing or being 0."""
+    return math.exp(max(-700.0, min(x, 700.0)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+_ENDLESS = 1e300  # with its inverse: beyond any ratio of measurements, and not beyond what stands for one with 0
+
 
 def times(low: float, ratio: float, high: float) -> str:
     """``1.42× (1.31× to 1.54×)``; more decimals near 1, where two would hide a difference.
@@ -24,7 +26,14 @@ def times_alone(ratio: float) -> str:
     return _times(ratio, 3 if abs(ratio - 1) < 0.1 else 2)
 
 
+def endless(ratio: float) -> str:
+    """``∞×`` or ``0×`` for what only a ratio with 0 is; empty for any other."""
+    return "∞×" if ratio > _ENDLESS else "0×" if ratio < 1 / _ENDLESS else ""
+
+
 def _times(number: float, decimals: int) -> str:
+    if shown := endless(number):
+        return shown
     if 0.1 <= number < 100:
         return f"{number:.{decimals}f}×"
     return f"{number:.0f}×" if 100 <= number < 1e6 else f"{number:.2g}×"

@@ -22,6 +22,8 @@ Rounds = NDArray[np.int64]
 _NO_ROUNDS: Rounds = np.empty(0, dtype=np.int64)
 _NO_VALUES: Floats = np.empty(0, dtype=np.float64)
 _HALF = 0.5
+_ENDLESS = 1e9
+"""The logarithm of a ratio to 0: beyond that of any two floats, and finite, so that means of two have an order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +71,10 @@ class Side:
 class Pairs:
     """Log ratios a ÷ b of the rounds done on both sides, in order of the rounds.
 
-    ``problem`` says why where there can be no ratio, however many rounds follow (``no_ratio`` makes a sentence of it);
-    ``log_ratios`` is then empty. ``failed_a``: rounds in which only ``a`` failed; ``failed_b`` likewise.
+    ``problem`` says why where there is no ratio (``no_ratio`` makes a sentence of it); ``log_ratios`` is then empty.
+    ``failed_a``: rounds in which only ``a`` failed; ``failed_b`` likewise.
     ``parts``: where combinations were pooled, the log ratios of each by its name. ``counts``: as of ``Side``.
-    ``shrunk``: by how much the ½ of counts makes a log ratio smaller at most; infinite where there is a 0 among them.
+    ``shrunk``: by how much the ½ of counts makes a log ratio smaller at most; infinite where any value is 0.
     ``hosts``: which machine did each round, where rounds were done on several.
     """
 
@@ -98,15 +100,17 @@ class Pairs:
 
     @property
     def zeros(self) -> bool:
-        """Whether a count is 0."""
+        """Whether any value is 0."""
         return math.isinf(self.shrunk)
 
 
 def pair(a: Side, b: Side) -> Pairs:
     """``a`` ÷ ``b`` in each round that both have.
 
-    A value that is missing or not above 0 in any of them has no logarithm, but for counts (``Side.logged``). Leaving
-    just that round out would select rounds by their result, so the whole comparison has no ratio then.
+    A value that is missing or below 0 in any of them has no logarithm. Leaving just that round out would select rounds
+    by their result, so the whole comparison has no ratio then. A value of 0 makes a ratio that is beyond all others,
+    which signs and ranks need no logarithm for, and two of them are equal: exchanging the sides still only turns the
+    sign. But nothing says how far from 1 such a ratio is, so it is no evidence of being near.
     """
     rounds, of_a, of_b = a.rounds, a.logged, b.logged
     lost_a, lost_b = _failed_alone(a, b), _failed_alone(b, a)
@@ -115,13 +119,31 @@ def pair(a: Side, b: Side) -> Pairs:
         rounds, in_a, in_b = np.intersect1d(a.rounds, b.rounds, assume_unique=True, return_indices=True)
         of_a, of_b = of_a[in_a], of_b[in_b]
         unpaired = (*_left_out(a, b, lost_b), *_left_out(b, a, lost_a))
-    problem = without_logarithm(a.name, rounds, of_a) or without_logarithm(b.name, rounds, of_b)
+    problem = _without_order(a.name, rounds, of_a) or _without_order(b.name, rounds, of_b)
+    if not problem and len(rounds) and not (of_a.any() or of_b.any()):
+        problem = f"{a.name} and {b.name} are 0 in every round"
     if problem:
         return Pairs(rounds, problem=problem, warnings=unpaired)
     # Difference of logs: the quotient of two extreme values could overflow.
-    ratios = snap(np.log(of_a) - np.log(of_b))
-    shrunk = _shrunk(of_a, of_b, ratios) if a.counts else 0.0
-    return Pairs(rounds, ratios, "", unpaired, lost_a, lost_b, counts=a.counts, shrunk=shrunk)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = snap(np.nan_to_num(np.log(of_a) - np.log(of_b), nan=0.0, posinf=_ENDLESS, neginf=-_ENDLESS))
+    zeros = (*_zeros(a.name, rounds, of_a), *_zeros(b.name, rounds, of_b))
+    shrunk = _shrunk(of_a, of_b, ratios) if a.counts else math.inf if zeros else 0.0
+    return Pairs(rounds, ratios, "", (*unpaired, *zeros), lost_a, lost_b, counts=a.counts, shrunk=shrunk)
+
+
+def _without_order(name: str, rounds: Rounds, values: Floats) -> str:
+    """As ``without_logarithm``, but for zeros."""
+    return without_logarithm(name, rounds, np.where(values == 0, 1.0, values))
+
+
+def _zeros(name: str, rounds: Rounds, values: Floats) -> Iterator[str]:
+    if not values.all():
+        where = listed(rounds[values == 0].tolist()) if values.any() else "every round"
+        yield (
+            f"{name} is 0 in {where}: a ratio with 0 counts as beyond all others, that of 0 and 0 as 1, and neither as "
+            "evidence of equivalence."
+        )
 
 
 def _shrunk(of_a: Floats, of_b: Floats, ratios: Floats) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import altair as alt
 import polars as pl
 
 from storlab.analysis.summary import Comparison, Estimate, Verdict
+from storlab.analysis.wording import endless
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title, display_unit, finite, fitting_scale, log_axis
 from storlab.report.charts.theme import COLOURS, INK, SHAPES, SOFT, ZONE, Chart, of
 
@@ -104,7 +104,7 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
     """``points``: ``pair, round, ratio, verdict``, as ``ratios`` gives them, of all ``comparisons``."""
     first = comparisons[0]
     shown = pl.DataFrame(
-        [(pair_name(c), c.ratio, _end(c.low), _end(c.high), c.verdict) for c in comparisons],
+        [(pair_name(c), _end(c.ratio), _end(c.low), _end(c.high), c.verdict) for c in comparisons],
         schema={"pair": pl.String, "ratio": pl.Float64, "low": pl.Float64, "high": pl.Float64, "verdict": pl.String},
         orient="row",
     )
@@ -133,7 +133,7 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
 
 
 def _end(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) and value > 0 else None
+    return None if value is None or endless(value) else value
 
 
 def _domain(values: Sequence[float], margin: float) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from storlab.analysis.wording import endless
 from storlab.analysis.wording import plural as plural
 
 MINUS = "−"
@@ -175,7 +176,7 @@ def ratio(value: float | None, low: float | None = None, high: float | None = No
         return UNKNOWN
     digits = _ratio_digits(value, low, high)
     apart = low is not None and high is not None and not low <= 1 <= high
-    return f"{number(value, _beside_one(value, digits) if apart else digits)}×"
+    return endless(value) or f"{number(value, _beside_one(value, digits) if apart else digits)}×"
 
 
 def ratio_interval(low: float | None, high: float | None, value: float | None = None) -> str:
@@ -190,7 +191,7 @@ def ratio_interval(low: float | None, high: float | None, value: float | None = 
     # Hundredths that only a small ratio needs are too many for an end that is far larger.
     spare = digits > max(0, decimals(centre, _half_width(low, high)))
     own = {end: min(digits, max(0, 2 - _place(end))) if spare else digits for end in (low, high)}
-    return " to ".join(f"{number(end, _beside_one(end, own[end]))}×" for end in (low, high))
+    return " to ".join(endless(end) or f"{number(end, _beside_one(end, own[end]))}×" for end in (low, high))
 
 
 def _beside_one(end: float, digits: int) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
 from storlab.analysis.summary import CellState, Comparison, Estimate, Summary
+from storlab.analysis.wording import endless
 from storlab.grouping import grouped
 from storlab.metrics import PROBE as PROBE
 from storlab.report.model import format as fmt
@@ -149,8 +149,8 @@ def estimate_table(group: Sequence[Estimate]) -> Table:
 
 
 def span_of(c: Comparison) -> Span | None:
-    """What a format can draw of a comparison; ``None`` without an interval."""
-    if c.low is None or c.ratio is None or c.high is None or not 0 < c.low <= c.high < math.inf:
+    """What a format can draw of a comparison; ``None`` without an interval, or with one that has no end."""
+    if c.low is None or c.ratio is None or c.high is None or endless(c.low) or endless(c.high):
         return None
     return c.low, c.ratio, c.high
 
