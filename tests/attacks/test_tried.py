@@ -20,6 +20,10 @@ from study.program import PROGRAM, call
 from study.test_malformed import FILES as NO_STUDIES
 
 REPORT, RUN = "$S report out", "$S run study.toml --set scratch=$PWD/scratch --out again --quiet"
+MOUNTED = (
+    "mkdir -p small; unshare --mount sh -c 'mount -t tmpfs -o {options} none small; "
+    "$S run {study}.toml --set scratch=$PWD/scratch --out small/again --quiet'"
+)
 SURROUNDINGS: dict[str, tuple[str, set[int]]] = {
     "one column": (f"COLUMNS=1 {REPORT}", {0}),
     "columns below nothing": (f"COLUMNS=-5 {REPORT}", {0}),
@@ -40,6 +44,8 @@ SURROUNDINGS: dict[str, tuple[str, set[int]]] = {
     "files for nobody": (f"umask 777; {RUN}", {0, 1, 2, 3}),
     "few descriptors": (f"ulimit -n 16; {RUN}", {0, 1, 2, 3}),
     "short files": (f"ulimit -f 1; {RUN}", {1, 2, 3}),
+    "a file system to read": (MOUNTED.format(options="ro", study="study"), {2}),
+    "a small file system": (MOUNTED.format(options="size=2m", study="large"), {1, 3}),
 }
 
 
@@ -49,6 +55,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lab = Laboratory(tmp_path_factory.mktemp("surroundings"))
     finished(lab, PLAIN)
     (lab.folder / "study.toml").write_text(study(FOLDER, COMMAND))
+    (lab.folder / "large.toml").write_text(study(FOLDER, COMMAND.replace('"true"', '"head", "-c50M", "/dev/zero"')))
     return lab.folder
 
 

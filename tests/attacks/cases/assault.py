@@ -131,6 +131,20 @@ def listens_on_the_port_that_is_taken_and_is_heard_outside() -> None:
 
 
 @attempt
+def opens_a_disk_of_the_machine() -> None:
+    disks = [path for path in Path("/dev").rglob("*") if path.is_block_device()]
+    if not disks:
+        raise FileNotFoundError(errno.ENOENT, "")
+    os.close(os.open(disks[0], os.O_RDONLY))
+
+
+@attempt
+def sets_the_kernel() -> None:
+    setting = Path("/proc/sys/vm/swappiness")
+    setting.write_text(setting.read_text())
+
+
+@attempt
 def is_root() -> None:
     if os.getuid() != 0 and os.getgid() != 0 and not os.getgroups():
         raise PermissionError(errno.EPERM, "")
