@@ -169,7 +169,7 @@ SETUPS: Mapping[str, tuple[str, ...]] = {
     "S17": ("zfs.destroy", "zpool.destroy", "zpool.forget", "zpool.node", "zfs.parameter", "nfsd.limit", "nfsd.stop"),
     "S19": ("server.stop", "processes.end"),
     "S20": ("mount.unmount", "share.unmount"),
-    "mkfs": ("loop.detach", "file.remove", "nbd.disconnect", "multipath.remove"),
+    "mkfs": ("loop.detach", "file.remove", "nbd.disconnect", "mapper.remove"),
     "QEMU": ("pci.give-back", "boot.back", "suite.leftovers"),
 }
 """What a journal may say was set up for an attack, each of somebody else's."""
