@@ -22,6 +22,7 @@ from storlab.layers.block.delay import DelayLayer
 from storlab.layers.block.device import DeviceLayer
 from storlab.layers.block.fill import FillLayer
 from storlab.layers.block.loop import LoopLayer
+from storlab.layers.block.md import MdLayer
 from storlab.layers.database.mariadb import MariadbLayer
 from storlab.layers.database.mysql import MysqlLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
@@ -87,7 +88,7 @@ T = TypeVar("T")
 
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, SshKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
-    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DelayLayer,
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, CryptLayer, DelayLayer, MdLayer,
     MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZvolsLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,

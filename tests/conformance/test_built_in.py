@@ -55,6 +55,7 @@ LAYERS: Mapping[str, Mapping[str, Any]] = {
     "file": {"size": "64M"},
     "image-clone": {"base": {"file": "/images/base.img"}},
     "image-copy": {"base": {"size": "64M"}},
+    "md": {"level": "1", "disks": ["a", "b"]},
     "mkfs": {"type": "ext4"},
     "pci": {"address": "0000:03:00.0"},
     "qcow2": {"size": "64M"},

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from storlab.errors import Unsupported
 from storlab.layers.block.identity import DeviceIdentity
-from storlab.layers.resources import Format, Resource
+from storlab.layers.resources import Disk, File, Format, Resource
 from storlab.model import Model
 from storlab.nodes.demands import Demands
 from storlab.nodes.kind import Transport
@@ -167,6 +167,8 @@ class Layer(Model):
 
     takes: ClassVar[tuple[type[Resource] | None, ...]]
     gives: ClassVar[type[Resource]]
+    further: ClassVar[tuple[type[Resource], ...]] = (Disk, File)
+    """What chains may end as that it takes in addition to what lies below it."""
     undoes: ClassVar[tuple[Undo, ...]] = ()
     serves_one: ClassVar[bool] = False
     """Whether what it gives is for one node alone, so that each node of a group has one of its own."""

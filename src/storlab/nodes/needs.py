@@ -58,6 +58,7 @@ _UNASKED = {  # where a layer needs them, but whose versions are nobody's questi
     "cifs-utils": ("mount.cifs",),
     "cryptsetup-bin": ("cryptsetup",),
     "dmsetup": ("dmsetup",),
+    "mdadm": ("mdadm",),
     "iproute2": ("ss",),
     "iputils-ping": ("ping",),
     "ksmbd-tools": ("ksmbd.adduser", "ksmbd.mountd"),

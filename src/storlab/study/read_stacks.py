@@ -14,7 +14,7 @@ from storlab.layers.block.loop import LoopLayer
 from storlab.layers.fs.directory import DirectoryLayer
 from storlab.layers.fs.file import FileLayer
 from storlab.layers.net.protocols import ABSENT
-from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, File, Resource
+from storlab.layers.resources import RESOURCE_WORDS, Dir, Resource
 from storlab.layers.stack import type_errors
 from storlab.registry import layer_types
 from storlab.study.cells import Load
@@ -210,10 +210,11 @@ class StackReader:
                     named = [each for owner, each in chains if owner == at and each not in (MAIN, own)]
                     missing = unknown(f"chain {shown(name)}", name, named)
                     self.cell.problem(link.origin, f"layer {link.layer.layer}: {missing}")
-                elif not issubclass(given := ends_as(other, chains) or Resource, Disk | File):
+                elif not issubclass(given := ends_as(other, chains) or Resource, link.layer.further):
+                    takes = " or ".join(f"{kind.kind.lower()}s" for kind in link.layer.further)
                     self.cell.problem(
                         link.origin,
-                        f"layer {link.layer.layer} takes disks or files, but the chain {name} ends as a {given.kind}",
+                        f"layer {link.layer.layer} takes {takes}, but the chain {name} ends as a {given.kind}",
                     )
 
     def _check_words(self, chains: Chains, loads: Sequence[Load]) -> None:

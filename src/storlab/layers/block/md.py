@@ -1,0 +1,206 @@
+"""Layer ``md``: disks joined by the kernel's software RAID (drivers/md of Linux), see mdadm(8).
+
+An array is known by the UUID in its members' superblocks, which run and nonce make, as that of a file system. Devices
+are numbered, for mdadm leaves links of other names behind where no udev takes them away. New members need no resync:
+their contents are nobody's, and the parity of what is then written is right (``--assume-clean``). An array that is to
+be rebuilt begins without its last disk.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from msgspec import Meta, Struct
+from pydantic import Field, model_validator
+
+from storlab.errors import StorlabError
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block import mapper
+from storlab.layers.block.forgetting import fingerprint_of
+from storlab.layers.block.identity import refuse_another
+from storlab.layers.block.queue import queue_facts, sysfs
+from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
+from storlab.layers.resources import Disk, Resource
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.undo import RunId, undo
+from storlab.reach import OwnName
+from storlab.text import number_or_text
+from storlab.units import Size, power_of_two, size_text
+
+Level = Literal["0", "1", "4", "5", "6", "10"]
+_FEWEST = {"0": 1, "1": 2, "4": 3, "5": 3, "6": 4, "10": 2}
+_MODULES = {"0": "raid0", "1": "raid1", "10": "raid10", "4": "raid456", "5": "raid456", "6": "raid456"}
+_PARITY = ("4", "5", "6")
+_LOCK = "md"
+_STOP = r"""
+for each in /sys/block/md*; do
+    device=/dev/${each##*/}
+    [ -d "$each/md" ] || continue
+    { mdadm --detail --export "$device"; for one in "$each"/md/dev-*; do
+        [ -e "$one" ] && mdadm --examine --export "/dev/${one##*/dev-}"; done; } 2> /dev/null |
+        grep -qx "MD_UUID=$1" || continue
+    tries=100
+    while [ -d "$each/md" ]; do  # it goes a while after it was stopped
+        mdadm --stop --config=none "$device" > /dev/null 2>&1
+        [ $((tries -= 1)) -gt 0 ] || exit 1
+        sleep 0.1
+    done
+    echo stopped
+done
+exit 0
+"""
+
+
+class _Array(Struct, frozen=True, forbid_unknown_fields=True):
+    run: RunId
+    nonce: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+
+
+@undo("md.stop", arguments=_Array, proof="itself")
+async def stop_array(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Stop the array that Storlab made: by its UUID, or not at all."""
+    uuid = _array_uuid(arguments["run"], arguments["nonce"])
+    ended = await node.run(["sh", "-c", _STOP, "stop", uuid], check=False)
+    if not ended.ok:
+        raise StorlabError(f"node {node.name}: the array {uuid} is still in use, and was not stopped")
+    return f"stopped the array {uuid}" if b"stopped" in ended.stdout else None
+
+
+def _array_uuid(run: str, nonce: str) -> str:
+    """As mdadm writes it: ``01234567:01234567:01234567:01234567``."""
+    digits = filesystem_uuid(run, nonce).replace("-", "")
+    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
+
+
+class MdLayer(Layer):
+    """An array of the disks of further chains, by the kernel's software RAID."""
+
+    layer: Literal["md"] = "md"
+    level: Level = Field(description="RAID level.")
+    disks: tuple[OwnName, ...] = Field(min_length=1, description="Further chains of the node whose disks it joins.")
+    chunk: Annotated[Size, power_of_two("chunk", 4096, 64 * 1024**2)] | None = Field(
+        None, description="What lies on one disk before the next; mdadm's default is 512k. Level 1 has none."
+    )
+    layout: Literal["near", "far", "offset"] | None = Field(
+        None, description="Level 10: where the two copies lie; mdadm's default is near."
+    )
+    bitmap: Literal["none", "internal"] = Field("none", description="Where it notes what may have to be resynced.")
+    consistency: Literal["ppl"] | None = Field(None, description="Level 5: `ppl` closes the write hole by a log.")
+    write_mostly: int = Field(0, ge=0, le=32, description="Level 1: so many of its last disks are read from last.")
+    stripe_cache: int | None = Field(
+        None, ge=17, le=32768, description="Levels 4 to 6: stripes that are cached; the kernel's default is 256."
+    )
+    state: Literal["clean", "degraded", "rebuilding"] = Field(
+        "clean", description="`degraded`: without its last disk. `rebuilding`: that is added when it is set up."
+    )
+
+    takes: ClassVar = (None,)
+    gives: ClassVar = Disk
+    further: ClassVar = (Disk,)
+    compared: ClassVar = (
+        "level",
+        "chunk_size",
+        "layout",
+        "raid_disks",
+        "consistency_policy",
+        "bitmap",
+        "stripe_cache_size",
+    )
+    undoes: ClassVar = (stop_array, forget_filesystem)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        only = {
+            "layout": (self.layout is not None, ("10",)),
+            "consistency": (self.consistency is not None, ("5",)),
+            "write_mostly": (self.write_mostly > 0, ("1",)),
+            "stripe_cache": (self.stripe_cache is not None, _PARITY),
+            "chunk": (self.chunk is not None, ("0", "4", "5", "6", "10")),
+            "state": (self.state != "clean", ("1", "4", "5", "6", "10")),
+            "bitmap": (self.bitmap != "none", ("1", "4", "5", "6", "10")),
+        }
+        for key, (given, levels) in only.items():
+            if given and self.level not in levels:
+                raise ValueError(f"{key} is for level {' or '.join(levels)}, not for {self.level}")
+        if self.consistency and self.bitmap != "none":
+            raise ValueError("consistency = ppl takes the place of a bitmap: leave one of them out")
+        return self
+
+    def label(self) -> str:
+        return f"md {self.level}{'' if self.state == 'clean' else f' {self.state}'}"
+
+    def needs(self) -> Needs:
+        programs = ("mdadm", "modprobe", "wipefs", "blkid")
+        return Needs(programs=programs, modules=(_MODULES[self.level],), root="arrays of disks")
+
+    def chains(self) -> tuple[str, ...]:
+        return self.disks
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+        disks = [each for name in self.disks for each in context.others[name] if isinstance(each, Disk)]
+        if len(disks) < _FEWEST[self.level] or self.write_mostly >= len(disks):
+            fewest = max(_FEWEST[self.level], self.write_mostly + 1)
+            raise StorlabError(f"layer {self.label()} takes at least {fewest} disks, and its chains have {len(disks)}")
+        node, nonce = context.node, secrets.token_hex(16)
+        for disk in disks:
+            await refuse_another(node, disk.path, disk.device)
+            if not disk.ours:
+                forget = {"device": disk.path, "run": context.run, "nonce": nonce, "was": fingerprint_of(disk)}
+                await context.register_undo("mkfs.forget", **forget)
+        await context.register_undo("md.stop", run=context.run, nonce=nonce)
+        await node.run(["modprobe", _MODULES[self.level]], check=False)
+        async with node.lock(_LOCK):  # the first number that is free is free for one
+            array = await _free_number(node)
+            uuid = _array_uuid(context.run, nonce)
+            await node.run(self._creating(f"/dev/{array}", uuid, [disk.path for disk in disks]))
+        if self.stripe_cache is not None:
+            await node.run(
+                ["sh", "-c", 'echo "$1" > "$2"', "sh", str(self.stripe_cache), f"{_folder(array)}/stripe_cache_size"]
+            )
+        if self.state == "rebuilding":
+            await node.run(["mdadm", "--quiet", "--add", f"/dev/{array}", disks[-1].path])
+        return Disk(
+            node.name, f"/dev/{array}", await mapper.size_of(node, array), ours=all(disk.ours for disk in disks)
+        )
+
+    def _creating(self, array: str, uuid: str, disks: Sequence[str]) -> list[str]:
+        members = [*disks[:-1], "missing"] if self.state != "clean" else [*disks]
+        if self.write_mostly:
+            first = len(members) - self.write_mostly
+            members = [*members[:first], "--write-mostly", *members[first:]]
+        options = {
+            "--chunk": None if self.chunk is None else size_text(self.chunk).upper(),
+            "--layout": None if self.layout is None else f"{self.layout[0]}2",
+            "--consistency-policy": self.consistency,
+            # A bitmap that mdadm adds by itself to large arrays would make two sizes two set-ups.
+            "--bitmap": self.bitmap if self.level != "0" and not self.consistency else None,
+        }
+        chosen = [f"{option}={value}" for option, value in options.items() if value is not None]
+        clean = ["--assume-clean"] if self.level != "0" else []
+        head = ["mdadm", "--create", array, "--run", "--quiet", "--config=none", "--homehost=any", "--metadata=1.2"]
+        own = ["--name=storlab", f"--uuid={uuid}", f"--level={self.level}", f"--raid-devices={len(disks)}"]
+        return [*head, *own, *chosen, *clean, *members]
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Disk)
+        said = await context.node.texts(*(f"{_folder(resource.name)}/{name}" for name in _SHOWN))
+        found = {name: number_or_text(value) for name, value in zip(_SHOWN, said, strict=True) if value}
+        return {**found, **await queue_facts(context.node, resource)}
+
+
+_SHOWN = (
+    "level", "raid_disks", "chunk_size", "layout", "consistency_policy", "array_state", "sync_action", "degraded",
+    "stripe_cache_size", "metadata_version",
+)  # fmt: skip
+
+
+def _folder(array: str) -> str:
+    return f"{sysfs(array)}/md"
+
+
+async def _free_number(node: Node) -> str:
+    taken = (await node.output("ls", "/sys/block")).split()
+    return next(f"md{number}" for number in range(len(taken) + 1) if f"md{number}" not in taken)

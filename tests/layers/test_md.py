@@ -1,0 +1,148 @@
+"""Arrays of the kernel's software RAID in a real guest: what they are, what they write underneath, what stays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from storlab.errors import StorlabError
+from storlab.layers.block.md import MdLayer, stop_array
+from storlab.layers.resources import Disk, Resource
+
+from .pair import Pair, open_shop
+from .sites import RUN
+
+shop = pytest.fixture(scope="module")(open_shop)
+guests = pytest.mark.needs("guests")
+NOTHING = "ls -d /sys/block/md[0-9]* /dev/md* 2> /dev/null; true"
+
+
+@asynccontextmanager
+async def array(
+    pair: Pair, count: int = 4, *, ours: bool = True, **keys: Any
+) -> AsyncIterator[tuple[Disk, list[Disk], Mapping[str, Any]]]:
+    """An array of loop devices in a guest with its members and its facts; nothing of it is left."""
+    members: list[Disk] = []
+    try:
+        for number in range(count):
+            below = ({"layer": "file", "size": "24M"}, {"layer": "loop"})
+            (disk,) = (await pair.set_up(*below, owner=f"disk{number}")).resources[-1:]
+            assert isinstance(disk, Disk)
+            members.append(replace(disk, ours=ours))
+        layer = MdLayer.model_validate({"layer": "md", "disks": ["a", "b"], **keys})
+        others: Mapping[str, list[Resource]] = {"a": [*members[:2]], "b": [*members[2:]]}
+        context = replace(pair.server.context(2), others=others)
+        made = await layer.set_up(None, context)
+        yield made, members, await layer.facts(made, context)
+    finally:
+        await pair.tear_down()
+    assert await pair.server.output(NOTHING) == ""
+
+
+@guests
+@pytest.mark.parametrize(
+    ("keys", "facts", "disks"),
+    [
+        ({"level": "0", "chunk": "64k"}, {"level": "raid0", "chunk_size": 65536, "raid_disks": 4}, 4),
+        (
+            {"level": "1", "write_mostly": 1, "bitmap": "internal"},
+            {"level": "raid1", "consistency_policy": "bitmap"},
+            1,
+        ),
+        (
+            {"level": "10", "layout": "far", "chunk": "32k"},
+            {"level": "raid10", "chunk_size": 32768, "raid_disks": 4},
+            2,
+        ),
+        ({"level": "5", "chunk": "16k", "stripe_cache": 1024}, {"level": "raid5", "stripe_cache_size": 1024}, 3),
+        ({"level": "5", "consistency": "ppl"}, {"level": "raid5", "consistency_policy": "ppl"}, 3),
+        ({"level": "6", "state": "degraded"}, {"level": "raid6", "degraded": 1, "array_state": "clean"}, 2),
+    ],
+    ids=lambda value: f"{value['level']}-{'-'.join(map(str, value.values()))}" if isinstance(value, dict) else None,
+)
+async def test_an_array_is_as_asked_for_and_nothing_of_it_stays(
+    pair: Pair, keys: dict[str, Any], facts: dict[str, Any], disks: int
+) -> None:
+    async with array(pair, **keys) as (made, members, found):
+        assert {name: found[name] for name in facts} == facts
+        assert 0.7 * disks <= made.size / members[0].size <= disks and made.ours
+        text = f"printf storlab | dd of={made.path} bs=4k seek=7 conv=sync,fsync 2> /dev/null"
+        await pair.server.output(text)
+        read = f"dd if={made.path} bs=4k skip=7 count=1 iflag=direct 2> /dev/null | tr -d '\\0'"
+        assert await pair.server.output(read) == "storlab"
+
+
+@guests
+async def test_a_mirror_writes_twice_underneath_and_parity_reads_before_it_writes(pair: Pair) -> None:
+    async def underneath(made: Disk, members: list[Disk]) -> tuple[float, float]:
+        """Sectors read and written by all members for each that is written, of single blocks of 4k."""
+
+        async def counted() -> list[int]:
+            stats = " ".join(f"/sys/block/{disk.name}/stat" for disk in members)
+            lines = [line.split() for line in (await pair.server.output(f"cat {stats}")).splitlines()]
+            return [sum(int(line[at]) for line in lines) for at in (2, 6)]
+
+        before = await counted()
+        fio = f"fio --name=x --filename={made.path} --rw=randwrite --bs=4k --size=16M --number_ios=64 --direct=1"
+        await pair.server.output(fio)
+        return tuple((now - then) / (64 * 8) for now, then in zip(await counted(), before, strict=True))  # type: ignore[return-value]
+
+    async with array(pair, count=2, level="1") as (made, members, _):
+        read, written = await underneath(made, members)
+        assert read < 0.2 and 1.9 < written < 2.3
+    async with array(pair, level="5", chunk="64k") as (made, members, _):
+        read, written = await underneath(made, members)
+        assert 1.5 < read < 4 and 1.9 < written < 3, "old data and old parity are read, new ones written"
+
+
+@guests
+async def test_a_disk_that_is_added_is_rebuilt(pair: Pair) -> None:
+    async with array(pair, count=3, level="5", state="rebuilding") as (made, _, found):
+        folder = f"/sys/block/{made.name}/md"
+        assert (found["raid_disks"], found["level"]) == (3, "raid5")
+        for _ in range(600):
+            if await pair.server.output(f"cat {folder}/sync_action {folder}/degraded") == "idle\n0":
+                break
+            await asyncio.sleep(0.1)
+        assert await pair.server.output(f"cat {folder}/degraded") == "0"
+
+
+@guests
+async def test_members_of_the_users_lose_what_marks_them_and_an_array_is_stopped_by_its_uuid_alone(pair: Pair) -> None:
+    async with array(pair, count=2, ours=False, level="1") as (made, members, _):
+        listed = await pair.server.output(f"wipefs --noheadings {members[0].path} {members[1].path}")
+        assert listed.count("linux_raid_member") == 2 and not made.ours
+        assert await stop_array.function(pair.server.node, {"run": RUN, "nonce": "0" * 32}) is None
+        assert await pair.server.output("ls -d /sys/block/md*")
+        said = await pair.server.tear_down()
+        assert sum("wiped the signature" in words for words in said) == 2
+        assert any(words.startswith("stopped the array") for words in said)
+
+
+@guests
+async def test_too_few_disks_are_refused_before_anything_is_made(pair: Pair) -> None:
+    with pytest.raises(StorlabError, match=r"md 6 takes at least 4 disks, and its chains have 3"):
+        async with array(pair, count=3, level="6"):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"level": "1", "chunk": "64k"}, "chunk is for level 0 or 4"),
+        ({"level": "0", "state": "degraded"}, "state is for level 1"),
+        ({"level": "5", "layout": "far"}, "layout is for level 10"),
+        ({"level": "5", "consistency": "ppl", "bitmap": "internal"}, "takes the place of a bitmap"),
+        ({"level": "7"}, "Input should be"),
+        ({"level": "5", "chunk": "3k"}, "chunk"),
+    ],
+)
+def test_what_no_array_is_like_is_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        MdLayer.model_validate({"layer": "md", "disks": ["a"], **keys})
