@@ -83,13 +83,32 @@ fn a_root_of_its_own_has_what_the_program_is_given_and_nothing_else() {
         disk = disk.0,
     );
     let visible = json!(["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", shown]);
-    let confine = json!({"bare": true, "mounts_only": true, "visible": visible, "devices": [disk.0]});
-    let (code, printed) = place.run_with(&script, confine);
-    assert_eq!(code, Some(0), "{printed}");
-    let seen: Vec<_> = printed.split_whitespace().collect();
-    for missing in ["home", "root", "run", "boot", "shadow", "passwd", "outside", "disk"] {
-        assert!(!seen.contains(&missing), "{missing}: {printed}");
+    for mounts_only in [true, false] {
+        let confine =
+            json!({"bare": true, "mounts_only": mounts_only, "visible": visible, "devices": [disk.0]});
+        let (code, printed) = place.run_with(&script, confine);
+        assert_eq!(code, Some(0), "{printed}");
+        let seen: Vec<_> = printed.split_whitespace().collect();
+        for missing in ["home", "root", "run", "boot", "shadow", "passwd", "outside", "disk"] {
+            assert!(!seen.contains(&missing), "{missing}: {printed}");
+        }
+        assert!(
+            ["it", "dev", "usr", "ld.so.cache", "inside"].iter().all(|one| seen.contains(one)),
+            "{printed}"
+        );
+        fs::remove_file(place.directory.path("inside/made")).unwrap();
     }
-    assert!(["it", "dev", "usr", "ld.so.cache", "inside"].iter().all(|one| seen.contains(one)), "{printed}");
-    assert!(fs::exists(place.directory.path("inside/made")).unwrap());
+}
+
+#[test]
+fn the_settings_of_the_kernel_are_read_only_for_a_root_of_its_own() {
+    if !is_root() {
+        return;
+    }
+    let mut place = Place::new("confine-bare-proc");
+    let confine = json!({"bare": true, "visible": ["/usr", "/bin", "/lib", "/lib64"], "capabilities": ["CAP_DAC_OVERRIDE"]});
+    let script = "cat /proc/sys/fs/nr_open && echo $$ && ! echo 1 2>/dev/null >/proc/sys/vm/drop_caches";
+    let (code, printed) = place.run_with(script, confine);
+    let lines: Vec<u64> = printed.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(code == Some(0) && lines[1] < 10, "{code:?} {printed}");
 }

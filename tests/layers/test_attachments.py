@@ -27,6 +27,7 @@ from storlab.layers.server.base import ServerContext
 from storlab.layers.stack import type_errors
 from storlab.nodes.binding import numactl
 from storlab.nodes.demands import Devices
+from storlab.nodes.node import Confinement
 from storlab.study.study import parse_study
 
 from .sites import Ground, guest, parse
@@ -237,10 +238,12 @@ async def test_a_guest_finds_its_disk_and_says_how_it_syncs(
 SERVED = Share("host", "virtiofs", "", 0, "/srv", socket="/run/socket")
 
 
-def options(**keys: Any) -> list[str]:
+def options(confinement: Confinement | None = None, **keys: Any) -> list[str]:
     layer = VirtiofsdLayer.model_validate(keys)
     below = Dir("host", "/srv/x")
-    return layer._options_of_c(below.path) if layer.implementation == "c" else layer._options(below)
+    if layer.implementation == "c":
+        return layer._options_of_c(below.path)
+    return layer._options(ServerContext(None, below, "/run/d", confinement=confinement))  # type: ignore[arg-type]
 
 
 def test_every_default_is_written_out_for_both_daemons() -> None:
@@ -255,10 +258,16 @@ def test_every_default_is_written_out_for_both_daemons() -> None:
     for name in ("none", "never"):
         assert "--cache=never" in options(cache=name) and ",cache=none," in options(cache=name, implementation="c")[-1]
     # What a study adds comes first, so that nothing of Storlab's is undone by it.
-    own = ["xattrmap=:map::user.host.:", "modcaps=+sys_admin:-chown"]
+    own = ["xattrmap=:map::user.host.:", "modcaps=-setfcap:-chown"]
     assert options(options=[*own, "log-level=warn"])[:3] == [f"--{each}" for each in (*own, "log-level=warn")]
     of_c = [*own, "flock", "no_posix_lock", "timeout=0.5"]
     assert options(implementation="c", options=of_c)[-1].startswith(f"{','.join(of_c)},source=/srv/x,")
+
+
+def test_a_confined_daemon_locks_itself_in_by_its_root_alone_and_makes_no_devices() -> None:
+    words = options(Confinement(), options=["modcaps=-chown", "log-level=warn"])
+    assert words[:4] == ["--log-level=warn", "--modcaps=-chown:-mknod", "--shared-dir=/srv/x", "--cache=auto"]
+    assert "--sandbox=chroot" in words and "--modcaps=-mknod" in options(Confinement())
 
 
 def command(**keys: Any) -> Sequence[str]:
@@ -277,20 +286,7 @@ def test_the_limit_of_open_files_is_for_both_and_threads_of_the_one_in_c_do_not_
         assert pool == ([] if threads == "default" else [f"--thread-pool-size={threads}"])
 
 
-def test_chroot_is_refused_to_all_but_root_and_bound_to_all_is_bound_to_nothing() -> None:
-    class Asked:
-        def __init__(self, uid: int) -> None:
-            self.uid = uid
-            self.known: dict[str, str] = {}
-
-        async def facts(self, _: object) -> dict[str, int]:
-            return {"uid": self.uid}
-
-    for uid, sandbox in ((0, "chroot"), (1000, "namespace"), (1000, "none")):
-        asyncio.run(VirtiofsdLayer.model_validate({"sandbox": sandbox}).check_node(Asked(uid)))  # type: ignore[arg-type]
-    with pytest.raises(UserError, match='run Storlab as root, or write "namespace" or "none"') as refused:
-        asyncio.run(VirtiofsdLayer(sandbox="chroot").check_node(Asked(1000)))  # type: ignore[arg-type]
-    assert refused.value.key == ("sandbox",)
+def test_bound_to_all_is_bound_to_nothing() -> None:
     layer = VirtiofsdLayer.model_validate({"pin": "all", "numa": "all"})
     assert (layer.pin, layer.numa, numactl(layer.pin, layer.numa)) == (None, None, [])
     bound = VirtiofsdLayer.model_validate({"pin": "0,2-3", "numa": 0})

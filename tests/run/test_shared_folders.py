@@ -30,6 +30,7 @@ STUDY = shipped_studies()["shared-folders"]
 SMALL = ("runtime=0.2s", "nodes.vm.memory=192M", 'patterns=["randwrite"]')
 DAEMON = '[{ layer = "directory" }, { layer = "virtiofsd" }, { layer = "virtiofs" }]'
 READS_ON = sample(__file__, "cases/reads-on.sh", begun=BEGUN)
+OWNERS = sample(__file__, "cases/owners.sh")
 in_guests = pytest.mark.needs("guests", "virtiofsd")
 
 
@@ -132,6 +133,14 @@ def test_each_guest_has_its_own_daemon_and_sees_the_others_files(
     (record,) = lab.records()
     facts = [each for layers in record.facts.values() for each in layers if each["layer"] == "virtiofsd"]
     assert [each["version"].startswith(version) for each in facts] == [True, True]
+
+
+@in_guests
+@pytest.mark.parametrize("handles", ["never", "mandatory"])
+def test_owners_and_modes_are_as_the_guests_root_sets_them_but_no_device_is_made(lab: Laboratory, handles: str) -> None:
+    daemon = f'{{ layer = "virtiofsd", cache = "never", xattr = true, inode_file_handles = "{handles}" }}'
+    stack = f'[{{ layer = "directory" }}, {daemon}, {{ layer = "virtiofs" }}]'
+    lab.succeed(guests(OWNERS, stack=stack, count="1"), unconfined=True)
 
 
 def send(number: signal.Signals) -> Callable[[Laboratory], None]:

@@ -18,8 +18,10 @@ from storlab.images.image import find_image
 from storlab.images.mysql import MYSQL
 from storlab.images.virtiofsd import find_virtiofsd
 
-ELSEWHERE = frozenset({"kvm", "mysql"})
-"""What even CI may lack: the processor's help, and Debian's unstable on the days when it is broken."""
+ELSEWHERE = frozenset({"kvm", "mysql", "tgtd"})
+"""What even CI may lack: the processor's help, Debian's unstable on the days when it is broken, and a server of disks
+whose package has it run at once.
+"""
 
 _IMPLIED = {"guests": ("root",), "zfs": ("root", "guests"), "packages": ("root",), "slurm": ("root",)}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"

@@ -11,6 +11,7 @@ use nix::unistd::{chdir, pivot_root};
 
 use super::Obstacle;
 use super::hidden::{is_folder, make_place};
+use super::view::show_own_processes;
 use crate::sys::{self, MountAttributes};
 
 /// Folders that are links on most systems, and then stay links.
@@ -18,8 +19,9 @@ const LINKS: [&str; 5] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64"];
 /// Where the new tree is made: a folder that is there everywhere.
 const BASE: &str = "/dev";
 
-/// Leaves the machine's tree for an empty one with places for what is `given`, and a `/proc` of the program's own.
-pub fn enter<'a>(given: impl Iterator<Item = &'a Path>) -> Result<(), Obstacle> {
+/// Leaves the machine's tree for an empty one with places for what is `given`, and a `/proc` of the program's own; with settings
+/// of the kernel, if all `processes` of its namespace are its own.
+pub fn enter<'a>(given: impl Iterator<Item = &'a Path>, processes: bool) -> Result<(), Obstacle> {
     let places: Vec<_> = given.map(|path| (path, is_folder(path))).collect();
     let links: Vec<(&str, PathBuf)> =
         LINKS.iter().filter_map(|link| fs::read_link(link).ok().map(|target| (*link, target))).collect();
@@ -41,9 +43,13 @@ pub fn enter<'a>(given: impl Iterator<Item = &'a Path>) -> Result<(), Obstacle> 
     for folder in ["/dev", "/proc"] {
         fs::create_dir_all(folder).map_err(Obstacle::io(folder))?;
     }
-    show_own_process()?;
+    if processes {
+        show_own_processes()?;
+    } else {
+        show_own_process()?;
+    }
     let root = File::open("/").map_err(Obstacle::io("/"))?;
-    sys::set_mount(root.as_fd(), MountAttributes::RDONLY).map_err(Obstacle::of("mount_setattr of /"))
+    sys::set_mounts(root.as_fd(), MountAttributes::RDONLY).map_err(Obstacle::of("mount_setattr of /"))
 }
 
 /// Since Linux 5.8 `/proc` can be of processes alone, and hide those of others. An older kernel has none for it.

@@ -16,6 +16,7 @@ pub const CALLS: &[c_long] = &[
     libc::SYS_capget,
     libc::SYS_capset,
     libc::SYS_chdir,
+    libc::SYS_chroot, // takes CAP_SYS_CHROOT
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
@@ -135,6 +136,7 @@ pub const CALLS: &[c_long] = &[
     libc::SYS_munmap,
     libc::SYS_name_to_handle_at,
     libc::SYS_nanosleep,
+    libc::SYS_open_by_handle_at, // takes CAP_DAC_READ_SEARCH
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_pidfd_open,
@@ -323,10 +325,13 @@ pub const IO_URING: &[c_long] =
     &[libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_io_uring_setup];
 
 /// Families of sockets: those that a network namespace holds, netlink(7) for who looks up an address, and Unix's.
-pub const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Those of packet(7) take `CAP_NET_RAW`.
+pub const FAMILIES: &[i32] =
+    &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET];
 
 /// Requests that ask, that concern the caller's own descriptors and files, or that use a block device as a whole.
-/// From `linux/fs.h`, `linux/blkzoned.h`, `linux/fiemap.h`, `asm-generic/ioctls.h`, `linux/hdreg.h`, `linux/loop.h`.
+/// From `linux/fs.h`, `linux/blkzoned.h`, `linux/fiemap.h`, `asm-generic/ioctls.h`, `linux/hdreg.h`, `linux/loop.h`,
+/// `linux/sockios.h`.
 pub const REQUESTS: &[Ioctl] = &[
     0x2,         // FIGETBSZ
     0x301,       // HDIO_GETGEO
@@ -347,6 +352,9 @@ pub const REQUESTS: &[Ioctl] = &[
     0x5452,      // FIOASYNC
     0x5460,      // FIOQSIZE
     0x802c_542a, // TCGETS2
+    0x8921,      // SIOCGIFMTU
+    0x8927,      // SIOCGIFHWADDR
+    0x8933,      // SIOCGIFINDEX
     0x1267,      // BLKSECTGET
     0x125e,      // BLKROGET
     0x1260,      // BLKGETSIZE

@@ -44,8 +44,10 @@ fn allowed(io_uring: bool) -> Result<BpfProgram, BackendError> {
     let families = FAMILIES.iter().map(|&family| is(0, family as u64));
     rules.insert(number(libc::SYS_socket), families.collect::<Result<_, _>>()?);
     rules.insert(number(libc::SYS_personality), vec![is(0, 0)?, is(0, WHAT_IS)?]);
-    let no_namespace = compare(0, SeccompCmpOp::MaskedEq(NAMESPACES), 0)?;
-    rules.insert(number(libc::SYS_clone), vec![no_namespace]);
+    for call in [libc::SYS_clone, libc::SYS_unshare] {
+        let no_namespace = compare(0, SeccompCmpOp::MaskedEq(NAMESPACES), 0)?;
+        rules.insert(number(call), vec![no_namespace]);
+    }
     program(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
 }
 

@@ -71,7 +71,7 @@ pub struct Confinement {
     /// the wall around it, or becomes a user that has nothing else.
     #[serde(default)]
     pub mounts_only: bool,
-    /// With `mounts_only`: of the machine's files it sees nothing but what is `writable` and `visible`.
+    /// Of the machine's files it sees nothing but what is `writable` and `visible`.
     #[serde(default)]
     pub bare: bool,
 }

@@ -28,7 +28,7 @@ pub fn make_private() -> Result<(), Obstacle> {
 /// Mounts a `/proc` that has the processes of this namespace alone.
 ///
 /// In a container that hides parts of its own, the kernel lets an ordinary user mount none: that of all stays.
-fn show_own_processes() -> Result<(), Obstacle> {
+pub fn show_own_processes() -> Result<(), Obstacle> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     match mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>) {
         Err(Errno::EPERM) if !geteuid().is_root() => Ok(()),
@@ -120,12 +120,12 @@ pub fn narrow<'a>(confinement: &Confinement, heir: Option<&'a Heir>) -> Result<O
         shown.push((Tree::of(what)?.ok_or_else(missing)?.read_only()?, place));
     }
     let nodes = Nodes::of(&confinement.devices, heir)?;
-    if !confinement.mounts_only {
-        show_own_processes()?;
-    }
     if confinement.bare {
-        bare::enter(visible.iter().chain(&writable).map(Tree::path))?;
+        bare::enter(visible.iter().chain(&writable).map(Tree::path), !confinement.mounts_only)?;
     } else {
+        if !confinement.mounts_only {
+            show_own_processes()?;
+        }
         let root = fs::File::open("/").map_err(Obstacle::io("/"))?;
         sys::set_mounts(root.as_fd(), MountAttributes::RDONLY | MountAttributes::NODEV)
             .map_err(Obstacle::of("mount_setattr of /"))?;

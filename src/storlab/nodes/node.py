@@ -66,7 +66,7 @@ class Confinement:
     what is writable or ``visible``, and its devices, are handed to that user, and where a file system can't do that, it
     stays root. ``capabilities`` are all that it has of them then. ``io_uring``: it may use that. Without ``network`` it
     has one of its own, which reaches nothing. With ``mounts_only``, only mounts are its own, and system calls are not
-    looked at.
+    looked at. With ``bare``, it sees no file of the machine's but what is writable or ``visible``.
     """
 
     writable: tuple[str, ...] = ()
@@ -79,6 +79,7 @@ class Confinement:
     io_uring: bool = False
     network: bool = False
     mounts_only: bool = False
+    bare: bool = False
 
     def may_flush(self, device: str) -> bool:
         """Whether a command may itself empty the cache of one of the devices that are ``flushed``."""

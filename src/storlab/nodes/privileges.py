@@ -54,6 +54,15 @@ TOOLS: Mapping[str, Privileges] = {
     "mkfs": Privileges(("CAP_SYS_ADMIN",), as_root=True, why="sets the block size of its device (`mkfs.xfs`)"),
     "server": _SERVER,
     "mariadb": replace(_SERVER, io_uring=True, why=f"{_SERVER.why}, and reads and writes by io_uring"),
+    "virtiofsd": Privileges(
+        (
+            *("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETUID"),
+            *("CAP_SETPCAP", "CAP_SYS_CHROOT", "CAP_SYS_RESOURCE"),
+        ),
+        as_root=True,
+        why="acts for every user of its guest; it gives up the last three before it has one",
+    ),
+    "vblade": Privileges(("CAP_NET_RAW",), as_root=True, why="receives and sends frames of Ethernet"),
     "qemu-nbd": Privileges(io_uring=True, why='has `aio = "io_uring"`'),
     "qemu-img": Privileges(("CAP_DAC_READ_SEARCH",), why="reads an image that may be another user's"),
 }
@@ -71,6 +80,9 @@ IN_A_GUEST = Privileges(
 """Of every program in a guest, whatever it is."""
 
 
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/sys")
+"""What any program needs to run: all that one sees, beside its own files, which is root and could read everybody's."""
+
 OWN_NETWORKS = ("netns",)
 """Kinds of nodes on the controller's kernel whose network is the run's own."""
 
@@ -85,13 +97,14 @@ def confinement(
     flushed: tuple[str, ...] = (),
     user: int | None = None,
     network: bool = False,
+    bare: bool = False,
 ) -> Confinement:
     """What confines a program on this node. ``visible``: what it must see of folders that may be hidden from it.
 
     ``flushed``: devices whose cache is emptied before it starts. ``user``: whom it becomes, unless it has to stay root.
 
     ``network``: it is a client of a server that it reaches over its node's. A node that has a network for the run alone
-    shares it in any case.
+    shares it in any case. ``bare``: of the machine's files it sees the system's programs and its own alone.
     """
     guest = node.identity.volatile
     given = IN_A_GUEST if guest else privileges
@@ -99,13 +112,14 @@ def confinement(
     return Confinement(
         writable,
         devices,
-        visible=visible,
+        visible=(*SYSTEM, *visible) if bare else visible,
         flushed=flushed,
         capabilities=given.capabilities,
         user=None if guest or given.as_root else user,
         io_uring=given.io_uring,
         network=network,
         mounts_only=guest,
+        bare=bare,
     )
 
 

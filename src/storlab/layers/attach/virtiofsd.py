@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from storlab.allowed import NotAllowed, allowed, option_and_value
-from storlab.errors import Unsupported, UserError
+from storlab.errors import Unsupported
 from storlab.images.virtiofsd import Implementation, find_virtiofsd
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource, Share
@@ -24,7 +25,8 @@ from storlab.nodes import binding
 from storlab.nodes.accounts import is_root
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Node
+from storlab.nodes.node import Confinement, Node
+from storlab.nodes.privileges import TOOLS, confinement
 from storlab.reach import Program, options_of
 from storlab.text import one_line
 
@@ -39,6 +41,7 @@ _ARENAS = ("env", "MALLOC_ARENA_MAX=64")
 """With more than eight threads that allocate, glibc 2.36 asks for the number of CPUs, by a call (sched_getaffinity)
 that the C daemon does not allow itself: its seccomp filter kills it. A limit that is set spares glibc the question.
 """
+_MODCAPS = "modcaps="
 _VERSION = re.compile(r"virtiofsd (?P<c>version )?(?P<version>\d+(?:\.\d+)+)")
 
 
@@ -71,10 +74,10 @@ class VirtiofsdLayer(ServerLayer):
     )
     readdirplus: bool = Field(True, description="Attributes come with the names of a directory.")
     announce_submounts: bool = Field(True, description="Mounts below the directory are mounts in the guest, too.")
-    sandbox: Literal["namespace", "chroot", "none"] = Field(
+    sandbox: Literal["namespace", "none"] = Field(
         "namespace",
-        description="How the daemon is locked in: namespaces, or only chroot(2), which takes root. The C daemon has no "
-        "`none`.",
+        description="How a daemon locks itself in that Storlab does not [confine](confinement.md#servers): by "
+        "namespaces, or not at all, where users may have none. The C daemon has no `none`.",
     )
 
     options: tuple[Annotated[str, options_of("virtiofsd")], ...] = Field(
@@ -121,7 +124,7 @@ class VirtiofsdLayer(ServerLayer):
         if self.cache == "metadata":
             raise ValueError('cache = "metadata": the C daemon has auto, always and none')
         if self.sandbox == "none":
-            raise ValueError('sandbox = "none": the C daemon has namespace and chroot')
+            raise ValueError('sandbox = "none": the C daemon has namespaces alone')
 
     def label(self) -> str:
         return f"virtiofsd {self.cache}" + (" (C)" if self.implementation == "c" else "")
@@ -135,21 +138,45 @@ class VirtiofsdLayer(ServerLayer):
         missing = (PROGRAMS[self.implementation],) if self.words() is None else ()
         return Needs(programs=(*missing, *binding.programs(self.pin, self.numa)), paths=own)
 
-    async def check_node(self, node: Node) -> None:
-        if self.sandbox == "chroot" and not await is_root(node):
-            others = '"namespace"' if self.implementation == "c" else '"namespace" or "none"'
-            raise UserError(f"chroot(2) takes root: run Storlab as root, or write {others}", ("sandbox",))
+    async def reach(self, server: ServerContext) -> Confinement | None:
+        """Of root's: it has the shared folder, its own and its program, in namespaces in which chroot(2) is enough.
+
+        An ordinary user's locks itself in, as do the one in C, which writes to /var/run, and one of the user's own.
+        """
+        if self.implementation == "c" or self.path is not None or not await is_root(server.node):
+            return None
+        words, privileges = self.words(), TOOLS["virtiofsd"]
+        assert words is not None and isinstance(server.below, Dir), "checked before"
+        if self.inode_file_handles != "never":
+            privileges = replace(privileges, capabilities=(*privileges.capabilities, "CAP_DAC_READ_SEARCH"))
+        return confinement(
+            server.node,
+            privileges,
+            writable=(*server.folders, server.below.path),
+            # The program; if it is unpacked, its loader and the folder of its libraries as well.
+            visible=tuple(word for word in words if word.startswith("/")),
+            bare=True,
+        )
 
     def command(self, server: ServerContext) -> Sequence[str]:
         words = self.words()
         assert words is not None and isinstance(server.below, Dir), "checked before"
-        options = self._options_of_c(server.below.path) if self.implementation == "c" else self._options(server.below)
+        options = self._options_of_c(server.below.path) if self.implementation == "c" else self._options(server)
         limits = [] if self.open_files is None else [f"--rlimit-nofile={self.open_files}"]
         before = _ARENAS if self.implementation == "c" and self.thread_pool != 0 else ()
         pool = [] if self.thread_pool == "default" else [f"--thread-pool-size={self.thread_pool}"]
         return [*before, *words, f"--socket-path={server.socket}", *pool, *limits, *options]
 
-    def _options(self, below: Dir) -> list[str]:
+    def _without_devices(self) -> list[str]:
+        """Its options, and that it makes no nodes of devices: it has no capability for that."""
+        said = [option for option in self.options if option.startswith(_MODCAPS)]
+        given_up = ":".join([*(option.removeprefix(_MODCAPS) for option in said), "-mknod"])
+        return [*(option for option in self.options if option not in said), f"{_MODCAPS}{given_up}"]
+
+    def _options(self, server: ServerContext) -> list[str]:
+        assert isinstance(server.below, Dir)
+        confined = server.confinement is not None
+        sandbox, own = ("chroot", self._without_devices()) if confined else (self.sandbox, self.options)
         switches = {
             "--writeback": self.writeback,
             "--xattr": self.xattr,
@@ -161,8 +188,8 @@ class VirtiofsdLayer(ServerLayer):
             "--no-announce-submounts": not self.announce_submounts,
         }
         handles = [f"--inode-file-handles={self.inode_file_handles}"]
-        where = [f"--shared-dir={below.path}", f"--cache={self.cache}", f"--sandbox={self.sandbox}"]
-        further = (f"--{option}" for option in self.options)
+        where = [f"--shared-dir={server.below.path}", f"--cache={self.cache}", f"--sandbox={sandbox}"]
+        further = (f"--{option}" for option in own)
         return [*further, *where, *handles, *(name for name, wanted in switches.items() if wanted)]
 
     def _options_of_c(self, path: str) -> list[str]:

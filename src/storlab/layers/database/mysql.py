@@ -80,8 +80,8 @@ class MysqlLayer(InnodbLayer):
     def command(self, server: ServerContext) -> Sequence[str]:
         return [self._starter(server), f"--defaults-file={server.folder}/my.cnf"]
 
-    def reach(self, server: ServerContext) -> Confinement:
-        found = super().reach(server)
+    async def reach(self, server: ServerContext) -> Confinement:
+        found = await super().reach(server)
         assert found is not None, "it has a user of its own"
         if self.bindir is not None or server.user is None:
             return found

@@ -24,6 +24,8 @@ from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
 from storlab.text import plain
 
 _LAST = 50  # lines
+# What is on a disk, a load or the maker of an image has left there: no program of root's, and no way to another disk.
+_OF_A_STRANGER = ("nosuid", "nodev")
 ENGLISH = {"LC_ALL": "C"}  # for mount(8), whose words tell what went wrong
 # What mount(8) makes of ENODEV, EINVAL, EOPNOTSUPP, ENOSYS, EFBIG, EOVERFLOW and EPERM. Of a file system that is
 # damaged or a server that is gone, kernels say EUCLEAN, EBADMSG, EIO, ENOENT, ENOTCONN and so on.
@@ -201,7 +203,7 @@ async def _is_made(node: Node, disk: Disk) -> bool:
 
 
 class MountLayer(PlannedLayer):
-    """Mounts the underlying file system, on a directory of Storlab's own."""
+    """Mounts the underlying file system, on a directory of Storlab's own: without setuid programs and devices."""
 
     layer: Literal["mount"] = "mount"
     options: OfDisks = Field((), description='[Mount options](options.md): "noatime,discard" or a list.')
@@ -222,8 +224,8 @@ class MountLayer(PlannedLayer):
     def plan(self, below: Resource | None, context: LayerContext) -> Plan:
         assert isinstance(below, Disk) and below.filesystem is not None
         node, path = context.node, context.path("mnt")
-        options = ["-o", ",".join(self.options)] if self.options else []
-        argv = ["mount", "-t", below.filesystem, *options, below.path, path]
+        options = ",".join([*_OF_A_STRANGER, *self.options])
+        argv = ["mount", "-t", below.filesystem, "-o", options, below.path, path]
 
         async def explained(error: CommandFailed, done: Sequence[steps.Done]) -> Exception:
             says = about(below.name, self.options)

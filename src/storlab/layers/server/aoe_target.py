@@ -13,9 +13,11 @@ from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Protocol, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.configfs import not_raw
+from storlab.layers.server.serving import to_what_it_serves
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import INTERFACE, interface_of
+from storlab.nodes.node import Confinement
 
 _SECTOR = 512
 _FIRST = 1  # number of a target on its node, from which its slot follows
@@ -55,6 +57,9 @@ class AoeTargetLayer(ServerLayer):
         if server.host is None:
             raise Unsupported(f"layer {self.layer}: node {server.node.name} is in no network of the run")
         await interface_of(server.node)  # which the command names
+
+    async def reach(self, server: ServerContext) -> Confinement | None:
+        return to_what_it_serves(server, self.program)
 
     def command(self, server: ServerContext) -> list[str]:
         assert isinstance(server.below, File | Disk)

@@ -41,6 +41,8 @@ _TRIES = 20  # ports that others have taken
 TAKEN, _FULL = os.strerror(errno.EADDRINUSE), os.strerror(errno.ENOSPC)
 _LOOK = 0.02  # s
 _USERS = "passwd"
+OWN_NAME = "server"
+"""What a user of a server's own is called where that sees it."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class ServerLayer(Layer):
         """The words before its command: by default those that make it run as its user."""
         return server.as_user()
 
-    def reach(self, server: ServerContext) -> Confinement | None:
+    async def reach(self, server: ServerContext) -> Confinement | None:
         """What alone it may write to; ``None`` for one that is not confined.
 
         By default that is one with a user of its own, who has a name there: some programs insist on one.
@@ -222,8 +224,8 @@ class ServerLayer(Layer):
         if server.user is not None:
             await self._hand_over(server, server.folders)
         if self.own_user and (own := server.account) is not None:
-            await self.write(server, _USERS, f"server:x:{own.user}:{own.group}::{server.folder}:/bin/sh\n")
-        server = replace(server, confinement=self.reach(server))
+            await self.write(server, _USERS, f"{OWN_NAME}:x:{own.user}:{own.group}::{server.folder}:/bin/sh\n")
+        server = replace(server, confinement=await self.reach(server))
         await self.prepare(server)
         return await self.resource(await self._start(server))
 

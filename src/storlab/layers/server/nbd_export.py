@@ -26,10 +26,9 @@ from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, NbdServer, Offer, qemu_address
+from storlab.layers.server.serving import to_what_it_serves
 from storlab.nodes.node import Confinement, Node
-from storlab.nodes.privileges import NONE, TOOLS, confinement
 from storlab.text import number_or_text
-from storlab.unused_users import unused_user
 
 _EXPORT = re.compile(r"export: '(.*)'")
 
@@ -107,22 +106,8 @@ class NbdExportLayer(ServerLayer):
     async def answers(self, server: ServerContext) -> bool:
         return await self._server.listens(server.node, self._offer(server))
 
-    def reach(self, server: ServerContext) -> Confinement | None:
-        """As a user that nobody is, to whom the file or disk is handed: it parses what its clients send."""
-        below = server.below
-        assert isinstance(below, File | Disk)
-        if server.node.identity.volatile:
-            return None
-        files, disks = ((below.path,), ()) if isinstance(below, File) else ((), (below.path,))
-        return confinement(
-            server.node,
-            TOOLS.get(self.server, NONE),
-            writable=(*server.folders, *files),
-            devices=disks,
-            visible=() if isinstance(below, Disk) or below.backing is None else (below.backing,),
-            user=unused_user(),
-            network=server.host is not None,
-        )
+    async def reach(self, server: ServerContext) -> Confinement | None:
+        return to_what_it_serves(server, self.server)
 
     def reason(self, how: str, lines: Sequence[str]) -> str:
         return self._server.reason(how, lines)

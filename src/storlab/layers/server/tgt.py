@@ -13,7 +13,9 @@ from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.server.serving import to_what_it_serves
 from storlab.nodes.needs import Needs
+from storlab.nodes.node import Confinement
 from storlab.text import number_or_text
 
 _TARGET, _UNIT = ["--lld", "iscsi", "--mode", "target", "--tid", "1"], ["--mode", "logicalunit", "--lun", "1"]
@@ -45,6 +47,9 @@ class Tgt(ServerLayer):
     def listens_on_socket(self, server: ServerContext) -> bool:
         return True
 
+    async def reach(self, server: ServerContext) -> Confinement | None:
+        return to_what_it_serves(server, self.program)
+
     def command(self, server: ServerContext) -> list[str]:
         return ["env", _socket(server), self.program, "--foreground", "--iscsi", f"portal={server.host}:{server.port}"]
 
@@ -52,10 +57,10 @@ class Tgt(ServerLayer):
         return super().reason(how.replace("env ", f"{self.program} ", 1), lines)
 
     async def answers(self, server: ServerContext) -> bool:
-        return (await server.node.run(_admin(server, "show", "--mode", "sys"), check=False)).ok
+        return (await server.confined.run(_admin(server, "show", "--mode", "sys"), check=False)).ok
 
     async def resource(self, server: ServerContext) -> Export:
-        below, node = server.below, server.node
+        below, node = server.below, server.confined  # it heeds its own user alone
         assert isinstance(below, File | Disk)
         await node.run(_admin(server, "new", *_TARGET, "--targetname", self.export))
         for name, value in self.settings.items():
@@ -68,19 +73,19 @@ class Tgt(ServerLayer):
         await node.run(_admin(server, "bind", *_TARGET, "--initiator-address", "ALL"))
         cache = await has_volatile_cache(node, below) or not self.direct
         where = {"type": "inet", "host": str(server.host), "port": str(server.port)}
-        return Export(node.name, where, self.export, below.size, "iscsi", cache)
+        said = (line.partition("=") for line in (await node.output(*_admin(server, "show", *_TARGET))).splitlines())
+        limits = {name: number_or_text(value.strip()) for name, _, value in said if name in _SETTINGS}
+        return Export(node.name, where, self.export, below.size, "iscsi", cache, limits)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         """With what the target's settings came to, by its own account."""
         assert isinstance(resource, Export)
-        server = ServerContext(context, None, context.path(self.layer))
-        said = await context.node.output(*_admin(server, "show", *_TARGET))
-        limits = (line.partition("=") for line in said.splitlines())
+        limits = dict(resource.advertised)
         return {
             "server": self.program,
             **await super().facts(resource, context),
             "direct": self.direct,
-            "limits": {name: number_or_text(value.strip()) for name, _, value in limits if name in _SETTINGS},
+            "limits": limits,
         }
 
 

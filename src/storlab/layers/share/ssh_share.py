@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Literal
 from storlab.errors import Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Resource, Share
-from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.server.base import OWN_NAME, ServerContext, ServerLayer
 from storlab.layers.share.ports import is_taken
 from storlab.nodes import binding
 from storlab.nodes.needs import Needs
 
 
 class SshShareLayer(ServerLayer):
-    """A folder in the underlying directory, offered to other nodes by SFTP, as a user without privileges."""
+    """A folder in the underlying directory, offered to other nodes by SFTP, as a user of its own."""
 
     layer: Literal["ssh-share"] = "ssh-share"
 
@@ -28,7 +28,7 @@ class SshShareLayer(ServerLayer):
     compared: ClassVar = ("version",)
     program: ClassVar = "/usr/sbin/sshd"  # it insists on being called by its path
     first_port: ClassVar = 2222
-    users: ClassVar = ("nobody",)
+    own_user: ClassVar = True
     stop_patience: ClassVar = 10.0
     protocol: ClassVar = "sftp"
 
@@ -49,7 +49,7 @@ class SshShareLayer(ServerLayer):
             "AuthorizedKeysFile": f"{server.folder}/client.pub",
             "PidFile": "none",
             "StrictModes": "no",  # nobody else can write into its folder
-            "UsePAM": "yes",  # without it, system users count as locked
+            "UsePAM": "no",  # it has a setuid program look whether the user may log in
             "PasswordAuthentication": "no",
             "KbdInteractiveAuthentication": "no",
             "Subsystem": "sftp internal-sftp",
@@ -67,7 +67,8 @@ class SshShareLayer(ServerLayer):
 
     async def resource(self, server: ServerContext) -> Share:
         assert server.data is not None and server.host is not None and server.port is not None
-        user = server.user or (await server.node.output("id", "--user", "--name")).strip()
+        own = server.account is not None
+        user = OWN_NAME if own else (await server.node.output("id", "--user", "--name")).strip()
         key, host_key = [await server.node.read_text(f"{server.folder}/{name}") for name in ("client", "host.pub")]
         access = {"user": user, "key": key, "host_key": host_key}
         return Share(server.node.name, self.protocol, server.host, server.port, server.data, access)

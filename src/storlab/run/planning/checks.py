@@ -23,6 +23,7 @@ from storlab.study.chains import Link
 from storlab.study.schema import NodeGroup
 from storlab.study.study import Study
 from storlab.units import shown
+from storlab.unused_users import unused_user
 from storlab.workloads.base import Workload
 
 Origin = tuple[str | int, ...]
@@ -152,7 +153,7 @@ class Checks:
     async def check_loads(self) -> None:
         """All loads that the cells have, those of a kind together: some tools can be asked about many at once."""
         for (_, kind), found in self._loads.items():
-            node = found[0][0].confined(confinement(found[0][0]))
+            node = found[0][0].confined(confinement(found[0][0], user=unused_user()))
             origins = {id(workload): origin for _, workload, origin in found}
             for workload in await kind.unchecked(node, [workload for _, workload, _ in found]):
                 await self._ask(node, workload, origins[id(workload)])

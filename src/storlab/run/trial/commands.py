@@ -81,7 +81,7 @@ def reach(
     A guest's console is a file of the trial's, and its caches are nobody else's. The workload ``files`` is Storlab's
     own program, and a study has no way to make it write anything but "3" there.
     """
-    may = partial(confinement, node, LOADS.get(kind, NONE), user=user)
+    may = partial(confinement, node, LOADS.get(kind, NONE), user=user, visible=tuple(visible))
     guest = node.identity.volatile
     caches = ["/proc/sys/vm/drop_caches"] if guest or kind == "files" else []
     writable = (folder, folder + TEMPORARY, *caches)
@@ -89,14 +89,14 @@ def reach(
     match target:
         case Dir():
             writable = (*writable, target.path)
-            return may(writable=writable, devices=(*devices, *target.devices), visible=(*visible,))
+            return may(writable=writable, devices=(*devices, *target.devices))
         case Disk():
             devices = (*devices, target.path)
-            return may(writable=writable, devices=devices, flushed=(target.path,), visible=(*visible,))
+            return may(writable=writable, devices=devices, flushed=(target.path,))
         case Server() | Export() | Share():
             words = target.words()
             sockets = (words["socket"].rpartition("/")[0],) if "socket" in words else ()
             network = "host" in words
             return may(writable=writable, devices=devices, visible=(*visible, *sockets), network=network)
         case _:
-            return may(writable=writable, devices=devices, visible=(*visible,))
+            return may(writable=writable, devices=devices)

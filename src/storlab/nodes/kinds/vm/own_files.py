@@ -15,8 +15,8 @@ import orjson
 from storlab.agent_binary import agent_path
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, to_file
 from storlab.nodes.node import Node, Process
+from storlab.nodes.privileges import SYSTEM
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/sys")
 _NODES = ("/dev/kvm", "/dev/net/tun")
 _UNTIL_IT_IS_A_USER = ("CAP_DAC_OVERRIDE", "CAP_NET_ADMIN", "CAP_SETGID", "CAP_SETUID")
 
@@ -34,7 +34,7 @@ async def start_among_own_files(
     more = spec.hardware.qemu_args or any(device["driver"] == "vfio-pci" for device in spec.all_devices.devices)
     if spec.confinement.user is None or more or not program.is_relative_to("/usr"):
         return await host.start(argv)
-    read = [*_SYSTEM, spec.image.kernel, spec.initrd, *spec.image.layers]
+    read = [*SYSTEM, spec.image.kernel, spec.initrd, *spec.image.layers]
     written: set[str | Path] = {files.qmp.parent, files.agent.parent}
     nodes = [*_NODES]
     if memory is None:  # else its own devices come later
