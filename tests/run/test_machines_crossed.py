@@ -13,12 +13,16 @@ from laboratory.hosts import Hosts, hosts
 
 from .test_networks import HEAD
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 pytestmark = pytest.mark.needs("root", "ssh", "sshd", "unshare", "ip")
 
 LAB1, LAB2 = 'kind = "ssh", hosts = ["lab1"]', 'kind = "ssh", hosts = ["lab2"]'
 HERE = 'kind = "local", address = "NET.254"'
 READ = '["qemu-img", "bench", "-f", "raw", "-c", "64", "-t", "none", "{target}"]'
 DISK = '{ layer = "file", size = "16M" }', '{ layer = "nbd-export" }, { layer = "connect" }'
+GUESTS_DISK = DISK[0], '{ layer = "nbd-export" }, { layer = "nbd" }'
+DIRECT = '["dd", "if={target}", "of=/dev/null", "bs=64k", "count=16", "iflag=direct"]'
 FOLDER = '{ layer = "directory" }', '{ layer = "ssh-share" }, { layer = "sshfs" }'
 DATABASE = (
     '{ layer = "directory" }, { layer = "postgresql", data = { tables = 1, rows = 500 } }',
@@ -89,6 +93,14 @@ def study(made: Hosts, server: str, client: str, stacks: tuple[str, str], load: 
         pytest.param(LAB1, 'kind = "local"', DISK, COMMAND.replace("ARGV", READ), id="disk of a host here"),
         pytest.param(HERE, LAB2, DISK, COMMAND.replace("ARGV", READ), id="disk of this machine on a host"),
         pytest.param(LAB1, 'kind = "netns"', DISK, UPLINK + COMMAND.replace("ARGV", READ), id="disk by the way out"),
+        pytest.param(
+            LAB1,
+            'kind = "vm", memory = "192M"',
+            GUESTS_DISK,
+            UPLINK + COMMAND.replace("ARGV", DIRECT),
+            id="disk in a guest by the way out",
+            marks=pytest.mark.needs("guests"),
+        ),
         pytest.param(LAB1, LAB2, FOLDER, COMMAND.replace("ARGV", WRITE), id="folder between hosts"),
         pytest.param(LAB1, LAB2, DATABASE, SYSBENCH, id="database between hosts"),
     ],
@@ -100,6 +112,23 @@ def test_machines_serve_and_use_what_others_serve(
     facts = [each for each in lab.records()[0].facts["client"] if each["layer"] == "connect"]
     at = f"{machines.network}.{254 if server == HERE else 1}"
     assert all(at in str(each["target"]) for each in facts)
+
+
+def test_a_study_of_guests_runs_between_machines_as_the_command_line_says(lab: Laboratory, machines: Hosts) -> None:
+    moved = [f"--set=nodes.{name}.hosts={host}" for name, host in (("server", "lab1"), ("client", "lab2"))]
+    small = ["--set=files=20", "--set=runtime=200ms", f"--set=scratch={lab.scratch}", "--only=protocol=local,sshfs"]
+    words = [*moved, *small, "--rounds=1", "--out", lab.out]
+    result = lab.storlab("run", EXAMPLES / "shares.toml", *words, timeout=400)
+    assert result.status == 0, str(result)
+    assert "server: virtio-blk is left out, because these nodes are of kind ssh" in result.stdout, str(result)
+    assert "Several machines did rounds" not in result.stdout, str(result)
+    layers = {
+        record.levels["protocol"]: {name: [each["layer"] for each in of] for name, of in record.facts.items()}
+        for record in lab.records()
+    }
+    assert layers["local"]["client"] == ["file", "loop", "mkfs", "mount"], layers
+    assert layers["sshfs"]["server"] == ["file", "loop", "mkfs", "mount", "ssh-share"], layers
+    assert layers["sshfs"]["client"] == ["sshfs"], layers
 
 
 AT1 = 'address = "203.0.113.1", interface = "data0"'
