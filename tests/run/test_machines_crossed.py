@@ -117,7 +117,7 @@ def test_machines_serve_and_use_what_others_serve(
 def test_a_study_of_guests_runs_between_machines_as_the_command_line_says(lab: Laboratory, machines: Hosts) -> None:
     moved = [f"--set=nodes.{name}.hosts={host}" for name, host in (("server", "lab1"), ("client", "lab2"))]
     small = ["--set=files=20", "--set=runtime=200ms", f"--set=scratch={lab.scratch}", "--only=protocol=local,sshfs"]
-    words = [*moved, *small, "--rounds=1", "--out", lab.out]
+    words: list[str | Path] = [*moved, *small, "--rounds=1", "--out", lab.out]
     result = lab.storlab("run", EXAMPLES / "shares.toml", *words, timeout=400)
     assert result.status == 0, str(result)
     assert "server: virtio-blk is left out, because these nodes are of kind ssh" in result.stdout, str(result)
