@@ -8,8 +8,8 @@ sparse file, loop device, ext4 and mount of their own, with `sync` and dropped c
 ``kept``: file, loop, file system and mount stay up between trials, and so do fio's files. The shell's loop is
 `sync; echo 3 > drop_caches; fio`.
 
-``fresh``: everything is set up for each trial and torn down after it. Storlab lays out the files in a run of fio's
-own before it settles, so that the measured one writes to files that exist; the shell lets the measured run do both.
+``fresh``: everything is set up for each trial and torn down after it. Storlab lays out the files before it settles, so
+that the measured run writes to files that exist; the shell lets the measured run do both.
 
 Storlab also records facts of every layer, compares clocks, starts by an agreed instant, watches the machine and the
 disk (the default probes), keeps raw output, parses it, journals what it sets up and writes tables after each round.

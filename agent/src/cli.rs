@@ -1,4 +1,4 @@
-//! The command line: `serve`, `init`, `trace`, `tcp`, `locks`, `folios`, `counters`, `profile`, `files`, `relay`,
+//! The command line: `serve`, `init`, `trace`, `tcp`, `locks`, `folios`, `counters`, `profile`, `files`, `layout`, `relay`,
 //! `pcap`, `confine`, `--version`, and the hidden `launch` and `guard`.
 
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::protocol::{PROTOCOL, is_file_name};
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent locks [OPTION]...\n       storlab-agent folios [OPTION]...\n       storlab-agent counters [OPTION]...\n       storlab-agent profile [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent confine CONFINEMENT PROGRAM [ARGUMENT]...\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent locks [OPTION]...\n       storlab-agent folios [OPTION]...\n       storlab-agent counters [OPTION]...\n       storlab-agent profile [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent layout SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent confine CONFINEMENT PROGRAM [ARGUMENT]...\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Command {
     Folios(Vec<OsString>),
     /// Create, read, stat and delete many files (see [`crate::storm`]).
     Files(OsString),
+    /// Lay out the files of a load of fio's (see [`crate::layout`]): what is asked for, as JSON.
+    Layout(String),
     /// Stand between a server and its clients (see [`crate::relay`]), which understands its own arguments.
     Relay(Vec<OsString>),
     /// Tell what TCP did in a capture (see [`crate::pcap`]): in this file, or else on stdin.
@@ -86,6 +88,9 @@ pub enum UsageError {
     /// `files` without its only argument, or with more.
     #[error("files takes the name of one file, its specification")]
     Files,
+    /// `layout` without its only argument, or with more.
+    #[error("layout takes a specification as JSON")]
+    Layout,
     /// `confine` without what confines, or without a program.
     #[error("confine takes a confinement as JSON, and a program with its arguments")]
     Confine,
@@ -122,6 +127,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         Some("files") => match (arguments.next(), arguments.next()) {
             (Some(spec), None) => Ok(Command::Files(spec)),
             _ => Err(UsageError::Files),
+        },
+        Some("layout") => match (arguments.next().map(OsString::into_string), arguments.next()) {
+            (Some(Ok(spec)), None) => Ok(Command::Layout(spec)),
+            _ => Err(UsageError::Layout),
         },
         Some("init") => match arguments.next() {
             Some(argument) => Err(UsageError::Unknown(argument)),

@@ -17,7 +17,7 @@
 //!
 //! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
 //! with its process, and it can be used without a controller. So are [`tcp`], [`locks`], [`folios`], [`perf`], [`profile`], [`storm`], the
-//! workload of many small files, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
+//! workload of many small files, [`layout`], which lays out files for fio, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
 
 #![deny(unsafe_code)] // `sys` is the one exception
 #![warn(missing_docs)]
@@ -30,6 +30,7 @@ pub mod files;
 pub mod folios;
 pub mod init;
 pub mod launch;
+pub mod layout;
 pub mod locks;
 pub mod outbox;
 pub mod pcap;

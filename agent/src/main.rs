@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use storlab_agent::cli::{self, Command};
 use storlab_agent::{
-    confine, folios, init, launch, locks, pcap, perf, processes, profile, relay, session, storm, tcp, trace,
+    confine, folios, init, launch, layout, locks, pcap, perf, processes, profile, relay, session, storm, tcp,
+    trace,
 };
 
 fn main() -> ExitCode {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Ok(Command::Folios(arguments)) => folios::run(arguments),
         Ok(Command::Pcap(file)) => pcap::run(file.as_deref()),
         Ok(Command::Files(spec)) => storm::run(&spec),
+        Ok(Command::Layout(spec)) => layout::run(&spec),
         Ok(Command::Relay(arguments)) => relay::run(arguments),
         Ok(Command::Init) => init::be_init(),
         Ok(Command::Confine { confinement, argv }) => confine::become_confined(&confinement, &argv),

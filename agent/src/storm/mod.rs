@@ -11,7 +11,7 @@
 mod error;
 mod latency;
 mod phases;
-mod random;
+pub(crate) mod random;
 mod report;
 mod sizes;
 mod spec;

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from storlab.errors import StorlabError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.planned import PlannedLayer, Plans
 from storlab.layers.resources import Resource
 from storlab.nodes.agent.steps import Step
 from storlab.nodes.answers import understood
+from storlab.waiting import all_of
 
 
 def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> list[tuple[int, str]]:
@@ -64,14 +66,27 @@ class BuiltStack:
     layers: list[tuple[Layer, LayerContext]] = field(default_factory=list)
 
     async def read_facts(self) -> None:
-        """Ask each layer what it is now. Raises ``TrialError`` where something is not as it was asked for."""
+        """Ask all layers at once what they are now: a round trip may take long.
+
+        Raises ``TrialError`` where something is not as it was asked for: of several, the lowest layer's.
+        """
         if not self.layers:
             return  # what it has is no layer's: the shape of a network
-        facts = []
-        for (layer, context), resource in zip(self.layers, self.resources, strict=True):
-            with understood(context.node.name, f"looking at {layer.label()}"):
-                facts.append({"layer": layer.layer, **await layer.facts(resource, context)})
-        self.facts = facts
+        asked = (_facts(*each, resource) for each, resource in zip(self.layers, self.resources, strict=True))
+        found: list[dict[str, Any]] = []
+        for answer in await all_of(*asked):
+            if isinstance(answer, Exception):
+                raise answer
+            found.append(answer)
+        self.facts = found
+
+
+async def _facts(layer: Layer, context: LayerContext, resource: Resource) -> dict[str, Any] | Exception:
+    try:
+        with understood(context.node.name, f"looking at {layer.label()}"):
+            return {"layer": layer.layer, **await layer.facts(resource, context)}
+    except (StorlabError, FileNotFoundError) as error:
+        return error
 
 
 async def set_up(
