@@ -64,3 +64,12 @@ async def test_the_layer_that_fails_is_the_one_that_is_named_and_what_is_below_i
     assert error.value.detail.startswith("$ mkfs.ext4 ")
     did = await ground.tear_down()
     assert [words.partition(" ")[0] for words in did] == ["detached", "removed"]
+
+
+@pytest.mark.needs("root")
+async def test_of_layers_whose_facts_are_gone_the_lowest_is_named(ground: Ground) -> None:
+    built = await ground.set_up(FILE, LOOP, EXT4, {"layer": "mount"})
+    assert [facts["layer"] for facts in built.facts] == ["file", "loop", "mkfs", "mount"]
+    await ground.tear_down()
+    with pytest.raises(FileNotFoundError, match=r"0-file\.img$"):
+        await built.read_facts()
