@@ -3,14 +3,18 @@
     uv run python -m benchmarks.trace_cost [--quick] [--json FILE]
 
 fio, with io_uring and many requests in flight, reads and writes at random on a loop device over memory: the most
-requests a second that this machine gives. Meanwhile one side watches; the sides take turns. The kernel measures each
-program (``kernel.bpf_stats_enabled``): nanoseconds for each request are the time of all programs of a side by the
-number of requests that were issued. The measuring itself is part of it, and of ``floor``: a program that does nothing.
+requests a second that this machine gives. Both sides watch the same requests at the same time; which is attached first,
+and so runs first and finds less in the CPU's caches, changes from round to round. The kernel measures each program
+(``kernel.bpf_stats_enabled``): nanoseconds for each request are the time of the programs of a side that run for each,
+by the number of requests that were issued. What Storlab's do at merges, for any disk of the machine, is left out, since
+bpftrace's program is not asked for it. The measuring itself is part of all figures, and of ``floor``: programs that do
+nothing, one at the issue (``counts``) or another at the completion too (``latency``). ``clock``: these two, each of
+which reads the clock once; nothing that times requests at these hooks can cost less. They are attached last.
 
 ``counts``: requests by device, operation and flags, length and alignment. Storlab keeps the alignments of offset and
 length apart, and counts touched units, which bpftrace's program is not asked for. ``latency``: the same, and a
 histogram of times from issue to completion; Storlab's has 16 bins an octave and a second one of the time in the queue,
-bpftrace's has one bin an octave. ``histogram``: the least that anybody asks of bpftrace, lengths alone.
+bpftrace's has one bin an octave, by flags as well, since bpftrace 0.17 cannot take ``rwbs`` apart.
 
 ``start``: from the start of the program to the first request that it has seen, while fio runs. ``memory``: what is
 resident then. Ratios are medians over rounds, with their range.
@@ -29,16 +33,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.trace_floor import attached
+from benchmarks.trace_floor import READ_CLOCK, attached
 from storlab.agent_binary import agent_path
 
 _STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 _SHAPE = "$both = args->bytes | (args->sector << 9); @[args->dev, args->rwbs, args->bytes, $both & -$both] = count();"
 BPFTRACE = {
-    "histogram": "tracepoint:block:block_rq_issue { @[args->bytes] = count(); }",
     "counts": f"tracepoint:block:block_rq_issue {{ {_SHAPE} }}",
     "latency": f"""
         tracepoint:block:block_rq_issue {{ {_SHAPE} @start[args->dev, args->sector] = nsecs; }}
@@ -51,7 +54,13 @@ BPFTRACE = {
         }}""",
 }
 STORLAB = {"counts": ["--no-latency"], "latency": []}
-RATIOS = (("storlab counts", "bpftrace counts"), ("storlab latency", "bpftrace latency"))
+WATCHED = ("counts", "latency")
+_ISSUE, _COMPLETE = b"block_rq_issue", b"block_rq_complete"
+FLOORS = {
+    "floor counts": [(_ISSUE, b"")],
+    "floor latency": [(_ISSUE, b""), (_COMPLETE, b"")],
+    "clock latency": [(_ISSUE, READ_CLOCK), (_COMPLETE, READ_CLOCK)],
+}
 _FIO = "--rw=randrw --bs=512 --bsrange=512-16k --direct=1 --ioengine=io_uring --iodepth=32 --time_based --minimal"
 
 
@@ -65,9 +74,9 @@ def main() -> None:
         raise SystemExit("only root may watch block I/O: run it as root")
     see_tracefs("benchmarks.trace_cost")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the disk is torn down
-    rounds, seconds = (2, 1.0) if chosen.quick else (7, 3.0)
+    rounds, seconds = (2, 1.0) if chosen.quick else (8, 3.0)
     with disk_in_memory() as disk, measuring():
-        costs = [cost_of_sides(disk, seconds) for _ in range(rounds)]
+        costs = [cost_of_sides(disk, seconds, backwards=bool(turn % 2)) for turn in range(rounds)]
         starts = [start_of_sides(disk) for _ in range(rounds)]
     figures = {"costs": costs, "starts": starts, "load": os.getloadavg()}
     print(cost_table(costs))
@@ -108,17 +117,38 @@ def measuring() -> Iterator[None]:
         _STATS.write_text(before)
 
 
-def cost_of_sides(disk: str, seconds: float) -> dict[str, float]:
-    """Side → nanoseconds for each request."""
-    costs = {}
-    with attached() as program:
-        load(disk, seconds)
-        costs["floor"] = per_request([stats_of(f"/proc/self/fdinfo/{program}")])
-    for name, argv in sides().items():
-        with watching(argv) as pid:
-            load(disk, seconds)
-            costs[name] = per_request(programs_of(pid))
+def cost_of_sides(disk: str, seconds: float, *, backwards: bool) -> dict[str, float]:
+    """Side → nanoseconds for each request; the sides are attached in their order, or ``backwards``."""
+    costs: dict[str, float] = {}
+    for what in WATCHED:
+        costs |= cost_of(disk, seconds, what, backwards)
     return costs
+
+
+def cost_of(disk: str, seconds: float, what: str, backwards: bool) -> dict[str, float]:
+    """The same of those sides that watch this."""
+    watched = [(name, argv) for name, argv in sides().items() if name.endswith(what)]
+    if backwards:
+        watched.reverse()
+    with ExitStack() as stack:
+        pids = {name: stack.enter_context(watching(argv)) for name, argv in watched}
+        floors = {
+            name: [stack.enter_context(attached(*hook)) for hook in hooks]
+            for name, hooks in FLOORS.items()
+            if name.endswith(what)
+        }
+
+        def look() -> dict[str, list[tuple[int, int]]]:
+            own = {name: [stats_of(f"/proc/self/fdinfo/{each}") for each in floors[name]] for name in floors}
+            return own | {name: programs_of(pid) for name, pid in pids.items()}
+
+        after = look()
+        while True:
+            before = after
+            load(disk, seconds)
+            after = look()
+            if all(len(before[name]) == len(after[name]) for name in after):  # none was attached meanwhile
+                return {name: per_request(before[name], after[name]) for name in after}
 
 
 def sides() -> dict[str, list[str]]:
@@ -203,9 +233,12 @@ def stats_of(fdinfo: str) -> tuple[int, int]:
     return int(fields["run_cnt"]), int(fields["run_time_ns"])
 
 
-def per_request(programs: Sequence[tuple[int, int]]) -> float:
-    """Nanoseconds for each request: the program that ran most often runs once for each."""
-    return sum(spent for _, spent in programs) / max(count for count, _ in programs)
+def per_request(before: Sequence[tuple[int, int]], after: Sequence[tuple[int, int]]) -> float:
+    """Nanoseconds for each request between two looks at the same programs: the one that ran most often runs once for
+    each, and others that seldom run are for something else."""
+    programs = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(before, after, strict=True)]
+    requests = max(count for count, _ in programs)
+    return sum(spent for count, spent in programs if count > requests / 2) / requests
 
 
 def cost_table(costs: Sequence[dict[str, float]]) -> str:
@@ -214,8 +247,9 @@ def cost_table(costs: Sequence[dict[str, float]]) -> str:
     for side in costs[0]:
         lines.append(f"{side:<20}{_spread([cost[side] for cost in costs], 0)}")
     lines += ["", f"{'ratio':<36}{'':>6}{'range':>14}{'above the floor':>18}"]
-    for a, b in RATIOS:
-        net = statistics.median((cost[a] - cost["floor"]) / (cost[b] - cost["floor"]) for cost in costs)
+    for what in WATCHED:
+        a, b, floor = f"storlab {what}", f"bpftrace {what}", f"floor {what}"
+        net = statistics.median((cost[a] - cost[floor]) / (cost[b] - cost[floor]) for cost in costs)
         lines.append(f"{a + ' / ' + b:<36}{_spread([cost[a] / cost[b] for cost in costs], 2, 6)}{net:>16.2f}")
     return "\n".join(lines)
 

@@ -4,18 +4,29 @@
 
 #include "widths.h"
 
+/* Without a branch, which would often be mispredicted: the sign of a difference says whether the upper half is in use. */
+#define HALVE(bits)                                                                                                    \
+	{                                                                                                              \
+		u64 step = (1ULL << (bits)) - 1 - rest;                                                                \
+                                                                                                                       \
+		asm volatile("" : "+r"(step)); /* or it becomes a branch again */                                      \
+		step = step >> 63 << __builtin_ctz(bits);                                                              \
+		rest >>= step;                                                                                         \
+		octave += step;                                                                                        \
+	}
+
 /* Log-linear: 16 bins an octave, so a bin is 6 % wide at most. Below 16 each number has its own. */
 static __always_inline u32 bin_of(u64 number)
 {
-	u32 octave = 0;
-	u64 rest = number >> 4;
+	u64 rest = number >> 4, octave = 0;
 
-	if (rest >> 32) { octave += 32; rest >>= 32; }
-	if (rest >> 16) { octave += 16; rest >>= 16; }
-	if (rest >> 8) { octave += 8; rest >>= 8; }
-	if (rest >> 4) { octave += 4; rest >>= 4; }
-	if (rest >> 2) { octave += 2; rest >>= 2; }
-	if (rest >> 1) { octave += 1; rest >>= 1; }
-	octave += rest;
-	return octave ? (octave << 4) + ((number >> (octave - 1)) & 15) : number;
+	if (!rest)
+		return number;
+	HALVE(32)
+	HALVE(16)
+	HALVE(8)
+	HALVE(4)
+	HALVE(2)
+	HALVE(1)
+	return ((octave + 1) << 4) + ((number >> octave) & 15);
 }

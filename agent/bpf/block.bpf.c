@@ -73,6 +73,42 @@ static __always_inline u32 flags_of(u32 cmd_flags)
 	       FLAG(cmd_flags, __REQ_SWAP, FLAG_SWAP);
 }
 
+#define MEANINGS_SHIFT 26
+#define IS_KNOWN (1U << 31)
+#define OPERATION_OF(meaning) ((meaning) & 0x1f)
+#define FLAGS_OF(meaning) ((meaning) >> 5 & 0x1ff)
+
+/*
+ * What the kernel's words for operation and flags say: the word << 32 | IS_KNOWN | flags << 5 | operation. Few are in use at
+ * a time, and to look one up takes a fraction of the code that finds out.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << (32 - MEANINGS_SHIFT));
+	__type(key, u32);
+	__type(value, u64);
+} MEANINGS SEC(".maps");
+
+#define MEANING_AT(cmd_flags) ((cmd_flags) * (u32)(MIX >> 32) >> MEANINGS_SHIFT)
+
+static __noinline u32 find_meaning(u32 cmd_flags)
+{
+	u32 meaning = IS_KNOWN | flags_of(cmd_flags) << 5 | operation_of(cmd_flags), at = MEANING_AT(cmd_flags);
+	u64 *known = bpf_map_lookup_elem(&MEANINGS, &at);
+
+	if (known)
+		*(volatile u64 *)known = (u64)cmd_flags << 32 | meaning; /* at once: other CPUs read it meanwhile */
+	return meaning;
+}
+
+static __always_inline u32 meaning_of(u32 cmd_flags)
+{
+	u32 at = MEANING_AT(cmd_flags);
+	u64 *known = bpf_map_lookup_elem(&MEANINGS, &at), found = known ? *(volatile u64 *)known : 0;
+
+	return found >> 32 == cmd_flags && found & IS_KNOWN ? (u32)found : find_meaning(cmd_flags);
+}
+
 /* A flush has no place and no length, whatever its request says; nor has a command that only the driver understands. */
 static __always_inline u64 sector_of(struct request *rq, u32 operation)
 {
@@ -80,14 +116,17 @@ static __always_inline u64 sector_of(struct request *rq, u32 operation)
 }
 
 /* A request's disk, or nothing where it is none of those that are looked at. */
-static __always_inline bool is_wanted(struct request *rq, u32 *device, u32 *operation)
+static __always_inline bool is_wanted(struct request *rq, u32 *device, u32 *operation, u32 *flags)
 {
 	struct gendisk *disk = disk_of(rq);
+	u32 meaning;
 
 	if (!disk)
 		return false; /* a command to a controller, not to a disk */
 	*device = device_of(disk);
-	*operation = operation_of(rq->cmd_flags);
+	meaning = meaning_of(rq->cmd_flags);
+	*operation = OPERATION_OF(meaning);
+	*flags = FLAGS_OF(meaning);
 	return (wanted_operations >> *operation & 1) && is_wanted_disk(*device, sector_of(rq, *operation));
 }
 
@@ -121,19 +160,25 @@ static __always_inline u64 made(struct request *rq)
 	return rq->start_time_ns;
 }
 
+/* Without the exchange, which takes long, where there is nothing to be found. */
+static __always_inline bool recall(struct request *rq, struct requeued *before)
+{
+	return is_any_requeued() && recall_requeued(address_of(rq), before);
+}
+
 /* Whether it was issued before, and counted or left out then; what was, has its time from this issue on. */
-static __always_inline bool is_issued_again(struct request *rq, u32 device, u32 operation)
+static __always_inline bool is_issued_again(struct request *rq, u32 device, u32 operation, u64 now)
 {
 	struct requeued before;
 
-	if (!recall_requeued(address_of(rq), &before) || before.made != made(rq) || before.device != device)
+	if (!recall(rq, &before) || before.made != made(rq) || before.device != device)
 		return false;
 	if (before.length != rq->__data_len || before.sector != sector_of(rq, operation)) {
 		take_back_requeued(&before);
 		return false;
 	}
 	if (with_latency && before.flight)
-		take_off(flight_of(rq, device), WHOSE(before.flight), false);
+		take_off(flight_of(rq, device), now, WHOSE(before.flight), false);
 	else if (with_latency)
 		land(flight_of(rq, device));
 	return true;
@@ -142,15 +187,19 @@ static __always_inline bool is_issued_again(struct request *rq, u32 device, u32 
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue, struct request *rq)
 {
-	u32 device, operation, issuer;
+	u32 device, operation, flags, issuer;
+	u64 now;
 
-	if (!is_wanted(rq, &device, &operation) || is_issued_again(rq, device, operation))
+	if (!is_wanted(rq, &device, &operation, &flags))
 		return 0;
-	if (!issue(device, operation, flags_of(rq->cmd_flags), rq->__data_len, sector_of(rq, operation), &issuer)) {
+	now = time_if_wanted();
+	if (is_issued_again(rq, device, operation, now))
+		return 0;
+	if (!issue(device, operation, flags, rq->__data_len, sector_of(rq, operation), &issuer)) {
 		if (with_latency)
 			land(flight_of(rq, device)); /* of one before it, whose end was not seen */
 	} else if (with_latency)
-		take_off(flight_of(rq, device), issuer, false);
+		take_off(flight_of(rq, device), now, issuer, false);
 	return 0;
 }
 
@@ -158,36 +207,36 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int bytes)
 {
-	u32 device, operation;
+	u32 device, operation, flags;
 	u64 flight, issued, begun, now;
 	struct requeued before;
 	u32 issuer;
 
 	if (bytes < rq->__data_len && !error)
 		return 0; /* a part of it */
-	if (!is_wanted(rq, &device, &operation))
+	if (!is_wanted(rq, &device, &operation, &flags))
 		return 0;
-	recall_requeued(address_of(rq), &before); /* it ends without another issue */
+	now = time_if_wanted();
+	begun = made(rq); /* asked for early: the memory that has it is another CPU's */
+	recall(rq, &before); /* it ends without another issue */
 	flight = land(flight_of(rq, device));
 	if (!flight)
 		return 0; /* it was issued before anybody looked, or a filter left it out */
 	issued = WHEN(flight);
 	issuer = WHOSE(flight);
-	now = bpf_ktime_get_ns();
-	count_bin(device, operation, KIND_SERVICE, issuer, bin_of(now - issued));
-	begun = made(rq);
+	count_time(device, operation, KIND_SERVICE, issuer, now - issued);
 	if (begun && begun <= issued)
-		count_bin(device, operation, KIND_QUEUED, issuer, bin_of(issued - begun));
+		count_time(device, operation, KIND_QUEUED, issuer, issued - begun);
 	return 0;
 }
 
 SEC("tp_btf/block_rq_error")
 int BPF_PROG(block_rq_error, struct request *rq)
 {
-	u32 device, operation;
+	u32 device, operation, flags;
 
-	if (is_wanted(rq, &device, &operation))
-		count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_ERROR);
+	if (is_wanted(rq, &device, &operation, &flags))
+		count_other(device, operation, OTHER_ERROR);
 	return 0;
 }
 
@@ -195,11 +244,11 @@ SEC("tp_btf/block_rq_requeue")
 int BPF_PROG(block_rq_requeue, struct request *rq)
 {
 	struct requeued now = {};
-	u32 device, operation;
+	u32 device, operation, flags;
 
-	if (!is_wanted(rq, &device, &operation))
+	if (!is_wanted(rq, &device, &operation, &flags))
 		return 0;
-	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEUE);
+	count_other(device, operation, OTHER_REQUEUE);
 	if (rq->state == MQ_RQ_IDLE)
 		return 0; /* it has not been issued since it was last seen here */
 	now.made = made(rq);
@@ -207,7 +256,7 @@ int BPF_PROG(block_rq_requeue, struct request *rq)
 	now.flight = with_latency ? land(flight_of(rq, device)) : 0;
 	now.device = device;
 	now.operation = operation;
-	now.flags = flags_of(rq->cmd_flags);
+	now.flags = flags;
 	now.length = rq->__data_len;
 	remember_requeued(address_of(rq), &now);
 	return 0;
@@ -217,12 +266,12 @@ SEC("tp_btf/block_rq_merge")
 int BPF_PROG(block_rq_merge, struct request *rq)
 {
 	struct requeued before;
-	u32 device, operation;
+	u32 device, operation, flags;
 
-	if (!is_wanted(rq, &device, &operation))
+	if (!is_wanted(rq, &device, &operation, &flags))
 		return 0;
-	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEST_MERGE);
-	if (recall_requeued(address_of(rq), &before) && before.made == made(rq))
+	count_other(device, operation, OTHER_REQUEST_MERGE);
+	if (recall(rq, &before) && before.made == made(rq))
 		take_back_requeued(&before); /* it is counted with what it has become a part of */
 	return 0;
 }
@@ -239,11 +288,11 @@ static __always_inline u32 device_of_bio(struct bio *bio)
 
 static __always_inline int count_bio(struct bio *bio, u32 what)
 {
-	u32 operation = operation_of(BPF_CORE_READ(bio, bi_opf));
+	u32 operation = OPERATION_OF(meaning_of(BPF_CORE_READ(bio, bi_opf)));
 	u32 device = device_of_bio(bio);
 
 	if (wanted_operations >> operation & 1 && is_wanted_disk(device, BPF_CORE_READ(bio, bi_iter.bi_sector)))
-		count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, what);
+		count_other(device, operation, what);
 	return 0;
 }
 
@@ -277,10 +326,11 @@ static __always_inline bool is_taken_as_it_is(struct bio *bio)
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(block_bio_queue, struct bio *bio)
 {
-	u32 cmd_flags = BPF_CORE_READ(bio, bi_opf), length = BPF_CORE_READ(bio, bi_iter.bi_size);
-	u32 flags = flags_of(cmd_flags), operation = operation_of(cmd_flags), device = device_of_bio(bio);
+	u32 meaning = meaning_of(BPF_CORE_READ(bio, bi_opf)), length = BPF_CORE_READ(bio, bi_iter.bi_size);
+	u32 flags = FLAGS_OF(meaning), operation = OPERATION_OF(meaning), device = device_of_bio(bio);
 	u64 sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
 	u32 issuer;
+	u64 now;
 
 	if (!is_taken_as_it_is(bio) || !is_wanted_disk(device, length ? sector : NOWHERE))
 		return 0;
@@ -288,11 +338,12 @@ int BPF_PROG(block_bio_queue, struct bio *bio)
 		operation = OP_FLUSH;
 	if (!(wanted_operations >> operation & 1))
 		return 0;
+	now = time_if_wanted();
 	if (!issue(device, operation, flags, length, operation == OP_FLUSH ? NOWHERE : sector, &issuer)) {
 		if (with_latency)
 			land(address_of(bio));
 	} else if (with_latency)
-		take_off(address_of(bio), issuer, false);
+		take_off(address_of(bio), now, issuer, false);
 	return 0;
 }
 
@@ -302,7 +353,7 @@ int BPF_PROG(block_bio_complete, struct request_queue *queue, struct bio *bio)
 	u64 issued = land(address_of(bio));
 
 	if (issued) /* what it was is gone by now but for the operation */
-		count_bin(device_of_bio(bio), operation_of(BPF_CORE_READ(bio, bi_opf)), KIND_SERVICE,
-			  WHOSE(issued), bin_of(bpf_ktime_get_ns() - WHEN(issued)));
+		count_time(device_of_bio(bio), OPERATION_OF(meaning_of(BPF_CORE_READ(bio, bi_opf))), KIND_SERVICE,
+			   WHOSE(issued), bpf_ktime_get_ns() - WHEN(issued));
 	return 0;
 }

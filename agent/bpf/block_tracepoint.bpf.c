@@ -112,20 +112,22 @@ int block_rq_issue(struct event_head *event)
 {
 	u32 device, operation, flags, issuer;
 	struct requeued before;
+	u64 now;
 
 	if (!is_wanted(event, rwbs_of_issue, &device, &operation, &flags))
 		return 0;
+	now = bpf_ktime_get_ns();
 	if (recall_requeued(name_at(event, operation), &before)) {
 		if (before.length == event->sectors << 9) {
 			issuer = WHOSE(before.flight); /* it was issued before, and counted or left out then */
-			take_off(name_at(event, operation), issuer, true);
+			take_off(name_at(event, operation), now, issuer, true);
 			return 0;
 		}
 		take_back_requeued(&before);
 	}
 	if (!issue(device, operation, flags, event->bytes, sector_of(event, operation), &issuer))
 		issuer = ISSUER_NOBODY;
-	take_off(name_at(event, operation), issuer, true);
+	take_off(name_at(event, operation), now, issuer, true);
 	return 0;
 }
 
@@ -134,30 +136,31 @@ int block_rq_complete(struct event_head *event)
 {
 	u32 device, operation, flags;
 	struct requeued before;
-	u64 issued;
+	u64 issued, now;
 
 	if (!is_wanted(event, rwbs_of_complete, &device, &operation, &flags))
 		return 0;
+	now = time_if_wanted();
 	recall_requeued(name_at(event, operation), &before); /* it ends without another issue */
 	issued = land(name_at(event, operation));
 	if (with_latency && issued && issued != AMBIGUOUS && WHOSE(issued) != ISSUER_NOBODY)
-		count_bin(device, operation, KIND_SERVICE, WHOSE(issued), bin_of(bpf_ktime_get_ns() - WHEN(issued)));
+		count_time(device, operation, KIND_SERVICE, WHOSE(issued), now - WHEN(issued));
 	return 0;
 }
 
-static __always_inline int count_other(struct event_head *event, u32 rwbs, u32 what)
+static __always_inline int count_event(struct event_head *event, u32 rwbs, u32 what)
 {
 	u32 device, operation, flags;
 
 	if (is_wanted(event, rwbs, &device, &operation, &flags))
-		count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, what);
+		count_other(device, operation, what);
 	return 0;
 }
 
 SEC("tracepoint/block/block_rq_error")
 int block_rq_error(struct event_head *event)
 {
-	return count_other(event, rwbs_of_complete, OTHER_ERROR);
+	return count_event(event, rwbs_of_complete, OTHER_ERROR);
 }
 
 SEC("tracepoint/block/block_rq_requeue")
@@ -169,7 +172,7 @@ int block_rq_requeue(struct event_head *event)
 
 	if (!is_wanted(event, rwbs_of_requeue, &device, &operation, &flags))
 		return 0;
-	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEUE);
+	count_other(device, operation, OTHER_REQUEUE);
 	flight = flight_named(name_at(event, operation));
 	if (!flight || !flight->issued)
 		return 0; /* it has not been issued since it was last seen here */
@@ -193,7 +196,7 @@ int block_rq_merge(struct event_head *event)
 
 	if (!is_wanted(event, rwbs_of_issue, &device, &operation, &flags))
 		return 0;
-	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEST_MERGE);
+	count_other(device, operation, OTHER_REQUEST_MERGE);
 	if (recall_requeued(name_at(event, operation), &before))
 		take_back_requeued(&before); /* it is counted with what it has become a part of */
 	return 0;
@@ -202,17 +205,17 @@ int block_rq_merge(struct event_head *event)
 SEC("tracepoint/block/block_bio_backmerge")
 int block_bio_backmerge(struct event_head *event)
 {
-	return count_other(event, rwbs_of_bio, OTHER_BACK_MERGE);
+	return count_event(event, rwbs_of_bio, OTHER_BACK_MERGE);
 }
 
 SEC("tracepoint/block/block_bio_frontmerge")
 int block_bio_frontmerge(struct event_head *event)
 {
-	return count_other(event, rwbs_of_bio, OTHER_FRONT_MERGE);
+	return count_event(event, rwbs_of_bio, OTHER_FRONT_MERGE);
 }
 
 SEC("tracepoint/block/block_split")
 int block_split(struct event_head *event)
 {
-	return count_other(event, rwbs_of_split, OTHER_SPLIT);
+	return count_event(event, rwbs_of_split, OTHER_SPLIT);
 }

@@ -7,6 +7,9 @@
  * in a hash map behind it. Nothing moves from one to the other: a key's count is the sum of all its places, which user
  * space adds up. A slot is claimed once, by its key, and never given up.
  *
+ * What is nearly always so is done in place: a key's first slot in its set, which is drawn by its hash, is its own. The
+ * rest is in functions that are called, so that the code of each request is short.
+ *
  * An interrupt may run another program on the same CPU between any two instructions. It never counts the same key,
  * since each program has kinds of its own, and the kernel doesn't let a program interrupt itself; so counting needs no
  * atomic instruction, and only claiming a slot does.
@@ -57,8 +60,8 @@ enum lost {
 
 #define REQUEST_WAYS 4
 #define REQUEST_SETS 512 /* for each CPU */
-#define BIN_WAYS 8
-#define BIN_SETS 256 /* for each CPU */
+#define BIN_WAYS 4
+#define BIN_SETS 64 /* for each CPU */
 #ifdef PREALLOCATED
 #define SPILLED_ENTRIES 16384
 #define SPILLED_FLAGS 0
@@ -92,10 +95,12 @@ struct {
 	__type(value, struct request_set);
 } REQUESTS SEC(".maps");
 
-/* Bins of histograms, and counters without a shape. */
+#define BIN_STEPS 16
+
+/* An octave of a histogram, or counters without a shape: neighbours lie side by side, in few cache lines. */
 struct bin_slot {
-	u64 subject; /* | IN_USE; 0: free */
-	u64 count;
+	u64 subject; /* with the number of the first bin | IN_USE; 0: free */
+	u64 counts[BIN_STEPS];
 };
 
 struct bin_set {
@@ -174,82 +179,107 @@ static __always_inline u64 shape_of(u32 length, u64 sector)
 	return IN_USE | ((place | 1ULL << 23) & -(place | 1ULL << 23)) << 32 | length;
 }
 
-static __always_inline void count_request(u64 subject, u32 length, u64 sector)
+static __always_inline void add_units(u64 *units, u32 length, u64 sector)
 {
-	u64 shape = shape_of(length, sector);
 	u64 end = (sector << 9) + length - 1;
-	bool touches = length && sector != NOWHERE;
-	u32 at = ((subject ^ shape * MIX) * MIX) >> 55;
-	struct request_set *set;
 
-	at += bpf_get_smp_processor_id() * REQUEST_SETS;
-	set = bpf_map_lookup_elem(&REQUESTS, &at);
-	if (!set) {
-		lose(LOST_FULL);
-		return;
-	}
+	if (length && sector != NOWHERE)
 #pragma unroll
-	for (int way = 0; way < REQUEST_WAYS; way++) {
-		struct request_slot *slot = &set->slots[way];
+		for (int i = 0; i < UNITS; i++)
+			units[i] += (end >> (12 + i)) - (sector >> (3 + i)) + 1;
+}
 
-		if (!slot->shape && __sync_val_compare_and_swap(&slot->shape, 0, shape) == 0)
-			slot->subject = subject;
-		if (slot->shape == shape && slot->subject == subject) {
-			slot->count++;
-			if (touches)
-#pragma unroll
-				for (int i = 0; i < UNITS; i++)
-					slot->units[i] += (end >> (12 + i)) - (sector >> (3 + i)) + 1;
-			return;
-		}
-	}
-	{
-		u64 units[UNITS] = {};
-
-		if (touches)
-#pragma unroll
-			for (int i = 0; i < UNITS; i++)
-				units[i] = (end >> (12 + i)) - (sector >> (3 + i)) + 1;
-		spill(subject, shape, units);
-	}
+static __always_inline bool is_counted_in(struct request_slot *slot, u64 subject, u32 length, u64 sector)
+{
+	if (slot->shape != shape_of(length, sector) || slot->subject != subject)
+		return false;
+	slot->count++;
+	add_units(slot->units, length, sector);
+	return true;
 }
 
 /* One that was counted will be counted once more. Several programs do this, so it is done atomically. */
 static __always_inline void take_back(u64 subject, u32 length, u64 sector)
 {
-	u64 end = (sector << 9) + length - 1;
 	u64 units[UNITS] = {};
 
-	if (length && sector != NOWHERE)
-#pragma unroll
-		for (int i = 0; i < UNITS; i++)
-			units[i] = (end >> (12 + i)) - (sector >> (3 + i)) + 1;
+	add_units(units, length, sector);
 	spill(subject, shape_of(length, sector), units);
 }
 
-/* `bin` has at most 14 bits. */
-static __always_inline void count_bin(u32 device, u32 operation, u32 kind, u32 issuer, u32 bin)
+static __noinline int count_request_elsewhere(u32 at, u32 first, u64 subject, u32 length, u64 sector)
 {
-	u64 subject = SUBJECT(device, operation, kind, issuer, bin);
-	u32 at = (subject * MIX) >> 56;
-	struct bin_set *set;
+	u64 shape = shape_of(length, sector);
+	struct request_set *set = bpf_map_lookup_elem(&REQUESTS, &at);
 
-	at += bpf_get_smp_processor_id() * BIN_SETS;
-	set = bpf_map_lookup_elem(&BINS, &at);
 	if (!set) {
 		lose(LOST_FULL);
-		return;
+		return 0;
 	}
-#pragma unroll
-	for (int way = 0; way < BIN_WAYS; way++) {
-		struct bin_slot *slot = &set->slots[way];
+	for (u32 way = 0; way < REQUEST_WAYS; way++) {
+		struct request_slot *slot = &set->slots[(first + way) % REQUEST_WAYS];
+
+		if (!slot->shape && __sync_val_compare_and_swap(&slot->shape, 0, shape) == 0)
+			slot->subject = subject;
+		if (is_counted_in(slot, subject, length, sector))
+			return 0;
+	}
+	take_back(subject, length, sector);
+	return 0;
+}
+
+static __always_inline void count_request(u64 subject, u32 length, u64 sector)
+{
+	u32 hash = ((subject ^ shape_of(length, sector) * MIX) * MIX) >> 53, first = hash % REQUEST_WAYS;
+	u32 at = hash / REQUEST_WAYS + bpf_get_smp_processor_id() * REQUEST_SETS;
+	struct request_set *set = bpf_map_lookup_elem(&REQUESTS, &at);
+
+	if (!set || !is_counted_in(&set->slots[first], subject, length, sector))
+		count_request_elsewhere(at, first, subject, length, sector);
+}
+
+static __noinline int count_bin_elsewhere(u32 at, u32 first, u64 subject, u32 step)
+{
+	struct bin_set *set = bpf_map_lookup_elem(&BINS, &at);
+
+	if (!set) {
+		lose(LOST_FULL);
+		return 0;
+	}
+	for (u32 way = 0; way < BIN_WAYS; way++) {
+		struct bin_slot *slot = &set->slots[(first + way) % BIN_WAYS];
 
 		if (!slot->subject)
-			__sync_val_compare_and_swap(&slot->subject, 0, subject | IN_USE);
-		if (slot->subject == (subject | IN_USE)) {
-			slot->count++;
-			return;
+			__sync_val_compare_and_swap(&slot->subject, 0, subject);
+		if (slot->subject == subject) {
+			slot->counts[step % BIN_STEPS]++;
+			return 0;
 		}
 	}
-	spill(subject, IN_USE, 0);
+	spill((subject & ~IN_USE) + SUBJECT(0, 0, 0, 0, step), IN_USE, 0);
+	return 0;
+}
+
+/* `bin` has at most 14 bits; `subject` is without it. */
+static __always_inline void count_bin_of(u64 subject, u32 bin)
+{
+	u32 step = bin % BIN_STEPS;
+	u32 hash, first, at;
+	struct bin_set *set;
+
+	subject |= SUBJECT(0, 0, 0, 0, bin - step) | IN_USE;
+	hash = (subject * MIX) >> 56;
+	first = hash % BIN_WAYS;
+	at = hash / BIN_WAYS + bpf_get_smp_processor_id() * BIN_SETS;
+	set = bpf_map_lookup_elem(&BINS, &at);
+
+	if (set && set->slots[first].subject == subject)
+		set->slots[first].counts[step]++;
+	else
+		count_bin_elsewhere(at, first, subject, step);
+}
+
+static __always_inline void count_other(u32 device, u32 operation, enum other what)
+{
+	count_bin_of(SUBJECT(device, operation, KIND_OTHER, ISSUER_OTHER, 0), what);
 }

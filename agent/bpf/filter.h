@@ -11,28 +11,27 @@
 #define MAX_VALUES 8
 #define COMM_SIZE 16
 
-/* A disk, or a part of it: sectors from first to end, which is not in it any more. */
+/* First those that every request looks at: their line of cache is all that filters cost where there are none. */
 const volatile u32 disk_count = 0;
-const volatile u32 disk_devices[MAX_DISKS] = {};
-const volatile u64 disk_firsts[MAX_DISKS] = {};
-const volatile u64 disk_ends[MAX_DISKS] = {};
-
 const volatile u32 wanted_operations = ~0; /* a bit for each OP_* */
-
 const volatile u32 length_count = 0;
-const volatile u32 lengths[MAX_VALUES] = {};
 const volatile u32 alignment_count = 0;
-const volatile u32 alignments[MAX_VALUES] = {};
-
 const volatile u32 comm_count = 0;
-const volatile char comms[MAX_VALUES][COMM_SIZE] = {};
-
 const volatile u64 own_cgroup = 0; /* its id in cgroup v2; 0: requests are not told apart by who issued them */
 const volatile u8 knows_tasks = 1; /* 0: where a task's flags lie is not known, and no thread is taken for the kernel's */
 const volatile u8 by_comm = 0;
 const volatile u8 with_latency = 1;
 const volatile u8 with_events = 0;
 const volatile u32 cpu_count = 1;
+
+/* A disk, or a part of it: sectors from first to end, which is not in it any more. */
+const volatile u32 disk_devices[MAX_DISKS] = {};
+const volatile u64 disk_firsts[MAX_DISKS] = {};
+const volatile u64 disk_ends[MAX_DISKS] = {};
+
+const volatile u32 lengths[MAX_VALUES] = {};
+const volatile u32 alignments[MAX_VALUES] = {};
+const volatile char comms[MAX_VALUES][COMM_SIZE] = {};
 
 /* A flush, or a command that only the driver understands, is of the whole disk, and so of each of its parts. The kernel
  * gives the latter this very sector. */

@@ -65,6 +65,14 @@ static __always_inline void remember_requeued(u64 name, const struct requeued *r
 		take_back_requeued(requeued); /* no room: it will be counted as if it were new */
 }
 
+static __always_inline bool is_any_requeued(void)
+{
+	u32 zero = 0;
+	u64 *count = bpf_map_lookup_elem(&REQUEUED_COUNT, &zero);
+
+	return count && *count;
+}
+
 /* What is known of it, which is forgotten then; false where it was not requeued. */
 static __always_inline bool recall_requeued(u64 name, struct requeued *requeued)
 {

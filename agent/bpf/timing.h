@@ -32,6 +32,26 @@ struct {
 #define WHEN(issued) ((issued) & ((1ULL << ISSUER_SHIFT) - 1))
 #define WHOSE(issued) ((u32)((issued) >> ISSUER_SHIFT))
 
+/*
+ * Asked for before any counter is looked up: the clock is read only once all that was asked of memory before has come, but
+ * what is asked for later, and is nearly always far from the CPU, is waited for by nobody.
+ */
+static __always_inline u64 time_if_wanted(void)
+{
+	return with_latency ? bpf_ktime_get_ns() : 0;
+}
+
+static __noinline int count_ns(u64 subject, u64 ns)
+{
+	count_bin_of(subject, bin_of(ns));
+	return 0;
+}
+
+static __always_inline void count_time(u32 device, u32 operation, enum kind kind, u32 issuer, u64 ns)
+{
+	count_ns(SUBJECT(device, operation, kind, issuer, 0), ns);
+}
+
 static __always_inline void lose_time(void)
 {
 	if (with_latency)
@@ -54,38 +74,68 @@ static __always_inline struct flight_set *flights_of(u64 name)
 /* Of two that are in flight at once under one name: neither's end can be told from the other's. */
 #define AMBIGUOUS 1ULL
 
-/* `shared`: others in flight may have the same name. */
-static __always_inline void take_off(u64 name, u32 issuer, bool shared)
+/* Of one set, the slot that each name tries first. Tags that follow each other have one each. */
+#define FIRST(name) ((name) % FLIGHT_WAYS)
+
+static __noinline int take_off_elsewhere(u64 name, u64 issued, bool shared)
 {
 	struct flight_set *set = flights_of(name);
-	u64 issued = bpf_ktime_get_ns() | (u64)issuer << ISSUER_SHIFT;
 
 	if (!set)
-		return;
-#pragma unroll
-	for (int way = 0; way < FLIGHT_WAYS; way++)
-		if (set->slots[way].name == name) {
-			u64 before = shared ? set->slots[way].issued : 0;
+		return 0;
+	for (u32 way = 0; way < FLIGHT_WAYS; way++) {
+		struct flight *slot = &set->slots[(FIRST(name) + way) % FLIGHT_WAYS];
 
-			if (before && issuer != ISSUER_NOBODY)
+		if (slot->name == name) {
+			u64 before = shared ? slot->issued : 0;
+
+			if (before && WHOSE(issued) != ISSUER_NOBODY)
 				lose_time();
 			if (before && before != AMBIGUOUS && WHOSE(before) != ISSUER_NOBODY)
 				lose_time();
-			set->slots[way].issued = before ? AMBIGUOUS : issued;
-			return;
+			slot->issued = before ? AMBIGUOUS : issued;
+			return 0;
 		}
-#pragma unroll
-	for (int way = 0; way < FLIGHT_WAYS; way++) {
-		struct flight *slot = &set->slots[way];
+	}
+	for (u32 way = 0; way < FLIGHT_WAYS; way++) {
+		struct flight *slot = &set->slots[(FIRST(name) + way) % FLIGHT_WAYS];
 		u64 owner = slot->name;
 
 		if (!slot->issued && __sync_val_compare_and_swap(&slot->name, owner, name) == owner) {
 			slot->issued = issued;
-			return;
+			return 0;
 		}
 	}
-	if (issuer != ISSUER_NOBODY)
+	if (WHOSE(issued) != ISSUER_NOBODY)
 		lose_time();
+	return 0;
+}
+
+/* `shared`: others in flight may have the same name. */
+static __always_inline void take_off(u64 name, u64 now, u32 issuer, bool shared)
+{
+	struct flight_set *set = flights_of(name);
+	u64 issued = now | (u64)issuer << ISSUER_SHIFT;
+
+	if (!shared && set && set->slots[FIRST(name)].name == name)
+		set->slots[FIRST(name)].issued = issued;
+	else
+		take_off_elsewhere(name, issued, shared);
+}
+
+static __noinline struct flight *flight_elsewhere(u64 name)
+{
+	struct flight_set *set = flights_of(name);
+
+	if (!set)
+		return 0;
+	for (u32 way = 1; way < FLIGHT_WAYS; way++) {
+		struct flight *slot = &set->slots[(FIRST(name) + way) % FLIGHT_WAYS];
+
+		if (slot->name == name)
+			return slot;
+	}
+	return 0;
 }
 
 /* Nothing where there is none of this name. */
@@ -93,13 +143,9 @@ static __always_inline struct flight *flight_named(u64 name)
 {
 	struct flight_set *set = flights_of(name);
 
-	if (!set)
-		return 0;
-#pragma unroll
-	for (int way = 0; way < FLIGHT_WAYS; way++)
-		if (set->slots[way].name == name)
-			return &set->slots[way];
-	return 0;
+	if (set && set->slots[FIRST(name)].name == name)
+		return &set->slots[FIRST(name)];
+	return flight_elsewhere(name);
 }
 
 /* When it was issued and by whom, and not any more; 0 where that is not known. */

@@ -24,9 +24,13 @@ pub const ISSUER_KERNEL: u32 = 2;
 const ISSUER_NOBODY: u64 = 3;
 /// Who it is stands in the upper bits of the time of a request's issue.
 const ISSUER_SHIFT: u32 = 62;
+/// Bins of an octave, which lie side by side.
+const BIN_STEPS: usize = 16;
+/// Where the number of a bin is in its key.
+const BIN_SHIFT: u32 = 49;
 
 type RequestSet = [[u64; 3 + UNITS]; 4];
-type BinSet = [[u64; 2]; 8];
+type BinSet = [[u64; 1 + BIN_STEPS]; 4];
 type FlightSet = [[u64; 2]; 4];
 
 /// Of what requests are.
@@ -114,9 +118,10 @@ pub fn read(ebpf: &Ebpf) -> Result<Counts, MapError> {
         }
     }
     for set in array::<BinSet>(ebpf, "BINS")?.iter() {
-        for [subject, count] in set? {
-            if subject & IN_USE != 0 {
-                counts.add(subject & !IN_USE, IN_USE, Tally { count, ..Tally::default() }, &mut requeued);
+        for [subject, steps @ ..] in set? {
+            for (step, count) in (0..).zip(steps).filter(|(_, count)| *count > 0) {
+                let subject = (subject & !IN_USE) + (step << BIN_SHIFT);
+                counts.add(subject, IN_USE, Tally { count, ..Tally::default() }, &mut requeued);
             }
         }
     }

@@ -32,7 +32,7 @@ const FURTHER: [&str; 5] =
     ["block_rq_merge", "block_rq_error", "block_bio_backmerge", "block_bio_frontmerge", "block_split"];
 
 const REQUEST_SETS: u32 = 512;
-const BIN_SETS: u32 = 256;
+const BIN_SETS: u32 = 64;
 const EVENTS_BYTES: u32 = 8 << 20;
 
 /// Maps, programs and their links are some 40.
