@@ -122,6 +122,9 @@ REWRITING = """
 import mmap, os, threading
 SIZE = 1 << 18
 contents = b"a" * SIZE, b"b" * SIZE
+disk = os.stat("{target}").st_dev
+with open(f"/sys/dev/block/{{os.major(disk)}}:{{os.minor(disk)}}/queue/stable_writes") as told:
+    assert told.read() == "1\\n"
 for number in range(40):
     file = os.open(f"{target}/pages-{{number}}", os.O_RDWR | os.O_CREAT)
     os.ftruncate(file, SIZE)
