@@ -17,11 +17,12 @@ from storlab.analysis.effects.factorial import effects_of
 from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates
 from storlab.analysis.gates import parse_gate
 from storlab.analysis.judging import Case, answers, cases, family_of, rests_of
+from storlab.analysis.machines import machines_of_rounds
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.steady import steady_state
-from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary, machines_of_rounds
+from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
 from storlab.analysis.sweeps import found as sweeps
 from storlab.analysis.why.differences import Asked, explained
 from storlab.analysis.why.watched import Watch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 import orjson
@@ -20,9 +20,6 @@ from storlab.analysis.sweeps.data import Knee, Objective, Sweep
 from storlab.analysis.unequal import Unequal
 from storlab.errors import ParseError
 from storlab.metrics import named
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Why = Literal["shorter", "uneven", "across"]
 """Why a request is no whole number of units: shorter than one; of an uneven length; or off the boundary."""
@@ -359,20 +356,6 @@ class Summary:
         lines = (line for sweep in self.sweeps[:1] for line in sweep.lines)
         answers += [any(step.cell in points for step in line.steps) for line in lines]
         return not any(cell.rounds for cell in self.cells) or (bool(answers) and not any(answers))
-
-
-def machines_of_rounds(trials: pl.DataFrame) -> dict[int, str]:
-    """Which machines did each round, where several did the same cell: rounds of a merged run; else empty.
-
-    Cells of one run may be on different machines: a level without a network is not on the one that would serve.
-    """
-    import polars as pl
-
-    done = trials.filter(pl.col("status") == "done")
-    if "host" not in done.columns or done.group_by("cell").agg(pl.col("host").n_unique())["host"].max() in (None, 1):
-        return {}
-    hosts = pl.col("host").fill_null("").unique().sort().str.join(", ")
-    return dict(done.group_by("round").agg(hosts).sort("round").iter_rows())
 
 
 def to_json(summary: Summary) -> bytes:

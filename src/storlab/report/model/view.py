@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, Verdict, machines_of_rounds
+from storlab.analysis.machines import machines_of_rounds
+from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, Verdict
 from storlab.grouping import grouped, ranges
 from storlab.report.model import format as fmt
 from storlab.report.model import words
