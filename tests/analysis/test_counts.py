@@ -145,10 +145,10 @@ def test_claims_on_outliers_are_answered_by_rounds_without_any_as_far_as_these_t
 
 
 def test_a_metric_that_is_no_count_and_0_on_one_side_is_compared_and_survives_json() -> None:
-    trials, metrics, cells = tables({("on",): [0.0] * 6, ("off",): [1.0] * 6}, FACTORS)
+    trials, metrics, cells = tables({("on",): [*[0.0] * 5, 0.1], ("off",): [1.0] * 6}, FACTORS)
     summary = summarise(trials, metrics, design(FACTORS, cells, (CompareSpec("doublewrite"),)))
     (found,) = summary.comparisons
-    assert found.verdict == "worse" and found.warnings[0].startswith("on is 0 in every round")
+    assert found.verdict == "worse" and found.warnings[0].startswith("on is 0 in rounds 1")
     assert from_json(to_json(summary)) == summary
 
 

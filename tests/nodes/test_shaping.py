@@ -67,7 +67,7 @@ def test_losses_are_shares_and_may_be_none(text: object, share: float) -> None:
 
 def test_what_is_not_asked_for_is_not_needed_and_where_packets_get_lost_cards_send_packets() -> None:
     for asked, queues, programs in (
-        ({}, (), ("ip",)),
+        ({}, (), ()),
         ({"bandwidth": "1Gbit"}, ("tbf",), ("ip", "tc")),
         ({"delay": "1ms", "bandwidth": "1Gbit"}, ("netem", "tbf"), ("ip", "tc")),
         ({"delay": 0, "loss": 0, "bandwidth": "unlimited"}, (), ("ip", "ethtool")),

@@ -41,8 +41,9 @@ def test_commands_that_run_nothing_are_shown_too(here: Laboratory) -> None:
 
 @pytest.mark.needs("dd")
 def test_a_trace_counts_what_is_done_there_and_its_file_comes_back(here: Laboratory) -> None:
-    write = ["dd", "if=/dev/zero", "of=/var/tmp/traced", "bs=52k", "count=8", "oflag=direct", "conv=fsync"]
-    # Nothing else here writes 52k, and the disks' counts are of all processes.
+    # The disks' counts are of all processes, and nothing else writes 52k. Reserved at once, the file is in one piece.
+    dd = "dd if=/dev/zero of=/var/tmp/traced bs=52k count=8 oflag=direct conv=fsync,notrunc"
+    write = ["sh", "-c", f"fallocate -l 416k /var/tmp/traced && {dd}"]
     words = ("--op", "write", "--length", "52k", "--out", here.folder / "counts.json")
     traced = here.storlab("trace", *words, "--on", "lab1", "--", *write)
     assert traced.status == 0 and "8+0 records out" in traced.stderr, traced

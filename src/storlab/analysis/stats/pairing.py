@@ -120,8 +120,8 @@ def pair(a: Side, b: Side) -> Pairs:
         of_a, of_b = of_a[in_a], of_b[in_b]
         unpaired = (*_left_out(a, b, lost_b), *_left_out(b, a, lost_a))
     problem = _without_order(a.name, rounds, of_a) or _without_order(b.name, rounds, of_b)
-    if not problem and len(rounds) and not (of_a.any() or of_b.any()):
-        problem = f"{a.name} and {b.name} are 0 in every round"
+    if not problem and len(rounds):  # of what never is anything but 0, nobody knows whether it was measured
+        problem = _always_zero(a.name, of_a) or _always_zero(b.name, of_b)
     if problem:
         return Pairs(rounds, problem=problem, warnings=unpaired)
     # Difference of logs: the quotient of two extreme values could overflow.
@@ -137,9 +137,13 @@ def _without_order(name: str, rounds: Rounds, values: Floats) -> str:
     return without_logarithm(name, rounds, np.where(values == 0, 1.0, values))
 
 
+def _always_zero(name: str, values: Floats) -> str:
+    return "" if values.any() else f"{name} is 0 in every round"
+
+
 def _zeros(name: str, rounds: Rounds, values: Floats) -> Iterator[str]:
     if not values.all():
-        where = listed(rounds[values == 0].tolist()) if values.any() else "every round"
+        where = listed(rounds[values == 0].tolist())
         yield (
             f"{name} is 0 in {where}: a ratio with 0 counts as beyond all others, that of 0 and 0 as 1, and neither as "
             "evidence of equivalence."
