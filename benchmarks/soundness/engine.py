@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from benchmarks.soundness.noise import Floats
 from storlab.analysis.stats import signs
-from storlab.analysis.stats.anytime import ROUNDING
+from storlab.analysis.stats.anytime import ROUNDING, width_factors
 from storlab.analysis.stats.signed_rank import WEIGHTS, log_stake, odds
-from storlab.analysis.verdict import Rules, judge
+from storlab.analysis.verdict import ALPHA_OF_MEAN, Rules, judge
 
 _NEARLY = 1e-9
 
@@ -94,12 +94,23 @@ def first_verdicts(log_ratios: Floats, rules: Rules) -> Verdicts:
     return found
 
 
+def _mean_within(log_ratios: Floats, edge: float) -> NDArray[np.bool_]:
+    """For every row and every n: whether the interval of the mean, by which "equivalent" is withheld, ends within."""
+    n = np.arange(1, log_ratios.shape[1] + 1)
+    mean = np.cumsum(log_ratios, axis=1) / n
+    squares = np.maximum(np.cumsum(log_ratios**2, axis=1) - n * mean**2, 0.0)
+    factors = width_factors(n, ALPHA_OF_MEAN)
+    known = np.isfinite(factors)  # of fewer rounds there is no interval
+    half = np.where(known, factors, 0.0) * np.sqrt(squares / np.maximum(n - 1, 1))
+    return np.asarray(known & (np.abs(mean) + half <= edge + _NEARLY))
+
+
 def _worth_asking(log_ratios: Floats, rules: Rules) -> NDArray[np.bool_]:
     """For every row and every n: whether the evidence allows any verdict at all."""
     looks = missed(log_ratios, 0.0, rules.alpha / rules.family)
     if rules.margin > 0:
         edge = math.log1p(rules.margin)
         ends = (lies_beyond(log_ratios, -side * edge, side, rules.one_sided) for side in (1, -1))
-        looks |= np.logical_and(*ends)
+        looks |= np.logical_and(*ends) & _mean_within(log_ratios, edge)
     looks[:, : rules.min_rounds - 1] = False
     return looks

@@ -41,7 +41,9 @@ from storlab.analysis.wording import percent, plural, times, times_alone
 RARE = 0.1
 """Rounds that are far off are rare where they are fewer than this."""
 
-_ALPHA_OF_MEAN = 0.10
+ALPHA_OF_MEAN = 0.10
+"""Of the interval of the mean that must lie within the margin, too."""
+
 _BESIDE = 1e-9
 """A log ratio that differs from 0 only where it matters whether an end belongs to the interval."""
 
@@ -216,7 +218,7 @@ def _equivalent(log_ratios: Floats, a: str, b: str, rules: Rules, failed: Failed
     found, far = span_of_limits(log_ratios, rules.one_sided), far_rounds(log_ratios, rules.margin)
     seen = _what_was_seen(log_ratios, a, b, found)
     within = f"the margin of ±{percent(rules.margin)}"
-    mean = mean_interval(log_ratios, _ALPHA_OF_MEAN)
+    mean = mean_interval(log_ratios, ALPHA_OF_MEAN)
     if far.one_sided or not -rules.near <= mean.low <= mean.high <= rules.near:
         but = _far(far, a, b) or f"the mean may lie beyond: {times(*map(safe_exp, (mean.low, mean.mean, mean.high)))}"
         reason = f"{seen}; typical rounds lie within {within}, but {but}."
