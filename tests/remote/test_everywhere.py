@@ -16,8 +16,8 @@ pytestmark = pytest.mark.needs("root", "guests", "sshd", "ssh")
 STUDY = """
 primary = "elapsed"
 stack   = [{ layer = "directory" }]
-factors = { nap = { short = "0.1", long = "0.6" } }
-repeat  = { until = "max", min = 6, max = 6 }
+factors = { nap = { short = "0.1", long = "1" } }
+repeat  = { until = "max", min = 7, max = 7 }
 trial   = { settle = { drop_caches = false } }
 probes  = {}
 workload.load.command.argv = ["sleep", "{nap}"]
@@ -53,6 +53,6 @@ def test_one_study_has_one_order_and_one_answer_wherever_it_runs(lab: Laboratory
         orders[way] = [(each.trial, each.round, each.levels["nap"]) for each in records]
         (found,) = json.loads(lab.storlab("report", out, "--format", "json").stdout)["comparisons"]
         answers[way] = found["a"], found["b"], found["verdict"]
-    assert len(orders["here"]) == 12 and all(each == orders["here"] for each in orders.values()), orders
+    assert len(orders["here"]) == 14 and all(each == orders["here"] for each in orders.values()), orders
     assert set(answers.values()) == {("short", "long", "better")}, answers
     assert sorted(records[0].nodes) == ["lab-1", "lab-2", "lab-3"]
