@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from storlab.errors import StorlabError
+from laboratory.studies import parsed
+from storlab.errors import StudyError
 from storlab.layers.block.md import MdLayer, stop_array
 from storlab.layers.resources import Disk, Resource
 
@@ -125,11 +126,22 @@ async def test_members_of_the_users_lose_what_marks_them_and_an_array_is_stopped
         assert any(words.startswith("stopped the array") for words in said)
 
 
-@guests
-async def test_too_few_disks_are_refused_before_anything_is_made(pair: Pair) -> None:
-    with pytest.raises(StorlabError, match=r"md 6 takes at least 4 disks, and its chains have 3"):
-        async with array(pair, count=3, level="6"):
-            pass
+@pytest.mark.parametrize(("level", "count", "fewest"), [("6", 3, 4), ("5", 2, 3), ("1", 1, 2), ("1", 2, 0)])
+def test_too_few_disks_are_refused_when_the_study_is_loaded(level: str, count: int, fewest: int) -> None:
+    study = f"""
+title = "x"
+[nodes.vm]
+kind    = "vm"
+extra.d = {{ count = {count}, stack = [{{ layer = "file", size = "32M" }}, {{ layer = "virtio-blk" }}] }}
+stack   = [{{ layer = "md", level = "{level}", disks = ["d"] }}]
+[workload.load]
+fio = {{ rw = "read", size = "1M" }}
+"""
+    if not fewest:
+        assert parsed(study, file="study.toml").cells
+        return
+    with pytest.raises(StudyError, match=f"layer md takes at least {fewest} disks, and its chains have {count}"):
+        parsed(study, file="study.toml")
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,10 @@ class Layer(Model):
         """Names of the node's further chains that it takes in addition to what lies below it."""
         return ()
 
+    def check_further(self, count: int) -> str | None:
+        """What is wrong with so many resources of further chains; ``None`` where nothing is."""
+        return None
+
     def gives_above(self, below: type[Resource] | None) -> type[Resource]:
         """What comes out above a resource of this type."""
         return self.gives

@@ -216,6 +216,9 @@ class StackReader:
                         link.origin,
                         f"layer {link.layer.layer} takes {takes}, but the chain {name} ends as a {given.kind}",
                     )
+            others = [chains.get((at, name)) for name in link.layer.chains()]
+            if all(others) and (wrong := link.layer.check_further(sum(each.count for each in others if each))):
+                self.cell.problem(link.origin, f"layer {link.layer.layer} {wrong}")
 
     def _check_words(self, chains: Chains, loads: Sequence[Load]) -> None:
         """Whether what the loads run on has all that the trial's own commands name of it."""

@@ -22,7 +22,8 @@ def summary_of(
 ) -> Summary:
     """The summary of ``run`` with each level of the factor of ``merged`` (its only run) against the first."""
     first, *others = merged.levels
-    asked = tuple(_against(first, spec, run.design) for spec in run.design.planned())
+    planned = run.design.planned()
+    asked = (_against(first, spec, run.design) if spec.factor == merged.factor else spec for spec in planned)
     pairs = tuple((level, first) for level in others)
     further = CompareSpec(
         merged.factor, pairs, metrics=tuple(metrics) or None, margin=named_margin([run], merged.factor)

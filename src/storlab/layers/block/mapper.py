@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import OF_RUN, RunId, undo
@@ -50,7 +51,7 @@ def name_of(context: LayerContext) -> str:
 
 async def announce(context: LayerContext, name: str, *modules: str) -> None:
     """Journal how a disk is removed that is made next, and load what it takes, which stays loaded."""
-    await context.node.run(["modprobe", "--all", *modules], check=False)
+    await load_modules(context.node, *modules)
     await context.register_undo(remove.name, name=name, run=context.run)
 
 

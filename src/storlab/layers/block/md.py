@@ -20,9 +20,10 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.forgetting import fingerprint_of
 from storlab.layers.block.identity import refuse_another
-from storlab.layers.block.queue import queue_facts, sysfs
+from storlab.layers.block.queue import put, queue_facts, sysfs
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
 from storlab.layers.resources import Disk, Resource
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
@@ -100,15 +101,7 @@ class MdLayer(Layer):
     takes: ClassVar = (None,)
     gives: ClassVar = Disk
     further: ClassVar = (Disk,)
-    compared: ClassVar = (
-        "level",
-        "chunk_size",
-        "layout",
-        "raid_disks",
-        "consistency_policy",
-        "bitmap",
-        "stripe_cache_size",
-    )
+    compared: ClassVar = ("level", "chunk_size", "layout", "raid_disks", "consistency_policy", "stripe_cache_size")
     undoes: ClassVar = (stop_array, forget_filesystem)
 
     @model_validator(mode="after")
@@ -139,11 +132,12 @@ class MdLayer(Layer):
     def chains(self) -> tuple[str, ...]:
         return self.disks
 
+    def check_further(self, count: int) -> str | None:
+        fewest = max(_FEWEST[self.level], self.write_mostly + 1)
+        return f"takes at least {fewest} disks, and its chains have {count}" if count < fewest else None
+
     async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
         disks = [each for name in self.disks for each in context.others[name] if isinstance(each, Disk)]
-        if len(disks) < _FEWEST[self.level] or self.write_mostly >= len(disks):
-            fewest = max(_FEWEST[self.level], self.write_mostly + 1)
-            raise StorlabError(f"layer {self.label()} takes at least {fewest} disks, and its chains have {len(disks)}")
         node, nonce = context.node, secrets.token_hex(16)
         for disk in disks:
             await refuse_another(node, disk.path, disk.device)
@@ -151,15 +145,13 @@ class MdLayer(Layer):
                 forget = {"device": disk.path, "run": context.run, "nonce": nonce, "was": fingerprint_of(disk)}
                 await context.register_undo("mkfs.forget", **forget)
         await context.register_undo("md.stop", run=context.run, nonce=nonce)
-        await node.run(["modprobe", _MODULES[self.level]], check=False)
+        await load_modules(node, _MODULES[self.level])
         async with node.lock(_LOCK):  # the first number that is free is free for one
             array = await _free_number(node)
             uuid = _array_uuid(context.run, nonce)
             await node.run(self._creating(f"/dev/{array}", uuid, [disk.path for disk in disks]))
         if self.stripe_cache is not None:
-            await node.run(
-                ["sh", "-c", 'echo "$1" > "$2"', "sh", str(self.stripe_cache), f"{_folder(array)}/stripe_cache_size"]
-            )
+            await put(node, _folder(array), {"stripe_cache_size": str(self.stripe_cache)})
         if self.state == "rebuilding":
             await node.run(["mdadm", "--quiet", "--add", f"/dev/{array}", disks[-1].path])
         return Disk(
