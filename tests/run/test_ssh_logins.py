@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
 from laboratory import Laboratory
-from laboratory.hosts import Host, Hosts, hosts
+from laboratory.hosts import Host, Hosts
 from laboratory.studies import ON_LOOP, directory
 from storlab.agent_binary import agent_path
 
@@ -18,17 +17,6 @@ pytestmark = pytest.mark.needs("root", "ssh", "sshd", "unshare")
 
 LOAD = "command = { argv = ['cat', '/etc/machine-id'] }"
 RULES = {"sudo": ("sudoers", "somebody ALL=(ALL) NOPASSWD: ALL\n"), "doas": ("doas.conf", "permit nopass somebody\n")}
-
-
-@pytest.fixture
-def machines(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    with hosts(lab.folder / "hosts", 2, [lab.scratch]) as made:
-        lab.environment |= made.environment
-        monkeypatch.setenv("STORLAB_SSH_CONFIG", str(made.config))
-        yield made
-        for name, host in made.hosts.items():
-            assert (host.processes(), host.mounts()) == ([], []), name
-            assert host.run("ls", "-A", str(lab.scratch)).split() == [], name
 
 
 def ran_on(lab: Laboratory, host: Host) -> bool:

@@ -7,13 +7,12 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from laboratory import Ended, Laboratory, ended, kill, wait_until
-from laboratory.hosts import CONTROLLER, Host, Hosts, hosts
+from laboratory.hosts import CONTROLLER, Host, Hosts
 from laboratory.studies import ON_LOOP
 from storlab.nodes.kinds.ssh import LEASE
 
@@ -42,24 +41,6 @@ def been_there(machines: Hosts) -> None:
 def study(load: str, *names: str, rounds: int = 2, nodes: str = STACK) -> str:
     """A file system in a file on each of the hosts, and a command in it."""
     return STUDY.format(nodes=nodes.replace("HOSTS", str(list(names or ["lab1"]))), load=load, rounds=rounds)
-
-
-@pytest.fixture
-def machines(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    """Two of them; nothing may be left on them, either."""
-    with hosts(lab.folder / "hosts", 2, [lab.scratch]) as made:
-        lab.environment |= made.environment
-        monkeypatch.setenv("STORLAB_SSH_CONFIG", str(made.config))
-        yield made
-        for name, host in made.hosts.items():
-            if host.holder is not None:
-                assert wait_until(lambda host=host: not host.processes(), 30), (name, host.processes())  # type: ignore[misc]
-                assert (host.mounts(), files(lab, host)) == ([], []), name
-
-
-def files(lab: Laboratory, host: Host) -> list[str]:
-    """What is in the scratch folder on a host."""
-    return host.run("ls", "-A", str(lab.scratch)).split()
 
 
 def statuses(lab: Laboratory) -> list[str]:
