@@ -24,7 +24,7 @@ SHARES = (0.5, 0.3, 0.2, 0.1, 0.05)
 """What far rounds may be said to be rarer than: each held to ``ALPHA`` ÷ 5, so that all hold together."""
 
 _STAKES = ((1.0, 0.60), (0.6, 0.25), (0.3, 0.15))  # λ·(1 − q), and its part of the stake
-_ONE_SIDED = 3  # far rounds from which on it is told that all lie on the same side
+_ONE_SIDED = 3  # far rounds; of fewer, that all lie on the same side says nothing
 
 
 @dataclass(frozen=True)
