@@ -30,8 +30,8 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
 from storlab.analysis.sweeps.precision import open_points, relative_width
 from storlab.analysis.verdict import Rules
+from storlab.report.language.words import lacking
 from storlab.report.model.input import ReportInput
-from storlab.report.model.words import lacking
 from storlab.timeseries.steady import snia_steady, window_of
 
 from .simulate import Factors, design, first_difference, log_ratios, tables

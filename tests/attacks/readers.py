@@ -43,7 +43,7 @@ from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.server.probe import ServerProbe
 from storlab.probes.subject import Subject
 from storlab.record import read_record
-from storlab.report.model.format import duration as duration_text
+from storlab.report.language.format import duration as duration_text
 from storlab.run.noise import MachineNoise
 from storlab.run.recovery.journal import read_pending
 from storlab.workloads.base import NAME as EXIT_FILE

@@ -61,7 +61,7 @@ def _build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) ->
     import asyncio
 
     from storlab.images.image import build_image, find_image
-    from storlab.report.model.format import duration
+    from storlab.report.language.format import duration
 
     if if_missing:
         with suppress(MissingImage):
@@ -238,7 +238,7 @@ def _described(part: Part) -> dict[str, Any]:
 
 
 def _part_row(kind: str, part: Part) -> tuple[str, ...]:
-    from storlab.report.model.format import quantity
+    from storlab.report.language.format import quantity
 
     made_of = ", ".join(f"{name} {value}" for name, value in part.about.versions.items())
     return part.name, kind, quantity(part.size, "B"), f"{_age(time.time() - part.made)} old", f"({made_of})"
@@ -246,7 +246,7 @@ def _part_row(kind: str, part: Part) -> tuple[str, ...]:
 
 def _row(image: Listed) -> tuple[str, ...]:
     """Name, size, age, and the versions that tell images apart."""
-    from storlab.report.model.format import quantity
+    from storlab.report.language.format import quantity
 
     age = f"{_age(time.time() - image.built)} old" + ("" if image.current else ", not used any more")
     total = quantity(sum(image.sizes.values()), "B")
@@ -256,7 +256,7 @@ def _row(image: Listed) -> tuple[str, ...]:
 
 def _age(seconds: float) -> str:
     """In days, or rounded to minutes below one."""
-    from storlab.report.model.format import duration, plural
+    from storlab.report.language.format import duration, plural
 
     days, minutes = int(seconds // 86400), max(1, round(seconds / 60))
     return plural(days, "day") if days else duration(minutes * 60.0)

@@ -162,7 +162,7 @@ def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
 
     from storlab.analysis.noise_floor import warnings_of
     from storlab.cli.console import Console
-    from storlab.report.model.format import plural
+    from storlab.report.language.format import plural
 
     console = Console()
     count = plural(len(measured.values), "trial")
@@ -202,7 +202,7 @@ def _rounds(noise: Noise, seconds: float) -> Table:
     from rich.table import Table
 
     from storlab.analysis.noise_floor import EFFECTS, rounds_to_see
-    from storlab.report.model.format import duration
+    from storlab.report.language.format import duration
 
     table = Table(title="What it takes to see a difference", title_justify="left", box=None, pad_edge=False)
     table.add_column("difference", justify="right", style="cyan")

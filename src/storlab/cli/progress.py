@@ -34,7 +34,7 @@ from storlab.cli.run_events import (
 )
 from storlab.cli.standings import MOST, News, table, tally
 from storlab.cli.waiting import waiting
-from storlab.report.model.format import duration
+from storlab.report.language.format import duration
 from storlab.run.observer import Observer
 
 _MARKS = {"done": ("✓", "green"), "failed": ("✗", "bold red"), "unsupported": ("–", "yellow")}

@@ -16,8 +16,8 @@ from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Comparison, Summary
 from storlab.grouping import few, grouped, ranges
 from storlab.records.run_folder import TrialRecord
-from storlab.report.model.format import plural
-from storlab.report.model.words import listed
+from storlab.report.language.format import plural
+from storlab.report.language.words import listed
 from storlab.run.observer import Observer
 from storlab.run.planning.foresight import foresight_of
 from storlab.run.planning.order import PlannedTrial

@@ -11,8 +11,8 @@ from rich.text import Text
 from storlab.analysis.summary import Comparison, Summary
 from storlab.grouping import grouped
 from storlab.report.formats.drawing import STYLES, foreign
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.tables import heading
 from storlab.report.model.view import ordered_comparisons
 

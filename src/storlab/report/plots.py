@@ -130,7 +130,7 @@ class Plots:
     ) -> tuple[pl.DataFrame, str, dict[str, int]]:
         """Histograms, the load that has them, and the cells that do, by what tells these apart."""
         from storlab.report.charts.theme import MOST_LINES
-        from storlab.report.model.words import levels
+        from storlab.report.language.words import levels
 
         rows = self.run.histograms.filter(pl.col("metric") == latency)
         source = source or (rows["source"][0] if rows.height else "")

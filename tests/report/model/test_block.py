@@ -16,8 +16,8 @@ from storlab.report.charts.kind import Kind
 from storlab.report.charts.sizes import SIZES, label, sizes_chart
 from storlab.report.charts.theme import ABOVE, BELOW, to_svg
 from storlab.report.formats import render
+from storlab.report.language.format import part
 from storlab.report.model.block import block_detail_tables, block_tables, groups
-from storlab.report.model.format import part
 from storlab.report.model.input import ReportInput
 
 from ..samples import REASON, block_sample, imported_sample

@@ -9,9 +9,9 @@ import pytest
 from storlab.analysis.summary import CellState
 from storlab.metrics import Declarations
 from storlab.report.formats import REPORTS, names, render
-from storlab.report.model import words
+from storlab.report.language import words
+from storlab.report.language.format import plus_minus
 from storlab.report.model.caps import capped
-from storlab.report.model.format import plus_minus
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import guest_tables, node_tables
 from storlab.report.model.properties import property_tables

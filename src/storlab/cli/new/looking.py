@@ -89,7 +89,7 @@ class Looker:
 
 def _time(plan: Plan, minutes: float | None) -> str:
     """How long it would take, as far as its loads say that."""
-    from storlab.report.model.format import duration
+    from storlab.report.language.format import duration
     from storlab.run.planning.estimates import round_time
 
     expected = round_time(plan)

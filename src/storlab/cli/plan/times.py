@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storlab.report.model.format import duration, quantity
-from storlab.report.model.words import listed
+from storlab.report.language.format import duration, quantity
+from storlab.report.language.words import listed
 from storlab.run.planning.estimates import RoundTime, Speed, round_time
 
 if TYPE_CHECKING:

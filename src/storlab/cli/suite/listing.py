@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from storlab.records.suite.past import Past, PastTest
-from storlab.report.model.format import duration, plural
+from storlab.report.language.format import duration, plural
 from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.model import Expectation, Expectations, Group, Suite
 from storlab.suite.zts_text import report_name, test_name

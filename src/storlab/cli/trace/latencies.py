@@ -9,7 +9,7 @@ import polars as pl
 
 from storlab.blockio.trace_output import ByIssuer
 from storlab.percentiles import percentiles
-from storlab.report.model.format import quantity
+from storlab.report.language.format import quantity
 from storlab.text import printable
 
 _ISSUERS = {"command": "the command", "kernel": "kernel threads", "others": "other processes"}

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from storlab.locks.agent_output import Caller, Waiter
 from storlab.locks.metrics import UNKNOWN, Tally, by_caller
-from storlab.report.model.format import quantity
+from storlab.report.language.format import quantity
 
 if TYPE_CHECKING:
     from storlab.locks.seen import Seen

@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from storlab.report.model.format import quantity
+from storlab.report.language.format import quantity
 from storlab.tcp.follow import Followed, Follower
 from storlab.tcp.totals import Totals
 from storlab.text import printable

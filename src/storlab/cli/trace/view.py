@@ -15,7 +15,7 @@ from storlab.blockio.text import percent
 from storlab.blockio.trace_output import LATENCY_COLUMNS, Counts, Lost, Started, lost_sentences
 from storlab.measurements import empty
 from storlab.percentiles import percentiles
-from storlab.report.model.format import quantity
+from storlab.report.language.format import quantity
 from storlab.text import printable
 from storlab.units import size_text
 

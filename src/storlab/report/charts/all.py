@@ -24,8 +24,9 @@ from storlab.report.charts.sweeps.panels import sweep_panels
 from storlab.report.charts.theme import MOST_LINES
 from storlab.report.charts.variability.panels import course_panels, percentile_panels, series_panels, variability_panels
 from storlab.report.charts.variability.sampled import Sampled, sampled
-from storlab.report.model import block, effects, words
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
+from storlab.report.language import words
+from storlab.report.model import block, effects
 from storlab.report.model.grid import MANY
 from storlab.report.model.input import ReportInput, compared_factor, for_people, per_trial
 from storlab.report.model.view import ordered_comparisons, verdict_groups

@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from storlab.report.charts.names import title_of
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 
 _ZOOM = 2.0  # values that lie closer than this factor are shown without the zero
 _LOG = 40.0  # and those that lie farther apart on a log scale

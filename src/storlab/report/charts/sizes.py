@@ -16,7 +16,7 @@ from storlab.analysis.summary import SizeShare
 from storlab.report.charts.names import title_of
 from storlab.report.charts.scales import PLAIN
 from storlab.report.charts.theme import ABOVE, BELOW, COLOURS, INK, PAPER, SOFT, ZONE, Chart, of
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 
 SIZES = tuple(1 << power for power in range(9, 21))
 """B: the columns; the last one is for everything from there on."""

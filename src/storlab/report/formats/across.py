@@ -15,7 +15,8 @@ from storlab.report.formats.drawing import STYLES, bullet, foreign, in_columns, 
 from storlab.report.formats.escape import markdown as escaped
 from storlab.report.formats.markdown import table_lines
 from storlab.report.formats.terminal import WIDTH, gate_bullet
-from storlab.report.model import across, words
+from storlab.report.language import words
+from storlab.report.model import across
 from storlab.report.model.across_tables import ratio_tables, variability_tables
 from storlab.report.model.gates import OUTCOMES
 from storlab.text import one_line

@@ -11,8 +11,8 @@ from storlab.analysis.summary import HOST, Estimate
 from storlab.grouping import grouped
 from storlab.metrics import Specs
 from storlab.report.formats.escape import adoc as escaped
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.claims import ClaimLine
 from storlab.report.model.grid import MANY

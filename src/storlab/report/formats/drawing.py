@@ -17,8 +17,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from storlab.analysis.summary import Verdict
+from storlab.report.language.words import MARKS
 from storlab.report.model.tables import Span, Table
-from storlab.report.model.words import MARKS
 from storlab.text import one_line
 
 _FOREST = range(12, 37)  # columns for drawn intervals: with fewer, they say nothing

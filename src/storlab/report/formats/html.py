@@ -21,7 +21,7 @@ from storlab.report.charts import all_panels
 from storlab.report.charts.kind import Kind
 from storlab.report.formats import html_page
 from storlab.report.formats.drawing import STYLES
-from storlab.report.model import words
+from storlab.report.language import words
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.grid import MANY
 from storlab.report.model.input import ReportInput

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from storlab.analysis.summary import GateResult
 from storlab.report.formats.drawing import STYLES, bullet, drawn_table, foreign, in_columns, parts_of, section
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.claims import ClaimLine
 from storlab.report.model.gates import gate_sentence

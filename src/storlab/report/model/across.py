@@ -5,8 +5,8 @@ from __future__ import annotations
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
 from storlab.analysis.variability.across_runs import Varying
 from storlab.grouping import grouped
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.gates import gates_together
 from storlab.report.model.tables import heading
 

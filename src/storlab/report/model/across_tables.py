@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
 from storlab.analysis.variability.across_runs import Spread, Varying
 from storlab.grouping import grouped
-from storlab.report.model import across, words
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
+from storlab.report.language import words
+from storlab.report.model import across
 from storlab.report.model.gates import OUTCOMES
 from storlab.report.model.tables import Notes, Table, heading, span_of, split_levels
 from storlab.timeseries.variability import squared

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from storlab.analysis.summary import Comparison, Estimate, Summary
 from storlab.grouping import grouped
 from storlab.metrics import PROBE
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.tables import split_levels
 
 _MOST = 4  # clauses: a sentence of more is not read

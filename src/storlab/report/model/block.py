@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.analysis.summary import BelowUnit, BlockIO, CellState, Share, SizeShare, Summary
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
+from storlab.report.language.words import compact
 from storlab.report.model.nodes import Grid, grids
 from storlab.report.model.setup import facts_of
 from storlab.report.model.tables import ALL_CELLS, Notes, Table, among
-from storlab.report.model.words import compact
 from storlab.units import size_text
 
 NAMES = {"write": "Writes", "read": "Reads", "all": "All requests", "discard": "Discards"}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from storlab.analysis.claims.data import Claim, ClaimVerdict
 from storlab.analysis.summary import Summary
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 
 MARKS: dict[ClaimVerdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "missing": "−"}
 """A shape for each answer, so that none depends on colour alone."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from storlab.analysis.effects.data import Effects, Share, interactions
 from storlab.analysis.summary import Summary
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.tables import Notes, Table, heading
 
 _OTHERS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storlab.analysis.summary import GateResult, Outcome
-from storlab.report.model import format as fmt
-from storlab.report.model.words import are
+from storlab.report.language import format as fmt
+from storlab.report.language.words import are
 
 OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED", "missing": "MISSING"}
 

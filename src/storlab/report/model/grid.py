@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from storlab.analysis.summary import CellState, Estimate
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.tables import Notes, Table, by_metric, estimate_table, heading, matrix_tables, split_levels
 
 MANY = 24

@@ -15,8 +15,8 @@ from storlab.analysis.sweeps.data import Knee, Line, Objective
 from storlab.metrics import Declarations, named
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.packets import Packets
 from storlab.report.model.power_cuts import PowerCuts
 from storlab.report.model.profiles import CpuProfile

@@ -9,7 +9,7 @@ from dataclasses import replace
 from storlab.analysis.summary import Distribution, Percentile, Summary
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, percentile_name
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 from storlab.report.model.tables import Notes, Table, heading, split_levels, without_notes
 
 ROUGH = 0.1

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from storlab.analysis.summary import HOST, Estimate, Summary
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, Specs, without_end
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.input import compared_factor, split
 from storlab.report.model.tables import PROBE, Notes, Table, heading
 

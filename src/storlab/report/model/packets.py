@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from storlab.report.model import words
+from storlab.report.language import words
 from storlab.report.model.tables import Table
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 from storlab.report.model.tables import Notes, Table
 
 TITLE = "After a power cut"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.grouping import grouped
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.tables import Notes, Span, Table, heading, span_of, split_levels
 
 FEW = 3

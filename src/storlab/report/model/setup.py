@@ -14,10 +14,10 @@ from msgspec import to_builtins
 from storlab.analysis.summary import CellState, Summary
 from storlab.grouping import grouped
 from storlab.records.manifest import Manifest
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
+from storlab.report.language.words import UNSAFE, compact
 from storlab.report.model.input import Facts, ReportInput
 from storlab.report.model.tables import ALL_CELLS, Notes, Table, among, together
-from storlab.report.model.words import UNSAFE, compact
 
 _BYTES = frozenset({"memory", "size"})
 

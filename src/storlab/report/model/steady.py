@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storlab.analysis.summary import SteadyWindow, Summary
 from storlab.grouping import grouped
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 from storlab.report.model.tables import Table, heading, split_levels
 
 TITLE = "Steady state"

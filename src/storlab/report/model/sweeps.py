@@ -5,8 +5,8 @@ from __future__ import annotations
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.data import Knee, Line, Objective, Sweep
 from storlab.metrics import named
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.tables import Table, heading
 
 

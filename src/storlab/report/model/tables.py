@@ -11,8 +11,8 @@ from storlab.analysis.summary import CellState, Comparison, Estimate, Summary
 from storlab.analysis.wording import endless
 from storlab.grouping import grouped
 from storlab.metrics import PROBE as PROBE
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 
 ALL_CELLS = "all cells"
 _WORDS = frozenset({"verdict", "status", "reason", "better", "modes"})

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from storlab.analysis.summary import CellState
 from storlab.analysis.unequal import Held, Unequal
 from storlab.grouping import grouped
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 
 _MOST = 4  # sentences of one kind, settings of one sentence, and places of one value
 _LONGEST = 120  # characters of a value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import polars as pl
 
 from storlab.analysis.variability.across_runs import Spread
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 from storlab.report.model.across_tables import outliers_from, spread_cells
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import Grid, grids

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from storlab.analysis.machines import machines_of_rounds
 from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, Verdict
 from storlab.grouping import grouped, ranges
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.answer import answer
 from storlab.report.model.block import block_detail_tables, block_tables
 from storlab.report.model.caps import capped

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from storlab.analysis.summary import Comparison, Difference, Summary, Underneath
 from storlab.metrics import END, PROBE
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.tables import heading
 
 FIRST = 3

@@ -10,7 +10,7 @@ import msgspec
 from markupsafe import Markup
 
 from storlab.report.formats import html_page
-from storlab.report.model.format import duration
+from storlab.report.language.format import duration
 from storlab.report.suite.text import not_kept
 from storlab.report.suite.view import ORDER, Row, View
 from storlab.suite.model import Attempt, Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from storlab.report.formats.escape import markdown
-from storlab.report.model.format import duration, quantity
+from storlab.report.language.format import duration, quantity
 from storlab.report.suite.view import Row, View
 from storlab.suite.model import LOST
 from storlab.suite.zts_text import console_line, report, summary

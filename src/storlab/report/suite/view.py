@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from storlab.records.suite import SuiteRun
 from storlab.records.suite.here import who_lacks
-from storlab.report.model.format import duration, plural
+from storlab.report.language.format import duration, plural
 from storlab.suite.expectations import expected, is_surprising_pass
 from storlab.suite.model import LOST, Attempt, Expectation, Outcome
 from storlab.suite.own_expectations import notes_on

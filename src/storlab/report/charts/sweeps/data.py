@@ -11,7 +11,7 @@ from storlab.analysis.summary import Estimate, Summary
 from storlab.analysis.sweeps.data import Knee, Line, Sweep
 from storlab.grouping import grouped
 from storlab.report.charts.theme import MOST_LINES
-from storlab.report.model import words
+from storlab.report.language import words
 
 POINTS = {"number": pl.Float64, "label": pl.String, "line": pl.String, "mean": pl.Float64}
 POINTS |= {"low": pl.Float64, "high": pl.Float64}

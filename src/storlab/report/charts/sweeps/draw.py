@@ -18,7 +18,7 @@ from storlab.report.charts.scales import (
     seconds_axis,
 )
 from storlab.report.charts.theme import ABOVE, COLOURS, DASHES, INK, PAPER, SHAPES, Chart, of
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 
 _HEIGHT, _ROW, _AXES = 230, 26, 54  # px
 _POWERS = 4.0  # levels that span more than this are powers, and stand on a log axis

@@ -31,8 +31,8 @@ from storlab.report.charts.variability.drawn import (
     with_checkpoints,
 )
 from storlab.report.charts.variability.sampled import INSTANTS, Axes, Clock, Sampled, sampled
-from storlab.report.model import format as fmt
-from storlab.report.model import words
+from storlab.report.language import format as fmt
+from storlab.report.language import words
 from storlab.report.model.input import ReportInput
 from storlab.timeseries.distribution import HOUR
 from storlab.timeseries.variability import squared, times_least

@@ -15,7 +15,7 @@ from storlab.report.charts.names import title_of
 from storlab.report.charts.panel import Combination
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title
 from storlab.report.charts.theme import COLOURS, of
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 from storlab.report.model.input import ReportInput, across_of, compared_factor
 from storlab.timeseries.distribution import HOUR, LONG
 from storlab.timeseries.variability import whiskers_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from storlab.analysis.suite.comparing import LEVEL, Change, Comparison, TestChange
 from storlab.analysis.suite.counts import Counts
-from storlab.report.model.format import duration, plural
+from storlab.report.language.format import duration, plural
 from storlab.report.suite.pages.page import Page, Table
 from storlab.suite.observed import ObservedRun
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from storlab.analysis.suite.history import History, TestHistory
-from storlab.report.model.format import duration, plural
+from storlab.report.language.format import duration, plural
 from storlab.report.suite.pages.changes import counts_document, gaps, last
 from storlab.report.suite.pages.page import Page, Table
 

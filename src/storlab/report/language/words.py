@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from storlab.analysis.summary import Comparison, GateResult, Summary, Verdict
 from storlab.grouping import grouped
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 
 MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?", "missing": "−"}
 """A shape for each verdict, so that none depends on colour alone."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storlab.report.model import format as fmt
+from storlab.report.language import format as fmt
 
 MIB = 2.0**20
 UNITS = ("B/s", "B", "1/s", "s", "1", "TPS")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storlab.analysis.summary import CellState, Comparison, Estimate, Summary, Undecided, UndecidedKind, Verdict
-from storlab.report.model import words
+from storlab.report.language import words
 from storlab.report.model.answer import answer
 from storlab.report.model.view import not_compared, ordered_comparisons, overview, verdict_groups
 
