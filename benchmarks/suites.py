@@ -39,10 +39,10 @@ from storlab.errors import MissingImage
 from storlab.images.image import Image, find_image
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run, write_suite_record
-from storlab.report.suite.formats import render
-from storlab.run.suite.places.guest import OWN_TESTS
-from storlab.suite.model import Attempt, Group, Outcome, Script
+from storlab.suites.model import Attempt, Group, Outcome, Script
+from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.records import SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.suites.report.formats import render
 
 _TESTS = 40
 _LINES = 300_000

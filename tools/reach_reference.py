@@ -11,8 +11,8 @@ from storlab.lab.file import LabFile
 from storlab.permission_words import WORDS
 from storlab.reach import Reach, Reaching, texts_of
 from storlab.study.models import study_models
-from storlab.suite.own_expectations import ExpectationFile
-from storlab.suite.suite_file import SuiteFile
+from storlab.suites.own_expectations import ExpectationFile
+from storlab.suites.suite_file import SuiteFile
 
 _START = """# What a study can do to your machine
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from storlab.suite.own_expectations import ExpectationTable
-from storlab.suite.suite_file import Around, CheckTable, CommandLine, GroupTable, Guests, SuiteFile
+from storlab.suites.own_expectations import ExpectationTable
+from storlab.suites.suite_file import Around, CheckTable, CommandLine, GroupTable, Guests, SuiteFile
 from tools.study_reference import table
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "suite" / "own.toml"

@@ -12,10 +12,10 @@ from functools import cache
 
 import numpy as np
 
-from storlab.analysis.suite.comparing import Change, Side, compare_runs
-from storlab.suite.environment import SuiteEnvironment
-from storlab.suite.model import Outcome
-from storlab.suite.observed import ObservedRun, Try
+from storlab.suites.environment import SuiteEnvironment
+from storlab.suites.history.comparing import Change, Side, compare_runs
+from storlab.suites.model import Outcome
+from storlab.suites.observed import ObservedRun, Try
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LETTERS = {"P": Outcome.PASS, "F": Outcome.FAIL, "S": Outcome.SKIP, "K": Outcome.KILLED}

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact, mannwhitneyu
 
-from storlab.analysis.suite.bisecting import Culprits, Tally, Terms, beliefs, find_culprit
-from storlab.analysis.suite.comparing import Change, Comparison, Side, compare_runs
-from storlab.analysis.suite.counts import Counts, discoveries, interval, more_failures
-from storlab.analysis.suite.history import history_of
 from storlab.errors import UserError
-from storlab.report.suite.pages.changes import changes_page
-from storlab.report.suite.pages.histories import history_page
-from storlab.suite.environment import SuiteEnvironment
-from storlab.suite.observed import ObservedRun
+from storlab.suites.bisect.culprit import Culprits, Tally, Terms, beliefs, find_culprit
+from storlab.suites.environment import SuiteEnvironment
+from storlab.suites.history.comparing import Change, Comparison, Side, compare_runs
+from storlab.suites.history.counts import Counts, discoveries, interval, more_failures
+from storlab.suites.history.history import history_of
+from storlab.suites.observed import ObservedRun
+from storlab.suites.report.pages.changes import changes_page
+from storlab.suites.report.pages.histories import history_page
 
 from .suite_runs import run_of, runs_of, simulate
 

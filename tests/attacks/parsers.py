@@ -74,20 +74,20 @@ from storlab.probes.zfs import iostat
 from storlab.probes.zfs.probe import ZfsProbe
 from storlab.profiling.agent_output import NAME as STACKS
 from storlab.records.run_folder import TrialRecord
-from storlab.records.suite import parse_results
-from storlab.records.suite.sources import console
 from storlab.run.recovery.journal import JOURNAL
-from storlab.run.suite.bisect.steps import parse_steps
-from storlab.run.suite.own_files import read_own_expectations
 from storlab.study.study import parse_study
-from storlab.suite.check_log import read_check
-from storlab.suite.check_text import groups_in, read_excludes, read_group_list
-from storlab.suite.expectations import read_expectations
-from storlab.suite.installed import parse_find
-from storlab.suite.ktap import judged, read_ktap
-from storlab.suite.runfile import RunfileError
-from storlab.suite.selection import parse_tags
-from storlab.suite.zts_text import console_line, read_results
+from storlab.suites.bisect.steps import parse_steps
+from storlab.suites.expectations import read_expectations
+from storlab.suites.installed import parse_find
+from storlab.suites.records import parse_results
+from storlab.suites.records.sources import console
+from storlab.suites.run.own_files import read_own_expectations
+from storlab.suites.runfile import RunfileError
+from storlab.suites.selection import parse_tags
+from storlab.suites.texts.check_log import read_check
+from storlab.suites.texts.check_text import groups_in, read_excludes, read_group_list
+from storlab.suites.texts.ktap import judged, read_ktap
+from storlab.suites.texts.zts import console_line, read_results
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import OptionError
 from storlab.workloads.fio.checking import bad_option, complaint

@@ -14,8 +14,8 @@ from laboratory.studies import directory
 from storlab.below import opened_below
 from storlab.errors import StudyError
 from storlab.run.permissions import Permissions
-from storlab.run.suite.own_files import folder_of, read_suite_file
 from storlab.study.study import load_study
+from storlab.suites.run.own_files import folder_of, read_suite_file
 from study.program import call
 
 SECRET = "root:$6$salt:1::::::\n[global]\n[job]\nrw=read\nsize=1m\n"

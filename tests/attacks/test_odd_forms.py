@@ -26,8 +26,8 @@ from storlab.errors import StorlabError
 from storlab.formats.fio.logs import read_series
 from storlab.importing.importer import Part
 from storlab.importing.registry import importer_of
-from storlab.records.suite.sources import read_console
-from storlab.suite.zts_text import console_line
+from storlab.suites.records.sources import read_console
+from storlab.suites.texts.zts import console_line
 from suite.samples import attempt
 
 

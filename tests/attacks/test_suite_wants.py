@@ -10,10 +10,10 @@ import pytest
 
 from attacks.test_wants import refused
 from laboratory import Laboratory
-from storlab.records.suite.here import Here
-from storlab.records.suite.own_kernel import OwnKernel
-from storlab.run.suite.bisect.steps import PLAN, Plan, write_plan
-from storlab.suite.runfile import Runfile
+from storlab.suites.bisect.steps import PLAN, Plan, write_plan
+from storlab.suites.records.here import Here
+from storlab.suites.records.own_kernel import OwnKernel
+from storlab.suites.runfile import Runfile
 from study.program import call
 from suite.samples import SUITE, of, recorded, written
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from storlab.errors import StorlabError
 from storlab.lab.file import read_lab
 from storlab.records.run_folder import RunFolder
-from storlab.records.suite import SUITE, read_suite_record
 from storlab.run.permissions import Permissions
 from storlab.run.planning.wants import wants_of
-from storlab.run.suite.own_files import wants_of_files
-from storlab.run.suite.wants import wants_of_run
 from storlab.study.machines import machines_text
 from storlab.study.study import Study, load_study
+from storlab.suites.records import SUITE, read_suite_record
+from storlab.suites.run.own_files import wants_of_files
+from storlab.suites.run.wants import wants_of_run
 
 _COMMANDS = ("run", "plan", "shell", "crash", "noise", "resume")
 

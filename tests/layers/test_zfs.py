@@ -21,10 +21,10 @@ from storlab.nodes.node import Node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import Subject
 from storlab.probes.zfs.probe import ZfsProbe
-from storlab.records.suite.here import Here
+from storlab.run.recovery.leftovers import remove_leftovers
 from storlab.run.recovery.undoing import undo_table
-from storlab.run.suite.places.here import HereMaker
-from storlab.run.suite.places.leftovers import remove_leftovers
+from storlab.suites.places.here import HereMaker
+from storlab.suites.records.here import Here
 
 from .sites import RUN, Ground, entered, guest, parse
 from .test_attachments import attach_layer

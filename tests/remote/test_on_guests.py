@@ -12,8 +12,8 @@ from laboratory import Laboratory
 from laboratory.hosts import Hosts
 from laboratory.samples import sample
 from storlab.images.cache import storlab_cache
-from storlab.records.suite import read_suite_run
-from storlab.suite.model import Outcome
+from storlab.suites.model import Outcome
+from storlab.suites.records import read_suite_run
 
 pytestmark = pytest.mark.needs("guests", "sshd", "ssh")
 

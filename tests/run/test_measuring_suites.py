@@ -12,9 +12,9 @@ from run.test_suites import result
 from run.test_suites_here import HERE, outcomes, own
 from storlab import open_run
 from storlab.records.run_folder import RunFolder
-from storlab.records.suite import read_suite_run
-from storlab.run.suite.kept_folders import is_plain_path
-from storlab.suite.model import Outcome
+from storlab.suites.model import Outcome
+from storlab.suites.records import read_suite_run
+from storlab.suites.run.kept_folders import is_plain_path
 
 pytestmark = pytest.mark.needs("root")
 FIO = '{"fio version": "fio-3.33"}'

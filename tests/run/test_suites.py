@@ -18,9 +18,9 @@ from laboratory import Ended, Laboratory, ended, opened
 from laboratory.guests import own_kernel
 from laboratory.samples import sample
 from storlab.images.image import find_image
-from storlab.records.suite import SuiteRun, read_suite_run
-from storlab.run.suite.hold import symbols_of
-from storlab.suite.model import Attempt, Outcome
+from storlab.suites.model import Attempt, Outcome
+from storlab.suites.records import SuiteRun, read_suite_run
+from storlab.suites.run.hold import symbols_of
 
 OWN = "/usr/local/share/storlab-suite/tests"
 _TESTS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(sample(__file__, "cases/planted-tests.toml"))

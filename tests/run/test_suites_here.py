@@ -18,10 +18,10 @@ from laboratory.devices import Device, new_device
 from laboratory.samples import sample
 from run.test_suites import planted, result
 from storlab.errors import NodeError
-from storlab.records.suite import RESULTS, SuiteRun, read_suite_run
-from storlab.records.suite.under_way import UNDER_WAY
-from storlab.suite.ktap import read_ktap
-from storlab.suite.model import Outcome
+from storlab.suites.model import Outcome
+from storlab.suites.records import RESULTS, SuiteRun, read_suite_run
+from storlab.suites.records.under_way import UNDER_WAY
+from storlab.suites.texts.ktap import read_ktap
 from study.program import call
 
 pytestmark = pytest.mark.needs("root")
@@ -277,7 +277,7 @@ def test_a_place_that_can_not_be_had_is_no_success(tmp_path: Path, monkeypatch: 
     async def never_boots(*_: object) -> None:
         raise NodeError("vm-1 did not boot")
 
-    monkeypatch.setattr("storlab.run.suite.places.here.HereMaker.open", never_boots)
+    monkeypatch.setattr("storlab.suites.places.here.HereMaker.open", never_boots)
     said = call(*map(str, own(tmp_path, passes="true")), "--out", str(tmp_path / "run"))
     assert said.status == 1 and "vm-1 did not boot" in said.message and not (tmp_path / "run").exists()
 

@@ -10,11 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.suite import Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
-from storlab.suite.expectations import read_expectations
-from storlab.suite.installed import Installed
-from storlab.suite.model import Attempt, Outcome, Suite
-from storlab.suite.runfile import Runfile, read_suite
+from storlab.suites.expectations import read_expectations
+from storlab.suites.installed import Installed
+from storlab.suites.model import Attempt, Outcome, Suite
+from storlab.suites.records import Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.suites.runfile import Runfile, read_suite
 
 GOLDEN = Path(__file__).parent / "golden"
 HERE = "/suite"

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import StudyError, UserError
-from storlab.run.suite.asked import Asked, in_order
-from storlab.run.suite.checkout import Wanted, choose
-from storlab.run.suite.own_files import read_suite_file
-from storlab.run.suite.places.guest import OWN_TESTS
-from storlab.suite.adapters.base import Environment
-from storlab.suite.adapters.check import Check, CheckOptions
-from storlab.suite.check_log import read_check
-from storlab.suite.check_text import groups_in, read_excludes, read_group_list
-from storlab.suite.installed import Installed
-from storlab.suite.ktap import Result, judge_text, judged, ktap_text, read_ktap
-from storlab.suite.model import Outcome
+from storlab.suites.adapters.base import Environment
+from storlab.suites.adapters.check import Check, CheckOptions
+from storlab.suites.installed import Installed
+from storlab.suites.model import Outcome
+from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.run.asked import Asked, in_order
+from storlab.suites.run.checkout import Wanted, choose
+from storlab.suites.run.own_files import read_suite_file
+from storlab.suites.texts.check_log import read_check
+from storlab.suites.texts.check_text import groups_in, read_excludes, read_group_list
+from storlab.suites.texts.ktap import Result, judge_text, judged, ktap_text, read_ktap
 from study.program import call
 from suite.samples import GOLDEN, judgements, sayings
 
@@ -224,7 +224,7 @@ def test_all_of_it_is_run_so_many_times(checkout: Path, monkeypatch: pytest.Monk
         asked.append(each)
         raise UserError("that is enough")
 
-    monkeypatch.setattr("storlab.run.suite.suite_run.run_suite", run_suite)
+    monkeypatch.setattr("storlab.suites.run.suite_run.run_suite", run_suite)
     for options, tests in ([], 3), (["-i", "4"], 12), (["-I", "4"], 3):  # with -I, iterations come one by one
         call("suite", "check", str(checkout), *options, "--out", str(checkout / "out"))
         adapter = asked[-1].adapter

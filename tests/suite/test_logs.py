@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from storlab.errors import ParseError
-from storlab.records.suite.logs import LogRun, read_log, zts_lines
-from storlab.suite.calls import by_program, functions_that_call, parse_calls, pattern_of
-from storlab.suite.expectations import expected, read_expectations
-from storlab.suite.model import Expectation, Group, Outcome, Script, Suite
-from storlab.suite.zts_text import console_line, log_line, passed, read_results, report, report_name, summary
+from storlab.suites.calls import by_program, functions_that_call, parse_calls, pattern_of
+from storlab.suites.expectations import expected, read_expectations
+from storlab.suites.model import Expectation, Group, Outcome, Script, Suite
+from storlab.suites.records.logs import LogRun, read_log, zts_lines
+from storlab.suites.texts.zts import console_line, log_line, passed, read_results, report, report_name, summary
 from study.program import call
 from suite.samples import GOLDEN, REPORT, attempt
 

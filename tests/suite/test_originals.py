@@ -13,18 +13,18 @@ import typer
 
 from storlab.cli.suite.as_original import Original, Ran, _configuration, _printer, finish_zfs_tests
 from storlab.errors import UserError
-from storlab.records.suite import SuiteRun
-from storlab.run.suite import suite_run
-from storlab.run.suite.asked import Asked
-from storlab.run.suite.classic import ClassicFolder
-from storlab.run.suite.suite_run import Ended
-from storlab.suite.installed import Installed
-from storlab.suite.model import Attempt, Expectation, Expectations, Group, Outcome, Role, Script, Suite
-from storlab.suite.order import repeated
-from storlab.suite.runfile import Runfile, read_suite
-from storlab.suite.test_runner import Around, dry_run, failed_only, output_folder, suite_of_paths, template
-from storlab.suite.zfs_tests import configuration, single_test, tags_of
-from storlab.suite.zts_text import console_line, failed_maybes, report, report_status
+from storlab.suites.installed import Installed
+from storlab.suites.model import Attempt, Expectation, Expectations, Group, Outcome, Role, Script, Suite
+from storlab.suites.order import repeated
+from storlab.suites.records import SuiteRun
+from storlab.suites.run import suite_run
+from storlab.suites.run.asked import Asked
+from storlab.suites.run.classic import ClassicFolder
+from storlab.suites.run.suite_run import Ended
+from storlab.suites.runfile import Runfile, read_suite
+from storlab.suites.test_runner import Around, dry_run, failed_only, output_folder, suite_of_paths, template
+from storlab.suites.texts.zts import console_line, failed_maybes, report, report_status
+from storlab.suites.zfs_tests import configuration, single_test, tags_of
 from study.program import call
 from suite.samples import HERE, INSTALLED, SUITE, attempt
 

@@ -15,20 +15,20 @@ from storlab.cli.suite.choose import size_of
 from storlab.cli.suite.measuring import measuring
 from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY
 from storlab.errors import StudyError, UserError
-from storlab.records.suite import SuiteRun
-from storlab.report.suite.formats import render
-from storlab.report.suite.view import view_of
-from storlab.run.suite.asked import Asked
-from storlab.run.suite.own_files import adapter_of, folder_of, own_runfile, read_own_expectations, read_suite_file
-from storlab.run.suite.places.guest import OWN_TESTS
-from storlab.suite.adapters.base import Environment
-from storlab.suite.adapters.zts import Zts
-from storlab.suite.environment import SuiteEnvironment
-from storlab.suite.installed import Installed
-from storlab.suite.model import Expectation, Expectations, Outcome, Suite
-from storlab.suite.own_expectations import OwnEntry, with_own
-from storlab.suite.perf_variables import VARIABLES, perf_variables
-from storlab.suite.suite_file import CPUS, MEMORY
+from storlab.suites.adapters.base import Environment
+from storlab.suites.adapters.zts import Zts
+from storlab.suites.environment import SuiteEnvironment
+from storlab.suites.installed import Installed
+from storlab.suites.model import Expectation, Expectations, Outcome, Suite
+from storlab.suites.own_expectations import OwnEntry, with_own
+from storlab.suites.perf_variables import VARIABLES, perf_variables
+from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.records import SuiteRun
+from storlab.suites.report.formats import render
+from storlab.suites.report.view import view_of
+from storlab.suites.run.asked import Asked
+from storlab.suites.run.own_files import adapter_of, folder_of, own_runfile, read_own_expectations, read_suite_file
+from storlab.suites.suite_file import CPUS, MEMORY
 from study.program import call
 from suite.samples import HERE, SUITE, of, recorded, written
 

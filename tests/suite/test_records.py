@@ -14,23 +14,23 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from storlab.analysis.suite.history import history_of
 from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.finish import status_of
 from storlab.errors import RecordsError, UserError
 from storlab.record import to_json
-from storlab.records.suite import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
-from storlab.records.suite.merged import merged_suite_runs
-from storlab.records.suite.sources import observed, read_source
-from storlab.records.suite.table import COLUMNS, write_tests
-from storlab.report.suite.formats import render
-from storlab.run.suite import environment
-from storlab.run.suite.output import MOST, ScriptOutput
-from storlab.run.suite.part import Part, place_of
-from storlab.run.suite.queue import Queue, remaining
-from storlab.suite.environment import SuiteEnvironment
-from storlab.suite.model import Attempt, Group, Leak, Outcome, Script, Suite
-from storlab.suite.order import repeated
+from storlab.suites.environment import SuiteEnvironment
+from storlab.suites.history.history import history_of
+from storlab.suites.model import Attempt, Group, Leak, Outcome, Script, Suite
+from storlab.suites.order import repeated
+from storlab.suites.records import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
+from storlab.suites.records.merged import merged_suite_runs
+from storlab.suites.records.sources import observed, read_source
+from storlab.suites.records.table import COLUMNS, write_tests
+from storlab.suites.report.formats import render
+from storlab.suites.run import environment
+from storlab.suites.run.output import MOST, ScriptOutput
+from storlab.suites.run.part import Part, place_of
+from storlab.suites.run.queue import Queue, remaining
 from suite.samples import BEGAN, HERE, SUITE, attempt, passes, recorded
 from suite.samples import of as of
 from suite.samples import written as written

@@ -14,15 +14,15 @@ from storlab.cli.suite.choose import past_in
 from storlab.cli.suite.finish import status_of
 from storlab.cli.suite.listing import listed
 from storlab.errors import UserError
-from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
-from storlab.records.suite.sources import read_source, read_sources
-from storlab.report.suite.formats import render
-from storlab.report.suite.view import view_of
-from storlab.run.suite.places.guest import OWN_TESTS
-from storlab.run.suite.until_failure import is_failure
-from storlab.suite.environment import SuiteEnvironment
-from storlab.suite.ktap import MOST_JUDGED, Result, read_ktap
-from storlab.suite.model import Absent, Expectations, Group, Leak, Outcome, Script, Suite
+from storlab.suites.environment import SuiteEnvironment
+from storlab.suites.model import Absent, Expectations, Group, Leak, Outcome, Script, Suite
+from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.records import SuiteRecord, SuiteRun, read_suite_run
+from storlab.suites.records.sources import read_source, read_sources
+from storlab.suites.report.formats import render
+from storlab.suites.report.view import view_of
+from storlab.suites.run.until_failure import is_failure
+from storlab.suites.texts.ktap import MOST_JUDGED, Result, read_ktap
 from study.program import call
 from suite.samples import RUNFILE, SUITE, of, passes, recorded, suite_of, written
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.suite.installed import FIND, Installed, parse_find
-from storlab.suite.model import Script
-from storlab.suite.runfile import RunfileError, unique_folders
+from storlab.suites.installed import FIND, Installed, parse_find
+from storlab.suites.model import Script
+from storlab.suites.runfile import RunfileError, unique_folders
 from study.program import call
 from suite.samples import FILES, HERE, INSTALLED, RUNFILE, sayings, suite_of
 

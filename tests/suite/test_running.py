@@ -13,17 +13,17 @@ import pytest
 from storlab.errors import CommandFailed, NodeError
 from storlab.nodes.agent.events import StepResult
 from storlab.nodes.agent.steps import Done, Step, read
-from storlab.run.suite import attempt
-from storlab.run.suite.loss import GuestLost
-from storlab.run.suite.part import Part
-from storlab.run.suite.places.guest import usable
-from storlab.run.suite.places.invariants import State, Watchman, parse_state
-from storlab.run.suite.places.place import Booted
-from storlab.run.suite.places.spare import Spare
-from storlab.run.suite.queue import Queue
-from storlab.run.suite.shard import Shard, run_all
-from storlab.run.suite.work import Work, kernel_complaint, parse_work
-from storlab.suite.model import Attempt, Group, Leak, Outcome, Role, Script
+from storlab.suites.model import Attempt, Group, Leak, Outcome, Role, Script
+from storlab.suites.places.guest import usable
+from storlab.suites.places.invariants import State, Watchman, parse_state
+from storlab.suites.places.loss import GuestLost
+from storlab.suites.places.place import Booted
+from storlab.suites.places.spare import Spare
+from storlab.suites.run import attempt
+from storlab.suites.run.part import Part
+from storlab.suites.run.queue import Queue
+from storlab.suites.run.shard import Shard, run_all
+from storlab.suites.run.work import Work, kernel_complaint, parse_work
 from suite.samples import GOLDEN
 
 T = TypeVar("T")

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from storlab.cli.suite.choose import asked_for
 from storlab.errors import UserError
-from storlab.records.suite import SuiteRun, read_suite_run
-from storlab.run.suite.queue import Queue
-from storlab.suite.model import Absent, Attempt, Group, Outcome, Role, Script, Suite
-from storlab.suite.order import iteration, iteration_name, order_of, repeated, replayed, shuffled, without_rest
-from storlab.suite.selection import Failures, Selection, matches, parse_share, parse_tags, select, shared
-from storlab.suite.zts_text import console_line
+from storlab.suites.model import Absent, Attempt, Group, Outcome, Role, Script, Suite
+from storlab.suites.order import iteration, iteration_name, order_of, repeated, replayed, shuffled, without_rest
+from storlab.suites.records import SuiteRun, read_suite_run
+from storlab.suites.run.queue import Queue
+from storlab.suites.selection import Failures, Selection, matches, parse_share, parse_tags, select, shared
+from storlab.suites.texts.zts import console_line
 from study.program import call
 from suite.samples import BEGAN, HERE, SUITE, attempt, recorded, written
 

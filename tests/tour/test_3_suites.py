@@ -14,8 +14,8 @@ import pytest
 
 from laboratory import Ended, Laboratory, opened
 from laboratory.samples import sample
-from storlab.records.suite import SuiteRun, read_suite_run
-from storlab.suite.model import Attempt, Outcome
+from storlab.suites.model import Attempt, Outcome
+from storlab.suites.records import SuiteRun, read_suite_run
 
 pytestmark = pytest.mark.needs("guests")
 

@@ -17,8 +17,8 @@ import pytest
 from laboratory.samples import sample as file_of
 from storlab.report.formats import render
 from storlab.report.model.input import ReportInput
-from storlab.report.suite.formats import render as render_suite
-from storlab.suite.model import Leak, Outcome
+from storlab.suites.model import Leak, Outcome
+from storlab.suites.report.formats import render as render_suite
 from study.program import call
 from suite.samples import RUNFILE, suite_of
 from suite.test_records import of, written

@@ -162,7 +162,7 @@ def _disk_of(study: Path) -> object:
 def _refuse_suite(values: dict[str, Any]) -> None:
     """Raise ``StudyError`` for what suite files want and may not, as for a study."""
     from storlab.run.permissions import Permissions, parse_allowed
-    from storlab.run.suite.own_files import refuse_unpermitted_files
+    from storlab.suites.run.own_files import refuse_unpermitted_files
 
     if not values.get("wants"):
         allowed = parse_allowed(values.get("allow") or ())

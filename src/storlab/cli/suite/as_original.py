@@ -16,16 +16,16 @@ from storlab.cli.new_folder import new_folder
 from storlab.cli.output import show, warn
 from storlab.cli.status import INTERRUPTED, LEFT_BEHIND, TEST_WITHOUT_RESULT
 from storlab.cli.suite.finish import resuming
-from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
-from storlab.records.suite.here import who_lacks
-from storlab.run.suite.asked import Asked
-from storlab.run.suite.classic import ClassicFolder
-from storlab.run.suite.execution import Watch
-from storlab.run.suite.suite_run import Ended, look_at_suite, run_suite
-from storlab.suite.model import Attempt, Outcome, Suite
-from storlab.suite.selection import Selection
-from storlab.suite.zfs_tests import configuration
-from storlab.suite.zts_text import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
+from storlab.suites.model import Attempt, Outcome, Suite
+from storlab.suites.records import SuiteRecord, SuiteRun, read_suite_run
+from storlab.suites.records.here import who_lacks
+from storlab.suites.run.asked import Asked
+from storlab.suites.run.classic import ClassicFolder
+from storlab.suites.run.execution import Watch
+from storlab.suites.run.suite_run import Ended, look_at_suite, run_suite
+from storlab.suites.selection import Selection
+from storlab.suites.texts.zts import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
+from storlab.suites.zfs_tests import configuration
 from storlab.text import plain
 
 _FAILED, _NOTHING = 1, 2

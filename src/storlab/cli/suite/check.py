@@ -52,11 +52,11 @@ def check(
     from storlab.cli.suite.choose import size_of, time_of
     from storlab.cli.suite.finish import finish
     from storlab.errors import UserError
-    from storlab.run.suite.asked import Asked
-    from storlab.run.suite.checkout import Wanted, choose, words
-    from storlab.run.suite.places.guest import OWN_TESTS
-    from storlab.run.suite.suite_run import run_suite
-    from storlab.suite.adapters.check import Check, CheckOptions
+    from storlab.suites.adapters.check import Check, CheckOptions
+    from storlab.suites.places.guest import OWN_TESTS
+    from storlab.suites.run.asked import Asked
+    from storlab.suites.run.checkout import Wanted, choose, words
+    from storlab.suites.run.suite_run import run_suite
 
     if until and iterations > 1:
         raise UserError("-i and -I are mutually exclusive: both say how often")

@@ -13,21 +13,21 @@ from pydantic import TypeAdapter, ValidationError
 from storlab.analysis.wording import plural
 from storlab.errors import UserError
 from storlab.reading import read_file
-from storlab.records.suite import SuiteRun, read_suite_run
-from storlab.records.suite.logs import unnamed_failures, zts_lines
-from storlab.records.suite.own_kernel import OwnKernel
-from storlab.records.suite.past import Past, past_of
-from storlab.records.suite.sources import runs_in
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
-from storlab.run.suite.asked import Asked
-from storlab.run.suite.own_files import folder_of, is_own, kernel_of, own_adapter
-from storlab.run.suite.wants import refuse_unpermitted_run, wants_of_run
-from storlab.suite.adapters.command import Command
-from storlab.suite.model import Outcome
-from storlab.suite.order import order_of, split_iteration
-from storlab.suite.selection import Failures, Selection, parse_share
-from storlab.suite.suite_file import Guests
-from storlab.suite.zts_text import ResultLine, read_results, report_name
+from storlab.suites.adapters.command import Command
+from storlab.suites.model import Outcome
+from storlab.suites.order import order_of, split_iteration
+from storlab.suites.records import SuiteRun, read_suite_run
+from storlab.suites.records.logs import unnamed_failures, zts_lines
+from storlab.suites.records.own_kernel import OwnKernel
+from storlab.suites.records.past import Past, past_of
+from storlab.suites.records.sources import runs_in
+from storlab.suites.run.asked import Asked
+from storlab.suites.run.own_files import folder_of, is_own, kernel_of, own_adapter
+from storlab.suites.run.wants import refuse_unpermitted_run, wants_of_run
+from storlab.suites.selection import Failures, Selection, parse_share
+from storlab.suites.suite_file import Guests
+from storlab.suites.texts.zts import ResultLine, read_results, report_name
 from storlab.units import Size, parse_duration
 
 _GOOD = (Outcome.PASS, Outcome.SKIP)
@@ -129,7 +129,7 @@ def replay_of(
 
     Raises ``UserError``, also for what the run's folder names of this machine and may not.
     """
-    from storlab.report.suite.view import view_of
+    from storlab.suites.report.view import view_of
 
     path, _, guest = (written, "", "") if Path(written).is_dir() else written.rpartition(":")
     run = _run_at(Path(path or guest))
@@ -208,7 +208,7 @@ def _failures_of(run: SuiteRun) -> Failures:
     """What did not pass in some iteration of a run, or not as expected, and what has no result; where a set-up or
     clean-up did not pass, all tests of its group that were asked for.
     """
-    from storlab.report.suite.view import view_of
+    from storlab.suites.report.view import view_of
 
     bad = [row.attempt for row in view_of(run).rows if row.surprising or row.attempt.outcome not in _GOOD]
     # The view has last results. A set-up that passed later, once the run was resumed, does not make up for one that

@@ -23,9 +23,9 @@ from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY, test_runner, z
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.run.suite.asked import Asked
-    from storlab.run.suite.execution import Watch
-    from storlab.run.suite.suite_run import Ended
+    from storlab.suites.run.asked import Asked
+    from storlab.suites.run.execution import Watch
+    from storlab.suites.run.suite_run import Ended
 
 suite = typer.Typer(
     name="suite",
@@ -142,8 +142,8 @@ def run(
     from storlab.cli.suite.choose import Earlier, asked_for, in_order_asked, past_in, replay_of
     from storlab.cli.suite.measuring import measuring
     from storlab.run.permissions import Permissions, parse_allowed
-    from storlab.run.suite.own_files import read_own_expectations
-    from storlab.run.suite.suite_run import run_suite
+    from storlab.suites.run.own_files import read_own_expectations
+    from storlab.suites.run.suite_run import run_suite
 
     permissions = Permissions(allowed=parse_allowed(allow or ()))
     earlier = Earlier()
@@ -201,7 +201,7 @@ def resume(
 
     from storlab.cli.suite.choose import limit_of
     from storlab.run.permissions import Permissions, parse_allowed
-    from storlab.run.suite.suite_run import resume_suite
+    from storlab.suites.run.suite_run import resume_suite
 
     seconds = limit_of(limit)
     permissions = Permissions(allowed=parse_allowed(allow or ()))
@@ -243,8 +243,8 @@ def list_(
     from storlab.cli.suite.choose import asked_for, past_in
     from storlab.cli.suite.listing import listed, listed_json
     from storlab.run.permissions import Permissions, parse_allowed
-    from storlab.run.suite.own_files import wants_of_files
-    from storlab.run.suite.suite_run import look_at_suite
+    from storlab.suites.run.own_files import wants_of_files
+    from storlab.suites.run.suite_run import look_at_suite
 
     permissions = Permissions(allowed=parse_allowed(allow or ()))
     if wants:
@@ -291,9 +291,9 @@ def report(
 
     from msgspec import structs
 
-    from storlab.records.suite import merged_suite_runs
-    from storlab.report.suite.formats import render
-    from storlab.run.suite.own_files import read_own_expectations
+    from storlab.suites.records import merged_suite_runs
+    from storlab.suites.report.formats import render
+    from storlab.suites.run.own_files import read_own_expectations
 
     if format_ not in FORMATS:
         raise UserError(f"--format {format_}: it is one of {', '.join(FORMATS)}")

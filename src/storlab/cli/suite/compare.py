@@ -15,9 +15,9 @@ from storlab.cli.status import COMPLETE, TEST_MISSING, TEST_REGRESSED, Status
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.analysis.suite.comparing import Comparison
-    from storlab.report.suite.pages.page import Page
-    from storlab.suite.observed import ObservedRun
+    from storlab.suites.history.comparing import Comparison
+    from storlab.suites.observed import ObservedRun
+    from storlab.suites.report.pages.page import Page
 
 FORMATS = ("text", "md", "html", "json")
 Format = Annotated[
@@ -45,9 +45,9 @@ def compare(
     Exit status: 3 a test regressed, else 4 a result is missing (a test has none any more, a log is cut off, no test has
     one on both sides), else 0.
     """
-    from storlab.analysis.suite.comparing import Side, compare_runs
-    from storlab.records.suite.sources import read_source, read_sources
-    from storlab.report.suite.pages.changes import changes_page
+    from storlab.suites.history.comparing import Side, compare_runs
+    from storlab.suites.records.sources import read_source, read_sources
+    from storlab.suites.report.pages.changes import changes_page
 
     if len(sides) < 2:
         raise UserError("name at least two runs: a baseline, and what is compared with it")
@@ -75,9 +75,9 @@ def history(
     output: Output = None,
 ) -> None:
     """Show how often tests pass on each environment, flaky ones first."""
-    from storlab.analysis.suite.history import history_of
-    from storlab.records.suite.sources import read_sources
-    from storlab.report.suite.pages.histories import history_page
+    from storlab.suites.history.history import history_of
+    from storlab.suites.records.sources import read_sources
+    from storlab.suites.report.pages.histories import history_page
 
     page = history_page(history_of(read_sources(runs)), everything or format_ == "json")
     _show(page, format_, output)
@@ -85,7 +85,7 @@ def history(
 
 def _status(found: Sequence[Comparison]) -> Status:
     """A test whose result is lost may hide a regression, so it is never taken for a success."""
-    from storlab.analysis.suite.comparing import Change
+    from storlab.suites.history.comparing import Change
 
     if any(each.of(Change.REGRESSED) for each in found):
         return TEST_REGRESSED
@@ -103,7 +103,7 @@ def _alike(
 
 
 def _show(page: Page, format_: str, output: Path | None) -> None:
-    from storlab.report.suite.pages.formats import render_page
+    from storlab.suites.report.pages.formats import render_page
 
     text = render_page(page, format_)
     if output is None:

@@ -20,10 +20,10 @@ from storlab.cli.status import (
 )
 
 if TYPE_CHECKING:
-    from storlab.records.suite import SuiteRecord, SuiteRun
-    from storlab.run.suite.execution import Watch
-    from storlab.run.suite.suite_run import Ended
-    from storlab.suite.model import Attempt
+    from storlab.suites.model import Attempt
+    from storlab.suites.records import SuiteRecord, SuiteRun
+    from storlab.suites.run.execution import Watch
+    from storlab.suites.run.suite_run import Ended
 
 
 def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json: bool) -> None:
@@ -31,8 +31,8 @@ def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json
     import asyncio
 
     from storlab.records.files import write_whole
-    from storlab.records.suite import read_suite_run
-    from storlab.report.suite.formats import render
+    from storlab.suites.records import read_suite_run
+    from storlab.suites.report.formats import render
 
     try:
         ended = execute(_watch(quiet or json))
@@ -71,7 +71,7 @@ def keep_table(known: SuiteRun) -> None:
     """Write ``tests.parquet`` beside the records, where the folder may be written to."""
     import contextlib
 
-    from storlab.records.suite.table import write_tests
+    from storlab.suites.records.table import write_tests
 
     with contextlib.suppress(OSError):
         write_tests(known)
@@ -81,8 +81,8 @@ def status_of(known: SuiteRun) -> Status:
     """4 where a test that was asked for has no result, else 125 where no test was executed and nothing failed, else 3
     where a result was not expected, else 0.
     """
-    from storlab.report.suite.view import view_of
-    from storlab.suite.model import Outcome
+    from storlab.suites.model import Outcome
+    from storlab.suites.report.view import view_of
 
     seen = view_of(known)
     if seen.without_result or seen.absent:
@@ -94,9 +94,9 @@ def status_of(known: SuiteRun) -> Status:
 
 
 def _watch(silent: bool) -> Watch:
-    from storlab.records.suite.here import who_lacks
-    from storlab.run.suite.execution import Watch
-    from storlab.suite.zts_text import console_line
+    from storlab.suites.records.here import who_lacks
+    from storlab.suites.run.execution import Watch
+    from storlab.suites.texts.zts import console_line
 
     runner, quiet = "", False
 

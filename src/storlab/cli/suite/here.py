@@ -11,7 +11,7 @@ from storlab.cli.options import Strings
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.records.suite.here import Here
+    from storlab.suites.records.here import Here
 
 HereName = Annotated[
     str,
@@ -30,7 +30,7 @@ def here_of(name: str, disks: Strings, wipe: Strings, guests: int, files: str = 
 
     ``DISKS``, ``FILEDIR`` and ``KEEP`` mean what they do for ``zfs-tests.sh``. Raises ``UserError``.
     """
-    from storlab.records.suite.here import FILES, Here
+    from storlab.suites.records.here import FILES, Here
 
     if not name:
         if disks or wipe:

@@ -10,7 +10,7 @@ from typer import Option
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.run.suite.asked import Asked
+    from storlab.suites.run.asked import Asked
 
 ShellOnFailure = Annotated[
     bool,

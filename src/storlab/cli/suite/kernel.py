@@ -10,7 +10,7 @@ from typer import Option
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.records.suite.own_kernel import OwnKernel
+    from storlab.suites.records.own_kernel import OwnKernel
 
 Kernel = Annotated[
     Path | None,
@@ -36,7 +36,7 @@ def own_kernel_of(
     kernel: Path | None, modules: Path | None, rootfs: Path | None, here: str = "", tree: Path | None = None
 ) -> OwnKernel | None:
     """What guests boot; ``None`` for what the image has. Raises ``UserError``."""
-    from storlab.records.suite.own_kernel import OwnKernel
+    from storlab.suites.records.own_kernel import OwnKernel
 
     options = {"--kernel": kernel, "--kernel-modules": modules, "--rootfs": rootfs, "--tree": tree}
     named = [option for option, path in options.items() if path is not None]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from storlab.records.suite.past import Past, PastTest
 from storlab.report.language.format import duration, plural
-from storlab.run.suite.places.guest import OWN_TESTS
-from storlab.suite.model import Expectation, Expectations, Group, Suite
-from storlab.suite.zts_text import report_name, test_name
+from storlab.suites.model import Expectation, Expectations, Group, Suite
+from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.records.past import Past, PastTest
+from storlab.suites.texts.zts import report_name, test_name
 
 
 def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> Iterator[str]:

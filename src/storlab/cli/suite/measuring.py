@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from storlab.cli.suite.choose import size_of
 from storlab.cli.suite.originals import variables_for
 from storlab.errors import UserError
-from storlab.run.suite.own_files import own_adapter
-from storlab.suite.adapters.zts import PERF, Zts, ZtsFile
-from storlab.suite.perf_variables import perf_variables
+from storlab.suites.adapters.zts import PERF, Zts, ZtsFile
+from storlab.suites.perf_variables import perf_variables
+from storlab.suites.run.own_files import own_adapter
 
 if TYPE_CHECKING:
-    from storlab.run.suite.asked import Asked
+    from storlab.suites.run.asked import Asked
 
 _NAMES = frozenset({PERF, "perf-regression", "perf-regression.run"})
 _COLLECTORS = ("fio", "iostat", "mpstat", "perf", "vmstat")

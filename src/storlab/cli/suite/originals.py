@@ -17,10 +17,10 @@ from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, Tree, own_ke
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.records.suite.here import Here
-    from storlab.suite.installed import Installed
-    from storlab.suite.model import Suite
-    from storlab.suite.runfile import Runfile
+    from storlab.suites.installed import Installed
+    from storlab.suites.model import Suite
+    from storlab.suites.records.here import Here
+    from storlab.suites.runfile import Runfile
 
 Guests = Annotated[int, Option("--guests", min=1, max=256, help="Guests that run tests side by side.")]
 Out = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for Storlab's own records.")]
@@ -93,11 +93,11 @@ def test_runner(
     from storlab.cli.output import warn
     from storlab.cli.suite.as_original import Original, finish_runner, look, run_original
     from storlab.cli.suite.choose import size_of
-    from storlab.run.suite.asked import Asked
-    from storlab.suite.adapters.zts import ChosenZts, ZtsOptions
-    from storlab.suite.order import repeated
-    from storlab.suite.test_runner import Around, dry_run, failed_only, suite_of_paths
-    from storlab.suite.test_runner import template as as_runfile
+    from storlab.suites.adapters.zts import ChosenZts, ZtsOptions
+    from storlab.suites.order import repeated
+    from storlab.suites.run.asked import Asked
+    from storlab.suites.test_runner import Around, dry_run, failed_only, suite_of_paths
+    from storlab.suites.test_runner import template as as_runfile
 
     if kmemleak:
         raise UserError(_KMEMLEAK)
@@ -190,11 +190,11 @@ def zfs_tests(
     from storlab.cli.output import warn
     from storlab.cli.suite.as_original import Original, finish_zfs_tests, look_at_guest, run_original
     from storlab.cli.suite.choose import size_of
-    from storlab.run.suite.asked import Asked
-    from storlab.suite.adapters.zts import STF_SUITE, ChosenZts, ZtsOptions
-    from storlab.suite.order import repeated
-    from storlab.suite.runfile import read_suite
-    from storlab.suite.zfs_tests import single_test, tags_of
+    from storlab.suites.adapters.zts import STF_SUITE, ChosenZts, ZtsOptions
+    from storlab.suites.order import repeated
+    from storlab.suites.run.asked import Asked
+    from storlab.suites.runfile import read_suite
+    from storlab.suites.zfs_tests import single_test, tags_of
 
     if kmemleak:
         raise UserError(_KMEMLEAK)
@@ -263,8 +263,8 @@ def zfs_tests(
 
 def _tagged(name: str, read: Sequence[Runfile], installed: Installed, testdir: str, tags: str) -> Suite:
     """The suite that runfiles are, with the groups that have one of these tags. Raises ``UserError``."""
-    from storlab.suite.runfile import read_suite
-    from storlab.suite.selection import Selection, select
+    from storlab.suites.runfile import read_suite
+    from storlab.suites.selection import Selection, select
 
     words = [tag.strip() for tag in tags.split(",") if tag.strip()]
     if tags and not words:
@@ -304,7 +304,7 @@ def _runfiles(written: str) -> tuple[str, ...]:
 
 def _runfile(name: str) -> str:
     """Of ``-r``: one of the suite's by its name, or a file of this machine."""
-    from storlab.suite.zfs_tests import RUNFILES
+    from storlab.suites.zfs_tests import RUNFILES
 
     if name.removesuffix(".run") in RUNFILES:
         return f"{_IMAGE}/runfiles/{name.removesuffix('.run')}.run"

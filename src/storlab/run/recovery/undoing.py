@@ -11,7 +11,7 @@ from storlab.nodes.node import Node
 from storlab.nodes.settings import restore
 from storlab.nodes.undo import LONG, AtPath, Undo, remove_folder, undo
 from storlab.registry import layer_types, node_kinds
-from storlab.run.suite.places.leftovers import remove_leftovers
+from storlab.run.recovery.leftovers import remove_leftovers
 
 
 @undo("scratch.remove", patience=LONG, outlives_boot=True, arguments=AtPath)

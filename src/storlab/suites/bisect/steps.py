@@ -1,0 +1,183 @@
+"""Builds and checks of candidates, each result in a journal before the next begins."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from storlab.errors import RecordsError, StorlabError
+from storlab.limits import RECORD
+from storlab.reading import read_file
+from storlab.record import Count, Seconds, parse_lines, read_record, to_json
+from storlab.records.files import write_durably
+from storlab.suites.bisect.commits import Worktree
+from storlab.suites.records import drop_torn_line
+
+PLAN, JOURNAL, OUTPUT, TREE = "bisect.json", "tests.jsonl", "output", "tree"
+CANDIDATE = "STORLAB_CANDIDATE"
+_UNTESTABLE = 125
+_NOT_RUN = (126, 127)
+_FAILED_SUITE = 3
+_GRACE = 10.0  # s, from TERM to KILL
+
+
+class Plan(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is bisected. ``candidates``: the good one first, the bad one last. ``repository``: empty unless commits."""
+
+    candidates: tuple[str, ...]
+    build: tuple[str, ...]
+    check: tuple[str, ...]
+    error: float
+    least: float
+    flaky: bool
+    timeout: Seconds
+    folder: str
+    repository: str = ""
+
+
+class Step(Struct, frozen=True, forbid_unknown_fields=True):
+    """One check. ``passed``: null where the candidate can't be tested."""
+
+    number: Count
+    passed: bool | None
+    elapsed: Seconds = 0.0
+    why: str = ""
+
+
+_STEP = msgspec.json.Decoder(Step)
+
+
+def write_plan(folder: Path, plan: Plan) -> None:
+    """Write ``bisect.json`` durably."""
+    write_durably(folder / PLAN, to_json(plan))
+
+
+def read_plan(folder: Path) -> Plan:
+    """Read it back. Raises ``RecordsError``."""
+    try:
+        return read_record(folder / PLAN, Plan)
+    except (FileNotFoundError, NotADirectoryError):
+        raise RecordsError(f"{folder} is no bisection: it has no {PLAN}") from None
+
+
+def parse_steps(data: bytes, name: str) -> list[Step]:
+    """All whole lines. Raises ``RecordsError`` with file and line."""
+    return parse_lines(_STEP, data, name)
+
+
+def read_steps(folder: Path) -> list[Step]:
+    """What was done so far. Raises ``RecordsError``."""
+    path = folder / JOURNAL
+    drop_torn_line(path)
+    return parse_steps(read_file(path, RECORD), str(path)) if path.exists() else []
+
+
+def program_of(command: Sequence[str]) -> str:
+    """The name of the program that a command runs; Storlab's also by sudo, whose own options may come first."""
+    name, *others = (Path(word).name for word in command)
+    return "storlab" if name == "sudo" and "storlab" in others else name
+
+
+@dataclass
+class Bench:
+    """Tests candidates: from the journal what is in it, then for real. ``notify`` gets a line for each check."""
+
+    folder: Path
+    plan: Plan
+    tree: Worktree | None
+    notify: Callable[[int, Step], None]
+    before: list[Step]
+    _built: int | None = None
+    _count: int = field(default=0)
+
+    def probe(self, number: int) -> bool | None:
+        """Whether a check of this candidate passed. Raises ``StorlabError`` where it can't go on."""
+        self._count += 1
+        if self._count <= len(self.before):
+            step = self.before[self._count - 1]
+            if step.number != number:
+                raise RecordsError(f"{self.folder / JOURNAL} is of another bisection: begin again with another --out")
+            return step.passed
+        step = self._done(number)
+        line = msgspec.json.encode(step) + b"\n"
+        with (self.folder / JOURNAL).open("ab") as journal:
+            journal.write(line)
+            journal.flush()
+            os.fsync(journal.fileno())
+        self.notify(self._count, step)
+        return step.passed
+
+    def _done(self, number: int) -> Step:
+        if number != self._built:
+            self._built = None
+            if self.tree is not None:
+                self.tree.check_out(self.plan.candidates[number])
+            if self.plan.build:
+                status, elapsed = self._run(self.plan.build, number, "build")
+                if status != 0:
+                    return Step(number, None, elapsed, f"its build {_said(status)}")
+            self._built = number
+        status, elapsed = self._run(self.plan.check, number, "check")
+        return self._judged(number, status, elapsed)
+
+    def _judged(self, number: int, status: int | None, elapsed: float) -> Step:
+        name, program = self.plan.candidates[number], program_of(self.plan.check)
+        if status == _UNTESTABLE:
+            return Step(number, None, elapsed, f"its check {_said(status)}")
+        if status in _NOT_RUN or (program == "storlab" and status not in (0, _FAILED_SUITE, None)):
+            log = self._log(number, "check")
+            raise StorlabError(f"the check of {name} {_said(status)}, which says nothing of it: see {log}")
+        return Step(number, status == 0, elapsed, "" if status == 0 else f"it {_said(status)}")
+
+    def _log(self, number: int, what: str) -> Path:
+        return self.folder / OUTPUT / f"{self._count:04}-{number}-{what}"
+
+    def _run(self, command: tuple[str, ...], number: int, what: str) -> tuple[int | None, float]:
+        """The status of a command, ``None`` at its time-out; its output is kept. Nothing of it is left running."""
+        name = self.plan.candidates[number]
+        words = [word.replace("{}", name) for word in command]
+        log = self._log(number, what)
+        log.parent.mkdir(exist_ok=True)
+        place = self.tree.place if self.tree is not None else Path(self.plan.folder)
+        began = time.monotonic()
+        with log.open("wb") as output:
+            try:
+                process = subprocess.Popen(
+                    words, cwd=place, env={**os.environ, CANDIDATE: name}, stdin=subprocess.DEVNULL,
+                    stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise StorlabError(f"cannot run {words[0]}, the {what}: {error.strerror}") from None
+            try:
+                status: int | None = process.wait(self.plan.timeout or None)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                _end(process)
+        return status, time.monotonic() - began
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End all of a session, politely first where its leader still runs."""
+    with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _said(status: int | None) -> str:
+    if status is None:
+        return "ran into its time-out"
+    return f"was ended by signal {-status}" if status < 0 else f"ended with {status}"

@@ -1,0 +1,174 @@
+"""Where the scripts of a suite are run: a guest, or this machine, once it is prepared for them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from storlab.nodes.agent import steps
+from storlab.nodes.node import Node
+from storlab.nodes.process import Process
+from storlab.run.session import Session
+from storlab.suites.adapters.base import Adapter, Environment, Needs
+from storlab.suites.model import Leak
+from storlab.suites.places.invariants import State, look
+from storlab.suites.records.here import Here
+
+UDEVD = "/lib/systemd/systemd-udevd"
+_FORKS = 40
+_LOOP = f'i=0; while [ "$i" -lt {_FORKS} ]; do /bin/true; i=$((i+1)); done'
+_FORK = 0.001  # s, what fork and exec of a small program take on the machines that time-outs were written for
+_MOST_SCALE = 4.0  # beyond that, most of a test's time is waiting, which takes no longer in a slow guest
+_LIST = """
+for c; do
+    for p in $(find "$c" -name cgroup.procs -exec cat {} + 2> /dev/null); do
+        printf '%s\t' "$c"
+        cat "/proc/$p/comm"
+    done
+done
+"""
+# What is in use cannot be had exclusively, and stays. Partitions go with their table, once udev has looked at that.
+_BLANK = """
+for d; do
+    blkdiscard "$d" && blockdev --rereadpt "$d" || :
+done
+udevadm settle --timeout=20
+"""
+HOLD = "/run/storlab-hold"
+"""In a guest whose tests can be held: two pipes, and the callback that waits at them."""
+_PIPES = 'mkdir -p "$1" && mkfifo -m 0666 "$1/held" "$1/released"'
+_KILL = 'for c; do echo 1 > "$c/cgroup.kill" || :; done'
+
+
+@dataclass
+class SuiteGuest:
+    """A guest, or this machine, that is prepared. ``scale``: how much longer than written its scripts may take, as it
+    was measured; ``disks``: files behind them on this machine, which are removed with a guest.
+    """
+
+    node: Node
+    name: str
+    environment: Environment
+    scale: float
+    disks: list[str]
+    here: bool = False
+    console: str = ""  # the name of the folder that has it
+    blank: tuple[str, ...] = ()  # devices that are emptied between groups
+    udev: Process | None = None
+    state: State = field(default_factory=State)  # what the last group left
+    seen: State = field(default_factory=State)  # at the last look, to which "unchanged" refers
+    kept: dict[str, str] = field(default_factory=dict)  # cgroup in which something outlived its script → that script
+
+    @property
+    def called(self) -> str:
+        """In words."""
+        return "this machine" if self.here else "its guest"
+
+    @property
+    def given_up(self) -> str:
+        """What follows where a script can't even be killed."""
+        return "so nothing more was run" if self.here else "so its guest was given up"
+
+
+@dataclass(frozen=True)
+class Booted:
+    """What a place is, beyond what its kernel says. ``memory``: bytes."""
+
+    memory: int
+    image: str = ""
+    accelerator: str = ""
+
+
+class Place(Protocol):
+    """Opens what a run's scripts are run in."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def adapter(self) -> Adapter: ...
+
+    @property
+    def folder(self) -> Path:
+        """The run's."""
+
+    @property
+    def here(self) -> Here | None:
+        """What it may use of this machine; ``None`` for guests."""
+
+    def name(self, number: int) -> str:
+        """What the first, second … of those side by side is called."""
+
+    async def open(self, name: str, folder: Path) -> SuiteGuest:
+        """One that is ready for scripts; ``folder`` takes its console. Raises ``NodeError`` where it can't be had."""
+
+    async def close(self, guest: SuiteGuest) -> None:
+        """End it, and remove what was set up for it."""
+
+    async def refuse_lacking(self) -> None:
+        """Raise ``UserError`` where the suite can't be run there."""
+
+    async def booted(self) -> Booted:
+        """What it is, found out once."""
+
+    async def recorded(self) -> Here | None:
+        """What it uses of this machine, for the run's records."""
+
+
+async def set_up_environment(node: Node, needs: Needs, given: Mapping[str, str]) -> Environment:
+    """Run the suite's own set-up, once; the variables of all scripts."""
+    ended = await node.run(["bash", "-c", needs.set_up], env={**needs.given, **given})
+    pairs = (each.partition("=") for each in ended.stdout.decode(errors="replace").split("\0") if "=" in each)
+    return Environment({key: value for key, _, value in pairs if key != "_"})
+
+
+async def prepare_hold(node: Node) -> None:
+    """Make the pipes, before the suite's set-up names the callback."""
+    await node.run(["sh", "-c", _PIPES, "sh", HOLD])
+
+
+async def measure(guest: SuiteGuest) -> None:
+    """Look at what scripts must leave as it is, and at how long a small program takes."""
+    ended = await guest.node.run(["sh", "-c", _LOOP])
+    guest.state = guest.seen = await look(guest.node)
+    guest.scale = min(max(ended.elapsed / _FORKS / _FORK, 1.0), _MOST_SCALE)
+
+
+async def restore_service(guest: SuiteGuest) -> str | None:
+    """Start again what all scripts rely on, where one of them ended it; its name, where that was so."""
+    if guest.udev is None or not await _has_ended(guest.node, guest.udev):
+        return None
+    guest.udev = await guest.node.start([UDEVD])
+    return posixpath.basename(UDEVD)
+
+
+async def _has_ended(node: Node, process: Process) -> bool:
+    """An agent tells of an end once nothing is left of it: by then the next script may run, and would be blamed."""
+    if process.ended:
+        return True
+    (there,) = await node.carry_out(steps.look(f"/proc/{process.pid}"), go_on=True)
+    return there.missing
+
+
+async def end_survivors(guest: SuiteGuest) -> list[Leak]:
+    """End what scripts of a group left running; the names of these programs."""
+    if not guest.kept:
+        return []
+    cgroups, guest.kept = guest.kept, {}
+    listed = await guest.node.run(["sh", "-c", _LIST, "sh", *cgroups], check=False)
+    await guest.node.run(["sh", "-c", _KILL, "sh", *cgroups], check=False)
+    lines = (line.partition("\t") for line in listed.stdout.decode(errors="replace").splitlines())
+    found = {(name, cgroups[cgroup]) for cgroup, _, name in lines if cgroup in cgroups and name}
+    return [Leak("process", name, path) for name, path in sorted(found)]
+
+
+async def blank_disks(guest: SuiteGuest) -> None:
+    """Empty the suite's disks, but for those in use: else what a test finds there depends on which group ran before.
+
+    The label of a pool that was exported makes `zpool create` refuse a disk, and guests take groups in any order.
+    """
+    if guest.blank:
+        await guest.node.run(["sh", "-c", _BLANK, "sh", *guest.blank], check=False)

@@ -1,0 +1,93 @@
+"""Several runs that each ran a share of one suite, as one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace as with_fields
+
+from storlab.errors import UserError
+from storlab.suites.environment import SuiteEnvironment
+from storlab.suites.model import Attempt
+from storlab.suites.records.folder import SuiteRun, read_suite_run
+from storlab.suites.texts.zts import test_name
+
+_ALIKE = ("name", "runner", "testdir", "adapter")
+
+
+def merged_suite_runs(folders: Sequence[Path]) -> SuiteRun:
+    """The run in a folder; of several, all that they ran. Raises ``UserError`` where they are no parts of one suite,
+    ``RecordsError`` where one is no run of a suite.
+    """
+    runs = [read_suite_run(folder) for folder in folders]
+    first, *others = runs
+    if not others:
+        return first
+    ran: dict[tuple[str, str], Path] = {}
+    for run in runs:
+        for field in _ALIKE:
+            if (mine := getattr(run.asked, field)) != (its := getattr(first.asked, field)):
+                raise UserError(
+                    f"{run.folder} is no part of the same suite: its {field} is {mine}, that of {first.folder} {its}"
+                )
+        for key in run.asked.keys:
+            if (other := ran.setdefault(key, run.folder)) != run.folder:
+                raise UserError(
+                    f"{test_name(key[1], run.asked.testdir)} is in {other} and in {run.folder}, so they are no parts "
+                    "of one run: `storlab suite compare` compares runs, `storlab suite history` counts over them"
+                )
+    asked = with_fields(
+        first.asked,
+        groups=tuple(group for run in runs for group in run.asked.groups),
+        absent=tuple(dict.fromkeys(each for run in runs for each in run.asked.absent)),
+        notes=tuple(dict.fromkeys(each for run in runs for each in run.asked.notes)),
+        lacking=_lacking(runs),
+        guests=max(run.asked.guests for run in runs),
+        share=(1, 1),
+    )
+    finished = [run.finished for run in runs if run.finished is not None]
+    return SuiteRun(
+        first.folder,
+        asked,
+        tuple(sorted((each for run in runs for each in _attempts(run)), key=lambda each: each.started)),
+        min(run.started for run in runs),
+        max(finished) if len(finished) == len(runs) else None,
+        " ".join(filter(None, [_missing([run.asked.share for run in runs]), *(run.stopped for run in runs)])),
+        " + ".join(run.identity for run in runs),
+        tuple(_others(runs)),
+        sum(run.seconds for run in runs),
+    )
+
+
+def _attempts(run: SuiteRun) -> Iterator[Attempt]:
+    for each in run.attempts:
+        yield with_fields(each, folder=str(run.folder.absolute() / each.folder)) if each.folder else each
+
+
+def _lacking(runs: Sequence[SuiteRun]) -> dict[str, list[str]]:
+    lacking: dict[str, list[str]] = {}
+    for run in runs:
+        for program, tests in run.asked.lacking.items():
+            lacking.setdefault(program, []).extend(tests)
+    return lacking
+
+
+def _missing(shares: Sequence[tuple[int, int]]) -> str:
+    """Which shares there is no run of, in a sentence; empty where all are there."""
+    divisions = {number for _, number in shares}
+    if len(divisions) > 1:
+        numbers = ", ".join(map(str, sorted(divisions)))
+        return f"The runs are shares of {numbers} parts, so some tests may be in none of them."
+    number = divisions.pop()
+    left = sorted(set(range(1, number + 1)) - {share for share, _ in shares})
+    return f"No run has {', '.join(f'--shard {share}/{number}' for share in left)}." if left else ""
+
+
+def _others(runs: Sequence[SuiteRun]) -> Iterator[tuple[str, SuiteEnvironment]]:
+    """Guests that are not what the first run's first guest was, whichever run they are of."""
+    known = runs[0].asked.environment
+    for run in runs:
+        yield from run.others
+        if (own := run.asked.environment) is not None and known is not None and own.key != known.key:
+            yield f"{run.folder.name}-all guests of {run.folder.name}", own

@@ -1,0 +1,83 @@
+"""Reports that programs read: JSON, and JUnit's XML for the servers of continuous integration."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import msgspec
+
+from storlab.suites.model import Outcome
+from storlab.suites.report.no_result import tests_without_result
+from storlab.suites.report.view import Row, View
+from storlab.text import plain
+
+
+def render_json(view: View) -> str:
+    """Everything, by test."""
+    run = view.run
+    document = {
+        "suite": run.asked.name,
+        "run": str(run.folder),
+        "started": run.started.isoformat(),
+        "finished": run.finished.isoformat() if run.finished else None,
+        "seconds": run.seconds,
+        "answer": view.answer,
+        "counts": {str(outcome): count for outcome, count in view.counts.items()},
+        "unexpected": [row.name for row in view.unexpected],
+        "without_result": [{"group": group, "test": path} for group, path in view.without_result],
+        "absent": [str(each) for each in run.asked.absent],
+        "other_environments": view.environments,
+        "results": [_result(row) for row in view.rows],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _result(row: Row) -> dict[str, object]:
+    fields = {name: getattr(row.attempt, name) for name in row.attempt.__struct_fields__}
+    expectation = row.expectation.reason if row.expectation else None
+    return {**fields, "name": row.name, "unexpected": row.surprising, "expected_for": expectation, "said": row.said}
+
+
+def render_junit(view: View) -> str:
+    """One ``testsuite`` a group, in the schema of Jenkins' xUnit plugin; what was expected is no failure there."""
+    groups: dict[str, list[Row]] = {}
+    for row in view.rows:
+        if row.attempt.role == "test" or row.surprising:
+            groups.setdefault(row.attempt.group, []).append(row)
+    missing = tests_without_result(view)
+    root = ElementTree.Element("testsuites", name=plain(view.run.asked.name), time=f"{view.run.seconds:.3f}")
+    for group in dict.fromkeys([*groups, *missing]):
+        _suite(root, group, groups.get(group, []), missing.get(group, {}))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(root: ElementTree.Element, group: str, rows: list[Row], missing: dict[str, str]) -> None:
+    kinds = [_kind(row) for row in rows] + ["error"] * len(missing)
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name=plain(group),
+        tests=str(len(kinds)),
+        failures=str(kinds.count("failure")),
+        errors=str(kinds.count("error")),
+        skipped=str(kinds.count("skipped")),
+        time=f"{sum(row.attempt.elapsed for row in rows):.3f}",
+    )
+    for row in rows:
+        time = f"{row.attempt.elapsed:.3f}"
+        case = ElementTree.SubElement(suite, "testcase", classname=plain(group), name=plain(row.name), time=time)
+        if kind := _kind(row):
+            says = plain(f"{row.attempt.outcome}{f': {row.why}' if row.why else ''}")
+            how: dict[str, str] = {} if kind == "skipped" else {"type": str(row.attempt.outcome)}
+            ElementTree.SubElement(case, kind, {"message": says, **how})
+    for name, why in missing.items():
+        case = ElementTree.SubElement(suite, "testcase", classname=plain(group), name=plain(name), time="0.000")
+        ElementTree.SubElement(case, "error", message=plain(why), type="NO RESULT")
+
+
+def _kind(row: Row) -> str:
+    """The element that says what came of it; none where it passed. What is lost or ended by force is an error."""
+    if row.surprising:
+        return "error" if row.attempt.outcome in (Outcome.CRASHED, Outcome.HUNG, Outcome.KILLED) else "failure"
+    return "" if row.attempt.outcome is Outcome.PASS else "skipped"

@@ -1,0 +1,192 @@
+"""What a report on a run of a suite says, whatever its format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from storlab.report.language.format import duration, plural
+from storlab.suites.expectations import expected, is_surprising_pass
+from storlab.suites.model import LOST, Attempt, Expectation, Outcome
+from storlab.suites.own_expectations import notes_on
+from storlab.suites.records import SuiteRun
+from storlab.suites.records.here import who_lacks
+from storlab.suites.texts.zts import report_name, test_name
+
+ORDER = tuple(Outcome)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One script's result. ``name``: below the suite's tests. ``why``: what it is expected for, or what happened.
+
+    ``said``: where there is no reason, the line of its output that tells most. ``later``: what came of it afterwards,
+    where it had lost a guest.
+    """
+
+    attempt: Attempt
+    name: str
+    expectation: Expectation | None
+    surprising: bool
+    lacks: tuple[str, ...] = ()
+    who_lacks: str = ""
+    later: Attempt | None = None
+    said: str = ""
+
+    @property
+    def why(self) -> str:
+        """In words; empty where there is nothing to say."""
+        parts = [self.attempt.reason or self.said]
+        if self.expectation is not None:
+            parts.append(f"expected: {self.expectation.reason}")
+        elif self.surprising and self.attempt.outcome is Outcome.PASS:
+            parts.append("it was expected not to pass")
+        if self.lacks and self.attempt.outcome is not Outcome.SKIP:
+            parts.append(f"{self.who_lacks} lacks {', '.join(self.lacks)}")
+        if self.attempt.number > 1:
+            parts.append(f"try {self.attempt.number}")
+        if self.later is not None and self.later.role == "test":
+            parts.append(f"{self.later.outcome} when tried again")
+        return "; ".join(filter(None, parts))
+
+
+@dataclass(frozen=True)
+class View:
+    """A run of a suite as its reports show it."""
+
+    run: SuiteRun
+    rows: tuple[Row, ...]  # what came of each test and each script around it, at last
+    counts: dict[Outcome, int]  # of tests
+    absent: int
+
+    @property
+    def unexpected(self) -> list[Row]:
+        """Results that nobody expected."""
+        return [row for row in self.rows if row.surprising]
+
+    @property
+    def known(self) -> list[Row]:
+        """Results other than PASS and SKIP that were expected, for a reason."""
+        return [row for row in self.rows if row.expectation is not None and row.attempt.outcome is not Outcome.SKIP]
+
+    @property
+    def skipped(self) -> list[Row]:
+        """Tests that were not executed, as was expected."""
+        return [row for row in self.rows if row.attempt.outcome is Outcome.SKIP and not row.surprising]
+
+    @property
+    def leaks(self) -> list[tuple[str, str]]:
+        """Script → what it left behind, each once."""
+        leaks = (leak for attempt in self.run.attempts for leak in attempt.leaks)
+        return list(
+            dict.fromkeys((test_name(leak.by, self.run.asked.testdir), f"{leak.kind} {leak.what}") for leak in leaks)
+        )
+
+    @property
+    def patience(self) -> str:
+        """How much longer than their suite says tests were given; empty where they were not."""
+        scale = max((each.scale for each in self.run.attempts if each.guest), default=1.0)
+        return f"Time-outs: up to {scale:.1f} times the suite's, for tests that still worked." if scale > 1.05 else ""
+
+    @property
+    def flaky(self) -> list[Row]:
+        """Tests that passed at a later try only."""
+        return [row for row in self.rows if row.attempt.number > 1 and row.attempt.outcome is Outcome.PASS]
+
+    @property
+    def without_result(self) -> list[tuple[str, str]]:
+        return self.run.without_result
+
+    @property
+    def environments(self) -> list[str]:
+        """Guests whose results are not like those of the run's first guest, and why, each once."""
+        known = self.run.asked.environment
+        if known is None:
+            return []
+        return list(
+            dict.fromkeys(
+                f"{console.partition('-')[2]}: {found.differences(known)}" for console, found in self.run.others
+            )
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of the list of what the user expects."""
+        return list(notes_on(self.run.asked.own, self.run.asked.paths, self.run.started.date()))
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of the tests that were asked for and have no result."""
+        return [test_name(path, self.run.asked.testdir) for _, path in self.without_result]
+
+    @property
+    def executed(self) -> int:
+        """How many tests were not skipped."""
+        return sum(count for outcome, count in self.counts.items() if outcome is not Outcome.SKIP)
+
+    @property
+    def answer(self) -> str:
+        """The whole in a sentence or two."""
+        tests = plural(len(self.run.results), "test")
+        unexpected, missing = len(self.unexpected), len(self.without_result) + self.absent
+        said = []
+        if unexpected:
+            said.append(
+                f"{plural(unexpected, 'result')} of {tests} {'was' if unexpected == 1 else 'were'} not expected."
+            )
+        elif self.executed:
+            said.append(f"All results of {tests} are as expected.")
+        if self.run.results and not self.executed:
+            said.append("No test was executed: all were skipped.")
+        if missing:
+            said.append(f"{plural(missing, 'test')} that {'was' if missing == 1 else 'were'} asked for "
+                        f"{'has' if missing == 1 else 'have'} no result.")  # fmt: skip
+        return " ".join(said) or "Nothing was run."
+
+    @property
+    def counted(self) -> str:
+        """Counts of tests by outcome, and how long it took."""
+        counts = ", ".join(f"{self.counts[outcome]} {outcome}" for outcome in ORDER if self.counts.get(outcome))
+        return f"{counts or 'no results'}; {duration(self.run.seconds)}"
+
+
+def view_of(run: SuiteRun) -> View:
+    """What is to be said of a run. If a script ran more than once, its last result counts, unless it had lost a guest:
+    a kernel that panicked once is not made up for by a try that passes.
+    """
+    last: dict[tuple[str, str, str], Attempt] = {}
+    later: dict[tuple[str, str, str], Attempt] = {}
+    for attempt in run.attempts:
+        if attempt.role == "failsafe":
+            continue
+        key = (attempt.group, attempt.path, attempt.role)
+        earlier = last.pop(key, None)
+        if earlier is not None and earlier.outcome in LOST and attempt.outcome not in LOST:
+            last[key], later[key] = earlier, attempt
+        else:
+            last[key] = attempt
+    lacks: dict[str, list[str]] = {}
+    for program, tests in run.asked.lacking.items():
+        for test in tests:
+            lacks.setdefault(test, []).append(program)
+    rows = tuple(
+        replace(_row(attempt, run, tuple(lacks.get(attempt.path, ()))), later=later.get(key))
+        for key, attempt in last.items()
+    )
+    counts = Counter(row.attempt.outcome for row in rows if row.attempt.role == "test")
+    return View(run, rows, dict(counts), sum(each.tests for each in run.asked.absent))
+
+
+def _row(attempt: Attempt, run: SuiteRun, lacks: tuple[str, ...]) -> Row:
+    foreign = report_name(attempt.path) == attempt.path
+    name = test_name(attempt.path, run.asked.testdir)
+    tables, who = run.expectations, who_lacks(run.asked.here)
+    if attempt.outcome is Outcome.PASS:
+        return Row(attempt, name, None, is_surprising_pass(attempt, name, tables), lacks, who)
+    found = expected(attempt, name, tables)
+    # Tests that no table is about may skip themselves; those of the ZFS Test Suite are skipped for a reason, or not.
+    own_skip = attempt.outcome is Outcome.SKIP and foreign
+    surprising = found is None and not own_skip
+    told = surprising or attempt.outcome is Outcome.SKIP
+    said = run.telling(attempt) if told and not attempt.reason else ""
+    return Row(attempt, name, found, surprising, lacks, who, said=said)

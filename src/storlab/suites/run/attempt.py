@@ -1,0 +1,270 @@
+"""One script in one guest: started, watched, ended at its time-out, judged."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, TooMuch
+from storlab.nodes.process import Exit, Process
+from storlab.reading import open_file
+from storlab.run.session import Session
+from storlab.suites.adapters.base import Adapter, Judged, Launch
+from storlab.suites.model import Attempt, Group, Outcome, Role, Script
+from storlab.suites.places.loss import GuestLost, loss_of
+from storlab.suites.places.place import SuiteGuest
+from storlab.suites.run.hold import Hold
+from storlab.suites.run.kept_folders import KeptFolder, keep_folders
+from storlab.suites.run.output import MOST, ScriptOutput
+from storlab.suites.run.work import Work, kernel_complaint, parse_work
+from storlab.suites.texts.ktap import MOST_JUDGED
+
+GRACE = 10.0  # s from TERM to KILL: tests of performance end their loads first
+_DEAD = 20.0  # s after KILL; what is not gone by then hangs in the kernel
+_EVIDENCE = 30.0  # s
+EVIDENCE = "killed.txt"
+MEASURES = "perf"
+"""The tag of groups whose tests measure."""
+_MOST_KEPT = 16 * 1024**2  # bytes of a file
+_LOOKS = 4  # at a script, within its time-out
+# What a script that is killed was doing: its processes, the kernel stacks of all tasks, what the kernels said last.
+_COLLECT = """
+for p in $(cat "$1/cgroup.procs"); do
+    echo "== $p $(tr '\\0' ' ' < "/proc/$p/cmdline")"
+    grep -E '^(State|PPid)' "/proc/$p/status"
+    cat "/proc/$p/stack"
+done
+echo "== all tasks that wait in the kernel and can't be interrupted"
+for t in $(grep -lE '\\) D ' /proc/[0-9]*/stat); do
+    t=${t%/stat}
+    echo "-- ${t#/proc/} $(cat "$t/comm")"
+    cat "$t/stack"
+done
+echo "== stacks of all tasks"
+grep -s "" /proc/[0-9]*/comm /proc/[0-9]*/task/[0-9]*/stack
+echo "== dmesg"
+dmesg | tail -n 200
+echo "== /proc/spl/kstat/zfs/dbgmsg"
+tail -n 200 /proc/spl/kstat/zfs/dbgmsg
+"""
+
+
+@dataclass(frozen=True)
+class Running:
+    """All that an attempt at a script needs. ``folder``: of the run; ``scale``: of time-outs; ``printed``: who else
+    gets what it prints.
+    """
+
+    session: Session
+    adapter: Adapter
+    guest: SuiteGuest
+    folder: Path
+    scale: float
+    printed: Callable[[bytes], None] | None = None
+    hold: Hold | None = None
+
+    @property
+    def held(self) -> float:
+        """Seconds for which its user had a test held: none of a test's own."""
+        return self.hold.seconds if self.hold is not None else 0.0
+
+
+@dataclass
+class _Followed:
+    """A script that has come to its end, or to its time-out."""
+
+    ended: Exit | None
+    reason: str = ""
+    killed: bool = False
+
+
+async def run_script(running: Running, group: Group, script: Script, role: Role, place: str, number: int) -> Attempt:
+    """Run a script to its end. ``place``: the folder for its output, below the run's.
+
+    Raises ``GuestLost`` with the guest's end, or where not even KILL ended it; its output is kept all the same.
+    """
+    guest, folder = running.guest, running.folder / place
+    launch = running.adapter.launch(script, guest.environment)
+    began, started, held = time.monotonic(), datetime.now(UTC), running.held
+    kept: Sequence[KeptFolder] = ()
+    with ScriptOutput(folder, running.printed) as output:
+        try:
+            process = await guest.node.start(
+                launch.argv,
+                env=launch.env,
+                cwd=launch.cwd,
+                on_output=output.listener("stdout"),
+                on_stderr=output.listener("stderr"),
+                first_output=MOST if running.printed is None else None,  # whoever looks on sees all
+                keep_survivors=True,
+            )
+            try:
+                async with running.hold.watching(guest, script.path) if running.hold is not None else nullcontext():
+                    followed = await _follow(running, group, process, output, folder)
+                for path in launch.keep:
+                    await _fetch(guest, path, folder)
+                kept = await keep_folders(guest.node, launch, folder)
+            except GuestLost:
+                raise
+            except BaseException:
+                if guest.here:  # it must not run on while what it works on is torn down; a guest takes it along
+                    if process.cgroup is not None:
+                        guest.kept[process.cgroup] = script.path
+                    await process.end()
+                raise
+        except CommandFailed as error:  # it could not be executed
+            followed = _Followed(None, str(error))
+        except (NodeLost, NodeError) as error:
+            raise loss_of(guest.node, running.session, str(error)) from None
+    ended = followed.ended
+    if ended is not None and ended.survivors and process.cgroup is not None and not followed.killed:
+        guest.kept[process.cgroup] = script.path
+    judged = Judged(Outcome.KILLED)
+    if not followed.killed:
+        judged = running.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
+    if role == "test" and MEASURES in group.tags and judged.outcome is Outcome.PASS:
+        judged = _with_evidence(judged, launch, kept)
+    return Attempt(
+        group.name,
+        script.path,
+        role,
+        judged.outcome,
+        started,
+        max((ended.elapsed if ended else time.monotonic() - began) - (running.held - held), 0.0),
+        user=script.user or running.adapter.runner,
+        number=number,
+        identifier=group.identifier,
+        code=ended.code if ended else None,
+        signal=ended.signal if ended else None,
+        cpu=ended.cpu_user + ended.cpu_system if ended else 0.0,
+        limit=group.timeout,
+        scale=running.scale,
+        guest=guest.name,
+        console=guest.console,
+        reason=followed.reason
+        or judged.reason
+        or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
+        folder=place,
+        dropped=output.dropped + (ended.dropped if ended else 0) + sum(each.dropped for each in kept),
+        kept=[each.name for each in kept],
+    )
+
+
+def _with_evidence(judged: Judged, launch: Launch, kept: Sequence[KeptFolder]) -> Judged:
+    """A test that was to measure and left no measurement has not passed, whatever its exit status says."""
+    if not launch.evidence or any(each.has(launch.evidence) for each in kept):
+        return judged
+    folders = " or ".join(launch.folders)
+    return Judged(Outcome.FAIL, f"it passed, but measured nothing: it left no {launch.evidence} in {folders}")
+
+
+async def _fetch(guest: SuiteGuest, path: str, folder: Path) -> None:
+    """Keep a file that a script left, where it did, as far as it is not very large."""
+    try:
+        data = await guest.node.read(path, _MOST_KEPT)
+    except FileNotFoundError:
+        return
+    except TooMuch as error:
+        data = f"{error}\n".encode()
+    (folder / posixpath.basename(path)).write_bytes(data)
+
+
+def _printed(folder: Path) -> str:
+    """What a script printed to its standard output, as text; only the beginning of very much."""
+    try:
+        with open_file(folder / "stdout") as file:
+            return file.read(MOST_JUDGED).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+async def _follow(running: Running, group: Group, process: Process, output: ScriptOutput, folder: Path) -> _Followed:
+    """Until it ends; at its time-out it is ended, unless it still works and a slow guest gives it longer."""
+    reason = await _until_time_out(running, group.timeout, process, output)
+    if reason is None:
+        return _Followed(await process.wait())
+    cause = await _collect(running.guest, process, folder / EVIDENCE)
+    says = f"; {cause}" if cause else ""
+    await process.stop(GRACE)
+    if not await _rests(process, GRACE + _DEAD):
+        raise GuestLost(f"{reason}; not even KILL ended it, {running.guest.given_up}{says}", hung=True)
+    ended = await process.wait()
+    if process.cgroup is not None and await _populated(running.guest, process.cgroup):
+        raise GuestLost(
+            f"{reason}; not even KILL ended all of its processes, {running.guest.given_up}{says}", hung=True
+        )
+    by = "" if ended.stopped_by == "TERM" else f", and did not end for TERM within {GRACE:g} s"
+    return _Followed(ended, reason + by + says, killed=True)
+
+
+async def _until_time_out(
+    running: Running, timeout: float | None, process: Process, output: ScriptOutput
+) -> str | None:
+    """``None`` once it has ended by itself; else why it is to be ended."""
+    if timeout is None:
+        await process.rest()
+        return None
+    began, held = time.monotonic(), running.held
+    look = timeout * min(running.scale, 1) / _LOOKS
+    last, printed = Work(), output.last
+    while True:
+        before = time.monotonic()
+        if await _rests(process, look):
+            return None
+        now, spent = time.monotonic() - began - (running.held - held), time.monotonic() - before
+        now_done = await _work(running.guest, process)
+        idle = now_done.idle_since(last, spent) and output.last == printed
+        last, printed = now_done, output.last
+        if now >= timeout * running.scale - 0.001:
+            longer = f", {running.scale:.1f} times the {timeout:g} s of its runfile" if running.scale > 1 else ""
+            return f"it took longer than {round(timeout * running.scale, 1):g} s{longer}"
+        if now >= timeout - 0.001 and idle:
+            return (
+                f"it took longer than {timeout:g} s, and for the last {spent:.0f} s it neither printed nor computed, "
+                "and no disk worked"
+            )
+
+
+async def _rests(process: Process, seconds: float) -> bool:
+    """Whether it ends within so long. Raises ``NodeLost`` where its node is lost meanwhile."""
+    try:
+        async with asyncio.timeout(seconds):
+            await process.rest()
+    except TimeoutError:
+        return False
+    if process.lost is not None:
+        raise NodeLost(process.lost)
+    return True
+
+
+async def _work(guest: SuiteGuest, process: Process) -> Work:
+    stat, disks = await guest.node.texts(f"{process.cgroup}/cpu.stat", "/proc/diskstats")
+    return parse_work(stat or "", disks or "")
+
+
+async def _populated(guest: SuiteGuest, cgroup: str) -> bool:
+    try:
+        return "populated 1" in await guest.node.read_text(f"{cgroup}/cgroup.events")
+    except FileNotFoundError:
+        return False
+
+
+async def _collect(guest: SuiteGuest, process: Process, path: Path) -> str:
+    """Keep what tells why a script did not end, as far as the guest can still say; the cause, where it is plain."""
+    try:
+        found = await guest.node.run(
+            ["sh", "-c", _COLLECT, "sh", process.cgroup or "/nowhere"], check=False, timeout=_EVIDENCE
+        )
+    except NodeLost:
+        raise
+    except StorlabError as error:
+        path.write_text(f"nothing could be collected: {error}\n", "utf-8")
+        return ""
+    path.write_bytes(found.stdout)
+    return kernel_complaint(found.stdout.decode(errors="replace"))

@@ -1,0 +1,140 @@
+"""One execution of a suite's groups in guests, until the last result, a limit, an interrupt or the failure sought."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace as with_fields
+
+from storlab.records.manifest import read_manifest, write_manifest
+from storlab.run.interrupts import Interrupts
+from storlab.suites.model import Attempt, Group
+from storlab.suites.places.place import Place, SuiteGuest
+from storlab.suites.places.spare import Spare
+from storlab.suites.records import CONSOLES, Results, SuiteRecord, read_suite_run
+from storlab.suites.run.hold import Hold
+from storlab.suites.run.part import Terms
+from storlab.suites.run.queue import Queue
+from storlab.suites.run.record import Record
+from storlab.suites.run.shard import Shard, run_all
+from storlab.suites.run.until_failure import UntilFailure
+from storlab.suites.selection import longest_first
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is called as a run goes on: ``begins`` with what is run, ``ended`` with results, ``notify`` with words."""
+
+    begins: Callable[[SuiteRecord, int], None]
+    ended: Callable[[Attempt], None]
+    notify: Callable[[str], None]
+    printed: Callable[[bytes], None] | None = None  # what scripts print, as it comes
+
+
+@dataclass
+class Ending:
+    """What is known at the end. ``given_up``: why no guest could be had; ``left_behind``: what is not torn down."""
+
+    given_up: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+
+
+@dataclass
+class Execution:
+    """``before``: results of an earlier one; ``limit``: seconds after which no test is begun; ``times``: of tests in
+    other runs.
+    """
+
+    record: SuiteRecord
+    place: Place
+    interrupts: Interrupts
+    watch: Watch
+    ending: Ending
+    before: tuple[Attempt, ...] = ()
+    limit: float | None = None
+    times: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    hold: Hold | None = None
+
+    async def execute(self, groups: tuple[Group, ...], guest: SuiteGuest | None = None) -> None:
+        """Run these groups; the first part has a ``guest`` already.
+
+        With several guests, the longest groups come first, so that none is left with one of them at the end.
+        """
+        folder, record = self.place.folder, self.record
+        self.watch.begins(record, len({each.key for each in self.before if each.role == "test"}))
+        times = {**self.times, **{attempt.key: attempt.elapsed for attempt in self.before}}
+        as_written = record.guests == 1 or record.seed is not None or record.replayed
+        ordered: Sequence[Group] = groups if as_written else longest_first(groups, times)
+        finished, stopped = None, "The run was interrupted; `storlab suite resume` runs the rest."
+        until: UntilFailure | None = None
+        try:
+            with Results(folder) as results:
+                kept = Record(folder, results, self.watch.ended, _consoles(folder), self.watch.printed)
+                kept.environment = record.environment
+                if record.until_failure:
+                    until = self._until_failure(kept)
+                    ordered = () if until.failed_before(self.before) else ordered or until.more()
+                queue = Queue.of(ordered, until.more if until is not None else None)
+                with self._limited(kept):
+                    self.ending.given_up = await self._run(queue, kept, guest)
+            if not self.interrupts.finish:
+                stopped = "; ".join(self.ending.given_up) or self._cut_short(kept, until)
+                finished = None if stopped else datetime.now(UTC)
+        finally:
+            if until is not None:
+                until.forget_rest()
+            write_manifest(folder, with_fields(read_manifest(folder), finished=finished, stopped=stopped))
+
+    def _until_failure(self, kept: Record) -> UntilFailure:
+        until = UntilFailure(self.place.folder, self.record, lambda: self.interrupts.finish or bool(kept.stop))
+
+        def ended(attempt: Attempt) -> None:
+            self.watch.ended(attempt)
+            if said := until.failure(attempt):
+                kept.stop = said
+                self.watch.notify(said)
+
+        kept.watch = ended
+        return until
+
+    def _cut_short(self, kept: Record, until: UntilFailure | None) -> str:
+        """Why something that was asked for was not run; empty where all was."""
+        if until is not None:
+            return "" if until.failed else kept.stop
+        return kept.stop if read_suite_run(self.place.folder).without_result else ""
+
+    @contextmanager
+    def _limited(self, kept: Record) -> Iterator[None]:
+        """Within it, no test is begun any more once the limit is reached."""
+        if self.limit is None:
+            yield
+            return
+        why = f"The limit of {self.limit:g} s was reached; `storlab suite resume` runs the rest."
+        timer = asyncio.get_running_loop().call_later(self.limit, lambda: setattr(kept, "stop", kept.stop or why))
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def _run(self, queue: Queue, kept: Record, guest: SuiteGuest | None) -> tuple[str, ...]:
+        """All groups, in as many guests as are asked for; why some of them could not go on, where that is so."""
+        async with Spare(self.place, partial(kept.opened, self.place, notify=self.watch.notify)) as spare:
+            terms = Terms(self.place, kept, self.interrupts, self.record.scale, self.record.retries, self.hold)
+            shards = [
+                Shard(self.place.name(number), terms, queue, self.watch.notify, spare)
+                for number in range(1, min(self.record.guests, len(queue)) + 1)
+            ]
+            if shards:
+                shards[0].guest = guest
+            return tuple(await run_all(shards))
+
+
+def _consoles(folder: Path) -> int:
+    """How many guests there were."""
+    return sum(1 for _ in (folder / CONSOLES).glob("*"))

@@ -1,0 +1,223 @@
+"""Files of this machine that say what a suite is; what is wrong with them is known before any guest is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from storlab.errors import Problem, StudyError, UserError
+from storlab.model import Model
+from storlab.reach import FOLDER
+from storlab.reading import read_file
+from storlab.run.gate import Want
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
+from storlab.study.messages import explain
+from storlab.study.toml_text import line_of, positions, read_toml
+from storlab.suites.adapters.base import Adapter
+from storlab.suites.adapters.check import CheckFile, CheckOptions
+from storlab.suites.adapters.command import Command
+from storlab.suites.adapters.zts import STF_SUITE, Zts, ZtsFile, ZtsOptions
+from storlab.suites.own_expectations import ExpectationFile, OwnEntry
+from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.records.here import Here
+from storlab.suites.records.own_kernel import OwnKernel
+from storlab.suites.run.checkout import Wanted, choose
+from storlab.suites.run.wants import refuse_unpermitted_file, wants_of_file
+from storlab.suites.runfile import Runfile, RunfileError, check_runfiles
+from storlab.suites.suite_file import CheckTable, SuiteFile
+
+M = TypeVar("M", bound=Model)
+
+MOST_RUNFILE = 4 * 1024**2  # bytes
+_SUITE_FILE = ".toml"
+IN_IMAGE = "/usr/share/zfs/"
+"""What is below it is the image's, also where this machine has the same."""
+_CHECK_HERE = "a checkout is run in guests: with --here, its own `check` does all there is to do"
+
+
+def is_own(name: str) -> bool:
+    """Whether a name means a file of this machine, and not one of the image."""
+    return not name.startswith(IN_IMAGE) and Path(name).is_file()
+
+
+def own_runfile(name: str) -> Runfile | None:
+    """A runfile or suite file of this machine; ``None`` where there is none. Raises ``UserError`` where it can't be
+    read.
+    """
+    if not is_own(name):
+        return None
+    path = Path(name)
+    try:
+        data = read_file(path, MOST_RUNFILE)
+    except OSError as error:
+        raise UserError(f"cannot read {name}: {error.strerror}") from None
+    if path.suffix == _SUITE_FILE:
+        return Runfile(name, read_toml(data, name)[0], own=True)
+    try:
+        return Runfile(name, data.decode(), own=True)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise RunfileError(name, line, "this is no UTF-8, so it is no runfile") from None
+
+
+def own_adapter(
+    names: Sequence[str],
+    tests: Path | None = None,
+    here: Here | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
+) -> Adapter:
+    """How the suite of these names is run. Raises ``UserError`` for what is wrong with files of this machine, and for
+    what these want and may not.
+
+    On this machine tests run where they lie, and in guests where they are copied to.
+    """
+    own = [found for name in names if (found := own_runfile(name)) is not None]
+    check_runfiles([runfile for runfile in own if not runfile.name.endswith(_SUITE_FILE)])
+    if here is None:
+        adapter = adapter_of(own, tests, permissions=permissions)
+    else:
+        adapter = _adapter_here(own, tests, here, permissions)
+    if len(names) > 1 and isinstance(adapter, Command):
+        raise UserError(f"{adapter.file}: a suite file stands alone: leave out the other names")
+    return adapter
+
+
+def adapter_of(
+    runfiles: Sequence[Runfile],
+    tests: Path | None,
+    testdir: str = "",
+    options: ZtsOptions | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
+) -> Adapter:
+    """How a suite from these files is run. ``tests``: a folder of this machine that is copied into each guest.
+
+    Raises ``StudyError`` for what is wrong with a suite file.
+    """
+    suite_file = next((runfile for runfile in runfiles if runfile.name.endswith(_SUITE_FILE)), None)
+    if suite_file is None:
+        return Zts(testdir or (STF_SUITE if tests is None else OWN_TESTS), options or ZtsOptions())
+    return read_suite_file(suite_file.text, suite_file.name, testdir or OWN_TESTS, tests, permissions)
+
+
+def _adapter_here(runfiles: Sequence[Runfile], tests: Path | None, here: Here, permissions: Permissions) -> Adapter:
+    testdir = str(tests.resolve()) if tests is not None else ""
+    options = ZtsOptions(runner=here.user, plain=tests is not None)
+    found = adapter_of(runfiles, tests, testdir, options, permissions)
+    if isinstance(found, CheckFile):
+        raise StudyError(found.file, [Problem("adapter", _CHECK_HERE, found.lines.get(("adapter",)))])
+    if isinstance(found, Command) and not testdir:
+        folder = folder_of(found) or Path(found.file).parent
+        found = replace(found, testdir=str(folder.resolve()))
+    return run_by(found, here.user)
+
+
+def run_by(adapter: Adapter, user: str) -> Adapter:
+    """The same with this user, who is there, in place of the one that guests get."""
+    return replace(adapter, options=replace(adapter.options, runner=user)) if isinstance(adapter, ZtsFile) else adapter
+
+
+def wants_of_files(names: Sequence[str]) -> tuple[Want, ...]:
+    """What the suite files among these names want. Raises ``StudyError`` for what is wrong with them."""
+    return tuple(want for file, spec, _ in _suite_files(names) for want in wants_of_file(spec, file))
+
+
+def refuse_unpermitted_files(names: Sequence[str], permissions: Permissions) -> None:
+    """Raise ``StudyError`` for what they want and may not, and for what is wrong with them."""
+    for file, spec, lines in _suite_files(names):
+        refuse_unpermitted_file(spec, file, lines, permissions)
+
+
+def _suite_files(names: Sequence[str]) -> Iterator[tuple[str, SuiteFile, Mapping[tuple[str | int, ...], int]]]:
+    for name in names:
+        if name.endswith(_SUITE_FILE) and (found := own_runfile(name)) is not None:
+            yield name, *_validated(SuiteFile, found.text, name)
+
+
+def read_suite_file(
+    text: str,
+    name: str,
+    testdir: str = OWN_TESTS,
+    tests: Path | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
+) -> Command:
+    """A suite in TOML. ``tests``: in place of the folder that it names.
+
+    Raises ``StudyError`` with file, line and key of all that is wrong, and of what it wants and may not.
+    """
+    spec, lines = _validated(SuiteFile, text, name)
+    refuse_unpermitted_file(spec, name, lines, permissions)
+    if spec.adapter == "check":
+        return _of_checkout(CheckFile(spec, testdir, name, lines), tests)
+    kind = ZtsFile if spec.adapter == "zts" else Command
+    return kind(spec, testdir, name, lines)
+
+
+def _of_checkout(suite: CheckFile, tests: Path | None) -> CheckFile:
+    """With the tests that the checkout has of those that the file names."""
+    table, guests = suite.spec.check or CheckTable(), suite.spec.guests
+    wanted = Wanted(
+        tuple(table.tests), tuple(table.groups), tuple(table.exclude_groups), tuple(table.exclude),
+        tuple(map(Path, table.exclude_files)),
+        tuple(table.exclude_lists),
+    )  # fmt: skip
+    folder = tests or folder_of(suite)
+    assert folder is not None, "the model asks for it"
+    try:
+        chosen = choose(folder, wanted)
+    except UserError as error:
+        line = suite.lines.get(("check",), suite.lines.get(("folder",)))
+        raise StudyError(suite.file, [Problem("check", str(error), line)]) from None
+    options = CheckOptions(
+        tuple(chosen), table.section, table.fstyp, table.timeout or None, guests.disk_size,
+        dict(suite.spec.environment), tuple(guests.modules), tuple(guests.programs), guests.space,
+    )  # fmt: skip
+    return replace(suite, options=options)
+
+
+def read_own_expectations(path: Path) -> tuple[OwnEntry, ...]:
+    """A list of what the user expects. Raises ``StudyError`` with file, line and key of all that is wrong."""
+    try:
+        text = read_toml(read_file(path, MOST_RUNFILE), str(path))[0]
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    return _validated(ExpectationFile, text, str(path))[0].entries()
+
+
+def _validated(model: type[M], text: str, name: str) -> tuple[M, Mapping[tuple[str | int, ...], int]]:
+    raw = read_toml(text.encode(), name)[1]
+    lines = positions(text)
+    try:
+        return model.model_validate(raw, context={FOLDER: Path(name).parent}), lines
+    except ValidationError as error:
+        raise StudyError(name, [*_problems(error, model, lines)]) from None
+
+
+def _problems(
+    error: ValidationError, model: type[Model], lines: Mapping[tuple[str | int, ...], int]
+) -> Iterator[Problem]:
+    for path, message in explain(error, model):
+        where = tuple(part for at, part in enumerate(path) if part != "table" or not isinstance(path[at - 1], int))
+        yield Problem(".".join(map(str, where)), message, line_of(where, lines))
+
+
+def kernel_of(suite: Command) -> OwnKernel | None:
+    """The kernel that a suite file wants its guests to boot."""
+    guests = suite.spec.guests
+    if guests.kernel is None:
+        return None
+    named = (guests.kernel, guests.kernel_modules, guests.rootfs)
+    return OwnKernel(*(None if path is None else str(Path(path).resolve()) for path in named))
+
+
+def folder_of(suite: Command) -> Path | None:
+    """The folder that a suite file wants in its guests. Raises ``StudyError`` where it is none."""
+    if suite.spec.folder is None:
+        return None
+    folder = Path(suite.spec.folder)
+    if not folder.is_dir():
+        raise StudyError(suite.file, [Problem("folder", f"{folder} is no folder", suite.lines.get(("folder",)))])
+    return folder

@@ -1,0 +1,114 @@
+"""One guest's part in a run: it takes group after group, and begins again in a fresh guest where its own is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from storlab.analysis.wording import plural
+from storlab.errors import StorlabError, UserError
+from storlab.suites.model import Group, Script
+from storlab.suites.places.loss import GuestLost
+from storlab.suites.places.place import SuiteGuest
+from storlab.suites.places.spare import Spare
+from storlab.suites.run.part import Part, Terms
+from storlab.suites.run.queue import Queue
+from storlab.waiting import all_of
+
+_BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
+
+_BOOT_AGAIN = (
+    "A test hangs in the kernel of this machine, so nothing more was run: boot it again, "
+    "and `storlab suite resume` runs the rest."
+)
+
+
+class NoGuest(StorlabError):
+    """No guest can be had any more."""
+
+
+@dataclass
+class Shard:
+    """The life of one guest, and of those that take its place."""
+
+    name: str
+    terms: Terms
+    queue: Queue
+    notify: Callable[[str], None]
+    spare: Spare
+    guest: SuiteGuest | None = None
+    _lost: bool = False  # one of its guests
+
+    async def run(self) -> None:
+        """Until no group is left. Raises ``NoGuest`` where the rest can't be run."""
+        try:
+            while not self.terms.stops and (group := self.queue.take()) is not None:
+                await self._whole(group)
+        finally:
+            if self.guest is not None:
+                guest, self.guest = self.guest, None
+                await self.terms.place.close(guest)
+
+    async def _whole(self, group: Group) -> None:
+        """All of a group. Where its guest is lost, the rest of it, after its set-up, in a fresh one."""
+        losses: dict[str, int] = {}
+        while group.tests and not self.terms.stops:
+            guest = await self._living()
+            part = Part(self.terms, guest, group, losses)
+            try:
+                await part.run()
+                return
+            except GuestLost as loss:
+                if self.terms.place.here is not None and loss.hung:
+                    raise NoGuest(_BOOT_AGAIN) from None
+                self.notify(f"{self.name}: {loss.reason}. {'' if self.terms.place.here else _rest(part.left)}".rstrip())
+                await self._give_up()
+                group = replace(group, tests=part.left)
+
+    async def _living(self) -> SuiteGuest:
+        """The guest, or the spare one, or a fresh one. Raises ``NoGuest``."""
+        tries = 0
+        while self.guest is None:
+            tries += 1
+            try:
+                self.guest = await self.spare.take() or await self._opened()
+            except UserError:
+                raise
+            except StorlabError as error:  # also a command that fails while the guest is prepared
+                if tries >= _BOOTS:
+                    raise NoGuest(f"{self.name}: no guest could be had in {_BOOTS} tries: {error}") from None
+                self.notify(f"{self.name}: {error}. Another guest is started.")
+            else:
+                self.guest.name = self.name  # of a spare one, from here on
+                if self._lost:
+                    await self.spare.prepare()
+        return self.guest
+
+    async def _opened(self) -> SuiteGuest:
+        return await self.terms.record.opened(self.terms.place, self.name, self.notify)
+
+    async def _give_up(self) -> None:
+        self._lost = True
+        if self.guest is not None:
+            guest, self.guest = self.guest, None
+            await self.terms.place.close(guest)
+
+
+def _rest(left: tuple[Script, ...]) -> str:
+    if not left:
+        return "A fresh guest takes its place."
+    return f"What is left of the group, {plural(len(left), 'test')}, is run in a fresh guest."
+
+
+async def run_all(shards: list[Shard]) -> list[str]:
+    """All shards of a run side by side; why some of them could not go on, where that is so."""
+    given_up: list[str] = []
+
+    async def one(shard: Shard) -> None:
+        try:
+            await shard.run()
+        except NoGuest as error:
+            given_up.append(str(error))
+
+    await all_of(*(one(shard) for shard in shards))
+    return given_up

@@ -1,0 +1,1 @@
+"""What programs of suites print, and KTAP: read, and printed the same."""
