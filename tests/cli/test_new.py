@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from laboratory.devices import new_device, sh
 from laboratory.studies import parsed
 from storlab.errors import UserError
+from storlab.new.answers import EXTENTS, SUBJECTS, TARGETS, Answers, study_text
 from storlab.study.study import Study, load_study
-from storlab.templates.answers import EXTENTS, SUBJECTS, TARGETS, Answers
-from storlab.templates.study import run_command, study_text
 from study.program import PROGRAM, Ran, call
 
 ALL = ("--compare", "safety", "--on", "file", "--load", "stream-write", "--until", "look", "--guests", "0")
@@ -45,7 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             return f"{typed.pop(0)}\n" if typed else ""
 
     monkeypatch.setattr(sys, "stdin", Keyboard())
-    monkeypatch.setattr("storlab.cli.new.command.on_a_terminal", lambda: True)
+    monkeypatch.setattr("storlab.cli.new.on_a_terminal", lambda: True)
     yield typed
     assert typed == [], "it did not ask for all of it"
 
@@ -226,12 +225,12 @@ EXTENT_ANSWERS = (*(word for word in EXTENTS if word != "TIME"), "±2.5 %", "90m
 def every(compare: str) -> Iterator[Answers]:
     """All combinations of answers with this one. How precise it is changes a table of its own, so these take turns."""
     subject = SUBJECTS[compare]
-    guests = {int(subject.guests), 1, min(3, subject.most_guests)}
+    guests = {subject.guests[0], 1, min(3, subject.guests[1])}
     extents = cycle(EXTENT_ANSWERS)
     for (target, path), load, count in product(PATHS.items(), subject.loads, guests):
         for wipe in {"", path if target == "device" else ""}:
             yield Answers(compare, target, path, wipe, "", load, next(extents), count)  # type: ignore[arg-type]
-    yield from (Answers(compare, extent=extent) for extent in EXTENT_ANSWERS)
+    yield from (Answers(compare, until=extent) for extent in EXTENT_ANSWERS)
 
 
 @pytest.mark.parametrize("compare", SUBJECTS)
@@ -278,9 +277,9 @@ def test_defaults_fit_the_answers_and_all_targets_say_what_becomes_of_them() -> 
         ({"compare": "safety", "target": "device", "path": "/dev/a", "wipe": "/dev/b"}, "once more"),
         ({"compare": "safety", "size": "1M"}, "512M"),
         ({"compare": "safety", "size": "big"}, "not a size"),
-        ({"compare": "safety", "extent": "soon"}, "10m"),
-        ({"compare": "safety", "extent": "3s"}, "a minute or more"),
-        ({"compare": "safety", "extent": "0%"}, "write one of"),
+        ({"compare": "safety", "until": "soon"}, "10m"),
+        ({"compare": "safety", "until": "3s"}, "a minute or more"),
+        ({"compare": "safety", "until": "0%"}, "write one of"),
     ],
 )
 def test_answers_that_do_not_fit_are_refused_with_what_would_be_right(given: dict[str, Any], reason: str) -> None:
@@ -289,10 +288,10 @@ def test_answers_that_do_not_fit_are_refused_with_what_would_be_right(given: dic
 
 
 def test_extents_and_devices_are_what_the_study_and_its_command_say() -> None:
-    assert loaded(Answers("safety", extent="5%")).model.repeat.until == 0.05
-    assert loaded(Answers("safety", extent="look")).model.repeat.max == 2
-    assert run_command(Answers("safety", extent="90m"), "x.toml") == "storlab run x.toml --budget 90"
-    assert run_command(Answers("safety"), "x.toml") == "storlab run x.toml"
+    assert loaded(Answers("safety", until="5%")).model.repeat.until == 0.05
+    assert loaded(Answers("safety", until="look")).model.repeat.max == 2
+    assert Answers("safety", until="90m").run_command("x.toml") == "storlab run x.toml --budget 90"
+    assert Answers("safety").run_command("x.toml") == "storlab run x.toml"
 
     def layers(load: str) -> list[str]:
         answers = Answers("nothing", "device", "/dev/sdz", load=load)

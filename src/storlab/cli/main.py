@@ -21,7 +21,7 @@ from storlab.cli.import_.command import import_
 from storlab.cli.lab.command import lab
 from storlab.cli.listing import listing, schema
 from storlab.cli.merge import merge
-from storlab.cli.new.command import new
+from storlab.cli.new import new
 from storlab.cli.noise import noise
 from storlab.cli.output import show
 from storlab.cli.plan.command import plan

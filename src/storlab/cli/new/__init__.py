@@ -1,1 +1,0 @@
-"""``storlab new``: a study to begin with, from a few answers or from a preset."""

@@ -1,0 +1,1 @@
+"""Studies from a few answers: what `storlab new` asks, and the text that comes of it."""

@@ -1,1 +1,0 @@
-"""Studies from a few answers: what `storlab new` asks, and the text that comes of it. All of it is pure."""
