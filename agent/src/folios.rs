@@ -5,8 +5,6 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, BufWriter, Stdout, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,10 +12,7 @@ use aya::maps::{Array, MapError, PerCpuHashMap};
 use aya::programs::TracePoint;
 use aya::programs::trace_point::TracePointLink;
 use aya::{Ebpf, VerifierLogLevel, include_bytes_aligned};
-use nix::errno::Errno;
-use nix::sys::prctl;
-use nix::sys::signal::Signal;
-use nix::unistd::{SysconfVar, geteuid, sysconf};
+use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 
 use crate::clock::{monotonic_ns, realtime_ns};
@@ -25,7 +20,7 @@ use crate::trace::programs::{
     Failure, allow_files, counts_misses_at_tracepoints, kernel_release, loader_without_types, missed,
 };
 use crate::trace::tracefs::{self, NoTracefs};
-use crate::trace::{ending_signals, wait};
+use crate::watching::{Watch, WatchError, exit_code, read_options};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/folios.o"));
 
@@ -35,24 +30,6 @@ const EVENT: &str = "mm_filemap_add_to_page_cache";
 
 /// How `folios` is called.
 pub const USAGE: &str = "usage: storlab-agent folios [--check]";
-
-#[derive(Debug, thiserror::Error)]
-enum FolioError {
-    #[error("unknown argument {0:?}\n{USAGE}")]
-    Option(OsString),
-    #[error("folios can't be counted: {0}")]
-    Refused(String),
-    #[error("the counts can't be read: {0}")]
-    Map(#[from] MapError),
-    #[error("{0}")]
-    System(#[from] io::Error),
-}
-
-impl From<Errno> for FolioError {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno.into())
-    }
-}
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "started")]
@@ -78,56 +55,37 @@ struct Counts {
 
 /// Does what the arguments after `folios` say, and gives the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match watch(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads any more: there is nothing left to do, and nothing wrong.
-        Err(FolioError::System(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("storlab-agent: {error}");
-            ExitCode::from(if matches!(error, FolioError::Option(_)) { 2 } else { 1 })
-        }
-    }
+    exit_code(watch(arguments), USAGE)
 }
 
-fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), FolioError> {
+fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), WatchError> {
     let mut check = false;
-    for argument in arguments {
-        match argument.to_str() {
-            Some("--check") => check = true,
-            _ => return Err(FolioError::Option(argument)),
-        }
-    }
-    prctl::set_pdeathsig(Signal::SIGTERM)?;
-    let signals = ending_signals()?;
-    let (ebpf, link) = attach()?;
+    read_options(arguments, |name, _| {
+        check |= name == "check";
+        Ok(name == "check")
+    })?;
+    let mut watch = Watch::prepare()?;
+    let (ebpf, link) = allow_files().and_then(|()| tracefs::with(attach)).map_err(|why| {
+        let why = match why {
+            Failure::NoTracefs(NoTracefs::NoField(..)) => Failure::OfKernel(format!(
+                "Linux {} does not say how large a folio is that it adds to the page cache",
+                kernel_release()
+            )),
+            why => why,
+        };
+        why.of_watching("folios can't be counted")
+    })?;
     if check {
         return Ok(());
     }
-    let mut out = BufWriter::new(io::stdout());
-    put(&mut out, &Started { monotonic_ns: monotonic_ns(), realtime_ns: realtime_ns() })?;
-    while !wait(signals.as_fd(), io::stdout().as_fd(), None)? {}
+    watch.tell(&Started { monotonic_ns: monotonic_ns(), realtime_ns: realtime_ns() })?;
+    while !watch.is_over()? {}
     drop(link);
-    put(&mut out, &read(&ebpf)?)
-}
-
-fn attach() -> Result<(Ebpf, TracePointLink), FolioError> {
-    allow_files().map_err(|refused| FolioError::Refused(refused.0))?;
-    tracefs::with(attach_here).map_err(|why| {
-        FolioError::Refused(match why {
-            Failure::NotAllowed | Failure::NoTracefs(NoTracefs::NotAllowed) if !geteuid().is_root() => {
-                "only root may, or whoever has CAP_BPF and CAP_PERFMON".into()
-            }
-            Failure::NoTracefs(NoTracefs::NoField(..)) => format!(
-                "Linux {} does not say how large a folio is that it adds to the page cache",
-                kernel_release()
-            ),
-            why => why.to_string(),
-        })
-    })
+    Ok(watch.tell(&read(&ebpf)?)?)
 }
 
 /// Needs tracefs.
-fn attach_here() -> Result<(Ebpf, TracePointLink), Failure> {
+fn attach() -> Result<(Ebpf, TracePointLink), Failure> {
     let order = tracefs::field_offset(CATEGORY, EVENT, "order")?;
     let device = tracefs::field_offset(CATEGORY, EVENT, "s_dev")?;
     let mut loader = loader_without_types();
@@ -142,7 +100,7 @@ fn attach_here() -> Result<(Ebpf, TracePointLink), Failure> {
     Ok((ebpf, link))
 }
 
-fn read(ebpf: &Ebpf) -> Result<Counts, FolioError> {
+fn read(ebpf: &Ebpf) -> Result<Counts, WatchError> {
     let map = |name: &str| ebpf.map(name).ok_or_else(|| MapError::InvalidName { name: name.to_owned() });
     let mut names = HashMap::new();
     let mut folios = vec![];
@@ -164,10 +122,4 @@ fn name_of(device: u32) -> String {
     let link = fs::read_link(format!("/sys/dev/block/{number}")).ok();
     let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or(number)
-}
-
-fn put(out: &mut BufWriter<Stdout>, line: &impl Serialize) -> Result<(), FolioError> {
-    serde_json::to_writer(&mut *out, line).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    Ok(out.flush()?)
 }

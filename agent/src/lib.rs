@@ -12,6 +12,7 @@
 //! | [`processes`] | which processes belong to a run, and how all of them are killed |
 //! | [`run`], [`sample`], [`files`], [`steps`], [`facts`] | one module a kind of request |
 //! | [`symbols`] | the kernel's functions by address |
+//! | [`watching`] | what commands that watch have in common: options, lines, the end |
 //! | [`init`] | process 1 of a guest: the way from the kernel to a served controller |
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
@@ -50,3 +51,4 @@ pub mod symbols;
 pub mod sys;
 pub mod tcp;
 pub mod trace;
+pub mod watching;

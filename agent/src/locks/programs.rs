@@ -5,22 +5,16 @@ use std::path::Path;
 use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{BtfTracePoint, ProgramError};
 use aya::{BtfError, Ebpf, VerifierLogLevel, include_bytes_aligned};
-use nix::unistd::geteuid;
 
 use super::functions::MAX_RANGES;
-use super::options::LockOptions;
 use crate::trace::btf;
 use crate::trace::programs::{Failure, allow_files, kernel_release, loader_without_types, missed};
+use crate::watching::WatchError;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/locks.o"));
 
 /// The tracepoints, and the programs named after them; the end first, so that no wait begins whose end is not seen.
 const PROGRAMS: [&str; 2] = ["contention_end", "contention_begin"];
-
-/// Why nothing can be traced.
-#[derive(Debug, thiserror::Error)]
-#[error("lock waits can't be traced: {0}")]
-pub struct Refused(String);
 
 /// Programs at work.
 pub struct Attached {
@@ -44,17 +38,13 @@ impl Attached {
 }
 
 /// Loads and attaches both; `locking` are the addresses of functions that lock, of which there is room for `MAX_RANGES`.
-pub fn attach(options: &LockOptions, locking: &[[u64; 2]]) -> Result<Attached, Refused> {
-    allow_files().map_err(|refused| Refused(refused.0))?;
-    attach_both(options, locking).map_err(|why| match why {
-        Failure::NotAllowed if !geteuid().is_root() => {
-            Refused("only root may, or whoever has CAP_BPF and CAP_PERFMON".into())
-        }
-        why => Refused(why.to_string()),
-    })
+pub fn attach(cgroup: u64, locking: &[[u64; 2]]) -> Result<Attached, WatchError> {
+    allow_files()
+        .and_then(|()| attach_both(cgroup, locking))
+        .map_err(|why| why.of_watching("lock waits can't be traced"))
 }
 
-fn attach_both(options: &LockOptions, locking: &[[u64; 2]]) -> Result<Attached, Failure> {
+fn attach_both(cgroup: u64, locking: &[[u64; 2]]) -> Result<Attached, Failure> {
     let types = btf::of_kernel(Path::new(btf::KERNEL), &btf::LOCKS).map_err(|error| Failure::of(&error))?;
     let mut ranges = [[0_u64; 2]; MAX_RANGES];
     let many = locking.len().min(MAX_RANGES);
@@ -63,11 +53,8 @@ fn attach_both(options: &LockOptions, locking: &[[u64; 2]]) -> Result<Attached, 
     loader.btf(Some(&types));
     loader.verifier_log_level(VerifierLogLevel::DISABLE); // writing it takes most of the time that loading takes
     let count = many as u32; // at most MAX_RANGES
-    loader.set_global("locking", &ranges, true).set_global("locking_count", &count, true).set_global(
-        "own_cgroup",
-        &options.cgroup,
-        true,
-    );
+    loader.set_global("locking", &ranges, true).set_global("locking_count", &count, true);
+    loader.set_global("own_cgroup", &cgroup, true);
     let mut ebpf = loader.load(OBJECT)?;
     let mut links = vec![];
     for name in PROGRAMS {

@@ -3,22 +3,16 @@
 //! | module | is |
 //! | --- | --- |
 //! | `events` | the events, and their counters: of CPUs, or of one run's processes |
-//! | `options` | how often, and for how long |
 //!
 //! A run's own processes are counted by the session, which starts them: see [`Counters::from_exec`].
 
 mod events;
-mod options;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::prctl;
-use nix::sys::signal::Signal;
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 
@@ -26,7 +20,7 @@ pub use events::{Counted, Counters};
 
 use crate::clock::{SECOND, monotonic_ns, realtime_ns};
 use crate::trace::programs::allow_more_files;
-use crate::trace::{ending_signals, wait};
+use crate::watching::{OptionError, SHORTEST, Watch, WatchError, exit_code, read_options, seconds};
 
 /// How `counters` is called.
 pub const USAGE: &str =
@@ -35,20 +29,34 @@ pub const USAGE: &str =
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 const STAT: &str = "/proc/stat";
 
-#[derive(Debug, thiserror::Error)]
-enum CountersError {
-    #[error("{0}\n{USAGE}")]
-    Option(#[from] options::OptionError),
-    #[error("not all can be counted: {0}")]
-    Nothing(String),
-    #[error("{0}")]
-    System(#[from] io::Error),
+/// The options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountersOptions {
+    /// Between two samples.
+    pub interval: Duration,
+    /// End after this time.
+    pub period: Option<Duration>,
+    /// Count nothing where the CPU's own counters can't be used.
+    pub hardware: bool,
+    /// Only find out whether anything can be counted.
+    pub check: bool,
 }
 
-impl From<Errno> for CountersError {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno.into())
-    }
+/// Understands the arguments that follow `counters`.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CountersOptions, OptionError> {
+    let mut options =
+        CountersOptions { interval: Duration::from_secs(1), period: None, hardware: false, check: false };
+    read_options(arguments, |name, values| {
+        match name {
+            "hardware" => options.hardware = true,
+            "check" => options.check = true,
+            "interval" => options.interval = seconds(name, values, SHORTEST)?,
+            "for" => options.period = Some(seconds(name, values, SHORTEST)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(options)
 }
 
 /// The first line.
@@ -56,7 +64,7 @@ impl From<Errno> for CountersError {
 #[serde(tag = "event", rename = "started")]
 struct Started<'a> {
     cpus: usize,
-    without: &'a std::collections::BTreeMap<&'static str, String>,
+    without: &'a BTreeMap<&'static str, String>,
     monotonic_ns: u64,
     realtime_ns: u64,
 }
@@ -70,78 +78,45 @@ struct Sample {
     monotonic_ns: u64,
     /// Of all CPUs together, since the node's start: not idle, not waiting for I/O, not taken by a hypervisor.
     busy_ns: Option<u64>,
-    counts: std::collections::BTreeMap<&'static str, u64>,
+    counts: BTreeMap<&'static str, u64>,
 }
 
 /// Does what the arguments after `counters` say, and gives the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match watch(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(CountersError::System(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("storlab-agent: {error}");
-            ExitCode::from(if matches!(error, CountersError::Option(_)) { 2 } else { 1 })
-        }
-    }
+    exit_code(watch(arguments), USAGE)
 }
 
-fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), CountersError> {
-    let options = options::parse(arguments)?;
-    prctl::set_pdeathsig(Signal::SIGTERM)?;
-    let signals = ending_signals()?;
+fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), WatchError> {
+    let options = parse(arguments)?;
+    let mut watch = Watch::prepare()?;
     allow_more_files();
     let cpus = online_cpus(&std::fs::read_to_string(ONLINE)?);
     let counters = Counters::of_cpus(&cpus);
-    if !counters.any() {
-        let why = counters.without().values().next().cloned().unwrap_or_else(|| "no CPU is online".into());
-        return Err(CountersError::Nothing(why));
-    }
-    if let Some(why) = counters.without().values().next().filter(|_| options.hardware) {
-        return Err(CountersError::Nothing(why.clone()));
+    let why = counters.without().values().next();
+    if !counters.any() || (options.hardware && why.is_some()) {
+        let why = why.map_or("no CPU is online", String::as_str);
+        return Err(WatchError::Refused(format!("not all can be counted: {why}")));
     }
     if options.check {
         return Ok(());
     }
-    let mut out = BufWriter::new(io::stdout());
-    let started = Started {
+    watch.put(&Started {
         cpus: cpus.len(),
         without: counters.without(),
         monotonic_ns: monotonic_ns(),
         realtime_ns: realtime_ns(),
-    };
-    put(&mut out, &started)?;
-    sample(&mut out, &counters, false)?;
-    let begun = Instant::now();
-    let end = options.period.and_then(|period| begun.checked_add(period));
-    let mut tick = begun.checked_add(options.interval);
-    loop {
-        let over = wait(signals.as_fd(), io::stdout().as_fd(), [end, tick].into_iter().flatten().min())?;
-        let now = Instant::now();
-        if over || end.is_some_and(|end| end <= now) {
-            return sample(&mut out, &counters, true);
-        }
-        if tick.is_some_and(|due| due <= now) {
-            sample(&mut out, &counters, false)?;
-            // What was missed while the machine stood still is not made up for.
-            let next = tick.and_then(|due| due.checked_add(options.interval));
-            tick = next.filter(|next| *next > now).or_else(|| now.checked_add(options.interval));
-        }
+    })?;
+    watch.tell(&sample(&counters, false))?;
+    watch.begin(Some(options.interval), options.period);
+    while !watch.is_over()? {
+        watch.tell(&sample(&counters, false))?;
     }
+    Ok(watch.tell(&sample(&counters, true))?)
 }
 
-fn sample(out: &mut impl Write, counters: &Counters, last: bool) -> Result<(), CountersError> {
-    let stat = std::fs::read_to_string(STAT).unwrap_or_default();
-    let line =
-        Sample { last, monotonic_ns: monotonic_ns(), busy_ns: busy(&stat), counts: counters.read().counts };
-    put(out, &line)?;
-    out.flush()?;
-    Ok(())
-}
-
-fn put(out: &mut impl Write, line: &impl Serialize) -> Result<(), CountersError> {
-    serde_json::to_writer(&mut *out, line).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    Ok(())
+fn sample(counters: &Counters, last: bool) -> Sample {
+    let busy_ns = busy(&std::fs::read_to_string(STAT).unwrap_or_default());
+    Sample { last, monotonic_ns: monotonic_ns(), busy_ns, counts: counters.read().counts }
 }
 
 /// The numbers in a list such as `0-3,6`; what is none is left out.
@@ -183,5 +158,15 @@ mod tests {
         let second = busy("cpu  100 0 0 5000 300 0 0 7 0 0\ncpu0 1\n").unwrap();
         assert_eq!(second, SECOND); // 100 ticks a second on every Linux that user space can see
         assert_eq!(busy("intr 1"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let said = |line: &str| parse(line.split_whitespace().map(OsString::from)).map_err(|wrong| wrong.0);
+        assert_eq!(said("--interval 0.5").unwrap().interval, Duration::from_millis(500));
+        let wrong = "--for is a time in seconds, at least 0.01, not \"0\"";
+        assert_eq!(said("--for 0"), Err(wrong.into()));
+        assert_eq!(said("--for"), Err("missing argument for option '--for'".into()));
+        assert_eq!(said("--x"), Err("invalid option '--x'".into()));
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! | module | is |
 //! | --- | --- |
-//! | `options` | how often, and for how long |
 //! | `programs` | the eBPF program (`agent/bpf/profile.bpf.c`), loaded and attached to every CPU's clock |
 //! | `stacks` | the stacks that were seen, by number |
 //! | `mapped` | which file an address of a program is in |
@@ -12,26 +11,18 @@
 
 mod elf;
 mod mapped;
-mod options;
 mod programs;
 mod stacks;
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, Stdout, Write};
-use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::prctl;
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
 use serde::Serialize;
 
 use crate::clock::{monotonic_ns, realtime_ns};
 use crate::perf::online_cpus;
-use crate::trace::{ending_signals, wait};
-use options::ProfileOptions;
+use crate::watching::{OptionError, SHORTEST, Watch, WatchError, exit_code, read_options, seconds, text};
 use programs::Attached;
 use stacks::Stacks;
 
@@ -41,20 +32,49 @@ pub const USAGE: &str =
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-#[derive(Debug, thiserror::Error)]
-enum ProfileError {
-    #[error("{0}\n{USAGE}")]
-    Option(#[from] options::OptionError),
-    #[error("CPUs can't be sampled: {0}")]
-    Refused(String),
-    #[error("{0}")]
-    System(#[from] io::Error),
+/// Not 100: what a machine does on its own clock's ticks would always or never be seen.
+const FREQUENCY: u64 = 99;
+const FASTEST: u64 = 1000;
+const INTERVAL: Duration = Duration::from_millis(100);
+/// The buffer has room for no longer.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProfileOptions {
+    /// Samples a second on each CPU.
+    pub frequency: u64,
+    /// Between two lines.
+    pub interval: Duration,
+    /// End after this time.
+    pub period: Option<Duration>,
+    /// Only find out whether it can be.
+    pub check: bool,
 }
 
-impl From<Errno> for ProfileError {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno.into())
+/// Understands the arguments that follow `profile`.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ProfileOptions, OptionError> {
+    let mut options = ProfileOptions { frequency: FREQUENCY, interval: INTERVAL, period: None, check: false };
+    read_options(arguments, |name, values| {
+        match name {
+            "frequency" => options.frequency = frequency(&text(values)?)?,
+            "check" => options.check = true,
+            "interval" => options.interval = seconds(name, values, SHORTEST)?,
+            "for" => options.period = Some(seconds(name, values, SHORTEST)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    if options.interval > LONGEST {
+        return Err(OptionError(format!("--interval is {} s at most", LONGEST.as_secs())));
     }
+    Ok(options)
+}
+
+fn frequency(value: &str) -> Result<u64, OptionError> {
+    value.parse().ok().filter(|number| (1..=FASTEST).contains(number)).ok_or_else(|| {
+        OptionError(format!("--frequency is a number of samples a second from 1 to {FASTEST}, not {value:?}"))
+    })
 }
 
 /// The first line.
@@ -92,94 +112,76 @@ struct End<'a> {
 
 /// Does what the arguments after `profile` say, and gives the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match watch(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(ProfileError::System(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("storlab-agent: {error}");
-            ExitCode::from(if matches!(error, ProfileError::Option(_)) { 2 } else { 1 })
-        }
-    }
+    exit_code(watch(arguments), USAGE)
 }
 
-fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), ProfileError> {
-    let options = options::parse(arguments)?;
-    prctl::set_pdeathsig(Signal::SIGTERM)?;
-    let signals = ending_signals()?;
+fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), WatchError> {
+    let options = parse(arguments)?;
+    let mut watch = Watch::prepare()?;
     let cpus = online_cpus(&std::fs::read_to_string(ONLINE)?);
-    let attached = Attached::new(&cpus, options.frequency).map_err(ProfileError::Refused)?;
+    let attached = Attached::new(&cpus, options.frequency)
+        .map_err(|why| WatchError::Refused(format!("CPUs can't be sampled: {why}")))?;
     if options.check {
         return Ok(());
     }
-    let mut out = BufWriter::new(io::stdout());
-    let started = Started {
+    watch.tell(&Started {
         clock: "cpu-clock",
         frequency: options.frequency,
         cpus: cpus.len(),
         monotonic_ns: monotonic_ns(),
         realtime_ns: realtime_ns(),
-    };
-    put(&mut out, &started)?;
-    out.flush()?;
-    let mut profiler = Profiler { options, attached, stacks: Stacks::default(), lost: 0, out };
-    profiler.follow(&signals)?;
+    })?;
+    watch.begin(Some(options.interval), options.period);
+    let mut profiler = Profiler { attached, stacks: Stacks::default(), lost: 0, watch };
+    while !profiler.watch.is_over()? {
+        profiler.take()?;
+    }
+    profiler.attached.stop();
+    profiler.take()?;
     profiler.tell_stacks()
 }
 
 struct Profiler {
-    options: ProfileOptions,
     attached: Attached,
     stacks: Stacks,
     /// Of those that were told.
     lost: u64,
-    out: BufWriter<Stdout>,
+    watch: Watch,
 }
 
 impl Profiler {
-    fn follow(&mut self, signals: &SignalFd) -> Result<(), ProfileError> {
-        let begun = Instant::now();
-        let end = self.options.period.and_then(|period| begun.checked_add(period));
-        let mut tick = begun.checked_add(self.options.interval);
-        loop {
-            let over = wait(signals.as_fd(), io::stdout().as_fd(), [end, tick].into_iter().flatten().min())?;
-            let now = Instant::now();
-            if over || end.is_some_and(|end| end <= now) {
-                self.attached.stop();
-                return self.take();
-            }
-            if tick.is_some_and(|due| due <= now) {
-                self.take()?;
-                tick = now.checked_add(self.options.interval);
-            }
-        }
-    }
-
     /// Takes what the program has left, and says how much of what that is.
-    fn take(&mut self) -> Result<(), ProfileError> {
-        let now = monotonic_ns();
+    fn take(&mut self) -> Result<(), WatchError> {
+        let monotonic_ns = monotonic_ns();
         self.attached.each(|bytes| self.stacks.add(bytes));
         let lost = self.attached.lost() + self.stacks.without_room();
-        let line =
-            Samples { monotonic_ns: now, lost: lost.saturating_sub(self.lost), counts: self.stacks.since() };
+        let since = lost.saturating_sub(self.lost);
         self.lost = lost;
-        put(&mut self.out, &line)?;
-        self.out.flush()?;
-        Ok(())
+        Ok(self.watch.tell(&Samples { monotonic_ns, lost: since, counts: self.stacks.since() })?)
     }
 
-    fn tell_stacks(&mut self) -> Result<(), ProfileError> {
+    fn tell_stacks(&mut self) -> Result<(), WatchError> {
         let (rows, nameless) = self.stacks.named();
         for row in rows {
-            put(&mut self.out, &row)?;
+            self.watch.put(&row)?;
         }
-        put(&mut self.out, &End { monotonic_ns: monotonic_ns(), nameless: nameless.as_deref() })?;
-        self.out.flush()?;
-        Ok(())
+        Ok(self.watch.tell(&End { monotonic_ns: monotonic_ns(), nameless: nameless.as_deref() })?)
     }
 }
 
-fn put(out: &mut impl Write, line: &impl Serialize) -> Result<(), ProfileError> {
-    serde_json::to_writer(&mut *out, line).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let said = |line: &str| parse(line.split_whitespace().map(OsString::from)).map_err(|wrong| wrong.0);
+        let options = said("--frequency 49 --for 2 --interval 0.5").unwrap();
+        assert_eq!((options.frequency, options.interval), (49, Duration::from_millis(500)));
+        assert!(said("--frequency 0").unwrap_err().contains("from 1 to 1000, not \"0\""));
+        assert!(said("--interval 2").unwrap_err().contains("1 s at most"));
+        assert!(said("--for inf").unwrap_err().contains("at least 0.01, not \"inf\""));
+        assert_eq!(said("--for"), Err("missing argument for option '--for'".into()));
+        assert_eq!(said("-x"), Err("invalid option '-x'".into()));
+    }
 }

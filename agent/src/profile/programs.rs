@@ -33,7 +33,7 @@ pub struct Attached {
 impl Attached {
     /// Loads it, and attaches it to the clock of each of these CPUs; or says in a sentence why that can't be.
     pub fn new(cpus: &[i32], frequency: u64) -> Result<Self, String> {
-        allow_files().map_err(|refused| refused.0)?;
+        allow_files().map_err(|why| why.to_string())?;
         allow_more_files();
         attach(cpus, frequency).map_err(|why| why.to_string())
     }

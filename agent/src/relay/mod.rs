@@ -6,19 +6,21 @@
 
 mod copy;
 mod nbd;
-mod options;
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 pub use copy::{LARGEST, QUIET, pass_on, replies};
-pub use options::{Options, OptionsError, parse};
+
+use crate::watching::{OptionError, read_options, text};
 
 /// Clients at the same time; what comes beyond is hung up on.
 pub const MOST: usize = 64;
@@ -26,12 +28,61 @@ pub const MOST: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 const STACK: usize = 128 * 1024; // bytes of a thread: buffers are on the heap
 
+const USAGE: &str = "usage: storlab-agent relay --listen ADDRESS:PORT --to ADDRESS:PORT [--nagle] [--whole [--nbd]] [--head BYTES] [--ready FILE]";
+
+/// What the relay was asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// The server.
+    pub to: SocketAddr,
+    /// Whether Nagle's algorithm holds small segments of replies back.
+    pub nagle: bool,
+    /// Whether a reply is passed on when all of it is there.
+    pub whole: bool,
+    /// Whether client and server speak NBD, by which it is known when all of a reply is there.
+    pub nbd: bool,
+    /// Bytes at the beginning of a reply that are written by themselves.
+    pub head: usize,
+    /// A file that is written once it listens.
+    pub ready: Option<PathBuf>,
+}
+
+/// Understands the arguments that follow `relay`.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Options, OptionError> {
+    let (mut listen, mut to, mut ready) = (None, None, None);
+    let (mut nagle, mut whole, mut nbd, mut head) = (false, false, false, 0);
+    read_options(arguments, |name, values| {
+        match name {
+            "listen" => {
+                listen = Some(number(&text(values)?, "an address with a port, such as 10.213.0.2:10909")?)
+            }
+            "to" => to = Some(number(&text(values)?, "an address with a port, such as 10.213.0.2:10909")?),
+            "ready" => ready = Some(values.value()?.into()),
+            "head" => head = number(&text(values)?, "a number of bytes")?,
+            "nagle" => nagle = true,
+            "whole" => whole = true,
+            "nbd" => nbd = true,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    let missing = |name: &str| OptionError(format!("it needs --{name}"));
+    let (listen, to) = (listen.ok_or_else(|| missing("listen"))?, to.ok_or_else(|| missing("to"))?);
+    Ok(Options { listen, to, nagle, whole, nbd, head, ready })
+}
+
+fn number<T: FromStr>(value: &str, what: &str) -> Result<T, OptionError> {
+    value.parse().map_err(|_| OptionError(format!("{value:?} is not {what}")))
+}
+
 /// Relays until it is killed. Ends with a status other than 0 where it can't listen, or its options make no sense.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let options = match parse(arguments) {
         Ok(options) => options,
         Err(error) => {
-            eprintln!("storlab-agent: relay: {error}\n{}", options::USAGE);
+            eprintln!("storlab-agent: relay: {error}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
@@ -117,4 +168,38 @@ fn relay(client: &TcpStream, options: &Options) -> io::Result<()> {
     }
     let asked = requests.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended early")));
     replied.and(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_words(line: &str) -> Result<Options, OptionError> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn both_addresses_are_needed_and_the_rest_is_not() {
+        let options = parse_words("--listen 10.213.0.2:10909 --to [::1]:10809").unwrap();
+        assert_eq!((options.nagle, options.whole, options.ready), (false, false, None));
+        assert_eq!(parse_words("--listen 1.2.3.4:5"), Err(OptionError("it needs --to".into())));
+        assert_eq!(parse_words("--to 1.2.3.4:5"), Err(OptionError("it needs --listen".into())));
+    }
+
+    #[test]
+    fn what_it_does_to_replies_is_asked_for() {
+        let options =
+            parse_words("--listen 1.2.3.4:5 --to 1.2.3.4:6 --nagle --whole --ready /x/ready").unwrap();
+        assert!(options.nagle && options.whole && options.head == 0);
+        assert_eq!(options.ready, Some("/x/ready".into()));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let said = |line: &str| parse_words(line).unwrap_err().0;
+        assert!(said("--listen somewhere").starts_with("\"somewhere\" is not an address with a port"));
+        assert_eq!(said("--listen"), "missing argument for option '--listen'");
+        assert_eq!(said("--head=-1"), "\"-1\" is not a number of bytes");
+        assert_eq!(said("--delay 1"), "invalid option '--delay'");
+    }
 }

@@ -18,19 +18,12 @@ mod programs;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{self, BufWriter, Stdout, Write};
-use std::os::fd::AsFd;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::prctl;
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
-use serde::Serialize;
-
-use crate::trace::{ending_signals, wait};
+use crate::watching::{Watch, WatchError, exit_code};
 use crate::{clock, sys};
 use acks::Acks;
 use diag::{Connection, Diag};
@@ -44,51 +37,32 @@ pub const USAGE: &str = "usage: storlab-agent tcp [--endpoint ADDRESS:PORT]... [
 
 const SYS: &str = "/sys";
 
-#[derive(Debug, thiserror::Error)]
-enum TcpError {
-    #[error("{0}\n{USAGE}")]
-    Option(#[from] options::OptionError),
-    #[error(
-        "the kernel can't be asked for TCP connections: {0} (it takes sock_diag, the module tcp_diag of some kernels)"
-    )]
-    Diag(io::Error),
-    #[error("{0}")]
-    System(#[from] io::Error),
-}
-
-impl From<Errno> for TcpError {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno.into())
-    }
+fn no_diag(error: io::Error) -> WatchError {
+    let what = "the kernel can't be asked for TCP connections";
+    WatchError::Refused(format!("{what}: {error} (it takes sock_diag, the module tcp_diag of some kernels)"))
 }
 
 /// Does what the arguments after `tcp` say, and gives the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match watch(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads any more: there is nothing left to do, and nothing wrong.
-        Err(TcpError::System(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("storlab-agent: {error}");
-            ExitCode::from(if matches!(error, TcpError::Option(_)) { 2 } else { 1 })
-        }
-    }
+    exit_code(follow(arguments), USAGE)
 }
 
-fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), TcpError> {
+fn follow(arguments: impl IntoIterator<Item = OsString>) -> Result<(), WatchError> {
     let options = options::parse(arguments)?;
-    prctl::set_pdeathsig(Signal::SIGTERM)?;
-    let signals = ending_signals()?;
-    let diag = Diag::open().map_err(TcpError::Diag)?;
+    let watch = Watch::prepare()?;
+    let diag = Diag::open().map_err(no_diag)?;
     let (attached, acks) = attach(&options);
     sys::give_memory_back(); // the kernel's types were most of it
     let reasons = [attached.as_ref().err().cloned(), acks.as_ref().err().cloned()];
-    let (attached, acks) = (attached.ok(), acks.ok());
-    let (known, out) = (HashMap::new(), BufWriter::new(io::stdout()));
+    let (attached, acks, known) = (attached.ok(), acks.ok(), HashMap::new());
     let counters = counters::Files::open();
-    let mut watcher = Watcher { options, diag, counters, attached, acks, looked: None, known, out };
+    let mut watcher = Watcher { options, diag, counters, attached, acks, looked: None, known, watch };
     watcher.tell_start(&reasons)?;
-    watcher.follow(&signals)
+    watcher.watch.begin(Some(watcher.options.interval), watcher.options.period);
+    while !watcher.watch.is_over()? {
+        watcher.sample(false)?;
+    }
+    watcher.sample(true)
 }
 
 /// The programs that are wanted; of the others, and where they can't be, a sentence on why they are not.
@@ -111,11 +85,11 @@ struct Watcher {
     /// How many connections had been established when all were looked for; none: nobody can tell.
     looked: Option<u64>,
     known: HashMap<u64, Connection>,
-    out: BufWriter<Stdout>,
+    watch: Watch,
 }
 
 impl Watcher {
-    fn tell_start(&mut self, [events, distributions]: &[Option<String>; 2]) -> Result<(), TcpError> {
+    fn tell_start(&mut self, [events, distributions]: &[Option<String>; 2]) -> Result<(), WatchError> {
         let endpoints: Vec<_> = self.options.endpoints.iter().map(ToString::to_string).collect();
         let line = output::Started {
             interval_ns: nanoseconds(self.options.interval),
@@ -130,32 +104,11 @@ impl Watcher {
             realtime_ns: clock::realtime_ns(),
         };
         // It comes out with the first sample: whoever waits for it begins a load, all of which is to be seen.
-        put(&mut self.out, &line)?;
+        self.watch.put(&line)?;
         self.sample(false)
     }
 
-    fn follow(&mut self, signals: &SignalFd) -> Result<(), TcpError> {
-        let begun = Instant::now();
-        // A time that the clock can't reach never comes.
-        let end = self.options.period.and_then(|period| begun.checked_add(period));
-        let mut tick = begun.checked_add(self.options.interval);
-        loop {
-            let over = wait(signals.as_fd(), io::stdout().as_fd(), [end, tick].into_iter().flatten().min())?;
-            let now = Instant::now();
-            if over || end.is_some_and(|end| end <= now) {
-                return self.sample(true);
-            }
-            if tick.is_some_and(|due| due <= now) {
-                self.sample(false)?;
-                // What was missed while the machine stood still is not made up for.
-                let next = tick.and_then(|due| due.checked_add(self.options.interval));
-                let after = Instant::now();
-                tick = next.filter(|next| *next > after).or_else(|| after.checked_add(self.options.interval));
-            }
-        }
-    }
-
-    fn sample(&mut self, last: bool) -> Result<(), TcpError> {
+    fn sample(&mut self, last: bool) -> Result<(), WatchError> {
         let begun = clock::monotonic_ns();
         let now = self.connections(last)?;
         self.tell_closed()?; // those that were there a moment ago, too
@@ -178,8 +131,7 @@ impl Watcher {
         let (monotonic_ns, connections) = (begun, changed);
         let line =
             output::Sample { last, monotonic_ns, took_ns, connections, gone, counters, lost, disks, acks };
-        put(&mut self.out, &line)?;
-        self.out.flush()?;
+        self.watch.tell(&line)?;
         self.known = now;
         Ok(())
     }
@@ -188,30 +140,24 @@ impl Watcher {
 impl Watcher {
     /// All that are wanted. To look for them takes a walk through the kernel's whole table, so it is done only if some
     /// were established since; those that are known are asked for one by one.
-    fn connections(&mut self, last: bool) -> Result<Vec<Connection>, TcpError> {
+    fn connections(&mut self, last: bool) -> Result<Vec<Connection>, WatchError> {
         let opened = self.attached.as_ref().map(Attached::opened);
         if !last && opened.is_some() && opened == self.looked {
-            return self.diag.again(self.known.values()).map_err(TcpError::Diag);
+            return self.diag.again(self.known.values()).map_err(no_diag);
         }
         self.looked = opened;
-        self.diag.connections(&self.options.endpoints).map_err(TcpError::Diag)
+        self.diag.connections(&self.options.endpoints).map_err(no_diag)
     }
 
-    fn tell_closed(&mut self) -> Result<(), TcpError> {
+    fn tell_closed(&mut self) -> Result<(), WatchError> {
         let Some(attached) = &mut self.attached else { return Ok(()) };
         for (monotonic_ns, each) in attached.closed() {
             if each.is_wanted(&self.options.endpoints) {
-                put(&mut self.out, &output::Closed { monotonic_ns, connection: output::row(&each) })?;
+                self.watch.put(&output::Closed { monotonic_ns, connection: output::row(&each) })?;
             }
         }
         Ok(())
     }
-}
-
-fn put(out: &mut impl Write, line: &impl Serialize) -> Result<(), TcpError> {
-    serde_json::to_writer(&mut *out, line).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    Ok(())
 }
 
 fn nanoseconds(time: Duration) -> u64 {

@@ -5,17 +5,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::watching::{OptionError, SHORTEST, read_options, seconds, text, within_room};
+
 /// Endpoints and disks at most.
 pub const MAX_EACH: usize = 16;
 /// Between two samples, unless something else is said.
 pub const INTERVAL: Duration = Duration::from_millis(100);
-/// The least.
-const SHORTEST: Duration = Duration::from_millis(10);
-
-/// What is wrong with the arguments.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct OptionError(pub String);
 
 /// One end of connections: an address, a port, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,31 +75,20 @@ impl Default for TcpOptions {
 /// Understands the arguments that follow `tcp`.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<TcpOptions, OptionError> {
     let mut options = TcpOptions::default();
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        let name = text(&argument)?.to_owned();
-        let mut value = || arguments.next().ok_or_else(|| OptionError(format!("{name} needs a value")));
-        match name.as_str() {
-            "--endpoint" => options.endpoints.push(endpoint(text(&value()?)?)?),
-            "--disk" => options.disks.push(disk(text(&value()?)?)?),
-            "--interval" => options.interval = seconds(&name, text(&value()?)?)?,
-            "--for" => options.period = Some(seconds(&name, text(&value()?)?)?),
-            "--distributions" => options.distributions = true,
-            "--no-events" => options.events = false,
-            _ => return Err(OptionError(format!("unknown argument {argument:?}"))),
+    read_options(arguments, |name, values| {
+        match name {
+            "endpoint" => options.endpoints.push(endpoint(&text(values)?)?),
+            "disk" => options.disks.push(disk(&text(values)?)?),
+            "interval" => options.interval = seconds(name, values, SHORTEST)?,
+            "for" => options.period = Some(seconds(name, values, SHORTEST)?),
+            "distributions" => options.distributions = true,
+            "no-events" => options.events = false,
+            _ => return Ok(false),
         }
-    }
-    let counts = [("--endpoint", options.endpoints.len()), ("--disk", options.disks.len())];
-    match counts.into_iter().find(|(_, given)| *given > MAX_EACH) {
-        Some((name, given)) => {
-            Err(OptionError(format!("{name} was given {given} times: {MAX_EACH} at most")))
-        }
-        None => Ok(options),
-    }
-}
-
-fn text(argument: &OsString) -> Result<&str, OptionError> {
-    argument.to_str().ok_or_else(|| OptionError(format!("{argument:?} is no text")))
+        Ok(true)
+    })?;
+    within_room(&[("endpoint", options.endpoints.len(), MAX_EACH), ("disk", options.disks.len(), MAX_EACH)])?;
+    Ok(options)
 }
 
 /// `ADDRESS:PORT`, where either may be `*`; an IPv6 address is in brackets.
@@ -132,12 +116,6 @@ fn disk(value: &str) -> Result<String, OptionError> {
         return Err(OptionError(format!("--disk is the kernel's name of a disk, not {value:?}")));
     }
     Ok(name)
-}
-
-fn seconds(name: &str, value: &str) -> Result<Duration, OptionError> {
-    let wrong = || OptionError(format!("{name} is a time in seconds, at least 0.01, not {value:?}"));
-    let number: f64 = value.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number).ok().filter(|time| *time >= SHORTEST).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl Attached {
 
 /// What loading programs takes: the kernel's types, and leave to open files. Or a sentence on why that can't be had.
 pub fn types() -> Result<Btf, String> {
-    allow_files().map_err(|refused| refused.0)?;
+    allow_files().map_err(|why| why.to_string())?;
     btf::of_kernel(Path::new(btf::KERNEL), &btf::TCP).map_err(|error| Failure::of(&error).to_string())
 }
 

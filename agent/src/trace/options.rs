@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::names;
+use crate::watching::{OptionError, cgroup, read_options, seconds, text, within_room};
 
 /// As many of each kind as the programs have room for; see `bpf/filter.h`.
 pub const MAX_DISKS: usize = 16;
@@ -11,11 +12,8 @@ pub const MAX_DISKS: usize = 16;
 pub const MAX_VALUES: usize = 8;
 /// Bytes of a command's name in the kernel, the closing zero included.
 pub const COMM_SIZE: usize = 16;
-
-/// What is wrong with the arguments.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct OptionError(pub String);
+/// Of times.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Which hook the programs are attached to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,43 +85,31 @@ impl Default for TraceOptions {
 /// Understands the arguments that follow `trace`.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<TraceOptions, OptionError> {
     let mut options = TraceOptions::default();
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        let name = text(&argument)?.to_owned();
-        let mut value = || arguments.next().ok_or_else(|| OptionError(format!("{name} needs a value")));
-        match name.as_str() {
-            "--disk" => options.disks.push(text(&value()?)?.trim_start_matches("/dev/").to_owned()),
-            "--op" => options.operations.push(operation(text(&value()?)?)?),
-            "--comm" => options.comms.push(comm(text(&value()?)?)?),
-            "--length" => options.lengths.push(bytes(&name, text(&value()?)?)?),
-            "--alignment" => options.alignments.push(alignment(text(&value()?)?)?),
-            "--interval" => options.interval = Some(seconds(&name, text(&value()?)?)?),
-            "--for" => options.period = Some(seconds(&name, text(&value()?)?)?),
-            "--hook" => options.hook = Some(hook(text(&value()?)?)?),
-            "--cgroup" => options.cgroup = cgroup(text(&value()?)?)?,
-            "--by-comm" => options.by_comm = true,
-            "--no-latency" => options.latency = false,
-            "--events" => options.events = true,
-            _ => return Err(OptionError(format!("unknown argument {argument:?}"))),
+    read_options(arguments, |name, values| {
+        match name {
+            "disk" => options.disks.push(text(values)?.trim_start_matches("/dev/").to_owned()),
+            "op" => options.operations.push(operation(&text(values)?)?),
+            "comm" => options.comms.push(comm(&text(values)?)?),
+            "length" => options.lengths.push(bytes(name, &text(values)?)?),
+            "alignment" => options.alignments.push(alignment(&text(values)?)?),
+            "interval" => options.interval = Some(seconds(name, values, SHORTEST)?),
+            "for" => options.period = Some(seconds(name, values, SHORTEST)?),
+            "hook" => options.hook = Some(hook(&text(values)?)?),
+            "cgroup" => options.cgroup = cgroup(values)?,
+            "by-comm" => options.by_comm = true,
+            "no-latency" => options.latency = false,
+            "events" => options.events = true,
+            _ => return Ok(false),
         }
-    }
-    let filters = [
-        ("--disk", options.disks.len(), MAX_DISKS),
-        ("--comm", options.comms.len(), MAX_VALUES),
-        ("--length", options.lengths.len(), MAX_VALUES),
-        ("--alignment", options.alignments.len(), MAX_VALUES),
-    ];
-    match filters.into_iter().find(|(_, given, room)| given > room) {
-        Some((name, given, room)) => {
-            Err(OptionError(format!("{name} was given {given} times: {room} at most")))
-        }
-        None => Ok(options),
-    }
-}
-
-/// An argument as text.
-pub(crate) fn text(argument: &OsString) -> Result<&str, OptionError> {
-    argument.to_str().ok_or_else(|| OptionError(format!("{argument:?} is no text")))
+        Ok(true)
+    })?;
+    within_room(&[
+        ("disk", options.disks.len(), MAX_DISKS),
+        ("comm", options.comms.len(), MAX_VALUES),
+        ("length", options.lengths.len(), MAX_VALUES),
+        ("alignment", options.alignments.len(), MAX_VALUES),
+    ])?;
+    Ok(options)
 }
 
 fn operation(name: &str) -> Result<u32, OptionError> {
@@ -139,36 +125,19 @@ fn comm(name: &str) -> Result<Vec<u8>, OptionError> {
     Ok(name.bytes().take(COMM_SIZE - 1).collect())
 }
 
-/// The number of a cgroup.
-pub(crate) fn cgroup(value: &str) -> Result<u64, OptionError> {
+fn bytes(name: &str, value: &str) -> Result<u32, OptionError> {
     value
         .parse()
-        .ok()
-        .filter(|id| *id > 0)
-        .ok_or_else(|| OptionError(format!("--cgroup is the number of a group, not {value:?}")))
-}
-
-fn bytes(name: &str, value: &str) -> Result<u32, OptionError> {
-    value.parse().map_err(|_| OptionError(format!("{name} is a number of bytes below 4 GiB, not {value:?}")))
+        .map_err(|_| OptionError(format!("--{name} is a number of bytes below 4 GiB, not {value:?}")))
 }
 
 fn alignment(value: &str) -> Result<u32, OptionError> {
-    let number = bytes("--alignment", value)?;
+    let number = bytes("alignment", value)?;
     if number >= 512 && number.is_power_of_two() {
         Ok(number)
     } else {
         Err(OptionError(format!("--alignment is a power of two from 512 on, not {value}")))
     }
-}
-
-/// A time of 1 ms or more.
-pub(crate) fn seconds(name: &str, value: &str) -> Result<Duration, OptionError> {
-    let wrong = || OptionError(format!("{name} is a time in seconds above 0, not {value:?}"));
-    let number: f64 = value.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number)
-        .ok()
-        .filter(|time| *time >= Duration::from_millis(1))
-        .ok_or_else(wrong)
 }
 
 fn hook(name: &str) -> Result<Hook, OptionError> {
@@ -238,8 +207,8 @@ mod tests {
         assert!(said("--op writes").starts_with("\"writes\" is no operation; there are read, write"));
         assert_eq!(said("--alignment 1000"), "--alignment is a power of two from 512 on, not 1000");
         assert_eq!(said("--cgroup 0"), "--cgroup is the number of a group, not \"0\"");
-        assert_eq!(said("--disk"), "--disk needs a value");
-        assert_eq!(said("--verbose"), "unknown argument \"--verbose\"");
+        assert_eq!(said("--disk"), "missing argument for option '--disk'");
+        assert_eq!(said("--verbose"), "invalid option '--verbose'");
         assert_eq!(said(&"--length 1 ".repeat(9)), "--length was given 9 times: 8 at most");
     }
 }

@@ -19,6 +19,7 @@ use super::disks::Extent;
 use super::filters::Filters;
 use super::options::{Hook, TraceOptions};
 use super::tracefs::{self, NoTracefs};
+use crate::watching::WatchError;
 
 static BTF_OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block.o"));
 static TRACEPOINT_OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block_tracepoint.o"));
@@ -37,11 +38,8 @@ const EVENTS_BYTES: u32 = 8 << 20;
 
 /// Maps, programs and their links are some 40.
 const FILES: u64 = 64;
-
-/// Why nothing can be traced.
-#[derive(Debug, thiserror::Error)]
-#[error("block I/O can't be traced: {0}")]
-pub struct Refused(pub String);
+/// Whatever the reason.
+pub(super) const NOT_TRACED: &str = "block I/O can't be traced";
 
 /// Why a hook cannot be used, or one of its programs.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -66,6 +64,17 @@ impl Failure {
     /// Whether another hook or program may work all the same.
     fn is_of_kernel(&self) -> bool {
         matches!(self, Self::NoTracefs(_) | Self::OfKernel(_))
+    }
+
+    /// As what ends a command; `what` can't be done.
+    pub(crate) fn of_watching(&self, what: &str) -> WatchError {
+        let why = match self {
+            Self::NotAllowed | Self::NoTracefs(NoTracefs::NotAllowed) if !geteuid().is_root() => {
+                "only root may, or whoever has CAP_BPF and CAP_PERFMON".into()
+            }
+            why => why.to_string(),
+        };
+        WatchError::Refused(format!("{what}: {why}"))
     }
 
     pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
@@ -129,12 +138,12 @@ enum Link {
 
 /// Raises the limit of open files as far as needed. With too few, a program that cannot be attached would look like one
 /// that the kernel lacks, and what the kernel missed could not be read at the end.
-pub fn allow_files() -> Result<(), Refused> {
+pub(crate) fn allow_files() -> Result<(), Failure> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     if soft >= FILES || setrlimit(Resource::RLIMIT_NOFILE, FILES, hard.max(FILES)).is_ok() {
         return Ok(());
     }
-    Err(Refused(Failure::TooFewFiles { allowed: hard }.to_string()))
+    Err(Failure::TooFewFiles { allowed: hard })
 }
 
 /// Raises it as far as this process may: counters and samples of many CPUs take several files for each.
@@ -145,13 +154,8 @@ pub(crate) fn allow_more_files() {
 }
 
 /// Loads and attaches all programs.
-pub fn attach(options: &TraceOptions, extents: &[Extent]) -> Result<Attached, Refused> {
-    attach_to_best(options, &Filters::new(options, extents)).map_err(|why| match why {
-        Failure::NotAllowed | Failure::NoTracefs(NoTracefs::NotAllowed) if !geteuid().is_root() => {
-            Refused("only root may, or whoever has CAP_BPF and CAP_PERFMON".into())
-        }
-        why => Refused(why.to_string()),
-    })
+pub fn attach(options: &TraceOptions, extents: &[Extent]) -> Result<Attached, WatchError> {
+    attach_to_best(options, &Filters::new(options, extents)).map_err(|why| why.of_watching(NOT_TRACED))
 }
 
 fn attach_to_best(options: &TraceOptions, filters: &Filters) -> Result<Attached, Failure> {
