@@ -78,7 +78,7 @@ from storlab.run.recovery.journal import JOURNAL
 from storlab.study.study import parse_study
 from storlab.suites.bisect.steps import parse_steps
 from storlab.suites.expectations import read_expectations
-from storlab.suites.installed import parse_find
+from storlab.suites.groups import parse_find
 from storlab.suites.records import parse_results
 from storlab.suites.records.sources import console
 from storlab.suites.run.own_files import read_own_expectations

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import StudyError, UserError
-from storlab.suites.adapters.base import Environment
 from storlab.suites.adapters.check import Check, CheckOptions
-from storlab.suites.installed import Installed
+from storlab.suites.groups import Installed
 from storlab.suites.model import Outcome
 from storlab.suites.places.guest import OWN_TESTS
 from storlab.suites.run.asked import Asked, in_order
@@ -181,7 +180,7 @@ def test_each_test_is_one_call_of_check(checkout: Path) -> None:
     adapter = Check("/x", CheckOptions(tuple(choose(checkout, Wanted())), "my section"))
     a, b = adapter.groups("x", (), Installed()).groups
     assert (a.name, len(a.tests), b.tags) == ("a", 2, ("auto", "quick"))
-    launch = adapter.launch(a.tests[0], Environment({"TEST_DEV": "/dev/vda", "DISKS": "vda vdb vdc"}))
+    launch = adapter.launch(a.tests[0], {"TEST_DEV": "/dev/vda", "DISKS": "vda vdb vdc"})
     assert launch.argv[2] == "cd /x && ./check -s 'my section' a/001" and launch.env["TEST_DEV"] == "/dev/vda"
     kept = {"a/001.out.bad", "my section/a/001.full", "nodev/a/001.out.bad", "vdc/a/001.dmesg"}
     assert {f"/x/results/{each}" for each in kept} <= set(launch.keep)
@@ -205,7 +204,7 @@ def test_a_suite_file_says_the_same_as_the_options(tmp_path: Path, checkout: Pat
     suite = read_suite_file(text, str(tmp_path / "x.toml"))
     (group,) = suite.groups("x", (), Installed()).groups
     assert [test.path for test in group.tests] == [f"{OWN_TESTS}/tests/a/001"] and group.timeout == 120
-    needs, launch = suite.needs(), suite.launch(group.tests[0], Environment({"DISKS": "vda vdb vdc"}))
+    needs, launch = suite.needs(), suite.launch(group.tests[0], {"DISKS": "vda vdb vdc"})
     assert "mkfs.xfs" in needs.programs and "xfs_io" in needs.programs and needs.disk_size == 1024**3
     assert "./check -s s a/001" in launch.argv[2] and launch.env["MKFS_OPTIONS"] == "-m crc=1"
 

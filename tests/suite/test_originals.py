@@ -13,7 +13,7 @@ import typer
 
 from storlab.cli.suite.as_original import Original, Ran, _configuration, _printer, finish_zfs_tests
 from storlab.errors import UserError
-from storlab.suites.installed import Installed
+from storlab.suites.groups import Installed
 from storlab.suites.model import Attempt, Expectation, Expectations, Group, Outcome, Role, Script, Suite
 from storlab.suites.order import repeated
 from storlab.suites.records import SuiteRun

@@ -15,10 +15,9 @@ from storlab.cli.suite.choose import size_of
 from storlab.cli.suite.measuring import measuring
 from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY
 from storlab.errors import StudyError, UserError
-from storlab.suites.adapters.base import Environment
 from storlab.suites.adapters.zts import Zts
 from storlab.suites.environment import SuiteEnvironment
-from storlab.suites.installed import Installed
+from storlab.suites.groups import Installed
 from storlab.suites.model import Expectation, Expectations, Outcome, Suite
 from storlab.suites.own_expectations import OwnEntry, with_own
 from storlab.suites.perf_variables import VARIABLES, perf_variables
@@ -96,10 +95,10 @@ def test_all_of_it_is_known_before_a_guest_is_started(tmp_path: Path) -> None:
 def test_scripts_run_as_their_user_and_statuses_mean_what_the_file_says() -> None:
     suite = read_suite_file("skip = [99]\nenvironment = { A = 'b' }\n" + ONE + "user = 'nobody'\n", "x.toml")
     test = groups_of(ONE + "user = 'nobody'\n", "a/t").groups[0].tests[0]
-    launch = suite.launch(test, Environment({"TMPDIR": "/var/tmp", "DISKS": "vda"}))
+    launch = suite.launch(test, {"TMPDIR": "/var/tmp", "DISKS": "vda"})
     assert launch.argv == ("runuser", "-u", "nobody", "--", f"{OWN_TESTS}/a/t")
     assert (launch.env["A"], launch.env["DISKS"], launch.env["USER"], launch.cwd) == ("b", "vda", "nobody", "/var/tmp")
-    assert [suite.judge(test, code, str).outcome for code in (0, 99, 4, None)] == [
+    assert [suite.judge(test, code, str)[0] for code in (0, 99, 4, None)] == [
         Outcome.PASS, Outcome.SKIP, Outcome.FAIL, Outcome.FAIL,
     ]  # fmt: skip
 
@@ -108,10 +107,10 @@ def test_scripts_of_the_adapter_zts_find_what_those_of_the_zfs_test_suite_do() -
     suite = adapter_of([own] if (own := own_runfile(str(EXAMPLE))) else [], None)
     zts = read_suite_file("adapter = 'zts'\n[groups.a]\ntests = [{ name = 't', run = 'exit 4' }]\n", "x.toml")
     test = zts.groups("x", (), Installed()).groups[0].tests[0]
-    launch = zts.launch(test, Environment())
+    launch = zts.launch(test, {})
     assert launch.argv[:2] == ("sh", "-c") and launch.env["SUDO_USER"] == "tester"
-    assert zts.judge(test, 77, str).outcome is Outcome.FAIL and suite.judge(test, 77, str).outcome is Outcome.SKIP
-    assert "zfs" in zts.needs().modules and zts.needs().udev
+    assert zts.judge(test, 77, str)[0] is Outcome.FAIL and suite.judge(test, 77, str)[0] is Outcome.SKIP
+    assert "zfs" in zts.needs().modules
     assert adapter_of([], None).files("zts-sanity") == ("/usr/share/zfs/runfiles/sanity.run",)
 
 

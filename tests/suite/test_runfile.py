@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.suites.installed import FIND, Installed, parse_find
+from storlab.suites.groups import FIND, Installed, parse_find, unique_folders
 from storlab.suites.model import Script
-from storlab.suites.runfile import RunfileError, unique_folders
+from storlab.suites.runfile import RunfileError
 from study.program import call
 from suite.samples import FILES, HERE, INSTALLED, RUNFILE, sayings, suite_of
 

@@ -38,7 +38,6 @@ class SuiteEnvironment(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What two environments have in common that are the same."""
         return tuple(self.parts.values())
 
     def __str__(self) -> str:

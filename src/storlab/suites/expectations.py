@@ -108,5 +108,4 @@ def expected(attempt: Attempt, name: str, expectations: Expectations) -> Expecta
 
 
 def is_surprising_pass(attempt: Attempt, name: str, expectations: Expectations) -> bool:
-    """Whether a test passed of which another outcome is known."""
     return attempt.outcome is Outcome.PASS and name in expectations.known

@@ -56,7 +56,6 @@ class Script:
 
     @property
     def file(self) -> str:
-        """What is executed."""
         return self.program or self.path
 
 
@@ -109,7 +108,6 @@ class Suite:
 
     @property
     def size(self) -> int:
-        """How many tests it has."""
         return sum(len(group.tests) for group in self.groups)
 
 
@@ -156,7 +154,6 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     @property
     def key(self) -> tuple[str, str]:
-        """Which test it is of."""
         return self.group, self.path
 
     def bounded(self) -> Attempt:

@@ -39,7 +39,6 @@ def iteration(groups: Sequence[Group], number: int) -> list[Group]:
 
 
 def repeated(suite: Suite, iterations: int) -> Suite:
-    """All of it, so many times."""
     again = [group for number in range(2, iterations + 1) for group in iteration(suite.groups, number)]
     return replace(suite, groups=(*suite.groups, *again))
 
@@ -79,7 +78,6 @@ def replayed(suite: Suite, order: Sequence[tuple[str, str]]) -> Suite:
 
 
 def _later(name: str, groups: Mapping[str, Group]) -> Group | None:
-    """The group of a later iteration that has this name."""
     first, number = split_iteration(name)
     return iteration([groups[first]], number)[0] if number > 1 and first in groups else None
 

@@ -43,7 +43,6 @@ class OwnEntry(Struct, frozen=True, forbid_unknown_fields=True):
         return all(fnmatchcase(has, pattern) for pattern, has in wanted if pattern)
 
     def is_over(self, day: dt.date) -> bool:
-        """Whether its last day was before this one."""
         return bool(self.until) and dt.date.fromisoformat(self.until) < day
 
 
@@ -70,7 +69,6 @@ class ExpectationTable(Model):
         return tests
 
     def entry(self) -> OwnEntry:
-        """As it is recorded."""
         tests = (self.tests,) if isinstance(self.tests, str) else tuple(self.tests)
         until = "" if self.until is None else self.until.isoformat()
         reason = " ".join(self.reason.split())
@@ -85,7 +83,6 @@ class ExpectationFile(Model):
     )
 
     def entries(self) -> tuple[OwnEntry, ...]:
-        """In the order of the file."""
         return tuple(table.entry() for table in self.expect)
 
 

@@ -25,7 +25,6 @@ class Variable:
     one: bool = False
 
     def refused(self, value: str) -> str | None:
-        """What of a value is not valid."""
         words = [value] if self.one else value.split()
         return next((word for word in words or [value] if not re.fullmatch(self.pattern, word, re.ASCII)), None)
 

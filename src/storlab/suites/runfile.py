@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.errors import UserError
-from storlab.suites.installed import Installed
-from storlab.suites.model import Absent, Group, Script, Suite
+from storlab.suites.groups import ROLES, USERS, Builder, Installed, Written, WrittenTest
+from storlab.suites.model import Suite
 
 _TIMEOUT = 60.0  # s, where a runfile has none
 _MOST_TIMEOUT = 30 * 24 * 3600  # s
@@ -72,24 +72,11 @@ def read_suite(name: str, runfiles: Sequence[Runfile], installed: Installed, tes
     ``testdir``: what relative sections are below. Raises ``RunfileError``.
     """
     sections, notes = _sections(runfiles)
-    groups: list[Group] = []
-    singles: list[Group] = []
-    absent: list[Absent] = []
+    builder = Builder(installed, testdir, by_path=True)
     for section in sections:
-        if "tests" in section.options:
-            group, missing = _group(section, installed, testdir)
-            kept = groups
-        else:
-            group, missing = _single(section, installed, testdir)
-            kept = singles
-        absent += missing
-        if group is not None:
-            kept.append(group)
-    ordered = sorted(singles, key=lambda group: group.name) + sorted(groups, key=lambda group: group.name)
-    folders = unique_folders([group.name for group in ordered])
-    placed = tuple(replace(group, folder=folders[group.name]) for group in ordered)
-    quiet = any(_boolean(section, "quiet") for section in sections)
-    return Suite(name, placed, tuple(absent), quiet, tuple(notes))
+        _add(section, builder, testdir)
+    quiet = any(_is_quiet(section) for section in sections)
+    return replace(builder.suite(name), quiet=quiet, notes=tuple(notes))
 
 
 def check_runfiles(runfiles: Sequence[Runfile]) -> None:
@@ -106,21 +93,6 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name[:100], names, 1)
     return f"unknown {what}" + (f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}")
-
-
-def unique_folders(names: Sequence[str]) -> dict[str, str]:
-    """The shortest ends of paths that are different for all of them, of as many components each."""
-    components = 0
-    while True:
-        components += 1
-        ends = {name: "/".join(name.split("/")[-components:]).lstrip("/") for name in names}
-        if len(set(ends.values())) == len(ends) or components > max((name.count("/") for name in names), default=0):
-            return {name: inside(end) for name, end in ends.items()}
-
-
-def inside(path: str) -> str:
-    """As a path that leads nowhere else."""
-    return "/".join(part for part in path.split("/") if part not in ("", ".", "..")) or "_"
 
 
 def _sections(runfiles: Sequence[Runfile]) -> tuple[list[_Section], list[str]]:
@@ -184,81 +156,40 @@ def _places(text: str) -> Iterator[tuple[str, str, int]]:
             yield section, option["option"].strip().lower(), number
 
 
-def _group(section: _Section, installed: Installed, testdir: str) -> tuple[Group | None, list[Absent]]:
+def _add(section: _Section, builder: Builder, testdir: str) -> None:
+    """A section without ``tests`` is one test, whose own path it is. Its scripts' paths are as they are written."""
+    single = "tests" not in section.options
     folder, _, identifier = section.name.partition(":")
-    folder = _normal(folder, testdir)
-    names = _strings(section, "tests")
-    group, problem = _frame(section, folder, identifier, installed, testdir)
-    for script in (group.pre, group.post):
-        if problem is None and script is not None and posixpath.dirname(script.path) != folder:
-            problem = f"{script.path} lies in another directory than the tests of the group, {folder}"
-    if problem is not None:
-        paths = tuple(posixpath.join(folder, name) for name in names)
-        what = f"[{section.name}] is left out: {problem}"
-        return None, [Absent(section.at("tests"), what, len(names), paths, _tags(section))]
-    tests: list[Script] = []
-    absent: list[Absent] = []
-    for name in names:
-        path = posixpath.join(folder, name)
-        program = installed.program(path)
-        if program is None:
-            what = f"test {name} is left out: {installed.why_not(path)}"
-            absent.append(Absent(section.at("tests"), what, 1, (path,), group.tags))
-        else:
-            tests.append(Script(path, _text(section, "user"), program, section.place("tests")[1]))
-    return (replace(group, tests=tuple(tests)) if tests else None), absent
-
-
-def _single(section: _Section, installed: Installed, testdir: str) -> tuple[Group | None, list[Absent]]:
-    """A section without ``tests``: one test, whose own path it is. Its scripts' paths are as they are written."""
-    path = _normal(section.name, testdir)
-    group, problem = _frame(section, posixpath.dirname(path), "", installed, testdir)
-    program = installed.program(path)
-    if problem is None and program is None:
-        problem = installed.why_not(path)
-    if problem is not None or program is None:
-        return None, [Absent(section.at(""), f"[{section.name}] is left out: {problem}", 1, (path,), _tags(section))]
-    return replace(group, tests=(Script(path, _text(section, "user"), program, section.where[1]),)), []
-
-
-def _frame(
-    section: _Section, folder: str, identifier: str, installed: Installed, testdir: str
-) -> tuple[Group, str | None]:
-    """A group without its tests, and why it can't be run, where that is so."""
-    scripts: dict[str, Script | None] = {}
-    problem = None
-    for role, below in (("pre", folder), ("post", folder), ("failsafe", testdir)):
-        scripts[role] = None
-        if written := _text(section, role):
-            path = _normal(written, below)
-            program = installed.program(path)
-            if program is None:
-                problem = problem or f"{role}: {installed.why_not(path)}"
-            scripts[role] = Script(path, _text(section, f"{role}_user"), program or "", section.place(role)[1])
-    for key in ("pre_user", "user", "post_user", "failsafe_user"):
-        user = _text(section, key)
-        if user and user not in installed.users:
-            problem = problem or f"{key}: unknown user {user!r}"
-    group = Group(
+    place = posixpath.normpath(posixpath.join(testdir, section.name if single else folder))
+    key = "" if single else "tests"
+    where, line = section.at(key), section.place(key)[1]
+    if single:
+        identifier, folder = "", posixpath.dirname(place)
+        tests = [WrittenTest(section.name, place, where, line)]
+    else:
+        folder = place
+        names = _strings(section, "tests")
+        tests = [WrittenTest(name, posixpath.join(folder, name), where, line) for name in names]
+    says = {key: section.options.get(key, "").strip() for key in (*ROLES, *USERS)}
+    problem = ""
+    for role in ("pre", "post"):
+        path = posixpath.normpath(posixpath.join(folder, says[role]))
+        if says[role] and not single and posixpath.dirname(path) != folder:
+            problem = problem or f"{path} lies in another directory than the tests of the group, {folder}"
+    written = Written(
         section.name,
-        (),
-        scripts["pre"],
-        scripts["post"],
-        scripts["failsafe"],
+        f"[{section.name}]",
+        where,
+        folder,
+        says,
         _timeout(section),
         _tags(section),
         identifier,
-        line=section.where[1],
+        section.where[1],
+        lambda role: section.place(role)[1],
+        single,
     )
-    return group, problem
-
-
-def _normal(path: str, below: str) -> str:
-    return posixpath.normpath(posixpath.join(below, path))
-
-
-def _text(section: _Section, option: str) -> str:
-    return section.options.get(option, "").strip()
+    builder.add(written, tests, problem)
 
 
 def _tags(section: _Section) -> tuple[str, ...]:
@@ -278,10 +209,10 @@ def _timeout(section: _Section) -> float | None:
     return float(seconds) or None
 
 
-def _boolean(section: _Section, option: str) -> bool:
-    written = section.options.get(option, "False").strip().lower()
+def _is_quiet(section: _Section) -> bool:
+    written = section.options.get("quiet", "False").strip().lower()
     if written not in configparser.RawConfigParser.BOOLEAN_STATES:
-        raise section.fail(option, f"{written!r} is neither True nor False")
+        raise section.fail("quiet", f"{written!r} is neither True nor False")
     return configparser.RawConfigParser.BOOLEAN_STATES[written]
 
 

@@ -30,7 +30,6 @@ class Failures:
     by_identifier: bool = False
 
     def has(self, group: Group, script: Script | None) -> bool:
-        """Whether this script of the group failed."""
         known = group.identifier if self.by_identifier else group.name
         return script is not None and (known, report_name(script.path)) in self.scripts
 
@@ -39,7 +38,6 @@ class Failures:
         return any(self.has(group, script) for script in (test, group.pre, group.post))
 
     def names(self, path: str) -> bool:
-        """Whether a script of this path failed in any group."""
         return any(name == report_name(path) for _, name in self.scripts)
 
 

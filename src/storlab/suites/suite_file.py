@@ -237,6 +237,5 @@ class SuiteFile(Model):
         return environment
 
     def folder_of(self, name: str) -> str:
-        """A group's folder, below the suite's."""
         written = self.groups[name].folder
         return posixpath.normpath(name if written is None else written)

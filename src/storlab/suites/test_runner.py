@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.errors import UserError
-from storlab.suites.installed import EXTENSIONS, Installed
-from storlab.suites.model import Absent, Group, Outcome, Script, Suite
+from storlab.suites.groups import EXTENSIONS, ROLES, USERS, Builder, Installed, Written, WrittenTest
+from storlab.suites.model import Group, Outcome, Script, Suite
 from storlab.suites.order import iteration_name
-from storlab.suites.runfile import unique_folders
 from storlab.suites.selection import Failures
 from storlab.suites.texts.zts import read_results, report_name
 
@@ -43,74 +42,27 @@ def suite_of_paths(
     name: str, paths: Sequence[str], around: Around, installed: Installed, testdir: str, *, grouped: bool
 ) -> Suite:
     """Tests by their absolute paths: files each by itself; folders with all in them, ``grouped`` as a group each."""
-    reader = _Reader(around, installed, testdir)
+    builder = Builder(installed, testdir)
+    says = {key: getattr(around, key) for key in (*ROLES, *USERS)}
+
+    def add(name: str, folder: str, files: Sequence[str], *, single: bool) -> None:
+        limit = float(around.timeout) or None
+        group = Written(name, name, COMMAND_LINE, folder, says, limit, around.tags, single=single)
+        builder.add(group, [WrittenTest(file, file, COMMAND_LINE) for file in files])
+
     for path in sorted(paths):
         below = f"{path.rstrip('/')}/"
         files = sorted(file for file in installed.executables if file.startswith(below))
-        if not files:
-            reader.single(path)
-        elif grouped:
+        if grouped and files:
             for folder in sorted({posixpath.dirname(file) for file in files}):
-                reader.group(folder, [file for file in files if posixpath.dirname(file) == folder])
+                scripts = {posixpath.join(folder, each) for each in (around.pre, around.post) if each}
+                others = {script + end for script in scripts for end in EXTENSIONS}
+                own = [file for file in files if posixpath.dirname(file) == folder and file not in others]
+                add(folder, folder, own, single=False)
         else:
-            for file in files:
-                reader.single(file)
-    ordered = sorted(reader.singles, key=lambda each: each.name) + sorted(reader.groups, key=lambda each: each.name)
-    folders = unique_folders([group.name for group in ordered])
-    return Suite(name, tuple(replace(group, folder=folders[group.name]) for group in ordered), tuple(reader.absent))
-
-
-class _Reader:
-    """Takes in paths; keeps groups and what is absent."""
-
-    def __init__(self, around: Around, installed: Installed, testdir: str) -> None:
-        self._around, self._installed, self._testdir = around, installed, testdir
-        self.singles: list[Group] = []
-        self.groups: list[Group] = []
-        self.absent: list[Absent] = []
-
-    def single(self, path: str) -> None:
-        self._add(path, posixpath.dirname(path), [path], self.singles)
-
-    def group(self, folder: str, files: Sequence[str]) -> None:
-        scripts = {posixpath.join(folder, each) for each in (self._around.pre, self._around.post) if each}
-        around = {script + end for script in scripts for end in EXTENSIONS}
-        self._add(folder, folder, [file for file in files if file not in around], self.groups)
-
-    def _add(self, name: str, folder: str, files: Sequence[str], kept: list[Group]) -> None:
-        around, scripts = self._around, {}
-        for role, written, below in (
-            ("pre", around.pre, folder),
-            ("post", around.post, folder),
-            ("failsafe", around.failsafe, self._testdir),
-        ):
-            path = posixpath.normpath(posixpath.join(below, written))
-            program = self._installed.program(path)
-            if written and program is None:
-                return self._leave_out(name, f"{role}: {self._installed.why_not(path)}", len(files))
-            user = getattr(around, f"{role}_user")
-            scripts[role] = Script(path, user, program or "") if written else None
-        for key in ("pre_user", "user", "post_user", "failsafe_user"):
-            if (user := getattr(around, key)) and user not in self._installed.users:
-                return self._leave_out(name, f"{key}: unknown user {user!r}", len(files))
-        tests = []
-        for file in files:
-            program = self._installed.program(file)
-            if program is None:
-                self._leave_out(file, self._installed.why_not(file), 1)
-            else:
-                tests.append(Script(file, around.user, program))
-        if tests:
-            limit = float(around.timeout) or None
-            kept.append(
-                Group(
-                    name, tuple(tests), scripts["pre"], scripts["post"], scripts["failsafe"], limit, tuple(around.tags)
-                )
-            )
-        return None
-
-    def _leave_out(self, name: str, problem: str, tests: int) -> None:
-        self.absent.append(Absent(COMMAND_LINE, f"{name} is left out: {problem}", tests))
+            for file in files or [path]:
+                add(file, posixpath.dirname(file), [file], single=True)
+    return builder.suite(name)
 
 
 def failed_only(suite: Suite, log: str, source: str) -> Suite:
@@ -166,7 +118,6 @@ def output_folder(group: Group, script: Script) -> str:
 
 
 def template(suite: Suite) -> str:
-    """A runfile that is this suite, to edit and to use later."""
     return "\n".join(_template(suite))
 
 

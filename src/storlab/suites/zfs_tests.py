@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from storlab.errors import UserError
-from storlab.suites.installed import Installed
+from storlab.suites.groups import Installed
 from storlab.suites.runfile import Runfile
 
 RUNFILES = ("bclone", "common", "freebsd", "linux", "longevity", "perf-regression", "sanity", "sunos")

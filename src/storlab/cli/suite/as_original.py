@@ -63,18 +63,15 @@ class Ran:
 
 
 def look(asked: Asked) -> Suite:
-    """What would be run, by a look into a guest."""
     return asyncio.run(look_at_suite(asked, warn))[0]
 
 
 def look_at_guest(asked: Asked) -> None:
-    """Says which of the suite's programs the image lacks."""
     found = asyncio.run(look_at_suite(asked, warn))[1]
     show(f"Missing util(s): {' '.join(found.missing)}")
 
 
 def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:
-    """Run it. Raises ``UserError`` as ``run_suite`` does."""
     console: list[str] = []
     records = out or new_folder("suite")
     classic = ClassicFolder(original.base, datetime.now())

@@ -116,7 +116,6 @@ def _candidates(written: str, good: str, bad: str, repository: Path) -> list[str
 
 
 def _execute(folder: Path, plan: Plan, *, quiet: bool, json: bool) -> None:
-    """Bisect, and say what was found. What is done is kept at any end."""
     import contextlib
 
     from storlab.records.run_folder import RunFolder

@@ -179,7 +179,6 @@ def time_of(text: str, option: str) -> float | None:
 
 
 def size_of(text: str, option: str = "--memory") -> int:
-    """A size in bytes. Raises ``UserError``."""
     try:
         return TypeAdapter[int](Size).validate_python(text)
     except ValidationError:
@@ -289,7 +288,6 @@ def console_of(path: Path) -> str:
 
 
 def text_of(path: Path) -> str:
-    """A file's text, however it is encoded. Raises ``UserError``."""
     return _bytes_of(path).decode(errors="replace")
 
 

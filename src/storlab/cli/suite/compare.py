@@ -96,7 +96,6 @@ def _status(found: Sequence[Comparison]) -> Status:
 def _alike(
     earlier: list[ObservedRun], before: tuple[ObservedRun, ...], any_environment: bool
 ) -> tuple[list[ObservedRun], int]:
-    """Those that ran on what the runs before ran on, and how many did not."""
     wanted = {run.environment.key for run in before}
     same = [run for run in earlier if any_environment or run.environment.key in wanted]
     return same, len(earlier) - len(same)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json: bool) -> None:
-    """Run it, show what came of it, and exit."""
     import asyncio
 
     from storlab.records.files import write_whole
@@ -62,7 +61,6 @@ def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json
 
 
 def resuming(known: SuiteRun) -> str:
-    """The command that runs the rest."""
     here = known.asked.here
     return f"storlab suite resume {known.folder}{'' if here is None else f' --here {here.machine}'}"
 

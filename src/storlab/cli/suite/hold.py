@@ -19,7 +19,6 @@ ShellOnFailure = Annotated[
 
 
 def held(asked: Asked, *, shell: bool, debug: bool) -> Asked:
-    """The same, held at each failure if so wished. Raises ``UserError``."""
     option = "--debug" if debug else "--shell-on-failure"
     if not (shell or debug):
         return asked

@@ -35,7 +35,6 @@ Tree = Annotated[
 def own_kernel_of(
     kernel: Path | None, modules: Path | None, rootfs: Path | None, here: str = "", tree: Path | None = None
 ) -> OwnKernel | None:
-    """What guests boot; ``None`` for what the image has. Raises ``UserError``."""
     from storlab.suites.records.own_kernel import OwnKernel
 
     options = {"--kernel": kernel, "--kernel-modules": modules, "--rootfs": rootfs, "--tree": tree}

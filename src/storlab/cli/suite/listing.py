@@ -14,7 +14,6 @@ from storlab.suites.texts.zts import report_name, test_name
 
 
 def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> Iterator[str]:
-    """Groups with their tests, and what is to be known of each."""
     lacks = _by_test(lacking)
     for group in suite.groups:
         limit = f"{duration(group.timeout)} each" if group.timeout is not None else "no time-out"
@@ -55,7 +54,6 @@ def _by_test(lacking: Mapping[str, list[str]]) -> dict[str, list[str]]:
 
 
 def listed_json(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> str:
-    """The same for programs."""
     document = {
         "suite": suite.name,
         "groups": [_group(group, expectations, _by_test(lacking), past) for group in suite.groups],

@@ -17,7 +17,7 @@ from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, Tree, own_ke
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.suites.installed import Installed
+    from storlab.suites.groups import Installed
     from storlab.suites.model import Suite
     from storlab.suites.records.here import Here
     from storlab.suites.runfile import Runfile
@@ -262,7 +262,6 @@ def zfs_tests(
 
 
 def _tagged(name: str, read: Sequence[Runfile], installed: Installed, testdir: str, tags: str) -> Suite:
-    """The suite that runfiles are, with the groups that have one of these tags. Raises ``UserError``."""
     from storlab.suites.runfile import read_suite
     from storlab.suites.selection import Selection, select
 

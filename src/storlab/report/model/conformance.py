@@ -44,7 +44,6 @@ class CellOutcome:
 
 
 def cell_outcomes(given: ReportInput) -> list[CellOutcome]:
-    """Of each check in each cell."""
     levels = {state.cell: state.levels for state in given.summary.cells}
     return [
         CellOutcome(source, check, cell, levels.get(cell, {}), worst(found))
@@ -53,7 +52,6 @@ def cell_outcomes(given: ReportInput) -> list[CellOutcome]:
 
 
 def _found(given: ReportInput) -> dict[tuple[str, str, int], list[tuple[str, str]]]:
-    """By source, check and cell, in the order of the study's cells."""
     order = {state.cell: number for number, state in enumerate(given.summary.cells)}
     rows = given.checks.select("source", "check", "cell", "outcome", "reason").rows()
     rows.sort(key=lambda row: order.get(row[2], len(order)))
@@ -127,13 +125,11 @@ def _only(levels: Levels, kept: Sequence[str]) -> Levels:
 
 
 def _agree(found: Sequence[Found], columns: Mapping[int, Levels]) -> bool:
-    """Whether all cells of a column have the same outcomes."""
     together = grouped(((check, columns[cell]), worst(each).outcome) for check, cell, each in found)
     return all(len(set(outcomes)) == 1 for outcomes in together.values())
 
 
 def check_facts(given: ReportInput) -> Iterator[dict[str, object]]:
-    """For JSON: one entry a check and cell."""
     for each in cell_outcomes(given):
         place: dict[str, object] = {"source": each.source, "check": each.check, "cell": each.cell}
         of = each.outcome

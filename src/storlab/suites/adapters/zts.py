@@ -6,14 +6,13 @@ a machine and run the tests as a user with sudo; here the agent runs them as roo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 
-from storlab.suites.adapters.base import Environment, Judged, Launch, Needs
-from storlab.suites.adapters.command import Command, plain_needs
+from storlab.suites.adapters.base import PLACE, Adapter, Launch, Needs, as_user, names_of
+from storlab.suites.adapters.command import Command
 from storlab.suites.expectations import read_expectations
-from storlab.suites.installed import Installed
+from storlab.suites.groups import Installed
 from storlab.suites.model import Expectations, Outcome, Script, Suite
 from storlab.suites.runfile import Runfile, read_suite
 
@@ -27,7 +26,6 @@ _MEASURED, _EVIDENCE = ("perf_data",), "*.fio.*"
 _RUNNER = "tester"
 _SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Debian's sudoers(5)
 _SKIPPED = 4
-_FILEDIR = "/var/tmp"
 _GIB = 1024**3
 _TO_KMSG = 'echo "ZTS run $0" > /dev/kmsg; exec "$@"'
 
@@ -41,7 +39,7 @@ class ZtsOptions:
     must have beyond those of the suite.
     """
 
-    filedir: str = _FILEDIR
+    filedir: str = PLACE
     disk_size: int = 4 * _GIB
     files: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
@@ -53,7 +51,7 @@ class ZtsOptions:
 
 
 @dataclass(frozen=True)
-class Zts:
+class Zts(Adapter):
     """The ZFS Test Suite. ``testdir``: where its tests are; another folder for tests of one's own."""
 
     testdir: str = STF_SUITE
@@ -83,54 +81,52 @@ class Zts:
     def groups(self, name: str, runfiles: Sequence[Runfile], installed: Installed) -> Suite:
         return read_suite(name, runfiles, installed, self.testdir)
 
-    def launch(self, script: Script, environment: Environment) -> Launch:
-        launch = replace(self._launch(script, environment), folders=_MEASURED, evidence=_EVIDENCE)
+    def launch(self, script: Script, variables: Mapping[str, str]) -> Launch:
+        launch = replace(self._launch(script, variables), folders=_MEASURED, evidence=_EVIDENCE)
         if not self.options.kmsg:
             return launch
         return replace(launch, argv=("sh", "-c", _TO_KMSG, script.path, *launch.argv))
 
-    def _launch(self, script: Script, environment: Environment) -> Launch:
-        variables = dict(environment.variables)
+    def _launch(self, script: Script, variables: Mapping[str, str]) -> Launch:
         if self.options.plain:
             user = script.user or self.runner
-            as_user = () if user == "root" else ("runuser", "-u", user, "--")
-            return Launch((*as_user, script.file), {**variables, **_names(user)}, f"{variables['TMPDIR']}/test_results")
-        place = variables.get("TMPDIR", _FILEDIR)
+            env = {**variables, **names_of(user)}
+            return Launch((*as_user(user), script.file), env, f"{variables['TMPDIR']}/test_results")
+        place = variables.get("TMPDIR", PLACE)
         cwd = f"{place}/test_results"
         runner = self.runner
         if script.user == "root":
             uid = variables.get("STORLAB_UID", "1000")  # its group has the same number, as useradd(8) has it on Debian
             command = f"/usr/bin/env TMPDIR={place} {script.file}"
             asked = {"SUDO_USER": runner, "SUDO_UID": uid, "SUDO_GID": uid, "SUDO_COMMAND": command}
-            return Launch((script.file,), {**variables, **asked, "PATH": _SECURE_PATH, **_names("root")}, cwd)
+            return Launch((script.file,), {**variables, **asked, "PATH": _SECURE_PATH, **names_of("root")}, cwd)
         as_runner = ("runuser", "-u", runner, "--")
         if script.user:
             sudo = ("sudo", "-E", "-u", script.user, "env", f"TMPDIR={place}")
-            return Launch((*as_runner, *sudo, script.file), {**variables, **_names(runner)}, cwd)
-        return Launch((*as_runner, script.file), {**variables, **_names(runner)}, cwd)
+            return Launch((*as_runner, *sudo, script.file), {**variables, **names_of(runner)}, cwd)
+        return Launch((*as_runner, script.file), {**variables, **names_of(runner)}, cwd)
 
-    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
-        return Judged({0: Outcome.PASS, _SKIPPED: Outcome.SKIP}.get(-1 if code is None else code, Outcome.FAIL))
+    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> tuple[Outcome, str]:
+        return {0: Outcome.PASS, _SKIPPED: Outcome.SKIP}.get(-1 if code is None else code, Outcome.FAIL), ""
 
     def needs(self) -> Needs:
         options = self.options
         if options.plain:
-            return plain_needs(("bash", "runuser"), options.disks, options.disk_size, options.environment)
-        set_up = (files("storlab.suites.adapters") / "zts-set-up.sh").read_text("utf-8")
+            plain = ("bash", "runuser")
+            return Needs(plain, options.disks, options.disk_size, "command-set-up.sh", given=options.environment)
         programs = ("bash", "ksh", "mkfs.ext4", "runuser", "sudo", "zpool", *options.programs)
         given = {"RUNNER": options.runner, "STF_SUITE": STF_SUITE, **options.environment}
         if options.files:
             given |= {"FILES": " ".join(options.files), "FILESIZE": str(options.disk_size)}
+        disks = 0 if options.files else options.disks
         return Needs(
-            modules=("zfs", "loop"),
-            programs=programs,
-            disks=0 if options.files else options.disks,
-            disk_size=options.disk_size,
-            files=16 * _GIB,
+            programs,
+            disks,
+            options.disk_size,
+            "zts-set-up.sh",
+            ("zfs", "loop"),
             place=options.filedir,
-            udev=True,
             tree=(_ROOT,),
-            set_up=set_up,
             given=given,
             blank=True,
         )
@@ -159,12 +155,12 @@ class ZtsFile(Command):
     def runner(self) -> str:
         return self.options.runner
 
-    def launch(self, script: Script, environment: Environment) -> Launch:
-        launch = Zts(self.testdir, self.options).launch(replace(script, run=""), environment)
+    def launch(self, script: Script, variables: Mapping[str, str]) -> Launch:
+        launch = Zts(self.testdir, self.options).launch(replace(script, run=""), variables)
         argv = [word for each in launch.argv for word in (self.argv(script) if each == script.file else (each,))]
         return replace(launch, argv=tuple(argv), env={**launch.env, **self.spec.environment})
 
-    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
+    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> tuple[Outcome, str]:
         return Zts(self.testdir, self.options).judge(script, code, printed)
 
     def needs(self) -> Needs:
@@ -174,7 +170,3 @@ class ZtsFile(Command):
         return replace(
             zts, modules=modules, programs=programs, disks=own.disks, disk_size=own.disk_size, files=own.files
         )
-
-
-def _names(user: str) -> dict[str, str]:
-    return {"USER": user, "LOGNAME": user}

@@ -55,7 +55,6 @@ def _refuse(repository: Path, name: str) -> str:
 
 
 def described(repository: Path, commit: str) -> str:
-    """A commit as people name it."""
     return git(repository, "log", "-1", "--format=%h %s (%an, %as)", commit).strip()
 
 
@@ -76,5 +75,4 @@ class Worktree:
         git(self._repository, "worktree", "remove", "--force", str(self.place))
 
     def check_out(self, commit: str) -> None:
-        """Its files, whatever a build did to those that git knows."""
         git(self.place, "checkout", "--quiet", "--force", "--detach", commit)

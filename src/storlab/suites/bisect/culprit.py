@@ -67,11 +67,9 @@ class Tally:
 
     @classmethod
     def of(cls, count: int) -> Tally:
-        """Of ``count`` candidates after the good one."""
         return cls(np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64))
 
     def add(self, number: int, passed: bool | None) -> None:
-        """One more result."""
         if passed is None:
             self.dead.add(number)
         else:

@@ -57,12 +57,10 @@ _STEP = msgspec.json.Decoder(Step)
 
 
 def write_plan(folder: Path, plan: Plan) -> None:
-    """Write ``bisect.json`` durably."""
     write_durably(folder / PLAN, to_json(plan))
 
 
 def read_plan(folder: Path) -> Plan:
-    """Read it back. Raises ``RecordsError``."""
     try:
         return read_record(folder / PLAN, Plan)
     except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +73,6 @@ def parse_steps(data: bytes, name: str) -> list[Step]:
 
 
 def read_steps(folder: Path) -> list[Step]:
-    """What was done so far. Raises ``RecordsError``."""
     path = folder / JOURNAL
     drop_torn_line(path)
     return parse_steps(read_file(path, RECORD), str(path)) if path.exists() else []

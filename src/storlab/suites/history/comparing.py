@@ -74,7 +74,6 @@ class Comparison:
     earlier: int = 0
 
     def of(self, change: Change) -> list[TestChange]:
-        """All tests of which that is said."""
         return [each for each in self.changes if each.change is change]
 
     @property
@@ -84,7 +83,6 @@ class Comparison:
 
     @property
     def gaps(self) -> bool:
-        """Whether logs leave something open."""
         return any(run.gaps for side in (self.before, self.after) for run in side.runs)
 
 
@@ -115,7 +113,6 @@ def _tests(runs: Iterable[ObservedRun]) -> list[str]:
 
 
 def _pairs(counted: dict[str, Counts], before: Side, after: Side) -> list[TestChange]:
-    """Counts of all tests of both sides, with what follows from these alone."""
     own = {test for run in before.runs for test in run.tests}
     asked = {test for run in after.runs for test in run.asked}
     found = []
@@ -138,13 +135,11 @@ def _pairs(counted: dict[str, Counts], before: Side, after: Side) -> list[TestCh
 
 
 def _differs(pair: TestChange) -> bool:
-    """Whether the two sides' rates are not the same."""
     left, right = pair.before, pair.after
     return pair.change is Change.UNDECIDED and left.failed * right.decided != right.failed * left.decided
 
 
 def _family(pairs: Sequence[TestChange], worse: OneSided, fewer: OneSided) -> int:
-    """How many tests share the level: those that could be claimed now, and those that differ and could be later."""
     could = claimable(worse, LEVEL) | claimable(fewer, LEVEL)
     return int(np.count_nonzero(could | np.array([_differs(each) for each in pairs], dtype=bool))) or 1
 

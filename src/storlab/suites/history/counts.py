@@ -36,12 +36,10 @@ class Counts:
 
     @property
     def decided(self) -> int:
-        """Runs in which it passed or failed."""
         return self.passed + self.failed
 
     @property
     def flaky(self) -> bool:
-        """Whether it came out differently though nothing was changed."""
         return self.wavered or (self.passed > 0 and self.failed > 0)
 
 

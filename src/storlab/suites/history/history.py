@@ -28,7 +28,6 @@ class TestHistory:
 
     @property
     def flaky(self) -> bool:
-        """Whether its outcomes differ within this environment."""
         return self.counts.flaky
 
 
@@ -46,12 +45,10 @@ class History:
 
     @property
     def failing(self) -> list[TestHistory]:
-        """Tests that never passed where they ran."""
         return [each for each in self.tests if not each.flaky and each.counts.failed]
 
     @property
     def skipped(self) -> list[TestHistory]:
-        """Tests that never ran."""
         return [each for each in self.tests if not each.counts.decided]
 
     @property

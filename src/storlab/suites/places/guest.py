@@ -20,9 +20,9 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.run.session import Session
 from storlab.run.setup.space import available_memory
-from storlab.suites.adapters.base import Adapter, Environment
+from storlab.suites.adapters.base import Adapter
 from storlab.suites.places.loss import loss_of
-from storlab.suites.places.place import HOLD, UDEVD, Booted, SuiteGuest, measure, prepare_hold, set_up_environment
+from storlab.suites.places.place import HOLD, UDEVD, Booted, SuiteGuest, measure, prepare_hold, set_up_suite
 from storlab.suites.records.here import Here
 from storlab.units import size_text
 
@@ -62,11 +62,9 @@ class GuestMaker:
 
     @property
     def here(self) -> Here | None:
-        """Nothing of this machine is used."""
         return None
 
     def name(self, number: int) -> str:
-        """What the first, second … guest is called."""
         return f"guest-{number}"
 
     async def open(self, name: str, folder: Path) -> SuiteGuest:
@@ -74,16 +72,15 @@ class GuestMaker:
         needs, session = self.adapter.needs(), self.session
         files, demands = await self._disks(name)
         node = await session.open(name, "guest", self.spec, demands, folder)
-        guest = SuiteGuest(node, name, Environment(), 1.0, files)
+        guest = SuiteGuest(node, name, {}, 1.0, files)
         try:
             async with asyncio.timeout(_PREPARED_IN):
                 devices = [await _disk(node, f"suite-{number}") for number in range(_attached(needs.disks) + 1)]
                 await node.run(["sh", "-c", _SET_UP_HOST, "sh", devices[-1], needs.place])
                 for module in needs.modules:
                     await node.run(["modprobe", module])
-                if needs.udev:
-                    guest.udev = await node.start([UDEVD])
-                    await node.run(["sh", "-c", _SETTLE])
+                guest.udev = await node.start([UDEVD])
+                await node.run(["sh", "-c", _SETTLE])
                 if self.tests is not None:
                     await _send(node, self.tests, self.adapter.testdir)
                 disks = usable(devices[:-1], needs.disks)
@@ -92,7 +89,7 @@ class GuestMaker:
                 if self.hold:
                     await prepare_hold(node)
                     given["HOLD"] = HOLD
-                guest.environment = await set_up_environment(node, needs, given)
+                guest.variables = await set_up_suite(node, needs, given)
                 await measure(guest)
         except TimeoutError:
             await self.close(guest)
@@ -107,7 +104,6 @@ class GuestMaker:
         return guest
 
     async def close(self, guest: SuiteGuest) -> None:
-        """End a guest, and remove its disks."""
         await self.session.end(guest.node)
         await self.session.host.run(["rm", "--force", "--", *guest.disks])
 
@@ -133,7 +129,6 @@ class GuestMaker:
             raise UserError("; ".join(lacks))
 
     async def booted(self) -> Booted:
-        """What guests boot from, found out once."""
         facts = (await self._prepared()).facts()
         return Booted(self.spec.memory, str(facts.get("image", "")), str(facts.get("accelerator", "")))
 

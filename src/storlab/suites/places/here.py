@@ -16,7 +16,7 @@ from storlab.run.recovery.leftovers import remove_leftovers
 from storlab.run.session import Session
 from storlab.suites.adapters.base import Adapter
 from storlab.suites.adapters.zts import Zts, ZtsFile
-from storlab.suites.places.place import Booted, SuiteGuest, end_survivors, measure, set_up_environment
+from storlab.suites.places.place import Booted, SuiteGuest, end_survivors, measure, set_up_suite
 from storlab.suites.records.here import Here
 from storlab.waiting import to_its_end
 
@@ -48,7 +48,6 @@ class HereMaker:
     _opened: SuiteGuest | None = None
 
     def name(self, number: int) -> str:
-        """There is only one."""
         return NAME
 
     async def refuse_lacking(self) -> None:
@@ -72,7 +71,6 @@ class HereMaker:
             await self._checked(node, path)
 
     async def booted(self) -> Booted:
-        """This machine's memory."""
         facts = await self.session.host.facts({})
         return Booted(int(facts["memory"]["total_bytes"]))
 
@@ -102,7 +100,7 @@ class HereMaker:
         disks = [each.removeprefix("/dev/") for each in await self._disks(node, scratch)]
         self.session.announce(remove_leftovers.name, path=scratch)
         given = {"DISKS": " ".join(disks), "FILEDIR": place, "HERE": "yes"}
-        return SuiteGuest(node, name, await set_up_environment(node, needs, given), 1.0, [], here=True)
+        return SuiteGuest(node, name, await set_up_suite(node, needs, given), 1.0, [], here=True)
 
     async def close(self, guest: SuiteGuest) -> None:
         """End what scripts left running; what was set up is torn down at the run's end, by its journal."""
@@ -110,7 +108,6 @@ class HereMaker:
             await to_its_end(end_survivors(guest))
 
     async def _disks(self, node: Node, scratch: str) -> list[str]:
-        """The disks that the user named, or new loop devices."""
         needs = self.adapter.needs()
         if self.here.disks or not needs.disks:
             return [await self._take(node, path) for path in self.here.disks]

@@ -172,7 +172,6 @@ class Watchman:
 
     @property
     def leaks(self) -> list[Leak]:
-        """What is other than before the group."""
         memory = self._last.grown(self._before)
         found = [Leak(kind, what, path) for (kind, what), path in self._first.items()]
         found += [

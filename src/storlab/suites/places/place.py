@@ -12,7 +12,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
 from storlab.run.session import Session
-from storlab.suites.adapters.base import Adapter, Environment, Needs
+from storlab.suites.adapters.base import Adapter, Needs
 from storlab.suites.model import Leak
 from storlab.suites.places.invariants import State, look
 from storlab.suites.records.here import Here
@@ -45,13 +45,13 @@ _KILL = 'for c; do echo 1 > "$c/cgroup.kill" || :; done'
 
 @dataclass
 class SuiteGuest:
-    """A guest, or this machine, that is prepared. ``scale``: how much longer than written its scripts may take, as it
-    was measured; ``disks``: files behind them on this machine, which are removed with a guest.
+    """A guest, or this machine, that is prepared. ``variables``: of all scripts; ``scale``: how much longer than
+    written they may take, as it was measured; ``disks``: files behind them on this machine, removed with a guest.
     """
 
     node: Node
     name: str
-    environment: Environment
+    variables: Mapping[str, str]
     scale: float
     disks: list[str]
     here: bool = False
@@ -64,7 +64,6 @@ class SuiteGuest:
 
     @property
     def called(self) -> str:
-        """In words."""
         return "this machine" if self.here else "its guest"
 
     @property
@@ -118,11 +117,11 @@ class Place(Protocol):
         """What it uses of this machine, for the run's records."""
 
 
-async def set_up_environment(node: Node, needs: Needs, given: Mapping[str, str]) -> Environment:
+async def set_up_suite(node: Node, needs: Needs, given: Mapping[str, str]) -> dict[str, str]:
     """Run the suite's own set-up, once; the variables of all scripts."""
-    ended = await node.run(["bash", "-c", needs.set_up], env={**needs.given, **given})
+    ended = await node.run(["bash", "-c", needs.set_up_script], env={**needs.given, **given})
     pairs = (each.partition("=") for each in ended.stdout.decode(errors="replace").split("\0") if "=" in each)
-    return Environment({key: value for key, _, value in pairs if key != "_"})
+    return {key: value for key, _, value in pairs if key != "_"}
 
 
 async def prepare_hold(node: Node) -> None:

@@ -57,7 +57,6 @@ class Spare:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it, prepared or not."""
         if self._coming is not None:
             coming, self._coming = self._coming, None
             await to_its_end(self._end(coming))

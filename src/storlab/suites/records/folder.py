@@ -83,7 +83,6 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def keys(self) -> list[tuple[str, str]]:
-        """All tests, in order."""
         return [(group.name, test.path) for group in self.groups for test in group.tests]
 
     def expected_on(self, day: date) -> Expectations:
@@ -96,7 +95,6 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def paths(self) -> list[str]:
-        """Of all scripts."""
         scripts = (each for group in self.groups for each in (group.pre, *group.tests, group.post) if each is not None)
         return list(dict.fromkeys(script.path for script in scripts))
 
@@ -117,7 +115,6 @@ class SuiteRun:
 
     @property
     def results(self) -> dict[tuple[str, str], Attempt]:
-        """Of each test that was asked for, what came of it at last."""
         last = {each.key: each for each in self.attempts if each.role == "test"}
         return {key: last[key] for key in self.asked.keys if key in last}
 
@@ -128,13 +125,11 @@ class SuiteRun:
 
     @property
     def without_result(self) -> list[tuple[str, str]]:
-        """Tests that were asked for and that have none."""
         results = self.results
         return [key for key in self.asked.keys if key not in results]
 
     @property
     def seconds(self) -> float:
-        """From its begin to its end, or to its last result."""
         if self.took is not None:
             return self.took
         ends = [each.started.timestamp() + each.elapsed for each in self.attempts]
@@ -180,12 +175,10 @@ def _others(folder: Path) -> Iterator[tuple[str, SuiteEnvironment]]:
 
 
 def write_suite_record(folder: Path, record: SuiteRecord) -> None:
-    """Write ``suite.json`` durably."""
     write_durably(folder / SUITE, to_json(record))
 
 
 def read_suite_record(folder: Path) -> SuiteRecord:
-    """Read it back. Raises ``RecordsError``."""
     try:
         record = read_record(folder / SUITE, SuiteRecord)
     except (FileNotFoundError, NotADirectoryError):

@@ -27,5 +27,4 @@ class Here:
 
 
 def who_lacks(here: Here | None) -> str:
-    """Who lacks a program, in words."""
     return "the guest image" if here is None else "this machine"

@@ -27,7 +27,6 @@ Past = Mapping[tuple[str, str], PastTest]
 
 
 def past_of(runs: Iterable[SuiteRun]) -> Past:
-    """All tests that ran in one of these."""
     seen: dict[tuple[str, str], list[tuple[datetime, float, Outcome]]] = {}
     for run in runs:
         for attempt in run.attempts:

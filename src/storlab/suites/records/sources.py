@@ -50,7 +50,6 @@ def runs_in(path: Path) -> list[SuiteRun]:
 
 
 def read_sources(paths: Iterable[Path]) -> list[ObservedRun]:
-    """All of several sources, each run once."""
     found: dict[str, ObservedRun] = {}
     for path in paths:
         for run in read_source(path):
@@ -105,7 +104,6 @@ def _missed(
 
 
 def read_console(path: Path) -> list[ObservedRun]:
-    """What a console or log says, run by run. Raises ``UserError`` where it says nothing of tests, or too little."""
     try:
         data = read_file(path, RECORD)
     except OSError as error:
@@ -114,7 +112,6 @@ def read_console(path: Path) -> list[ObservedRun]:
 
 
 def console(data: bytes, name: str) -> list[ObservedRun]:
-    """What this text says. Raises ``UserError`` as ``read_console`` does."""
     try:
         runs = read_log(data, name)
     except ParseError as error:

@@ -38,7 +38,6 @@ _OWN = ("suite", "test")
 
 
 def tests_frame(run: SuiteRun) -> pl.DataFrame:
-    """A row for each script that ran or was skipped, in the order in which they ended."""
     columns: dict[str, list[object]] = {
         name: [_value(each, name) for each in run.attempts] for name in COLUMNS if name not in _OWN
     }
@@ -48,7 +47,6 @@ def tests_frame(run: SuiteRun) -> pl.DataFrame:
 
 
 def write_tests(run: SuiteRun) -> None:
-    """Write the table beside the records. Raises ``OSError``."""
     written = io.BytesIO()
     tests_frame(run).write_parquet(written)
     write_whole(run.folder / TABLE, written.getvalue())

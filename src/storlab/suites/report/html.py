@@ -38,12 +38,10 @@ def render_html(view: View, printed: Callable[[Attempt], str]) -> str:
 
 
 def styles() -> dict[str, Markup]:
-    """What all pages on suites look like."""
     return {"css": html_page.style("report.css"), "own_css": html_page.style("suite.css")}
 
 
 def environment() -> jinja2.Environment:
-    """For templates of pages on suites."""
     return html_page.environment({"duration": duration, "tone": _tone})
 
 
@@ -65,7 +63,6 @@ def _groups(view: View) -> list[tuple[str, list[Row]]]:
 
 
 def _tone(row: Row) -> str:
-    """How a result is coloured."""
     if row.surprising:
         return "bad"
     return {Outcome.PASS: "good", Outcome.SKIP: "skipped"}.get(row.attempt.outcome, "known")

@@ -36,7 +36,6 @@ def _result(row: Row, view: View) -> Result:
 
 
 def _printed(row: Row, view: View) -> tuple[Result, ...]:
-    """The subtests by which a test was judged."""
     try:
         with open_file(view.run.folder / row.attempt.folder / "stdout") as file:
             data = file.read(MOST_JUDGED)

@@ -13,7 +13,6 @@ from storlab.text import plain
 
 
 def render_json(view: View) -> str:
-    """Everything, by test."""
     run = view.run
     document = {
         "suite": run.asked.name,

@@ -16,7 +16,6 @@ _MOST = 50  # lines of a kind; the other formats have all
 
 
 def render_zts(view: View) -> str:
-    """What the suite's own runner and its report would have printed, but for times."""
     run = view.run
     shown = [each for each in run.attempts if each.role != "failsafe"]
     lines = "".join(console_line(each, run.asked.runner) for each in shown)
@@ -24,7 +23,6 @@ def render_zts(view: View) -> str:
 
 
 def render_text(view: View, *, brief: bool = False) -> str:
-    """What was unexpected, what has no result, what was left behind; then the counts."""
     lines = [] if brief else [f"Suite {one_line(view.run.asked.name)}"]
     lines += _section("Not expected", map(_line, view.unexpected))
     lines += _section("No result", view.missing)
@@ -62,7 +60,6 @@ def not_kept(row: Row) -> str:
 
 
 def render_markdown(view: View) -> str:
-    """For an issue or a pull request."""
     return "\n".join(_markdown(view)) + "\n"
 
 

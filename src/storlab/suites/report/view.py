@@ -61,7 +61,6 @@ class View:
 
     @property
     def unexpected(self) -> list[Row]:
-        """Results that nobody expected."""
         return [row for row in self.rows if row.surprising]
 
     @property
@@ -71,12 +70,10 @@ class View:
 
     @property
     def skipped(self) -> list[Row]:
-        """Tests that were not executed, as was expected."""
         return [row for row in self.rows if row.attempt.outcome is Outcome.SKIP and not row.surprising]
 
     @property
     def leaks(self) -> list[tuple[str, str]]:
-        """Script → what it left behind, each once."""
         leaks = (leak for attempt in self.run.attempts for leak in attempt.leaks)
         return list(
             dict.fromkeys((test_name(leak.by, self.run.asked.testdir), f"{leak.kind} {leak.what}") for leak in leaks)
@@ -90,7 +87,6 @@ class View:
 
     @property
     def flaky(self) -> list[Row]:
-        """Tests that passed at a later try only."""
         return [row for row in self.rows if row.attempt.number > 1 and row.attempt.outcome is Outcome.PASS]
 
     @property
@@ -111,22 +107,18 @@ class View:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of the list of what the user expects."""
         return list(notes_on(self.run.asked.own, self.run.asked.paths, self.run.started.date()))
 
     @property
     def missing(self) -> list[str]:
-        """Names of the tests that were asked for and have no result."""
         return [test_name(path, self.run.asked.testdir) for _, path in self.without_result]
 
     @property
     def executed(self) -> int:
-        """How many tests were not skipped."""
         return sum(count for outcome, count in self.counts.items() if outcome is not Outcome.SKIP)
 
     @property
     def answer(self) -> str:
-        """The whole in a sentence or two."""
         tests = plural(len(self.run.results), "test")
         unexpected, missing = len(self.unexpected), len(self.without_result) + self.absent
         said = []
@@ -145,7 +137,6 @@ class View:
 
     @property
     def counted(self) -> str:
-        """Counts of tests by outcome, and how long it took."""
         counts = ", ".join(f"{self.counts[outcome]} {outcome}" for outcome in ORDER if self.counts.get(outcome))
         return f"{counts or 'no results'}; {duration(self.run.seconds)}"
 

@@ -52,7 +52,6 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """What the suite is called."""
         return self.title or ",".join(self.names)
 
 

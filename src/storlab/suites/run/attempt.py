@@ -15,7 +15,7 @@ from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, Too
 from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
 from storlab.run.session import Session
-from storlab.suites.adapters.base import Adapter, Judged, Launch
+from storlab.suites.adapters.base import Adapter, Launch
 from storlab.suites.model import Attempt, Group, Outcome, Role, Script
 from storlab.suites.places.loss import GuestLost, loss_of
 from storlab.suites.places.place import SuiteGuest
@@ -90,7 +90,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
     Raises ``GuestLost`` with the guest's end, or where not even KILL ended it; its output is kept all the same.
     """
     guest, folder = running.guest, running.folder / place
-    launch = running.adapter.launch(script, guest.environment)
+    launch = running.adapter.launch(script, guest.variables)
     began, started, held = time.monotonic(), datetime.now(UTC), running.held
     kept: Sequence[KeptFolder] = ()
     with ScriptOutput(folder, running.printed) as output:
@@ -125,16 +125,17 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
     ended = followed.ended
     if ended is not None and ended.survivors and process.cgroup is not None and not followed.killed:
         guest.kept[process.cgroup] = script.path
-    judged = Judged(Outcome.KILLED)
+    outcome, why = Outcome.KILLED, ""
     if not followed.killed:
-        judged = running.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
-    if role == "test" and MEASURES in group.tags and judged.outcome is Outcome.PASS:
-        judged = _with_evidence(judged, launch, kept)
+        outcome, why = running.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
+    if role == "test" and MEASURES in group.tags and outcome is Outcome.PASS and _lacks_evidence(launch, kept):
+        folders = " or ".join(launch.folders)
+        outcome, why = Outcome.FAIL, f"it passed, but measured nothing: it left no {launch.evidence} in {folders}"
     return Attempt(
         group.name,
         script.path,
         role,
-        judged.outcome,
+        outcome,
         started,
         max((ended.elapsed if ended else time.monotonic() - began) - (running.held - held), 0.0),
         user=script.user or running.adapter.runner,
@@ -147,25 +148,19 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         scale=running.scale,
         guest=guest.name,
         console=guest.console,
-        reason=followed.reason
-        or judged.reason
-        or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
+        reason=followed.reason or why or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
         folder=place,
         dropped=output.dropped + (ended.dropped if ended else 0) + sum(each.dropped for each in kept),
         kept=[each.name for each in kept],
     )
 
 
-def _with_evidence(judged: Judged, launch: Launch, kept: Sequence[KeptFolder]) -> Judged:
+def _lacks_evidence(launch: Launch, kept: Sequence[KeptFolder]) -> bool:
     """A test that was to measure and left no measurement has not passed, whatever its exit status says."""
-    if not launch.evidence or any(each.has(launch.evidence) for each in kept):
-        return judged
-    folders = " or ".join(launch.folders)
-    return Judged(Outcome.FAIL, f"it passed, but measured nothing: it left no {launch.evidence} in {folders}")
+    return bool(launch.evidence) and not any(each.has(launch.evidence) for each in kept)
 
 
 async def _fetch(guest: SuiteGuest, path: str, folder: Path) -> None:
-    """Keep a file that a script left, where it did, as far as it is not very large."""
     try:
         data = await guest.node.read(path, _MOST_KEPT)
     except FileNotFoundError:
@@ -176,7 +171,6 @@ async def _fetch(guest: SuiteGuest, path: str, folder: Path) -> None:
 
 
 def _printed(folder: Path) -> str:
-    """What a script printed to its standard output, as text; only the beginning of very much."""
     try:
         with open_file(folder / "stdout") as file:
             return file.read(MOST_JUDGED).decode(errors="replace")

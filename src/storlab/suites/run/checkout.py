@@ -28,7 +28,6 @@ class Wanted:
 
 
 def choose(checkout: Path, wanted: Wanted) -> list[tuple[str, tuple[str, ...]]]:
-    """Tests with their groups, in order. Raises ``UserError`` for what is not there."""
     if not os.access(checkout / "check", os.X_OK):
         raise UserError(f"{checkout} has no program `check`: name a checkout of xfstests or blktests")
     tests = tests_of(checkout)
@@ -58,7 +57,6 @@ def choose(checkout: Path, wanted: Wanted) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def tests_of(checkout: Path) -> dict[str, tuple[str, ...]]:
-    """Test → its groups: by the lists that xfstests builds, else by what tests themselves say."""
     found: dict[str, tuple[str, ...]] = {}
     for folder in (
         sorted(each for each in (checkout / "tests").iterdir() if each.is_dir())
@@ -89,5 +87,4 @@ def _text(path: Path) -> str:
 
 
 def words(written: Sequence[str]) -> tuple[str, ...]:
-    """Words of options that may be given more than once, each with commas."""
     return tuple(word.strip() for each in written for word in each.split(",") if word.strip())

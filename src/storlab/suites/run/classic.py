@@ -11,9 +11,9 @@ from datetime import datetime
 from pathlib import Path
 
 from storlab.errors import UserError
+from storlab.suites.groups import inside
 from storlab.suites.model import Attempt, Group, Outcome
 from storlab.suites.records import LOG
-from storlab.suites.runfile import inside
 from storlab.suites.test_runner import output_folder
 from storlab.suites.texts.zts import console_line, report_name
 
@@ -47,13 +47,11 @@ class ClassicFolder:
             ) from None
 
     def discard(self) -> None:
-        """Nothing was run: remove the folder."""
         (self.path.parent / "current").unlink(missing_ok=True)
         with suppress(OSError):
             self.path.rmdir()
 
     def begin(self, groups: Iterable[Group]) -> None:
-        """What is going to be run."""
         self._groups = {group.name: group for group in groups}
 
     def add(self, attempt: Attempt, runner: str, run: Path) -> None:
@@ -73,14 +71,12 @@ class ClassicFolder:
             self._write(attempt, runner, run)
 
     def write_results(self, text: str) -> None:
-        """Write ``results``, what was printed. Raises ``UserError``."""
         try:
             (self._within / "results").write_text(text, "utf-8")
         except OSError as error:
             raise UserError(f"cannot write {self.path}/results: {error.strerror}") from None
 
     def flush(self) -> None:
-        """Write what still waits."""
         for group in tuple(self._killed):
             self._flush(group)
 

@@ -16,7 +16,6 @@ _VERSIONS = 'for m; do v=/sys/module/$m/version; if [ -r "$v" ]; then echo "$m $
 
 
 async def environment_of(guest: SuiteGuest, place: Place) -> SuiteEnvironment:
-    """What a guest says of itself, and what it booted from."""
     facts = node_facts("vm", await guest.node.facts({}))
     booted = await place.booted()
     modules = place.adapter.needs().modules

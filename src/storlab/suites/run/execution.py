@@ -104,14 +104,12 @@ class Execution:
         return until
 
     def _cut_short(self, kept: Record, until: UntilFailure | None) -> str:
-        """Why something that was asked for was not run; empty where all was."""
         if until is not None:
             return "" if until.failed else kept.stop
         return kept.stop if read_suite_run(self.place.folder).without_result else ""
 
     @contextmanager
     def _limited(self, kept: Record) -> Iterator[None]:
-        """Within it, no test is begun any more once the limit is reached."""
         if self.limit is None:
             yield
             return
@@ -123,7 +121,6 @@ class Execution:
             timer.cancel()
 
     async def _run(self, queue: Queue, kept: Record, guest: SuiteGuest | None) -> tuple[str, ...]:
-        """All groups, in as many guests as are asked for; why some of them could not go on, where that is so."""
         async with Spare(self.place, partial(kept.opened, self.place, notify=self.watch.notify)) as spare:
             terms = Terms(self.place, kept, self.interrupts, self.record.scale, self.record.retries, self.hold)
             shards = [
@@ -136,5 +133,4 @@ class Execution:
 
 
 def _consoles(folder: Path) -> int:
-    """How many guests there were."""
     return sum(1 for _ in (folder / CONSOLES).glob("*"))

@@ -70,7 +70,7 @@ class Hold:
     async def watching(self, guest: SuiteGuest, name: str) -> AsyncIterator[None]:
         """While a script runs in it: should the script wait at its callback, its user gets the shell."""
         self._looked = False
-        if guest.environment.variables.get("TESTFAIL_CALLBACKS", "").endswith(f"{HOLD}/callback"):
+        if guest.variables.get("TESTFAIL_CALLBACKS", "").endswith(f"{HOLD}/callback"):
             waiting = asyncio.create_task(self._wait(guest, name))
             try:
                 yield
@@ -99,7 +99,7 @@ class Hold:
                 for line in await self._about(guest) if self.debug else ():
                     self.notify(line)
                 self.notify(f"{guest.name}: {what}. A shell in it; the run continues when it ends.")
-                node = replace(guest.node, environment={**guest.node.environment, **guest.environment.variables})
+                node = replace(guest.node, environment={**guest.node.environment, **guest.variables})
                 await self.shell(node, None, f"Storlab: a shell in {guest.name}, with the suite's variables")
             except StorlabError as error:
                 self.notify(f"{guest.name}: its shell ended: {error}")

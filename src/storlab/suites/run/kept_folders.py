@@ -32,12 +32,10 @@ class KeptFolder:
     dropped: int = 0
 
     def has(self, pattern: str) -> bool:
-        """Whether there is a file of such a name that is not empty."""
         return any(size and fnmatchcase(name.rpartition("/")[2], pattern) for name, size in self.files.items())
 
 
 async def keep_folders(node: Node, launch: Launch, into: Path) -> Sequence[KeptFolder]:
-    """Keep what a script left. Raises ``NodeError``, ``NodeLost``."""
     if not launch.folders:
         return ()
     (listed,) = await node.carry_out(steps.names(launch.cwd), go_on=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from storlab.errors import ParseError, UserError
 from storlab.suites.adapters.base import Adapter
 from storlab.suites.calls import LIBRARIES, by_program, functions_that_call, parse_calls, pattern_of
-from storlab.suites.installed import FIND, Installed, parse_find
+from storlab.suites.groups import FIND, Installed, parse_find
 from storlab.suites.model import Expectations, Suite
 from storlab.suites.places.place import SuiteGuest
 from storlab.suites.run.own_files import MOST_RUNFILE, own_runfile
@@ -40,7 +40,7 @@ async def find_suite(guest: SuiteGuest, adapter: Adapter, name: str, names: Sequ
         else:
             runfiles += [await _of_image(guest, adapter, path, installed) for path in _files(adapter, each)]
     suite = adapter.groups(name, runfiles, installed)
-    missing = tuple(guest.environment.variables.get("STORLAB_MISSING", "").split())
+    missing = tuple(guest.variables.get("STORLAB_MISSING", "").split())
     return Found(suite, tuple(runfiles), await _expectations(guest, adapter), missing)
 
 
@@ -87,7 +87,7 @@ async def lacking_programs(guest: SuiteGuest, suite: Suite, adapter: Adapter) ->
 
     A test without its program fails or, worse, passes: ``log_mustnot`` takes "not found" for the failure it wants.
     """
-    missing = guest.environment.variables.get("STORLAB_MISSING", "").split()
+    missing = guest.variables.get("STORLAB_MISSING", "").split()
     folders = sorted({posixpath.dirname(test.path) for group in suite.groups for test in group.tests})
     if not missing or not folders:
         return {}

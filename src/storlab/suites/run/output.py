@@ -48,8 +48,6 @@ class ScriptOutput:
             _merge(self._folder)
 
     def listener(self, stream: str) -> Callable[[bytes, float], None]:
-        """What takes in one of the two streams."""
-
         def take(data: bytes, at: float) -> None:
             self.last = at
             if self._printed is not None:
@@ -83,7 +81,6 @@ class ScriptOutput:
 
 
 def _merge(folder: Path) -> None:
-    """``merged``: the lines of both streams as they came, without their times."""
     with (folder / "log").open("rb") as log, (folder / "merged").open("wb") as merged:
         for line in log:
             merged.write(line[_STAMP:])

@@ -157,7 +157,6 @@ def read_suite_file(
 
 
 def _of_checkout(suite: CheckFile, tests: Path | None) -> CheckFile:
-    """With the tests that the checkout has of those that the file names."""
     table, guests = suite.spec.check or CheckTable(), suite.spec.guests
     wanted = Wanted(
         tuple(table.tests), tuple(table.groups), tuple(table.exclude_groups), tuple(table.exclude),
@@ -205,7 +204,6 @@ def _problems(
 
 
 def kernel_of(suite: Command) -> OwnKernel | None:
-    """The kernel that a suite file wants its guests to boot."""
     guests = suite.spec.guests
     if guests.kernel is None:
         return None
@@ -214,7 +212,6 @@ def kernel_of(suite: Command) -> OwnKernel | None:
 
 
 def folder_of(suite: Command) -> Path | None:
-    """The folder that a suite file wants in its guests. Raises ``StudyError`` where it is none."""
     if suite.spec.folder is None:
         return None
     folder = Path(suite.spec.folder)

@@ -14,6 +14,7 @@ from msgspec.structs import replace as with_fields
 from storlab.errors import NodeError, StorlabError
 from storlab.run.interrupts import Interrupts
 from storlab.suites.adapters.base import Adapter
+from storlab.suites.groups import inside
 from storlab.suites.model import LOST, Attempt, Group, Leak, Outcome, Role, Script
 from storlab.suites.places.invariants import Watchman, look
 from storlab.suites.places.loss import GuestLost, loss_of
@@ -23,7 +24,6 @@ from storlab.suites.records.under_way import write_under_way
 from storlab.suites.run.attempt import Running, run_script
 from storlab.suites.run.hold import Hold
 from storlab.suites.run.record import Record
-from storlab.suites.runfile import inside
 
 _LOOK = 30.0  # s, for what takes a hundredth
 _LOSSES = 2  # of guests by one test, before it is not tried again
@@ -46,7 +46,6 @@ class Terms:
 
     @property
     def stops(self) -> bool:
-        """Whether no further test is begun."""
         return self.interrupts.finish or bool(self.record.stop)
 
 
@@ -238,7 +237,6 @@ class Part:
             self._write(attempt)
 
     def _is_last(self, attempt: Attempt) -> bool:
-        """Whether no other script of the group follows."""
         if self._group.post is not None or attempt.role == "pre" or len(self.left) > 1:
             return attempt.role == "post"
         killed = attempt.role == "test" and attempt.outcome is Outcome.KILLED

@@ -17,7 +17,6 @@ from storlab.suites.selection import select
 
 
 async def plan(asked: Asked, place: Place) -> tuple[SuiteRecord, SuiteGuest]:
-    """What is run, by a look into the first guest. Raises ``UserError`` where that can't be, or programs lack."""
     name = place.name(1)
     console = f"001-{name}"
     guest = await place.open(name, place.folder / CONSOLES / console)
@@ -54,7 +53,7 @@ async def _planned(asked: Asked, place: Place, guest: SuiteGuest) -> SuiteRecord
         retries=asked.retries,
         environment=await environment_of(guest, place),
         zts=place.adapter.options if isinstance(place.adapter, Zts) else None,
-        variables=dict(guest.environment.variables),
+        variables=dict(guest.variables),
         check=place.adapter.options if isinstance(place.adapter, Check | CheckFile) else None,
         adapter=place.adapter.name,
         seed=asked.seed,
@@ -71,7 +70,6 @@ async def _planned(asked: Asked, place: Place, guest: SuiteGuest) -> SuiteRecord
 
 
 def refusal(lacking: Mapping[str, list[str]], who: str) -> str:
-    """What to say of tests whose programs a guest's image lacks, or this machine."""
     each = "; ".join(f"{program}: {_some(tests)}" for program, tests in sorted(lacking.items()))
     return (
         f"{who} lacks programs that tests seem to call ({each}). Without them a test fails or, worse, "

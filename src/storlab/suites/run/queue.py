@@ -18,20 +18,17 @@ class Queue:
 
     @classmethod
     def of(cls, groups: Iterable[Group], more: Callable[[], Sequence[Group]] | None = None) -> Queue:
-        """These groups, in this order. ``more`` is asked for others once they are all handed out."""
         return cls(deque(groups), more)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def take(self) -> Group | None:
-        """The next group; ``None`` where none is left."""
         if not self._waiting and self._more is not None:
             self._waiting.extend(self._more())
         return self._waiting.popleft() if self._waiting else None
 
     def drop(self) -> None:
-        """Nothing more is run."""
         self._waiting.clear()
 
 

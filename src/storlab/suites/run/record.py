@@ -39,7 +39,6 @@ class Record:
         self.watch(attempt)
 
     def next_guest(self) -> int:
-        """The number of a guest that is started."""
         self.guests += 1
         return self.guests
 

@@ -40,7 +40,6 @@ class Shard:
     _lost: bool = False  # one of its guests
 
     async def run(self) -> None:
-        """Until no group is left. Raises ``NoGuest`` where the rest can't be run."""
         try:
             while not self.terms.stops and (group := self.queue.take()) is not None:
                 await self._whole(group)
@@ -66,7 +65,6 @@ class Shard:
                 group = replace(group, tests=part.left)
 
     async def _living(self) -> SuiteGuest:
-        """The guest, or the spare one, or a fresh one. Raises ``NoGuest``."""
         tries = 0
         while self.guest is None:
             tries += 1
@@ -101,7 +99,6 @@ def _rest(left: tuple[Script, ...]) -> str:
 
 
 async def run_all(shards: list[Shard]) -> list[str]:
-    """All shards of a run side by side; why some of them could not go on, where that is so."""
     given_up: list[str] = []
 
     async def one(shard: Shard) -> None:

@@ -144,7 +144,6 @@ async def resume_suite(
 
 
 async def look_at_suite(asked: Asked, notify: Callable[[str], None]) -> tuple[Suite, Found, dict[str, list[str]]]:
-    """What a suite consists of, by a look into a guest; nothing of it is run."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="storlab-suite-") as temporary:
@@ -204,7 +203,6 @@ def _hold(asked: Asked, folder: Path, watch: Watch) -> Hold | None:
 
 
 def _guests(asked: Asked | SuiteRecord) -> VmKind:
-    """What each guest is. Raises ``UserError`` for what none can be."""
     own = {} if asked.kernel is None else asked.kernel.keys
     if isinstance(asked, Asked) and asked.debug:
         own |= _DEBUGGED

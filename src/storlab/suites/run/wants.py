@@ -26,7 +26,6 @@ _CANDIDATE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9/.:+_-]*")
 
 
 def wants_of_file(spec: SuiteFile, file: str) -> tuple[Want, ...]:
-    """What a suite file names outside its own folder."""
     return each_once(want_of(found, (), "", Path(file).parent) for found in reaching(spec))
 
 

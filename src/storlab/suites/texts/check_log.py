@@ -96,7 +96,6 @@ class Block:
         return max(len(names), len(self.lists.get("Ran", ())), sum(map(len, self.visits.values())))
 
     def results(self) -> dict[Key, list[_Visit]]:
-        """What came of each test: what lines say, with what lists add."""
         for name in self.lists.get("Ran", ()):
             self._last(name).passed = True
         for name in self.lists.get("Not run", ()):
@@ -157,11 +156,9 @@ class _Reader:
 
     @property
     def sectioned(self) -> bool:
-        """Whether there are sections."""
         return bool(self._section)
 
     def _block(self) -> Block:
-        """The block that lines are of now."""
         last = self.blocks[-1] if self.blocks else None
         if last is None or last.closed or last.over or last.section != self._section:
             last = Block(self._section, unnamed=bool(self._section) and not self._fresh)
@@ -170,7 +167,6 @@ class _Reader:
         return last
 
     def _end(self) -> None:
-        """Another block begins."""
         if self.blocks:
             self.blocks[-1].over = True
 
@@ -237,7 +233,6 @@ class _Reader:
             visit.passed = True
 
     def _more(self, visit: _Visit, line: str) -> None:
-        """What follows the line of a test."""
         if found := _TOOK_BELOW.match(line) or _RUNTIME.match(line):
             visit.elapsed = float(found["seconds"])
         elif line.startswith("_check_"):

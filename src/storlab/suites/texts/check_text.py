@@ -29,7 +29,6 @@ def groups_in(text: str) -> tuple[str, ...] | None:
 
 
 def read_excludes(text: str) -> list[str]:
-    """Tests that a file of excluded ones names, one a line."""
     return [line.split()[0] for line in (each.partition("#")[0] for each in text.splitlines()) if line.strip()]
 
 

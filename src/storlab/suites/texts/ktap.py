@@ -54,7 +54,6 @@ class Result:
 
     @property
     def leaves(self) -> int:
-        """How many results have no subtests."""
         return sum(each.leaves for each in self.subtests) or 1
 
     @property
@@ -69,7 +68,6 @@ class Result:
 
     @property
     def complete(self) -> bool:
-        """Whether a plan says that all results are here."""
         return self.planned is not None and not self.missing
 
 
@@ -90,13 +88,11 @@ class _Level:
 
     @property
     def counted(self) -> tuple[int, int]:
-        """How many results lack, and how many stray."""
         beyond = 0 if self.planned is None else self.done - self.planned
         empty = self.begun and self.planned is None and not self.done
         return self.before[0] + max(-beyond, 0), self.before[1] + max(beyond, 0) + empty
 
     def begin(self) -> None:
-        """Another program prints."""
         self.before, self.planned, self.done, self.last, self.ended = self.counted, None, 0, 0, False
 
     def take(self, result: Result, number: int | None) -> None:
@@ -255,7 +251,6 @@ def judge_text(text: str, code: int | None, most: int = MOST_JUDGED) -> tuple[Ou
 
 
 def ktap_text(results: Sequence[Result], indent: str = "") -> Iterator[str]:
-    """Results as lines of KTAP."""
     yield f"{indent}KTAP version 1"
     yield f"{indent}1..{len(results)}"
     for number, result in enumerate(results, 1):

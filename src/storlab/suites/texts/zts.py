@@ -36,7 +36,6 @@ def console_line(attempt: Attempt, runner: str) -> str:
 
 
 def log_line(at: datetime, line: bytes) -> bytes:
-    """One line of a script's output as it stands in ``log``."""
     return at.strftime("%H:%M:%S.%f ")[:11].encode() + b" " + line + b"\n"
 
 

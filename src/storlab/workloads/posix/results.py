@@ -31,7 +31,6 @@ class Check(BaseModel):
 
 
 def read_results(raw: Path) -> Measurements:
-    """All that one trial left. Raises ``TimedOut``, ``CommandFailed``, ``ParseError``."""
     ended, said = read_exit(raw), bytes_of(raw / "stderr").decode(errors="replace")
     if ended.code != 0:
         raise _unfinished(ended, said)

@@ -35,7 +35,6 @@ class Seen(BaseModel):
 
 
 def judge(synced: Seen) -> _Verdict:
-    """What it means, and a remark."""
     if not synced.same:
         has = f"{synced.size} of {LENGTH} B" if synced.size != LENGTH else "other contents"
         return "fail", f"after fsync the server's file has {has}"

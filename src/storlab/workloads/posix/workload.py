@@ -92,7 +92,6 @@ class PosixWorkload(Workload):
         return Launch(argv, env={"LC_ALL": "C.UTF-8"}, cwd=place.folder)
 
     def _asked(self, place: RunContext) -> Iterator[str]:
-        """The names of the checks that the program makes, in their order."""
         from storlab.workloads.posix.checks.table import BETWEEN
 
         for name in self.checks or _known():

@@ -24,7 +24,6 @@ _LIKELY = 0.05
 
 
 def changes_page(found: Sequence[Comparison], notes: Sequence[str]) -> Page:
-    """All comparisons, each in turn."""
     tables = [table for each in found for table in _tables(each, len(found) > 1)]
     counts = Counter(str(change.change) for each in found for change in each.changes)
     return Page(
@@ -79,7 +78,6 @@ def _row(each: TestChange) -> tuple[str, ...]:
 
 
 def counted(counts: Counts) -> str:
-    """What came of a test, in a few words."""
     runs = counts.decided + counts.skipped
     if runs == 0:
         return "no result"
@@ -92,7 +90,6 @@ def counted(counts: Counts) -> str:
 
 
 def last(counts: Counts) -> str:
-    """What came of the last run."""
     return f"{counts.last}, then PASS" if counts.last_wavered and counts.last != "PASS" else str(counts.last)
 
 
@@ -104,7 +101,6 @@ def chance(value: float | None) -> str:
 
 
 def gaps(runs: Iterable[ObservedRun]) -> Iterator[str]:
-    """What logs leave open, a sentence each."""
     for run in runs:
         for gap in run.gaps:
             few = ", ".join(gap.names[:5]) + (f" and {len(gap.names) - 5} more" if len(gap.names) > 5 else "")
@@ -182,5 +178,4 @@ def _document(found: Comparison) -> dict[str, object]:
 
 
 def counts_document(counts: Counts) -> dict[str, object]:
-    """For programs."""
     return {"passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped, "flaky": counts.flaky}

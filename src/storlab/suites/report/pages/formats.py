@@ -15,7 +15,6 @@ _MOST = 50  # rows of a table in a terminal; the other formats have all
 
 
 def render_page(page: Page, format_: str) -> str:
-    """The page in a format. Raises ``UserError`` where there is no such format."""
     if format_ not in RENDERERS:
         raise UserError(f"--format {format_}: it is one of {', '.join(RENDERERS)}")
     return RENDERERS[format_](page)

@@ -44,7 +44,6 @@ class Place:
     tests_limit: float = 0.0
 
     def made(self, name: str) -> tuple[str, str]:
-        """What came of a check, and why."""
         if name in BETWEEN:
             if self.turns is None:
                 return "unsupported", 'takes several nodes on the same files (shared_files = "same")'
@@ -104,14 +103,12 @@ def _unpacked(archive: str | None) -> Iterator[str]:
 
 
 def _part(turns: Turns, folder: str) -> list[str]:
-    """The first node removes what all had in common."""
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
     return _remove(folder) if turns.part() else []
 
 
 def made(check: Check, folder: str, limit: float, *, remove: bool = True) -> tuple[str, str]:
-    """What came of it, and why."""
     found = answer(lambda: _judged(check, folder), limit)
     if found is None:
         return "fail", f"no answer in {limit:g} s"
@@ -142,7 +139,6 @@ def _tried(check: Check, folder: str) -> tuple[str, str]:
 
 
 def _call_of(error: Exception) -> str:
-    """The line of the check that it comes from."""
     trace, line = error.__traceback__, ""
     while trace is not None:
         code = trace.tb_frame.f_code

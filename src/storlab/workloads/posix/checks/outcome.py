@@ -20,7 +20,6 @@ class Unsupported(Exception):
 
 
 def name_of(error: OSError) -> str:
-    """ "EINVAL"."""
     return errno.errorcode.get(error.errno or 0, f"errno {error.errno}")
 
 
@@ -54,17 +53,14 @@ def expect(true: bool, otherwise: str) -> None:
 
 
 def create(name: str | bytes, data: bytes = b"") -> None:
-    """A file with these contents, which nobody has open."""
     with open(name, "xb") as file:
         file.write(data)
 
 
 def contents(name: str | bytes) -> bytes:
-    """Of a file, as they are read now."""
     with open(name, "rb") as file:
         return file.read()
 
 
 def names_in(folder: str | bytes = ".") -> set[str | bytes]:
-    """What is listed there."""
     return set(os.listdir(folder))
