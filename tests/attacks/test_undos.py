@@ -19,7 +19,7 @@ from laboratory.studies import directory
 from storlab.errors import StorlabError
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.settings import KERNEL_FILES
-from storlab.nodes.undo import OF_RUN, naming_fields
+from storlab.nodes.undo import OF_RUN
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.run.recovery import notes
 from storlab.run.recovery.journal import Journal
@@ -57,18 +57,16 @@ BY_ITSELF = {"md.stop", "mkfs.forget"}
 def foreign(name: str, run: str) -> dict[str, Any]:
     """Arguments that fit the model and name what is somebody else's, with the run's id where it is asked for alone."""
     model = undo_table()[name].arguments
-    assert model is not None, f"{name}: give it a model of its arguments"
     known = {"run": run, **FOREIGN, **SPECIAL.get(name, {})}
     missing = [field.name for field in msgspec.structs.fields(model) if field.name not in known]
     assert not missing, f"{name}: write into FOREIGN what {missing} may be of somebody else's"
     return {field.name: known[field.name] for field in msgspec.structs.fields(model)}
 
 
-def test_each_undo_has_a_model_and_a_proof() -> None:
+def test_each_undo_has_typed_arguments_and_a_proof() -> None:
     for name, undo in undo_table().items():
-        assert undo.arguments is not None, name
         msgspec.convert(foreign(name, RUN), undo.arguments)
-        assert undo.noted or naming_fields(undo.arguments) or name in BY_ITSELF, name
+        assert undo.noted or undo.naming or name in BY_ITSELF, name
         assert (undo.proof == "itself") == (name in BY_ITSELF), name
 
 
@@ -82,7 +80,7 @@ def test_what_is_not_the_runs_is_left_alone(name: str) -> None:
             undo.check(foreign(name, RUN), RUN, noted=True)
 
 
-NAMING = [(name, field) for name, undo in sorted(undo_table().items()) for field in naming_fields(undo.arguments)]
+NAMING = [(name, field) for name, undo in sorted(undo_table().items()) for field in undo.naming]
 
 
 @pytest.mark.parametrize(("name", "field"), NAMING, ids=lambda value: str(value))
@@ -91,7 +89,7 @@ def test_each_name_must_bear_the_runs_own_id_whatever_the_others_do(name: str, f
     """One that only looks alike, another run's, or one beside others that are right."""
     undo = undo_table()[name]
     arguments = foreign(name, RUN)
-    for each in naming_fields(undo.arguments):
+    for each in undo.naming:
         arguments[each] = _with(arguments[each], f"storlab-{RUN}")
     undo.check(arguments, RUN, noted=True)
     arguments[field] = _with(foreign(name, RUN)[field], written)
@@ -119,9 +117,8 @@ PLAIN = {
 def test_no_undo_without_a_note_has_a_text_that_nobody_has_looked_at() -> None:
     found = set()
     for name, undo in undo_table().items():
-        assert undo.arguments is not None
         for field, hint in get_type_hints(undo.arguments, include_extras=True).items():
-            if not undo.noted and field != "run" and _is_text(hint) and field not in naming_fields(undo.arguments):
+            if not undo.noted and field != "run" and _is_text(hint) and field not in undo.naming:
                 found.add((name, field))
     assert found == PLAIN
 

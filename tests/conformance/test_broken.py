@@ -18,9 +18,9 @@ from storlab.conformance import check_importer, check_layer, check_node_kind, ch
 
 
 @api.undo("sound.remove")
-async def remove(node: api.Node, arguments: Mapping[str, Any]) -> str | None:
-    there = await node.run(["test", "-e", arguments["path"]], check=False)
-    await node.run(["rm", "--force", "--", arguments["path"]])
+async def remove(node: api.Node, path: api.RunPath) -> str | None:
+    there = await node.run(["test", "-e", path], check=False)
+    await node.run(["rm", "--force", "--", path])
     return "removed it" if there.ok else None
 
 
@@ -61,16 +61,16 @@ def test_a_sound_layer_conforms_and_one_that_is_stored_otherwise_or_forgets_its_
 
 
 @api.undo("loop.detach")
-async def _another(node: api.Node, arguments: Mapping[str, Any]) -> str | None:
+async def _another(node: api.Node) -> str | None:
     return None
 
 
 @api.undo("remove")
-async def _vague(node: api.Node, arguments: Mapping[str, Any]) -> str | None:
+async def _vague(node: api.Node) -> str | None:
     return None
 
 
-VAGUE = (remove, _vague, api.Undo("vague.undo", lambda node: None))  # type: ignore[arg-type, misc]
+VAGUE = (remove, _vague, api.Undo("vague.undo", lambda node: None))  # type: ignore[return-value]
 NUMBERS = count()
 
 
@@ -94,7 +94,7 @@ def restless(_: api.Layer) -> api.Needs:
         ("Restless", {"needs": restless}, ["needs() gives something else each time"]),
         ("Usurper", {"undoes": (remove, _another)}, ["has an undo loop.detach, and there is another one of that name"]),
         ("Vague", {"undoes": VAGUE}, ["has an undo 'remove': write what.action",
-            "has an undo vague.undo that is no `async def (node, arguments)`"]),
+            "has an undo vague.undo that is no `async def (node, …)` with a type for each argument"]),
         ("FromNothing", {"takes": ()}, ["takes what is no tuple of resources"]),
     ],
 )  # fmt: skip
@@ -121,7 +121,7 @@ class Unlike(Sound):
 
 
 @api.undo("messy.again")
-async def _again(node: api.Node, arguments: Mapping[str, Any]) -> str | None:
+async def _again(node: api.Node) -> str | None:
     return "did it"
 
 

@@ -64,8 +64,8 @@ class End:
     async def tear_down(self) -> list[str]:
         """Undo everything, newest first; a second time nothing may be left to do."""
         entries, self.journal = [*self.journal], []
-        did = [await undo_table()[name].function(self.node, arguments) for name, arguments in reversed(entries)]
-        again = [await undo_table()[name].function(self.node, arguments) for name, arguments in reversed(entries)]
+        did = [await undo_table()[name].function(self.node, **arguments) for name, arguments in reversed(entries)]
+        again = [await undo_table()[name].function(self.node, **arguments) for name, arguments in reversed(entries)]
         assert again == [None] * len(entries), again
         self.shared = Shared(self._register)
         self.lost.clear()

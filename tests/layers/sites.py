@@ -67,8 +67,8 @@ class Ground:
     async def tear_down(self) -> list[str]:
         """Undo everything, newest first; says what was done. A second time nothing may be left to do."""
         entries = [*self.foundation, *self.journal]
-        did = [await undo_table()[name].function(self.node, arguments) for name, arguments in reversed(entries)]
-        again = [await undo_table()[name].function(self.node, arguments) for name, arguments in reversed(entries)]
+        did = [await undo_table()[name].function(self.node, **arguments) for name, arguments in reversed(entries)]
+        again = [await undo_table()[name].function(self.node, **arguments) for name, arguments in reversed(entries)]
         assert again == [None] * len(entries)
         return [words for words in did if words is not None]
 

@@ -251,7 +251,7 @@ async def forgotten(device: str, was: str) -> str | None:
     async with local_node("host") as node:
         arguments = {"device": device, "run": RUN, "nonce": NONCE, **({"was": was} if was else {})}
         forget_filesystem.check(arguments, RUN)
-        return await forget_filesystem.function(node, arguments)
+        return await forget_filesystem.function(node, **arguments)
 
 
 async def fingerprint(device: Device) -> str:

@@ -99,7 +99,7 @@ async def test_no_undoing_touches_what_is_not_storlabs(tmp_path: Path, name: str
     }
     async with local_node("host") as node:
         with pytest.raises(StorlabError, match="left alone"):
-            await undo_table()[name].function(node, filled)
+            await undo_table()[name].function(node, **filled)
     assert contents(tmp_path) == {"precious/file": "mine"}
 
 
@@ -110,9 +110,9 @@ async def test_a_parameter_of_zfs_that_was_something_else_by_the_note_of_it_is_l
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text("5")
     with pytest.raises(StorlabError, match="was 5, and not 7: left alone"):
-        await undo_table()["zfs.parameter"].function(ground.node, entry)
+        await undo_table()["zfs.parameter"].function(ground.node, **entry)
     note.unlink()
-    assert await undo_table()["zfs.parameter"].function(ground.node, entry) is None
+    assert await undo_table()["zfs.parameter"].function(ground.node, **entry) is None
 
 
 def test_every_run_has_a_name_that_its_undoing_knows() -> None:
@@ -131,7 +131,7 @@ async def test_the_removal_of_a_scratch_folder_stops_at_file_systems_mounted_in_
         (inside / "file").write_text("mine")
         async with local_node("host") as node:
             with pytest.raises(StorlabError):
-                await undo_table()["scratch.remove"].function(node, {"path": str(inside.parent)})
+                await undo_table()["scratch.remove"].function(node, path=str(inside.parent))
         assert (inside / "file").read_text() == "mine"
     finally:
         sh("umount", str(inside))

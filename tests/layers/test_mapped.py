@@ -16,7 +16,7 @@ from storlab.layers.block.delay import DelayLayer, parse_table
 from storlab.layers.resources import Disk
 
 from .pair import Crossed, Pair, open_shop
-from .sites import RUN, parse
+from .sites import parse
 
 BELOW = ({"layer": "file", "size": "48M"}, {"layer": "loop"})
 TEXT = "storlab-was-here"
@@ -112,7 +112,7 @@ async def test_what_was_only_announced_and_what_is_gone_needs_no_undoing_and_a_h
         users = Disk(node.name, device.path, device.size, ours=False)
         context = pair.server.context(2, "client")
         name = mapper.name_of(context)
-        assert await mapper.remove.function(node, {"name": name, "run": RUN}) is None
+        assert await mapper.remove(node, name=name) is None
         await layer.set_up(users, context)
         assert "crypto_LUKS" in await pair.server.output(f"wipefs --noheadings {device.path}")
         assert [entry[0] for entry in pair.server.journal[-2:]] == ["mkfs.forget", "mapper.remove"]

@@ -119,7 +119,7 @@ async def test_members_of_the_users_lose_what_marks_them_and_an_array_is_stopped
     async with array(pair, count=2, ours=False, level="1") as (made, members, _):
         listed = await pair.server.output(f"wipefs --noheadings {members[0].path} {members[1].path}")
         assert listed.count("linux_raid_member") == 2 and not made.ours
-        assert await stop_array.function(pair.server.node, {"run": RUN, "nonce": "0" * 32}) is None
+        assert await stop_array(pair.server.node, run=RUN, nonce="0" * 32) is None
         assert await pair.server.output("ls -d /sys/block/md*")
         said = await pair.server.tear_down()
         assert sum("wiped the signature" in words for words in said) == 2

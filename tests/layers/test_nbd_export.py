@@ -300,6 +300,6 @@ async def test_the_cache_of_a_device_of_nbd_is_set_for_what_is_served_and_put_ba
         assert cache.read_text() == f"write {'back' if served else 'through'}\n"
         for arguments in entries:
             nbd._restore_cache.check(arguments, context.run, noted=True)
-            await nbd._restore_cache.function(node, arguments)
+            await nbd._restore_cache.function(node, **arguments)
     assert [(each["device"], each["cache"]) for each in entries] == [("/dev/nbd9999", wanted) for wanted in journalled]
     assert cache.read_text() == f"{before}\n"

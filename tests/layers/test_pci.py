@@ -103,6 +103,6 @@ async def test_a_device_is_bound_and_comes_back_and_none_without_an_iommu(
         with pytest.raises(SafetyError, match="in use"):
             await layer.check_node(node)
         bound = {"address": address, "driver": "nvme"}
-        assert await give_back.function(node, bound) == f"gave {address} back to nvme"
-        assert await give_back.function(node, bound) is None
+        assert await give_back.function(node, **bound) == f"gave {address} back to nvme"
+        assert await give_back.function(node, **bound) is None
         await layer.check_node(node)  # its disk is there again, and empty

@@ -283,9 +283,9 @@ async def test_what_is_not_storlabs_is_not_ended_and_not_removed(ground: Ground,
     folders = ([str(ours), str(theirs)], [f"{ours}/../../../theirs"])
     for key, wrong in (*(("name", name) for name in names), *(("folders", each) for each in folders)):
         with pytest.raises(StorlabError, match="left alone"):
-            await undo_table()["server.stop"].function(ground.node, {**arguments, key: wrong})
+            await undo_table()["server.stop"].function(ground.node, **{**arguments, key: wrong})
     assert theirs.exists()
-    assert await undo_table()["server.stop"].function(ground.node, arguments) is None
+    assert await undo_table()["server.stop"].function(ground.node, **arguments) is None
     assert process.ended is None
     await process.end()
 

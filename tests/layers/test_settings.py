@@ -70,8 +70,8 @@ async def test_settings_go_back_to_what_they_were_once(tmp_path: Path) -> None:
         file.write_text("1\n")
     async with local_node("host") as node:
         arguments = await journalled(node, {str(file): "0" for file in files} | {str(tmp_path / "gone"): "5"})
-        assert await restore.function(node, arguments) == f"put back {files[0]}, {files[1]}"
-        assert await restore.function(node, arguments) is None
+        assert await restore.function(node, **arguments) == f"put back {files[0]}, {files[1]}"
+        assert await restore.function(node, **arguments) is None
         assert await put_back(node, {str(files[0]): "7"}) == {str(files[0]): "7"}
 
 

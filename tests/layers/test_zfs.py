@@ -199,7 +199,7 @@ async def test_parameters_of_the_module_are_set_before_a_pool_and_restored_after
     await ground.set_up(layer, owner="second")
     assert [name for name, _ in ground.journal[len(names) :]].count("zfs.parameter") == 1
     for name, arguments in reversed(ground.journal[: len(names)]):
-        await undo_table()[name].function(ground.node, arguments)
+        await undo_table()[name].function(ground.node, **arguments)
     assert await parameter(ground) == "7"
     assert "set ZFS's zfs_txg_timeout back to 5" in await ground.tear_down()
     assert await parameter(ground) == "5"
@@ -382,18 +382,18 @@ async def test_what_scripts_left_on_a_runs_own_devices_alone_is_taken_down(groun
     here = HereMaker(None, None, Here("vm", keep=("onloop",)), Path())  # type: ignore[arg-type]
     with pytest.raises(SafetyError, match=r"a pool is imported \(onfile\), and tests may destroy"):
         await here._refuse_pools(node)
-    did = await remove_leftovers.function(node, folder)
+    did = await remove_leftovers.function(node, **folder)
     assert did is not None and "destroyed the pool onloop" in did and "destroyed the pool onfile" in did
     assert "removed the mapping left-by-test" in did and "unmounted" in did
     assert await node.output("losetup", "--list", "--noheadings") == ""
-    assert await remove_leftovers.function(node, folder) is None
+    assert await remove_leftovers.function(node, **folder) is None
     await here._refuse_pools(node)
     await node.run(["sh", "-c", f"rm -r {SCRATCH}/*"])
     other = "/var/tmp/somebody-elses"
     await node.run(["truncate", "--size", "128M", f"{SCRATCH}/mixed", other])
     await node.run(["zpool", "create", "-f", "mixed", f"{SCRATCH}/mixed", "spare", other])
     with pytest.raises(StorlabError, match=r"the pool mixed is on .*, but not only on devices of the run: left alone"):
-        await remove_leftovers.function(node, folder)
+        await remove_leftovers.function(node, **folder)
     assert (await node.output("zpool", "list", "-H", "-o", "name")).strip() == "mixed"
     await node.run(["zpool", "destroy", "mixed"])
     await node.run(["rm", other, f"{SCRATCH}/mixed"])

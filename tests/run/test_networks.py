@@ -194,10 +194,10 @@ async def test_a_shape_is_undone_once_and_only_where_it_is(folder: Path) -> None
                 this_machine = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
                 for name, arguments in done:
                     if name != "network.restore-port":  # on this machine itself is no card of Storlab's
-                        assert await table[name].function(session.host, arguments) is None
+                        assert await table[name].function(session.host, **arguments) is None
                 on = {"network.restore-port": session.host}
-                first = [await table[name].function(on.get(name, node), args) for name, args in reversed(done)]
-                again = [await table[name].function(on.get(name, node), args) for name, args in reversed(done)]
+                first = [await table[name].function(on.get(name, node), **args) for name, args in reversed(done)]
+                again = [await table[name].function(on.get(name, node), **args) for name, args in reversed(done)]
                 assert all(first), first
                 assert again == [None] * len(done)
                 assert shaped != own == await _state(node)

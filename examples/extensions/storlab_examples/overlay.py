@@ -5,7 +5,6 @@ See Documentation/filesystems/overlayfs.rst in the kernel's sources.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -18,6 +17,7 @@ from storlab.api import (
     Needs,
     Node,
     Resource,
+    RunPath,
     Unsupported,
     parse_mountinfo,
     undo,
@@ -25,8 +25,7 @@ from storlab.api import (
 
 
 @undo("overlay.unmount")
-async def _unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    path = arguments["path"]
+async def _unmount(node: Node, path: RunPath) -> str | None:
     mounts = parse_mountinfo(await node.read_text("/proc/self/mountinfo"))
     if not any(mount.path == path and mount.filesystem == "overlay" for mount in mounts):
         return None

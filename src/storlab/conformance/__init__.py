@@ -111,7 +111,7 @@ async def check_set_up(layers: Sequence[Layer], folder: Path) -> list[dict[str, 
         finally:
             for again in (False, True):
                 for undo, arguments in reversed(journal):
-                    did = await undo.function(node, orjson.loads(arguments))
+                    did = await undo.function(node, **orjson.loads(arguments))
                     if again and did is not None:
                         faults.append(f"{undo.name} is not idempotent: once more it {did}")
     faults += [f"{path} is left when all is undone" for path in sorted(scratch.rglob("*"))]

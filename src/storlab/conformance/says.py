@@ -19,6 +19,7 @@ from storlab.layers.resources import Format, Resource
 from storlab.metrics import Specs
 from storlab.nodes.kind import Launcher, NodeKind, Services, Transport
 from storlab.nodes.needs import Needs
+from storlab.nodes.undo import Undo
 from storlab.probes.base import Probe
 from storlab.probes.subject import Kind
 from storlab.reach import texts_of
@@ -94,12 +95,19 @@ def of_undoes(cls: Any) -> Faults:
             yield f"has an undo {undo.name!r}: write what.action, as loop.detach"
         if names.count(undo.name) > 1 or undo_table().get(undo.name, undo) is not undo:
             yield f"has an undo {undo.name}, and there is another one of that name"
-        if not inspect.iscoroutinefunction(undo.function) or len(inspect.signature(undo.function).parameters) != 2:
-            yield f"has an undo {undo.name} that is no `async def (node, arguments)`"
+        if not inspect.iscoroutinefunction(undo.function) or not _has_types(undo):
+            yield f"has an undo {undo.name} that is no `async def (node, …)` with a type for each argument"
         if undo.patience <= 0:
             yield f"has an undo {undo.name} with a patience of {undo.patience} s"
     for name in sorted(_registered(cls) - {*names} - undo_table().keys()):
         yield f"registers the undo {name}, which is among nobody's `undoes`"
+
+
+def _has_types(undo: Undo) -> bool:
+    try:
+        return bool(undo.arguments)
+    except (KeyError, ValueError):
+        return False
 
 
 def _registered(cls: type) -> set[str]:

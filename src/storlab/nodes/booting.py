@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from pydantic import Field, model_validator
 
 from storlab.errors import NodeError, StorlabError, TrialError
@@ -36,6 +36,7 @@ _REBOOT = "systemctl reboot 2>/dev/null || reboot"
 
 
 _Program = Annotated[Program, Field(pattern=r"^/[^\x00]*$", max_length=4095)]
+_Kernel = Annotated[str, Meta(pattern=RELEASE)]
 _Release = Annotated[OwnName, Field(pattern=f"{RELEASE}|^$")]
 
 
@@ -122,18 +123,11 @@ async def _back(address: str, before: Machine, reach: Callable[[], Awaitable[Boo
     raise NodeError(f"{address} has not booted within {patience:g} s: {why}")
 
 
-class _Usual(Struct, frozen=True, forbid_unknown_fields=True):
-    """``release``: the kernel that it runs by itself; ``kernels``: those that a run boots."""
-
-    release: Annotated[str, Meta(pattern=RELEASE)]
-    kernels: list[Annotated[str, Meta(pattern=RELEASE)]]
-
-
-@undo("boot.back", arguments=_Usual, outlives_boot=True)
-async def boot_back(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("boot.back", outlives_boot=True)
+async def boot_back(node: Node, release: _Kernel, kernels: list[_Kernel]) -> str | None:
     """Boot the machine again where it still runs a kernel that was booted for one boot: it comes up with its own."""
     running = (await node.read_text(RELEASE_FILE)).strip()
-    if running == arguments["release"] or running not in arguments["kernels"]:
+    if running == release or running not in kernels:
         return None
     ended = await node.run(["sh", "-c", _REBOOT], check=False)
     if not ended.ok:

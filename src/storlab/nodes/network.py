@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-
-from msgspec import Struct
 
 from storlab.errors import NodeLost, StorlabError
 from storlab.nodes.answers import understood
@@ -32,19 +29,14 @@ _MOST = 2**16 - 2
 _NAME = re.compile(r"storlab-\d{8}-\d{6}-[0-9a-f]{4}(-[A-Za-z0-9_.+-]+)?")
 
 
-class _Named(Struct, frozen=True, forbid_unknown_fields=True):
-    name: RunName
-
-
 def is_a_runs(name: str) -> bool:
     """Whether a network namespace of this name is a run's."""
     return _NAME.fullmatch(name) is not None
 
 
-@undo("network.remove", arguments=_Named)
-async def remove_network(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("network.remove")
+async def remove_network(node: Node, name: RunName) -> str | None:
     """Remove a namespace with all that is in it. Refuses a name that is not Storlab's."""
-    name = arguments["name"]
     if not is_a_runs(name):
         raise StorlabError(f"the network namespace {name} is not Storlab's own: left alone")
     if not (await node.run(["test", "-e", f"/run/netns/{name}"], check=False)).ok:

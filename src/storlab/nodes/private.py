@@ -8,14 +8,12 @@ others from replacing it later is the sticky bit of the folder that it lies in, 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
 
 from storlab.errors import NodeError, SafetyError
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AtPath, remove_folder, undo
+from storlab.nodes.undo import RunPath, remove_folder, undo
 
 SOCKETS = "/tmp"
 """Where the folders for sockets lie: their paths have to be short, see unix(7)."""
@@ -24,10 +22,10 @@ _BYTES = 16
 _REPLACEABLE, _STICKY, _PASSABLE = 0o002, 0o1000, 0o001  # for all others
 
 
-@undo("sockets.remove", outlives_boot=True, arguments=AtPath)
-async def remove_private(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("sockets.remove", outlives_boot=True)
+async def remove_private(node: Node, path: RunPath) -> str | None:
     """Remove a folder for sockets."""
-    return await remove_folder(node, arguments["path"])
+    return await remove_folder(node, path)
 
 
 def private_name(run: str) -> str:

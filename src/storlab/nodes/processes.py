@@ -11,11 +11,8 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from storlab.errors import StorlabError
 from storlab.nodes.node import Node
@@ -62,19 +59,12 @@ def mark(run: str, node: str) -> dict[str, str]:
     return {_RUN: run, _NODE: node}
 
 
-class _Agent(Struct, frozen=True, forbid_unknown_fields=True):
-    run: RunId
-    node: Name
-    cgroup: RunName
-
-
-@undo("processes.end", arguments=_Agent)
-async def end_marked(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("processes.end")
+async def end_marked(acting: Node, run: RunId, node: Name, cgroup: RunName) -> str | None:
     """End what an agent left, on the node that it was on. Raises ``StorlabError`` for what isn't an agent's cgroup."""
-    cgroup = arguments["cgroup"]
-    if (found := parse_cgroup_name(cgroup)) is None or found.run != arguments["run"]:
-        raise StorlabError(f"{cgroup} is not the cgroup of an agent of the run {arguments['run']}: left alone")
-    return await end_processes(node, **arguments)
+    if (found := parse_cgroup_name(cgroup)) is None or found.run != run:
+        raise StorlabError(f"{cgroup} is not the cgroup of an agent of the run {run}: left alone")
+    return await end_processes(acting, run, node, cgroup)
 
 
 class Controller(NamedTuple):

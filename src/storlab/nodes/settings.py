@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
@@ -33,14 +33,7 @@ KERNEL_FILES = tuple(f"{folder}{name}" for folder, names in KERNEL.items() for n
 _TRIES = 3  # to write all that differs: some settings change each other
 _Path = Annotated[str, Meta(pattern=rf"^({'|'.join(KERNEL_FILES)}|/sys/class/block/[^/]+/(\.\./)?queue/[a-z_]+)$")]
 _Value = Annotated[str, Meta(max_length=4096)]
-
-
-class _Were(Struct, frozen=True, forbid_unknown_fields=True):
-    """``numbers``: for each file that of the disk that it is of, which no other disk gets in this boot; "" of none."""
-
-    paths: list[_Path]
-    values: list[_Value]
-    numbers: list[Annotated[str, Meta(pattern=r"^[0-9]{0,20}$")]]
+_Number = Annotated[str, Meta(pattern=r"^[0-9]{0,20}$")]
 
 
 async def read_settings(node: Node, paths: Iterable[str]) -> dict[str, str]:
@@ -88,12 +81,12 @@ async def journalled(node: Node, were: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-@undo("settings.restore", arguments=_Were)
-async def restore(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("settings.restore")
+async def restore(node: Node, paths: list[_Path], values: list[_Value], numbers: list[_Number]) -> str | None:
     """Put settings back to what they were; those of a disk that is another one by now stay as they are."""
-    rows = list(zip(arguments["paths"], arguments["values"], arguments["numbers"], strict=True))
-    numbers = await read_settings(node, {number_of_disk(path) for path, _, number in rows if number})
-    were = {path: value for path, value, number in rows if not number or numbers.get(number_of_disk(path)) == number}
+    rows = list(zip(paths, values, numbers, strict=True))
+    now = await read_settings(node, {number_of_disk(path) for path, _, number in rows if number})
+    were = {path: value for path, value, number in rows if not number or now.get(number_of_disk(path)) == number}
     before = await read_settings(node, were)
     after = await put_back(node, were)
     done = [path for path in before if after.get(path) == were[path] != before[path]]

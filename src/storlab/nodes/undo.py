@@ -7,11 +7,12 @@ is never removed, unmounted or detached, whatever a journal says.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os.path
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Annotated, Any, Literal, Unpack, get_args, get_type_hints
 
 import msgspec
@@ -25,7 +26,7 @@ LONG = 3600.0
 """For files of any size: a file system may tell its disk of every block that a large one frees."""
 
 Proof = Literal["note", "itself"]
-Function = Callable[[Node, Mapping[str, Any]], Awaitable[str | None]]
+Function = Callable[..., Awaitable[str | None]]
 
 Entry = tuple[str, Mapping[str, Any]]
 """What a journal gets of something before it is set up: the name of the way to undo it, and its arguments."""
@@ -41,24 +42,23 @@ RunPath = Annotated[AbsolutePath, OF_RUN]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+-]{1,255}$")]
 RunName = Annotated[Name, OF_RUN]
 RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$")]
-
-
-class AtPath(Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of what undoes something that is known by its path alone."""
-
-    path: RunPath
+Nonce = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+IscsiName = Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
+NvmeName = Annotated[str, Meta(pattern=r"^nqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
 
 
 @dataclass(frozen=True)
 class Undo:
     """One way of tearing something down, by the ``name`` that journals use.
 
-    ``function`` gets the node that it was set up on and the arguments from the journal, and returns what it did, or
-    ``None`` where nothing was set up any more. It must be idempotent, and must touch nothing but what its arguments
-    name: it may run long after, by ``storlab clean``, when somebody else has taken what was ours. ``patience``: seconds
-    that it may take; the default is for unmounting, which writes back whatever the page cache still holds.
-    ``outlives_boot``: what it undoes is still there after its machine was booted again, as files are. ``arguments``: a
-    model that they are checked against before anything else looks at them.
+    ``function`` gets the node that it was set up on and, by name, the arguments from the journal, and returns what it
+    did, or ``None`` if nothing was set up any more. The types of its parameters are what the arguments are checked
+    against before anything else looks at them: a text without a pattern or a length is anything. It must be idempotent,
+    and must touch nothing but what its arguments name: it may run long after, by ``storlab clean``, when somebody else
+    has taken what was ours. ``patience``: seconds that it may take; the default is for unmounting, which writes back
+    whatever the page cache still holds. ``outlives_boot``: what it undoes is still there after its machine was booted
+    again, as files are.
 
     ``proof``: what shows that the run has set it up, for a journal may be somebody else's work. By default that is the
     run's id in all arguments that are ``OF_RUN``; if none is, as of a value that is restored, a note beside the
@@ -70,30 +70,47 @@ class Undo:
     function: Function
     patience: float = 120.0
     outlives_boot: bool = False
-    arguments: type[Struct] | None = None
     proof: Proof | None = None
+
+    async def __call__(self, node: Node, /, **arguments: Any) -> str | None:
+        return await self.function(node, **arguments)
+
+    @cached_property
+    def arguments(self) -> type[Struct]:
+        """A model of the arguments, from the function's signature. Raises ``KeyError`` for one without a type."""
+        hints = get_type_hints(self.function, include_extras=True)
+        _, *own = inspect.signature(self.function).parameters.values()
+        fields = [
+            (each.name, hints[each.name], *(() if each.default is each.empty else (each.default,))) for each in own
+        ]
+        return msgspec.defstruct(self.name, fields, frozen=True, forbid_unknown_fields=True)
+
+    @cached_property
+    def naming(self) -> tuple[str, ...]:
+        """The arguments that name what is set up, by their types."""
+        hints = get_type_hints(self.function, include_extras=True)
+        return tuple(name for name, hint in hints.items() if name != "return" and _names_it(hint))
 
     @property
     def noted(self) -> bool:
         """Whether it takes a note beside the journal, since no name of its arguments shows whose it is."""
-        return self.proof == "note" or (self.proof is None and not naming_fields(self.arguments))
+        return self.proof == "note" or (self.proof is None and not self.naming)
 
     def check(self, arguments: Mapping[str, Any], run: str, *, noted: bool = False) -> None:
         """Raise ``StorlabError`` unless these can be arguments from the journal of this run, and name nothing else's.
 
         Whatever bears the name of a run, bears this one's; what is ``OF_RUN`` does. ``noted``: there is a note of it.
         """
-        if self.arguments is not None:
-            try:
-                msgspec.convert(arguments, self.arguments)
-            except msgspec.ValidationError as error:
-                raise StorlabError(f"its arguments are damaged ({error}): left alone") from None
+        try:
+            msgspec.convert(arguments, self.arguments)
+        except msgspec.ValidationError as error:
+            raise StorlabError(f"its arguments are damaged ({error}): left alone") from None
         for text in _texts(arguments):
             if others := {name for name in _RUN.findall(text) if name != run}:
                 raise StorlabError(f"{text} belongs to the run {others.pop()}, not to {run}: left alone")
         if arguments.get("run", run) != run:
             raise StorlabError(f"it belongs to the run {arguments['run']}, not to {run}: left alone")
-        for field in naming_fields(self.arguments):
+        for field in self.naming:
             for text in _texts(arguments.get(field)):
                 if run not in _RUN.findall(text):
                     raise StorlabError(f"{text} is not Storlab's own, for its name lacks storlab-{run}: left alone")
@@ -107,18 +124,10 @@ def undo(
     *,
     patience: float = 120.0,
     outlives_boot: bool = False,
-    arguments: type[Struct] | None = None,
     proof: Proof | None = None,
 ) -> Callable[[Function], Undo]:
     """Make an ``Undo`` of the function below; a layer or node kind then lists it in its ``undoes``."""
-    return lambda function: Undo(name, function, patience, outlives_boot, arguments, proof)
-
-
-@cache
-def naming_fields(model: type[Struct] | None) -> tuple[str, ...]:
-    """The arguments that name what is set up, by the types of their model."""
-    hints = get_type_hints(model, include_extras=True) if model is not None else {}
-    return tuple(name for name, hint in hints.items() if _names_it(hint))
+    return lambda function: Undo(name, function, patience, outlives_boot, proof)
 
 
 def _names_it(hint: object) -> bool:

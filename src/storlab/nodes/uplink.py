@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ipaddress import IPv4Address, ip_address
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.nodes.answers import understood
@@ -26,6 +26,7 @@ from storlab.nodes.node import Node
 from storlab.nodes.undo import RunName, run_of, undo
 
 NEEDS = Needs(programs=("ip", "nsenter", "nft", "ping"), root="a way out of the network among the nodes")
+_Device = Annotated[str, Meta(pattern=r"^storlab-[0-9a-f]{4}$")]
 InterfaceName = Annotated[str, Meta(pattern=r"^(?!(all|default|\.{1,2})$)[A-Za-z0-9_.:@+-]{1,15}$")]
 """Of a network interface, see dev_valid_name() in net/core/dev.c; ``all`` and ``default`` are no interface."""
 
@@ -72,15 +73,9 @@ table ip storlab {{
 """
 
 
-class _Link(Struct, frozen=True, forbid_unknown_fields=True):
-    network: RunName
-    device: Annotated[str, Meta(pattern=r"^storlab-[0-9a-f]{4}$")]
-
-
-@undo("uplink.remove", arguments=_Link)
-async def remove_uplink(host: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("uplink.remove")
+async def remove_uplink(host: Node, network: RunName, device: _Device) -> str | None:
     """Remove the link and the table."""
-    network, device = arguments["network"], arguments["device"]
     if run_of(network) is None or not network.startswith("storlab-"):
         raise StorlabError(f"the nftables table {network} is not Storlab's own: left alone")
     if device != link_of(network):
@@ -95,19 +90,15 @@ async def remove_uplink(host: Node, arguments: Mapping[str, Any]) -> str | None:
     return f"removed {' and '.join(removed)}" if removed else None
 
 
-class _Forwarding(Struct, frozen=True, forbid_unknown_fields=True):
-    interface: InterfaceName
-
-
-@undo("uplink.forwarding", arguments=_Forwarding)
-async def restore_forwarding(host: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("uplink.forwarding")
+async def restore_forwarding(host: Node, interface: InterfaceName) -> str | None:
     """Forward no packets any more that come in by an interface; unless somebody has made all interfaces forward."""
-    path = f"{_CONF}/{arguments['interface']}/forwarding"
+    path = f"{_CONF}/{interface}/forwarding"
     now, everywhere = await host.texts(path, f"{_CONF}/all/forwarding")
     if now != "1" or everywhere == "1":
         return None
     await host.write(path, b"0")
-    return f"made {arguments['interface']} forward no packets, as before"
+    return f"made {interface} forward no packets, as before"
 
 
 UPLINK_UNDOES = (remove_uplink, restore_forwarding)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from pydantic import Field
 
 from storlab.errors import SafetyError, StorlabError, TrialError, UserError
@@ -62,16 +62,12 @@ done
 
 _Address = Annotated[str, Meta(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 
-
-class _Bound(Struct, frozen=True, forbid_unknown_fields=True):
-    address: _Address
-    driver: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+_Driver = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-@undo("pci.give-back", arguments=_Bound)
-async def give_back(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("pci.give-back")
+async def give_back(node: Node, address: _Address, driver: _Driver) -> str | None:
     """Let a device's own driver have it again."""
-    address, driver = arguments["address"], arguments["driver"]
     folder = f"/sys/bus/pci/devices/{address}"
     try:
         found = await _find(node, address)

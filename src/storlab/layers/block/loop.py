@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct
@@ -26,13 +26,8 @@ _CLOSED = 10.0  # s
 _LOOK = 0.05  # s
 
 
-class _Backing(Struct, frozen=True, forbid_unknown_fields=True):
-    file: RunPath
-
-
-@undo("loop.detach", arguments=_Backing)
-async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    file = arguments["file"]
+@undo("loop.detach")
+async def _detach(node: Node, file: RunPath) -> str | None:
     refuse_foreign(file)
     devices = await _devices_of(node, file)
     for device in devices:

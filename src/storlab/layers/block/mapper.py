@@ -7,17 +7,17 @@ it would wait for. The disk itself, ``/dev/dm-0``, is the kernel's.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import OF_RUN, RunId, undo
+from storlab.nodes.undo import OF_RUN, undo
 
 WITHOUT_UDEV = ("env", "DM_DISABLE_UDEV=1")
 _SECTOR = 512
@@ -25,17 +25,12 @@ _REMOVE = r"""
 dmsetup info "$1" > /dev/null 2>&1 || exit 0
 DM_DISABLE_UDEV=1 dmsetup remove --force --retry "$1" && echo gone
 """
+_Name = Annotated[str, Meta(pattern=r"^storlab-[A-Za-z0-9._+-]{1,100}$"), OF_RUN]
 
 
-class _Mapped(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(pattern=r"^storlab-[A-Za-z0-9._+-]{1,100}$"), OF_RUN]
-    run: RunId
-
-
-@undo("mapper.remove", arguments=_Mapped)
-async def remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("mapper.remove")
+async def remove(node: Node, name: _Name) -> str | None:
     """Remove a disk of device mapper. What still waits for it fails."""
-    name = arguments["name"]
     return f"removed {name}" if await node.output("sh", "-c", _REMOVE, "remove", name) else None
 
 
@@ -52,7 +47,7 @@ def name_of(context: LayerContext) -> str:
 async def announce(context: LayerContext, name: str, *modules: str) -> None:
     """Journal how a disk is removed that is made next, and load what it takes, which stays loaded."""
     await load_modules(context.node, *modules)
-    await context.register_undo(remove.name, name=name, run=context.run)
+    await context.register_undo(remove.name, name=name)
 
 
 async def create(context: LayerContext, name: str, table: str, *modules: str) -> str:

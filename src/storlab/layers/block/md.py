@@ -9,10 +9,9 @@ be rebuilt begins without its last disk.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from msgspec import Meta, Struct
 from pydantic import Field, model_validator
 
 from storlab.errors import StorlabError
@@ -26,7 +25,7 @@ from storlab.layers.resources import Disk, Resource
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import RunId, undo
+from storlab.nodes.undo import Nonce, RunId, undo
 from storlab.reach import OwnName
 from storlab.text import number_or_text
 from storlab.units import Size, power_of_two, size_text
@@ -55,15 +54,10 @@ exit 0
 """
 
 
-class _Array(Struct, frozen=True, forbid_unknown_fields=True):
-    run: RunId
-    nonce: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
-
-
-@undo("md.stop", arguments=_Array, proof="itself")
-async def stop_array(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("md.stop", proof="itself")
+async def stop_array(node: Node, run: RunId, nonce: Nonce) -> str | None:
     """Stop the array that Storlab made: by its UUID, or not at all."""
-    uuid = _array_uuid(arguments["run"], arguments["nonce"])
+    uuid = _array_uuid(run, nonce)
     ended = await node.run(["sh", "-c", _STOP, "stop", uuid], check=False)
     if not ended.ok:
         raise StorlabError(f"node {node.name}: the array {uuid} is still in use, and was not stopped")

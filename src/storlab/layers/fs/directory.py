@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,13 +13,13 @@ from storlab.layers.resources import Dir, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name, refuse_replaceable
-from storlab.nodes.undo import LONG, AtPath, remove_folder, undo
+from storlab.nodes.undo import LONG, RunPath, remove_folder, undo
 from storlab.reach import WritesFile
 
 
-@undo("directory.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
-async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    return await remove_folder(node, arguments["path"])
+@undo("directory.remove", patience=LONG, outlives_boot=True)
+async def _remove(node: Node, path: RunPath) -> str | None:
+    return await remove_folder(node, path)
 
 
 class DirectoryLayer(Layer):

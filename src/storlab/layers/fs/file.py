@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,15 +15,15 @@ from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import LONG, AtPath, remove_folder, undo
+from storlab.nodes.undo import LONG, RunPath, remove_folder, undo
 from storlab.reach import ReadsFile
 from storlab.units import Size, size_text
 
 
-@undo("file.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
-async def remove_file(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("file.remove", patience=LONG, outlives_boot=True)
+async def remove_file(node: Node, path: RunPath) -> str | None:
     """Remove a file of Storlab's."""
-    return await remove_folder(node, arguments["path"], itself=False)
+    return await remove_folder(node, path, itself=False)
 
 
 class FileLayer(PlannedLayer):

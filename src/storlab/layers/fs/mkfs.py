@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID, uuid5
 
-from msgspec import Meta, Struct
 from pydantic import Field, model_validator
 
 from storlab.allowed import NotAllowed
@@ -26,7 +25,7 @@ from storlab.nodes.agent.steps import Done
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import TOOLS, on_device
-from storlab.nodes.undo import AbsolutePath, RunId, undo
+from storlab.nodes.undo import AbsolutePath, Nonce, RunId, undo
 from storlab.reach import options_of
 from storlab.units import Size, size_text
 
@@ -38,20 +37,13 @@ _BIG_METADATA = 0x20  # btrfs_tree.h
 _NO_KERNEL_SUPPORT = re.compile(r"too big for system|not supported by (this|the) kernel", re.IGNORECASE)
 
 
-class _Made(Struct, frozen=True, forbid_unknown_fields=True):
-    device: AbsolutePath
-    run: RunId
-    nonce: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
-    was: Fingerprint = ""
-
-
-@undo("mkfs.forget", outlives_boot=True, arguments=_Made, proof="itself")
-async def forget_filesystem(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("mkfs.forget", outlives_boot=True, proof="itself")
+async def forget_filesystem(
+    node: Node, device: AbsolutePath, run: RunId, nonce: Nonce, was: Fingerprint = ""
+) -> str | None:
     """Wipe the signature of a file system that Storlab made on a device of the user's: by its UUID, or not at all."""
-    uuid, was = filesystem_uuid(arguments["run"], arguments["nonce"]), arguments.get("was", "")
-    found = await own_signatures(
-        node, arguments["device"], was, f"UUID={uuid}", lambda listing: own_types(listing, uuid)
-    )
+    uuid = filesystem_uuid(run, nonce)
+    found = await own_signatures(node, device, was, f"UUID={uuid}", lambda listing: own_types(listing, uuid))
     if found is None:
         return None
     device, types = found

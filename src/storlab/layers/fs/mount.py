@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import on_device
-from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
+from storlab.nodes.undo import RunPath, refuse_foreign, undo, until_free
 from storlab.text import plain
 
 _LAST = 50  # lines
@@ -74,10 +74,9 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
-@undo("mount.unmount", arguments=AtPath)
-async def unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("mount.unmount")
+async def unmount(node: Node, path: RunPath) -> str | None:
     """Unmount a path of Storlab's and remove the mount point."""
-    path = arguments["path"]
     refuse_foreign(path)  # a link in it leads to no other mount: the kernel names mounts by their real paths
     done = None
     while mount := await mount_at(node, path):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import LayerContext
@@ -17,26 +16,22 @@ from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import RunId, undo
+from storlab.nodes.undo import undo
 from storlab.nodes.uplink import interface_toward
 
 _FLUSH, _INTERFACES, _DISCOVER = (f"/dev/etherd/{name}" for name in ("flush", "interfaces", "discover"))
 _PARAMETERS = "/sys/module/aoe/parameters"
 _SECTOR = 512
 _AGAIN = 1.0  # s, between attempts to discover: a frame may be lost
+_Device = Annotated[str, Meta(pattern=r"^e[0-9]{1,5}\.[0-9]{1,3}$")]
+_Mac = Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")]
 
 
-class _Attached(Struct, frozen=True, forbid_unknown_fields=True):
-    device: Annotated[str, Meta(pattern=r"^e[0-9]{1,5}\.[0-9]{1,3}$")]
-    mac: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")]
-    run: RunId
-
-
-@undo("aoe.forget", arguments=_Attached)
-async def _forget(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    before = await _flush(node, arguments["device"], arguments["mac"])
+@undo("aoe.forget")
+async def _forget(node: Node, device: _Device, mac: _Mac) -> str | None:
+    before = await _flush(node, device, mac)
     await _listen_no_more(node)
-    return await _flush(node, arguments["device"], arguments["mac"]) or before  # it may have appeared meanwhile
+    return await _flush(node, device, mac) or before  # it may have appeared meanwhile
 
 
 async def _flush(node: Node, device: str, mac: str) -> str | None:
@@ -81,7 +76,7 @@ class AoeLayer(InitiatorLayer):
     async def connect(self, below: Export, context: LayerContext) -> str:
         node, mac = context.node, below.server["mac"]
         name = f"etherd/{below.export}"
-        await context.register_undo("aoe.forget", device=below.export, mac=mac, run=context.run)
+        await context.register_undo("aoe.forget", device=below.export, mac=mac)
         settings = {
             "aoe_deadsecs": max(round(self.give_up), 1),
             "aoe_maxsectors": self.max_sectors // _SECTOR,

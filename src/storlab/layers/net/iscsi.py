@@ -7,11 +7,9 @@ One ``iscsid`` serves all sessions of a node: the first starts it, under the age
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
-
-from msgspec import Meta, Struct
+from typing import Any, ClassVar, Literal
 
 from storlab.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
@@ -27,7 +25,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
-from storlab.nodes.undo import OF_RUN, RunId, RunName, undo
+from storlab.nodes.undo import IscsiName, RunName, undo
 
 _LOCK = "iscsi"
 _PATIENCE = 5.0  # s, for iscsid to end
@@ -69,33 +67,26 @@ _FACTS = (
 )  # fmt: skip
 
 
-class _Session(Struct, frozen=True, forbid_unknown_fields=True):
-    target: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
-    initiator: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
-    daemon: RunName
-    run: RunId
-
-
-@undo("iscsi.logout", arguments=_Session)
-async def _logout(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("iscsi.logout")
+async def _logout(node: Node, target: IscsiName, initiator: IscsiName, daemon: RunName) -> str | None:
     async with node.lock(_LOCK):
         before = await _sessions(node)
-        mine = [session for session, target in before.items() if target == arguments["target"]]
+        mine = [session for session, served in before.items() if served == target]
         said = ""
         if mine:
             # An outage makes the session wait for its recovery; a second is enough once it is to be given up.
             recovery = (steps.write(f"{_CLASS}/{session}/recovery_tmo", "1\n") for session in mine)
             await node.carry_out(*recovery, go_on=True)
             numbers = [session.removeprefix("session") for session in mine]
-            ended = await node.run(_beside_daemon(node, _LOGOUT, arguments, *numbers), check=False)
+            ended = await node.run(_beside_daemon(node, _LOGOUT, daemon, initiator, *numbers), check=False)
             said = ended.stderr.decode(errors="replace").strip() or ended.describe()
-        did = f"logged out of {arguments['target']}" if mine else None
+        did = f"logged out of {target}" if mine else None
         if len(mine) == len(before):  # there are no others, so nobody needs the daemon
-            end = {"name": arguments["daemon"], "program": "iscsid", "folders": [], "signal": "SIGTERM"}
-            stopped = await stop.function(node, {**end, "patience": _PATIENCE})
+            end = {"program": "iscsid", "folders": [], "signal": "SIGTERM", "patience": _PATIENCE}
+            stopped = await stop(node, name=daemon, **end)
             did = did or stopped
-        if arguments["target"] in (await _sessions(node)).values():
-            raise TrialError(f"node {node.name}: the session of {arguments['target']} does not end: {said}")
+        if target in (await _sessions(node)).values():
+            raise TrialError(f"node {node.name}: the session of {target} does not end: {said}")
         return did
 
 
@@ -118,13 +109,13 @@ async def _disks(node: Node, target: str) -> list[str]:
     return sorted(found)
 
 
-def _beside_daemon(node: Node, script: str, session: Mapping[str, Any], *arguments: str) -> list[str]:
+def _beside_daemon(node: Node, script: str, daemon: str, initiator: str, *arguments: str) -> list[str]:
     """A script that sees the configuration, the records and the locks of the daemon; its own, where that is gone."""
-    daemon = node.named.get(session["daemon"])
-    if daemon is None or daemon.pid is None or daemon.ended is not None:
+    process = node.named.get(daemon)
+    if process is None or process.pid is None or process.ended is not None:
         script = f"{_PRIVATE}\nshift\n{script}"
-        return _private(script, session["initiator"], *arguments)
-    return ["nsenter", f"--mount=/proc/{daemon.pid}/ns/mnt", "--", "sh", "-c", script, "iscsi", *arguments]
+        return _private(script, initiator, *arguments)
+    return ["nsenter", f"--mount=/proc/{process.pid}/ns/mnt", "--", "sh", "-c", script, "iscsi", *arguments]
 
 
 def _private(script: str, initiator: str, *arguments: str) -> list[str]:
@@ -148,14 +139,13 @@ class IscsiLayer(InitiatorLayer):
         node, initiator = context.node, f"iqn.2026-01.local.storlab:{host_word(context)}"
         portal = f"{below.server['host']}:{below.server['port']}"
         daemon = f"storlab-{context.run}-iscsid"
-        session = {"target": below.export, "initiator": initiator, "daemon": daemon, "run": context.run}
-        await context.register_undo("iscsi.logout", **session)
+        await context.register_undo("iscsi.logout", target=below.export, initiator=initiator, daemon=daemon)
         await load_modules(node, *_MODULES)
         async with node.lock(_LOCK):
             await self._daemon(daemon, initiator, context)
             options = [word for item in self._options().items() for word in item]
             try:
-                await node.run(_beside_daemon(node, _LOGIN, session, below.export, portal, *options))
+                await node.run(_beside_daemon(node, _LOGIN, daemon, initiator, below.export, portal, *options))
             except CommandFailed as error:
                 raise TrialError(f"node {node.name}: cannot log in to {below.export} at {portal}", str(error)) from None
         for _ in range(int(UNTIL_THERE / LOOK)):

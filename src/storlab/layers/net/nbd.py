@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from storlab.errors import TrialError
 from storlab.layers.base import LayerContext
@@ -29,17 +28,13 @@ _DEVICES = 16  # nbds_max of the module, unless somebody loaded it with another
 _TAKEN = 75  # the status of flock(1) where another has the lock; none of nbd-client's own
 _chosen: dict[tuple[str, str], int] = {}  # when each device of a kernel was, which several nodes may share
 _turns = itertools.count(1)
+_Device = Annotated[str, Meta(pattern=r"^/dev/nbd[0-9]{1,4}$")]
+_Cache = Literal["write back", "write through"]
 
 
-class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
-    device: Annotated[str, Meta(pattern=r"^/dev/nbd[0-9]{1,4}$")]
-    run: RunId
-
-
-@undo("nbd.disconnect", arguments=_Connected)
-async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    device = arguments["device"]
-    if not await _is_ours(node, device, arguments["run"]):
+@undo("nbd.disconnect")
+async def _disconnect(node: Node, device: _Device, run: RunId) -> str | None:
+    if not await _is_ours(node, device, run):
         return None
     await node.run(["nbd-client", "-d", device])
     for _ in range(int(UNTIL_THERE / LOOK)):  # the client ends a moment later, and holds the device until then
@@ -49,16 +44,9 @@ async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
     raise TrialError(f"node {node.name}: nbd-client does not let go of {device}")
 
 
-class _Cached(Struct, frozen=True, forbid_unknown_fields=True):
-    device: Annotated[str, Meta(pattern=r"^/dev/nbd[0-9]{1,4}$")]
-    cache: Literal["write back", "write through"]
-    run: RunId
-
-
-@undo("nbd.write-cache", arguments=_Cached)
-async def _restore_cache(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    device, cache = arguments["device"], arguments["cache"]
-    if await _client_of(node, device) is not None and not await _is_ours(node, device, arguments["run"]):
+@undo("nbd.write-cache")
+async def _restore_cache(node: Node, device: _Device, cache: _Cache, run: RunId) -> str | None:
+    if await _client_of(node, device) is not None and not await _is_ours(node, device, run):
         return None  # it is somebody else's by now
     queue = f"{sysfs(device.removeprefix('/dev/'))}/queue"
     (now,) = await node.texts(f"{queue}/write_cache")

@@ -7,11 +7,10 @@ The kernel is asked through ``/dev/nvme-fabrics``, as nvme(1) does: that of Debi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from pydantic import Field
 
 from storlab.errors import CommandFailed, TrialError, Unsupported
@@ -23,7 +22,7 @@ from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import OF_RUN, RunId, undo
+from storlab.nodes.undo import NvmeName, undo
 
 _PATIENCE = 3  # s, for a server that is to answer a ping
 # What the kernel answers is for who has asked by the same open file.
@@ -36,17 +35,11 @@ echo "$answer"
 _CLASS = "/sys/class/nvme"
 _ADDRESS = re.compile(r"traddr=([0-9A-Fa-f.:]{2,45}),trsvcid=(\d{1,5})\b")
 _FACTS = ("state", "sqsize", "queue_count", "kato", "ctrl_loss_tmo", "fast_io_fail_tmo", "reconnect_delay", "hostnqn")
+_Host = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}$")]
 
 
-class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
-    subsystem: Annotated[str, Meta(pattern=r"^nqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
-    host: Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}$")]
-    run: RunId
-
-
-@undo("nvme-tcp.disconnect", arguments=_Connected)
-async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    subsystem, host = arguments["subsystem"], arguments["host"]
+@undo("nvme-tcp.disconnect")
+async def _disconnect(node: Node, subsystem: NvmeName, host: _Host) -> str | None:
     connected = await _controllers(node, subsystem, host)
     for each in connected:
         await _delete(node, each, reset=False)
@@ -115,7 +108,7 @@ class NvmeTcpLayer(InitiatorLayer):
 
     async def connect(self, below: Export, context: LayerContext) -> str:
         node, host = context.node, str(host_uuid(context))
-        await context.register_undo("nvme-tcp.disconnect", subsystem=below.export, host=host, run=context.run)
+        await context.register_undo("nvme-tcp.disconnect", subsystem=below.export, host=host)
         options = ",".join(f"{name}={value}" for name, value in self._options(below, host).items())
         options += ",hdr_digest" * self.header_digest + ",data_digest" * self.data_digest
         await _load_driver(node)

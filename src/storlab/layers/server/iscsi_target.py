@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
 from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
@@ -27,7 +25,7 @@ from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import OF_RUN, RunId, RunName, undo
+from storlab.nodes.undo import IscsiName, RunName, undo
 from storlab.units import Size
 
 Implementation = Literal["lio", "tgt"]
@@ -44,29 +42,23 @@ _LIMITS = (
 )  # fmt: skip
 
 
-class _Target(Struct, frozen=True, forbid_unknown_fields=True):
-    name: RunName
-    target: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
-    run: RunId
-
-
-@undo("iscsi-target.remove", arguments=_Target)
-async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    name, target = arguments["name"], f"{_ISCSI}/{arguments['target']}"
-    group, lun = f"{target}/tpgt_1", f"{target}/tpgt_1/lun/lun_0"
+@undo("iscsi-target.remove")
+async def _remove(node: Node, name: RunName, target: IscsiName) -> str | None:
+    top = f"{_ISCSI}/{target}"
+    group, lun = f"{top}/tpgt_1", f"{top}/tpgt_1/lun/lun_0"
     cores = [f"{_CORE}/{kind}_{small_number(name)}/{name}" for kind in _KINDS]
-    look = *map(steps.look, (target, group, lun, f"{lun}/store", *cores)), steps.names(f"{group}/np")
+    look = *map(steps.look, (top, group, lun, f"{lun}/store", *cores)), steps.names(f"{group}/np")
     folder, served, unit, link, *found, portals = await node.carry_out(*look, go_on=True)
     wanted = [steps.write(f"{group}/enable", "0\n")] if served.there else []
     wanted += [steps.unlink(f"{lun}/store")] if link.there else []
     wanted += [steps.remove_directory(lun)] if unit.there else []
     wanted += [steps.remove_directory(f"{group}/np/{each}") for each in portals.entries]
     # The group of a session is part of this one, and goes with it.
-    wanted += [steps.remove_directory(each) for each, done in ((group, served), (target, folder)) if done.there]
+    wanted += [steps.remove_directory(each) for each, done in ((group, served), (top, folder)) if done.there]
     mine = [core for core, done in zip(cores, found, strict=True) if done.there]
     await node.carry_out(*wanted, *map(steps.remove_directory, mine))
     await node.carry_out(*(steps.remove_directory(core.rpartition("/")[0]) for core in mine), go_on=True)
-    return f"removed {arguments['target']}" if served.there or mine else None
+    return f"removed {target}" if served.there or mine else None
 
 
 class IscsiTargetLayer(KernelTarget):
@@ -115,7 +107,7 @@ class IscsiTargetLayer(KernelTarget):
 
     async def serve(self, below: File | Disk, name: str, port: int, context: LayerContext) -> str:
         target = f"{_PREFIX}{name}"
-        await context.register_undo("iscsi-target.remove", name=name, target=target, run=context.run)
+        await context.register_undo("iscsi-target.remove", name=name, target=target)
         if isinstance(below, Disk) and self.direct:
             kind, control = "iblock", f"udev_path={below.path},readonly=0"
         else:

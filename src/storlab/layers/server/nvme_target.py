@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from pydantic import Field
 
 from storlab.errors import CommandFailed
@@ -16,7 +15,7 @@ from storlab.layers.server.configfs import KernelTarget, attributes, configure, 
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
-from storlab.nodes.undo import OF_RUN, RunId, undo
+from storlab.nodes.undo import NvmeName, Port, undo
 from storlab.units import Size
 
 _ROOT = "/sys/kernel/config/nvmet"
@@ -24,31 +23,24 @@ _PREFIX = "nqn.2026-01.local.storlab:"
 
 _NAMESPACE = ("device_path", "buffered_io", "enable")
 _PORT = ("addr_traddr", "addr_trsvcid", "param_inline_data_size", "param_max_queue_size")
+_Host = Annotated[str, Meta(pattern=r"^[0-9a-fA-F.:]{2,45}$")]
 
 
-class _Target(Struct, frozen=True, forbid_unknown_fields=True):
-    target: Annotated[str, Meta(pattern=r"^nqn\.[A-Za-z0-9.:-]{1,220}$"), OF_RUN]
-    port: Annotated[int, Meta(ge=1, le=65535)]
-    host: Annotated[str, Meta(pattern=r"^[0-9a-fA-F.:]{2,45}$")]
-    run: RunId
-
-
-@undo("nvme-target.remove", arguments=_Target, proof="note")
-async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    target, host = arguments["target"], arguments["host"]
-    subsystem, port = f"{_ROOT}/subsystems/{target}", f"{_ROOT}/ports/{arguments['port']}"
+@undo("nvme-target.remove", proof="note")
+async def _remove(node: Node, target: NvmeName, port: Port, host: _Host) -> str | None:
+    subsystem, at = f"{_ROOT}/subsystems/{target}", f"{_ROOT}/ports/{port}"
     look = (
-        steps.look(f"{port}/subsystems/{target}"),
-        steps.read(f"{port}/addr_traddr"),
-        steps.names(f"{port}/subsystems"),
+        steps.look(f"{at}/subsystems/{target}"),
+        steps.read(f"{at}/addr_traddr"),
+        steps.names(f"{at}/subsystems"),
         steps.names(f"{_ROOT}/ports"),
         steps.names(f"{subsystem}/namespaces"),
     )
     link, address, served, ports, spaces = await node.carry_out(*look, go_on=True)
-    wanted = [steps.unlink(f"{port}/subsystems/{target}")] if link.there else []
+    wanted = [steps.unlink(f"{at}/subsystems/{target}")] if link.there else []
     if address.text == host and set(served.entries) <= {target}:
-        wanted.append(steps.remove_directory(port))
-    others = [f"{_ROOT}/ports/{each}/subsystems/{target}" for each in ports.entries if each != str(arguments["port"])]
+        wanted.append(steps.remove_directory(at))
+    others = [f"{_ROOT}/ports/{each}/subsystems/{target}" for each in ports.entries if each != str(port)]
     elsewhere = await node.carry_out(*map(steps.look, others), go_on=True)
     if spaces.there and not any(each.there for each in elsewhere):
         for each in spaces.entries:
@@ -77,7 +69,7 @@ class NvmeTargetLayer(KernelTarget):
     async def serve(self, below: File | Disk, name: str, port: int, context: LayerContext) -> str:
         node, target, host = context.node, f"{_PREFIX}{name}", context.node.address
         assert host is not None
-        await context.register_undo("nvme-target.remove", target=target, port=port, host=host, run=context.run)
+        await context.register_undo("nvme-target.remove", target=target, port=port, host=host)
         identity = str(uuid.uuid5(uuid.NAMESPACE_URL, target))
         await mount_configfs(node, "nvmet")
         subsystem, at = f"{_ROOT}/subsystems/{target}", f"{_ROOT}/ports/{port}"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from storlab.errors import StorlabError
 from storlab.nodes.node import Node, Process
@@ -18,29 +17,26 @@ _REST = 10.0  # s, for what was killed to be gone
 _KILL = 'echo 1 > "$1/cgroup.kill" || xargs --no-run-if-empty kill -KILL < "$1/cgroup.procs"'  # the latter before 5.14
 _REMOVE = 'find "$1" -depth -type d -exec rmdir -- {} ";"; ! test -e "$1"'
 
-
-class _Started(Struct, frozen=True, forbid_unknown_fields=True):
-    name: RunName
-    program: Annotated[str, Meta(max_length=255)]
-    folders: list[RunPath]
-    signal: Annotated[str, Meta(pattern=r"^SIG[A-Z0-9]{1,12}$")]
-    patience: Annotated[float, Meta(ge=0, le=86400)]
+_Program = Annotated[str, Meta(max_length=255)]
+_Signal = Annotated[str, Meta(pattern=r"^SIG[A-Z0-9]{1,12}$")]
+_Seconds = Annotated[float, Meta(ge=0, le=86400)]
 
 
-@undo("server.stop", patience=LONG, outlives_boot=True, arguments=_Started)
-async def stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("server.stop", patience=LONG, outlives_boot=True)
+async def stop(
+    node: Node, name: RunName, program: _Program, folders: list[RunPath], signal: _Signal, patience: _Seconds
+) -> str | None:
     """End a program that was started by a name, as ``Node.start`` takes it, and remove its folders."""
-    name, program = arguments["name"], arguments["program"]
     refuse_foreign(f"/{name}", itself=True)
-    for path in arguments["folders"]:
+    for path in folders:
         refuse_foreign(path)
     process = node.named.get(name)
     if process is None or process.ended is not None or process.lost is not None:
         did = await _end_leftovers(node, name, program)
     else:
-        did = await _end(process, program, arguments["signal"], arguments["patience"])
+        did = await _end(process, program, signal, patience)
     node.named.pop(name, None)
-    for path in arguments["folders"]:
+    for path in folders:
         removed = await remove_folder(node, path, itself=False)
         did = did or removed
     return did

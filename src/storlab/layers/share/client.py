@@ -23,7 +23,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AtPath, refuse_foreign, undo
+from storlab.nodes.undo import RunPath, refuse_foreign, undo
 from storlab.units import Duration, Size
 
 _POLITE = 60.0  # s, for what is still to be written to reach a server that answers
@@ -43,10 +43,9 @@ CLIENTS: Mapping[str, str] = {"nfs": "nfs", "smb": "smb", "sftp": "sshfs", "virt
 """Protocol → the layer that mounts what is served by it."""
 
 
-@undo("share.unmount", patience=400.0, arguments=AtPath)
-async def unmount_share(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("share.unmount", patience=400.0)
+async def unmount_share(node: Node, path: RunPath) -> str | None:
     """Unmount a share from a path of Storlab's, whatever became of its server, and remove the mount point."""
-    path = arguments["path"]
     refuse_foreign(path)
     done = None
     while (mount := await mount_at(node, path)) is not None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from pydantic import Field, field_validator
 
 from storlab.errors import StorlabError, TrialError, Unsupported
@@ -25,7 +25,7 @@ from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import RunPath, refuse_foreign, undo
+from storlab.nodes.undo import Port, RunPath, refuse_foreign, undo
 from storlab.units import Size
 
 _NFSD = "/proc/fs/nfsd"
@@ -33,21 +33,17 @@ _PORT = 2049
 _TRIES = 20  # ports that others have taken
 _LOOKS, _LOOK = 40, 0.05  # s between looks
 
-
-class _Serving(Struct, frozen=True, forbid_unknown_fields=True):
-    path: RunPath
-    port: Annotated[int, Meta(ge=1, le=65535)]
+_Bytes = Annotated[int, Meta(ge=1024, le=4 * 1024**2)]
 
 
-@undo("nfsd.stop", arguments=_Serving, proof="note")
-async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("nfsd.stop", proof="note")
+async def _stop(node: Node, path: RunPath, port: Port) -> str | None:
     """Stop the kernel's server, unless it serves anything but what Storlab exported there."""
-    path = arguments["path"]
     refuse_foreign(path)
     if not await _threads(node):
         node.taken.discard("nfsd")
         return None
-    if f"tcp {arguments['port']}" not in await _lines(node, "portlist"):
+    if f"tcp {port}" not in await _lines(node, "portlist"):
         return None  # another one, which somebody has started since
     if others := parse_exports(await node.read_text(f"{_NFSD}/exports")).keys() - {path}:
         raise StorlabError(f"the NFS server of node {node.name} serves {others.pop()}, too: left alone")
@@ -60,18 +56,12 @@ async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
     raise StorlabError(f"the NFS server of node {node.name} does not stop")
 
 
-class _BlockSize(Struct, frozen=True, forbid_unknown_fields=True):
-    before: Annotated[int, Meta(ge=1024, le=4 * 1024**2)]
-    wanted: Annotated[int, Meta(ge=1024, le=4 * 1024**2)]
-
-
 _before: dict[str, int] = {}  # by boot id: what a kernel had before Storlab, for all network namespaces together
 
 
-@undo("nfsd.limit", arguments=_BlockSize)
-async def _restore_block_size(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("nfsd.limit")
+async def _restore_block_size(node: Node, before: _Bytes, wanted: _Bytes) -> str | None:
     """Give the kernel its limit again, by which the machine's own server would run later; unless others set it."""
-    before, wanted = arguments["before"], arguments["wanted"]
     (now,) = await node.texts(f"{_NFSD}/max_block_size")
     if now == str(wanted):
         await node.write(f"{_NFSD}/max_block_size", b"%d\n" % before)

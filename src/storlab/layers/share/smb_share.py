@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from msgspec import Struct
 from pydantic import Field
 
 from storlab.errors import StorlabError, TrialError, Unsupported
@@ -33,19 +32,15 @@ _USER, _NAME = "root", "share"  # loads run as root, as on the other kinds of sh
 _LOOKS, _LOOK = 100, 0.05  # s between looks
 
 
-class _Serving(Struct, frozen=True, forbid_unknown_fields=True):
-    configuration: RunPath
-
-
-@undo("ksmbd.stop", arguments=_Serving, proof="note")
-async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("ksmbd.stop", proof="note")
+async def _stop(node: Node, configuration: RunPath) -> str | None:
     """Stop the kernel's server, unless its daemon is another than the one with Storlab's configuration."""
-    refuse_foreign(arguments["configuration"])
+    refuse_foreign(configuration)
     if await _state(node) != "running":
         node.taken.discard("ksmbd")
         return None
     words = await _daemon(node)
-    if words and arguments["configuration"] not in words:
+    if words and configuration not in words:
         return None
     await node.write(f"{_CONTROL}/kill_server", b"hard")
     for _ in range(_LOOKS):

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar
-
-from msgspec import Struct
+from typing import ClassVar
 
 from storlab.errors import NodeError, NodeLost, TrialError
 from storlab.layers.base import LayerContext
@@ -35,14 +33,10 @@ _ANSWER = re.compile(r"bytes from .*icmp_seq=(\d{1,9})\b")
 _SILENCE = re.compile(r"no answer yet for icmp_seq=(\d{1,9})\b")
 
 
-class _Watch(Struct, frozen=True, forbid_unknown_fields=True):
-    name: RunName
-
-
-@undo("watch.end", arguments=_Watch)
-async def _end(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("watch.end")
+async def _end(node: Node, name: RunName) -> str | None:
     """Look no longer. A controller that is gone does not look either."""
-    watching = node.watching.pop(arguments["name"], None)
+    watching = node.watching.pop(name, None)
     if watching is not None:
         await cancelled(watching)
     return None

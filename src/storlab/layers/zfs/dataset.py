@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from pydantic import Field
 
 from storlab.errors import StorlabError
@@ -18,16 +17,12 @@ from storlab.nodes.node import Node
 from storlab.nodes.undo import OF_RUN, RunPath, refuse_foreign, refuse_foreign_pool, undo, until_free
 from storlab.units import Size
 
-
-class _Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    dataset: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+/ -]{1,255}$"), OF_RUN]
-    path: RunPath | None
+_Dataset = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+/ -]{1,255}$"), OF_RUN]
 
 
-@undo("zfs.destroy", outlives_boot=True, arguments=_Dataset)
-async def destroy_dataset(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("zfs.destroy", outlives_boot=True)
+async def destroy_dataset(node: Node, dataset: _Dataset, path: RunPath | None) -> str | None:
     """Destroy a dataset or volume in a pool of Storlab's, and remove where it was mounted."""
-    dataset, path = arguments["dataset"], arguments["path"]
     refuse_foreign_pool(dataset)
     if "/" not in dataset or "@" in dataset:
         raise StorlabError(f"{dataset} is no dataset in a pool: left alone")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from storlab.errors import CommandFailed, NodeError, StorlabError, TrialError, Unsupported
 from storlab.layers.base import LayerContext
@@ -62,20 +62,18 @@ def _note(run: str, parameter: str) -> str:
     return f"{_NOTES}/{run}.{parameter}"
 
 
-class _Parameter(Struct, frozen=True, forbid_unknown_fields=True):
-    parameter: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,100}$")]
-    value: Annotated[str, Meta(max_length=1024)]
-    run: RunId
+_Name = Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,100}$")]
+_Value = Annotated[str, Meta(max_length=1024)]
 
 
-@undo("zfs.parameter", arguments=_Parameter)
-async def restore_parameter(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("zfs.parameter")
+async def restore_parameter(node: Node, parameter: _Name, value: _Value, run: RunId) -> str | None:
     """Give a parameter of the module the value again that it had.
 
     What that was is also in a note below /run, which only root can write: without that note, nothing was set. Where
     another pool still wants it as it is, that one's own entry will restore it.
     """
-    name, before, note = arguments["parameter"], arguments["value"], _note(arguments["run"], arguments["parameter"])
+    name, before, note = parameter, value, _note(run, parameter)
     if not PARAMETER.fullmatch(name):
         raise StorlabError(f"{name} is no parameter of a kernel module: left alone")
     if any(name in wanted for wanted in _kernels[node.machine].wanted.values()):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from msgspec import Struct
 from pydantic import Field, model_validator
 
 from storlab.layers.base import Layer, LayerContext
@@ -43,31 +42,20 @@ from storlab.layers.zfs.properties import (
 )
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AbsolutePath, AtPath, RunName, is_there, refuse_foreign_pool, undo, until_free
+from storlab.nodes.undo import AbsolutePath, RunName, RunPath, is_there, refuse_foreign_pool, undo, until_free
 from storlab.reach import Choice, KernelSetting, OwnName
 from storlab.units import Size, size_text
 
 
-class _Label(Struct, frozen=True, forbid_unknown_fields=True):
-    device: AbsolutePath
-    pool: RunName
-    was: Fingerprint = ""
-
-
-class _Pool(Struct, frozen=True, forbid_unknown_fields=True):
-    pool: RunName
-
-
-@undo("zpool.forget", outlives_boot=True, arguments=_Label)
-async def forget_labels(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("zpool.forget", outlives_boot=True)
+async def forget_labels(node: Node, device: AbsolutePath, pool: RunName, was: Fingerprint = "") -> str | None:
     """Wipe the labels of a pool of Storlab's, which ``zpool destroy`` only marks, from a device of the user's."""
-    pool, was = arguments["pool"], arguments.get("was", "")
     refuse_foreign_pool(pool)
 
     def types_of(listing: bytes) -> list[str]:
         return [_MEMBER] if is_only_member(listing, pool) else []
 
-    found = await own_signatures(node, arguments["device"], was, f"LABEL={pool}", types_of)
+    found = await own_signatures(node, device, was, f"LABEL={pool}", types_of)
     if found is None:
         return None
     device, types = found
@@ -76,10 +64,9 @@ async def forget_labels(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return f"wiped the labels of the pool {pool} from {device}"
 
 
-@undo("zpool.node", arguments=AtPath)
-async def remove_device_node(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("zpool.node")
+async def remove_device_node(node: Node, path: RunPath) -> str | None:
     """Remove a device node that was made for a pool."""
-    path = arguments["path"]
     if not await is_there(node, path):
         return None
     await node.run(["rm", "--force", "--", path])
@@ -115,9 +102,8 @@ _FEWEST = {"stripe": 1, "mirror": 2, "raidz": 3, "raidz1": 3, "raidz2": 4, "raid
 _SMALLEST = 64 * 1024**2  # SPA_MINDEVSIZE of ZFS
 
 
-@undo("zpool.destroy", outlives_boot=True, arguments=_Pool)
-async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    pool = arguments["pool"]
+@undo("zpool.destroy", outlives_boot=True)
+async def _destroy(node: Node, pool: RunName) -> str | None:
     refuse_foreign_pool(pool)
     forget_wanted(node, pool)
     pools = await node.output("zpool", "list", "-H", "-o", "name") if await is_loaded(node) else ""

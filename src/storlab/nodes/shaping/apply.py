@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.nodes.answers import understood
@@ -33,54 +33,37 @@ from storlab.nodes.uplink import InterfaceName
 _Mtu = Annotated[int, Meta(ge=68, le=65535)]
 _VALUE = r"^[a-z0-9_ -]{1,80}$"
 _Setting = Annotated[str, Meta(pattern=r"^[a-z_]{1,40}=[a-z0-9_ -]{1,80}$")]
+_Device = Annotated[str, Meta(pattern=r"^(tap|veth)[0-9]{1,5}$")]
 _Feature = Annotated[str, Meta(pattern=r"^(tso|gso|gro)$")]
 _FOLDER = "/proc/sys/net/ipv4"
 _NO_SUCH = re.compile("unknown qdisc|qdisc kind is unknown|No such file", re.IGNORECASE)
 
 
-class _Card(Struct, frozen=True, forbid_unknown_fields=True):
-    interface: InterfaceName
-    mtu: _Mtu
-    on: list[_Feature]
-    off: list[_Feature]
-
-
-class _Port(Struct, frozen=True, forbid_unknown_fields=True):
-    network: RunName
-    device: Annotated[str, Meta(pattern=r"^(tap|veth)[0-9]{1,5}$")]
-    mtu: _Mtu
-
-
-class _Sysctls(Struct, frozen=True, forbid_unknown_fields=True):
-    interface: InterfaceName
-    values: list[_Setting]
-
-
-@undo("network.restore-card", arguments=_Card)
-async def restore_card(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("network.restore-card")
+async def restore_card(
+    node: Node, interface: InterfaceName, mtu: _Mtu, on: list[_Feature], off: list[_Feature]
+) -> str | None:
     """Take an interface's queues away, and give it the MTU and offloads back that it had."""
-    interface = arguments["interface"]
     if not await _has(node, interface):
         return None
     queues = parse_queues(await _queues(node, interface))
-    mtu, offload = await mtu_of(node, interface), await _features(node, interface)
-    had = dict.fromkeys(arguments["on"], True) | dict.fromkeys(arguments["off"], False)
+    now, offload = await mtu_of(node, interface), await _features(node, interface)
+    had = dict.fromkeys(on, True) | dict.fromkeys(off, False)
     features = {name: on for name, on in had.items() if name in FEATURES and offload.get(name) != on}
-    if not queues and not features and mtu == arguments["mtu"]:
+    if not queues and not features and now == mtu:
         return None
     if queues:
         await node.run(["tc", "qdisc", "delete", "dev", interface, "root"])
     if features:
         await node.run(["ethtool", "-K", interface, *_words(features)])
-    if mtu != arguments["mtu"]:
-        await node.run(["ip", "link", "set", "dev", interface, "mtu", str(arguments["mtu"])])
+    if now != mtu:
+        await node.run(["ip", "link", "set", "dev", interface, "mtu", str(mtu)])
     return f"gave the interface {interface} of {node.name} its shape back"
 
 
-@undo("network.restore-port", arguments=_Port, proof="note")
-async def restore_port(host: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("network.restore-port", proof="note")
+async def restore_port(host: Node, network: RunName, device: _Device, mtu: _Mtu) -> str | None:
     """Give the port of a node's card the MTU back that it had."""
-    network, device, mtu = arguments["network"], arguments["device"], arguments["mtu"]
     if not is_a_runs(network):
         raise StorlabError(f"the network namespace {network} is not Storlab's own: left alone")
     shown = await host.run(["ip", "-netns", network, "-j", "link", "show", "dev", device], check=False)
@@ -90,12 +73,12 @@ async def restore_port(host: Node, arguments: Mapping[str, Any]) -> str | None:
     return f"gave the port {device} its MTU back"
 
 
-@undo("tcp.restore", arguments=_Sysctls)
-async def restore_tcp(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("tcp.restore")
+async def restore_tcp(node: Node, interface: InterfaceName, values: list[_Setting]) -> str | None:
     """Give settings of TCP the values back that they had."""
-    had = dict(each.split("=", 1) for each in arguments["values"])
+    had = dict(each.split("=", 1) for each in values)
     wanted = {name: value for name, value in had.items() if name in TCP_SYSCTLS}
-    if not await _has(node, arguments["interface"]):
+    if not await _has(node, interface):
         return None
     changed = {name: value for name, value in wanted.items() if await _sysctl(node, name) != value}
     for name, value in changed.items():

@@ -7,23 +7,22 @@ loop devices that scripts made over files there. Whatever has another device as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from storlab.errors import StorlabError
 from storlab.layers.block.loop import loop_devices
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
-from storlab.nodes.undo import AtPath, refuse_foreign, undo
+from storlab.nodes.undo import RunPath, refuse_foreign, undo
 
 _VDEV = re.compile(r"^\t\s*(?P<path>/\S+)(\t|$)")
 
 
-@undo("suite.leftovers", patience=300.0, arguments=AtPath)
-async def remove_leftovers(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("suite.leftovers", patience=300.0)
+async def remove_leftovers(node: Node, path: RunPath) -> str | None:
     """Tear down what stands on a run's own files, before these are removed."""
-    folder = arguments["path"]
+    folder = path
     refuse_foreign(folder, itself=True)
     own = {device: file for device, file in await loop_devices(node) if file.startswith(f"{folder}/")}
     did = await _destroy_pools(node, folder, own)

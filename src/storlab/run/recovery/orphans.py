@@ -136,7 +136,7 @@ async def remove(found: Iterable[Orphan], session: Session) -> tuple[list[str], 
         try:
             undo.check(orphan.arguments, orphan.run)
             async with asyncio.timeout(undo.patience):
-                done = await undo.function(session.host, orphan.arguments)
+                done = await undo.function(session.host, **orphan.arguments)
         except (StorlabError, TimeoutError) as error:
             failed.append(f"{orphan.undo} {orphan}: {error or 'it took too long'}")
         else:

@@ -117,7 +117,7 @@ async def _undo(entry: Pending, session: Session, journal: Journal) -> str | Non
     undo.check(entry.arguments, session.run, noted=undo.noted and journal.is_announced(entry))
     try:
         async with asyncio.timeout(undo.patience):
-            return await undo.function(node, entry.arguments)
+            return await undo.function(node, **entry.arguments)
     except TimeoutError:
         raise StorlabError(f"it took longer than {undo.patience:g} s") from None
     except (TypeError, ValueError, LookupError, FileNotFoundError) as error:  # of arguments, or of what a node printed

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from itertools import chain
-from typing import Any
 
 from storlab.nodes.node import Node
 from storlab.nodes.settings import restore
-from storlab.nodes.undo import LONG, AtPath, Undo, remove_folder, undo
+from storlab.nodes.undo import LONG, RunPath, Undo, remove_folder, undo
 from storlab.registry import layer_types, node_kinds
 from storlab.run.recovery.leftovers import remove_leftovers
 
 
-@undo("scratch.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
-async def remove_scratch(node: Node, arguments: Mapping[str, Any]) -> str | None:
+@undo("scratch.remove", patience=LONG, outlives_boot=True)
+async def remove_scratch(node: Node, path: RunPath) -> str | None:
     """Remove the run's own folder on a node."""
-    return await remove_folder(node, arguments["path"])
+    return await remove_folder(node, path)
 
 
 _OWN = (remove_scratch, remove_leftovers, restore)
