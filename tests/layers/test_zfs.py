@@ -379,7 +379,7 @@ LEFT = sample(__file__, "cases/left-pools.sh")
 async def test_what_scripts_left_on_a_runs_own_devices_alone_is_taken_down(ground: Ground) -> None:
     node, folder = ground.node, {"path": SCRATCH.rpartition("/")[0]}
     await node.run(["bash", "-c", LEFT, "sh", SCRATCH])
-    here = HereMaker(None, None, Here("vm", keep=("onloop",)), Path())  # type: ignore[arg-type]
+    here = HereMaker(session=None, adapter=None, here=Here("vm", keep=("onloop",)), folder=Path())  # type: ignore[arg-type]
     with pytest.raises(SafetyError, match=r"a pool is imported \(onfile\), and tests may destroy"):
         await here._refuse_pools(node)
     did = await remove_leftovers.function(node, **folder)

@@ -20,7 +20,7 @@ from storlab.suites.records import SuiteRun
 from storlab.suites.run import suite_run
 from storlab.suites.run.asked import Asked
 from storlab.suites.run.classic import ClassicFolder
-from storlab.suites.run.suite_run import Ended
+from storlab.suites.run.execution import Ended
 from storlab.suites.runfile import Runfile, read_suite
 from storlab.suites.test_runner import Around, dry_run, failed_only, output_folder, suite_of_paths, template
 from storlab.suites.texts.zts import console_line, failed_maybes, report, report_status

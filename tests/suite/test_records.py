@@ -21,7 +21,7 @@ from storlab.record import to_json
 from storlab.suites.environment import SuiteEnvironment
 from storlab.suites.history.history import history_of
 from storlab.suites.model import Attempt, Group, Leak, Outcome, Script, Suite
-from storlab.suites.order import repeated
+from storlab.suites.order import remaining, repeated
 from storlab.suites.records import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
 from storlab.suites.records.merged import merged_suite_runs
 from storlab.suites.records.sources import observed, read_source
@@ -30,7 +30,7 @@ from storlab.suites.report.formats import render
 from storlab.suites.run import environment
 from storlab.suites.run.output import MOST, ScriptOutput
 from storlab.suites.run.part import Part, place_of
-from storlab.suites.run.queue import Queue, remaining
+from storlab.suites.run.shard import Queue
 from suite.samples import BEGAN, HERE, SUITE, attempt, passes, recorded
 from suite.samples import of as of
 from suite.samples import written as written
@@ -123,7 +123,7 @@ def test_what_has_a_result_is_not_run_again() -> None:
         ("tests/disk", ["write"]),
         ("tests/pool", ["create", "rename"]),
     ]
-    queue = Queue.of(left)
+    queue = Queue(left)
     assert queue.take() == left[0] and len(queue) == 1
 
 

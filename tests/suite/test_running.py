@@ -16,13 +16,11 @@ from storlab.nodes.agent.steps import Done, Step, read
 from storlab.suites.model import Attempt, Group, Leak, Outcome, Role, Script
 from storlab.suites.places.guest import usable
 from storlab.suites.places.invariants import State, Watchman, parse_state
-from storlab.suites.places.loss import GuestLost
-from storlab.suites.places.place import Booted
+from storlab.suites.places.place import Booted, GuestLost
 from storlab.suites.places.spare import Spare
 from storlab.suites.run import attempt
 from storlab.suites.run.part import Part
-from storlab.suites.run.queue import Queue
-from storlab.suites.run.shard import Shard, run_all
+from storlab.suites.run.shard import Queue, Shard, run_all
 from storlab.suites.run.work import Work, kernel_complaint, parse_work
 from suite.samples import GOLDEN
 
@@ -93,7 +91,7 @@ def test_a_guest_in_which_a_command_failed_while_it_was_prepared_is_tried_again(
 
     terms: Any = SimpleNamespace(place=None, record=SimpleNamespace(opened=opened), stops=False)
     spare: Any = SimpleNamespace(take=no_spare)
-    shard = Shard("guest-1", terms, Queue.of([GROUP]), lambda said: None, spare)
+    shard = Shard("guest-1", terms, Queue([GROUP]), lambda said: None, spare)
     assert asyncio.run(run_all([shard])) == [
         "guest-1: no guest could be had in 3 tries: udevadm settle ended with status 1"
     ]

@@ -18,7 +18,7 @@ from storlab.errors import UserError
 from storlab.suites.model import Absent, Attempt, Group, Outcome, Role, Script, Suite
 from storlab.suites.order import iteration, iteration_name, order_of, repeated, replayed, shuffled, without_rest
 from storlab.suites.records import SuiteRun, read_suite_run
-from storlab.suites.run.queue import Queue
+from storlab.suites.run.shard import Queue
 from storlab.suites.selection import Failures, Selection, matches, parse_share, parse_tags, select, shared
 from storlab.suites.texts.zts import console_line
 from study.program import call
@@ -197,7 +197,7 @@ def test_a_replay_has_the_tests_of_then_in_the_order_of_then() -> None:
 def test_an_empty_queue_asks_for_more_and_of_a_later_iteration_only_what_ran_was_asked_for() -> None:
     groups = SUITE.groups
     later = iter([iteration(groups, 2), []])
-    queue = Queue.of(groups, lambda: next(later))
+    queue = Queue(groups, lambda: next(later))
     taken: list[Group] = []
     while (group := queue.take()) is not None:
         taken.append(group)

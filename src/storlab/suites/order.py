@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -96,3 +96,13 @@ def without_rest(
         for group in groups
     ]
     return [group for group in kept if group.tests]
+
+
+def remaining(groups: Iterable[Group], attempts: Iterable[Attempt]) -> list[Group]:
+    """The groups with the tests that have no result yet: those of a run that is resumed.
+
+    A test that was skipped because its guest could not be had, or that ended with the run, is not among the attempts.
+    """
+    done = {attempt.key for attempt in attempts if attempt.role == "test"}
+    left = (replace(g, tests=tuple(t for t in g.tests if (g.name, t.path) not in done)) for g in groups)
+    return [group for group in left if group.tests]

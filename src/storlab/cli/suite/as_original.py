@@ -21,8 +21,8 @@ from storlab.suites.records import SuiteRecord, SuiteRun, read_suite_run
 from storlab.suites.records.here import who_lacks
 from storlab.suites.run.asked import Asked
 from storlab.suites.run.classic import ClassicFolder
-from storlab.suites.run.execution import Watch
-from storlab.suites.run.suite_run import Ended, look_at_suite, run_suite
+from storlab.suites.run.execution import Ended, Watch
+from storlab.suites.run.suite_run import look_at_suite, run_suite
 from storlab.suites.selection import Selection
 from storlab.suites.texts.zts import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
 from storlab.suites.zfs_tests import configuration

@@ -24,8 +24,7 @@ from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.suites.run.asked import Asked
-    from storlab.suites.run.execution import Watch
-    from storlab.suites.run.suite_run import Ended
+    from storlab.suites.run.execution import Ended, Watch
 
 suite = typer.Typer(
     name="suite",

@@ -22,8 +22,7 @@ from storlab.cli.status import (
 if TYPE_CHECKING:
     from storlab.suites.model import Attempt
     from storlab.suites.records import SuiteRecord, SuiteRun
-    from storlab.suites.run.execution import Watch
-    from storlab.suites.run.suite_run import Ended
+    from storlab.suites.run.execution import Ended, Watch
 
 
 def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json: bool) -> None:

@@ -16,14 +16,9 @@ from storlab.layers.resources import File
 from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.kind import Prepared
 from storlab.nodes.kinds.vm.kind import VmKind
-from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.run.session import Session
 from storlab.run.setup.space import available_memory
-from storlab.suites.adapters.base import Adapter
-from storlab.suites.places.loss import loss_of
-from storlab.suites.places.place import HOLD, UDEVD, Booted, SuiteGuest, measure, prepare_hold, set_up_suite
-from storlab.suites.records.here import Here
+from storlab.suites.places.place import HOLD, UDEVD, Booted, Place, SuiteGuest, loss_of, measure, set_up_suite
 from storlab.units import size_text
 
 OWN_TESTS = "/usr/local/share/storlab-suite"
@@ -39,6 +34,7 @@ mkdir -p "$2"
 mount "$1" "$2"
 chmod 1777 "$2"
 """
+_PIPES = 'mkdir -p "$1" && mkfifo -m 0666 "$1/held" "$1/released"'
 _SETTLE = """
 udevadm trigger --action=add --subsystem-match=block
 udevadm trigger --action=add --sysname-match=zfs
@@ -46,29 +42,18 @@ udevadm settle --timeout=120
 """
 
 
-@dataclass(frozen=True)
-class GuestMaker:
+@dataclass(kw_only=True)
+class GuestMaker(Place):
     """Opens guests for one run of a suite. ``tests``: a folder of this machine with the user's own tests; ``number``:
     of guests that are there at the same time; ``hold``: tests that fail can be held.
     """
 
-    session: Session
-    adapter: Adapter
     spec: VmKind
-    folder: Path
     tests: Path | None = None
     number: int = 1
     hold: bool = False
 
-    @property
-    def here(self) -> Here | None:
-        return None
-
-    def name(self, number: int) -> str:
-        return f"guest-{number}"
-
     async def open(self, name: str, folder: Path) -> SuiteGuest:
-        """A guest, ready for scripts; ``folder`` takes its console. Raises ``NodeError`` where it can't be had."""
         needs, session = self.adapter.needs(), self.session
         files, demands = await self._disks(name)
         node = await session.open(name, "guest", self.spec, demands, folder)
@@ -82,12 +67,15 @@ class GuestMaker:
                 guest.udev = await node.start([UDEVD])
                 await node.run(["sh", "-c", _SETTLE])
                 if self.tests is not None:
-                    await _send(node, self.tests, self.adapter.testdir)
+                    place = self.adapter.testdir
+                    archive = await asyncio.to_thread(packed, self.tests)
+                    await node.run(["mkdir", "--parents", place])
+                    await node.run(["tar", "--extract", "--directory", place], stdin=archive)
                 disks = usable(devices[:-1], needs.disks)
                 guest.blank = tuple(disks) if needs.blank else ()
                 given = {"DISKS": " ".join(each.removeprefix("/dev/") for each in disks), "FILEDIR": needs.place}
                 if self.hold:
-                    await prepare_hold(node)
+                    await node.run(["sh", "-c", _PIPES, "sh", HOLD])  # before the set-up names the callback
                     given["HOLD"] = HOLD
                 guest.variables = await set_up_suite(node, needs, given)
                 await measure(guest)
@@ -107,14 +95,7 @@ class GuestMaker:
         await self.session.end(guest.node)
         await self.session.host.run(["rm", "--force", "--", *guest.disks])
 
-    def _needs(self) -> Needs:
-        needs = self.adapter.needs()
-        return Needs(programs=needs.programs, modules=needs.modules)
-
     async def refuse_lacking(self) -> None:
-        """Raise ``UserError`` where no guest has what the suite needs, or this machine lacks the memory for them;
-        ``MissingImage`` where there is no image.
-        """
         available = available_memory(await self.session.host.read_text("/proc/meminfo"))
         needed = self.number * self.spec.memory_needed()
         if available is not None and needed > available:
@@ -123,20 +104,16 @@ class GuestMaker:
                 f"{size_text(needed // 1024**2 * 1024**2)}, but this machine has only {available // 1024**2}M left: "
                 "write a smaller --memory or fewer --guests"
             )
-        needs = self._needs()
         prepared = await self._prepared()
-        if lacks := prepared.lacks(needs):
+        if lacks := prepared.lacks(self.node_needs):
             raise UserError("; ".join(lacks))
 
     async def booted(self) -> Booted:
         facts = (await self._prepared()).facts()
         return Booted(self.spec.memory, str(facts.get("image", "")), str(facts.get("accelerator", "")))
 
-    async def recorded(self) -> None:
-        """Nothing of this machine is used."""
-
     async def _prepared(self) -> Prepared:
-        return await self.session.prepare("guest", self.spec, self._needs())
+        return await self.session.prepare("guest", self.spec, self.node_needs)
 
     async def _disks(self, name: str) -> tuple[list[str], Demands]:
         needs, host = self.adapter.needs(), self.session.host
@@ -168,13 +145,6 @@ async def _disk(node: Node, slot: str) -> str:
             return f"/dev/{disk}"
         await asyncio.sleep(0.1)
     raise NodeError(f"node {node.name}: its disk {slot} did not appear")
-
-
-async def _send(node: Node, tests: Path, place: str) -> None:
-    """Copy a folder of this machine into a guest. Raises ``UserError`` where that can't be."""
-    archive = await asyncio.to_thread(packed, tests)
-    await node.run(["mkdir", "--parents", place])
-    await node.run(["tar", "--extract", "--directory", place], stdin=archive)
 
 
 def packed(folder: Path) -> bytes:

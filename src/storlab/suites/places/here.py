@@ -13,10 +13,8 @@ from storlab.layers.block.identity import DeviceIdentity, identify
 from storlab.nodes.needs import Needs, lacks
 from storlab.nodes.node import Node
 from storlab.run.recovery.leftovers import remove_leftovers
-from storlab.run.session import Session
-from storlab.suites.adapters.base import Adapter
 from storlab.suites.adapters.zts import Zts, ZtsFile
-from storlab.suites.places.place import Booted, SuiteGuest, end_survivors, measure, set_up_suite
+from storlab.suites.places.place import Booted, Place, SuiteGuest, end_survivors, measure, set_up_suite
 from storlab.suites.records.here import Here
 from storlab.waiting import to_its_end
 
@@ -37,24 +35,20 @@ def refuse_unnamed(here: Here) -> None:
         )
 
 
-@dataclass
-class HereMaker:
+@dataclass(kw_only=True)
+class HereMaker(Place):
     """Prepares this machine for one run of a suite. What it sets up is journalled; tests run where they lie."""
 
-    session: Session
-    adapter: Adapter
     here: Here
-    folder: Path
     _opened: SuiteGuest | None = None
 
     def name(self, number: int) -> str:
         return NAME
 
     async def refuse_lacking(self) -> None:
-        """Raise ``UserError`` where this machine is not fit for it, or has anything that must not be lost."""
         refuse_unnamed(self.here)
         node, needs = self.session.host, self.adapter.needs()
-        wanted = Needs(programs=needs.programs, modules=needs.modules)
+        wanted = self.node_needs
         if needs.disks and not self.here.disks:
             wanted |= _LOOPS
         if lacking := await lacks(node, wanted):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import posixpath
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
+from storlab.errors import StorlabError
 from storlab.nodes.agent import steps
+from storlab.nodes.needs import Needs as NodeNeeds
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
 from storlab.run.session import Session
@@ -39,7 +41,6 @@ udevadm settle --timeout=20
 """
 HOLD = "/run/storlab-hold"
 """In a guest whose tests can be held: two pipes, and the callback that waits at them."""
-_PIPES = 'mkdir -p "$1" && mkfifo -m 0666 "$1/held" "$1/released"'
 _KILL = 'for c; do echo 1 > "$c/cgroup.kill" || :; done'
 
 
@@ -81,40 +82,57 @@ class Booted:
     accelerator: str = ""
 
 
-class Place(Protocol):
-    """Opens what a run's scripts are run in."""
+@dataclass(kw_only=True)
+class Place(ABC):
+    """Opens what a run's scripts are run in. ``folder``: the run's; ``here``: what may be used of this machine."""
+
+    session: Session
+    adapter: Adapter
+    folder: Path
+    here: Here | None = None
 
     @property
-    def session(self) -> Session: ...
-
-    @property
-    def adapter(self) -> Adapter: ...
-
-    @property
-    def folder(self) -> Path:
-        """The run's."""
-
-    @property
-    def here(self) -> Here | None:
-        """What it may use of this machine; ``None`` for guests."""
+    def node_needs(self) -> NodeNeeds:
+        needs = self.adapter.needs()
+        return NodeNeeds(programs=needs.programs, modules=needs.modules)
 
     def name(self, number: int) -> str:
         """What the first, second … of those side by side is called."""
+        return f"guest-{number}"
 
+    @abstractmethod
     async def open(self, name: str, folder: Path) -> SuiteGuest:
-        """One that is ready for scripts; ``folder`` takes its console. Raises ``NodeError`` where it can't be had."""
+        """One that is ready for scripts; ``folder`` takes its console. Raises ``NodeError`` if it can't be had."""
 
+    @abstractmethod
     async def close(self, guest: SuiteGuest) -> None:
         """End it, and remove what was set up for it."""
 
+    @abstractmethod
     async def refuse_lacking(self) -> None:
-        """Raise ``UserError`` where the suite can't be run there."""
+        """Raise ``UserError`` if the suite can't be run there, ``MissingImage`` if there is no image."""
 
+    @abstractmethod
     async def booted(self) -> Booted:
         """What it is, found out once."""
 
     async def recorded(self) -> Here | None:
         """What it uses of this machine, for the run's records."""
+        return None
+
+
+class GuestLost(StorlabError):
+    """A guest is gone, or was given up. ``reason``: a sentence; ``hung``: a script could not even be killed."""
+
+    def __init__(self, reason: str, *, hung: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.hung = reason, hung
+
+
+def loss_of(node: Node, session: Session, otherwise: str) -> GuestLost:
+    """What is known of a guest's end, from QEMU's events, how it ended, and its console."""
+    told = next((loss.reason for loss in reversed(session.losses) if loss.node == node.instance), None)
+    return GuestLost((told or node.lost or otherwise).removeprefix(f"node {node.name}: "))
 
 
 async def set_up_suite(node: Node, needs: Needs, given: Mapping[str, str]) -> dict[str, str]:
@@ -122,11 +140,6 @@ async def set_up_suite(node: Node, needs: Needs, given: Mapping[str, str]) -> di
     ended = await node.run(["bash", "-c", needs.set_up_script], env={**needs.given, **given})
     pairs = (each.partition("=") for each in ended.stdout.decode(errors="replace").split("\0") if "=" in each)
     return {key: value for key, _, value in pairs if key != "_"}
-
-
-async def prepare_hold(node: Node) -> None:
-    """Make the pipes, before the suite's set-up names the callback."""
-    await node.run(["sh", "-c", _PIPES, "sh", HOLD])
 
 
 async def measure(guest: SuiteGuest) -> None:
@@ -138,18 +151,15 @@ async def measure(guest: SuiteGuest) -> None:
 
 async def restore_service(guest: SuiteGuest) -> str | None:
     """Start again what all scripts rely on, where one of them ended it; its name, where that was so."""
-    if guest.udev is None or not await _has_ended(guest.node, guest.udev):
+    if guest.udev is None:
         return None
+    if not guest.udev.ended:
+        # An agent tells of an end once nothing is left of it: by then the next script may run, and would be blamed.
+        (there,) = await guest.node.carry_out(steps.look(f"/proc/{guest.udev.pid}"), go_on=True)
+        if not there.missing:
+            return None
     guest.udev = await guest.node.start([UDEVD])
     return posixpath.basename(UDEVD)
-
-
-async def _has_ended(node: Node, process: Process) -> bool:
-    """An agent tells of an end once nothing is left of it: by then the next script may run, and would be blamed."""
-    if process.ended:
-        return True
-    (there,) = await node.carry_out(steps.look(f"/proc/{process.pid}"), go_on=True)
-    return there.missing
 
 
 async def end_survivors(guest: SuiteGuest) -> list[Leak]:

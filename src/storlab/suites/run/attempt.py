@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, TooMuch
 from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
-from storlab.run.session import Session
+from storlab.run.interrupts import Interrupts
 from storlab.suites.adapters.base import Adapter, Launch
 from storlab.suites.model import Attempt, Group, Outcome, Role, Script
-from storlab.suites.places.loss import GuestLost, loss_of
-from storlab.suites.places.place import SuiteGuest
+from storlab.suites.places.place import GuestLost, Place, SuiteGuest, loss_of
 from storlab.suites.run.hold import Hold
 from storlab.suites.run.kept_folders import KeptFolder, keep_folders
 from storlab.suites.run.output import MOST, ScriptOutput
+from storlab.suites.run.record import Record
 from storlab.suites.run.work import Work, kernel_complaint, parse_work
 from storlab.suites.texts.ktap import MOST_JUDGED
 
@@ -56,23 +57,60 @@ tail -n 200 /proc/spl/kstat/zfs/dbgmsg
 
 
 @dataclass(frozen=True)
-class Running:
-    """All that an attempt at a script needs. ``folder``: of the run; ``scale``: of time-outs; ``printed``: who else
-    gets what it prints.
-    """
+class Terms:
+    """What holds for all groups of a run. ``scale``: of time-outs; ``None``: as measured in each guest."""
 
-    session: Session
-    adapter: Adapter
-    guest: SuiteGuest
-    folder: Path
-    scale: float
-    printed: Callable[[bytes], None] | None = None
+    place: Place
+    record: Record
+    interrupts: Interrupts
+    scale: float | None = None
+    retries: int = 0
     hold: Hold | None = None
+
+    @property
+    def adapter(self) -> Adapter:
+        return self.place.adapter
+
+    @property
+    def stops(self) -> bool:
+        return self.interrupts.finish or bool(self.record.stop)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A guest in which scripts are run on these terms."""
+
+    terms: Terms
+    guest: SuiteGuest
+
+    @property
+    def scale(self) -> float:
+        return self.guest.scale if self.terms.scale is None else self.terms.scale
 
     @property
     def held(self) -> float:
         """Seconds for which its user had a test held: none of a test's own."""
-        return self.hold.seconds if self.hold is not None else 0.0
+        return self.terms.hold.seconds if self.terms.hold is not None else 0.0
+
+    def attempt(
+        self, group: Group, script: Script, role: Role, outcome: Outcome, started: datetime, elapsed: float, **more: Any
+    ) -> Attempt:
+        """What came of a script that ran here."""
+        return Attempt(
+            group.name,
+            script.path,
+            role,
+            outcome,
+            started,
+            max(elapsed, 0.0),
+            user=script.user or self.terms.adapter.runner,
+            identifier=group.identifier,
+            limit=group.timeout,
+            scale=self.scale,
+            guest=self.guest.name,
+            console=self.guest.console,
+            **more,
+        )
 
 
 @dataclass
@@ -89,11 +127,12 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
 
     Raises ``GuestLost`` with the guest's end, or where not even KILL ended it; its output is kept all the same.
     """
-    guest, folder = running.guest, running.folder / place
-    launch = running.adapter.launch(script, guest.variables)
+    guest, terms = running.guest, running.terms
+    folder = terms.record.folder / place
+    launch = terms.adapter.launch(script, guest.variables)
     began, started, held = time.monotonic(), datetime.now(UTC), running.held
     kept: Sequence[KeptFolder] = ()
-    with ScriptOutput(folder, running.printed) as output:
+    with ScriptOutput(folder, terms.record.printed) as output:
         try:
             process = await guest.node.start(
                 launch.argv,
@@ -101,11 +140,11 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
                 cwd=launch.cwd,
                 on_output=output.listener("stdout"),
                 on_stderr=output.listener("stderr"),
-                first_output=MOST if running.printed is None else None,  # whoever looks on sees all
+                first_output=MOST if terms.record.printed is None else None,  # whoever looks on sees all
                 keep_survivors=True,
             )
             try:
-                async with running.hold.watching(guest, script.path) if running.hold is not None else nullcontext():
+                async with terms.hold.watching(guest, script.path) if terms.hold is not None else nullcontext():
                     followed = await _follow(running, group, process, output, folder)
                 for path in launch.keep:
                     await _fetch(guest, path, folder)
@@ -121,34 +160,31 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         except CommandFailed as error:  # it could not be executed
             followed = _Followed(None, str(error))
         except (NodeLost, NodeError) as error:
-            raise loss_of(guest.node, running.session, str(error)) from None
+            raise loss_of(guest.node, terms.place.session, str(error)) from None
     ended = followed.ended
     if ended is not None and ended.survivors and process.cgroup is not None and not followed.killed:
         guest.kept[process.cgroup] = script.path
     outcome, why = Outcome.KILLED, ""
     if not followed.killed:
-        outcome, why = running.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
+        outcome, why = terms.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
     if role == "test" and MEASURES in group.tags and outcome is Outcome.PASS and _lacks_evidence(launch, kept):
         folders = " or ".join(launch.folders)
         outcome, why = Outcome.FAIL, f"it passed, but measured nothing: it left no {launch.evidence} in {folders}"
-    return Attempt(
-        group.name,
-        script.path,
+    reason = followed.reason or why
+    if not reason and ended is not None and ended.signal:
+        reason = f"it was ended by {ended.signal}"
+    return running.attempt(
+        group,
+        script,
         role,
         outcome,
         started,
-        max((ended.elapsed if ended else time.monotonic() - began) - (running.held - held), 0.0),
-        user=script.user or running.adapter.runner,
+        (ended.elapsed if ended else time.monotonic() - began) - (running.held - held),
         number=number,
-        identifier=group.identifier,
         code=ended.code if ended else None,
         signal=ended.signal if ended else None,
         cpu=ended.cpu_user + ended.cpu_system if ended else 0.0,
-        limit=group.timeout,
-        scale=running.scale,
-        guest=guest.name,
-        console=guest.console,
-        reason=followed.reason or why or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
+        reason=reason,
         folder=place,
         dropped=output.dropped + (ended.dropped if ended else 0) + sum(each.dropped for each in kept),
         kept=[each.name for each in kept],
@@ -212,7 +248,8 @@ async def _until_time_out(
         if await _rests(process, look):
             return None
         now, spent = time.monotonic() - began - (running.held - held), time.monotonic() - before
-        now_done = await _work(running.guest, process)
+        stat, disks = await running.guest.node.texts(f"{process.cgroup}/cpu.stat", "/proc/diskstats")
+        now_done = parse_work(stat or "", disks or "")
         idle = now_done.idle_since(last, spent) and output.last == printed
         last, printed = now_done, output.last
         if now >= timeout * running.scale - 0.001:
@@ -235,11 +272,6 @@ async def _rests(process: Process, seconds: float) -> bool:
     if process.lost is not None:
         raise NodeLost(process.lost)
     return True
-
-
-async def _work(guest: SuiteGuest, process: Process) -> Work:
-    stat, disks = await guest.node.texts(f"{process.cgroup}/cpu.stat", "/proc/diskstats")
-    return parse_work(stat or "", disks or "")
 
 
 async def _populated(guest: SuiteGuest, cgroup: str) -> bool:

@@ -18,11 +18,10 @@ from storlab.suites.model import Attempt, Group
 from storlab.suites.places.place import Place, SuiteGuest
 from storlab.suites.places.spare import Spare
 from storlab.suites.records import CONSOLES, Results, SuiteRecord, read_suite_run
+from storlab.suites.run.attempt import Terms
 from storlab.suites.run.hold import Hold
-from storlab.suites.run.part import Terms
-from storlab.suites.run.queue import Queue
 from storlab.suites.run.record import Record
-from storlab.suites.run.shard import Shard, run_all
+from storlab.suites.run.shard import Queue, Shard, run_all
 from storlab.suites.run.until_failure import UntilFailure
 from storlab.suites.selection import longest_first
 
@@ -38,9 +37,11 @@ class Watch:
 
 
 @dataclass
-class Ending:
-    """What is known at the end. ``given_up``: why no guest could be had; ``left_behind``: what is not torn down."""
+class Ended:
+    """How a run ended. ``given_up``: why no guest could be had; ``left_behind``: what could not be torn down."""
 
+    folder: Path
+    interrupted: bool = False
     given_up: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
 
@@ -55,7 +56,7 @@ class Execution:
     place: Place
     interrupts: Interrupts
     watch: Watch
-    ending: Ending
+    ended: Ended
     before: tuple[Attempt, ...] = ()
     limit: float | None = None
     times: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -75,16 +76,17 @@ class Execution:
         until: UntilFailure | None = None
         try:
             with Results(folder) as results:
-                kept = Record(folder, results, self.watch.ended, _consoles(folder), self.watch.printed)
+                guests = sum(1 for _ in (folder / CONSOLES).glob("*"))
+                kept = Record(folder, results, self.watch.ended, guests, self.watch.printed)
                 kept.environment = record.environment
                 if record.until_failure:
                     until = self._until_failure(kept)
                     ordered = () if until.failed_before(self.before) else ordered or until.more()
-                queue = Queue.of(ordered, until.more if until is not None else None)
+                queue = Queue(ordered, until.more if until is not None else None)
                 with self._limited(kept):
-                    self.ending.given_up = await self._run(queue, kept, guest)
+                    self.ended.given_up = await self._run(queue, kept, guest)
             if not self.interrupts.finish:
-                stopped = "; ".join(self.ending.given_up) or self._cut_short(kept, until)
+                stopped = "; ".join(self.ended.given_up) or self._cut_short(kept, until)
                 finished = None if stopped else datetime.now(UTC)
         finally:
             if until is not None:
@@ -130,7 +132,3 @@ class Execution:
             if shards:
                 shards[0].guest = guest
             return tuple(await run_all(shards))
-
-
-def _consoles(folder: Path) -> int:
-    return sum(1 for _ in (folder / CONSOLES).glob("*"))

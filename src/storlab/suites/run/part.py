@@ -6,47 +6,28 @@ import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from msgspec.structs import replace as with_fields
 
 from storlab.errors import NodeError, StorlabError
-from storlab.run.interrupts import Interrupts
-from storlab.suites.adapters.base import Adapter
 from storlab.suites.groups import inside
 from storlab.suites.model import LOST, Attempt, Group, Leak, Outcome, Role, Script
 from storlab.suites.places.invariants import Watchman, look
-from storlab.suites.places.loss import GuestLost, loss_of
-from storlab.suites.places.place import Place, SuiteGuest, blank_disks, end_survivors, restore_service
+from storlab.suites.places.place import (
+    GuestLost,
+    SuiteGuest,
+    blank_disks,
+    end_survivors,
+    loss_of,
+    restore_service,
+)
 from storlab.suites.records import OUTPUT
 from storlab.suites.records.under_way import write_under_way
-from storlab.suites.run.attempt import Running, run_script
-from storlab.suites.run.hold import Hold
-from storlab.suites.run.record import Record
+from storlab.suites.run.attempt import Running, Terms, run_script
 
 _LOOK = 30.0  # s, for what takes a hundredth
 _LOSSES = 2  # of guests by one test, before it is not tried again
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What holds for all groups of a run. ``scale``: of time-outs; ``None``: as measured in each guest."""
-
-    place: Place
-    record: Record
-    interrupts: Interrupts
-    scale: float | None = None
-    retries: int = 0
-    hold: Hold | None = None
-
-    @property
-    def adapter(self) -> Adapter:
-        return self.place.adapter
-
-    @property
-    def stops(self) -> bool:
-        return self.interrupts.finish or bool(self.record.stop)
 
 
 def place_of(path: str, tests: Sequence[Script]) -> str:
@@ -67,11 +48,7 @@ class Part:
         self._held: Attempt | None = None
         self._watchman = Watchman(guest.state)
         self._services: list[Leak] = []
-        scale = terms.scale if terms.scale is not None else guest.scale
-        record = terms.record
-        self._running = Running(
-            terms.place.session, terms.adapter, guest, record.folder, scale, record.printed, terms.hold
-        )
+        self._running = Running(terms, guest)
 
     async def run(self) -> None:
         """Set-up, tests, clean-up. Raises ``GuestLost`` once the loss is recorded."""
@@ -209,31 +186,17 @@ class Part:
         )  # fmt: skip
 
     def _lost(self, script: Script, role: Role, number: int, place: str, started: datetime, loss: GuestLost) -> Attempt:
-        return Attempt(
-            self._group.name,
-            script.path,
-            role,
-            Outcome.HUNG if loss.hung else Outcome.CRASHED,
-            started,
-            max((datetime.now(UTC) - started).total_seconds(), 0.0),
-            user=script.user or self._terms.adapter.runner,
-            number=number,
-            identifier=self._group.identifier,
-            limit=self._group.timeout,
-            scale=self._running.scale,
-            guest=self._guest.name,
-            console=self._guest.console,
-            reason=loss.reason,
-            folder=place,
-        )
+        outcome = Outcome.HUNG if loss.hung else Outcome.CRASHED
+        elapsed = (datetime.now(UTC) - started).total_seconds()
+        more = {"number": number, "reason": loss.reason, "folder": place}
+        return self._running.attempt(self._group, script, role, outcome, started, elapsed, **more)
 
     def _add(self, attempt: Attempt) -> None:
         """The last result of a group waits for what its scripts left running."""
+        self._flush()
         if self._is_last(attempt) and attempt.outcome not in LOST:
-            self._flush()
             self._held = attempt
         else:
-            self._flush()
             self._write(attempt)
 
     def _is_last(self, attempt: Attempt) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
 from storlab.suites.model import Group, Script
-from storlab.suites.places.loss import GuestLost
-from storlab.suites.places.place import SuiteGuest
+from storlab.suites.places.place import GuestLost, SuiteGuest
 from storlab.suites.places.spare import Spare
-from storlab.suites.run.part import Part, Terms
-from storlab.suites.run.queue import Queue
+from storlab.suites.run.attempt import Terms
+from storlab.suites.run.part import Part
 from storlab.waiting import all_of
 
 _BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
@@ -25,6 +25,23 @@ _BOOT_AGAIN = (
 
 class NoGuest(StorlabError):
     """No guest can be had any more."""
+
+
+class Queue:
+    """Groups that are still to run, in order; each is handed out whole, to whichever guest is free next, and only a
+    loss splits one. ``more`` is asked for others once they are all handed out.
+    """
+
+    def __init__(self, groups: Iterable[Group], more: Callable[[], Sequence[Group]] | None = None) -> None:
+        self._waiting, self._more = deque(groups), more
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> Group | None:
+        if not self._waiting and self._more is not None:
+            self._waiting.extend(self._more())
+        return self._waiting.popleft() if self._waiting else None
 
 
 @dataclass
@@ -44,9 +61,7 @@ class Shard:
             while not self.terms.stops and (group := self.queue.take()) is not None:
                 await self._whole(group)
         finally:
-            if self.guest is not None:
-                guest, self.guest = self.guest, None
-                await self.terms.place.close(guest)
+            await self._close()
 
     async def _whole(self, group: Group) -> None:
         """All of a group. Where its guest is lost, the rest of it, after its set-up, in a fresh one."""
@@ -61,7 +76,8 @@ class Shard:
                 if self.terms.place.here is not None and loss.hung:
                     raise NoGuest(_BOOT_AGAIN) from None
                 self.notify(f"{self.name}: {loss.reason}. {'' if self.terms.place.here else _rest(part.left)}".rstrip())
-                await self._give_up()
+                self._lost = True
+                await self._close()
                 group = replace(group, tests=part.left)
 
     async def _living(self) -> SuiteGuest:
@@ -69,7 +85,9 @@ class Shard:
         while self.guest is None:
             tries += 1
             try:
-                self.guest = await self.spare.take() or await self._opened()
+                self.guest = await self.spare.take()
+                if self.guest is None:
+                    self.guest = await self.terms.record.opened(self.terms.place, self.name, self.notify)
             except UserError:
                 raise
             except StorlabError as error:  # also a command that fails while the guest is prepared
@@ -82,11 +100,7 @@ class Shard:
                     await self.spare.prepare()
         return self.guest
 
-    async def _opened(self) -> SuiteGuest:
-        return await self.terms.record.opened(self.terms.place, self.name, self.notify)
-
-    async def _give_up(self) -> None:
-        self._lost = True
+    async def _close(self) -> None:
         if self.guest is not None:
             guest, self.guest = self.guest, None
             await self.terms.place.close(guest)

@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 
 from storlab.errors import MissingTool, StorlabError, UserError
 from storlab.nodes.kinds.vm.kind import VmKind
-from storlab.records.held import HeldFolder, new_run_folder
+from storlab.records.held import new_run_folder
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
 from storlab.run.beginning import begin_run, new_run_id
@@ -31,20 +30,20 @@ from storlab.run.session import Session, open_session
 from storlab.suites.adapters.base import Adapter
 from storlab.suites.adapters.check import Check
 from storlab.suites.model import Suite
+from storlab.suites.order import remaining
 from storlab.suites.places.guest import GuestMaker
 from storlab.suites.places.here import HereMaker
 from storlab.suites.places.place import Place
 from storlab.suites.records import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run
-from storlab.suites.records.here import FILES, Here
+from storlab.suites.records.here import FILES
 from storlab.suites.records.own_kernel import OwnKernel
 from storlab.suites.records.under_way import taken_down
 from storlab.suites.run.asked import Asked
-from storlab.suites.run.execution import Ending, Execution, Watch
+from storlab.suites.run.execution import Ended, Execution, Watch
 from storlab.suites.run.hold import Hold
 from storlab.suites.run.look import Found, find_suite, lacking_programs
 from storlab.suites.run.own_files import adapter_of, own_adapter, run_by
 from storlab.suites.run.plan import plan
-from storlab.suites.run.queue import remaining
 from storlab.suites.run.until_failure import UntilFailure
 from storlab.suites.run.wants import refuse_other_machine, refuse_unpermitted_run, wants_of_run
 from storlab.suites.selection import select
@@ -55,40 +54,19 @@ from storlab.waiting import to_its_end
 _DEBUGGED = {"gdb": True, "kernel_args": "nokaslr", "silence": "30d"}
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a run ended. ``given_up``: why no guest could be had; ``left_behind``: what could not be torn down."""
-
-    folder: Path
-    interrupted: bool
-    given_up: tuple[str, ...] = ()
-    left_behind: tuple[str, ...] = ()
-
-
 async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
-    """Run a suite into a new folder. Raises ``UserError``, with nothing left, where it can't be run here."""
+    """Run a suite into a new folder. Raises ``UserError``, with nothing left, if it can't be run here."""
     _refuse_others_than_root()
-    run = new_run_id()
     interrupts = _interrupts(watch)
-    with interrupts.listening():
-        async with open_session(run, watch.notify) as session:
-            place = _place(session, folder, asked)
-            await place.refuse_lacking()
-            with new_run_folder(folder) as holding:
-                place = _place(session, holding.run.path, asked)
-                try:
-                    _begin(holding, run, asked.name)
-                    async with _journalled(session, holding.run, interrupts, asked.here) as ended:
-                        record, guest = await plan(asked, place)
-                        run_ = Execution(
-                            record, place, interrupts, watch, ended, limit=asked.limit, times=asked.times or {}
-                        )
-                        run_.hold = _hold(asked, folder, watch)
-                        await run_.execute(record.groups, guest)
-                finally:
-                    if not (folder / SUITE).exists() and not read_pending(holding.run.journal):
-                        shutil.rmtree(folder, ignore_errors=True)  # a run that was refused leaves no folder
-            return _outcome(ended, folder, interrupts)
+    async with _begun(asked, folder, interrupts, watch.notify) as (place, ended):
+        record, guest = await plan(asked, place)
+        run = Execution(record, place, interrupts, watch, ended, limit=asked.limit, times=asked.times or {})
+        if asked.hold:
+            own = asked.kernel or OwnKernel(None)
+            run.hold = Hold(watch.notify, folder / CONSOLES, asked.debug, own.image, own.tree)
+        await run.execute(record.groups, guest)
+    ended.interrupted = interrupts.finish
+    return ended
 
 
 async def resume_suite(
@@ -125,11 +103,9 @@ async def resume_suite(
                 if asked.check is not None
                 else adapter_of(asked.runfiles, tests, asked.testdir, asked.zts, permissions)
             )
-            place: Place
             if asked.here is not None:
-                place = HereMaker(session, run_by(adapter, asked.here.user), asked.here, holding.run.path)
-            else:
-                place = GuestMaker(session, adapter, _guests(asked), holding.run.path, tests, asked.guests)
+                adapter = run_by(adapter, asked.here.user)
+            place = _place(session, records.path, asked, adapter, tests)
             await place.refuse_lacking()
             if lost := taken_down(records.path, session.host.machine, known.attempts):
                 with Results(records.path) as results:
@@ -137,34 +113,51 @@ async def resume_suite(
                 watch.ended(lost)
                 known = read_suite_run(records.path)
             write_manifest(records.path, with_fields(manifest, finished=None, stopped=""))
-            async with _journalled(session, records, interrupts, asked.here) as ended:
+            async with _journalled(session, records, interrupts, place) as ended:
                 run = Execution(asked, place, interrupts, watch, ended, known.attempts, limit)
                 await run.execute(tuple(remaining(asked.groups, known.attempts)))
-        return _outcome(ended, folder, interrupts)
+        ended.folder, ended.interrupted = folder, interrupts.finish
+        return ended
 
 
 async def look_at_suite(asked: Asked, notify: Callable[[str], None]) -> tuple[Suite, Found, dict[str, list[str]]]:
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="storlab-suite-") as temporary:
-        folder = Path(temporary) / "run"
-        run = new_run_id()
-        interrupts = Interrupts(notify)
-        with interrupts.listening():
-            async with open_session(run, notify) as session:
-                place = _place(session, folder, asked)
-                await place.refuse_lacking()
-                with new_run_folder(folder) as holding:
-                    place = _place(session, holding.run.path, asked)
-                    _begin(holding, run, asked.name)
-                    async with _journalled(session, holding.run, interrupts, asked.here):
-                        guest = await place.open(place.name(1), place.folder / "guest")
-                        try:
-                            found = await find_suite(guest, place.adapter, asked.name, asked.names)
-                            suite = select(found.suite, asked.selection, asked.times)
-                            return suite, found, await lacking_programs(guest, suite, place.adapter)
-                        finally:
-                            await place.close(guest)
+        async with _begun(asked, Path(temporary) / "run", Interrupts(notify), notify) as (place, _):
+            guest = await place.open(place.name(1), place.folder / "guest")
+            try:
+                found = await find_suite(guest, place.adapter, asked.name, asked.names)
+                suite = select(found.suite, asked.selection, asked.times)
+                return suite, found, await lacking_programs(guest, suite, place.adapter)
+            finally:
+                await place.close(guest)
+
+
+@asynccontextmanager
+async def _begun(
+    asked: Asked, folder: Path, interrupts: Interrupts, notify: Callable[[str], None]
+) -> AsyncIterator[tuple[Place, Ended]]:
+    """Within it a new run is under way, in a new folder; one that is refused leaves none."""
+    run = new_run_id()
+    with interrupts.listening():
+        async with open_session(run, notify) as session:
+            adapter = asked.adapter or own_adapter(asked.names, asked.tests, asked.here, asked.permissions)
+            place = _place(session, folder, asked, adapter, asked.tests)
+            await place.refuse_lacking()
+            with new_run_folder(folder) as holding:
+                place.folder = holding.run.path
+                try:
+                    started = datetime.now(UTC).replace(microsecond=0)
+                    words, title = tuple(sys.argv), f"Suite {asked.name}"
+                    begin_run(holding, Manifest(run, title, __version__, words, started, suite=asked.name))
+                    remember_run(run, holding.named.path)
+                    async with _journalled(session, holding.run, interrupts, place) as ended:
+                        ended.folder = folder
+                        yield place, ended
+                finally:
+                    if not (folder / SUITE).exists() and not read_pending(holding.run.journal):
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse_others_than_root() -> None:
@@ -182,24 +175,23 @@ def _refuse_found(known: SuiteRun) -> None:
         )
 
 
-def _outcome(ending: Ending, folder: Path, interrupts: Interrupts) -> Ended:
-    return Ended(folder, interrupts.finish, ending.given_up, ending.left_behind)
-
-
 def _interrupts(watch: Watch) -> Interrupts:
     return Interrupts(watch.notify, unit="the tests that run are finished first, with what their groups clean up")
 
 
-def _place(session: Session, folder: Path, asked: Asked) -> Place:
-    adapter = asked.adapter or own_adapter(asked.names, asked.tests, asked.here, asked.permissions)
+def _place(session: Session, folder: Path, asked: Asked | SuiteRecord, adapter: Adapter, tests: Path | None) -> Place:
     if asked.here is not None:
-        return HereMaker(session, adapter, asked.here, folder)
-    return GuestMaker(session, adapter, _guests(asked), folder, asked.tests, asked.guests, asked.hold)
-
-
-def _hold(asked: Asked, folder: Path, watch: Watch) -> Hold | None:
-    own = asked.kernel or OwnKernel(None)
-    return Hold(watch.notify, folder / CONSOLES, asked.debug, own.image, own.tree) if asked.hold else None
+        return HereMaker(session=session, adapter=adapter, folder=folder, here=asked.here)
+    hold = isinstance(asked, Asked) and asked.hold
+    return GuestMaker(
+        session=session,
+        adapter=adapter,
+        folder=folder,
+        spec=_guests(asked),
+        tests=tests,
+        number=asked.guests,
+        hold=hold,
+    )
 
 
 def _guests(asked: Asked | SuiteRecord) -> VmKind:
@@ -214,34 +206,26 @@ def _guests(asked: Asked | SuiteRecord) -> VmKind:
         raise UserError(f"--{'.'.join(map(str, first['loc']))}: {reason}") from None
 
 
-def _begin(folder: HeldFolder, run: str, name: str) -> None:
-    started = datetime.now(UTC).replace(microsecond=0)
-    title = f"Suite {name}"
-    manifest = Manifest(run=run, title=title, storlab=__version__, argv=tuple(sys.argv), started=started, suite=name)
-    begin_run(folder, manifest)
-    remember_run(run, folder.named.path)
-
-
 @asynccontextmanager
 async def _journalled(
-    session: Session, records: RunFolder, interrupts: Interrupts, here: Here | None
-) -> AsyncIterator[Ending]:
+    session: Session, records: RunFolder, interrupts: Interrupts, place: Place
+) -> AsyncIterator[Ended]:
     """Within it things are set up; at its end, however it comes, all of that is torn down."""
-    ending = Ending()
+    ended = Ended(records.path)
     with Journal(records.journal) as journal:
         journal.note("begin", storlab=__version__, pid=os.getpid())
-        session.begin(journal, FILES if here is None else here.files)
+        session.begin(journal, FILES if place.here is None else place.here.files)
         interrupts.stage = "trials"
         try:
-            yield ending
+            yield ended
         except asyncio.CancelledError:
             if not interrupts.at_once:
                 raise
         finally:
             interrupts.stage = "teardown"
-            ending.left_behind = tuple(await to_its_end(_tear_down(journal, session)))
-            journal.note("end", left_behind=list(ending.left_behind))
-            if not ending.left_behind:
+            ended.left_behind = tuple(await to_its_end(_tear_down(journal, session)))
+            journal.note("end", left_behind=list(ended.left_behind))
+            if not ended.left_behind:
                 forget_run(session.run)
 
 
