@@ -27,7 +27,6 @@ from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.run_folder import RunFolder
 from storlab.run.planning.design import design_of
 from storlab.run.setup.placement import place
-from storlab.run.setup.units import layers_on
 from storlab.run.trial import measure as measuring
 from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import Cell
@@ -84,7 +83,7 @@ def test_disks_that_this_machine_can_make_are_made_here_and_used_directly_with_w
         assert _names(cell, "vm")[3:] == ["virtio-blk", "mkfs", "mount"], "and QEMU opens it here"
     assert placed.notes == ("storage: the disks are made on this machine, which has all that they need",)
     (cell,) = _place(_vm_backing(only=["backing=raw-file", "bs=4k"])).cells
-    names = [layer.layer for layer in layers_on(cell, "storage")]
+    names = [layer.layer for layer in cell.layers_on("storage")]
     assert names == ["file", "loop", "mkfs", "mount", *["image-copy"] * 2]
     assert not cell.networked("storage")
 

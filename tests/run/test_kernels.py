@@ -25,7 +25,7 @@ from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
 from storlab.run.planning.metrics import narrowed
 from storlab.run.planning.order import round_order
-from storlab.run.setup.units import kept_for_a_round
+from storlab.study.layout import kept_for_a_round
 from storlab.study.study import Study, load_study, named_studies
 
 NVME = """

@@ -22,9 +22,7 @@ from storlab.run.beginning import new_run_id
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.teardown import tear_down_rest
 from storlab.run.session import open_session
-from storlab.run.setup.build import Built
-from storlab.run.setup.setups import Setups
-from storlab.run.setup.units import for_whom, units
+from storlab.run.setup.build import Built, Setups
 from storlab.study.cells import MAIN, Cell
 from storlab.study.study import parse_study
 
@@ -106,7 +104,7 @@ async def test_cells_share_the_parts_that_are_kept_and_each_has_its_own_of_the_r
     assert mounts(setups.folder) == []
     second = await set_up(setups, other)
     common = [part for key, part in second.parts.items() if first.parts.get(key) is part]
-    assert [part.keep for part in common] == ["run", "run"], "the node, and its file with the loop device"
+    assert [part.unit.keep for part in common] == ["run", "run"], "the node, and its file with the loop device"
     assert directory(second) != directory(first)
     assert announced(setups.folder, "loop.detach") == 1
 
@@ -165,12 +163,12 @@ def test_a_part_that_failed_is_made_again_and_not_used_half_built(tmp_path: Path
 async def test_what_stands_on_a_part_is_torn_down_before_it_and_with_it(setups: Setups) -> None:
     (cell,) = cells(f'{KEPT}, {{ layer = "loop", keep = "round" }}, {EXT4}')
     built = await set_up(setups, cell)
-    file = next(part for part in built.parts.values() if part.label.startswith("file"))
+    file = next(part for part in built.parts.values() if part.unit.label.startswith("file"))
     done = await setups.parts.tear_down([file])
     kinds = [next(word for word in ("unmounted", "detached", "removed") if word in did) for did in done.did]
     last = max(place for place, kind in enumerate(kinds) if kind == "removed")
     assert kinds.index("unmounted") < kinds.index("detached") < last, done.did
-    assert [part.label for part in setups.parts.all()] == ["node host"]
+    assert [part.unit.label for part in setups.parts.all()] == ["node host"]
 
 
 @in_a_run
@@ -178,7 +176,7 @@ async def test_ends_of_a_trial_a_round_and_a_run_undo_what_was_kept_that_long(se
     (cell,) = cells(f'{KEPT}, {{ layer = "loop", keep = "round" }}, {EXT4}')
 
     def kept() -> list[str]:
-        return [part.label.partition(" for ")[0] for part in setups.parts.all()]
+        return [part.unit.label.partition(" for ")[0] for part in setups.parts.all()]
 
     built = await set_up(setups, cell)
     assert kept() == ["node host", "file 64M", "loop", "mkfs ext4, mount"]
@@ -200,7 +198,7 @@ async def test_a_cell_that_fails_takes_nothing_from_others_and_what_both_have_go
     (directory(one) / "file").write_text("still set up")
     assert len(setups.parts.all()) == len(one.parts)
     await setups.tear_down(one, failed=False)
-    assert [part.label for part in setups.parts.all()] == ["node host"], "whoever failed may have broken the rest"
+    assert [part.unit.label for part in setups.parts.all()] == ["node host"], "whoever failed may have broken the rest"
 
 
 @in_a_run
@@ -217,7 +215,7 @@ async def test_what_only_another_cell_has_is_no_loss_of_this_one(setups: Setups)
     await asyncio.sleep(0.5)
     assert not waiting.done()
     waiting.cancel()
-    shared = next(part for key, part in other.parts.items() if part.label.startswith("node n-1"))
+    shared = next(part for key, part in other.parts.items() if part.unit.label.startswith("node n-1"))
     setups.parts.losing(shared)("the node, too", "")
     with pytest.raises(NodeLost, match="the node, too"):
         await setups.until_lost(other)
@@ -281,8 +279,9 @@ def kept(made: str, load: str = "true", rounds: int = 1) -> str:
 )
 def test_a_kept_guest_is_shared_by_those_who_agree_in_all_that_is_kept(made: str, shared: list[set[int]]) -> None:
     cells = parse_study(f'title = "x"\n{kept(made)}'.encode(), "s.toml", lambda name: "").cells
-    guests_, disks = [for_whom(cell, "vm") for cell in cells], [next(units(cell)).identity for cell in cells]
-    for those in (guests_, disks):
+    nodes = [next(unit for unit in cell.units if unit.node == "vm") for cell in cells]
+    disks = [next(unit for unit in cell.units if unit.links) for cell in cells]
+    for those in ([unit.identity for unit in nodes], [unit.identity for unit in disks]):
         assert [{n for n, each in enumerate(those, 1) if each == one} for one in dict.fromkeys(those)] == shared
 
 

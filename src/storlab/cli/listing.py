@@ -95,11 +95,9 @@ def _show(studies: dict[str, Study], kinds: dict[str, dict[str, str]]) -> None:
 
 def _needs(study: Study) -> list[str]:
     """What not every machine offers, as far as that shows without a look at this one."""
-    from storlab.run.setup.units import is_here, units
-
     guests = any(group.memory_needed() for cell in study.cells for group in cell.nodes.values())
-    here = (unit.layers for cell in study.cells for unit in units(cell) if is_here(cell, unit.on))
-    root = any(layer.needs().root for layers in here for layer in layers)
+    here = (unit for cell in study.cells for unit in cell.units if cell.is_here(unit.on))
+    root = any(layer.needs().root for unit in here for layer in unit.layers)
     return [need for need, wanted in (("root", root), ("virtual machines", guests)) if wanted]
 
 

@@ -21,8 +21,7 @@ from storlab.layers.attach.blockdev import has_write_cache
 from storlab.layers.resources import LoggedFile
 from storlab.run.recovery.journal import Journal
 from storlab.run.session import Session
-from storlab.run.setup.build import Built
-from storlab.run.setup.setups import Setups
+from storlab.run.setup.build import Built, Setups
 from storlab.study.cells import Cell
 from storlab.waiting import to_its_end
 

@@ -43,7 +43,7 @@ from storlab.run.recovery.journal import Journal, read_pending, refuse_others
 from storlab.run.recovery.teardown import is_missing, taken, tear_down, tear_down_rest, unrecorded
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
-from storlab.run.setup.setups import Setups
+from storlab.run.setup.build import Setups
 from storlab.run.trial.trials import Trials
 from storlab.study.study import Study
 from storlab.version import __version__

@@ -16,8 +16,7 @@ from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.teardown import tear_down
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
-from storlab.run.setup.build import Built
-from storlab.run.setup.setups import Setups
+from storlab.run.setup.build import Built, Setups
 from storlab.study.study import Study
 from storlab.waiting import to_its_end
 

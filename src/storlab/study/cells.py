@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from storlab.layers.base import Layer
 from storlab.metrics import MetricSpec
-from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
-from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, in_order, resolve, started
+from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, in_order, node_names, resolve, started
+from storlab.study.layout import Layout, Unit, layout
 from storlab.study.schema import HOST, NodeGroup, Trial
 from storlab.workloads.base import Workload
 
@@ -103,6 +104,23 @@ class Cell:
         """A group's own stack, or a further chain of it; ``None`` where it has none."""
         return self.all_chains.get((group, name)) if group in self.nodes else None
 
+    @cached_property
+    def layout(self) -> Layout:
+        return layout(self)
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """All that it sets up, each unit after those that it stands on."""
+        return self.layout.units
+
+    def layers_on(self, group: str) -> list[Layer]:
+        """All layers that stand on the nodes of a group: its own, and those that others cross from."""
+        return [layer for unit in self.units if unit.on == group for layer in unit.layers]
+
+    def is_here(self, group: str) -> bool:
+        """Whether a group's nodes share this machine's devices and disks."""
+        return group not in self.nodes or self.nodes[group].here
+
     def continued(self, chain: Chain) -> Chain | None:
         """The chain that another one stands on."""
         return continued(chain, self.all_chains)
@@ -173,13 +191,3 @@ class Cell:
         """Seconds that a trial of this cell may take."""
         matching = [rule.timeout for rule in self.trial.timeouts if rule.where.items() <= self.levels.items()]
         return matching[-1] if matching else self.trial.timeout
-
-
-def node_specs(name: str, group: NodeGroup) -> dict[str, NodeKind]:
-    """What each node of a group is, by its name."""
-    return dict(zip(node_names(name, group), group.each(), strict=True))
-
-
-def node_names(name: str, group: NodeGroup) -> list[str]:
-    """``vm`` → ``vm``, or ``vm-1`` … ``vm-4`` where there are several."""
-    return [name] if group.count == 1 else [f"{name}-{number}" for number in range(1, group.count + 1)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from storlab.layers.base import KEEPS, Crossing, Keep, Layer
 from storlab.layers.resources import Dir, Pool, Resource, Share
+from storlab.nodes.kind import NodeKind
 from storlab.study.schema import HOST, NodeGroup
 from storlab.study.toml_text import Path
 
@@ -370,3 +371,13 @@ def down(chain: Chain, chains: Chains) -> Iterator[Chain]:
     while current is not None:
         yield current
         current = continued(current, chains)
+
+
+def node_specs(name: str, group: NodeGroup) -> dict[str, NodeKind]:
+    """What each node of a group is, by its name."""
+    return dict(zip(node_names(name, group), group.each(), strict=True))
+
+
+def node_names(name: str, group: NodeGroup) -> list[str]:
+    """``vm`` → ``vm``, or ``vm-1`` … ``vm-4`` where there are several."""
+    return [name] if group.count == 1 else [f"{name}-{number}" for number in range(1, group.count + 1)]

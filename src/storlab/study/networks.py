@@ -9,24 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storlab.study.cells import Cell
-from storlab.study.chains import Chain, Link
+from storlab.study.chains import Link
+from storlab.study.layout import over_network
 from storlab.study.read_cells import Report
 from storlab.study.toml_text import Path
-
-SERVED = ("Export", "Share", "Server")
-"""Resources that are offered to other nodes, by their kinds."""
-
-
-def over_network(chain: Chain) -> list[Link]:
-    """The layers of a chain that work over the network: what serves, the crossing, and all above it."""
-    crossing = chain.crossing
-    crosses = crossing is not None and crossing.transport == "network"
-    return [link for link in chain.below if serves(link)] + (list(chain.above) if crosses else [])
-
-
-def serves(link: Link) -> bool:
-    """Whether a layer offers something to other nodes."""
-    return link.layer.gives.kind in SERVED
 
 
 def check_networks(cells: Sequence[Cell], report: Report) -> None:

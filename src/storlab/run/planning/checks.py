@@ -16,10 +16,9 @@ from storlab.nodes.privileges import confinement
 from storlab.nodes.uplink import NEEDS as UPLINK
 from storlab.run.session import Session
 from storlab.run.setup.space import Claimed
-from storlab.run.setup.units import is_here, layer_needs, units
 from storlab.run.trial.subjects import watched_groups
-from storlab.study.cells import HOST, Cell, node_specs
-from storlab.study.chains import Link
+from storlab.study.cells import HOST, Cell
+from storlab.study.chains import Link, node_specs
 from storlab.study.schema import NodeGroup
 from storlab.study.study import Study
 from storlab.units import shown
@@ -37,7 +36,8 @@ def group_needs(cell: Cell, name: str) -> Needs:
         workloads.append(cell.precondition)
     probes = [probe.needs() for probe in cell.probes.values() if name in watched_groups(probe, cell)]
     shape = [cell.network.needs()] if cell.network is not None and cell.networked(name) else []
-    return together([layer_needs(cell, name), *shape, *(workload.needs() for workload in workloads), *probes])
+    layers = (layer.needs() for layer in cell.layers_on(name))
+    return together([*layers, *shape, *(workload.needs() for workload in workloads), *probes])
 
 
 def needs_here(cell: Cell) -> Needs:
@@ -46,13 +46,13 @@ def needs_here(cell: Cell) -> Needs:
     kinds = [group.needs() for group in cell.nodes.values()]
     network = [RUN_NETWORK for name, group in cell.nodes.items() if cell.networked(name) and group.network_of == "run"]
     network += [UPLINK for chain in cell.chains if cell.by_uplink(chain)]
-    below = [layer_needs(cell, HOST)] if HOST not in cell.nodes else []
+    below = [layer.needs() for layer in cell.layers_on(HOST)] if HOST not in cell.nodes else []
     return together([*probes, *kinds, *network, *below])
 
 
 def node_needs(cell: Cell) -> list[Needs]:
     """What the nodes that share this machine's devices and disks need."""
-    return [group_needs(cell, name) for name in cell.nodes if is_here(cell, name)]
+    return [group_needs(cell, name) for name in cell.nodes if cell.is_here(name)]
 
 
 def key_of(group: NodeGroup) -> str:
@@ -118,7 +118,7 @@ class Checks:
 
         Nodes that don't run yet can't be asked; loads for them are checked here, where that is possible.
         """
-        for unit in units(cell):
+        for unit in filter(lambda unit: unit.links, cell.units):
             group = cell.nodes.get(unit.on)
             spec = None if group is None else node_specs(unit.on, group)[unit.node]
             node = self._session.host if spec is None else await self._session.stand_in(unit.node, spec)

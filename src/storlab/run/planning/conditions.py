@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
-
-import orjson
 
 from storlab.analysis.unequal import KERNEL, Place, Seen
 from storlab.layers.block.queue_files import QUEUE
 from storlab.records.run_folder import TrialRecord
 from storlab.registry import layer_types
-from storlab.study.cells import HOST, MAIN, Cell, node_names
+from storlab.study.cells import HOST, Cell
 from storlab.study.chains import Chain
+from storlab.study.layout import Unit, key_of
 from storlab.workloads.command import CommandWorkload
 
 _NOT_HOW = {"keep", "once"}
@@ -50,7 +49,7 @@ def _add(
     for node, settings in record.settings.items():
         spec = _spec(cell, groups[node]) if node in groups else HOST
         place = Place(record.cell, record.trial, node)
-        seen.add(_key(spec, _commands(cell)), KERNEL, settings.items(), place)
+        seen.add(key_of(spec, _commands(cell)), KERNEL, settings.items(), place)
 
 
 def compared(kind: str, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -80,35 +79,33 @@ def _is_compared(kind: str, name: str) -> bool:
 def _declared(cell: Cell) -> dict[tuple[str, str], list[tuple[str, str]]]:
     """Of each chain on each node, as facts name it: the kind of each layer there, and what is the same for all that are
     declared like it, with all that it stands on.
+
+    Several chains of one place are left out: which layer is which is not known.
     """
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for chain in cell.chains:
-        spec, below = _spec(cell, chain.group), _below(cell, chain)
-        kinds = [link.layer.layer for link in chain.links]
-        dumps = [link.layer.model_dump(mode="json", exclude=_NOT_HOW) for link in chain.links]
-        keys = [_key(spec, below, dumps[: at + 1], _commands(cell)) for at in range(len(dumps))]
-        rows = list(zip(kinds, keys, strict=True))
-        for node in node_names(chain.group, cell.nodes[chain.group]):
-            for number in range(chain.count):
-                suffix = "" if chain.name == MAIN else chain.name if chain.count == 1 else f"{chain.name}-{number + 1}"
-                found[node, suffix] = rows[chain.shared :]
-        source = node_names(chain.source, cell.nodes[chain.source])[0] if chain.source in cell.nodes else HOST
-        if chain.shared:
-            found[source, chain.group] = rows[: chain.shared]
-    return found
+    chains: dict[tuple[str, str], Chain | None] = {}
+    several = set()
+    for unit in (unit for unit in cell.units if unit.links):
+        place, below = (unit.facts_of, unit.suffix), _how(cell, replace(unit, links=()))
+        dumps = _dumps(unit)
+        rows = [(layer.layer, key_of(below, dumps[:at], _commands(cell))) for at, layer in enumerate(unit.layers, 1)]
+        found.setdefault(place, []).extend(rows)
+        if chains.setdefault(place, unit.chain) is not unit.chain:
+            several.add(place)
+    return {place: rows for place, rows in found.items() if place not in several}
 
 
-def _below(cell: Cell, chain: Chain) -> list[Any]:
-    """All that a chain stands on, or takes in addition."""
-    others = [cell.chain(chain.stands_on(link), name) for link in chain.links for name in link.layer.chains()]
-    base = cell.continued(chain)
-    source = _spec(cell, chain.source) if chain.source in cell.nodes else HOST
-    stands_on = [each for each in (base, *others) if each is not None and each is not chain]
-    return [source, *([_spec(cell, each.group), _layers(each), _below(cell, each)] for each in stands_on)]
+def _how(cell: Cell, unit: Unit) -> list[Any]:
+    """How a unit's layers are declared, with all that they stand on or take, whatever their nodes are called."""
+    below = [] if unit.below is None else _how(cell, unit.below)
+    if unit.chain is not None and (unit.below is None or unit.below.chain is not unit.chain):
+        below += [_spec(cell, name) if name in cell.nodes else HOST for name in (unit.chain.source, unit.chain.group)]
+    further = [_how(cell, top) for tops in unit.further.values() for top in tops]
+    return [*below, *([further] if further else []), *_dumps(unit)]
 
 
-def _layers(chain: Chain) -> list[Any]:
-    return [link.layer.model_dump(mode="json", exclude=_NOT_HOW) for link in chain.links]
+def _dumps(unit: Unit) -> list[Any]:
+    return [layer.model_dump(mode="json", exclude=_NOT_HOW) for layer in unit.layers]
 
 
 def _spec(cell: Cell, group: str) -> list[Any]:
@@ -122,7 +119,3 @@ def _commands(cell: Cell) -> list[Any]:
     first = cell.precondition
     more = first.model_dump(mode="json") if isinstance(first, CommandWorkload) else None
     return [cell.trial.prepare, more]
-
-
-def _key(*parts: Any) -> str:
-    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -9,7 +9,8 @@ from storlab.nodes.identity import Machine
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.node import Node
 from storlab.run.session import Session
-from storlab.study.cells import HOST, Cell, node_specs
+from storlab.study.cells import HOST, Cell
+from storlab.study.chains import node_specs
 from storlab.study.study import Study
 from storlab.waiting import all_of
 

@@ -37,9 +37,9 @@ from storlab.run.setup.space import (
     refuse_stacks_too_large,
     stacks_space,
 )
-from storlab.run.setup.units import kept_for_a_round, units
 from storlab.study.cells import Cell
 from storlab.study.chains import Chain
+from storlab.study.layout import kept_for_a_round
 from storlab.study.study import Study
 
 
@@ -237,9 +237,9 @@ def _told_apart_by(blocks: Sequence[Sequence[Cell]]) -> list[str]:
 
 
 def _kept_for(cell: Cell) -> str:
-    links = (link for unit in units(cell) for link in unit.links if link.keep == "round")
+    layers = (layer for unit in cell.units if unit.keep == "round" for layer in unit.layers)
     boots = (f"the boot of {name}" for name, nodes in cell.nodes.items() if nodes.boots_anew)
-    return ", ".join(dict.fromkeys([*boots, *(link.layer.label() for link in links)]))
+    return ", ".join(dict.fromkeys([*boots, *(layer.label() for layer in layers)]))
 
 
 def _kept(cells: Sequence[Cell]) -> Iterator[str]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from storlab.layers.base import Keep
 from storlab.records.run_folder import TrialRecord
-from storlab.run.setup.units import units
 from storlab.study.cells import Cell
 
 OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, fetching; replaced by what is measured once it runs
@@ -26,7 +25,7 @@ def time_with(cell: Cell, times: Sequence[float | None], overhead: float) -> flo
 def start_time(cell: Cell, kept: Keep) -> float:
     """Seconds that nodes and layers of a cell that are kept for so long take to be set up, as far as they say so."""
     nodes = sum(group.start_time() * group.count for group in cell.nodes.values() if group.lasts == kept)
-    return nodes + sum(link.layer.start_time() for unit in units(cell) for link in unit.links if link.keep == kept)
+    return nodes + sum(layer.start_time() for unit in cell.units if unit.keep == kept for layer in unit.layers)
 
 
 def trial_times(

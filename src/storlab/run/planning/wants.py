@@ -14,7 +14,6 @@ from storlab.layers.block.device import OF_LAB
 from storlab.reach import Found, Key, reaching
 from storlab.run.gate import Want, each_once, refuse, unpermitted, want_of
 from storlab.run.permissions import Permissions, is_brought, is_closed, paths_among
-from storlab.run.setup.units import units
 from storlab.study.cells import Cell
 from storlab.study.schema import StudyFile
 from storlab.study.study import Study, load_study, named_studies
@@ -44,7 +43,7 @@ def _of_cell(cell: Cell) -> Iterator[tuple[Found, Key, str]]:
             yield from _at(reaching(group.tcp), ("nodes", name, "tcp"), name)
     if cell.network is not None:
         yield from _at(reaching(cell.network), ("network",))
-    for unit in units(cell):
+    for unit in cell.units:
         if _on_machine(cell, unit.on):
             for link in unit.links:
                 yield from _at(reaching(link.layer), link.origin, unit.on)

@@ -1,35 +1,35 @@
-"""Building a cell: its nodes and chains as parts, each set up as soon as what it stands on is.
-
-All chains below a node are set up in parallel; then it is started, with what all of its crossings demand of it; then
-what is above. Nodes that serve come first, because others' chains stand on theirs.
-"""
+"""Building cells: a part for each unit of a layout, set up as soon as what it stands on is, and torn down in order."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from storlab.errors import Unsupported
+from storlab.errors import NodeLost, Unsupported
 from storlab.layers import stack
-from storlab.layers.base import Crossing, Keep, Layer, LayerContext, Shared
+from storlab.layers.base import Crossing, Keep, LayerContext, Shared
 from storlab.layers.resources import Dir, Share
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.teardown import Teardown
 from storlab.run.session import Session
-from storlab.run.setup.parts import Part, Parts, Program, key_of
+from storlab.run.setup.parts import Part, Parts, Program
 from storlab.run.setup.shapes import Shapes
-from storlab.run.setup.units import for_whom
-from storlab.study.cells import HOST, MAIN, Cell, node_names, node_specs
-from storlab.study.chains import Chain, Link
-from storlab.study.networks import serves
-from storlab.waiting import all_of
+from storlab.study.cells import Cell, node_names
+from storlab.study.chains import node_specs
+from storlab.study.layout import Unit
+from storlab.waiting import all_of, cancelled
+
+_LOOK = 0.2  # s
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Built:
 
     async def read_facts(self) -> None:
         """Ask each layer that is set up what it is now."""
-        await all_of(*(part.stack.read_facts() for part in self.parts.values() if part.facts_of))
+        await all_of(*(part.stack.read_facts() for part in self.parts.values() if part.unit.facts_of))
 
     def facts(self) -> dict[str, list[dict[str, Any]]]:
         """What each layer was when it was asked last, by node.
@@ -53,292 +53,262 @@ class Built:
         ``on`` names the node that has it, if it is another one; ``chain`` of what, if it is not the node's own stack.
         """
         found: dict[str, list[dict[str, Any]]] = {}
-        for part in sorted(self.parts.values(), key=lambda part: (part.depth, part.chain)):
-            node = part.facts_of
-            place = {"chain": part.chain} if part.chain else {}
+        for part in sorted(self.parts.values(), key=lambda p: (p.depth, p.unit.suffix, p.unit.kind == "layers")):
+            node = part.unit.facts_of
+            place = {"chain": part.unit.suffix} if part.unit.suffix else {}
             if part.node is not None and part.node.name != node:
                 place["on"] = part.node.name
             found.setdefault(node, []).extend({**facts, **place} for facts in part.stack.facts)
         return {name: facts for name, facts in found.items() if name and facts}
 
     def group_of(self, node: str) -> str:
-        """The group that a node is of."""
         return next(group for group, name in self.cell.node_names() if name == node)
 
     def group(self, name: str) -> list[Node]:
         """The nodes of one group."""
         return [self.nodes[node] for node in node_names(name, self.cell.nodes[name])]
 
-
-@dataclass(frozen=True)
-class _Spot:
-    """Where layers go, and for whom. ``foundation``: the part that what several of them share belongs to.
-
-    ``shape``: that of the node's network, on which stands what works over it; ``user``: a node for which alone it is.
-    """
-
-    node: Part
-    owner: str
-    facts_of: str
-    slot: str = ""
-    foundation: Part | None = None
-    further: Mapping[str, Sequence[Part]] = field(default_factory=dict)
-    shape: Part | None = None
-    user: str = ""
-    group: str = ""
+    def shares_directory(self, group: str, chain: str) -> bool:
+        """Whether several nodes work in one directory: what their crossings stand on is the same for all of them."""
+        resources = [below.resource for (_, name), below in self.underlying.items() if name == chain]
+        names = node_names(group, self.cell.nodes[group])
+        mine = [self.underlying[node, chain].resource for node in names if (node, chain) in self.underlying]
+        return any(resources.count(each) > 1 for each in mine if isinstance(each, Dir | Share))
 
 
-@dataclass
 class Builder:
     """Builds one cell. Consoles of its nodes go to ``folder``, and to ``kept`` of those that outlive the trial; what
     this process itself keeps of layers goes to where ``held`` says these are.
     """
 
-    session: Session
-    parts: Parts
-    built: Built
-    folder: Path
-    kept: Path
-    held: Callable[[Path], Path]
-    shapes: Shapes = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.shapes = Shapes(self.session, self.parts, self.built.cell, self.built.parts)
-
-    @property
-    def _cell(self) -> Cell:
-        return self.built.cell
+    def __init__(
+        self, session: Session, parts: Parts, built: Built, folder: Path, kept: Path, held: Callable[[Path], Path]
+    ) -> None:
+        self._session, self._parts, self._built, self._cell = session, parts, built, built.cell
+        self._folder, self._kept, self._held = folder, kept, held
+        self._shapes = Shapes(session, parts, built.cell)
+        self._made: dict[str, Part] = {}  # by the identity of its unit
 
     async def build(self) -> None:
         """Set everything up. On failure, what is set up stays until its parts are torn down."""
-        names = [name for _, name in self._cell.node_names()]
-        await all_of(*(self._whole(group, name) for group, name in self._cell.node_names()))
+        layout, done = self._cell.layout, {unit.identity: asyncio.Event() for unit in self._cell.units}
+
+        async def make(unit: Unit) -> None:
+            for each in unit.stands_on:
+                await done[each.identity].wait()
+            self._made[unit.identity] = await self._part(unit, [self._made[each.identity] for each in unit.stands_on])
+            done[unit.identity].set()
+
+        await all_of(*map(make, layout.units))
+        built = self._built
         # In the study's order, whichever was there first.
-        self.built.nodes = {name: self.built.nodes[name] for name in names}
-        await self.shapes.look()
+        built.nodes = {name: built.nodes[name] for _, name in self._cell.node_names()}
+        built.underlying = {place: self._made[unit.identity].stack for place, unit in layout.underlying.items()}
+        built.stacks = {
+            place: BuiltStack(None) if unit is None else self._made[unit.identity].stack
+            for place, unit in layout.tops.items()
+        }
+        await self._shapes.look()
 
-    async def _whole(self, group: str, name: str) -> None:
-        await self._shape(group, name)
-        chains = [chain for chain in self._cell.chains if chain.group == group]
-        await all_of(*(self._top(chain, name, number) for chain in chains for number in range(chain.count)))
+    async def _part(self, unit: Unit, below: Sequence[Part]) -> Part:
+        apart = f"-{self._built.number}" if unit.keep == "trial" and self._built.number else ""
+        key, used = f"{unit.identity}{apart}", self._built.parts
+        match unit.kind:
+            case "node":
+                return await self._node(unit, key, below)
+            case "network":
+                return await self._shapes.of(unit, key, below, used)
+            case "layers":
+                if unit.crossing is not None:
+                    await self._shapes.cross(unit.crossing, below[0])
+                return await self._parts.get(unit, key, below, partial(self._set_up, of=below[0]), used)
 
-    async def _node(self, group: str, name: str) -> Part:
-        """The node itself, once all is there that its crossings hand over."""
-        spec = self._cell.nodes[group]
-        chains = [chain for chain in self._cell.chains if chain.group == group and chain.crossing is not None]
-        # Session nodes are there anyway; what is below their crossings is waited for where it is used.
-        places = [] if spec.session else [(chain, number) for chain in chains for number in range(chain.count)]
-        below = await all_of(*(self._below(chain, name, number) for chain, number in places))
-        demands = Demands(network=self._cell.networked(group))
-        for (chain, number), part in zip(places, below, strict=True):
-            assert chain.crossing is not None
-            resource = part.stack.resource if part is not None else None
-            assert resource is not None, "checked when the study was loaded"
-            slot = self._slot(chain, number)
+    async def _node(self, unit: Unit, key: str, below: Sequence[Part]) -> Part:
+        spec = self._cell.nodes.get(unit.on)
+        slot = f"boot of {unit.node}" if spec is not None and spec.boots_anew else ""
+        for chain, _, _ in unit.crossings:
+            await self._shapes.open_way(chain, None)  # QEMU opens it
+        if slot:  # all that is set up in another boot goes before the machine does
+            await self._parts.make_room(slot, key)
+        part = await self._parts.get(unit, key, below, self._start, self._built.parts, slot)
+        if spec is not None:
+            assert part.node is not None
+            self._built.nodes[unit.node] = part.node
+            if not self._cell.shaped(unit.on):  # its network is as it was again
+                await self._shapes.make_room(part.node)
+        return part
+
+    async def _start(self, part: Part) -> None:
+        unit = part.unit
+        spec = self._cell.nodes.get(unit.on)
+        if spec is None:
+            part.node = self._session.host
+            return
+        demands = Demands(network=self._cell.networked(unit.on))
+        for chain, slot, below in unit.crossings:
+            resource = self._made[below.identity].stack.resource
+            assert chain.crossing is not None and resource is not None, "checked when the study was loaded"
             demands |= chain.crossing.demands(resource, slot)
             for link in chain.above:
                 demands |= Demands(root=link.layer.boots(slot))
-        own = node_specs(group, spec)[name]
-        machine = own.model_dump(mode="json")
-        stands_on = [part for part in below if part is not None]
-        apart = self._apart(spec.lasts)
-        demanded = demands.network, demands.devices, demands.root, for_whom(self._cell, group)
-        key = key_of("node", name, machine, *demanded, [part.key for part in stands_on], *apart)
+        own = node_specs(unit.on, spec)[unit.node]
+        part.started = not spec.session
+        part.node = await self._session.open(unit.node, unit.on, own, demands, self._records(unit) / unit.node)
+        if spec.boots_anew:
+            part.booted = True
+            await self._session.boot(part.node, own)
 
-        folder = self.held(self.folder if spec.lasts == "trial" else self.kept) / name
+    def _records(self, unit: Unit) -> Path:
+        return self._held(self._folder if unit.keep == "trial" else self._kept)
 
-        for chain in chains:
-            if chain.crossing is not None and chain.crossing.transport == "hypervisor":
-                await self.shapes.open_way(chain, None)  # QEMU opens it
-
-        async def start(part: Part) -> None:
-            part.started = not spec.session
-            part.node = await self.session.open(name, group, own, demands, folder)
-            if spec.boots_anew:
-                part.booted = True
-                await self.session.boot(part.node, own)
-
-        slot = f"boot of {name}" if spec.boots_anew else ""
-        if slot:  # all that is set up in another boot goes before the machine does
-            await self.parts.make_room(slot, key)
-        about: dict[str, Any] = {"label": f"node {name}", "slot": slot}
-        part = await self.parts.get(key, spec.lasts, stands_on, start, self.built.parts, **about)
-        assert part.node is not None
-        self.built.nodes[name] = part.node
-        return part
-
-    async def _shape(self, group: str, name: str) -> Part | None:
-        """The shape of the network of a node, where the study asks for one; the node is started in any case."""
-        node = await self._node(group, name)
-        return await self.shapes.of(group, name, node, self._apart(self._cell.nodes[group].lasts))
-
-    async def _served(self, chain: Chain) -> tuple[Part, Part | None]:
-        """The node that a chain comes from, and the top of that one's own stack."""
-        if chain.source not in self._cell.nodes:
-            return await self._host(), None
-        (name,) = node_names(chain.source, self._cell.nodes[chain.source])
-        node = await self._node(chain.source, name)
-        base = self._cell.continued(chain)
-        return node, None if base is None else await self._top(base, name, 0)
-
-    async def _reach(self, chain: Chain, node: Node | None) -> None:
-        """A chain that crosses the network: its node reaches the one that serves."""
-        if chain.crossing is not None and chain.crossing.transport == "network":
-            await self.shapes.open_way(chain, node)
-
-    async def _host(self) -> Part:
-        async def there(part: Part) -> None:
-            part.node = self.session.host
-
-        return await self.parts.get(HOST, "run", (), there, self.built.parts, label=f"node {HOST}")
-
-    async def _below(self, chain: Chain, name: str, number: int) -> Part | None:
-        """What a chain's crossing stands on, for one node: what all share, then what is this node's alone."""
-        node, top = await self._served(chain)
-        shape = await self._shape(chain.source, _name(node)) if chain.source in self._cell.nodes else None
-        further = await self._further(chain.source, _name(node), chain.below)
-        common = _Spot(node, chain.group, _name(node), further=further, shape=shape, group=chain.group)
-        shared = await self._segments(chain.below[: chain.shared], 0, common, top)
-        part, foundation = shared, shared
-        if foundation is None and chain.below:  # base images need somebody to belong to
-            part = foundation = await self._segment((), 0, common, None, chain.below[0].keep)
-        user = for_whom(self._cell, chain.group)
-        owner = _owner(chain, name, number)
-        own = replace(common, owner=owner, facts_of=name, foundation=foundation, user=user)
-        part = await self._segments(chain.below[chain.shared :], chain.shared, own, part)
-        if part is not None:
-            self.built.underlying[name, chain.name] = part.stack
-        return part
-
-    async def _top(self, chain: Chain, name: str, number: int) -> Part | None:
-        """The top of a chain on one of its nodes; ``None`` where it has no layer."""
-        below = await self._below(chain, name, number) if chain.crossing is not None else None
-        node, shape = await self._node(chain.group, name), await self._shape(chain.group, name)
-        await self._reach(chain, node.node)
-        await self.shapes.prove(chain, name)
-        further = await self._further(chain.group, name, chain.above)
-        spot = _Spot(node, _owner(chain, name, number), name, self._slot(chain, number), None, further, shape)
-        top = await self._segments(chain.above, len(chain.below), spot, below)
-        # Of a chain that a node has several of, workloads use none, and layers all.
-        self.built.stacks.setdefault((name, chain.name), top.stack if top is not None else BuiltStack(None))
-        return top
-
-    async def _further(self, group: str, name: str, links: Sequence[Link]) -> dict[str, list[Part]]:
-        """The tops of a node's further chains that these layers take in addition to what lies below them, by name."""
-        found: dict[str, list[Part]] = {}
-        for wanted in {each for link in links for each in link.layer.chains()}:
-            other = self._cell.chain(group, wanted)
-            assert other is not None, "checked when the study was loaded"
-            tops = await all_of(*(self._top(other, name, number) for number in range(other.count)))
-            found[wanted] = [top for top in tops if top is not None]
-        return found
-
-    async def _segments(self, links: Sequence[Link], begin: int, spot: _Spot, below: Part | None) -> Part | None:
-        """Layers on one node, one part for each run of those that are kept equally long."""
-        part = below
-        for segment in _equally_long(links):
-            part = await self._segment(segment, begin, spot, part, segment[0].keep)
-            begin += len(segment)
-            if spot.foundation is None and segment[0].once:
-                spot = replace(spot, foundation=part)
-        return part
-
-    async def _segment(self, links: Sequence[Link], begin: int, spot: _Spot, below: Part | None, keep: Keep) -> Part:
-        further = [part for tops in spot.further.values() for part in tops]
-        below_it = [each for each in (below, spot.shape if _over_network(links) else None) if each is not None]
-        stands_on = (spot.node, *below_it, *further)
-        dumps = [link.layer.model_dump(mode="json") for link in links]
-        place = spot.owner, spot.slot, begin, spot.user
-        key = key_of(*place, dumps, [part.key for part in stands_on], *self._apart(keep))
-
-        async def set_up(part: Part) -> None:
-            part.node = spot.node.node
-            await self._set_up(part, [link.layer for link in links], begin, spot, below)
-
-        label = f"{', '.join(link.layer.label() for link in links)} for {spot.owner}"
-        about = {"label": label, "facts_of": spot.facts_of, "chain": spot.owner.removeprefix(spot.facts_of).lstrip("-")}
-        return await self.parts.get(key, keep, stands_on, set_up, self.built.parts, **about)
-
-    async def _set_up(self, part: Part, layers: Sequence[Layer], begin: int, spot: _Spot, below: Part | None) -> None:
-        node = part.node
+    async def _set_up(self, part: Part, of: Part) -> None:
+        """Layers, on the node ``of`` a part."""
+        node = part.node = of.node
         assert node is not None
-        register, lost = self.parts.registering(part, node), self.parts.losing(part)
-        records = self.held(self.folder if part.keep == "trial" else self.kept) / spot.facts_of / "stack"
-        part.shared = spot.foundation.shared if spot.foundation is not None else Shared(register_undo=register)
-        folder = f"{await self.session.scratch_on(node)}/{spot.owner}-{part.key}"
-        further = spot.further.items()
-        others = {name: [top.stack.resource for top in tops if top.stack.resource] for name, tops in further}
+        unit = part.unit
+        register, lost = self._parts.registering(part, node), self._parts.losing(part)
+        records = self._records(unit) / unit.facts_of / "stack"
+        foundation = unit.foundation
+        shared = Shared(register_undo=register) if foundation is None else self._made[foundation.identity].shared
+        part.shared = shared
+        folder = f"{await self._session.scratch_on(node)}/{unit.owner}-{part.key}"
+        tops = {name: [self._made[top.identity].stack.resource for top in tops] for name, tops in unit.further.items()}
+        others = {name: [each for each in resources if each] for name, resources in tops.items()}
 
         def context_of(at: int) -> LayerContext:
             return LayerContext(
                 node,
                 folder,
-                begin + at,
-                self.session.run,
+                unit.position + at,
+                self._session.run,
                 register,
-                spot.owner,
-                part.shared,
-                spot.slot,
+                unit.owner,
+                shared,
+                unit.slot,
                 others,
                 records=records,
-                notify_running=lambda name, *where: part.programs.append(Program(f"{name}-{spot.owner}", *where)),
+                notify_running=lambda name, *where: part.programs.append(Program(f"{name}-{unit.owner}", *where)),
                 notify_lost=lost,
-                warn=self.parts.warnings.append,
-                planned=self.session.planned_on(node),
-                claim=self.session.claims.claim,
-                system=partial(self._system_disk, spot.group),
+                warn=self._parts.warnings.append,
+                planned=self._session.planned_on(node),
+                claim=self._session.claims.claim,
+                system=partial(self._system_disk, unit),
             )
 
-        on = below.stack.resource if below is not None else None
-        part.stack = await stack.set_up(layers, context_of, on, [steps.make_directory(folder, parents=True)])
-        if layers and isinstance(crossing := layers[0], Crossing):
+        on = None if unit.below is None else self._made[unit.below.identity].stack.resource
+        part.stack = await stack.set_up(unit.layers, context_of, on, [steps.make_directory(folder, parents=True)])
+        if unit.layers and isinstance(crossing := unit.layers[0], Crossing):
             part.crossings.append((crossing, part.stack.resources[0], context_of(0)))
 
-    async def _system_disk(self, group: str, size: int) -> Path:
-        if group not in self._cell.nodes:
+    async def _system_disk(self, unit: Unit, size: int) -> Path:
+        """The root file system of the nodes that a layer below their crossing is for."""
+        chain = unit.chain
+        if chain is None or unit.position >= len(chain.below) or chain.group not in self._cell.nodes:
             raise Unsupported("this machine has no root file system that could be put on a disk")
-        prepared = await self.session.prepare(group, self._cell.nodes[group].spec(), Needs())
+        prepared = await self._session.prepare(chain.group, self._cell.nodes[chain.group].spec(), Needs())
         return await asyncio.to_thread(prepared.system_disk, size)
 
-    def _apart(self, keep: Keep) -> list[int]:
-        return [self.built.number] if keep == "trial" and self.built.number else []
 
-    def _slot(self, chain: Chain, number: int) -> str:
-        mine = [each for each in self._cell.chains if each.group == chain.group and each.crossing is not None]
-        before = sum(each.count for each in mine[: mine.index(chain)]) if chain in mine else 0
-        return f"disk{before + number}"
+@dataclass
+class Setups:
+    """All that is set up in a run. ``folder``: the run's, for the consoles of nodes that outlive a trial.
 
+    ``held``: what this process itself writes into below ``folder``, if its name may come to lead elsewhere.
+    """
 
-def shared_directory(built: Built, group: str, chain: str) -> bool:
-    """Whether several nodes work in one directory: what their crossings stand on is the same for all of them."""
-    resources = [below.resource for (_, name), below in built.underlying.items() if name == chain]
-    names = node_names(group, built.cell.nodes[group])
-    mine = [built.underlying[node, chain].resource for node in names if (node, chain) in built.underlying]
-    return any(resources.count(each) > 1 for each in mine if isinstance(each, Dir | Share))
+    session: Session
+    journal: Journal
+    folder: Path
+    held: Callable[[Path], Path] = lambda path: path
+    parts: Parts = field(init=False)
+    _live: dict[int, Built] = field(default_factory=dict)  # the cells that are set up, by number
+    _seen: list[Built] = field(default_factory=list)  # those that were, since losses are counted
 
+    def __post_init__(self) -> None:
+        self.parts = Parts(self.session, self.journal)
 
-def _name(part: Part) -> str:
-    return part.node.name if part.node is not None else ""
+    def begin(self, cell: Cell) -> Built:
+        """A cell of which nothing is set up yet."""
+        number = next(number for number in itertools.count() if number not in self._live)
+        built = self._live[number] = Built(cell, number)
+        self._seen.append(built)
+        return built
 
+    async def set_up(self, built: Built, folder: Path) -> None:
+        """Set up what the cell needs and is not there already. ``folder``: the trial's, for its nodes' consoles."""
+        await Builder(self.session, self.parts, built, folder, self.folder / "guests", self.held).build()
 
-def _owner(chain: Chain, name: str, number: int) -> str:
-    if chain.name == MAIN:
-        return name
-    return f"{name}-{chain.name}" if chain.count == 1 else f"{name}-{chain.name}-{number + 1}"
+    async def tear_down(self, built: Built, *, failed: bool) -> Teardown:
+        """Tear down what is not kept after a trial; where it ``failed``, all that it used.
 
+        What other cells use at the same time stays until the last of them has ended, unless it is lost for them, too.
+        """
+        self._live.pop(built.number, None)
+        used = {key for other in self._live.values() for key in other.parts}
+        doomed = []
+        for part in built.parts.values():
+            part.doubtful |= failed and part.is_set_up
+            lost = not part.sound
+            if lost or ((part.doubtful or part.unit.keep == "trial") and part.key not in used):
+                doomed.append(part)
+        return await self.parts.tear_down(doomed, severed=failed)
 
-def _over_network(links: Sequence[Link]) -> bool:
-    """Whether these layers serve others over the network, or begin with what takes it from there."""
-    crosses = links and isinstance(links[0].layer, Crossing) and links[0].layer.transport == "network"
-    return bool(crosses) or any(serves(link) for link in links)
+    async def end_of(self, keep: Keep) -> Teardown:
+        """Tear down what was kept for a round, or for the run."""
+        return await self.parts.tear_down(
+            part for part in self.parts.all() if part.unit.keep == keep and part.is_set_up
+        )
 
+    async def tear_down_all(self) -> Teardown:
+        """At the end of a run."""
+        return await self.parts.tear_down(self.parts.all())
 
-def _equally_long(links: Sequence[Link]) -> Iterator[list[Link]]:
-    run: list[Link] = []
-    for link in links:
-        if run and link.keep != run[-1].keep:
-            yield run
-            run = []
-        run.append(link)
-    if run:
-        yield run
+    async def cut_off(self, built: Built) -> None:
+        """End the nodes that the cell started, and cut others off from what crosses to them: nothing waits any more.
+
+        What other cells use at the same time is cut off, too: it may be what the cell waits for. They fail for that.
+        What was set up stays in the journal.
+        """
+        parts = list(built.parts.values())
+        await self.parts.end_nodes(parts)
+        await self.parts.sever(reversed(parts))
+
+    async def until_lost(self, built: Built) -> None:
+        """Wait until a node or a program that a cell has is gone before its time. Raises ``NodeLost``."""
+        await self._until_any_is_lost()
+        while not (losses := self._losses(built)):  # noqa: ASYNC110 - what is lost is another cell's, which is rare
+            await asyncio.sleep(_LOOK)
+        raise NodeLost(min((at, reason) for _, at, reason, _ in losses)[1])
+
+    async def _until_any_is_lost(self) -> None:
+        waiting = [asyncio.create_task(each) for each in (self.parts.until_lost(), self.session.until_one_is_lost())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancelled(*waiting)
+
+    def forget_losses(self) -> None:
+        """Begin a new trial."""
+        self._seen = list(self._live.values())
+        self.parts.forget_losses()
+        self.session.forget_losses()
+
+    def first_loss(self, built: Built) -> tuple[float, str, str] | None:
+        """Of all that was lost, what is lowest: the rest may only follow from it. When, why, and its last lines."""
+        found = self._losses(built)
+        return min(found)[1:] if found else None
+
+    def _losses(self, built: Built) -> list[tuple[int, float, str, str]]:
+        """Depth in the graph, when, why and its last lines, of all that was lost but what only other cells have."""
+        others = [part for other in self._seen if other is not built for part in other.parts.values()]
+        foreign = {part.key for part in others} - built.parts.keys()
+        theirs = {part.node.instance for part in others if part.started and part.node and part.key in foreign}
+        started = [part for part in built.parts.values() if part.started]
+        depth = {part.node.instance: part.depth for part in started if part.node is not None}
+        found = [
+            (depth.get(loss.node, 0), loss.at, loss.reason, loss.detail)
+            for loss in self.session.losses
+            if loss.node not in theirs
+        ]
+        lost_layers = [lost for lost in self.parts.lost if lost.part not in foreign]
+        return found + [(lost.depth, lost.at, lost.reason, lost.log) for lost in lost_layers]

@@ -1,24 +1,15 @@
-"""Parts: what is set up and torn down as one, and what each stands on. All parts of a run make one graph.
-
-A part is a node that was started, or layers that follow each other on one node with the same lifetime and owner. It is
-known by all that it consists of, down to the lowest layer: so cells that need the same part share it for as long as it
-is kept, and one that is different in anything is another.
-"""
+"""Parts: the units of layouts that are set up, and what each stands on. All parts of a run make one graph."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import orjson
 
 from storlab.errors import StorlabError
-from storlab.layers.base import Crossing, Keep, LayerContext, Shared
+from storlab.layers.base import Crossing, LayerContext, Shared
 from storlab.layers.resources import Resource
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
@@ -26,6 +17,7 @@ from storlab.nodes.undo import Entry, RegisterUndo
 from storlab.run.recovery.journal import Journal, Pending
 from storlab.run.recovery.teardown import Teardown, tear_down
 from storlab.run.session import Session
+from storlab.study.layout import Unit
 from storlab.waiting import all_of
 
 _SEVER = 10.0  # s, for a crossing to let go of a server that is gone
@@ -57,18 +49,11 @@ class Program:
 
 @dataclass(eq=False)
 class Part:
-    """Something that is set up. ``label`` names it; its facts are those of ``facts_of``, a node's name, and there of
-    ``chain``: "" is its own stack.
+    """A unit that is set up. ``slot``: what only one part can have at a time, such as the shape of a card."""
 
-    ``slot``: what only one part can have at a time, such as the shape of a card.
-    """
-
+    unit: Unit
     key: str
-    keep: Keep
     stands_on: tuple[Part, ...] = ()
-    label: str = ""
-    facts_of: str = ""
-    chain: str = ""
     slot: str = ""
     node: Node | None = None
     started: bool = False  # it is the node itself, which ends with it
@@ -111,11 +96,6 @@ class Part:
         return self.ready and alive and all(part.sound for part in self.stands_on)
 
 
-def key_of(*parts: Any) -> str:
-    """A short name for what something consists of: equal for equal values."""
-    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
-
-
 Make = Callable[[Part], Awaitable[None]]
 
 
@@ -134,11 +114,11 @@ class Parts:
     _loss: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def get(
-        self, key: str, keep: Keep, stands_on: Sequence[Part], make: Make, used: dict[str, Part], **about: Any
+        self, unit: Unit, key: str, stands_on: Sequence[Part], make: Make, used: dict[str, Part], slot: str = ""
     ) -> Part:
         """The part of this key, made by ``make`` unless it is there and sound. It is noted among those ``used``.
 
-        Whoever asks for it while it is made waits for the same. What fails stays, not ready, until it is torn down.
+        Concurrent callers share one attempt. What fails stays, not ready, until it is torn down.
         """
         async with self._lock:  # whoever finds one that is not sound tears it down before anybody makes it again
             known = self._parts.get(key)
@@ -146,7 +126,7 @@ class Parts:
                 await self.tear_down([known])
                 known = None
             if known is None:
-                known = self._parts[key] = Part(key, keep, tuple(stands_on), **about)
+                known = self._parts[key] = Part(unit, key, tuple(stands_on), slot)
                 self._underway.add(key)
         part = used[key] = known
         if not part.ready:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from storlab.nodes.needs import Lack, Needs, lacks, together
 from storlab.nodes.node import Node
-from storlab.run.setup.units import layer_needs
 from storlab.study.cells import HOST, Cell
 from storlab.study.chains import ChainError
 from storlab.study.schema import NodeGroup, default_groups
@@ -51,7 +50,7 @@ def _moved(cell: Cell, here: set[str]) -> dict[str, NodeGroup]:
 def _needs(cells: Sequence[Cell], name: str) -> Needs:
     """All that the layers need which would stand here, in any cell. What is moved crosses to nobody."""
     moved = (cell.with_groups(_moved(cell, {name})) for cell in cells if name in cell.nodes)
-    return together(layer_needs(cell, name) for cell in moved)
+    return together(layer.needs() for cell in moved for layer in cell.layers_on(name))
 
 
 def _telling(found: Sequence[Lack]) -> list[str]:

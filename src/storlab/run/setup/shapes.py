@@ -6,59 +6,49 @@ with it what was set up over it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 from storlab.errors import Unsupported
 from storlab.nodes.node import Node
 from storlab.nodes.shaping.apply import Port, shape_interface, shape_tcp
 from storlab.nodes.shaping.look import Ending, connections, prove_size, round_trip
 from storlab.run.session import Session
-from storlab.run.setup.parts import Part, Parts, key_of
+from storlab.run.setup.parts import Part, Parts
 from storlab.study.cells import Cell, node_names
 from storlab.study.chains import Chain
+from storlab.study.layout import Unit
 from storlab.waiting import all_of
 
 
-@dataclass
 class Shapes:
-    """Those of one cell. ``used``: the parts that the cell uses, by key."""
+    """Those of one cell."""
 
-    session: Session
-    parts: Parts
-    cell: Cell
-    used: dict[str, Part]
-    _found: dict[str, Part] = field(default_factory=dict)  # by node
+    def __init__(self, session: Session, parts: Parts, cell: Cell) -> None:
+        self._session, self._parts, self._cell = session, parts, cell
+        self._found: dict[str, Part] = {}  # by node
 
-    async def of(self, group: str, name: str, node: Part, apart: list[int]) -> Part | None:
-        """The shape of a node's network; ``None`` where the study asks for none, and the node has its own again."""
-        assert node.node is not None
-        slot = f"network of {node.node.instance}"
-        if not self.cell.shaped(group):
-            await self.parts.make_room(slot)
-            return None
-        keep, tcp = self.cell.nodes[group].lasts, self.cell.nodes[group].tcp
-        wanted = [None if each is None else each.model_dump(mode="json") for each in (self.cell.network, tcp)]
-        key = key_of("network", name, wanted, node.key, *apart)
-
-        async def set_up(part: Part) -> None:
-            part.node = node.node
-            await self._shape(part, group)
-
-        await self.parts.make_room(slot, key)
-        about: dict[str, Any] = {"label": f"network of {name}", "facts_of": name, "slot": slot}
-        part = self._found[name] = await self.parts.get(key, keep, (node,), set_up, self.used, **about)
+    async def of(self, unit: Unit, key: str, below: Sequence[Part], used: dict[str, Part]) -> Part:
+        node = below[0].node
+        assert node is not None
+        await self.make_room(node, key)
+        part = await self._parts.get(unit, key, below, self._shape, used, _slot(node))
+        self._found[unit.node] = part
         return part
 
-    async def _shape(self, part: Part, group: str) -> None:
-        node, host, network = part.node, self.session.host, self.session.network
-        interface, tcp = self.cell.nodes[group].shaped, self.cell.nodes[group].tcp
+    async def make_room(self, node: Node, key: str = "") -> None:
+        """Tear down any other shape of a node's network."""
+        await self._parts.make_room(_slot(node), key)
+
+    async def _shape(self, part: Part) -> None:
+        node = part.node = part.stands_on[0].node
+        host, network = self._session.host, self._session.network
+        interface, tcp = self._cell.nodes[part.unit.on].shaped, self._cell.nodes[part.unit.on].tcp
         assert node is not None and interface is not None, "checked when the study was loaded"
-        register = self.parts.registering(part, node)
-        if self.cell.network is not None and self.cell.network.shapes:
+        register = self._parts.registering(part, node)
+        if self._cell.network is not None and self._cell.network.shapes:
             card = network.card_of(node.address or "")
-            port = None if card is None else Port(host, network.name, card, self.parts.registering(part, host))
-            got = await shape_interface(node, interface, port, self.cell.network, register)
+            port = None if card is None else Port(host, network.name, card, self._parts.registering(part, host))
+            got = await shape_interface(node, interface, port, self._cell.network, register)
             part.stack.facts.append({"layer": "network", **got, "peers": {}})
         if tcp is not None:
             part.stack.facts.append({"layer": "tcp", **await shape_tcp(node, interface, tcp, register)})
@@ -68,44 +58,47 @@ class Shapes:
 
         Raises ``Unsupported``, and ``TrialError`` if nothing comes back.
         """
-        if not self.cell.by_uplink(chain):
+        if not self._cell.by_uplink(chain):
             return
-        for served in (self.session.nodes[name] for name in node_names(chain.source, self.cell.nodes[chain.source])):
+        for served in (self._session.nodes[name] for name in node_names(chain.source, self._cell.nodes[chain.source])):
             if served.address is None:
                 raise Unsupported(f"node {served.name} has no address at which others reach it")
             if node is None:
-                await self.session.network.open_to(served.address)
+                await self._session.network.open_to(served.address)
             else:
-                await self.session.network.route(node, served.address)
+                await self._session.network.route(node, served.address)
 
-    async def prove(self, chain: Chain, name: str) -> None:
+    async def cross(self, chain: Chain, node: Part) -> None:
         """Before a chain crosses to a node: packets of full size pass between that and what serves it, both ways.
 
         Else connections are made, and hang at the first that is full. Raises ``TrialError`` that says where they end.
         """
-        asked, mine = self.cell.network, self._found.get(name)
+        assert node.node is not None and chain.crossing is not None
+        if chain.crossing.transport == "network":
+            await self.open_way(chain, node.node)
+        asked, mine = self._cell.network, self._found.get(node.node.name)
         network = asked if asked is not None and asked.shapes else None
         for peer in self._servers(chain):
             theirs = self._found.get(peer)
             if network is None or mine is None or theirs is None or mine.node is None or theirs.node is None:
                 continue
-            here = Ending(mine.node, self.cell.nodes[chain.group].shaped or "")
-            there = Ending(theirs.node, self.cell.nodes[chain.source].shaped or "")
-            ends = [(here, there), *([] if self.cell.by_uplink(chain) else [(there, here)])]  # no way in: it is NAT
+            here = Ending(mine.node, self._cell.nodes[chain.group].shaped or "")
+            there = Ending(theirs.node, self._cell.nodes[chain.source].shaped or "")
+            ends = [(here, there), *([] if self._cell.by_uplink(chain) else [(there, here)])]  # no way in: it is NAT
             await all_of(*(prove_size(one, other, network) for one, other in ends))
 
     async def look(self) -> None:
         """Add to the facts what is known once all is set up: round trips to the nodes that serve, and connections."""
-        for chain in self.cell.chains:
+        for chain in self._cell.chains:
             for peer in self._servers(chain):
-                for name in node_names(chain.group, self.cell.nodes[chain.group]):
+                for name in node_names(chain.group, self._cell.nodes[chain.group]):
                     await self._look_from(name, peer)
 
     def _servers(self, chain: Chain) -> list[str]:
         """The nodes that a chain comes from over the network."""
-        if chain.crossing is None or chain.crossing.transport != "network" or chain.source not in self.cell.nodes:
+        if chain.crossing is None or chain.crossing.transport != "network" or chain.source not in self._cell.nodes:
             return []
-        return node_names(chain.source, self.cell.nodes[chain.source])
+        return node_names(chain.source, self._cell.nodes[chain.source])
 
     async def _look_from(self, name: str, peer: str) -> None:
         mine, theirs = self._found.get(name), self._found.get(peer)
@@ -118,3 +111,7 @@ class Shapes:
         if "round_trip" not in known:
             known["round_trip"] = await round_trip(mine.node, address)
         known |= {"mss": [], "path_mtu": [], **await connections(mine.node, address)}
+
+
+def _slot(node: Node) -> str:
+    return f"network of {node.instance}"

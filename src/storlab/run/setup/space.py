@@ -10,8 +10,9 @@ from storlab.layers.block.identity import DeviceIdentity
 from storlab.nodes.node import Node
 from storlab.nodes.private import refuse_replaceable
 from storlab.run.session import Session
-from storlab.run.setup.units import Unit, is_here, kept_together, units
-from storlab.study.cells import HOST, Cell, node_specs
+from storlab.study.cells import HOST, Cell
+from storlab.study.chains import node_specs
+from storlab.study.layout import Unit
 from storlab.study.study import Study
 from storlab.units import size_text
 
@@ -36,7 +37,7 @@ async def free_space(node: Node, path: str) -> int:
 
 
 def _units_here(cell: Cell) -> list[Unit]:
-    return [unit for unit in units(cell) if is_here(cell, unit.on)]
+    return [unit for unit in cell.units if unit.links and cell.is_here(unit.on)]
 
 
 def stacks_space(cells: Iterable[Cell], side_by_side: bool = False) -> int:
@@ -49,11 +50,10 @@ def stacks_space(cells: Iterable[Cell], side_by_side: bool = False) -> int:
     for cell in cells:
         passing = 0
         for unit in _units_here(cell):
-            for keep, size in unit.space.items():
-                if keep == "run":
-                    kept[unit.identity] = size
-                else:
-                    passing += size
+            if unit.keep == "run":
+                kept[unit.identity] = unit.space
+            else:
+                passing += unit.space
         largest, every = max(largest, passing), every + passing
     return (every if side_by_side else largest) + sum(kept.values())
 
@@ -65,9 +65,9 @@ async def refuse_elsewhere(study: Study, cells: Sequence[Cell], session: Session
     passing: dict[str, int] = {}
     for cell in cells:
         own: dict[str, int] = {}
-        for unit in units(cell):
+        for unit in cell.units:
             group = cell.nodes.get(unit.on)
-            if group is None or group.here or not group.session:
+            if not unit.links or group is None or group.here or not group.session:
                 continue
             node = await session.stand_in(unit.node, node_specs(unit.on, group)[unit.node])
             assert node is not None, "it is there for the run"
@@ -77,11 +77,10 @@ async def refuse_elsewhere(study: Study, cells: Sequence[Cell], session: Session
                 except UserError as error:
                     key = ("scratch",) if node.scratch is None else ("nodes", unit.on, "scratch")
                     raise study.problem(key, str(error)) from None
-            for keep, size in unit.space.items():
-                if keep == "run":
-                    kept.setdefault(unit.node, {})[unit.identity] = size
-                else:
-                    own[unit.node] = own.get(unit.node, 0) + size
+            if unit.keep == "run":
+                kept.setdefault(unit.node, {})[unit.identity] = unit.space
+            else:
+                own[unit.node] = own.get(unit.node, 0) + unit.space
             before = passing.get(unit.node, 0) if side_by_side else 0
             needed = before + own.get(unit.node, 0) + sum(kept.get(unit.node, {}).values())
             if needed > free[unit.node]:
@@ -120,7 +119,7 @@ async def loads_space(study: Study, cells: Sequence[Cell], session: Session) -> 
     for cell in cells:
         for unit in _units_here(cell):
             path = unit.links[0].layer.existing_directory(study.model.scratch)
-            if path is None or unit.below:
+            if path is None or (unit.below is not None and unit.below.links):
                 continue
             loads = [load for load in cell.loads if unit.on in load.groups]
             count = cell.nodes[unit.on].count if unit.on in cell.nodes else 1
@@ -171,10 +170,10 @@ def refuse_double_claims(
     kept: list[_Claim] = []
     for cell in cells:
         claims = list(kept)
-        for unit in units(cell):
+        for unit in cell.units:
             for link in unit.links:
                 path = link.layer.claims()
-                if path is None or not (is_here(cell, unit.on) or (unit.node, path) in known):
+                if path is None or not (cell.is_here(unit.on) or (unit.node, path) in known):
                     continue
                 outlives = link.keep == "run" or (side_by_side and link.keep == "round")
                 owner = unit.identity if outlives else f"{cell.number} {unit.identity}"
@@ -200,10 +199,13 @@ def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, s
     kept: dict[str, int] = {}
     most, every = 0, 0
     for cell in cells:
-        for name, group in cell.nodes.items():
-            if group.lasts == "run":
-                kept[f"{name} {kept_together(cell, name)}"] = group.memory_needed() * group.count
-        passing = sum(each.memory_needed() * each.count for each in cell.nodes.values() if each.lasts != "run")
+        passing = 0
+        for unit in (unit for unit in cell.units if unit.kind == "node" and unit.on in cell.nodes):
+            needed = cell.nodes[unit.on].memory_needed()
+            if unit.keep == "run":
+                kept[unit.identity] = needed
+            else:
+                passing += needed
         every += passing
         most = max(most, (every if side_by_side else passing) + sum(kept.values()))
         if available is not None and most > available:

@@ -37,17 +37,17 @@ def _expected(cell: Cell) -> dict[str, tuple[End, set[Kind]]]:
         kinds[name].add("interfaces")
     if guests:
         kinds[HOST].add("processes")
-    for chain in cell.chains:
-        for name, links in ((chain.source, chain.below), (chain.group, chain.above)):
-            for link in links:
-                if issubclass(link.layer.gives, Disk | Dir):
-                    kinds[name].add("disks")
-                if issubclass(link.layer.gives, Pool):
-                    kinds[name].add("pools")
-                if isinstance(link.layer, Crossing) and link.layer.requests and cell.nodes[name].volatile:
-                    kinds[name].add("shares")
-                if issubclass(link.layer.gives, Server | Export | Share):
-                    kinds[name] |= {"server"} if isinstance(link.layer, Crossing) else {"server", "processes"}
+    for unit in cell.units:
+        mine = kinds.setdefault(unit.on, set()) if unit.links else set()
+        for layer in unit.layers:
+            if issubclass(layer.gives, Disk | Dir):
+                mine.add("disks")
+            if issubclass(layer.gives, Pool):
+                mine.add("pools")
+            if isinstance(layer, Crossing) and layer.requests and cell.nodes[unit.on].volatile:
+                mine.add("shares")
+            if issubclass(layer.gives, Server | Export | Share):
+                mine |= {"server"} if isinstance(layer, Crossing) else {"server", "processes"}
     below = {name for name in kinds if name in above or (name == HOST and guests)}
     return {name: ("below" if name in below else "load", each) for name, each in kinds.items()}
 
@@ -95,7 +95,9 @@ def _above(cell: Cell) -> dict[str, list[str]]:
 
 def _parts_on(built: Built, node: Node) -> list[Part]:
     """In an order that is the same in every trial."""
-    return sorted((part for part in built.parts.values() if part.node is node), key=lambda p: (len(p.label), p.label))
+    return sorted(
+        (part for part in built.parts.values() if part.node is node), key=lambda p: (len(p.unit.label), p.unit.label)
+    )
 
 
 def _programs(built: Built, node: Node) -> dict[str, ProcessGroup]:

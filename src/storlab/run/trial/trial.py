@@ -26,8 +26,7 @@ from storlab.records.run_folder import ChangedSetting, TrialRecord, raw_folder
 from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.wants import named_files
 from storlab.run.session import Session
-from storlab.run.setup.build import Built, shared_directory
-from storlab.run.setup.setups import Setups
+from storlab.run.setup.build import Built, Setups
 from storlab.run.trial.commands import TEMPORARY, make_folders, make_own, reach, run_commands
 from storlab.run.trial.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
 from storlab.run.trial.measure import (
@@ -273,7 +272,7 @@ class TrialRun:
         stack = self.built.stacks[node.name, chain]
         target, group = stack.resource, self.built.group_of(node.name)
         served, nodes = self._served(node.name, chain), tuple[str, ...]()
-        if isinstance(target, Dir) and shared_directory(self.built, group, chain):
+        if isinstance(target, Dir) and self.built.shares_directory(group, chain):
             if load.same_files:
                 nodes = self._on_the_same(load, self.built.underlying[node.name, chain].resource)
             else:  # or nodes would overwrite each other's files

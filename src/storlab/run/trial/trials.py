@@ -19,7 +19,7 @@ from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.plan import Plan
 from storlab.run.recovery.journal import Journal
 from storlab.run.session import Session
-from storlab.run.setup.setups import Setups
+from storlab.run.setup.build import Setups
 from storlab.run.trial.slices import Slices
 from storlab.run.trial.trial import TrialRun
 from storlab.run.trial.watch import Watch
