@@ -50,7 +50,7 @@ class Unit:
     suffix: str = ""
     slot: str = ""
     position: int = 0
-    user: str = ""  # a node that outlives a trial, for which alone these layers are
+    user: list[Any] = field(default_factory=list)  # a node that outlives a trial, for which alone these layers are
     below: Unit | None = None
     further: Mapping[str, tuple[Unit, ...]] = field(default_factory=dict)
     foundation: Unit | None = None
