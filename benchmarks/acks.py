@@ -30,10 +30,10 @@ import altair as alt
 import polars as pl
 
 from storlab.agent_binary import agent_path
+from storlab.probes.tcp.output import read_output
+from storlab.probes.tcp.totals import Totals, within
 from storlab.report.charts.panel import titled
 from storlab.report.charts.theme import COLOURS, DASHES, Chart, of, to_svg
-from storlab.tcp.agent_output import decode_output
-from storlab.tcp.totals import Totals, within
 
 _SERVER, _CLIENT, _PORT = "192.168.78.1", "192.168.78.2", 10809
 _OFFLOADS = ("tso", "gso", "gro")
@@ -184,7 +184,7 @@ def _ended(watcher: tuple[subprocess.Popen[bytes], list[bytes]]) -> Totals:
     process, lines = watcher
     process.send_signal(signal.SIGTERM)
     rest, _ = process.communicate(timeout=30)
-    return within(decode_output([*lines, *rest.splitlines(keepends=True)]), 0.0, 1e12).totals
+    return within(read_output([*lines, *rest.splitlines(keepends=True)]), 0.0, 1e12).totals
 
 
 def _counter(namespace: str, wanted: str) -> int:

@@ -54,6 +54,14 @@ def bounded(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) -> d
     return {p: between(float(low[0, i]), float(high[0, i])) for i, p in enumerate(wanted)}
 
 
+def percentiles_of_bins(
+    bins: Sequence[tuple[float, float, int]], wanted: Sequence[float] = PERCENTILES
+) -> dict[float, float]:
+    """``percentiles`` of one histogram: lower and upper edges, counts."""
+    lower, upper, counts = (np.array(column) for column in zip(*bins, strict=True))
+    return percentiles_of_each(np.zeros(len(bins), dtype=np.int64), lower, upper, counts, wanted)[0]
+
+
 def percentiles_of_each(
     rows: Ints, lower: Floats, upper: Floats, counts: Ints, wanted: Sequence[float] = PERCENTILES
 ) -> list[dict[float, float]]:

@@ -34,10 +34,10 @@ from storlab.analysis.why.evidence import (
 from storlab.analysis.why.watched import is_evidence
 from storlab.metrics import Declarations, MetricSpec
 from storlab.probes.base import Probe
-from storlab.profiling.shares import SELF, TOTAL
+from storlab.probes.stacks import SELF, TOTAL
+from storlab.probes.tcp.metrics import METRICS
 from storlab.registry import probe_types
 from storlab.report.model.why import sentence
-from storlab.tcp.metrics import METRICS
 
 from .simulate import MACHINES, metric_frame, noise, trial_frame
 

@@ -52,27 +52,22 @@ from storlab.nodes.console import killed_for_memory, panic, tail
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.causes import last_word
 from storlab.nodes.shaping.read_back import parse_connections, parse_features, parse_link, parse_ping, parse_queues
-from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe, read_notes
+from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.backing import BACKING
-from storlab.probes.base import Window
-from storlab.probes.counters.output import LOADS, read_loads
-from storlab.probes.counters.probe import NAME as COUNTERS
-from storlab.probes.counters.probe import CountersProbe
+from storlab.probes.base import NOTES, Window, read_notes
+from storlab.probes.counters import LOADS, CountersProbe, read_loads
 from storlab.probes.host_load import HostLoadProbe
-from storlab.probes.locks import NAME as LOCKS
-from storlab.probes.locks import LocksProbe
+from storlab.probes.locks.probe import LocksProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.profile import ProfileProbe
-from storlab.probes.requests.histogram import parse_histogram
-from storlab.probes.requests.probe import ShareRequestsProbe
+from storlab.probes.share_requests import ShareRequestsProbe, parse_histogram
+from storlab.probes.stacks import NAME as STACKS
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import NAME as SUBJECT
 from storlab.probes.subject import Subject, read_subject
-from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.probes.zfs import iostat
 from storlab.probes.zfs.probe import ZfsProbe
-from storlab.profiling.agent_output import NAME as STACKS
 from storlab.records.run_folder import TrialRecord
 from storlab.run.recovery.journal import JOURNAL
 from storlab.study.study import parse_study
@@ -164,13 +159,16 @@ PARSERS: dict[str, Parser] = {
         these(sampled(samples.OF_QEMU, *(map(samples.qemu, range(100, 500, 100))))),
     ),
     "alignment": Parser(
-        by.probed(AlignmentProbe(), samples.ONE_DISK, TRACE), samples.traced, slow=True, together=by.aligned
+        by.probed(AlignmentProbe(), samples.ONE_DISK, AlignmentProbe.output),
+        samples.traced,
+        slow=True,
+        together=by.aligned,
     ),
-    "trace": Parser(by.of_file(TRACE, by.shown_trace), samples.traced),
-    "locks": Parser(by.probed(LocksProbe(), samples.ONE_DISK, LOCKS), samples.lock_waits),
-    "tcp": Parser(by.probed(TcpProbe(), samples.ONE_DISK, TCP), samples.connections),
+    "trace": Parser(by.of_file(AlignmentProbe.output, by.shown_trace), samples.traced),
+    "locks": Parser(by.probed(LocksProbe(), samples.ONE_DISK, LocksProbe.output), samples.lock_waits),
+    "tcp": Parser(by.probed(TcpProbe(), samples.ONE_DISK, TcpProbe.output), samples.connections),
     "counters": Parser(
-        by.probed(CountersProbe(), HERE, COUNTERS), these(test_counters.printed(*test_counters.COUNTED))
+        by.probed(CountersProbe(), HERE, CountersProbe.output), these(test_counters.printed(*test_counters.COUNTED))
     ),
     "counts of loads": Parser(
         by.of_file(LOADS, lambda path: read_loads(path.parent)), these(b'[{"counts": {"cycles": 5}, "without": {}}]')

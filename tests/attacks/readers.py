@@ -37,7 +37,7 @@ from storlab.importing.registry import importer_of
 from storlab.measurements import Measurements
 from storlab.nodes.agent.events import answer_of
 from storlab.nodes.agent.protocol import Decoder
-from storlab.probes.alignment.probe import TRACE, AlignmentProbe
+from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.server.probe import ServerProbe
@@ -165,7 +165,7 @@ def aligned(traces: Sequence[bytes], folder: Path) -> None:
     records = []
     for number, data in enumerate(traces):
         (folder / str(number)).mkdir(exist_ok=True)
-        (folder / str(number) / TRACE).write_bytes(data)
+        (folder / str(number) / AlignmentProbe.output).write_bytes(data)
         records.append(ProbeRecord(folder / str(number), WINDOW, samples.ONE_DISK))
     for found in AlignmentProbe().parse_many(records):
         assert isinstance(found, Measurements) or str(found)

@@ -31,8 +31,8 @@ from storlab.cli.trace.tcp_view import TcpView
 from storlab.cli.trace.view import Seen, TraceView
 from storlab.errors import UserError
 from storlab.measurements import REQUEST_COLUMNS
-from storlab.tcp.agent_output import decode
-from storlab.tcp.follow import Follower
+from storlab.probes.tcp.output import LINES
+from storlab.probes.tcp.totals import Follower
 from study.program import call
 from tcp.lines import connection, printed, sample
 
@@ -227,7 +227,7 @@ def drawn_connections(width: int, connections: int = 3) -> list[str]:
         for n in range(connections)
     ]
     for line in printed(sample(1), sample(5, *rows)):
-        seen.add(decode(line))
+        seen.add(LINES.decode(line))
     out = io.StringIO()
     Console(file=out, width=width, height=24, color_system=None, highlight=False).print(TcpView(seen))
     return out.getvalue().splitlines()

@@ -36,10 +36,10 @@ from storlab.conformance import check_importer, check_layer, check_node_kind, ch
 from storlab.importing.registry import importers
 from storlab.nodes.process import ExitRecord
 from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.locks import NAME as LOCKS
+from storlab.probes.locks.probe import LocksProbe
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
-from storlab.probes.tcp.probe import NAME as CONNECTIONS
+from storlab.probes.tcp.probe import TcpProbe
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.run.recovery.undoing import undo_table
 from storlab.workloads.base import exit_bytes
@@ -177,12 +177,14 @@ def _tcp(raw: Path) -> ProbeRecord:
     disks = [["nbd0", [1, 2, 4096, 8192]]], [["nbd0", [5, 2, 4096, 8192]]]
     after = lines.connection(bytes_sent=9000, segs_out=40, segs_in=9, data_segs_out=8, snd_mss=1448, rtt=200, cwnd=10)
     rows = [lines.sample(99, lines.connection(), disks=disks[0]), lines.sample(201, after, disks=disks[1])]
-    (raw / CONNECTIONS).write_bytes(b"".join(lines.printed(*rows)))
+    (raw / TcpProbe.output).write_bytes(b"".join(lines.printed(*rows)))
     return ProbeRecord(raw, Window(100.0, 200.0), Subject(group="client", disks=("nbd0",)))
 
 
 def _locks(raw: Path) -> ProbeRecord:
-    (raw / LOCKS).write_bytes(lock_lines.printed(lock_lines.counts(lock_lines.waits("zio_dva_throttle", 3))))
+    (raw / LocksProbe.output).write_bytes(
+        lock_lines.printed(lock_lines.counts(lock_lines.waits("zio_dva_throttle", 3)))
+    )
     return ProbeRecord(raw, Window(0.0, 1.0), Subject(group="client"))
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storlab.agent_binary import agent_path
-from storlab.tcp.agent_output import Output, decode_output
+from storlab.probes.tcp.output import Output, read_output
 
 SERVER, CLIENT = "192.168.77.1", "192.168.77.2"
 PORT = 10809
@@ -141,4 +141,4 @@ class Watcher:
         self._process.send_signal(signal.SIGTERM)
         rest, _ = self._process.communicate(timeout=10)
         assert self._process.returncode == 0
-        return decode_output([*self._lines, *rest.splitlines(keepends=True)])
+        return read_output([*self._lines, *rest.splitlines(keepends=True)])

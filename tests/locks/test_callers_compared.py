@@ -14,8 +14,8 @@ from storlab.analysis.design import Design
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.zeros import with_zeros
-from storlab.locks.metrics import METRICS
 from storlab.metrics import Declarations, MetricSpec
+from storlab.probes.locks.metrics import METRICS
 from storlab.report.model.locks import lock_tables
 
 SOURCE = "probe:locks"

@@ -10,29 +10,27 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from probes import derived
 from storlab.errors import ParseError
-from storlab.locks.agent_output import Counts, Waiter, decode_lines, decode_output
-from storlab.locks.groups import group_of
-from storlab.locks.metrics import METRICS, by_caller, histograms, values
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Specs
-from storlab.probes.alignment.probe import NOTES
-from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.locks import NAME, LocksProbe
+from storlab.probes.base import NOTES, ProbeRecord, Window
+from storlab.probes.locks.metrics import METRICS, by_caller, group_of, histograms, values
+from storlab.probes.locks.output import LINES, Counts, Waiter, read_output
+from storlab.probes.locks.probe import LocksProbe
 from storlab.probes.subject import Subject
-from storlab.records.derived.lock_waits import lock_shares, lock_waits_per_operation
 
 from .lines import counts, printed, waits
 
 
 def counted(*rows: list[object], **more: object) -> Counts:
-    (_, found) = decode_lines(printed(counts(*rows, **more)))  # type: ignore[arg-type]
+    (_, found) = LINES.decode_all(printed(counts(*rows, **more)))  # type: ignore[arg-type]
     assert isinstance(found, Counts)
     return found
 
 
 def probed(raw: Path, text: bytes, groups: Mapping[str, tuple[str, ...]] | None = None) -> Measurements:
-    (raw / NAME).write_bytes(text)
+    (raw / LocksProbe.output).write_bytes(text)
     return LocksProbe(groups=groups or {}).parse(ProbeRecord(raw, Window(0, 1), Subject(group="host")))
 
 
@@ -113,7 +111,7 @@ def test_without_counts_the_reason_is_said(tmp_path: Path) -> None:
 )
 def test_what_the_agent_never_prints_is_refused(text: bytes, message: str) -> None:
     with pytest.raises(ParseError) as refused:
-        decode_output(BytesIO(text), "x")
+        read_output(BytesIO(text), "x")
     assert str(refused.value).startswith(message)
 
 
@@ -121,13 +119,12 @@ def test_waits_are_divided_by_the_operations_of_all_loads() -> None:
     load = MetricSpec("ios", "1", quantity="operations")
     loads = [Measurements(metric_frame([load.value(number)]), declared=(load,)) for number in (100, 300)]
     seen = [Measurements(metric_frame(values(counted(waits("f", n, time=400))))) for n in (10, 30)]
-    found = {each.metric: each.value for each in lock_waits_per_operation(loads, seen)}
+    found = derived(LocksProbe(), seen, loads)
     assert found == pytest.approx({
         "waits-per-operation": 0.1, "wait-time-per-operation": 40e-9,
         "waits-per-operation.mutex.f": 0.1, "wait-time-per-operation.mutex.f": 40e-9,
     })  # fmt: skip
-    assert lock_waits_per_operation([Measurements()], seen) == []
-    assert lock_waits_per_operation([], seen) == []
+    assert derived(LocksProbe(), seen, [Measurements()]) == derived(LocksProbe(), seen) == {}
 
 
 GROUPS = {
@@ -187,20 +184,20 @@ def test_shares_and_waits_for_each_operation_are_of_all_machines_together(tmp_pa
     loads = [Measurements(metric_frame([load.value(200)]), declared=(load,))]
     one = grouped(tmp_path, waits("metaslab_sync", 3, time=1000), waits("vdev_queue_io", 1, time=1000), waits("f", 99))
     other = grouped(tmp_path, waits("vdev_queue_io", 4, time=2000))
-    shares = {each.metric: each.value for each in lock_shares([one, other])}
+    shares = derived(LocksProbe(), [one, other])
     assert shares["waits-share.metaslab"] == pytest.approx(3 / 8)
     assert shares["waits-share.other-zio"] == 0
     times = [shares[f"wait-time-share.{name}"] for name in GROUPS]
     assert sum(times) == pytest.approx(1) and times[1] > times[0]
-    per = {each.metric: each.value for each in lock_waits_per_operation(loads, [one, other])}
+    per = derived(LocksProbe(), [one, other], loads)
     assert per["waits-per-operation.vdev-queue"] == pytest.approx(5 / 200)
     assert per["waits-per-operation.mutex.vdev_queue_io"] == pytest.approx(5 / 200)
 
 
 def test_where_no_group_waited_there_are_no_shares(tmp_path: Path) -> None:
-    assert lock_shares([grouped(tmp_path, waits("f", 9))]) == []
-    assert lock_shares([probed(tmp_path, printed(counts(waits("f", 9))))]) == []
-    assert lock_shares([]) == []
+    assert derived(LocksProbe(), [grouped(tmp_path, waits("f", 9))]) == {}
+    assert derived(LocksProbe(), [probed(tmp_path, printed(counts(waits("f", 9))))]) == {}
+    assert derived(LocksProbe(), []) == {}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import orjson
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.needs import lacks
-from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
+from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Seen, Window, operations
 from storlab.probes.sampling import NAME
 from storlab.probes.subject import Subject
 
@@ -33,6 +33,14 @@ def watched(
 
     asyncio.run(watching())
     return probe.parse(ProbeRecord(raw, Window(0.0, 1e9), subject))
+
+
+def derived(
+    probe: Probe, nodes: Sequence[Measurements], loads: Sequence[Measurements] = (), others: Sequence[Measurements] = ()
+) -> dict[str, float]:
+    """What follows from what it saw on nodes where these loads ran, and on ``others`` below them."""
+    seen = Seen(nodes, others, True, loads, operations(loads))
+    return {each.metric: each.value for each in probe.derive(seen)}
 
 
 def write_samples(raw: Path, paths: Sequence[str], *looks: tuple[float, Iterable[str | None]]) -> None:

@@ -17,8 +17,8 @@ from laboratory.block import issue, loop_disk
 from storlab.errors import ParseError, StorlabError
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements
 from storlab.nodes.kinds.local import local_node
-from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe
-from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.base import NOTES, ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import End, Subject
 
 from . import watched
@@ -48,7 +48,9 @@ def saw(
     folder: Path, *, notes: list[str] | None = None, started: dict[str, object] | None = None, **changed: object
 ) -> Measurements:
     counts = {**COUNTED, "requests": REQUESTS, "latency": LATENCY, "others": OTHERS, **changed}
-    (folder / TRACE).write_bytes(orjson.dumps(STARTED | (started or {})) + b"\n" + orjson.dumps(counts) + b"\n")
+    (folder / AlignmentProbe.output).write_bytes(
+        orjson.dumps(STARTED | (started or {})) + b"\n" + orjson.dumps(counts) + b"\n"
+    )
     (folder / NOTES).write_bytes(orjson.dumps(notes or []))
     return AlignmentProbe().parse(ProbeRecord(folder, WINDOW, VDA))
 
@@ -114,7 +116,7 @@ def test_requests_hook_and_reason_are_kept_and_what_is_missing_or_costly_is_a_wa
     seen = saw(tmp_path, notes=["dm-0 has no requests of its own"], lost={**LOST, "full": 2})
     assert seen.warnings[0] == "dm-0 has no requests of its own"
     assert seen.warnings[1].startswith("2 requests did not fit")
-    (tmp_path / TRACE).unlink()
+    (tmp_path / AlignmentProbe.output).unlink()
     (tmp_path / NOTES).write_bytes(b'["block I/O was not watched: no BPF"]')
     seen = AlignmentProbe().parse(ProbeRecord(tmp_path, WINDOW, VDA))
     assert seen.warnings == ("block I/O was not watched: no BPF",)
@@ -173,13 +175,15 @@ class TestOnThisMachine:
         seen = watched(AlignmentProbe(disks=("no-such-disk",)), tmp_path)
         (warning,) = seen.warnings
         assert "no-such-disk" in warning
-        assert not (tmp_path / TRACE).exists()
+        assert not (tmp_path / AlignmentProbe.output).exists()
 
     def test_events_are_kept_one_by_one(self, tmp_path: Path) -> None:
         with loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk:
             load = partial(issue, disk, [("write", 0, 4096)] * 7, tmp_path, depth=1)
             watched(AlignmentProbe(events=True), tmp_path, load=load, subject=on(disk.name))
-        events = [line for line in (tmp_path / TRACE).read_bytes().splitlines() if line.startswith(b"[")]
+        events = [
+            line for line in (tmp_path / AlignmentProbe.output).read_bytes().splitlines() if line.startswith(b"[")
+        ]
         # Whoever looks through the devices of this machine, such as another test, reads from this one as well.
         assert sum(b'"write"' in event for event in events) == 7
 
@@ -216,7 +220,7 @@ class TestOnThisMachine:
                 return [command for command in found if not command.startswith("storlab-agent\0guard\0")]
 
         assert asyncio.run(check()) == []
-        assert (tmp_path / TRACE).exists()
+        assert (tmp_path / AlignmentProbe.output).exists()
 
 
 EVENT = ["vda", "write", "", 4096, 8, 1, "fio", 3]
@@ -252,7 +256,7 @@ def left(folder: Path, trace: bytes | None) -> ProbeRecord:
     folder.mkdir()
     (folder / NOTES).write_bytes(orjson.dumps([f"a note of {folder.name}"]))
     if trace is not None:
-        (folder / TRACE).write_bytes(trace)
+        (folder / AlignmentProbe.output).write_bytes(trace)
     return ProbeRecord(folder, Window(0.0, 1.0), Subject(group="vm", disks=("vda",)))
 
 

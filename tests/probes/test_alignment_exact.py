@@ -22,7 +22,7 @@ from laboratory.samples import sample
 from storlab.blockio.requests import UNITS, joint_alignment, shares
 from storlab.blockio.trace_output import decode_output
 from storlab.measurements import Measurements
-from storlab.probes.alignment.probe import TRACE, AlignmentProbe
+from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.subject import Subject
 
@@ -54,7 +54,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopDisk]:
 
 def observed(output: bytes, folder: Path) -> Measurements:
     """What the probe makes of the tracer's output."""
-    (folder / TRACE).write_bytes(output)
+    (folder / AlignmentProbe.output).write_bytes(output)
     return AlignmentProbe().parse(ProbeRecord(folder, Window(0, 1), Subject(group="host")))
 
 

@@ -14,19 +14,16 @@ import pytest
 from laboratory import Laboratory
 from laboratory.studies import directory
 from storlab.errors import ParseError
-from storlab.locks.agent_output import read_output as read_locks
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.agent.events import Counted
 from storlab.nodes.kinds.local import local_node
-from storlab.probes.alignment.probe import NOTES
-from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.counters.output import decode_output, read_loads, write_loads
-from storlab.probes.counters.probe import NAME, CountersProbe
-from storlab.probes.locks import NAME as LOCKS
-from storlab.records.derived.per_cpu import per_cpu
+from storlab.probes.base import NOTES, ProbeRecord, Window
+from storlab.probes.counters import CountersProbe, read_loads, read_output, write_loads
+from storlab.probes.locks.output import read_output as read_locks
+from storlab.probes.locks.probe import LocksProbe
 
-from . import HERE, watched
+from . import HERE, derived, watched
 
 SECOND = 1_000_000_000
 NO_PMU = "this machine shows no hardware counter (PMU) for it, as most virtual machines"
@@ -52,7 +49,7 @@ def printed(*rows: dict[str, object]) -> bytes:
 
 def record(raw: Path, rows: Sequence[dict[str, object]] = (), loads: Sequence[Counted] = ()) -> ProbeRecord:
     """As the probe leaves it, by default of a machine with a PMU."""
-    (raw / NAME).write_bytes(printed(*(rows or COUNTED)))
+    (raw / CountersProbe.output).write_bytes(printed(*(rows or COUNTED)))
     (raw / NOTES).write_bytes(b"[]")
     write_loads(raw, loads or [Counted({"cycles": 500, "instructions": 250, "task_clock": SECOND}, {})])
     return ProbeRecord(raw, Window(10.0, 20.0), HERE)
@@ -84,7 +81,7 @@ def test_what_was_not_counted_of_one_load_is_no_sum_of_the_others(tmp_path: Path
 
 def test_without_the_program_there_are_the_loads_and_the_reason(tmp_path: Path) -> None:
     left = record(tmp_path)
-    (tmp_path / NAME).unlink()
+    (tmp_path / CountersProbe.output).unlink()
     (tmp_path / NOTES).write_bytes(b'["counters: not allowed"]')
     found = CountersProbe().parse(left)
     assert found.totals()["load.cycles"] == 500
@@ -94,9 +91,9 @@ def test_without_the_program_there_are_the_loads_and_the_reason(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "nothing in it says what is counted"),
-        ([sample(1)], "is not the first"),
-        ([STARTED, STARTED], "not the only one"),
+        ([], "has not started: there is not one whole line"),
+        ([sample(1)], "only the first line says when it started"),
+        ([STARTED, STARTED], "only the first line says when it started"),
         ([STARTED, sample(2), sample(1)], "ran backwards"),
         ([STARTED, sample(1, cycles=2), sample(2, cycles=1)], "ran backwards"),
         ([STARTED, sample(1, cycles=2), sample(2)], "ran backwards"),
@@ -107,7 +104,7 @@ def test_without_the_program_there_are_the_loads_and_the_reason(tmp_path: Path) 
 )
 def test_damaged_output_is_refused(lines: Sequence[dict[str, object]], said: str) -> None:
     with pytest.raises(ParseError, match=said):
-        decode_output([orjson.dumps(each) + b"\n" for each in lines])
+        read_output([orjson.dumps(each) + b"\n" for each in lines])
 
 
 def test_damaged_counts_of_loads_are_refused(tmp_path: Path) -> None:
@@ -118,13 +115,15 @@ def test_damaged_counts_of_loads_are_refused(tmp_path: Path) -> None:
 
 def test_costs_are_for_each_operation_of_all_loads(tmp_path: Path) -> None:
     load = Measurements(metrics=metric_frame([OPERATIONS.value(250)]), declared=(OPERATIONS,))
-    found = {each.metric: each.value for each in per_cpu([load, load], [parsed(tmp_path)])}
+    found = derived(CountersProbe(), [parsed(tmp_path)], [load, load])
     assert found["cycles.per-operation"] == 2.0
     assert found["load.cycles.per-operation"] == 1.0
     assert found["context_switches.per-operation"] == 0.04
     assert found["iops.per-busy-core"] == 250.0
-    assert per_cpu([load, Measurements()], [parsed(tmp_path)]) == [], "one of the loads counts no operations"
-    assert per_cpu([load], []) == []
+    assert derived(CountersProbe(), [parsed(tmp_path)], [load, Measurements()]) == {}, (
+        "one of the loads counts no operations"
+    )
+    assert derived(CountersProbe(), [], [load]) == {}
 
 
 PLANTED = """
@@ -167,10 +166,10 @@ def test_counts_of_a_load_equal_those_of_perf_stat() -> None:
 def test_counters_begin_when_the_other_probes_have_begun(lab: Laboratory) -> None:
     """Which take time and CPU for it, as lock tracing does: nothing of that is among the counts."""
     lab.succeed(directory('command = { argv = ["true"] }', rest="[probes.counters]\n[probes.locks]"))
-    (ours,) = lab.out.rglob(NAME)
-    (theirs,) = lab.out.rglob(LOCKS)
-    begun = decode_output(ours.read_bytes().splitlines(keepends=True)).started.monotonic_ns
-    assert begun > read_locks(theirs).started.monotonic_ns
+    (ours,) = lab.out.rglob(CountersProbe.output)
+    (theirs,) = lab.out.rglob(LocksProbe.output)
+    begun = read_output(ours.read_bytes().splitlines(keepends=True))[0].monotonic_ns
+    assert begun > read_locks(theirs)[0].monotonic_ns
     assert begun < lab.records()[0].nodes["host"].start * 1e9
 
 

@@ -13,8 +13,8 @@ from storlab.agent_binary import agent_path
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.needs import Needs, lacks
 from storlab.probes.base import Probe, ProbeContext
-from storlab.probes.counters.probe import CountersProbe
-from storlab.probes.locks import LocksProbe
+from storlab.probes.counters import CountersProbe
+from storlab.probes.locks.probe import LocksProbe
 from storlab.probes.profile import ProfileProbe
 
 from . import HERE, watched

@@ -12,7 +12,7 @@ import pytest
 from storlab.agent_binary import agent_path
 from storlab.errors import ParseError
 from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.folios import NAME, FoliosProbe
+from storlab.probes.folios import FoliosProbe
 from storlab.probes.fragmentation import FragmentationProbe, Zone, index, parse_buddyinfo, unusable
 from storlab.probes.subject import Subject
 
@@ -51,7 +51,7 @@ def test_a_kernel_that_does_not_tell_the_order_is_named() -> None:
     ],
 )
 def test_what_no_counter_printed_is_refused(lines: bytes, tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(lines)
+    (tmp_path / FoliosProbe.output).write_bytes(lines)
     with pytest.raises(ParseError):
         FoliosProbe().parse(ProbeRecord(tmp_path, Window(0, 1), HERE))
 
@@ -61,7 +61,7 @@ def folios(raw: Path) -> ProbeRecord:
     started = {"event": "started", "monotonic_ns": 1, "realtime_ns": 1}
     rows = [["vda", 0, 5000], ["vdb", 0, 90], ["0:45", 0, 6], ["vdb", 9, 1]]
     counts = started | {"event": "counts", "page_size": 4096, "folios": rows, "lost": 0, "missed": 2}
-    (raw / NAME).write_bytes(orjson.dumps(started) + b"\n" + orjson.dumps(counts) + b"\n")
+    (raw / FoliosProbe.output).write_bytes(orjson.dumps(started) + b"\n" + orjson.dumps(counts) + b"\n")
     return ProbeRecord(raw, Window(0, 1), Subject(group="vm", disks=("vdb",)))
 
 

@@ -14,12 +14,10 @@ import pytest
 from storlab.agent_binary import agent_path
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
-from storlab.probes.alignment.probe import NOTES
-from storlab.probes.base import ProbeRecord, Window
+from storlab.probes.base import NOTES, ProbeRecord, Window
 from storlab.probes.profile import FOLDED, ProfileProbe
-from storlab.profiling.agent_output import NAME, decode_lines, gathered, read_output
-from storlab.profiling.icicle import Box, boxes
-from storlab.profiling.shares import Profile, folded, profile
+from storlab.probes.stacks import LINES as AGENT_LINES
+from storlab.probes.stacks import NAME, Box, Profile, boxes, folded, gathered, profile, read_output
 from storlab.report.charts.icicle import icicle_chart
 from storlab.report.charts.theme import to_svg
 
@@ -58,7 +56,7 @@ def record(raw: Path, lines: Sequence[dict[str, object]] = LINES) -> ProbeRecord
 
 
 def seen(lines: Sequence[dict[str, object]] = LINES) -> Profile:
-    return profile(gathered(decode_lines(printed(*lines))), 10.0, 12.0)
+    return profile(gathered(AGENT_LINES.decode_all(printed(*lines))), 10.0, 12.0)
 
 
 def test_functions_are_shares_of_busy_time_and_groups_of_all(tmp_path: Path) -> None:
@@ -99,9 +97,9 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "nothing in it says how CPUs were sampled"),
+        ([], "has not started: there is not one whole line"),
         (LINES[:-1], "did not end cleanly"),
-        ([STARTED, STARTED, END], "a line is there twice"),
+        ([STARTED, STARTED, END], "only the first line says when it started"),
         ([*LINES[:-1], STACKS[0], END], "a line is there twice"),
         ([STARTED, samples(11, (9, 1)), END], "stack 9 was seen and is not described"),
         ([STARTED, samples(12), samples(11), END], "time ran backwards"),
@@ -199,7 +197,7 @@ def test_in_a_pid_namespace_programs_are_found_by_their_numbers_there(tmp_path: 
         printed = subprocess.run(apart, capture_output=True, check=True).stdout
         other.kill()
     names = {name: set[str]() for name in ("inside", "outside")}
-    for stack in gathered(decode_lines(printed)).stacks.values():
+    for stack in gathered(AGENT_LINES.decode_all(printed)).stacks.values():
         if stack.comm in names and stack.group == "user":
             names[stack.comm] |= {function for function, _ in stack.frames}
     assert "work" in names["inside"]

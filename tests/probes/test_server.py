@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.server.checkpoints import BEGAN, COUNT, NOW, REACHED, Checkpoint, checkpoints
+from storlab.probes.server.asked import BEGAN, COUNT, NOW, REACHED
+from storlab.probes.server.checkpoints import Checkpoint, Look, checkpoints
 from storlab.probes.server.probe import ServerProbe, read_answers
 from storlab.probes.subject import Service, Subject
 
@@ -73,19 +73,13 @@ def test_what_can_not_be_told_is_refused(text: str, said: str, tmp_path: Path) -
         parsed(tmp_path, text)
 
 
-@dataclass(frozen=True)
-class At:
-    t: float
-    numbers: dict[str, int] = field(default_factory=dict)
-
-
 def postgres(*answers: tuple[float, int, int]) -> list[Checkpoint]:
     """Each: time, how many, when the last finished one began."""
-    return checkpoints([At(t, {COUNT: n, BEGAN: 1000 + at, NOW: int(1000 * (1000 + t))}) for t, n, at in answers])
+    return checkpoints([Look(t, {COUNT: n, BEGAN: 1000 + at, NOW: int(1000 * (1000 + t))}) for t, n, at in answers])
 
 
 def innodb(*reached: int) -> list[Checkpoint]:
-    return checkpoints([At(float(t), {REACHED: at}) for t, at in enumerate(reached)])
+    return checkpoints([Look(float(t), {REACHED: at}) for t, at in enumerate(reached)])
 
 
 def test_checkpoints_last_until_the_control_file_has_them_or_for_as_long_as_they_move() -> None:
@@ -100,11 +94,11 @@ def test_checkpoints_last_until_the_control_file_has_them_or_for_as_long_as_they
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 3)), max_size=20))
 def test_whatever_is_answered_they_end_after_they_begin(steps: list[tuple[int, int, int]]) -> None:
     count = began = reached = 0
-    of_postgres, of_innodb = list[At](), list[At]()
+    of_postgres, of_innodb = list[Look](), list[Look]()
     for t, (more, later, further) in enumerate(steps):
         count, began, reached = count + more, began + later, reached + further
-        of_postgres.append(At(float(t), {COUNT: count, BEGAN: began, NOW: 1000 * t}))
-        of_innodb.append(At(float(t), {REACHED: reached}))
+        of_postgres.append(Look(float(t), {COUNT: count, BEGAN: began, NOW: 1000 * t}))
+        of_innodb.append(Look(float(t), {REACHED: reached}))
     for found in (checkpoints(of_postgres), checkpoints(of_innodb)):
         assert all(each.end is None or each.begin < each.end for each in found)
         assert all(0 <= each.begin < len(steps) for each in found)

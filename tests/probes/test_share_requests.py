@@ -12,10 +12,8 @@ from pydantic import ValidationError
 
 from attacks.odd_files import bounded
 from storlab.errors import ParseError
-from storlab.probes.alignment.probe import NOTES
-from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.requests.histogram import Entry, Histogram, parse_histogram
-from storlab.probes.requests.probe import INSTANCE, ShareRequestsProbe
+from storlab.probes.base import NOTES, ProbeRecord, Window
+from storlab.probes.share_requests import INSTANCE, Entry, Histogram, ShareRequestsProbe, parse_histogram
 from storlab.probes.subject import ShareMount, Subject
 
 from . import write_samples

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probes import derived
 from storlab.formats.fio.declared import declared
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import TARGET, MetricSpec, Value
 from storlab.probes.host_load import HostLoadProbe
-from storlab.probes.requests.probe import ALL, PER_OPERATION
+from storlab.probes.share_requests import ALL, PER_OPERATION, ShareRequestsProbe
+from storlab.probes.tcp.probe import TcpProbe
 from storlab.records.derived.amplification import asked_bytes, backing_amplification, disk_bytes, moved_bytes
 from storlab.records.derived.in_memory import warnings
 from storlab.records.derived.per_transaction import per_transaction, watched_above
-from storlab.records.derived.segments import segments_per_request
 from storlab.records.derived.settings import warnings as changes
-from storlab.records.derived.share_requests import requests_per_operation
 from storlab.records.run_folder import ChangedSetting, TrialRecord
 
 HOST_LOAD = HostLoadProbe().declares()
@@ -147,12 +147,11 @@ STORE = seen(segments_sent=910, bytes_sent=1_320_720, bytes_retransmitted=10_000
 
 
 def test_segments_of_both_ends_and_of_all_clients_are_added_up() -> None:
-    (found,) = segments_per_request([CLIENT], [STORE])
-    assert (found.metric, found.value) == ("segments.per-request", 92.2)
+    assert derived(TcpProbe(), [CLIENT], others=[STORE]) == {"segments.per-request": 92.2}
     both = seen(segments_sent=1820, bytes_sent=2 * 1_310_720, bytes_received=960)
-    (found,) = segments_per_request([CLIENT, CLIENT], [both])
-    assert found.value == 92.2
-    assert segments_per_request([seen(segments_sent=1, bytes_sent=480, bytes_received=1_310_720)], [STORE]) == []
+    assert derived(TcpProbe(), [CLIENT, CLIENT], others=[both]) == {"segments.per-request": 92.2}
+    no_requests = seen(segments_sent=1, bytes_sent=480, bytes_received=1_310_720)
+    assert derived(TcpProbe(), [no_requests], others=[STORE]) == {}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_segments_of_both_ends_and_of_all_clients_are_added_up() -> None:
     ids=["not watched", "serves others as well", "is served itself"],
 )  # fmt: skip
 def test_where_the_other_end_is_not_known_there_is_no_number(below: list[Measurements]) -> None:
-    assert segments_per_request([CLIENT], below) == []
+    assert derived(TcpProbe(), [CLIENT], others=below) == {}
 
 
 def changing(trial: int, **settings: tuple[str, str]) -> TrialRecord:
@@ -192,9 +191,10 @@ def counted(*values: tuple[MetricSpec, float]) -> Measurements:
 
 def test_requests_of_all_nodes_are_divided_by_the_operations_of_all_loads_where_all_is_known() -> None:
     loads = [counted((READ, 30), (WRITE, 10)), counted((EVENTS, 10))]
-    assert requests_per_operation(loads, [counted((ALL, 60)), counted((ALL, 40))]) == [PER_OPERATION.value(2.0)]
-    assert requests_per_operation([counted((READ, 30), (BOTH, 40))], [counted((ALL, 40))]) == [PER_OPERATION.value(1.0)]
+    probe, name = ShareRequestsProbe(), PER_OPERATION.name
+    assert derived(probe, [counted((ALL, 60)), counted((ALL, 40))], loads) == {name: 2.0}
+    assert derived(probe, [counted((ALL, 40))], [counted((READ, 30), (BOTH, 40))]) == {name: 1.0}
     nothing = counted((MetricSpec("elapsed", "s"), 1.0))
-    assert requests_per_operation([counted((EVENTS, 1)), nothing], [counted((ALL, 40))]) == []
-    assert requests_per_operation([counted((EVENTS, 1))], [counted((ALL, 40)), nothing]) == []
-    assert requests_per_operation([counted((EVENTS, 1))], []) == []
+    assert derived(probe, [counted((ALL, 40))], [counted((EVENTS, 1)), nothing]) == {}
+    assert derived(probe, [counted((ALL, 40)), nothing], [counted((EVENTS, 1))]) == {}
+    assert derived(probe, [], [counted((EVENTS, 1))]) == {}

@@ -19,8 +19,8 @@ from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
-from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.sampling import read_samples
+from storlab.probes.share_requests import ShareRequestsProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import Interface, ProcessGroup, Subject, read_subject
 from storlab.probes.zfs.probe import ZfsProbe

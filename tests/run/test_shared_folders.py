@@ -20,7 +20,7 @@ from laboratory.guests import BEGUN, endings, guests, kill_guest, once_begun
 from laboratory.samples import sample
 from storlab.images.virtiofsd import find_virtiofsd
 from storlab.probes.base import ProbeRecord, Window
-from storlab.probes.requests.probe import ShareRequestsProbe
+from storlab.probes.share_requests import ShareRequestsProbe
 from storlab.probes.subject import ShareMount, read_subject
 from storlab.records.derive import derive
 from storlab.run.planning.design import design_of

@@ -21,10 +21,10 @@ from laboratory.samples import sample
 from laboratory.studies import parsed
 from storlab.errors import StudyError
 from storlab.layers.zfs.pool import ZpoolLayer
-from storlab.locks.groups import group_of
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.needs import untraceable
-from storlab.probes.locks import LocksProbe
+from storlab.probes.locks.metrics import group_of
+from storlab.probes.locks.probe import LocksProbe
 from storlab.run.planning.checks import group_needs
 from storlab.run.planning.metrics import metrics_of_study, refuse_unknown_metrics
 from storlab.study.cells import Cell

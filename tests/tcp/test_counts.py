@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
-from storlab.tcp.acks import ack_histograms, ack_values
-from storlab.tcp.agent_output import decode, decode_output
-from storlab.tcp.follow import Follower
-from storlab.tcp.metrics import METRICS, values
-from storlab.tcp.totals import Acks, Totals, Watched, within
+from storlab.probes.tcp.metrics import METRICS, ack_histograms, ack_values, values
+from storlab.probes.tcp.output import LINES, read_output
+from storlab.probes.tcp.totals import Acks, Follower, Totals, Watched, within
 
 from .lines import closed, connection, printed, sample
 
@@ -23,7 +21,7 @@ AFTER = connection(
 
 
 def watched(*lines: dict[str, object], start: float = 1.0, end: float = 2.0, **started: object) -> Watched:
-    return within(decode_output(printed(*lines, **started)), start, end)
+    return within(read_output(printed(*lines, **started)), start, end)
 
 
 def named(totals: Totals) -> dict[str, float]:
@@ -86,13 +84,13 @@ def test_a_window_without_samples_or_ends_is_told_what_is_missing() -> None:
     row = connection(9, bytes_sent=10)
     seen = watched(sample(1, row), sample(1.6, gone=[9]), sample(2), events=False, reason="no BTF")
     (warning,) = seen.warnings
-    assert warning.startswith("tcp: 1 connection closed within the measured phase")
+    assert warning.startswith("1 connection closed within the measured phase")
     assert warning.endswith("(no BTF)")
     late, early = sample(1.2, BEFORE), sample(1.8, AFTER)
     first, second = watched(late, early).warnings
     assert "first sample came after the load had started" in first
     assert "no sample came after the load had ended" in second
-    assert watched(late).warnings == ("tcp: too few samples in the measured phase",)
+    assert watched(late).warnings == ("too few samples in the measured phase",)
 
 
 def test_counters_wrap_at_32_bits_and_those_of_the_namespace_are_named() -> None:
@@ -108,7 +106,7 @@ def test_counters_wrap_at_32_bits_and_those_of_the_namespace_are_named() -> None
 @pytest.mark.parametrize("text", [b"", b"{}\n", b'{"event":"sample"}\n', b"[1]\n", printed()[0] * 2])
 def test_what_the_agent_does_not_print_is_refused(text: bytes) -> None:
     with pytest.raises(ParseError, match="x"):
-        decode_output(text.splitlines(keepends=True), "x")
+        read_output(text.splitlines(keepends=True), "x")
 
 
 def test_lines_cut_off_are_left_out_and_numbers_beyond_all_bounds_refused() -> None:
@@ -116,9 +114,9 @@ def test_lines_cut_off_are_left_out_and_numbers_beyond_all_bounds_refused() -> N
         row = connection()
         row[place] = value
         with pytest.raises(ParseError, match="is no line of the agent"):
-            decode_output(printed(sample(1, row)))
+            read_output(printed(sample(1, row)))
     lines = printed(sample(1, BEFORE), sample(2, AFTER))
-    assert len(decode_output([*lines[:-1], lines[-1][:-9]]).looks) == 1
+    assert len(read_output([*lines[:-1], lines[-1][:-9]]).looks) == 1
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=6), st.floats(0, 8), st.floats(0, 8))
@@ -130,7 +128,7 @@ def test_no_order_of_counts_and_no_window_breaks_it(counts: list[int], start: fl
 def followed(*lines: dict[str, object]) -> Follower:
     seen = Follower()
     for line in printed(*lines):
-        seen.add(decode(line))
+        seen.add(LINES.decode(line))
     return seen
 
 
@@ -175,4 +173,4 @@ def test_acks_of_the_window_are_added_up_to_histograms_and_percentiles_in_base_u
     ]
     for row in (["sent.bytes", 5, 5, 1], ["sent.bytes", 5, 6, 0], ["x", 5, 6, 1], ["sent.gap", -1, 6, 1]):
         with pytest.raises(ParseError):
-            decode_output(printed(sample(1, acks=[row])))
+            read_output(printed(sample(1, acks=[row])))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from laboratory.wire import PORT, SERVER, Segment, Watcher, Wire, segments, wire
-from storlab.tcp.acks import METRICS, ack_histograms, ack_values
-from storlab.tcp.agent_output import AckHistogram
-from storlab.tcp.totals import Totals, within
+from storlab.probes.tcp.metrics import METRICS, ack_histograms, ack_values
+from storlab.probes.tcp.output import AckHistogram
+from storlab.probes.tcp.totals import Totals, within
 
 pytestmark = pytest.mark.needs("root", "tcpdump", "ethtool", "ip")
 

@@ -12,11 +12,9 @@ from storlab.cli.output import warn
 from storlab.cli.power_cuts import power_cuts_of
 from storlab.errors import ParseError
 from storlab.metrics import PROBE
+from storlab.probes.stacks import NAME as SAMPLES
+from storlab.probes.stacks import Profile, boxes, profile, read_output
 from storlab.probes.tcp.packets import ABOUT, PACKETS, kept_packets
-from storlab.profiling.agent_output import NAME as SAMPLES
-from storlab.profiling.agent_output import read_output
-from storlab.profiling.icicle import boxes
-from storlab.profiling.shares import Profile, profile
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord, raw_folder
 from storlab.records.tables import Tables
@@ -61,7 +59,7 @@ def _packets(run: RunFolder, records: Iterable[TrialRecord]) -> Iterator[Packets
             raw = raw_folder(run.trial_folder(record.trial), node, PROBE + _TCP)
             if record.cell not in found and node in record.nodes and (raw / ABOUT).exists():
                 with suppress(ParseError):  # why there are none is among the warnings
-                    lines = kept_packets(raw, record.nodes[node])
+                    lines = kept_packets(raw, record.nodes[node].start, record.nodes[node].end)
                     found.add(record.cell)
                     yield Packets(record.levels, node, tuple(lines), str((raw / PACKETS).relative_to(run.path)))
 

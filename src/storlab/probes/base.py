@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from storlab.errors import StorlabError
+import orjson
+
+from storlab.errors import ParseError, StorlabError
+from storlab.limits import RECORD
 from storlab.measurements import Measurements
-from storlab.metrics import MetricSpec
+from storlab.metrics import MetricSpec, Value, specs_of
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.probes.subject import End, Kind, Subject
+from storlab.reading import read_file
+
+NOTES = "notes.json"
+"""In a probe's raw folder: sentences on what it could not watch, and why."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,21 @@ class ProbeRecord:
     subject: Subject
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What a probe saw in one trial at one ``source``: on all nodes where the load ran, or on all of a group below.
+
+    ``others``: what it saw at all other sources. ``operations``: those of all ``loads`` together; ``None`` if one does
+    not count them, or counts other ones than the probe has seen, such as without a warm-up.
+    """
+
+    nodes: Sequence[Measurements]
+    others: Sequence[Measurements]
+    at_load: bool
+    loads: Sequence[Measurements]
+    operations: float | None
+
+
 class Probe(Model):
     """One kind of observation. The fields of a subclass are its keys in the study file."""
 
@@ -63,14 +85,12 @@ class Probe(Model):
     until then."""
 
     counts_loads: ClassVar[bool] = False
-    """Whether it needs to know what the loads' own processes did: ``storlab.probes.counters.output``."""
+    """Whether it needs to know what the loads' own processes did: ``storlab.probes.counters``."""
 
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
-        """Whether it watches on a node at this end that has these, unless its options say otherwise."""
         return not self.watches.isdisjoint(kinds)
 
     def needs(self) -> Needs:
-        """What the node must have."""
         return Needs()
 
     def declares(self) -> tuple[MetricSpec, ...]:
@@ -94,3 +114,47 @@ class Probe(Model):
             return self.parse(record)
         except StorlabError as error:
             return error
+
+    def derive(self, seen: Seen) -> Iterable[Value]:
+        """Metrics of all nodes together that follow from what it saw on several, or from that and the loads."""
+        return ()
+
+
+def operations(loads: Sequence[Measurements]) -> float | None:
+    """Of all loads in all directions; ``None`` if one does not count them, or has none."""
+    done = [_operations(each) for each in loads]
+    return sum(done) if done and all(done) else None
+
+
+def _operations(load: Measurements) -> float:
+    specs, totals = specs_of(load.declared), load.totals()
+    found = {name: value for name, value in totals.items() if specs.find(name).quantity == "operations"}
+    # If their total is there, too, that alone counts.
+    return sum(value for name, value in found.items() if "." not in name or name.rpartition(".")[2] not in found)
+
+
+def sums(nodes: Iterable[Measurements]) -> dict[str, float]:
+    """Metric → its sum over all nodes."""
+    found: dict[str, float] = {}
+    for each in nodes:
+        for name, value in each.totals().items():
+            found[name] = found.get(name, 0.0) + value
+    return found
+
+
+def write_notes(raw: Path, sentences: Sequence[str]) -> None:
+    (raw / NOTES).write_bytes(orjson.dumps(list(sentences)))
+
+
+def read_notes(raw: Path) -> tuple[str, ...]:
+    """The sentences of ``NOTES``, if there are any. Raises ``ParseError``."""
+    path = raw / NOTES
+    try:
+        sentences = orjson.loads(read_file(path, RECORD))
+    except FileNotFoundError:
+        return ()
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ParseError(f"cannot read it: {error}", str(path), 1) from None
+    if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
+        raise ParseError("is no list of sentences", str(path), 1)
+    return tuple(sentences)

@@ -9,8 +9,7 @@ those of another, so it watches each machine once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -21,16 +20,11 @@ from storlab.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.nodes.needs import Needs
-from storlab.probes.agent_program import agent_program
-from storlab.probes.alignment.probe import read_notes
-from storlab.probes.base import Probe, ProbeContext, ProbeRecord
+from storlab.probes.agent import AgentProbe
+from storlab.probes.base import ProbeContext, ProbeRecord
+from storlab.probes.lines import Count, Lines
 from storlab.probes.subject import Kind
-from storlab.reading import lines_of
 
-NAME = "folios.jsonl"
-"""What the agent's program printed."""
-
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 _Order = Annotated[int, msgspec.Meta(ge=0, le=31)]
 _Device = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9!:._-]{1,128}\Z")]
 
@@ -46,36 +40,37 @@ _LARGE = MetricSpec(
 _OF_SIZE = MetricSpec("folios.{size}", "1", evidence="none", zero_if_absent=True)
 
 
-class FoliosProbe(Probe):
+class FoliosProbe(AgentProbe):
     """Counts the folios that are added to the page cache of each machine by their size, by eBPF."""
 
     kind: ClassVar[str] = "folios"
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})
     metrics: ClassVar[tuple[MetricSpec, ...]] = (_FOLIOS, _BYTES, _SIZE, _LARGE, _OF_SIZE)
+    output: ClassVar[str] = "folios.jsonl"
+    missing: ClassVar[str] = "the counts are missing"
 
     def needs(self) -> Needs:
         return Needs(root="counting folios", agent=("folios",))
 
-    def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:
-        return agent_program(context, self.kind, ["folios"], NAME)
+    async def words(self, context: ProbeContext, notes: list[str]) -> Sequence[str]:
+        return ["folios"]
 
-    def parse(self, record: ProbeRecord) -> Measurements:
-        notes = read_notes(record.raw)
-        path = record.raw / NAME
-        if not path.exists():
-            return Measurements(warnings=notes or ("folios: the counts are missing",))
-        counts = read_counts(path)
+    def measured(self, record: ProbeRecord, path: Path) -> Measurements:
+        counts: Counts | None = None
+        for number, line in _LINES.read(path):
+            if number > 2:
+                raise ParseError("has more than a line that says when it started, and one of counts", str(path), number)
+            counts = line if isinstance(line, Counts) else None
         if counts is None:
-            return Measurements(warnings=(*notes, "folios: the counter did not end cleanly: there are no counts"))
-        values = _values(counts, record.subject.disks or ())
-        return Measurements(metrics=metric_frame(values), warnings=(*notes, *_missed(counts)))
+            return Measurements(warnings=("the counter did not end cleanly: there are no counts",))
+        return Measurements(metric_frame(_values(counts, record.subject.disks or ())), warnings=tuple(_missed(counts)))
 
 
 class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
     """The first line: from here on everything is counted."""
 
-    monotonic_ns: _Count
-    realtime_ns: _Count
+    monotonic_ns: Count
+    realtime_ns: Count
 
 
 class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
@@ -84,31 +79,12 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
     """
 
     page_size: Annotated[int, msgspec.Meta(ge=512, le=2**24)]
-    folios: tuple[tuple[_Device, _Order, _Count], ...]
-    lost: _Count
-    missed: _Count | None
+    folios: tuple[tuple[_Device, _Order, Count], ...]
+    lost: Count
+    missed: Count | None
 
 
-_DECODER: msgspec.json.Decoder[Started | Counts] = msgspec.json.Decoder(Started | Counts)
-
-
-def read_counts(path: Path) -> Counts | None:
-    """What the program counted; ``None`` where it was killed before it said so. Raises ``ParseError``."""
-    found: Counts | None = None
-    try:
-        for number, line in enumerate(lines_of(path), start=1):
-            if not line.endswith(b"\n"):
-                break
-            try:
-                read = _DECODER.decode(line)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                raise ParseError(f"is no line of the folio counter: {error}", str(path), number) from None
-            if isinstance(read, Started) != (number == 1) or number > 2:
-                raise ParseError("has a first line that says when it started, and one of counts", str(path), number)
-            found = read if isinstance(read, Counts) else None
-    except OSError as error:
-        raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
-    return found
+_LINES: Lines[Started | Counts] = Lines(Started | Counts, Started, "the folio counter")
 
 
 def _values(counts: Counts, disks: Collection[str]) -> Iterator[Value]:
@@ -129,8 +105,8 @@ def _values(counts: Counts, disks: Collection[str]) -> Iterator[Value]:
 
 def _missed(counts: Counts) -> Iterator[str]:
     if counts.lost:
-        yield f"folios: {counts.lost} folios were not counted, because the table of file systems was full"
+        yield f"{counts.lost} folios were not counted, because the table of file systems was full"
     if counts.missed is None:
-        yield "folios: this kernel does not report how often it could not run the counter"
+        yield "this kernel does not report how often it could not run the counter"
     elif counts.missed:
-        yield f"folios: {counts.missed} times the kernel could not run the counter: as many folios are not counted"
+        yield f"{counts.missed} times the kernel could not run the counter: as many folios are not counted"

@@ -107,7 +107,6 @@ class Zone(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """Free pages."""
         return sum(count << order for order, count in enumerate(self.blocks))
 
     def suitable(self, order: int) -> int:
@@ -136,14 +135,8 @@ def index(zones: Sequence[Zone], order: int) -> float:
 
     Towards 0 for lack of memory; 0 also where it would succeed, for which the kernel prints −1.
     """
-    return max((_index(zone, order) for zone in zones), default=0.0)
-
-
-def _index(zone: Zone, order: int) -> float:
-    total = sum(zone.blocks)
-    if not total or zone.suitable(order):
-        return 0.0
-    return max(1.0 - (1.0 + zone.pages / (1 << order)) / total, 0.0)
+    failing = [zone for zone in zones if any(zone.blocks) and not zone.suitable(order)]
+    return max((0.0, *(1.0 - (1.0 + zone.pages / (1 << order)) / sum(zone.blocks) for zone in failing)))
 
 
 def parse_vmstat(text: str) -> dict[str, int]:

@@ -15,13 +15,8 @@ from storlab.grouping import grouped
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty
 from storlab.metrics import PROBE, WHISKERS, MetricSpec, Value
 from storlab.probes.backing import BACKING
-from storlab.probes.base import Probe
-from storlab.probes.counters.probe import CountersProbe
+from storlab.probes.base import Probe, Seen, operations
 from storlab.probes.host_load import HostLoadProbe
-from storlab.probes.locks import LocksProbe
-from storlab.probes.requests.probe import ShareRequestsProbe
-from storlab.probes.server.probe import ServerProbe
-from storlab.probes.tcp.probe import TcpProbe
 from storlab.records.derived.amplification import (
     METRICS,
     SOURCE,
@@ -33,13 +28,8 @@ from storlab.records.derived.amplification import (
     disk_bytes,
     moved_bytes,
 )
-from storlab.records.derived.checkpoint_dips import checkpoint_dips
-from storlab.records.derived.lock_waits import lock_shares, lock_waits_per_operation
-from storlab.records.derived.per_cpu import per_cpu
 from storlab.records.derived.per_transaction import METRICS as PER_TRANSACTION
 from storlab.records.derived.per_transaction import per_transaction, watched_above
-from storlab.records.derived.segments import segments_per_request
-from storlab.records.derived.share_requests import requests_per_operation
 from storlab.records.derived.within_trials import add_within_trials
 from storlab.records.observations import Done, Observations
 from storlab.records.run_folder import TrialRecord, raw_folder, refuse_linked_raw
@@ -136,6 +126,8 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
         parsed.add(record, load.name, by_node)
         for node, each in by_node.items() if not load.verifies else ():
             measured.setdefault(node, []).append(each)
+    loads = [load for each in measured.values() for load in each]
+    done = operations(loads) if _measures_all(trial) else None
     for name in cell.probes:
         ends = _by_end(parsed, trial, observations, name, PROBE + name)
         if record.slices is not None:
@@ -145,24 +137,10 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
             parsed.add(record, source, seen)
             facts = ((node, each.facts) for node, each in seen.items())
             parsed.observed += [Observed(record.cell, node, name, to_builtins(each)) for node, each in facts if each]
-        if isinstance(cell.probes[name], TcpProbe):
-            _add_segments(parsed, record, PROBE + name, ends)
-        if isinstance(cell.probes[name], ShareRequestsProbe) and _measures_all(trial):
-            loads = [load for each in measured.values() for load in each]
-            parsed.tell(record, PROBE + name, None, requests_per_operation(loads, ends.get(PROBE + name, {}).values()))
-        if isinstance(cell.probes[name], CountersProbe) and _measures_all(trial):
-            loads = [load for each in measured.values() for load in each]
-            parsed.tell(record, PROBE + name, None, per_cpu(loads, ends.get(PROBE + name, {}).values()))
-        if isinstance(cell.probes[name], LocksProbe):
-            loads = [load for each in measured.values() for load in each]
-            for source, seen in ends.items():
-                parsed.tell(record, source, None, lock_shares(seen.values()))
-                if _measures_all(trial):
-                    parsed.tell(record, source, None, lock_waits_per_operation(loads, seen.values()))
-        if isinstance(cell.probes[name], ServerProbe):
-            loads = [load for each in measured.values() for load in each]
-            for source, seen in ends.items():
-                parsed.tell(record, source, None, checkpoint_dips(loads, seen.values()))
+        for source, seen in ends.items():
+            others = [each for other, nodes in ends.items() if other != source for each in nodes.values()]
+            of_nodes = Seen([*seen.values()], others, source == PROBE + name, loads, done)
+            parsed.tell(record, source, None, cell.probes[name].derive(of_nodes))
         if isinstance(cell.probes[name], HostLoadProbe) and _measures_all(trial):
             _add_per_transaction(parsed, trial, observations, measured, ends)
     _add_amplification(parsed, trial, observations, measured)
@@ -170,13 +148,6 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
     if len(measured) > 1 and record.start_skew is not None:
         parsed.tell(record, NODES, None, [START_SKEW.value(record.start_skew)])
     return parsed
-
-
-def _add_segments(
-    parsed: Parsed, record: TrialRecord, source: str, ends: Mapping[str, Mapping[str, Measurements]]
-) -> None:
-    below = [each for end, seen in ends.items() if end != source for each in seen.values()]
-    parsed.tell(record, source, None, segments_per_request(ends.get(source, {}).values(), below))
 
 
 def _add_per_transaction(

@@ -16,14 +16,13 @@ from storlab.cli.output import is_drawable, show_json, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.own import own_group
 from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
-from storlab.locks.agent_output import Line, Started, Waiter, decode_lines
-from storlab.locks.metrics import Tally, by_caller
-from storlab.locks.seen import Seen
+from storlab.probes.locks.metrics import Tally, by_caller
+from storlab.probes.locks.output import LINES, Line, Seen, Started, Waiter
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from storlab.locks.agent_output import Counts
+    from storlab.probes.locks.output import Counts
 
 _INTERVAL = 1.0  # s
 _WIDE = 132  # columns, where there is no terminal
@@ -56,7 +55,7 @@ async def _watch(options: LockOptions) -> int:
     with signals(work.signalled), own_group() if options.command else nullcontext() as group:
         own = ["--cgroup", str(group.identity)] if group else []
         words = [str(agent_path()), "locks", *options.arguments(live), *own]
-        async with tracing(words, decode_lines) as tracer:
+        async with tracing(words, LINES.decode_all) as tracer:
             seen = Seen(apart=group is not None)
             work.tracer = tracer
             seen.add(await tracer.started(Started))

@@ -9,12 +9,12 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from storlab.locks.agent_output import Caller, Waiter
-from storlab.locks.metrics import UNKNOWN, Tally, by_caller
+from storlab.probes.locks.metrics import UNKNOWN, Tally, by_caller
+from storlab.probes.locks.output import Caller, Waiter
 from storlab.report.language.format import quantity
 
 if TYPE_CHECKING:
-    from storlab.locks.seen import Seen
+    from storlab.probes.locks.output import Seen
 
 _ABOVE = 5  # lines that are not of single callers
 _LEAST, _MOST = 3, 40  # callers

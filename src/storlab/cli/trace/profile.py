@@ -14,9 +14,7 @@ from storlab.cli.output import show_json, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
 from storlab.errors import ParseError, UserError
-from storlab.profiling.agent_output import Line, Output, Started, decode_lines, gathered
-from storlab.profiling.icicle import boxes
-from storlab.profiling.shares import Profile, folded, profile
+from storlab.probes.stacks import LINES, Line, Output, Profile, Started, boxes, folded, gathered, profile
 from storlab.records.files import write_whole
 
 FILES = (".folded", ".svg", ".png", ".json")
@@ -47,7 +45,7 @@ async def _watch(options: ProfileOptions) -> int:
     work = Interruptible()
     lines: list[Line] = []
     with signals(work.signalled):
-        async with tracing([str(agent_path()), "profile", *options.arguments()], decode_lines) as tracer:
+        async with tracing([str(agent_path()), "profile", *options.arguments()], LINES.decode_all) as tracer:
             work.tracer = tracer
             lines.append(await tracer.started(Started))
             if not options.command:

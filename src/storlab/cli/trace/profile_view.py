@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from storlab.profiling.shares import Profile
+from storlab.probes.stacks import Profile
 
 _TITLES = {"kernel": "in the kernel", "user": "in programs", "idle": "idle"}
 

@@ -15,9 +15,9 @@ from storlab.agent_binary import agent_path
 from storlab.cli.output import is_drawable, show_json, warn
 from storlab.cli.status import OWN_FAULT
 from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
-from storlab.tcp.agent_output import Line, Started, decode_lines
-from storlab.tcp.follow import Followed, Follower
-from storlab.tcp.metrics import values
+from storlab.probes.tcp.metrics import values
+from storlab.probes.tcp.output import LINES, Line, Started
+from storlab.probes.tcp.totals import Followed, Follower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ async def _watch(options: TcpOptions) -> int:
     work, seen = Interruptible(), Follower()
     with signals(work.signalled):
         words = [str(agent_path()), "tcp", *options.arguments()]
-        async with tracing(words, decode_lines) as tracer:
+        async with tracing(words, LINES.decode_all) as tracer:
             work.tracer = tracer
             seen.add(started := await tracer.started(Started))
             _begin(options, started)

@@ -8,9 +8,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from storlab.probes.tcp.totals import Followed, Follower, Totals
 from storlab.report.language.format import quantity
-from storlab.tcp.follow import Followed, Follower
-from storlab.tcp.totals import Totals
 from storlab.text import printable
 
 _ABOVE = 7  # lines that are not of single connections

@@ -1,4 +1,5 @@
-"""When checkpoints were, of what a database answers: it counts them, or says how far the last one came.
+"""When checkpoints were, by what a database answers: it counts them, or says how far the last one came.
+And how far they slow a load down.
 
 PostgreSQL counts a checkpoint as it begins, but tells of a forced one only at its end; its control file has the second
 at which the last finished one began. InnoDB has no beginning: it writes pages back until its checkpoint can move.
@@ -6,23 +7,27 @@ at which the last finished one began. InnoDB has no beginning: it writes pages b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
-COUNT, BEGAN, NOW, REACHED = "checkpoints", "checkpoint.began", "checkpoint.now", "INNODB_LSN_LAST_CHECKPOINT"
-"""Names in answers: how many; in which second since 1970 the last finished one began; ms since then; up to where."""
+import numpy as np
+import polars as pl
+
+from storlab.measurements import Measurements
+from storlab.metrics import CHECKPOINT, Value
+from storlab.probes.server.asked import BEGAN, COUNT, NOW, REACHED, SPECS
+from storlab.timeseries.dips import Event, dips
+
 _ONE = 2.0  # s: InnoDB moves its checkpoint once a second for as long as it writes pages back
 
 
-class Look(Protocol):
+@dataclass(frozen=True)
+class Look:
     """One answer: seconds on the node's monotonic clock, and its numbers by name."""
 
-    @property
-    def t(self) -> float: ...
-    @property
-    def numbers(self) -> Mapping[str, int]: ...
+    t: float
+    numbers: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -73,3 +78,21 @@ def _moves(looks: Sequence[Look]) -> Iterator[Checkpoint]:
 
 def _differs(before: Look, after: Look, name: str) -> bool:
     return name in before.numbers and name in after.numbers and before.numbers[name] != after.numbers[name]
+
+
+def checkpoint_dips(loads: Iterable[Measurements], seen: Iterable[Measurements]) -> Iterator[Value]:
+    """Median and worst of a trial's checkpoints, held against the series of the load; none if there was no checkpoint.
+
+    Several loads, or several servers, would say nothing of each other: of these there is none either.
+    """
+    rates = [each.series.filter(pl.col("job").is_null(), metric="tps").sort("t") for each in loads]
+    marks = [each.series.filter(metric=CHECKPOINT[1]).sort("t") for each in seen]
+    if len(rates) != 1 or len(marks) != 1:
+        return
+    (rate,), (mark,) = rates, marks
+    events = [Event(begin, begin + took) for begin, took in mark.select("t", "value").iter_rows()]
+    found = [each for each in dips(rate["t"].to_numpy(), rate["value"].to_numpy(), events) if each is not None]
+    for of in ("depth", "length") if found else ():
+        for which, fold in (("median", np.median), ("max", np.max)):
+            value = float(fold([getattr(each, of) for each in found]))
+            yield SPECS[f"checkpoint.dip.{of}.{which}"].value(value)

@@ -6,9 +6,8 @@ Counts are differences over the measured phase: some survive a restart, and come
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,9 +20,9 @@ from storlab.layers.resources import Server
 from storlab.layers.server.log import ServerLog
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import CHECKPOINT, MetricSpec, Value
-from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
-from storlab.probes.server.checkpoints import checkpoints
-from storlab.probes.server.counters import ASKED, END, SERIES, SPECS, Asked
+from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Seen, Window
+from storlab.probes.server.asked import ASKED, END, SERIES, SPECS, Asked
+from storlab.probes.server.checkpoints import Look, checkpoint_dips, checkpoints
 from storlab.probes.subject import Kind, Service
 from storlab.reading import lines_of
 from storlab.text import is_whole
@@ -80,6 +79,9 @@ class ServerProbe(Probe):
         together = pl.concat([empty(SERIES_COLUMNS), *series])
         return Measurements(metric_frame(values), series=together, warnings=tuple(warnings))
 
+    def derive(self, seen: Seen) -> Iterator[Value]:
+        return checkpoint_dips(seen.loads, seen.nodes)
+
 
 class _Answers:
     """What the client prints, written down line by line, and when an answer was whole."""
@@ -99,14 +101,6 @@ class _Answers:
         with suppress(NodeError, TimeoutError, TrialError):
             async with asyncio.timeout(_PATIENCE):
                 await self._whole.wait()
-
-
-@dataclass(frozen=True)
-class Look:
-    """One answer: seconds on the node's monotonic clock, and its numbers by name."""
-
-    t: float
-    numbers: Mapping[str, int]
 
 
 def read_answers(path: Path) -> list[Look]:

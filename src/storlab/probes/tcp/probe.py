@@ -6,51 +6,43 @@ watch, at its end, and in between. It prints them as ``docs/reference/tcp-output
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import orjson
 import polars as pl
 from pydantic import Field
 
-from storlab.errors import CommandFailed, NodeError, ParseError
+from storlab.errors import ParseError
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
-from storlab.metrics import MetricSpec
+from storlab.metrics import MetricSpec, Value
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Exit
-from storlab.nodes.process import Process
-from storlab.probes.alignment.probe import NOTES, read_notes
-from storlab.probes.base import Probe, ProbeContext, ProbeRecord
+from storlab.probes.agent import AgentProbe
+from storlab.probes.base import ProbeContext, ProbeRecord, Seen, sums
 from storlab.probes.subject import Kind, Subject
-from storlab.probes.tcp.capture import MOST, keeper
-from storlab.probes.tcp.packets import kept_packets
-from storlab.tcp.acks import METRICS as OF_ACKS
-from storlab.tcp.acks import ack_histograms
-from storlab.tcp.agent_output import Started, read_output
-from storlab.tcp.metrics import COUNTS, METRICS, values
-from storlab.tcp.totals import Moment, within
+from storlab.probes.tcp.metrics import COUNTS, METRICS, OF_ACKS, SEGMENTS_PER_REQUEST, ack_histograms, values
+from storlab.probes.tcp.output import Started, read_output
+from storlab.probes.tcp.packets import MOST, keeper, kept_packets
+from storlab.probes.tcp.totals import Moment, within
 from storlab.units import Duration
-from storlab.waiting import to_its_end
 
-NAME = "tcp.jsonl"
-"""What the agent's program printed."""
-
-_STARTED = 30.0  # s; an emulated guest takes a second
-_MAX_OUTPUT = 2 * 1024**3  # bytes; a sample of a busy connection is some 300
-_LAST_WORD = 20.0  # s, for its last sample
+_COUNTED = frozenset({"requests", "segments.sent", "bytes.sent", "bytes.retransmitted", "bytes.received"})
+_ALIKE = 0.05
+"""Looks of both ends are an interval apart; if they differ by more than this share, they are of other connections."""
 
 
-class TcpProbe(Probe):
+class TcpProbe(AgentProbe):
     """Counts segments, ACKs and retransmissions of the connections of a stack, by the kernel's own counters."""
 
     kind: ClassVar[str] = "tcp"
     watches: ClassVar[frozenset[Kind]] = frozenset({"interfaces"})
     metrics: ClassVar[tuple[MetricSpec, ...]] = METRICS
     in_slices: ClassVar[frozenset[str]] = COUNTS
+    output: ClassVar[str] = "tcp.jsonl"
+    missing: ClassVar[str] = "there was nothing to watch"
 
     interval: Duration = Field(0.1, ge=0.01, le=3600, description="Between two looks at all connections.")
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
@@ -70,20 +62,17 @@ class TcpProbe(Probe):
         "that run for every segment; all else costs the same however many there are.",
     )
 
-    def parse(self, record: ProbeRecord) -> Measurements:
-        notes = read_notes(record.raw)
-        if not (record.raw / NAME).exists():
-            return Measurements(warnings=notes or ("tcp: there was nothing to watch",))
-        output = read_output(record.raw / NAME)
+    def measured(self, record: ProbeRecord, path: Path) -> Measurements:
+        output = read_output(path)
         watched = within(output, record.window.start, record.window.end)
         totals, said = watched.totals, [*self._without(output.started), *watched.warnings]
         if not watched.warnings and not totals.connections:
-            said.append("tcp: no connection was seen at the watched ports")
+            said.append("no connection was seen at the watched ports")
         if self.capture:
             try:
-                kept_packets(record.raw, record.window)
+                kept_packets(record.raw, record.window.start, record.window.end)
             except ParseError as error:
-                said.append(f"tcp: {error}")
+                said.append(str(error))
         facts: dict[str, object] = {"endpoints": list(output.started.endpoints), "disks": list(output.started.disks)}
         if totals.congestion:
             facts["congestion_control"] = sorted(totals.congestion)
@@ -91,7 +80,7 @@ class TcpProbe(Probe):
             metrics=metric_frame(values(totals) if totals.connections else ()),
             histograms=ack_histograms(totals.acks),
             series=_series(watched.moments, record.window.start),
-            warnings=(*notes, *said),
+            warnings=tuple(said),
             facts=facts,
         )
 
@@ -111,53 +100,42 @@ class TcpProbe(Probe):
     def _without(self, started: Started) -> list[str]:
         if not self.distributions or started.distributions:
             return []
-        return [f"tcp: there are no distributions of ACKs: {started.no_distributions or 'no reason given'}"]
+        return [f"there are no distributions of ACKs: {started.no_distributions or 'no reason given'}"]
 
     @asynccontextmanager
     async def watch(self, context: ProbeContext) -> AsyncIterator[None]:
         endpoints = self.endpoints(context.subject)
-        _note(context.raw, [] if endpoints else ["tcp: nothing on this node is served over TCP"])
-        process = await self._started(context, endpoints) if endpoints else None
         packets = keeper(context.node, context.subject, context.raw, endpoints, self.capture if endpoints else 0)
-        try:
-            async with nullcontext() if packets is None else packets.keeping():
-                yield
-        finally:
-            if process is not None:
-                await to_its_end(_finish(process, context.raw))
+        async with super().watch(context), nullcontext() if packets is None else packets.keeping():
+            yield
 
-    async def _started(self, context: ProbeContext, endpoints: Sequence[str]) -> Process | None:
-        """The program, after its first sample; ``None`` where it can't be, with the reason among the notes."""
-        # The agent's executable by way of its process: in a guest, the file itself is gone.
-        argv = [f"/proc/{context.node.pid}/exe", "tcp", "--interval", f"{self.interval:.6f}"]
-        argv += [word for each in endpoints for word in ("--endpoint", each)]
-        argv += ["--distributions"] if self.distributions else []
-        argv += [word for each in context.subject.disks or () for word in ("--disk", each)]
-        try:
-            process = await context.node.start(argv, max_output=_MAX_OUTPUT)
-        except CommandFailed as error:
-            _note(context.raw, [f"tcp: {error}"])
+    async def words(self, context: ProbeContext, notes: list[str]) -> Sequence[str] | None:
+        endpoints = self.endpoints(context.subject)
+        if not endpoints:
+            notes.append("tcp: nothing on this node is served over TCP")
             return None
-        try:
-            async with asyncio.timeout(_STARTED):
-                first = await process.first_line()
-        except TimeoutError:
-            await process.end()
-            _note(context.raw, [f"tcp: the agent's program had not started within {_STARTED:.0f} s"])
-            return None
-        except BaseException:
-            await process.end()
-            raise
-        if first is not None:
-            return process
-        _note(context.raw, [_refusal(await process.last_word(0.0))])
-        return None
+        words = ["tcp", "--interval", f"{self.interval:.6f}"]
+        words += [word for each in endpoints for word in ("--endpoint", each)]
+        words += ["--distributions"] if self.distributions else []
+        return words + [word for each in context.subject.disks or () for word in ("--disk", each)]
+
+    def derive(self, seen: Seen) -> Iterator[Value]:
+        """Segments for each request, of the nodes where the load runs and those that serve them: none if either has not
+        seen what the other sent. The nodes below may serve others as well, or be served themselves: then what they have
+        sent is not what came in.
+        """
+        here, there = _counted(seen.nodes), _counted(seen.others)
+        if seen.at_load and here["requests"] and _saw(here, there) and _saw(there, here):
+            yield SEGMENTS_PER_REQUEST.value((here["segments.sent"] + there["segments.sent"]) / here["requests"])
 
 
-async def _finish(process: Process, raw: Path) -> None:
-    with suppress(NodeError):  # whoever needs the node says so
-        ended = await process.last_word(_LAST_WORD)
-        (raw / NAME).write_bytes(ended.stdout)
+def _counted(nodes: Iterable[Measurements]) -> Counter[str]:
+    return Counter({name: int(value) for name, value in sums(nodes).items() if name in _COUNTED})
+
+
+def _saw(receiver: Counter[str], sender: Counter[str]) -> bool:
+    sent, received = sender["bytes.sent"] - sender["bytes.retransmitted"], receiver["bytes.received"]
+    return sent > 0 and abs(sent - received) <= _ALIKE * sent
 
 
 def _endpoint(address: str) -> str | None:
@@ -185,12 +163,3 @@ def _series(moments: Sequence[Moment], start: float) -> pl.DataFrame:
             rows.append((None, "rtt", t, sum(each.rtt for each in numbers) / len(numbers) / 1e6, "s"))
             rows.append((None, "cwnd", t, sum(each.cwnd for each in numbers) / len(numbers), "1"))
     return pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row")
-
-
-def _refusal(ended: Exit) -> str:
-    lines = [line for line in ended.stderr.decode(errors="replace").splitlines() if line]
-    return f"tcp: {lines[0].removeprefix('storlab-agent: ') if lines else 'the program ended and said nothing'}"
-
-
-def _note(raw: Path, sentences: Sequence[str]) -> None:
-    (raw / NOTES).write_bytes(orjson.dumps(list(sentences)))

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import polars as pl
 
 from storlab.errors import ParseError
@@ -19,7 +18,7 @@ from storlab.formats.zpool_iostat import DIRECTIONS, MAINTENANCE, QUEUES, STAGES
 from storlab.formats.zpool_iostat_histograms import KINDS, Bins, What, between, parse_histograms
 from storlab.measurements import HISTOGRAM_COLUMNS
 from storlab.metrics import MetricSpec, Value, percentiles_of
-from storlab.percentiles import percentiles_of_each
+from storlab.percentiles import percentiles_of_bins
 from storlab.probes.base import ProbeContext, ProbeRecord
 from storlab.reading import read_file
 
@@ -88,12 +87,9 @@ def values(found: dict[What, Bins]) -> Iterator[Value]:
     """Percentiles of waits; of each queue the share of the disks' requests that were made of several."""
     waits = found.get("waits", {})
     for column, specs in _OF_WAITS.items():
-        mine = sorted((lower, count) for (name, lower), count in waits.items() if name == column)
-        if mine:
-            lower, counts = (np.array(each) for each in zip(*mine, strict=True))
-            one = np.zeros(len(mine), dtype=np.int64)
-            (times,) = percentiles_of_each(one, lower / 1e9, 2 * lower / 1e9, counts, _PERCENTILES)
-            for spec, seconds in zip(specs, times.values(), strict=True):
+        bins = [(at / 1e9, 2 * at / 1e9, count) for (name, at), count in sorted(waits.items()) if name == column]
+        if bins:
+            for spec, seconds in zip(specs, percentiles_of_bins(bins, _PERCENTILES).values(), strict=True):
                 yield spec.value(seconds)
     for queue, spec in _AGGREGATED.items():
         single, several = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from storlab.profiling.icicle import Box, Kind
+from storlab.probes.stacks import Box, Kind
 from storlab.report.charts.names import width_of
 from storlab.report.charts.theme import INK, PAPER, WIDE, Chart
 

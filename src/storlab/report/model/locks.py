@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storlab.analysis.summary import Estimate, Summary
-from storlab.locks.metrics import CALLER, GROUP, GROUP_TIME, GROUP_WAITS, LOCKS, PER_OPERATION, SHARES, TIME, WAITS
 from storlab.metrics import Declarations, MetricSpec, without_end
+from storlab.probes.locks.metrics import (
+    CALLER,
+    GROUP,
+    GROUP_TIME,
+    GROUP_WAITS,
+    LOCKS,
+    PER_OPERATION,
+    SHARES,
+    TIME,
+    WAITS,
+)
 from storlab.report.language import words
 from storlab.report.model.nodes import Grid, Numbers, Row, grid_table, grids
 from storlab.report.model.tables import PROBE, Table

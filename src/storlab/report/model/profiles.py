@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from storlab.profiling.icicle import Box
+from storlab.probes.stacks import Box
 
 
 @dataclass(frozen=True)

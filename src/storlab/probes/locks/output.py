@@ -9,9 +9,8 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from storlab.errors import ParseError
-from storlab.reading import lines_of
+from storlab.probes.lines import Count, Lines
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Symbol = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_$]{1,512}\Z")]
 LockType = Literal[
     "mutex", "rwsem-read", "rwsem-write", "percpu-rwsem-read", "percpu-rwsem-write", "semaphore",
@@ -74,11 +73,10 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
 
 Line = Started | Counts
 
-_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+LINES: Lines[Line] = Lines(Line, Started, "the lock tracer")
 
 
 def lost_sentences(lost: Lost) -> tuple[str, ...]:
-    """What is not in the counts, in sentences."""
     said = (
         (lost.full, "{} waits were not counted, because the table of callers was full"),
         (lost.begun, "{} waits were not counted, because too many went on at once"),
@@ -105,7 +103,6 @@ class Output(NamedTuple):
         return max(self.counts.monotonic_ns - self.started.monotonic_ns, 0) / 1e9
 
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the counts must know, in sentences."""
         end = "the lock tracer did not end cleanly: what came after its last count is missing"
         left_out = (
             f"{self.started.left_out} ranges of functions that lock had no room in the tracer: waits in them have "
@@ -118,50 +115,41 @@ class Output(NamedTuple):
         )
 
 
-def decode_lines(chunk: bytes, source: str = "") -> list[Line]:
-    """Whole lines. Raises ``ParseError``, which does not know the line."""
-    try:
-        return _DECODER.decode_lines(chunk)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ParseError(f"has a line that is none of the lock tracer's: {error}", source) from None
+def read_output(lines: Path | Iterable[bytes], source: str = "") -> Output:
+    """The first line and the last counts of one tracer: none, if it was killed before. Raises ``ParseError``."""
+    seen = Seen()
+    for number, line in LINES.read(lines, source):
+        if isinstance(line, Counts) and any(lo >= up or not n for each in line.waits for lo, up, n in each.times):
+            raise ParseError("has a bin of times of no width, or of no count", source or str(lines), number)
+        seen.add(line)
+    assert seen.started is not None  # or there are no lines
+    at = seen.started
+    return Output(at, seen.counts or Counts(False, at.monotonic_ns, at.realtime_ns, (), (), 0, Lost()))
 
 
-def decode_output(lines: Iterable[bytes], source: str = "") -> Output:
-    """All lines of one tracer, with their newlines. A last one without, as a killed tracer leaves it, is left out.
+class Seen:
+    """What came so far; ``apart``: waits of a command are counted apart from those of everybody else."""
 
-    Raises ``ParseError``.
-    """
-    started: Started | None = None
-    counts: Counts | None = None
-    for number, line in enumerate(lines, start=1):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            read = _DECODER.decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise ParseError(f"is no line of the lock tracer: {error}", source, number) from None
-        if isinstance(read, Started) == (started is not None):
-            raise ParseError("only the first line says when it started, and it must", source, number)
-        if isinstance(read, Started):
-            started = read
+    def __init__(self, apart: bool = False) -> None:
+        self.apart = apart
+        self.started: Started | None = None
+        self.counts: Counts | None = None
+
+    def add(self, line: Line) -> None:
+        if isinstance(line, Started):
+            self.started = line
         else:
-            _check(read, source, number)
-            counts = read
-    if started is None:
-        raise ParseError("the lock tracer has not started: there is not one whole line", source, 1)
-    counts = counts or Counts(False, started.monotonic_ns, started.realtime_ns, (), (), 0, Lost())
-    return Output(started, counts)
+            self.counts = line
 
+    def output(self) -> Output | None:
+        return None if self.started is None or self.counts is None else Output(self.started, self.counts)
 
-def _check(counts: Counts, source: str, number: int) -> None:
-    for each in counts.waits:
-        if any(lower >= upper or not count for lower, upper, count in each.times):
-            raise ParseError("has a bin of times of no width, or of no count", source, number)
+    @property
+    def elapsed(self) -> float:
+        """In s."""
+        output = self.output()
+        return output.duration if output else 0.0
 
-
-def read_output(path: Path) -> Output:
-    """``decode_output`` of a file. Raises ``ParseError`` where it can't be read, too."""
-    try:
-        return decode_output(lines_of(path), str(path))
-    except OSError as error:
-        raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
+    def warnings(self) -> tuple[str, ...]:
+        output = self.output()
+        return output.warnings() if output else ("the lock tracer did not end cleanly: there are no counts",)

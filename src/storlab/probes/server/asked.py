@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storlab.metrics import Domain, MetricSpec, by_name
-from storlab.probes.server.checkpoints import BEGAN, NOW, REACHED
 
+COUNT, BEGAN, NOW, REACHED = "checkpoints", "checkpoint.began", "checkpoint.now", "INNODB_LSN_LAST_CHECKPOINT"
+"""Names in answers: how many; in which second since 1970 the last finished one began; ms since then; up to where."""
 END = "end"
 """What the last line of an answer says."""
 

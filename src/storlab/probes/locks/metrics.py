@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import polars as pl
 
-from storlab.locks.agent_output import Caller, Counts, Waiter
-from storlab.locks.groups import Groups, group_of
 from storlab.measurements import HISTOGRAM_COLUMNS
 from storlab.metrics import MetricSpec, Value, percentiles_of
-from storlab.percentiles import percentiles_of_each
+from storlab.patterns import Pattern, PatternError, pattern
+from storlab.percentiles import percentiles_of_bins
+from storlab.probes.locks.output import Caller, Counts, Waiter
+from storlab.units import shown
+
+Groups = Mapping[str, Sequence[str]]
+"""Name → patterns of functions, in the order in which they are tried."""
+MOST_GROUPS = 16
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_PATTERN = re.compile(r"[A-Za-z0-9_$*]{1,128}")
 
 CALLER = "caller"
 """The word of families that have a member for each function that waits."""
@@ -40,7 +48,7 @@ SHARES = {
     each.name: MetricSpec(each.name.replace(".", "-share."), "1", across="none", evidence="none", domain="share")
     for each in (GROUP_WAITS, GROUP_TIME)
 }
-"""Of what all groups waited: ``storlab.records.derived.lock_waits``."""
+"""Of what all groups waited."""
 WAITS = MetricSpec(
     "waits.{caller}", "1", "lower", noun="waits for locks by {caller}", evidence="shared", zero_if_absent=True,
     foremost=_FOREMOST,
@@ -61,7 +69,7 @@ PER_OPERATION = {
     )
     for each in (ALL_WAITS, ALL_TIME, GROUP_WAITS, GROUP_TIME, WAITS, TIME)
 }
-"""For each operation of the loads: ``storlab.records.derived.lock_waits``."""
+"""For each operation of the loads."""
 _HISTOGRAM = MetricSpec("{type}.wait", "s", "lower", "merge", "latency")
 _OF_TIMES = percentiles_of(_HISTOGRAM.name, _PERCENTILES)
 METRICS = (
@@ -79,7 +87,7 @@ class Tally:
     slept: int = 0
     time: float = 0.0
     locks: int = 0
-    times: dict[tuple[int, int], int] = field(default_factory=dict)  # (lower, upper) in ns → count
+    times: Counter[tuple[int, int]] = field(default_factory=Counter)  # (lower, upper) in ns → count
 
 
 def by_caller(counts: Counts, waiters: Collection[Waiter] = WAITERS) -> dict[Caller, Tally]:
@@ -92,16 +100,11 @@ def by_caller(counts: Counts, waiters: Collection[Waiter] = WAITERS) -> dict[Cal
             tally.slept += each.slept
             tally.time += each.time * _NANOSECOND
             for lower, upper, count in each.times:
-                tally.times[lower, upper] = tally.times.get((lower, upper), 0) + count
+                tally.times[lower, upper] += count
     for caller, many in counts.locks:
         if caller in found:
             found[caller].locks = many
     return dict(sorted(found.items(), key=lambda item: -item[1].time))
-
-
-def member(caller: Caller) -> str:
-    """What a caller is called in the names of metrics: ``mutex.zio_dva_throttle``."""
-    return f"{caller.type}.{caller.function or UNKNOWN}"
 
 
 def values(counts: Counts, groups: Groups | None = None) -> Iterator[Value]:
@@ -117,9 +120,7 @@ def values(counts: Counts, groups: Groups | None = None) -> Iterator[Value]:
         yield TIME.value(tally.time, caller=name)
         yield LOCKS.value(tally.locks, caller=name)
     for kind, bins in _by_type(callers).items():
-        lower, upper, numbers = (np.array(column) for column in zip(*bins, strict=True))
-        (found,) = percentiles_of_each(np.zeros(len(bins), dtype=np.int64), lower, upper, numbers, _PERCENTILES)
-        for spec, seconds in zip(_OF_TIMES, found.values(), strict=True):
+        for spec, seconds in zip(_OF_TIMES, percentiles_of_bins(bins, _PERCENTILES).values(), strict=True):
             yield spec.value(seconds, type=kind)
 
 
@@ -140,7 +141,7 @@ def _named(callers: dict[Caller, Tally]) -> dict[str, Tally]:
     found: dict[str, Tally] = {}
     for caller, tally in callers.items():
         if caller in kept:
-            one = found.setdefault(member(caller), Tally())
+            one = found.setdefault(f"{caller.type}.{caller.function or UNKNOWN}", Tally())
             one.count, one.time, one.locks = one.count + tally.count, one.time + tally.time, one.locks + tally.locks
     return found
 
@@ -157,13 +158,43 @@ def histograms(counts: Counts) -> pl.DataFrame:
 
 def _by_type(callers: dict[Caller, Tally]) -> dict[str, list[tuple[float, float, int]]]:
     """Lower and upper bound in s, and count."""
-    sums: dict[str, dict[tuple[int, int], int]] = {}
+    sums: dict[str, Counter[tuple[int, int]]] = {}
     for caller, tally in callers.items():
-        mine = sums.setdefault(caller.type, {})
-        for bounds, count in tally.times.items():
-            mine[bounds] = mine.get(bounds, 0) + count
+        sums.setdefault(caller.type, Counter()).update(tally.times)
     return {
         kind: [(lower * _NANOSECOND, upper * _NANOSECOND, count) for (lower, upper), count in sorted(bins.items())]
         for kind, bins in sorted(sums.items())
         if bins
     }
+
+
+def check_groups(groups: Groups) -> None:
+    """Raise ``ValueError`` for a name that is no word of a metric's name, and for what can't match a function."""
+    for name, patterns in groups.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{shown(name)} is not a valid name of a group: write lowercase letters, digits, hyphens")
+        if not patterns:
+            raise ValueError(f'the group {name} has no functions: write patterns, such as ["{name}_*"]')
+        for each in patterns:
+            if not _PATTERN.fullmatch(each):
+                raise ValueError(
+                    f"{shown(each)} matches no function of the kernel: write a name, with * for any characters"
+                )
+        try:
+            _compiled(patterns)
+        except PatternError as error:
+            raise ValueError(f"the patterns of {name} can't be matched: {error}") from None
+
+
+def group_of(function: str, groups: Groups) -> str | None:
+    """The first group that has the function, if any does."""
+    for name, patterns in groups.items():
+        if next(_compiled(patterns).first_groups(function), None) is not None:
+            return name
+    return None
+
+
+def _compiled(patterns: Sequence[str]) -> Pattern:
+    """All patterns of a group as one, which is compiled once."""
+    written = (".*".join(re.escape(part) for part in each.split("*")) for each in patterns)
+    return pattern(f"^({'|'.join(written)})$")

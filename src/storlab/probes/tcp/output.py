@@ -9,11 +9,9 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from storlab.errors import ParseError
-from storlab.reading import open_file
+from storlab.probes.lines import Count, Lines
 
-Wide = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Narrow = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 
@@ -24,10 +22,10 @@ NARROW = 2**32
 class Numbers(msgspec.Struct, frozen=True, array_like=True):
     """Of one connection: fields of the kernel's ``struct tcp_info``. Times are in us."""
 
-    bytes_sent: Wide
-    bytes_retrans: Wide
-    bytes_acked: Wide
-    bytes_received: Wide
+    bytes_sent: Count
+    bytes_retrans: Count
+    bytes_acked: Count
+    bytes_received: Count
     segs_out: Narrow
     segs_in: Narrow
     data_segs_out: Narrow
@@ -46,15 +44,15 @@ class Numbers(msgspec.Struct, frozen=True, array_like=True):
     unacked: Narrow
     receive_queue: Narrow
     send_queue: Narrow
-    busy_time: Wide
-    rwnd_limited: Wide
-    sndbuf_limited: Wide
+    busy_time: Count
+    rwnd_limited: Count
+    sndbuf_limited: Count
 
 
 class Connection(msgspec.Struct, frozen=True, array_like=True):
     """A connection: ``cookie`` is its alone until the machine boots again; ``state`` is the kernel's number."""
 
-    cookie: Wide
+    cookie: Count
     local: Name
     local_port: Port
     remote: Name
@@ -70,20 +68,20 @@ class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
     ``distributions``: pure ACKs are counted by bytes and gaps, or else why not.
     """
 
-    interval_ns: Nanoseconds
+    interval_ns: Count
     endpoints: tuple[Name, ...]
     disks: tuple[Name, ...]
     counters: tuple[Name, ...]
     events: bool
-    monotonic_ns: Nanoseconds
-    realtime_ns: Nanoseconds
+    monotonic_ns: Count
+    realtime_ns: Count
     reason: str | None = None
     distributions: bool = False
     no_distributions: str | None = None
 
 
 AckHistogram = Literal["sent.bytes", "received.bytes", "sent.gap", "received.gap"]
-AckBin = tuple[AckHistogram, Wide, Wide, Wide]
+AckBin = tuple[AckHistogram, Count, Count, Count]
 """Of what, lower and upper bound in bytes or ns, count."""
 
 
@@ -95,26 +93,26 @@ class Sample(msgspec.Struct, frozen=True, tag_field="event", tag="sample"):
     """
 
     final: bool
-    monotonic_ns: Nanoseconds
-    took_ns: Nanoseconds
+    monotonic_ns: Count
+    took_ns: Count
     connections: tuple[Connection, ...]
-    gone: tuple[Wide, ...]
-    counters: tuple[Wide | None, ...]
-    disks: tuple[tuple[Name, tuple[Wide, Wide, Wide, Wide]], ...]
-    lost: Wide = 0
+    gone: tuple[Count, ...]
+    counters: tuple[Count | None, ...]
+    disks: tuple[tuple[Name, tuple[Count, Count, Count, Count]], ...]
+    lost: Count = 0
     acks: tuple[AckBin, ...] = ()
 
 
 class Closed(msgspec.Struct, frozen=True, tag_field="event", tag="closed"):
     """The last counts of a connection that came to its end; its times and sizes are 0."""
 
-    monotonic_ns: Nanoseconds
+    monotonic_ns: Count
     connection: Connection
 
 
 Line = Started | Sample | Closed
 
-_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+LINES: Lines[Line] = Lines(Line, Started, "the agent's program")
 
 
 class Look(NamedTuple):
@@ -131,54 +129,20 @@ class Output(NamedTuple):
     looks: tuple[Look, ...]
 
 
-def decode(line: bytes | str, source: str = "", number: int | None = None) -> Line:
-    """One line. Raises ``ParseError``."""
-    try:
-        return _DECODER.decode(line)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ParseError(f"is no line of the agent's: {error}", source, number) from None
-
-
-def decode_lines(chunk: bytes, source: str = "") -> list[Line]:
-    """Whole lines, faster than one by one. Raises ``ParseError``, which does not know the line."""
-    try:
-        return _DECODER.decode_lines(chunk)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ParseError(f"has a line that is none of the agent's: {error}", source) from None
-
-
-def decode_output(lines: Iterable[bytes], source: str = "") -> Output:
-    """All lines, with their newlines. A last one without, as a killed agent leaves it, is left out.
-
-    Raises ``ParseError``.
-    """
+def read_output(lines: Path | Iterable[bytes], source: str = "") -> Output:
+    """All lines of one program. Raises ``ParseError``."""
     started: Started | None = None
     looks: list[Look] = []
     closed: list[Closed] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.endswith(b"\n"):
-            break
-        read = decode(line, source, number)
-        if isinstance(read, Started) == (started is not None):
-            raise ParseError("only the first line says when it started, and it must", source, number)
-        if isinstance(read, Started):
-            started = read
-        elif isinstance(read, Sample):
-            if any(lower >= upper or not count for _, lower, upper, count in read.acks):
-                raise ParseError("has a bin of ACKs of no width, or of no count", source, number)
-            looks.append(Look(read, tuple(closed)))
-            closed = []
+    for number, line in LINES.read(lines, source):
+        if isinstance(line, Started):
+            started = line
+        elif isinstance(line, Closed):
+            closed.append(line)
+        elif any(lower >= upper or not count for _, lower, upper, count in line.acks):
+            raise ParseError("has a bin of ACKs of no width, or of no count", source or str(lines), number)
         else:
-            closed.append(read)
-    if started is None:
-        raise ParseError("there is not one whole line", source, 1)
+            looks.append(Look(line, tuple(closed)))
+            closed = []
+    assert started is not None  # or there are no lines
     return Output(started, tuple(looks))
-
-
-def read_output(path: Path) -> Output:
-    """``decode_output`` of a file. Raises ``ParseError`` where it can't be read, too."""
-    try:
-        with open_file(path) as file:
-            return decode_output(file, str(path))
-    except OSError as error:
-        raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None

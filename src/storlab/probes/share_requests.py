@@ -1,19 +1,21 @@
 """Probe ``share-requests``: what a virtual machine's kernel asks of the servers of its shares, by kind of request.
 
 Histogram triggers on the tracepoints of requests, in an instance of tracefs of its own: the kernel counts, and is asked
-before the load and after it. It is offered in virtual machines, whose kernel is Storlab's alone: between loads it goes
-on counting there, for to remove that takes an emulated guest a tenth of a second, and to let it rest a fortieth.
+before the load and after it (Documentation/trace/histogram.rst in its sources). It is offered in virtual machines,
+whose kernel is Storlab's alone: between loads it goes on counting there, because removing that takes an emulated guest
+a tenth of a second, and letting it rest a fortieth. What requests ask for: include/uapi/linux/fuse.h and
+include/net/9p/9p.h.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import ClassVar
-
-import orjson
 
 from storlab.errors import NodeError, ParseError
 from storlab.grouping import grouped
@@ -21,13 +23,14 @@ from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
-from storlab.probes.alignment.probe import NOTES, read_notes
-from storlab.probes.base import Probe, ProbeContext, ProbeRecord
-from storlab.probes.requests.histogram import Entry, parse_histogram
-from storlab.probes.requests.protocols import COUNTING, OTHER, ROOM, Counting
+from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Seen, read_notes, write_notes
 from storlab.probes.sampling import NAME, Snapshot, read_samples, samples_file, take_sample
-from storlab.probes.subject import Kind, ShareMount
-from storlab.text import one_line
+from storlab.probes.subject import Kind, RequestProtocol, ShareMount
+from storlab.text import is_whole, one_line
+
+OTHER = "other"
+ROOM = 256
+"""Entries of a histogram: the kernel allocates them one by one, at each write to the trigger."""
 
 INSTANCE = "/sys/kernel/tracing/instances/storlab-requests"
 _END_TIMEOUT = 5.0  # s
@@ -45,7 +48,7 @@ _NOUNS = {
 }
 ALL = MetricSpec("requests", "1", noun="requests to the share")
 PER_OPERATION = MetricSpec("requests.per-operation", "1", "lower", "none", evidence="none")
-"""For each operation of the loads: ``storlab.records.derived.share_requests``."""
+"""For each operation of the loads."""
 _METADATA = MetricSpec("requests.metadata", "1", evidence="none")  # its parts say more
 _OF_KIND = {
     kind: MetricSpec(f"requests.{kind}", "1", noun=noun, evidence="rare" if kind == "sync" else "")
@@ -53,6 +56,58 @@ _OF_KIND = {
 }
 _SENT = MetricSpec("requests.bytes", "B", noun="sent to the share's server")
 _RECEIVED = MetricSpec("replies.bytes", "B", noun="received from the share's server")
+
+# { connection:         35, opcode:         15 } hitcount:        101  len:       8080
+_ENTRY = re.compile(r"\{ (?P<keys>[^{}]*) \} (?P<sums>hitcount:.*)")
+_NUMBER = re.compile(r"\b(\w++): *+(\d+)\b")  # possessive: a name of 70 KB is looked at once
+_DROPPED = re.compile(r" {4}Dropped: (\d+)")
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """How a kernel counts requests. ``request``: their tracepoint, ``operation`` its field that says which they are.
+
+    ``mount``: its field with the number of the mount's device, where it has one; else all mounts are counted together.
+    ``reply``: the tracepoint of replies, where it has their ``length``, as requests do then.
+    """
+
+    request: str
+    operation: str
+    kinds: Mapping[int, str]
+    mount: str = ""
+    reply: str = ""
+    length: str = ""
+
+    def triggers(self) -> dict[str, str]:
+        """Tracepoint → what makes it count."""
+        keys = ",".join(filter(None, [self.mount, self.operation]))
+        sums = f":vals={self.length}" if self.length else ""
+        found = {self.request: f"hist:keys={keys}{sums}:size={ROOM}"}
+        return {**found, self.reply: f"hist:keys={self.mount}{sums}:size={ROOM}"} if self.reply else found
+
+
+def _by_number(kinds: Mapping[str, tuple[int, ...]]) -> dict[int, str]:
+    return {number: kind for kind, numbers in kinds.items() for number in numbers}
+
+
+# A close is FLUSH and RELEASE in FUSE, and in 9P the end (CLUNK) of what WALK and LOPEN began.
+COUNTING: Mapping[RequestProtocol, Counting] = {
+    "fuse": Counting(
+        "fuse/fuse_request_send", "opcode",
+        _by_number({
+            "read": (15,), "write": (16,), "lookup": (1,), "getattr": (3, 52), "open": (14, 18, 25, 27, 29, 35, 51),
+            "xattr": (21, 22, 23, 24), "readdir": (28, 44), "sync": (20, 30, 50),
+        }),
+        mount="connection", reply="fuse/fuse_request_end", length="len",
+    ),
+    "9p": Counting(
+        "9p/9p_client_req", "type",
+        _by_number({
+            "read": (116,), "write": (118,), "lookup": (110,), "getattr": (24, 124), "open": (12, 14, 112, 114, 120),
+            "xattr": (30, 32), "readdir": (40,), "sync": (50,),
+        }),
+    ),
+}  # fmt: skip
 
 
 class ShareRequestsProbe(Probe):
@@ -69,7 +124,7 @@ class ShareRequestsProbe(Probe):
             triggers |= counting.triggers()
         paths = [_histogram(tracepoint) for tracepoint in triggers]
         refused = await _begin(context.node, triggers)
-        (context.raw / NOTES).write_bytes(orjson.dumps(refused))
+        write_notes(context.raw, refused)
         if refused:
             yield
             return
@@ -96,6 +151,13 @@ class ShareRequestsProbe(Probe):
         # Of 9P no lengths are known, so a sum would be of some requests only.
         known = all(COUNTING[share.protocol].reply for share in shares)
         return Measurements(metric_frame(_values(after - before, lengths=known)))
+
+    def derive(self, seen: Seen) -> Iterator[Value]:
+        """For each operation of the loads; none if something was not counted on a node."""
+        requests = [each.totals().get(ALL.name) for each in seen.nodes]
+        counted = [each for each in requests if each is not None]
+        if seen.at_load and counted and len(counted) == len(requests) and seen.operations is not None:
+            yield PER_OPERATION.value(sum(counted) / seen.operations)
 
 
 def _by_protocol(shares: Sequence[ShareMount]) -> dict[Counting, list[ShareMount]]:
@@ -172,3 +234,39 @@ async def _count(node: Node, triggers: Mapping[str, str]) -> str | None:
 
 def _histogram(tracepoint: str) -> str:
     return f"{INSTANCE}/events/{tracepoint}/hist"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Events that have these values of the fields that are keys: how many, and sums of other fields."""
+
+    keys: dict[str, int]
+    hits: int
+    sums: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """``dropped``: events for whose keys there was no room."""
+
+    entries: tuple[Entry, ...]
+    dropped: int
+
+
+def parse_histogram(text: str) -> Histogram | None:
+    """A trigger's histogram; ``None`` where this is none, or not all of one."""
+    entries, dropped = list[Entry](), None
+    for line in text.splitlines():
+        if (found := _ENTRY.fullmatch(line)) is not None:
+            keys, sums = _numbers(found["keys"]), _numbers(found["sums"])
+            if keys is None or sums is None or "hitcount" not in sums:
+                return None
+            entries.append(Entry(keys, sums.pop("hitcount"), sums))
+        elif (end := _DROPPED.fullmatch(line)) is not None and is_whole(end[1]):
+            dropped = int(end[1])
+    return None if dropped is None else Histogram(tuple(entries), dropped)
+
+
+def _numbers(text: str) -> dict[str, int] | None:
+    found = _NUMBER.findall(text)
+    return {name: int(number) for name, number in found} if all(is_whole(number) for _, number in found) else None

@@ -5,10 +5,32 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from storlab.metrics import Better, MetricSpec, Value, by_name
-from storlab.tcp.acks import METRICS as OF_ACKS
-from storlab.tcp.acks import ack_values
-from storlab.tcp.totals import Totals
+import polars as pl
+
+from storlab.measurements import HISTOGRAM_COLUMNS
+from storlab.metrics import Better, MetricSpec, Value, by_name, percentile_name
+from storlab.percentiles import percentiles_of_bins
+from storlab.probes.tcp.output import AckHistogram
+from storlab.probes.tcp.totals import Acks, Totals
+
+_PERCENTILES = (50.0, 90.0, 99.0)
+_NANOSECOND = 1e-9
+
+_ACKS: dict[AckHistogram, MetricSpec] = {
+    "sent.bytes": MetricSpec("acks.sent.advance", "B", across="merge", quantity="acknowledged"),
+    "received.bytes": MetricSpec("acks.received.advance", "B", across="merge", quantity="acknowledged"),
+    "sent.gap": MetricSpec("acks.sent.gap", "s", across="merge", quantity="gap"),
+    "received.gap": MetricSpec("acks.received.gap", "s", across="merge", quantity="gap"),
+}
+_ACK_PERCENTILES = by_name(
+    MetricSpec(
+        f"{of.name}.{percentile_name(p)}", of.unit, across="merge", of=of.name, statistic="percentile", percentile=p
+    )
+    for of in _ACKS.values()
+    for p in _PERCENTILES
+)
+OF_ACKS = (*_ACKS.values(), *_ACK_PERCENTILES.values())
+"""Distributions of pure ACKs: how many bytes each acknowledges, and how long after the one before it comes."""
 
 _COUNTERS = {
     "DelayedACKs": "delayed-acks",
@@ -88,7 +110,7 @@ _SPECS = by_name(
 )
 
 SEGMENTS_PER_REQUEST = _each("segments", "1", "segments per request", "lower")
-"""Of both ends, each counted where it was sent: ``storlab.records.derived.segments``."""
+"""Of both ends, each counted where it was sent."""
 
 METRICS = (*_SPECS.values(), SEGMENTS_PER_REQUEST, *OF_ACKS)
 COUNTS = frozenset(spec.name for spec in METRICS if spec.across in ("sum", "merge") and spec.unit != "s") - frozenset(
@@ -145,3 +167,25 @@ def _ratios(totals: Totals) -> Iterator[tuple[str, float, float]]:
     yield "segments.sent.per-request", totals.segments_sent, requests
     yield "bytes.per-request", totals.bytes_sent + totals.bytes_received, requests
     yield "retransmits.share", totals.retransmits, totals.segments_sent
+
+
+def ack_values(acks: Acks) -> Iterator[Value]:
+    """Percentiles, in B and s."""
+    for name, bins in _by_histogram(acks):
+        for percentile, value in percentiles_of_bins(bins, _PERCENTILES).items():
+            yield _ACK_PERCENTILES[f"{name}.{percentile_name(percentile)}"].value(value)
+
+
+def ack_histograms(acks: Acks) -> pl.DataFrame:
+    """``HISTOGRAM_COLUMNS``."""
+    rows = [(None, name, *each) for name, bins in _by_histogram(acks) for each in bins]
+    return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
+
+
+def _by_histogram(acks: Acks) -> Iterator[tuple[str, list[tuple[float, float, int]]]]:
+    """Of each that is not empty: lower and upper bound in its unit, and count."""
+    for what, spec in _ACKS.items():
+        unit = _NANOSECOND if spec.unit == "s" else 1.0
+        bins = sorted((lower * unit, upper * unit, n) for (of, lower, upper), n in acks.items() if of == what)
+        if bins:
+            yield spec.name, bins

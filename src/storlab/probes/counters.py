@@ -7,29 +7,32 @@ end with the last of its processes, as with perf-stat(1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import ClassVar
+from pathlib import Path
+from typing import Annotated, ClassVar
 
+import msgspec
 import polars as pl
 from pydantic import Field
 
-from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
+from storlab.errors import ParseError
+from storlab.limits import RECORD
+from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.nodes.agent.events import Counted, CounterName
 from storlab.nodes.needs import Needs
-from storlab.probes.agent_program import agent_program
-from storlab.probes.alignment.probe import read_notes
-from storlab.probes.base import Probe, ProbeContext, ProbeRecord
-from storlab.probes.counters.output import Sample, read_loads, read_output
+from storlab.nodes.raw_folders import make_raw_folder
+from storlab.probes.agent import AgentProbe
+from storlab.probes.base import ProbeContext, ProbeRecord, Seen, read_notes
+from storlab.probes.lines import Count, Lines
 from storlab.probes.sampling import around
 from storlab.probes.subject import Kind
+from storlab.reading import read_file
 from storlab.units import Duration
 
-NAME = "counters.jsonl"
-"""What the agent's program printed."""
-
+LOADS = "loads.json"
+"""In the probe's raw folder: what the loads of its machine did, one entry for each."""
 PERF_EVENTS = "/proc/sys/kernel/perf_event_paranoid"
 """A kernel that has perf events has this file: perf_event_open(2)."""
 
@@ -63,18 +66,49 @@ PER_OPERATION = {
     spec.name: MetricSpec(f"{spec.name}.per-operation", spec.unit, "lower", "none", evidence="none")
     for spec in (*LOAD.values(), *MACHINE.values(), BUSY)
 }
-"""Metric → the same for each operation of the loads: ``storlab.records.derived.per_cpu``."""
+"""Metric → the same for each operation of the loads."""
 PER_CORE = MetricSpec("iops.per-busy-core", "1/s", "higher", "none", evidence="none")
 """Operations for each second in which a CPU of the machine was busy, whatever it was busy with."""
 
 
-class CountersProbe(Probe):
+_Reason = Annotated[str, msgspec.Meta(max_length=1024)]
+
+
+class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
+    """The first line. ``without``: what can't be counted, and why."""
+
+    cpus: Annotated[int, msgspec.Meta(ge=1, le=65536)]
+    without: dict[CounterName, _Reason]
+    monotonic_ns: Count
+    realtime_ns: Count
+
+
+class Sample(msgspec.Struct, frozen=True, tag_field="event", tag="sample"):
+    """All counts since the program began, of all CPUs; ``busy_ns``: CPU time since the machine did."""
+
+    final: bool
+    monotonic_ns: Count
+    busy_ns: Count | None
+    counts: dict[CounterName, Count]
+
+    @property
+    def t(self) -> float:
+        """Seconds on the node's monotonic clock."""
+        return self.monotonic_ns / 1e9
+
+
+_LINES: Lines[Started | Sample] = Lines(Started | Sample, Started, "the agent's program")
+_LOADS: msgspec.json.Decoder[list[Counted]] = msgspec.json.Decoder(list[Counted])
+
+
+class CountersProbe(AgentProbe):
     """Counts cycles, instructions, cache misses, context switches, migrations and page faults by perf events."""
 
     kind: ClassVar[str] = "counters"
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})
     begins_last: ClassVar[bool] = True
     counts_loads: ClassVar[bool] = True
+    output: ClassVar[str] = "counters.jsonl"
     metrics: ClassVar[tuple[MetricSpec, ...]] = (
         *LOAD.values(), *MACHINE.values(), BUSY, *_PER_CYCLE.values(), *PER_OPERATION.values(), PER_CORE,
     )  # fmt: skip
@@ -91,39 +125,66 @@ class CountersProbe(Probe):
         program = "counters --hardware" if self.hardware else "counters"
         return Needs(root="counting what all processes do", paths=(PERF_EVENTS,), agent=(program,))
 
-    def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:
-        return agent_program(context, self.kind, ["counters", "--interval", f"{self.interval:.6f}"], NAME)
+    async def words(self, context: ProbeContext, notes: list[str]) -> Sequence[str]:
+        return ["counters", "--interval", f"{self.interval:.6f}"]
 
     def parse(self, record: ProbeRecord) -> Measurements:
-        notes, loads = list(read_notes(record.raw)), read_loads(record.raw)
+        notes, loads, path = list(read_notes(record.raw)), read_loads(record.raw), record.raw / self.output
         without = dict(reason for each in loads for reason in each.without.items())
-        values, points = list(_of_loads(loads)), list[tuple[None, str, float, float, str]]()
-        if (record.raw / NAME).exists():
-            output = read_output(record.raw / NAME)
-            without |= output.started.without
-            samples = around(output.samples, record.window)
+        values, series = list(_of_loads(loads)), empty(SERIES_COLUMNS)
+        if path.exists():
+            started, samples = read_output(path)
+            without |= started.without
+            samples = around(samples, record.window)
             if len(samples) < 2:
                 notes.append("counters: too few samples in the measured phase")
             else:
                 values += _between(samples[0], samples[-1])
                 points = list(_series(samples, record.window.start))
+                series = pl.DataFrame(points, schema=SERIES_COLUMNS, orient="row")
         return Measurements(
             metrics=metric_frame(values),
-            series=pl.DataFrame(points, schema=SERIES_COLUMNS, orient="row"),
+            series=series,
             warnings=(*notes, *_uncounted(without)),
             facts={"without": dict(sorted(without.items()))} if without else {},
         )
 
+    def derive(self, seen: Seen) -> Iterator[Value]:
+        """What each operation of the loads cost the CPUs, and how many a busy CPU carries: none if a machine does not
+        count something of these.
+        """
+        if not seen.at_load or not seen.nodes or seen.operations is None:
+            return
+        totals = [each.totals() for each in seen.nodes]
+        known = [name for name in PER_OPERATION if all(name in each for each in totals)]
+        sums = {name: sum(each[name] for each in totals) for name in known}
+        yield from (PER_OPERATION[name].value(value / seen.operations) for name, value in sums.items())
+        if sums.get(BUSY.name):
+            yield PER_CORE.value(seen.operations / sums[BUSY.name])
+
+
+def read_output(lines: Path | Iterable[bytes], source: str = "") -> tuple[Started, list[Sample]]:
+    """What one program printed, in its order. Raises ``ParseError``."""
+    found: list[Sample] = []
+    started: Started | None = None
+    for number, line in _LINES.read(lines, source):
+        if isinstance(line, Started):
+            started = line
+        elif found and _backwards(found[-1], line):
+            raise ParseError("time or a count ran backwards", source or str(lines), number)
+        else:
+            found.append(line)
+    assert started is not None  # or there are no lines
+    return started, found
+
 
 def _of_loads(loads: Sequence[Counted]) -> Iterator[Value]:
     """What all of them together did; nothing of what was not counted of one of them."""
-    sums = {
-        name: sum(each.counts[name] for each in loads) for name in LOAD if all(name in each.counts for each in loads)
-    }
-    for name, spec in LOAD.items() if loads else ():
-        if name in sums:
-            yield spec.value(sums[name] / 1e9 if name == "task_clock" else sums[name])
-    if loads and sums.get("cycles") and "instructions" in sums:
+    counted = [name for name in LOAD if loads and all(name in each.counts for each in loads)]
+    sums = {name: sum(each.counts[name] for each in loads) for name in counted}
+    for name, total in sums.items():
+        yield LOAD[name].value(total / 1e9 if name == "task_clock" else total)
+    if sums.get("cycles") and "instructions" in sums:
         yield _PER_CYCLE["load."].value(sums["instructions"] / sums["cycles"])
 
 
@@ -155,3 +216,24 @@ def _uncounted(without: Mapping[CounterName, str]) -> Iterator[str]:
     for reason in dict.fromkeys(without.values()):
         names = ", ".join(_NOUNS.get(name, name) for name, why in without.items() if why == reason)
         yield f"counters: no {names}: {reason}"
+
+
+def _backwards(before: Sample, after: Sample) -> bool:
+    pairs = [(count, after.counts.get(name, -1)) for name, count in before.counts.items()]
+    return after.monotonic_ns < before.monotonic_ns or any(new < old for old, new in pairs)
+
+
+def write_loads(raw: Path, counted: Sequence[Counted]) -> None:
+    make_raw_folder(raw)
+    (raw / LOADS).write_bytes(msgspec.json.encode(counted))
+
+
+def read_loads(raw: Path) -> list[Counted]:
+    """Raises ``ParseError``; nothing if there were none."""
+    path = raw / LOADS
+    try:
+        return _LOADS.decode(read_file(path, RECORD))
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ParseError(f"cannot read it: {error}", str(path), 1) from None

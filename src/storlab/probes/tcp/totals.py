@@ -1,4 +1,6 @@
-"""What connections did within a window of time, added up: differences of the kernel's counters, never estimates."""
+"""What connections did, added up: differences of the kernel's counters, never estimates. Within a window of time, or
+since the start in lines that are followed as they come.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ from itertools import pairwise
 
 import msgspec
 
-from storlab.tcp.agent_output import NARROW, AckHistogram, Connection, Look, Numbers, Output, Sample
+from storlab.probes.tcp.output import (
+    NARROW,
+    AckHistogram,
+    Closed,
+    Connection,
+    Line,
+    Look,
+    Numbers,
+    Output,
+    Sample,
+    Started,
+)
 
 NOTHING = Numbers(*[0] * 25)
 _OPEN = frozenset({1})  # TCP_ESTABLISHED
@@ -81,7 +94,6 @@ class Totals:
 
     @property
     def bytes_moved(self) -> int:
-        """In both directions."""
         return self.bytes_sent + self.bytes_received
 
     def merge(self, other: Totals) -> None:
@@ -159,7 +171,7 @@ def within(output: Output, start: float, end: float) -> Watched:
     last = min((at for at, each in enumerate(every) if each.t >= end), default=len(every) - 1)
     chosen = every[first : last + 1]
     if len(chosen) < 2:
-        return Watched(Totals(), chosen, ("tcp: too few samples in the measured phase",))
+        return Watched(Totals(), chosen, ("too few samples in the measured phase",))
     totals = Totals()
     warnings = list(_ends(output, chosen, start, end))
     begun, ended = chosen[0], chosen[-1]
@@ -177,11 +189,11 @@ def within(output: Output, start: float, end: float) -> Watched:
         totals.congestion |= {latest.congestion} - {""}
         totals.add(before.numbers if before is not None else NOTHING, after, latest.numbers.snd_mss)
     if unseen := ended.sample.lost - begun.sample.lost:
-        warnings.append(f"tcp: {unseen} connections closed faster than their last counts could be kept")
+        warnings.append(f"{unseen} connections closed faster than their last counts could be kept")
     lost = sum(cookie not in ended.connections and cookie not in finals for cookie in seen)
     if lost:
         warnings.append(
-            f"tcp: {lost} {'connections' if lost > 1 else 'connection'} closed within the measured phase: what came "
+            f"{lost} {'connections' if lost > 1 else 'connection'} closed within the measured phase: what came "
             f"after the last sample of each is missing{f' ({output.started.reason})' if output.started.reason else ''}"
         )
     _gauges(totals, chosen)
@@ -193,10 +205,10 @@ def within(output: Output, start: float, end: float) -> Watched:
 
 def _ends(output: Output, chosen: Sequence[Moment], start: float, end: float) -> Iterator[str]:
     if chosen[0].t > start:
-        yield "tcp: the first sample came after the load had started: what came before it is missing"
+        yield "the first sample came after the load had started: what came before it is missing"
     if chosen[-1].t < end:
         why = "" if output.looks[-1].sample.final else ", because the agent's program did not end cleanly"
-        yield f"tcp: no sample came after the load had ended{why}: what came after the last one is missing"
+        yield f"no sample came after the load had ended{why}: what came after the last one is missing"
 
 
 def _gauges(totals: Totals, chosen: Sequence[Moment]) -> None:
@@ -221,3 +233,91 @@ def _disks(totals: Totals, first: Sample, last: Sample) -> None:
     did = [[max(b - a, 0) for a, b in zip(before[name], after[name], strict=True)] for name in after]
     totals.requests = sum(reads + writes for reads, writes, _, _ in did)
     totals.bytes_of_disks = sum(read + written for _, _, read, written in did)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One connection as it is now, and what it did since the start."""
+
+    connection: Connection
+    totals: Totals
+
+
+class Follower:
+    """Takes lines in; ``connections`` and ``totals`` tell what was done since the first sample."""
+
+    def __init__(self) -> None:
+        self.started: Started | None = None
+        self.last: Sample | None = None
+        self._first: Sample | None = None
+        self._before: dict[int, Numbers] = {}
+        self._latest: dict[int, Connection] = {}
+        self._ended = Totals()
+        self._closed: dict[int, Connection] = {}
+        self.opened = 0
+        self.ended = 0
+        """Connections that have closed; what they did is in ``totals``."""
+
+    def add(self, line: Line) -> None:
+        if isinstance(line, Started):
+            self.started = line
+        elif isinstance(line, Closed):
+            self._closed[line.connection.cookie] = line.connection
+        else:
+            self._sample(line)
+
+    def _sample(self, sample: Sample) -> None:
+        if self._first is None:
+            self._begin(sample)
+            return
+        for each in sample.connections:
+            self.opened += each.cookie not in self._latest
+            self._latest[each.cookie] = each
+        self.last = sample
+        self._ended.acks += acks_of([sample])
+        for cookie, closed in self._closed.items():
+            known = self._latest.get(cookie, closed)
+            self.opened += known is closed
+            self._end(known, last_of(known.numbers, closed.numbers))
+        for cookie in sample.gone:
+            if cookie in self._latest and cookie not in self._closed:
+                self._end(self._latest[cookie], self._latest[cookie].numbers)
+        self._closed = {}
+
+    def _begin(self, sample: Sample) -> None:
+        """The first: what has closed before it did nothing since."""
+        self._first = self.last = sample
+        self._latest = {each.cookie: each for each in sample.connections if each.cookie not in self._closed}
+        self._before = {cookie: each.numbers for cookie, each in self._latest.items()}
+        self._closed = {}
+
+    def _end(self, connection: Connection, numbers: Numbers) -> None:
+        cookie = connection.cookie
+        mss = connection.numbers.snd_mss
+        self._ended.add(self._before.pop(cookie, NOTHING), numbers, mss)
+        self._latest.pop(cookie, None)
+        self.ended += 1
+
+    @property
+    def elapsed(self) -> float:
+        """In s, from the first sample to the last."""
+        if self._first is None or self.last is None:
+            return 0.0
+        return max(self.last.monotonic_ns - self._first.monotonic_ns, 0) / 1e9
+
+    def connections(self) -> list[Followed]:
+        """Those that are there, the busiest first."""
+        found = []
+        for cookie, each in self._latest.items():
+            totals = Totals()
+            totals.add(self._before.get(cookie, NOTHING), each.numbers, each.numbers.snd_mss)
+            found.append(Followed(each, totals))
+        return sorted(found, key=lambda one: (-one.totals.bytes_moved, one.connection.cookie))
+
+    def totals(self) -> Totals:
+        every = Totals()
+        every.merge(self._ended)
+        every.acks = self._ended.acks
+        for each in self.connections():
+            every.merge(each.totals)
+        return every

@@ -1,0 +1,1 @@
+"""Probe ``locks``: waits for the kernel's locks."""
