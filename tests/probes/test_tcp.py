@@ -16,7 +16,7 @@ from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import Interface, Service, Subject
-from storlab.probes.tcp.packets import ABOUT, PACKETS, kept_packets
+from storlab.probes.tcp.output import ABOUT, PACKETS, kept_packets
 from storlab.probes.tcp.probe import TcpProbe
 from tcp.lines import connection, printed, sample
 

@@ -14,7 +14,7 @@ from storlab.errors import ParseError
 from storlab.metrics import PROBE
 from storlab.probes.stacks import NAME as SAMPLES
 from storlab.probes.stacks import Profile, boxes, profile, read_output
-from storlab.probes.tcp.packets import ABOUT, PACKETS, kept_packets
+from storlab.probes.tcp.output import ABOUT, PACKETS, kept_packets
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord, raw_folder
 from storlab.records.tables import Tables

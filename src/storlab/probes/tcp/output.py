@@ -1,19 +1,29 @@
-"""What ``storlab-agent tcp`` prints: JSON lines, as ``docs/reference/tcp-output.md`` describes them."""
+"""What ``storlab-agent tcp`` prints: JSON lines, as ``docs/reference/tcp-output.md`` describes them. And what tcpdump
+does, of the packets that were kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+import orjson
 
 from storlab.errors import ParseError
+from storlab.limits import RECORD
 from storlab.probes.lines import Count, Lines
+from storlab.reading import read_file
 
 Narrow = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
+
+PACKETS, PRINTED, ABOUT = "packets.pcap", "packets.txt", "packets.json"
+"""What tcpdump captured; what it prints of that; and ``t``, when it was started, on the node's monotonic clock, or why
+it kept none."""
+MOST_TEXT = 16 * 1024**2  # bytes
 
 NARROW = 2**32
 """Counters of the kernel that are this wide begin at 0 again."""
@@ -146,3 +156,28 @@ def read_output(lines: Path | Iterable[bytes], source: str = "") -> Output:
             closed = []
     assert started is not None  # or there are no lines
     return Output(started, tuple(looks))
+
+
+def kept_packets(raw: Path, start: float, end: float) -> list[str]:
+    """What tcpdump printed of those of the measured phase, a line a packet. ``start``, ``end``: s on its node's
+    monotonic clock. Raises ``ParseError`` with why there are none.
+    """
+    about = _about(raw / ABOUT)
+    t = about.get("t")
+    if not isinstance(t, float):
+        why = about.get("why") or "as far as its card counts, the server sent no data"
+        raise ParseError(f"no packets were kept: {why}")
+    if not start <= t <= end:
+        raise ParseError("no packets were kept: those captured are not of the measured phase")
+    try:
+        return read_file(raw / PRINTED, MOST_TEXT).decode(errors="replace").splitlines()
+    except OSError as error:
+        raise ParseError(f"cannot read it: {error.strerror}", str(raw / PRINTED)) from None
+
+
+def _about(path: Path) -> Mapping[str, object]:
+    try:
+        found = orjson.loads(read_file(path, RECORD))
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -7,7 +7,7 @@ card say when. Until then, those of the first requests with data count. tcpdump 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +15,15 @@ from typing import NamedTuple
 
 import orjson
 
-from storlab.errors import CommandFailed, NodeError, ParseError
-from storlab.limits import RECORD
+from storlab.errors import CommandFailed, NodeError
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process, telling
 from storlab.probes.procfs import is_number
 from storlab.probes.subject import Subject
-from storlab.reading import read_file
+from storlab.probes.tcp.output import ABOUT, MOST_TEXT, PACKETS, PRINTED
 from storlab.waiting import to_its_end
 
-PACKETS, LINES, ABOUT = "packets.pcap", "packets.txt", "packets.json"
-"""What tcpdump captured; what it prints of that; and ``t``, when it was started, on the node's monotonic clock, or why
-it kept none."""
-
 MOST = 10_000  # packets
-_MOST_TEXT = 16 * 1024**2  # bytes
 _SNAPSHOT = 128  # bytes of each: all headers, no more than a few of the data
 _MOST_BYTES = MOST * (_SNAPSHOT + 16) + 4096  # with what pcap adds
 _COUNTERS = "/proc/net/dev"
@@ -103,14 +97,14 @@ class Keeper:
         ended = await self._process.wait()
         self._process = None
         printed = await self.node.run(
-            ["tcpdump", "-n", "-r", "-"], stdin=ended.stdout, check=False, max_output=_MOST_TEXT
+            ["tcpdump", "-n", "-r", "-"], stdin=ended.stdout, check=False, max_output=MOST_TEXT
         )
         if not printed.stdout:
             lines = ended.stderr.decode(errors="replace").splitlines()
             (self.raw / ABOUT).write_bytes(orjson.dumps({"why": telling(lines) if lines else "tcpdump said nothing"}))
             return False
         (self.raw / PACKETS).write_bytes(ended.stdout)
-        (self.raw / LINES).write_bytes(printed.stdout)
+        (self.raw / PRINTED).write_bytes(printed.stdout)
         (self.raw / ABOUT).write_bytes(orjson.dumps({"t": t}))
         return True
 
@@ -129,28 +123,3 @@ def keeper(node: Node, subject: Subject, raw: Path, endpoints: Iterable[str], co
     ports = tuple(dict.fromkeys(each.rpartition(":")[2] for each in endpoints))
     serves = any(service.here for service in subject.servers)
     return Keeper(node, raw, subject.interfaces[0].name, ports, serves, count)
-
-
-def kept_packets(raw: Path, start: float, end: float) -> list[str]:
-    """What tcpdump printed of those of the measured phase, a line a packet. ``start``, ``end``: s on its node's
-    monotonic clock. Raises ``ParseError`` with why there are none.
-    """
-    about = _about(raw / ABOUT)
-    t = about.get("t")
-    if not isinstance(t, float):
-        why = about.get("why") or "as far as its card counts, the server sent no data"
-        raise ParseError(f"no packets were kept: {why}")
-    if not start <= t <= end:
-        raise ParseError("no packets were kept: those captured are not of the measured phase")
-    try:
-        return read_file(raw / LINES, _MOST_TEXT).decode(errors="replace").splitlines()
-    except OSError as error:
-        raise ParseError(f"cannot read it: {error.strerror}", str(raw / LINES)) from None
-
-
-def _about(path: Path) -> Mapping[str, object]:
-    try:
-        found = orjson.loads(read_file(path, RECORD))
-    except (OSError, orjson.JSONDecodeError):
-        return {}
-    return found if isinstance(found, dict) else {}

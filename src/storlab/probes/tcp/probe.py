@@ -24,8 +24,8 @@ from storlab.probes.agent import AgentProbe
 from storlab.probes.base import ProbeContext, ProbeRecord, Seen, sums
 from storlab.probes.subject import Kind, Subject
 from storlab.probes.tcp.metrics import COUNTS, METRICS, OF_ACKS, SEGMENTS_PER_REQUEST, ack_histograms, values
-from storlab.probes.tcp.output import Started, read_output
-from storlab.probes.tcp.packets import MOST, keeper, kept_packets
+from storlab.probes.tcp.output import Started, kept_packets, read_output
+from storlab.probes.tcp.packets import MOST, keeper
 from storlab.probes.tcp.totals import Moment, within
 from storlab.units import Duration
 
