@@ -23,7 +23,7 @@ from storlab.agent_binary import agent_path
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
-from storlab.cli.trace.latencies import latency_rows, latency_table
+from storlab.cli.trace.block import latency_rows, latency_table
 from storlab.errors import ParseError, RecordsError, StorlabError
 from storlab.formats.fio.log_lines import is_cut
 from storlab.formats.fio.logs import read_series

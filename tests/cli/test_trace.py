@@ -18,17 +18,17 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
+from rich.console import Console, Group
 
 from laboratory.devices import tmpfs
 from storlab.blockio.requests import request_frame
 from storlab.blockio.text import totals
 from storlab.blockio.trace_output import EVENT_COLUMNS, Counts, Event, Lost, Started, decode_lines
+from storlab.cli.trace.block import Latency, latency_rows, latency_table, notes_on
+from storlab.cli.trace.child import Interruptible, send
 from storlab.cli.trace.files import EventFile
-from storlab.cli.trace.latencies import Latency, latency_rows, latency_table
-from storlab.cli.trace.run import Interruptible, notes_on, send
-from storlab.cli.trace.tcp_view import TcpView
-from storlab.cli.trace.view import Seen, TraceView
+from storlab.cli.trace.tcp import connections
+from storlab.cli.trace.view import Seen, requests_view
 from storlab.errors import UserError
 from storlab.measurements import REQUEST_COLUMNS
 from storlab.probes.tcp.output import LINES
@@ -102,7 +102,7 @@ def test_a_mistake_in_the_arguments_is_told_before_anything_is_traced(
 def test_a_disk_without_queues_is_named_with_those_underneath(tmp_path: Path) -> None:
     for folder in ("dm-0/slaves/sdb", "dm-0/slaves/sda", "sda/mq"):
         (tmp_path / folder).mkdir(parents=True)
-    assert notes_on(["sda", "absent", "../sda", "", "..", "."], tmp_path) == []
+    assert list(notes_on(["sda", "absent", "../sda", "", "..", "."], tmp_path)) == []
     (said,) = notes_on(["sda", "dm-0"], tmp_path)
     assert "dm-0 makes no requests" in said
     assert "sda, sdb" in said
@@ -196,7 +196,7 @@ def drawn(width: int, height: int = 24) -> list[str]:
     """Lines on a terminal of that size."""
     out = io.StringIO()
     console = Console(file=out, width=width, height=height, color_system=None, highlight=False)
-    console.print(TraceView(Seen.of(STARTED, COUNTS)))
+    console.print(Group(*requests_view(Seen.of(STARTED, COUNTS), width, height)))
     return out.getvalue().splitlines()
 
 
@@ -220,16 +220,16 @@ def test_eighty_columns_have_room_for_all_and_forty_for_histograms_one_above_the
     assert "32k" not in "".join(lines)
 
 
-def drawn_connections(width: int, connections: int = 3) -> list[str]:
+def drawn_connections(width: int, count: int = 3) -> list[str]:
     seen = Follower()
     rows = [
-        connection(n, bytes_sent=9**9, segs_out=9**6, data_segs_out=9**5, rtt=99999, cwnd=999)
-        for n in range(connections)
+        connection(n, bytes_sent=9**9, segs_out=9**6, data_segs_out=9**5, rtt=99999, cwnd=999) for n in range(count)
     ]
     for line in printed(sample(1), sample(5, *rows)):
         seen.add(LINES.decode(line))
     out = io.StringIO()
-    Console(file=out, width=width, height=24, color_system=None, highlight=False).print(TcpView(seen))
+    console = Console(file=out, width=width, height=24, color_system=None, highlight=False)
+    console.print(Group(*connections(seen, width, 24)))
     return out.getvalue().splitlines()
 
 

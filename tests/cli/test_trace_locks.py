@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 from laboratory.block import with_tracefs
 from laboratory.bpftrace import bpftraced
 from laboratory.samples import sample
 from probes.test_profile import seen
-from storlab.cli.trace.profile_view import ProfileView
-from storlab.cli.trace.run import Interruptible, tracing
+from storlab.cli.trace.child import Interruptible, tracing
+from storlab.cli.trace.profile import functions
 from study.program import call, program
 
 CASES = Path(__file__).parent.parent / "probes" / "cases"
@@ -160,7 +160,7 @@ def test_what_does_not_belong_to_it_is_refused(words: list[str], said: str) -> N
 
 def test_functions_stand_in_the_order_of_their_own_time() -> None:
     out = io.StringIO()
-    Console(file=out, width=100).print(ProfileView(seen(), 2))
+    Console(file=out, width=100).print(Group(*functions(seen(), 2)))
     shown = out.getvalue().splitlines()
     assert shown[0] == "Where CPUs were   20 samples: 35.0% in the kernel, 15.0% in programs, 50.0% idle"
     assert [line.split()[0] for line in shown[3:5]] == ["zio_execute", "libc.so.6/fill"]

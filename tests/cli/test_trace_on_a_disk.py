@@ -18,7 +18,7 @@ import pytest
 
 from laboratory.block import LoopDisk, loop_disk, traced
 from storlab.blockio.trace_output import EVENT_COLUMNS, decode_output
-from storlab.cli.trace.own import own_group
+from storlab.cli.trace.child import own_group
 from storlab.formats.blkalgn.file import read_blkalgn
 from storlab.measurements import REQUEST_COLUMNS
 from study.program import PROGRAM, program
@@ -235,7 +235,7 @@ def test_a_trace_that_begins_removes_groups_of_the_dead_and_none_that_another_is
             pytest.skip("no cgroup v2 here")
         dead = group.folder.with_name(group.folder.name.replace(str(os.getpid()), str(2**22)))
         dead.mkdir()
-        another = "from storlab.cli.trace.own import own_group\nwith own_group() as group: assert group is not None"
+        another = "from storlab.cli.trace.child import own_group\nwith own_group() as group: assert group is not None"
         subprocess.run([sys.executable, "-c", another], check=True)
         assert group.folder.exists() and not dead.exists()
 

@@ -52,8 +52,8 @@ def show_rendered(text: str, format_: str) -> None:
         _write_bytes(text.encode())
 
 
-def write_output(path: Path, rendered: str | bytes) -> None:
-    """Write ``rendered`` to ``path``, text as UTF-8: all of it or nothing. Raises ``UserError`` where that can't be.
+def write_output(path: Path, rendered: str | bytes, option: str = "") -> None:
+    """Write ``rendered`` to ``path``, text as UTF-8: all of it or nothing. Raises ``UserError`` if that can't be.
 
     What is no regular file, such as ``/dev/stdout``, is written into as it is.
     """
@@ -66,7 +66,7 @@ def write_output(path: Path, rendered: str | bytes) -> None:
         else:
             write_whole(path.resolve(), data)  # where a link leads, so that it stays one
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from None
+        raise UserError(f"cannot write {option}{path}: {error.strerror}") from None
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +12,12 @@ import typer
 from typer import Argument, Option
 
 from storlab.cli.options import String, Strings
-from storlab.cli.trace.options import EVENT_FILES, TraceOptions
+from storlab.cli.output import warn
 from storlab.errors import UserError
 
-FILES = (".json", ".parquet", ".txt", ".csv")
+EVENT_FILES = (".parquet", ".csv")
+"""Files that hold single requests if these are wanted."""
+_FILES, _PROFILES = (".json", ".parquet", ".txt", ".csv"), (".folded", ".svg", ".png", ".json")
 _SHORTEST = 0.001  # s
 _SHORTEST_LOOK = 0.01  # s, between two looks at connections
 _MOST = 16  # endpoints, as the agent has it
@@ -67,108 +70,85 @@ def trace(
     where CPUs are. Needs root. Until Ctrl-C, or while COMMAND runs: then its exit status is passed on, and what was
     seen goes to standard error.
     """
+    block: dict[str, object] = {
+        "--disk": disk,
+        "--op": op,
+        "--comm": comm,
+        "--length": length,
+        "--alignment": alignment,
+    }
+    block |= {"--by-comm": by_comm, "--events": events}
+    ends: dict[str, object] = {"--port": port, "--host": host}
     if profile:
-        _refuse_beside_profile(
-            {"--disk": disk, "--op": op, "--comm": comm, "--length": length, "--alignment": alignment,
-             "--by-comm": by_comm, "--events": events, "--interval": interval, "--tcp": tcp, "--port": port,
-             "--host": host, "--locks": locks}
-        )  # fmt: skip
-        raise typer.Exit(_profile(json, for_, out, command or []))
+        others = {**block, "--interval": interval, "--tcp": tcp, **ends, "--locks": locks}
+        _refuse(others, "--profile samples CPUs and takes no {}")
     if tcp or locks:
-        others = {"--disk": disk, "--op": op, "--comm": comm, "--length": length, "--alignment": alignment}
-        flags = {"--by-comm": by_comm, "--events": events, "--out": out}
-        if wrong := [name for name, value in {**others, **flags}.items() if value]:
-            shows = "--tcp shows connections" if tcp else "--locks shows waits for locks"
-            raise UserError(f"{wrong[0]} is of block I/O, and {shows}: leave one of them out")
-    if tcp and locks:
-        raise UserError("--tcp shows connections, and --locks shows waits for locks: leave one of them out")
+        shows = "--tcp shows connections" if tcp else "--locks shows waits for locks"
+        _refuse(block | {"--out": out}, f"{{}} is of block I/O, and {shows}")
     if tcp:
-        raise typer.Exit(_tcp(port or [], host or [], json, interval, for_, command or []))
-    if port or host:
-        raise UserError(f"--{'port' if port else 'host'} is of connections: it needs --tcp")
-    if locks:
-        raise typer.Exit(_locks(json, interval, for_, command or []))
-    from storlab.cli.trace.run import kernel_name, run
-
+        _refuse({"--locks": locks}, "--tcp shows connections, and {} shows waits for locks")
+    elif wrong := next((name for name, value in ends.items() if value), None):
+        raise UserError(f"{wrong} is of connections: it needs --tcp")
     if out is not None:
-        _check_file(out)
+        _check_file(out, _PROFILES if profile else _FILES)
     if events and json and not (out is not None and out.suffix in EVENT_FILES):
         files = " or ".join(EVENT_FILES)
         raise UserError(f"--json shows counts, and --events single requests: with both, these need --out FILE{files}")
-    options = TraceOptions(
-        disks=tuple(dict.fromkeys(kernel_name(each) for each in disk or [])),
-        operations=tuple(dict.fromkeys(each.lower().replace("-", "_") for each in op or [])),
-        comms=tuple(dict.fromkeys(comm or [])),
-        lengths=tuple(_length(each) for each in length or []),
-        alignments=tuple(_alignment(each) for each in alignment or []),
-        by_comm=by_comm,
-        events=events,
+    from storlab.cli.trace.screen import Options, watch
+
+    options = Options(
+        program="tcp" if tcp else "locks" if locks else "profile" if profile else "trace",
         json=json,
-        interval=None if interval is None else _time("--interval", interval),
-        period=None if for_ is None else _time("--for", for_),
+        interval=None if interval is None else _time("--interval", interval, _SHORTEST_LOOK if tcp or locks else 0),
+        period=None if for_ is None else _time("--for", for_, _SHORTEST_LOOK if tcp or profile else 0),
         out=out,
         command=tuple(command or []),
+        events=events,
     )
-    raise typer.Exit(run(options))
+    if tcp:
+        options = replace(options, words=tuple(_endpoints(port or [], host or [])))
+    elif options.program == "trace":
+        from storlab.cli.trace.block import kernel_name, notes_on
+
+        disks = list(dict.fromkeys(kernel_name(each) for each in disk or []))
+        filters: dict[str, Iterable[object]] = {
+            "--disk": disks,
+            "--op": dict.fromkeys(each.lower().replace("-", "_") for each in op or []),
+            "--comm": dict.fromkeys(comm or []),
+            "--length": [_length(each) for each in length or []],
+            "--alignment": [_alignment(each) for each in alignment or []],
+        }
+        words = [word for name, values in filters.items() for value in values for word in (name, str(value))]
+        flags = [name for name, given in (("--by-comm", by_comm), ("--events", events)) if given]
+        options = replace(options, words=(*words, *flags))
+        for sentence in notes_on(disks):
+            warn(f"storlab: {sentence}")
+    raise typer.Exit(watch(options))
 
 
-def _tcp(
-    ports: Sequence[int],
-    hosts: Sequence[str],
-    json: bool,
-    interval: str | None,
-    for_: str | None,
-    command: Sequence[str],
-) -> int:
-    from storlab.cli.trace.tcp import TcpOptions, names, run
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """Raise ``UserError`` for the first of ``options`` that is given."""
+    if wrong := next((name for name, value in options.items() if value), None):
+        raise UserError(f"{why.format(wrong)}: leave one of them out")
+
+
+def _endpoints(ports: Sequence[int], hosts: Sequence[str]) -> Iterator[str]:
+    """Connections with one of the ports, and one of the addresses, at either end, as options of the agent's."""
+    from ipaddress import ip_address
 
     for each in ports:
         if not 0 < each < 65536:
             raise UserError(f"--port {each}: a port is a number from 1 to 65535")
-    if len(ports) > _MOST or len(hosts) > _MOST or len(ports) * len(hosts) > _MOST:
+    if max(len(ports), len(hosts), len(ports) * len(hosts)) > _MOST:
         raise UserError(f"--port and --host: {_MOST} at most, and as many pairs of both")
-    try:
-        addresses = names(hosts)
+    try:  # as the kernel has them
+        addresses = dict.fromkeys(str(ip_address(each.strip("[]"))) for each in hosts)
     except ValueError as error:
         raise UserError(f"--host: {error}: write an address, not a name") from None
-    return run(
-        TcpOptions(
-            ports=tuple(dict.fromkeys(ports)),
-            hosts=addresses,
-            json=json,
-            interval=None if interval is None else max(_time("--interval", interval), _SHORTEST_LOOK),
-            period=None if for_ is None else max(_time("--for", for_), _SHORTEST_LOOK),
-            command=tuple(command),
-        )
-    )
-
-
-def _refuse_beside_profile(others: Mapping[str, object]) -> None:
-    if wrong := [name for name, value in others.items() if value]:
-        raise UserError(f"--profile samples CPUs and takes no {wrong[0]}: leave one of them out")
-
-
-def _profile(json: bool, for_: str | None, out: Path | None, command: Sequence[str]) -> int:
-    from storlab.cli.trace.profile import FILES as PROFILES
-    from storlab.cli.trace.profile import ProfileOptions, run
-
-    if out is not None:
-        _check_file(out, PROFILES)
-    period = None if for_ is None else max(_time("--for", for_), _SHORTEST_LOOK)
-    return run(ProfileOptions(json=json, period=period, out=out, command=tuple(command)))
-
-
-def _locks(json: bool, interval: str | None, for_: str | None, command: Sequence[str]) -> int:
-    from storlab.cli.trace.locks import LockOptions, run
-
-    return run(
-        LockOptions(
-            json=json,
-            interval=None if interval is None else max(_time("--interval", interval), _SHORTEST_LOOK),
-            period=None if for_ is None else _time("--for", for_),
-            command=tuple(command),
-        )
-    )
+    for host in [f"[{address}]" if ":" in address else address for address in addresses] or ["*"]:
+        for port in dict.fromkeys(ports) or ["*"]:
+            if (host, port) != ("*", "*"):
+                yield from ("--endpoint", f"{host}:{port}")
 
 
 def _length(text: str) -> int:
@@ -194,7 +174,7 @@ def _size(option: str, text: str) -> int:
         raise UserError(f"{option}: {error}") from None
 
 
-def _time(option: str, text: str) -> float:
+def _time(option: str, text: str, least: float) -> float:
     from storlab.units import parse_duration
 
     try:
@@ -203,10 +183,10 @@ def _time(option: str, text: str) -> float:
         raise UserError(f"{option}: {error}") from None
     if seconds < _SHORTEST:
         raise UserError(f"{option} {text}: must be 1 ms or more")
-    return seconds
+    return max(seconds, least)
 
 
-def _check_file(path: Path, files: Sequence[str] = FILES) -> None:
+def _check_file(path: Path, files: Sequence[str]) -> None:
     if path.suffix not in files:
         raise UserError(f"--out {path}: the ending says what to write, and is one of {', '.join(files)}")
     if path.exists() and not path.is_file():

@@ -14,6 +14,7 @@ import polars as pl
 from storlab.blockio.requests import by_disk
 from storlab.blockio.text import tables
 from storlab.blockio.trace_output import Event, event_frame
+from storlab.cli.output import write_output
 from storlab.errors import UserError
 from storlab.formats.blkalgn.file import blkalgn_json
 from storlab.records.files import unfinished, write_whole
@@ -40,10 +41,7 @@ def write_trace(path: Path, requests: pl.DataFrame, further: Mapping[str, object
             data = requests.write_csv().encode()
         case _:
             data = _parquet(requests)
-    try:
-        write_whole(path.resolve(), data)  # where a link leads, so that it stays one
-    except OSError as error:
-        raise UserError(f"cannot write --out {path}: {error.strerror}") from None
+    write_output(path, data, "--out ")
 
 
 class EventFile:

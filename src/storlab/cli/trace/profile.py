@@ -2,115 +2,111 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
 
 import orjson
+from rich.console import RenderableType
+from rich.text import Text
 
-from storlab.agent_binary import agent_path
-from storlab.cli.output import show_json, warn
-from storlab.cli.status import OWN_FAULT
-from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
-from storlab.errors import ParseError, UserError
+from storlab.cli.output import write_output
+from storlab.cli.trace.screen import Options, Screen, plain_table, tell
+from storlab.errors import ParseError
 from storlab.probes.stacks import LINES, Line, Output, Profile, Started, boxes, folded, gathered, profile
-from storlab.records.files import write_whole
 
-FILES = (".folded", ".svg", ".png", ".json")
-_WIDE = 132  # columns, where there is no terminal
 _SHOWN = 40  # functions
+_TITLES = {"kernel": "in the kernel", "user": "in programs", "idle": "idle"}
 
 
-@dataclass(frozen=True)
-class ProfileOptions:
-    """``period`` in s; ``out``: a file, whose ending is one of ``FILES``."""
+class Samples(Screen[Line]):
+    """Groups, and the functions in which CPUs were longest."""
 
-    json: bool = False
-    period: float | None = None
-    out: Path | None = None
-    command: tuple[str, ...] = ()
+    first: ClassVar = Started
 
-    def arguments(self) -> list[str]:
-        """Of the agent's program."""
-        return ["--for", f"{self.period:.6f}"] if self.period is not None else []
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._lines: list[Line] = []
+        self._output: Output | None = None
+
+    def decode(self, chunk: bytes, source: str) -> list[Line]:
+        return LINES.decode_all(chunk, source)
+
+    def add(self, line: Any) -> bool:
+        self._lines.append(line)
+        return False
+
+    @property
+    def complete(self) -> bool:
+        return self._output is not None
+
+    def sound(self) -> bool:
+        return self.complete
+
+    def doing(self) -> str:
+        return "sampling where CPUs are"
+
+    def finish(self) -> None:
+        try:
+            self._output = gathered(self._lines, "the sampler")
+        except ParseError as error:
+            tell(str(error))
+        else:
+            self._found = profile(self._output)
+            super().finish()
+
+    def warnings(self) -> Iterable[str]:
+        return self._output.warnings() if self._output is not None else ()
+
+    def document(self) -> str:
+        """Groups as samples, functions with their shares of busy CPU."""
+        assert self._output is not None
+        found, output = self._found, self._output
+        groups = found.groups()
+        busy = found.samples - groups["idle"]
+        own, total = found.functions()
+        functions = [
+            {"function": name, "self": own[name] / busy, "total": count / busy} for name, count in total.most_common()
+        ]
+        whole = {
+            "frequency": output.started.frequency, "cpus": output.started.cpus, "samples": found.samples,
+            "lost": output.lost, "groups": groups, "functions": functions,
+        }  # fmt: skip
+        return orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode()
+
+    def save(self) -> str | None:
+        path = self.options.out
+        if path is None:
+            return None
+        match path.suffix:
+            case ".folded":
+                data = "".join(f"{line}\n" for line in folded(self._found)).encode()
+            case ".json":
+                data = self.document().encode()
+            case _:
+                data = _drawn(path.suffix, self._found)
+        write_output(path, data, "--out ")
+        return ""
+
+    def parts(self, width: int, height: int, ended: bool) -> Iterator[RenderableType]:
+        return functions(self._found)
 
 
-def run(options: ProfileOptions) -> int:
-    """Sample until Ctrl-C, for the time that was asked for, or while the command runs; returns the exit status."""
-    return asyncio.run(_watch(options))
-
-
-async def _watch(options: ProfileOptions) -> int:
-    work = Interruptible()
-    lines: list[Line] = []
-    with signals(work.signalled):
-        async with tracing([str(agent_path()), "profile", *options.arguments()], LINES.decode_all) as tracer:
-            work.tracer = tracer
-            lines.append(await tracer.started(Started))
-            if not options.command:
-                warn("storlab: sampling where CPUs are; Ctrl-C ends it")
-            following = asyncio.create_task(_follow(tracer, lines))
-            status = await work.command(options.command, aside=options.json) if options.command else 0
-            if options.command or work.signal is not None:
-                tracer.end()
-            await following
-    try:
-        output = gathered(lines, "the sampler")
-    except ParseError as error:
-        warn(f"storlab: {error}")
-        return status or OWN_FAULT
-    _show(options, output)
-    return status
-
-
-async def _follow(tracer: TraceChild[Line], lines: list[Line]) -> None:
-    while found := await tracer.lines():
-        lines += found
-
-
-def _show(options: ProfileOptions, output: Output) -> None:
-    found = profile(output)
-    if options.json:
-        show_json(orjson.dumps(document(output, found), option=orjson.OPT_INDENT_2).decode())
-    else:
-        from storlab.cli.console import Console
-        from storlab.cli.trace.profile_view import ProfileView
-
-        to = sys.stderr if options.command else sys.stdout
-        Console(to, width=None if to.isatty() else _WIDE).print(ProfileView(found, _SHOWN))
-    for sentence in output.warnings():
-        warn(f"storlab: {sentence}")
-    if options.out is not None:
-        _write(options.out, output, found)
-
-
-def document(output: Output, found: Profile) -> dict[str, object]:
-    """All that was seen, as JSON: groups as samples, functions with their shares of busy CPU."""
-    groups = found.groups()
-    busy = found.samples - groups["idle"]
+def functions(found: Profile, most: int = _SHOWN) -> Iterator[RenderableType]:
+    """Where CPUs were, by function."""
+    samples, groups = found.samples, found.groups()
+    busy = samples - groups["idle"]
+    shares = ", ".join(f"{count / samples:.1%} {_TITLES[group]}" for group, count in groups.items() if samples)
+    yield Text("Where CPUs were", style="bold").append(f"   {samples:,} samples: {shares}", style="not bold")
+    if not busy:
+        return
     own, total = found.functions()
-    functions = [
-        {"function": name, "self": own[name] / busy, "total": count / busy} for name, count in total.most_common()
-    ]
-    return {
-        "frequency": output.started.frequency, "cpus": output.started.cpus, "samples": found.samples,
-        "lost": output.lost, "groups": groups, "functions": functions,
-    }  # fmt: skip
-
-
-def _write(path: Path, output: Output, found: Profile) -> None:
-    match path.suffix:
-        case ".folded":
-            data = "".join(f"{line}\n" for line in folded(found)).encode()
-        case ".json":
-            data = orjson.dumps(document(output, found), option=orjson.OPT_INDENT_2)
-        case _:
-            data = _drawn(path.suffix, found)
-    try:
-        write_whole(path.resolve(), data)  # where a link leads, so that it stays one
-    except OSError as error:
-        raise UserError(f"cannot write --out {path}: {error.strerror}") from None
+    yield Text()
+    table = plain_table(("function",), ("self", "with what it calls"))
+    for name, count in own.most_common(most):
+        table.add_row(Text(name), f"{count / busy:.1%}", f"{total[name] / busy:.1%}")
+    yield table
+    if len(own) > most:
+        yield Text(f"… and {len(own) - most} more; shares are of busy CPU", style="dim")
 
 
 def _drawn(suffix: str, found: Profile) -> bytes:

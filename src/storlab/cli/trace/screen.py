@@ -1,153 +1,189 @@
-"""Where ``storlab trace`` shows what it sees: plain text as it comes, or a live view; and what it shows at the end."""
+"""A trace from its start to what is shown at its end: what all kinds of it have in common."""
 
 from __future__ import annotations
 
-import os
+import asyncio
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TextIO, TypeVar
 
-from storlab.blockio.requests import by_disk
-from storlab.blockio.text import event_form, tables, totals
-from storlab.blockio.trace_output import Counts, Event, Started, lost_sentences
-from storlab.cli.output import warn
-from storlab.cli.trace.files import EventFile, write_trace
-from storlab.cli.trace.latencies import latency_rows, latency_table
-from storlab.cli.trace.options import EVENT_FILES, TraceOptions
-from storlab.formats.blkalgn.file import blkalgn_json
-from storlab.text import plain, spelled
+from storlab.agent_binary import agent_path
+from storlab.cli.output import is_drawable, show_json, warn
+from storlab.cli.status import OWN_FAULT
+from storlab.cli.trace.child import Interruptible, TraceChild, own_group, signals, tracing
 
 if TYPE_CHECKING:
-    from storlab.cli.trace.view import TraceView
+    from rich.console import Console as RichConsole
+    from rich.console import ConsoleOptions, RenderableType
+    from rich.live import Live
+    from rich.table import Table
 
-_NOTHING = "No request was seen.\n"
-_ISSUERS = (
-    "Requests of the command and its children",
-    "Requests of kernel threads (write-back of the page cache, journals), for the command or for anybody else",
-    "Requests of other processes",
-)
-_NO_GROUP = "there is no cgroup v2 here to separate the command's requests"
+L = TypeVar("L")
+
+_INTERVAL = 1.0  # s
+_WIDE = 132  # columns, if there is no terminal
 
 
-class Screen:
-    """Plain text. What a command prints has standard output to itself, but for JSON: the other is standard error."""
+@dataclass(frozen=True)
+class Options:
+    """What is wanted of a ``program`` of the agent's. ``words``: its options, but for when it reports.
 
-    def __init__(self, options: TraceOptions, started: Started, *, told_apart: bool = False) -> None:
-        self.options, self._started, self._told_apart = options, started, told_apart
-        self._counts: Counts | None = None
-        self.complete = False
-        """Whether the tracer ended in order, and told all that it had counted."""
-        out = options.out if options.events and options.out and options.out.suffix in EVENT_FILES else None
-        self._kept = EventFile(out) if out is not None else None
-        self._rows = options.events and self._kept is None and not options.json
-        self._to: TextIO = sys.stderr if options.command and not options.json else sys.stdout
-        self._form = event_form(_columns(self._to))
+    ``interval`` and ``period`` are in s. ``events``: single requests are wanted, ``out``: a file.
+    """
+
+    program: str
+    words: tuple[str, ...] = ()
+    json: bool = False
+    interval: float | None = None
+    period: float | None = None
+    out: Path | None = None
+    command: tuple[str, ...] = ()
+    events: bool = False
+
+    @property
+    def live(self) -> bool:
+        """Whether it is drawn again and again, on a terminal that can do that."""
+        return not (self.command or self.json or self.events or self.program == "profile") and is_drawable(sys.stdout)
+
+    def arguments(self) -> list[str]:
+        """Of the agent's program. Connections are looked at all the time, all else is counted in the kernel."""
+        interval = self.interval or (_INTERVAL if self.live or self.program == "tcp" else None)
+        times = {"--interval": interval, "--for": self.period}
+        timed = [word for name, time in times.items() if time is not None for word in (name, f"{time:.6f}")]
+        return [*self.words, *timed]
+
+
+class Screen(ABC, Generic[L]):
+    """What was seen, and how it is shown: live, at intervals, and at the end.
+
+    What a command prints has standard output to itself, but for JSON: the other is standard error.
+    """
+
+    first: ClassVar[type]
+    """The tracer's first line, which says that it is attached."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.apart = False
+        """Whether it is known what the command itself did."""
         self.failure: OSError | None = None
         """Why nothing more can be shown; ``finish`` raises it, once files are written."""
+        self.to: TextIO = sys.stderr if options.command and not options.json else sys.stdout
+        self._live: Live | None = None
+
+    @abstractmethod
+    def decode(self, chunk: bytes, source: str) -> list[L]:
+        """Whole lines of the tracer's. Raises ``ParseError``."""
+
+    @abstractmethod
+    def add(self, line: Any) -> bool:
+        """Take in a line; returns whether something new can be shown, and more is to come."""
+
+    @abstractmethod
+    def doing(self) -> str:
+        """``tracing block I/O of all disks``."""
+
+    @abstractmethod
+    def parts(self, width: int, height: int, ended: bool) -> Iterator[RenderableType]:
+        """All that was seen, for a terminal of so many columns and lines."""
+
+    @abstractmethod
+    def document(self) -> str:
+        """All that was seen as JSON, in base units."""
+
+    @property
+    @abstractmethod
+    def complete(self) -> bool:
+        """Whether the tracer ended in order, and told all that it had counted."""
+
+    def sound(self) -> bool:
+        """Whether the exit status may be that of the command."""
+        return self.complete or bool(self.options.command)
+
+    def notes(self) -> Iterable[str]:
+        """What of this kernel a reader must know, as sentences."""
+        return ()
+
+    def warnings(self) -> Iterable[str]:
+        """What is missing in what was seen, as sentences."""
+        return ()
+
+    def save(self) -> str | None:
+        """Write the file, if there is one; returns what is to be said of it. Raises ``UserError``."""
+        return None
 
     def __enter__(self) -> Self:
-        self.begin()
+        if self.options.live:
+            from rich.live import Live
+
+            from storlab.cli.console import Console
+
+            self._live = Live(_View(self, False), console=Console(live=True), auto_refresh=False, transient=True)
+            with self.showing():
+                self._live.start(refresh=True)
+            return self
+        for note in self.notes():
+            tell(note)
+        if not self.options.command:
+            tell(f"{self.doing()}; Ctrl-C ends it")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
-        if error is not None and self._kept is not None and (left := self._kept.left()):
-            _tell(left)
+        if self._live is not None:
+            with self.showing():
+                self._live.stop()
+            for note in self.notes():
+                tell(note)
 
-    def begin(self) -> None:
-        for note in notes(self._started):
-            _tell(note)
-        if not self.options.command:
-            _tell(f"tracing block I/O of {', '.join(self._started.disks) or 'all disks'}; Ctrl-C ends it")
-        if self._rows:
-            if self._form.legend is not None:
-                _tell(self._form.legend)
-            self._print(self._form.heading + "\n")
-
-    def end(self) -> None:
-        """Nothing more comes."""
-
-    def show(self, lines: Sequence[object]) -> None:
-        events: list[Event] = [line for line in lines if isinstance(line, tuple)]
-        if events and self._rows:
-            self._print(self._form.rows(events))
-        elif events and self._kept is not None and (sentence := self._kept.add(events)):
-            _tell(sentence)
+    def show(self, lines: Sequence[L]) -> None:
         for line in lines:
-            if isinstance(line, Counts):
-                self._counts, self.complete = line, line.final
-                if not line.final:
-                    self.tick(line)
+            if not self.add(line):
+                continue
+            if self._live is not None:
+                with self.showing():
+                    self._live.update(_View(self, False), refresh=True)
+            elif self.options.interval is not None:
+                self.show_all()
 
-    def tick(self, counts: Counts) -> None:
-        if not self.options.json:
-            elapsed = (counts.monotonic_ns - self._started.monotonic_ns) / 1e9
-            self._print(f"{time.strftime('%H:%M:%S')}, {elapsed:.1f} s since the start\n")
-        self._print(self._text(counts) + "\n")
+    def show_all(self) -> None:
+        if self.failure is None:
+            with self.showing():
+                if self.options.json:
+                    show_json(self.document())
+                else:
+                    self.draw()
+                self.to.flush()
+
+    def draw(self) -> None:
+        from storlab.cli.console import Console
+
+        Console(self.to, width=None if self.to.isatty() else _WIDE).print(_View(self, True))
 
     def finish(self) -> None:
-        """The tables of all that was seen, files, and what is missing in them.
+        """All that was seen, files, and what is missing in them.
 
         Files come first: a connection that was lost, or a reader that has gone, leaves nothing to show the rest on.
         """
         try:
-            written = self._save()
+            written = self.save()
         finally:
-            self._say()
+            self.show_all()
+            for sentence in self.warnings():
+                tell(sentence)
         if written is not None:
-            _tell(f"written to {self.options.out}{written}")
+            tell(f"written to {self.options.out}{written}")
         if self.failure is not None:
             raise self.failure
 
-    def _save(self) -> str | None:
-        """Write the file, if there is one; returns what is to be said of it."""
-        if self._kept is not None:
-            self._kept.finish()
-            return f": {self._kept.saved:,} {'event' if self._kept.saved == 1 else 'events'}"
-        if self.options.out is None or self._counts is None:
-            return None
-        write_trace(self.options.out, self._counts.request_frame(), self._further(self._counts))
-        return ""
-
-    def _say(self) -> None:
-        if self._counts is None:
-            _tell("the tracer ended before it reported what it had counted")
-            return
-        self._print(self._text(self._counts))
-        if self.options.command and not self._told_apart:
-            _tell(f"these are of all processes: {_NO_GROUP}")
-        if not self.complete:
-            _tell("the tracer did not end cleanly: what came after its last count is missing")
-        for sentence in lost_sentences(self._counts.lost):
-            _tell(sentence)
-        if self.options.events and not self._counts.lost.events:
-            _tell("no event was dropped")
-
-    def _text(self, counts: Counts) -> str:
-        requests = counts.request_frame()
-        if self.options.json:
-            return spelled(blkalgn_json(by_disk(requests), self._further(counts)).decode())
-        if self._told_apart and counts.requests:
-            return _by_issuer(counts)
-        return tables(requests) or _NOTHING
-
-    def _further(self, counts: Counts) -> dict[str, object]:
-        """Keys for the JSON, where it is known who issued what."""
-        return {"latency": latency_rows(counts.latency_by_issuer())} if self._told_apart else {}
-
-    def _print(self, text: str) -> None:
-        if self.failure is None:
-            with self._showing():
-                self._to.write(text if self.options.json else plain(text))
-                self._to.flush()
-
     @contextmanager
-    def _showing(self) -> Iterator[None]:
+    def showing(self) -> Iterator[None]:
         """Within, something is shown, or it is remembered why it can't be."""
         try:
             yield
@@ -155,63 +191,87 @@ class Screen:
             self.failure = self.failure or error
 
 
-class LiveScreen(Screen):
-    """A view of the terminal that is redrawn at each interval, and gives way to the tables at the end."""
+@dataclass(frozen=True)
+class _View:
+    screen: Screen[Any]
+    ended: bool
 
-    def begin(self) -> None:
-        from rich.live import Live
-
-        from storlab.cli.console import Console
-
-        self._console = Console(live=True)
-        self._live = Live(self._drawn(None), console=self._console, auto_refresh=False, transient=True)
-        with self._showing():
-            self._live.start(refresh=True)
-
-    def end(self) -> None:
-        with self._showing():
-            self._live.stop()
-        for note in notes(self._started):
-            _tell(note)
-
-    def tick(self, counts: Counts) -> None:
-        with self._showing():
-            self._live.update(self._drawn(counts), refresh=True)
-
-    def _drawn(self, counts: Counts | None) -> TraceView:
-        from storlab.cli.trace.view import Seen, TraceView
-
-        return TraceView(Seen.of(self._started, counts))
+    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield from self.screen.parts(options.max_width, console.height, self.ended)
 
 
-def _by_issuer(counts: Counts) -> str:
-    """The command's own first; then those of which nobody knows for whom they are; then the others'."""
-    parts = []
-    for heading, frame in zip(_ISSUERS, counts.frames_by_issuer(), strict=True):
-        if frame.height or heading is _ISSUERS[0]:
-            parts.append(f"== {heading}: {totals(frame)}\n{tables(frame)}")
-    if table := latency_table(latency_rows(counts.latency_by_issuer())):
-        parts.append(f"== Latencies, from issue to completion\n{table}")
-    return "\n".join(parts)
+def _screen_of(options: Options) -> Screen[Any]:
+    match options.program:
+        case "tcp":
+            from storlab.cli.trace.tcp import Connections
+
+            return Connections(options)
+        case "locks":
+            from storlab.cli.trace.locks import Waits
+
+            return Waits(options)
+        case "profile":
+            from storlab.cli.trace.profile import Samples
+
+            return Samples(options)
+        case _:
+            from storlab.cli.trace.block import Requests
+
+            return Requests(options)
 
 
-def notes(started: Started) -> list[str]:
-    """What of this kernel a reader must know."""
-    said = []
-    if started.hook != "btf":
-        said.append(f"traced at the classic tracepoints, which costs more: {started.reason or 'no reason given'}")
-    if started.without:
-        said.append(f"this kernel does not report {', '.join(started.without)}")
-    return said
+def watch(options: Options) -> int:
+    """Trace until Ctrl-C, for the time that was asked for, or while the command runs; returns the exit status."""
+    return asyncio.run(_watch(options))
 
 
-def _columns(to: TextIO) -> int | None:
-    try:
-        return os.get_terminal_size(to.fileno()).columns
-    except (OSError, ValueError):  # a file, a pipe; a stream that has no number
-        return None
+async def _watch(options: Options) -> int:
+    work, command = Interruptible(), options.command
+    separable = command and options.program in ("trace", "locks")
+    with signals(work.signalled), own_group() if separable else nullcontext() as group:
+        words = [*options.arguments(), *(["--cgroup", str(group.identity)] if group else [])]
+        argv = [str(agent_path()), options.program, *words]
+        async with tracing(argv, lambda chunk, source: screen.decode(chunk, source)) as tracer:
+            screen = _screen_of(options)  # while the tracer attaches: Polars takes longer to load than that does
+            screen.apart = group is not None
+            work.tracer = tracer
+            screen.add(await tracer.started(screen.first))
+            with screen:
+                following = asyncio.create_task(_follow(tracer, screen))
+                status = await work.command(command, group, aside=options.json) if command else 0
+                if command or work.signal is not None:
+                    tracer.end()
+                await following
+            if work.began or not command:
+                screen.finish()
+    return status or (0 if screen.sound() else OWN_FAULT)
 
 
-def _tell(sentence: str) -> None:
+async def _follow(tracer: TraceChild[Any], screen: Screen[Any]) -> None:
+    while lines := await tracer.lines():
+        screen.show(lines)
+        if screen.failure is not None and not screen.options.command:
+            tracer.end()  # nobody looks any more
+
+
+def tell(sentence: str) -> None:
+    """On standard error, if anybody listens."""
     with suppress(OSError):  # the terminal may be what has gone
         warn(f"storlab: {sentence}")
+
+
+def rows_for(height: int, others: int, ended: bool) -> int:
+    """How many rows of a table are shown beside ``others`` lines."""
+    return 40 if ended else min(max(height - others, 3), 40)
+
+
+def plain_table(words: Sequence[str], numbers: Sequence[str]) -> Table:
+    """Columns of words, which may be cut short, then of numbers, which may not."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in words:
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table

@@ -2,149 +2,72 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
 
 import orjson
+from rich.console import RenderableType
+from rich.text import Text
 
-from storlab.agent_binary import agent_path
-from storlab.cli.output import is_drawable, show_json, warn
-from storlab.cli.status import OWN_FAULT
-from storlab.cli.trace.run import Interruptible, TraceChild, signals, tracing
+from storlab.cli.trace.screen import Options, Screen, plain_table, rows_for
 from storlab.probes.tcp.metrics import values
 from storlab.probes.tcp.output import LINES, Line, Started
 from storlab.probes.tcp.totals import Followed, Follower
+from storlab.report.language.format import quantity
+from storlab.text import printable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.live import Live
-
-_INTERVAL = 1.0  # s
-_ANY = "*"
+_ABOVE = 7  # lines that are not of single connections
 
 
-@dataclass(frozen=True)
-class TcpOptions:
-    """Connections with one of the ports, and one of the addresses, at either end; ``interval``, ``period`` in s."""
+class Connections(Screen[Line]):
+    """All connections together, then each."""
 
-    ports: tuple[int, ...] = ()
-    hosts: tuple[str, ...] = ()
-    json: bool = False
-    interval: float | None = None
-    period: float | None = None
-    command: tuple[str, ...] = ()
+    first: ClassVar = Started
 
-    def arguments(self) -> list[str]:
-        """Of the agent's program."""
-        hosts = [f"[{host}]" if ":" in host else host for host in self.hosts] or [_ANY]
-        ports = [str(port) for port in self.ports] or [_ANY]
-        every = [f"{host}:{port}" for host in hosts for port in ports if (host, port) != (_ANY, _ANY)]
-        words = [word for each in every for word in ("--endpoint", each)]
-        words += ["--interval", f"{self.interval or _INTERVAL:.6f}"]
-        return words + (["--for", f"{self.period:.6f}"] if self.period is not None else [])
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.seen = Follower()
 
+    def decode(self, chunk: bytes, source: str) -> list[Line]:
+        return LINES.decode_all(chunk, source)
 
-def run(options: TcpOptions) -> int:
-    """Watch until Ctrl-C, for the time that was asked for, or while the command runs; returns the exit status."""
-    return asyncio.run(_watch(options))
+    def add(self, line: Any) -> bool:
+        self.seen.add(line)
+        return self.seen.last is not None and not self.complete
 
+    @property
+    def complete(self) -> bool:
+        return self.seen.last is not None and self.seen.last.final
 
-async def _watch(options: TcpOptions) -> int:
-    drawable = is_drawable(sys.stdout)
-    work, seen = Interruptible(), Follower()
-    with signals(work.signalled):
-        words = [str(agent_path()), "tcp", *options.arguments()]
-        async with tracing(words, LINES.decode_all) as tracer:
-            work.tracer = tracer
-            seen.add(started := await tracer.started(Started))
-            _begin(options, started)
-            shows = not options.command and not options.json
-            with _live(seen) if shows and drawable else nullcontext(_ticking(options, seen)) as tick:
-                following = asyncio.create_task(_follow(tracer, seen, tick))
-                status = await work.command(options.command, aside=options.json) if options.command else 0
-                if options.command or work.signal is not None:
-                    tracer.end()
-                await following
-    _finish(options, seen)
-    complete = seen.last is not None and seen.last.final
-    return status if options.command or complete else OWN_FAULT
+    def doing(self) -> str:
+        started = self.seen.started
+        return "watching TCP connections" + (
+            f" of {', '.join(started.endpoints)}" if started and started.endpoints else ""
+        )
 
+    def notes(self) -> Iterable[str]:
+        if self.seen.started is not None and not self.seen.started.events:
+            reason = self.seen.started.reason or "no reason given"
+            yield f"of connections that close, what came after the last look at them is missing: {reason}"
 
-async def _follow(tracer: TraceChild[Line], seen: Follower, tick: Callable[[], None]) -> None:
-    while lines := await tracer.lines():
-        for line in lines:
-            seen.add(line)
-        if seen.last is not None and not seen.last.final:
-            tick()
+    def warnings(self) -> Iterable[str]:
+        if not self.complete:
+            yield "the agent's program did not end cleanly: what came after its last count is missing"
 
+    def document(self) -> str:
+        """Metrics, named as those of the probe ``tcp``, and each connection."""
+        seen, totals = self.seen, self.seen.totals()
+        totals.connections = len(seen.connections()) + seen.ended
+        totals.opened, totals.closed = seen.opened, seen.ended
+        whole = {
+            "elapsed": seen.elapsed,
+            "metrics": {each.metric: each.value for each in values(totals)},
+            "connections": [_entry(each) for each in seen.connections()],
+        }
+        return orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode()
 
-def _begin(options: TcpOptions, started: Started) -> None:
-    if not options.command:
-        warn(f"storlab: watching TCP connections{_of(started)}; Ctrl-C ends it")
-    if not started.events:
-        reason = started.reason or "no reason given"
-        warn(f"storlab: of connections that close, what came after the last look at them is missing: {reason}")
-
-
-def _of(started: Started) -> str:
-    return f" of {', '.join(started.endpoints)}" if started.endpoints else ""
-
-
-def _ticking(options: TcpOptions, seen: Follower) -> Callable[[], None]:
-    """Without a terminal something is shown in between only where an interval was asked for."""
-    if options.interval is None:
-        return lambda: None
-    return (lambda: show_json(document(seen))) if options.json else (lambda: _print(options, seen))
-
-
-@contextmanager
-def _live(seen: Follower) -> Iterator[Callable[[], None]]:
-    from rich.live import Live
-
-    from storlab.cli.console import Console
-    from storlab.cli.trace.tcp_view import TcpView
-
-    live: Live = Live(TcpView(seen), console=Console(live=True), auto_refresh=False, transient=True)
-    with live:
-        yield lambda: live.update(TcpView(seen), refresh=True)
-
-
-def _print(options: TcpOptions, seen: Follower) -> None:
-    from storlab.cli.console import Console
-    from storlab.cli.trace.tcp_view import TcpView
-
-    to = sys.stderr if options.command else sys.stdout
-    Console(to, width=None if to.isatty() else _WIDE).print(TcpView(seen, ended=True))
-
-
-_WIDE = 132  # columns, where there is no terminal
-
-
-def _finish(options: TcpOptions, seen: Follower) -> None:
-    if options.json:
-        show_json(document(seen))
-    else:
-        _print(options, seen)
-    if seen.last is None or not seen.last.final:
-        warn("storlab: the agent's program did not end cleanly: what came after its last count is missing")
-
-
-def document(seen: Follower) -> str:
-    """All that was seen since the start as JSON: metrics, named as those of the probe ``tcp``, and each connection."""
-    totals = seen.totals()
-    totals.connections = len(seen.connections()) + seen.ended
-    totals.opened, totals.closed = seen.opened, seen.ended
-    whole = {
-        "elapsed": seen.elapsed,
-        "metrics": {each.metric: each.value for each in values(totals)},
-        "connections": [_entry(each) for each in seen.connections()],
-    }
-    return orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode()
+    def parts(self, width: int, height: int, ended: bool) -> Iterator[RenderableType]:
+        return connections(self.seen, width, height, ended)
 
 
 def _entry(each: Followed) -> dict[str, object]:
@@ -160,8 +83,62 @@ def _entry(each: Followed) -> dict[str, object]:
     }
 
 
-def names(addresses: Sequence[str]) -> tuple[str, ...]:
-    """As the kernel has them. Raises ``ValueError``."""
-    import ipaddress
+_COLUMNS = {
+    "sent": 0, "received": 0, "segments": 120, "ACKs sent": 88, "MSS/ACK": 88, "ACKs got": 120, "MSS/ACK got": 120,
+    "again": 88, "RTT": 0, "cwnd": 120,
+}  # fmt: skip
+"""Each with the columns of a terminal from which on it is shown."""
 
-    return tuple(dict.fromkeys(str(ipaddress.ip_address(each.strip("[]"))) for each in addresses))
+
+def connections(seen: Follower, width: int, height: int, ended: bool = False) -> Iterator[RenderableType]:
+    """As many connections as the terminal has room for."""
+    did = seen.totals()
+    endpoints = ", ".join(map(printable, seen.started.endpoints)) if seen.started is not None else ""
+    title = f"TCP connections{f' of {endpoints}' if endpoints else ''}"
+    heading = Text(title, style="bold", no_wrap=True, overflow="ellipsis")
+    yield heading.append(f"   {seen.elapsed:.0f} s{'' if ended else '; Ctrl-C ends it'}", style="not bold dim")
+    yield Text(
+        f"sent {quantity(float(did.bytes_sent), 'B')} in {did.segments_sent:,} segments and {did.acks_sent:,} ACKs; "
+        f"received {quantity(float(did.bytes_received), 'B')} and {did.acks_received:,} ACKs; "
+        f"{did.retransmits:,} retransmitted"
+    )
+    every = seen.connections()
+    if not every and not seen.ended:
+        yield Text("No connection was seen." if ended else "No connection yet.", style="dim")
+        return
+    yield Text()
+    room = rows_for(height, _ABOVE, ended)
+    if every:
+        shown = [name for name, least in _COLUMNS.items() if width >= least]
+        table = plain_table(
+            ("this end", "other end"), [name.removesuffix(" got") if "MSS" in name else name for name in shown]
+        )
+        for each in every[:room]:
+            one, cells = each.connection, _cells(each)
+            ends = _end(one.local, one.local_port), _end(one.remote, one.remote_port)
+            table.add_row(*ends, *(cells[name] for name in shown))
+        yield table
+    if len(every) > room:
+        yield Text(f"… and {len(every) - room} more", style="dim")
+    if seen.ended:
+        yield Text(f"{seen.ended} closed", style="dim")
+
+
+def _cells(each: Followed) -> dict[str, str]:
+    did, now = each.totals, each.connection.numbers
+    return {
+        "sent": quantity(float(did.bytes_sent), "B"),
+        "received": quantity(float(did.bytes_received), "B"),
+        "segments": f"{did.segments_sent:,}",
+        "ACKs sent": f"{did.acks_sent:,}",
+        "MSS/ACK": f"{did.received_in_mss / did.acks_sent:.2f}" if did.acks_sent else "",
+        "ACKs got": f"{did.acks_received:,}",
+        "MSS/ACK got": f"{did.sent_in_mss / did.acks_received:.2f}" if did.acks_received else "",
+        "again": f"{did.retransmits:,}",
+        "RTT": quantity(now.rtt / 1e6, "s"),
+        "cwnd": str(now.cwnd),
+    }
+
+
+def _end(address: str, port: int) -> str:
+    return f"[{printable(address)}]:{port}" if ":" in address else f"{printable(address)}:{port}"

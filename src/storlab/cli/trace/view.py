@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -23,9 +23,7 @@ _SIGNS = {"write": ("█", "magenta"), "read": ("▒", "cyan")}  # told apart wi
 _OTHER = ("░", "yellow")
 _LABEL, _COUNT, _SEAM = 7, 9, 2  # columns of a histogram's row
 _LEAST_BAR = len("Alignment")  # its heading
-_ROWS = range(4, 17)  # of a histogram, by the terminal's height
-_ABOVE = 6  # lines that are not of histograms, down to the table of shares
-_ROOMY = 30  # lines: where the terminal has so many, times in the queue are shown, too
+_ROOMY = 30  # lines: if the terminal has so many, histograms are higher, and times in the queue are shown, too
 _MOST_FLAGS = 3
 _PERCENTILES = (50.0, 99.0, 99.9)
 _WORDS, _SHARE, _TIME = 18, 7, 8  # columns of the tables: the first, a share, a time; with a seam between
@@ -54,36 +52,23 @@ class Seen:
         return cls(started.disks, started.hook, elapsed, requests, latency, counts.lost)
 
 
-class TraceView:
-    """Draws it as wide as the terminal is, and no higher, as long as that has 24 lines."""
-
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        seen, width, height = self._seen, options.max_width, console.height
-        yield _heading(seen)
-        yield _totals(seen)
-        data = with_alignment(data_requests(seen.requests))
-        if data.is_empty():
-            yield Text("\nNo request with data yet.", style="dim")
-        else:
-            underlying = list(_underlying(seen, data, width, height >= _ROOMY))
-            lines = sum(len(console.render_lines(part, options.update(height=None))) for part in underlying)
-            rows = min(max(height - _ABOVE - lines, _ROWS.start), _ROWS.stop - 1)
-            yield Text()
-            yield from _histograms(data, width, rows)
-            yield Text()
-            yield from underlying
-
-
-def _underlying(seen: Seen, data: pl.DataFrame, width: int, roomy: bool) -> Iterator[RenderableType]:
+def requests_view(seen: Seen, width: int, height: int) -> Iterator[RenderableType]:
+    """As wide as the terminal is, and no higher, as long as that has 24 lines."""
+    yield _heading(seen)
+    yield _totals(seen)
+    data = with_alignment(data_requests(seen.requests))
+    if data.is_empty():
+        yield Text("\nNo request with data yet.", style="dim")
+        return
+    yield Text()
+    yield from _histograms(data, width, 4 if height < _ROOMY else 12)
+    yield Text()
     yield _shares(data, width)
     yield _flags(seen.requests)
     if seen.requests["comm"].null_count() < seen.requests.height:
         yield _named("By   ", _most(seen.requests.filter(pl.col("comm").is_not_null()), "comm"))
     if not seen.latency.is_empty():
-        yield _latencies(seen.latency, ("service", "queued") if roomy else ("service",), width)
+        yield _latencies(seen.latency, ("service", "queued") if height >= _ROOMY else ("service",), width)
     for sentence in lost_sentences(seen.lost):
         yield Text(sentence, style="bold yellow")
 

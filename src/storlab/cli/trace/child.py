@@ -1,83 +1,30 @@
-"""Tracing from its start to what is shown at its end, with or without a command that is traced."""
+"""The processes of a trace: the tracer, a program of the agent's, and the command that is traced, in its own cgroup."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from storlab.agent_binary import agent_path
-from storlab.blockio.text import of_partition, without_requests
-from storlab.cli.output import is_drawable, warn
-from storlab.cli.status import OWN_FAULT
-from storlab.cli.trace.options import TraceOptions
-from storlab.cli.trace.own import OwnGroup, own_group
+from storlab.cli.output import warn
 from storlab.errors import MissingTool, NodeError, UserError
 from storlab.run.interrupts import ending_signals
 
-if TYPE_CHECKING:
-    from storlab.blockio.trace_output import Line
-    from storlab.cli.trace.screen import Screen
-
+L = TypeVar("L")
+S = TypeVar("S")
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
 _KILLED = 128  # and the signal's number, as shells have it
-_LIVE_INTERVAL = 1.0  # s
-
-
-def run(options: TraceOptions) -> int:
-    """Trace until Ctrl-C, for the time that was asked for, or while the command runs; returns the exit status."""
-    for sentence in notes_on(options.disks):
-        warn(f"storlab: {sentence}")
-    return asyncio.run(_trace(options, agent_path()))
-
-
-async def _trace(options: TraceOptions, agent: Path) -> int:
-    # A terminal on which what was printed can be replaced, as Rich has it.
-    drawable = is_drawable(sys.stdout)
-    live = not (options.command or options.events or options.json) and drawable
-    interval = options.interval or (_LIVE_INTERVAL if live else None)
-    work = Interruptible()
-    with signals(work.signalled), own_group() if options.command else nullcontext() as group:
-        words = [*options.arguments(interval), *(["--cgroup", str(group.identity)] if group else [])]
-        async with tracing([str(agent), "trace", *words], _decoded) as tracer:
-            # Imported while the tracer attaches: Polars takes longer than that does.
-            from storlab.blockio.trace_output import Started
-            from storlab.cli.trace.screen import LiveScreen, Screen
-
-            work.tracer = tracer
-            started = await tracer.started(Started)
-            with (LiveScreen if live else Screen)(options, started, told_apart=group is not None) as screen:
-                following = asyncio.create_task(_follow(tracer, screen, for_its_own_sake=not options.command))
-                aside = options.json
-                status = await work.command(options.command, group, aside=aside) if options.command else 0
-                if options.command or work.signal is not None:
-                    tracer.end()
-                await following
-            if work.began or not options.command:
-                screen.finish()
-            if not options.command and not screen.complete:
-                return OWN_FAULT
-    return status
-
-
-def _decoded(chunk: bytes, source: str) -> list[Line]:
-    from storlab.blockio.trace_output import decode_lines
-
-    return decode_lines(chunk, source)
-
-
-async def _follow(tracer: TraceChild[Line], screen: Screen, for_its_own_sake: bool) -> None:
-    while lines := await tracer.lines():
-        screen.show(list(lines))
-        if screen.failure is not None and for_its_own_sake:
-            tracer.end()  # nobody looks any more
+_CHUNK = 1 << 20
+_PREFIX = "storlab-agent: "
+_LAST_WORD = 10.0  # s, for a tracer that was told to end
+_NO_DISK_OR_OPTION = 2  # its exit status for what the user asked for wrongly
 
 
 class Interruptible:
@@ -147,14 +94,6 @@ def signals(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
-
-
-_CHUNK = 1 << 20
-L = TypeVar("L")
-S = TypeVar("S")
-_PREFIX = "storlab-agent: "
-_LAST_WORD = 10.0  # s, for a tracer that was told to end
-_NO_DISK_OR_OPTION = 2  # its exit status for what the user asked for wrongly
 
 
 class TraceChild(Generic[L]):
@@ -249,39 +188,67 @@ def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-_SYS = Path("/sys/class/block")
+_GROUP = "storlab-trace-"
 
 
-def notes_on(disks: Sequence[str], sys: Path = _SYS) -> list[str]:
-    """Sentences on partitions, and on disks that make no requests of their own.
+@dataclass(frozen=True)
+class OwnGroup:
+    """``identity``: as the kernel has it in ``bpf_get_current_cgroup_id()``."""
 
-    A disk that does not exist is left to the tracer to name.
+    folder: Path
+    identity: int
+
+    def join(self) -> None:
+        """For a process that was just forked: it, and all that it starts, are in the group."""
+        (self.folder / "cgroup.procs").write_text("0")
+
+
+@contextmanager
+def own_group() -> Iterator[OwnGroup | None]:
+    """A cgroup for the command that is traced, by which the kernel tells what it and its children issue.
+
+    It is made below the one that this process is in, so whatever limits that has hold for the command as well; and it
+    is gone when the command is. A child that stays behind goes back to where this process is. Nothing if this machine
+    has no cgroup v2 in which this process may make one.
     """
-    return [sentence for disk in disks for sentence in _said_of(disk, sys)]
-
-
-def kernel_name(disk: str) -> str:
-    """A disk as ``/sys/class/block`` has it, where it was named by a path: ``/dev/disk/by-id/…``, ``/dev/mapper/…``.
-
-    What is no block device is left to the tracer to refuse.
-    """
-    if disk.startswith("/"):
-        with suppress(OSError, ValueError):
-            status = Path(disk).stat()
-            if stat.S_ISBLK(status.st_mode):
-                number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-                return Path(f"/sys/dev/block/{number}").resolve(strict=True).name
-    return disk.removeprefix("/dev/")
-
-
-def _said_of(disk: str, sys: Path) -> Iterator[str]:
-    folder = sys / disk
-    if disk in ("", ".", "..") or "/" in disk or not folder.exists():
+    parent = _group_of_this_process()
+    folder = parent / f"{_GROUP}{os.getpid()}" if parent else None
+    if parent is None or folder is None or not _made(parent, folder):
+        yield None
         return
-    whole = folder.resolve()
-    if (folder / "partition").exists():
-        whole = whole.parent
-        yield of_partition(disk, whole.name, int((folder / "start").read_text()))
-    if not (whole / "mq").exists():
-        slaves = whole / "slaves"
-        yield without_requests(disk, sorted(path.name for path in slaves.iterdir()) if slaves.is_dir() else ())
+    try:
+        yield OwnGroup(folder, folder.stat().st_ino)
+    finally:
+        _remove(folder, parent)
+
+
+def _made(parent: Path, folder: Path) -> bool:
+    with suppress(OSError):
+        for left in parent.glob(f"{_GROUP}*"):
+            if Path("/proc", left.name.removeprefix(_GROUP)).exists():
+                continue  # of a trace that may be about to use it
+            with suppress(OSError):
+                left.rmdir()  # of a trace that was killed
+        folder.mkdir()
+        return True
+    return False
+
+
+def _remove(folder: Path, parent: Path) -> None:
+    with suppress(OSError):
+        for process in (folder / "cgroup.procs").read_text().split():
+            with suppress(OSError):
+                (parent / "cgroup.procs").write_text(process)
+        folder.rmdir()
+
+
+def _group_of_this_process() -> Path | None:
+    """Its folder in cgroup v2, which may be mounted beside v1."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+        own = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    at = next((line.split()[4] for line in mounts if " - cgroup2 " in line), None)
+    group = next((line.removeprefix("0::") for line in own if line.startswith("0::")), None)
+    return Path(at) / group.lstrip("/") if at and group else None
