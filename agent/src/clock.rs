@@ -2,9 +2,7 @@
 
 use nix::time::{ClockId, clock_getres, clock_gettime};
 
-/// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
-/// Nanoseconds in a millisecond.
 pub const MILLISECOND: u64 = 1_000_000;
 
 /// `CLOCK_MONOTONIC`, on which all deadlines are.

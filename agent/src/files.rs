@@ -18,7 +18,6 @@ use crate::protocol::{self, DATA_CHUNK, Failure};
 /// Opening a named pipe or a serial line would block; for files it means nothing.
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 
-/// A file that is being read.
 #[derive(Debug)]
 pub struct Reading {
     path: String,
@@ -30,7 +29,6 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Not yet opened.
     pub fn new(request: protocol::Read) -> Self {
         Self { path: request.path, file: None, offset: request.offset, left: request.limit, read: 0 }
     }
@@ -39,16 +37,12 @@ impl Reading {
 /// Something to do for the request `id`.
 #[derive(Debug)]
 pub enum Job {
-    /// Read the next chunk.
     Read {
-        /// The request.
         id: u64,
-        /// The file.
         reading: Reading,
     },
     /// Write it all.
     Write {
-        /// The request.
         id: u64,
         /// What and where.
         write: protocol::Write,
@@ -56,7 +50,6 @@ pub enum Job {
 }
 
 impl Job {
-    /// Its request.
     pub fn id(&self) -> u64 {
         let (Self::Read { id, .. } | Self::Write { id, .. }) = self;
         *id
@@ -68,35 +61,26 @@ impl Job {
     }
 }
 
-/// What came of a job.
 #[derive(Debug)]
 pub enum Outcome {
     /// A chunk, and the file to continue with; an empty chunk at the end.
     Chunk {
-        /// The request.
         id: u64,
-        /// The file.
         reading: Reading,
         /// Its bytes.
         bytes: Vec<u8>,
     },
-    /// All is written.
     Written {
-        /// The request.
         id: u64,
-        /// How much.
         size: u64,
     },
     /// It can't be done.
     Failed {
-        /// The request.
         id: u64,
-        /// Why.
         failure: Failure,
     },
 }
 
-/// The thread, from the event loop's side.
 #[derive(Debug)]
 pub struct FileThread {
     jobs: Sender<Job>,
@@ -105,7 +89,6 @@ pub struct FileThread {
 }
 
 impl FileThread {
-    /// Starts it.
     pub fn start() -> io::Result<Self> {
         let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let (jobs, todo) = channel();
@@ -122,18 +105,15 @@ impl FileThread {
         Ok(Self { jobs, outcomes, bell })
     }
 
-    /// Readable when there are outcomes.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// Gives it something to do.
     pub fn submit(&self, job: Job) {
         // The thread lives as long as this sender.
         let _ = self.jobs.send(job);
     }
 
-    /// What has been done.
     pub fn outcomes(&self) -> Vec<Outcome> {
         let _ = self.bell.read();
         self.outcomes.try_iter().collect()

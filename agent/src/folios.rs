@@ -47,7 +47,6 @@ struct Counts {
     realtime_ns: u64,
     page_size: u64,
     folios: Vec<(String, u32, u64)>,
-    /// Found no room for their file system.
     lost: u64,
     /// How often the program could not run, since another was running on that CPU; `None` where that is unknown.
     missed: Option<u64>,
@@ -84,7 +83,6 @@ fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), WatchError
     Ok(watch.tell(&read(&ebpf)?)?)
 }
 
-/// Needs tracefs.
 fn attach() -> Result<(Ebpf, TracePointLink), Failure> {
     let order = tracefs::field_offset(CATEGORY, EVENT, "order")?;
     let device = tracefs::field_offset(CATEGORY, EVENT, "s_dev")?;

@@ -26,7 +26,6 @@ struct Spec {
     /// Where it is recorded what was done: this document, with `how` of each file.
     #[serde(skip_serializing)]
     record: PathBuf,
-    /// Decides the contents.
     seed: u64,
     files: Vec<Wanted>,
 }
@@ -45,15 +44,12 @@ struct Wanted {
     how: Option<How>,
 }
 
-/// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum How {
-    /// It was large enough.
     Found,
     /// It was made, and has what space the file system reserves.
     Made,
-    /// All of it was written.
     Written,
 }
 

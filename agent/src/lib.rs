@@ -21,7 +21,6 @@
 //! workload of many small files, [`layout`], which lays out files for fio, [`relay`], which stands between a server and its clients, and [`pcap`], which reads captures.
 
 #![deny(unsafe_code)] // `sys` is the one exception
-#![warn(missing_docs)]
 
 pub mod cli;
 pub mod clock;

@@ -13,7 +13,6 @@ pub const ROOM: usize = 256 * 1024;
 /// Beyond this much, in bytes, no more requests are taken in.
 pub const OVERFULL: usize = 1024 * 1024;
 
-/// A queue of frames.
 #[derive(Debug, Default)]
 pub struct Outbox {
     buffer: Vec<u8>,
@@ -26,7 +25,6 @@ impl Outbox {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Queues an event.
     pub fn push(&mut self, id: u64, event: &Event, payload: &[u8]) {
         if self.sent > ROOM / 2 {
             self.buffer.drain(..self.sent);
@@ -40,17 +38,14 @@ impl Outbox {
         self.buffer.len() - self.sent
     }
 
-    /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// May more output be taken in?
     pub fn has_room(&self) -> bool {
         self.len() < ROOM
     }
 
-    /// Must requests wait?
     pub fn is_overfull(&self) -> bool {
         self.len() > OVERFULL
     }

@@ -12,18 +12,15 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::clock::SECOND;
 
-/// Who a file descriptor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     /// The run's serial number; 0 is the session itself.
     pub serial: u64,
-    /// Which of its file descriptors.
     pub part: Part,
 }
 
 /// Which of several file descriptors of one owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Part {
     // Of the session.
     Requests,
@@ -55,7 +52,6 @@ const PARTS: [Part; 11] = [
 ];
 
 impl Token {
-    /// A token of the session itself.
     pub const fn session(part: Part) -> Self {
         Self { serial: 0, part }
     }
@@ -72,7 +68,6 @@ impl Token {
 
 /// Readable, writable, or neither, but that the other side has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Interest {
     Read,
     Write,
@@ -136,7 +131,6 @@ impl Poller {
         self.bulk.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token.encode()))
     }
 
-    /// May bulk data be taken in?
     pub fn set_bulk(&mut self, on: bool) -> nix::Result<()> {
         if self.bulk_on != on {
             let flags = if on { EpollFlags::EPOLLIN } else { EpollFlags::empty() };

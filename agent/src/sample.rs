@@ -45,7 +45,6 @@ impl Sampler {
         self.due_at
     }
 
-    /// Samples taken.
     pub fn ticks(&self) -> u64 {
         self.ticks
     }

@@ -14,15 +14,8 @@ use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 /// A stream that can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// The port doesn't open.
     #[error("can't open the port {path:?}: {source}")]
-    Open {
-        /// The port.
-        path: std::path::PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A regular file or a directory.
+    Open { path: std::path::PathBuf, source: io::Error },
     #[error("{0:?} is neither a character device nor a socket")]
     Kind(std::path::PathBuf),
     /// The descriptor can't be made non-blocking.
@@ -30,12 +23,9 @@ pub enum StreamError {
     Prepare(#[from] io::Error),
 }
 
-/// Both directions, non-blocking.
 #[derive(Debug)]
 pub struct Stream {
-    /// What the controller sends.
     pub input: File,
-    /// What goes to the controller.
     pub output: File,
     /// A port on which the other side may come later than the agent.
     waits_for_peer: bool,
@@ -44,7 +34,6 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Standard input and output.
     pub fn standard() -> Result<Self, StreamError> {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);

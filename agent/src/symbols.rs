@@ -27,7 +27,6 @@ pub enum NoSymbols {
     System(#[from] io::Error),
 }
 
-/// A function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol<'a> {
     /// As its source has it: without what compilers append, as `.isra.0`, `.part.0`, `.constprop.0` or `.cold`.

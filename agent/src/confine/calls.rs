@@ -316,7 +316,6 @@ pub const OLDER: &[c_long] = &[
     libc::SYS_vfork,
 ];
 
-/// Those that newer architectures have no more.
 #[cfg(not(target_arch = "x86_64"))]
 pub const OLDER: &[c_long] = &[libc::SYS_newfstatat, 292]; // io_pgetevents
 

@@ -34,7 +34,6 @@ impl Heir {
         Ok(mapping(number)?.map(|owners| Self { number, owners }))
     }
 
-    /// Its number.
     pub fn number(&self) -> u32 {
         self.number
     }

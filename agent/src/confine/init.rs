@@ -28,13 +28,11 @@ use crate::sys;
 pub struct AgentsProc(OwnedFd);
 
 impl AgentsProc {
-    /// That of now.
     pub fn open() -> Result<Self, Obstacle> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         open("/proc", flags, Mode::empty()).map(Self).map_err(Obstacle::of("/proc"))
     }
 
-    /// This process's number there.
     pub fn own_number(&self) -> Option<i32> {
         readlinkat(&self.0, "self").ok()?.into_string().ok()?.parse().ok()
     }

@@ -41,7 +41,6 @@ pub struct Confinement {
     /// Directories and files, with all that is below them, that it may write to.
     #[serde(default)]
     pub writable: Vec<String>,
-    /// Nodes of devices.
     #[serde(default)]
     pub devices: Vec<String>,
     /// What is seen at another place as well, read-only: what it is, and where. Both must be there.

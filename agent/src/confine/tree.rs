@@ -29,7 +29,6 @@ impl Tree {
         }
     }
 
-    /// Where it belongs.
     pub fn path(&self) -> &Path {
         &self.path
     }

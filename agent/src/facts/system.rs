@@ -41,7 +41,6 @@ pub fn gather() -> Facts {
     }
 }
 
-/// The node's name.
 pub fn hostname() -> String {
     nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -76,12 +76,10 @@ impl FactsRequest {
         }
     }
 
-    /// No tool is left.
     pub fn is_complete(&self) -> bool {
         self.running == 0 && self.waiting.is_empty()
     }
 
-    /// All facts.
     pub fn into_facts(self) -> Facts {
         Facts { tools: self.tools, ..system::gather() }
     }

@@ -3,7 +3,6 @@
 /// The virtio-serial port, where the command line names none.
 const DEFAULT_PORT: &str = "storlab.agent";
 
-/// All parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
     /// How many read-only layers make up the root file system.
@@ -12,16 +11,13 @@ pub struct Parameters {
     pub root: Option<String>,
     /// Name of the virtio-serial port to the controller.
     pub port: String,
-    /// The guest's hostname.
     pub name: Option<String>,
-    /// Only show that the machine works.
     pub try_only: bool,
 }
 
 /// A parameter that can't be obeyed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CmdlineError {
-    /// It is no number of layers.
     #[error("storlab.layers={0} on the kernel's command line is no number from 1 to 100")]
     Layers(String),
     /// Without layers there is no root file system.

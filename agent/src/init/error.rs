@@ -13,56 +13,29 @@ pub enum InitError {
     /// Started by hand: it would unmount and delete what isn't its own.
     #[error("init is for the kernel of a guest, as process 1 in an initramfs; it has done nothing")]
     NotInGuest,
-    /// The command line.
     #[error(transparent)]
     Cmdline(#[from] CmdlineError),
-    /// A file system.
     #[error("can't mount {what}: {errno}")]
     Mount {
         /// Which, and where.
         what: String,
-        /// Why.
         errno: Errno,
     },
-    /// A layer that no file system understands.
     #[error("can't mount layer {index} ({disk:?}): {tried}")]
     Layer {
-        /// Which layer.
         index: usize,
-        /// Its disk.
         disk: PathBuf,
         /// Which file systems, and what each said.
         tried: String,
     },
     /// A device that the launcher should have given the guest.
     #[error("{what} has not appeared within {seconds} s; /sys shows only: {present}")]
-    Missing {
-        /// The device.
-        what: String,
-        /// How long it was waited for.
-        seconds: u64,
-        /// What there is in its place.
-        present: String,
-    },
-    /// A file or directory of the guest.
+    Missing { what: String, seconds: u64, present: String },
     #[error("can't {action} {path:?}: {source}")]
-    File {
-        /// A verb.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    File { action: &'static str, path: PathBuf, source: io::Error },
     /// The system call has nothing to do with a file.
     #[error("can't {action}: {errno}")]
-    System {
-        /// What should have been done.
-        action: &'static str,
-        /// Why.
-        errno: Errno,
-    },
-    /// The port to the host.
+    System { action: &'static str, errno: Errno },
     #[error("can't read the port to the host: {0}")]
     Port(io::Error),
     /// The host's end closed before the agent was started.
@@ -71,7 +44,6 @@ pub enum InitError {
     /// The host speaks another protocol, or none.
     #[error("the first bytes on the port are no preamble \"storlab-renew/1\"")]
     Preamble,
-    /// The agent.
     #[error("can't start the agent: {0}")]
     Agent(io::Error),
 }

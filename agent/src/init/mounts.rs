@@ -22,7 +22,6 @@ const fn fs(kind: &'static str, target: &'static str, options: &'static str) -> 
 /// What init itself needs. They are moved along when the root file system is switched.
 const EARLY: [Virtual; 3] =
     [fs("devtmpfs", "/dev", "mode=755"), fs("proc", "/proc", ""), fs("sysfs", "/sys", "")];
-/// Their directories.
 pub const MOVED: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 const NEEDED: [Virtual; 5] = [
@@ -41,7 +40,6 @@ const WELCOME: [Virtual; 4] = [
     fs("configfs", "/sys/kernel/config", ""),
 ];
 
-/// What udev would make.
 const LINKS: [(&str, &str); 4] = [
     ("/proc/self/fd", "/dev/fd"),
     ("/proc/self/fd/0", "/dev/stdin"),

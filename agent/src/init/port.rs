@@ -68,7 +68,6 @@ impl Port {
         Ok(())
     }
 
-    /// For the one who takes over.
     pub fn into_file(self) -> File {
         self.file
     }

@@ -13,11 +13,9 @@ use super::error::InitError;
 use crate::clock::SECOND;
 use crate::sys;
 
-/// How the preamble begins.
 pub const MAGIC: &[u8; 16] = b"storlab-renew/1\n";
 /// Bytes of randomness that the host sends.
 pub const ENTROPY: usize = 64;
-/// Its whole length.
 pub const LENGTH: usize = MAGIC.len() + 8 + ENTROPY;
 
 /// What the host sends before anything else.
@@ -25,7 +23,6 @@ pub const LENGTH: usize = MAGIC.len() + 8 + ENTROPY;
 pub struct Preamble {
     /// The host's `CLOCK_REALTIME`.
     pub realtime_ns: u64,
-    /// From the host's own random numbers.
     pub entropy: [u8; ENTROPY],
 }
 

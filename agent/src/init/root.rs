@@ -15,7 +15,6 @@ use super::mounts::directory;
 pub const ROOT: &str = "/root-new";
 const LAYERS: &str = "/layers";
 const WRITABLE: &str = "/writable";
-/// What the launcher's images are.
 const FAVOURITE: &str = "erofs";
 
 /// Mounts the layers (lowest first) and, over them, the root file system.

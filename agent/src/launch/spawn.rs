@@ -24,7 +24,6 @@ const ARG0: &str = "storlab-agent";
 pub struct Launched {
     /// It and all that will descend from it.
     pub family: Family,
-    /// Where its reports come from.
     pub report: PipeReader,
     /// What holds it back until it is dropped, where it is to be counted.
     pub go: Option<PipeWriter>,

@@ -15,11 +15,8 @@ pub struct LaunchSpec {
     pub cgroup: Option<Membership>,
     /// What alone it may write to.
     pub confine: Option<Confinement>,
-    /// Working directory.
     pub cwd: Option<String>,
-    /// File for the standard output.
     pub stdout_file: Option<String>,
-    /// File for the standard error.
     pub stderr_file: Option<String>,
     /// A pipe whose end it waits for, once it is ready: only then are its counters open.
     pub go_fd: Option<i32>,
@@ -39,16 +36,13 @@ pub enum Membership {
 /// What the shim tells, one JSON object a line. The end of the pipe after `Executing` means that the program runs.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// All is prepared.
     Ready {
-        /// It could join the cgroup.
         in_cgroup: bool,
         /// It is confined; `None` where that wasn't asked for.
         confined: Option<bool>,
         /// The number of the process that becomes the program, where it is not the first.
         number: Option<i32>,
     },
-    /// The very next thing is exec.
     Executing {
         /// Now, on `CLOCK_MONOTONIC`.
         start_ns: u64,
@@ -63,25 +57,16 @@ pub enum Report {
     Failed {
         /// What can't.
         step: Step,
-        /// Why, as a number.
         errno: i32,
     },
     /// It can't be confined.
-    Unconfined {
-        /// Why, in words.
-        why: String,
-    },
+    Unconfined { why: String },
 }
 
-/// What a launch consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// Opening the file for the standard output.
     Stdout,
-    /// Opening the file for the standard error.
     Stderr,
-    /// Changing the working directory.
     Directory,
-    /// Finding and executing the program.
     Execute,
 }

@@ -20,29 +20,23 @@ type Wait = [u64; 5];
 /// A function that waits for locks of a type; the function is `None` where its address is in none that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Caller {
-    /// Its name, and its module.
     pub function: Option<(String, Option<String>)>,
-    /// The lock's flags.
     pub kind: u32,
 }
 
 /// Waits of one caller and one kind of waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sums {
-    /// How many ended.
     pub count: u64,
-    /// Of these, those that slept.
     pub slept: u64,
     /// ns.
     pub time: u64,
-    /// By how long they took.
     pub bins: [u64; BINS],
 }
 
 /// What was not counted as it should have been.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Found no room for their caller.
     pub full: u64,
     /// Found no room while they went on.
     pub begun: u64,
@@ -52,7 +46,6 @@ pub struct Lost {
     pub locks: u64,
 }
 
-/// Everything counted since the programs were attached.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// By caller, and by who waited: 0 anybody, 1 the group that was named, 2 a thread of the kernel.
@@ -61,7 +54,6 @@ pub struct Counts {
     pub locks: BTreeMap<Caller, u64>,
     /// Waits that had not ended.
     pub waiting: u64,
-    /// What is missing.
     pub lost: Lost,
 }
 

@@ -11,7 +11,6 @@ pub const MAX_RANGES: usize = 1024;
 
 const SECTIONS: [(&str, &str); 2] =
     [("__sched_text_start", "__sched_text_end"), ("__lock_text_start", "__lock_text_end")];
-/// What names begin with.
 const NAMES: [&str; 36] = [
     // The tracepoints themselves.
     "__traceiter_contention_",

@@ -28,7 +28,6 @@ pub const USAGE: &str =
 /// The options of `locks`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockOptions {
-    /// Only try whether it works.
     pub check: bool,
     /// The id of a cgroup (v2) whose waits are counted by themselves; 0: none.
     pub cgroup: u64,
@@ -38,7 +37,6 @@ pub struct LockOptions {
     pub period: Option<Duration>,
 }
 
-/// Of times.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Understands the arguments that follow `locks`.

@@ -11,9 +11,7 @@ use crate::clock;
 pub struct Started {
     /// Ranges of functions that lock for which there was no room: their waits seem to be their own.
     pub left_out: usize,
-    /// Now.
     pub monotonic_ns: u64,
-    /// Now.
     pub realtime_ns: u64,
 }
 
@@ -23,31 +21,23 @@ type Who<'a> = (Option<&'a str>, Option<&'a str>, &'static str);
 /// bound in ns, count.
 type WaitRow<'a> = (Who<'a>, &'static str, u64, u64, u64, Vec<(u64, u64, u64)>);
 
-/// All counts since the start.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "counts")]
 pub struct CountsLine<'a> {
-    /// No more will come.
     #[serde(rename = "final")]
     pub last: bool,
-    /// When they were read.
     pub monotonic_ns: u64,
-    /// When they were read.
     pub realtime_ns: u64,
-    /// Waits that ended.
     pub waits: Vec<WaitRow<'a>>,
     /// How many different locks each waited for.
     pub locks: Vec<(Who<'a>, u64)>,
     /// Waits that had not ended, of locks that sleep.
     pub waiting: u64,
-    /// What is missing in them.
     pub lost: Lost,
 }
 
-/// What is missing in the counts.
 #[derive(Debug, Serialize)]
 pub struct Lost {
-    /// Found no room for their caller.
     pub full: u64,
     /// Found no room while they went on.
     pub begun: u64,

@@ -16,9 +16,7 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/locks.o
 /// The tracepoints, and the programs named after them; the end first, so that no wait begins whose end is not seen.
 const PROGRAMS: [&str; 2] = ["contention_end", "contention_begin"];
 
-/// Programs at work.
 pub struct Attached {
-    /// The maps and programs.
     pub ebpf: Ebpf,
     links: Vec<BtfTracePointLink>,
 }

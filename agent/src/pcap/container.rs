@@ -40,7 +40,6 @@ pub struct Packet<'a> {
     pub time: i64,
 }
 
-/// What was wrong with a file.
 #[derive(Debug, Default, Clone, Copy, Serialize)]
 pub struct Notes {
     #[serde(skip)]

@@ -74,7 +74,6 @@ pub struct Totals {
 #[derive(Debug, Default)]
 pub struct Direction {
     pub totals: Totals,
-    /// Of its SYN.
     pub first_sequence: Option<Option<u32>>,
     next: Option<u32>, // the sequence number after the newest
     place: i64,        // the same, in bytes since the first that was seen

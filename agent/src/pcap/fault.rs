@@ -8,38 +8,22 @@ pub enum Fault {
     /// The first bytes are those of nothing that is known.
     #[error("is neither pcap nor pcapng")]
     Unknown,
-    /// Of pcap.
     #[error("ends within its header")]
     Header,
     /// No card gives as many bytes at once.
     #[error("byte {at}: a packet of {length} bytes is none")]
-    Packet {
-        /// In the file.
-        at: u64,
-        /// As it says.
-        length: u32,
-    },
-    /// Of pcapng.
+    Packet { at: u64, length: u32 },
     #[error("byte {at}: a block of {length} bytes is none")]
-    Block {
-        /// In the file.
-        at: u64,
-        /// As it says.
-        length: u32,
-    },
-    /// Of pcapng.
+    Block { at: u64, length: u32 },
     #[error("byte {0}: a section of no known order of bytes")]
     Order(u64),
-    /// Of one section.
     #[error("more than {0} interfaces")]
     Interfaces(usize),
-    /// Nothing says what its link is.
     #[error("a packet of interface {0}, which the file doesn't describe")]
     Interface(u32),
     /// What was captured has no room in its block.
     #[error("a packet of {0} bytes in a block that is shorter")]
     Short(u32),
-    /// tcpdump.org has a list of them.
     #[error("is of link type {0}, which is not known here")]
     Link(u16),
     /// The kernel's reason.

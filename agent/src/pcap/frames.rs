@@ -23,7 +23,6 @@ const EXTENSIONS_MOST: usize = 8;
 #[derive(Debug, Default, Serialize)]
 pub struct Frames {
     pub packets: u64,
-    /// Of another protocol than TCP.
     pub others: u64,
     /// Captured without all of their headers.
     pub cut: u64,
@@ -31,7 +30,6 @@ pub struct Frames {
     pub without_options: u64,
 }
 
-/// Why a packet is no segment.
 enum Not {
     Tcp,
     Whole,

@@ -9,7 +9,6 @@ pub struct Options {
     /// 0 where it is not said.
     pub mss: u16,
     pub stamped: bool,
-    /// Blocks.
     pub sacks: u8,
     pub dsack: bool,
 }

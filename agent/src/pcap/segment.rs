@@ -17,20 +17,16 @@ pub const ACK: u8 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum Host {
-    /// Of a packet.
     Address(IpAddr),
-    /// Of a record.
     Number(u32),
 }
 
-/// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Endpoint {
     pub host: Host,
     pub port: u16,
 }
 
-/// What is looked at of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// In ns.
@@ -46,22 +42,18 @@ pub struct Segment {
     pub window: u16,
     /// Of the option, else 0.
     pub mss: u16,
-    /// Whether it has the option of timestamps.
     pub stamped: bool,
-    /// Blocks of the option SACK.
     pub sacks: u8,
     /// Whether the first of them says again what was acknowledged.
     pub dsack: bool,
 }
 
 impl Segment {
-    /// Whether one of these flags is set.
     pub fn is(&self, flags: u8) -> bool {
         self.flags & flags != 0
     }
 }
 
-/// What records begin with.
 pub const MAGIC: &[u8] = b"storlab-segments";
 /// Of a record, in bytes. Numbers have their least byte first.
 const RECORD: usize = 44;

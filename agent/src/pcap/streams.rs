@@ -13,7 +13,6 @@ const MOST: usize = 100_000;
 #[derive(Debug, Serialize)]
 pub struct Connection {
     pub ends: [Endpoint; 2],
-    /// Whose SYN it was.
     pub opener: Option<usize>,
     /// In ns.
     pub first: i64,
@@ -45,7 +44,6 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// The next segment of the capture.
     pub fn add(&mut self, segment: &Segment) {
         let Some(number) = self.number(segment) else {
             self.left_out += 1;

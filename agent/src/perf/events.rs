@@ -45,7 +45,6 @@ pub struct Counted {
     pub without: BTreeMap<&'static str, String>,
 }
 
-/// Counters at work.
 #[derive(Debug)]
 pub struct Counters {
     open: Vec<(&'static str, Vec<Counter>)>,
@@ -53,7 +52,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All that happens on these CPUs.
     pub fn of_cpus(cpus: &[i32]) -> Self {
         let scopes: Vec<_> = cpus.iter().map(|cpu| Scope::Cpu(*cpu)).collect();
         Self::open(&KINDS[1..], &scopes)
@@ -76,7 +74,6 @@ impl Counters {
         counters
     }
 
-    /// Whether anything is counted.
     pub fn any(&self) -> bool {
         !self.open.is_empty()
     }

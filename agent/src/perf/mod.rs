@@ -29,10 +29,8 @@ pub const USAGE: &str =
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 const STAT: &str = "/proc/stat";
 
-/// The options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountersOptions {
-    /// Between two samples.
     pub interval: Duration,
     /// End after this time.
     pub period: Option<Duration>,
@@ -69,7 +67,6 @@ struct Started<'a> {
     realtime_ns: u64,
 }
 
-/// All counts since the start.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "sample")]
 struct Sample {

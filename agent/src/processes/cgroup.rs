@@ -48,12 +48,10 @@ impl AgentCgroup {
         Some(Self { path, agent: std::process::id() })
     }
 
-    /// That of another agent, which is gone.
     pub fn left_by(path: impl Into<PathBuf>, agent: u32) -> Self {
         Self { path: path.into(), agent }
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -95,14 +93,12 @@ impl AgentCgroup {
     }
 }
 
-/// The cgroup of one run.
 #[derive(Debug)]
 pub struct RunCgroup {
     path: PathBuf,
 }
 
 impl RunCgroup {
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -112,7 +108,6 @@ impl RunCgroup {
         processes_below(&self.path)
     }
 
-    /// Does it hold no living process?
     pub fn is_empty(&self) -> bool {
         match fs::read_to_string(self.path.join("cgroup.events")) {
             Ok(events) => !events.lines().any(|line| line == "populated 1"),

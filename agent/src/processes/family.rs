@@ -18,7 +18,6 @@ use super::table::{descendants, snapshot};
 /// The environment variable that every process of a run inherits.
 pub const MARKER: &str = "STORLAB_AGENT_RUN";
 
-/// The processes of one run.
 #[derive(Debug)]
 pub struct Family {
     leader: Pid,
@@ -66,7 +65,6 @@ impl Family {
         self.program.unwrap_or(self.leader)
     }
 
-    /// The path of its cgroup.
     pub fn cgroup(&self) -> Option<&RunCgroup> {
         self.cgroup.as_ref()
     }
@@ -142,7 +140,6 @@ impl Family {
         }
     }
 
-    /// Removes the cgroup.
     pub fn remove_cgroup(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();

@@ -7,16 +7,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-/// One process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
     pub pid: i32,
-    /// Its parent's number.
     pub parent: i32,
-    /// Its process group.
     pub group: i32,
-    /// Dead, and waiting to be reaped.
     pub zombie: bool,
     /// When it began, in ticks since the boot: with its number, what no other process has.
     pub started: u64,

@@ -14,12 +14,10 @@ const MOST_SYMBOLS: usize = 2_000_000;
 /// Bytes of a name that are kept.
 const LONGEST: usize = 256;
 
-/// The functions of one file.
 #[derive(Debug, Default)]
 pub struct Functions {
     /// Offset in the file, size and address of what is loaded from there.
     segments: Vec<(u64, u64, u64)>,
-    /// Address, size and name.
     functions: Vec<(u64, u64, String)>,
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Processes whose maps are known at once.
 const MOST: usize = 1024;
 /// Maps are read again no sooner. Programs without frame pointers have many addresses in their stacks that are none.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -23,7 +22,6 @@ struct Mapping {
     start: u64,
     end: u64,
     offset: u64,
-    /// Its place among the files.
     file: usize,
 }
 
@@ -41,7 +39,6 @@ pub struct Maps {
     files: Files,
 }
 
-/// Each file once.
 #[derive(Debug, Default)]
 struct Files {
     all: Vec<File>,
@@ -71,7 +68,6 @@ impl Maps {
         found
     }
 
-    /// The file that has this place.
     pub fn file(&self, place: usize) -> &File {
         &self.files.all[place]
     }

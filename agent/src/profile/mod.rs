@@ -36,15 +36,12 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 const FREQUENCY: u64 = 99;
 const FASTEST: u64 = 1000;
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The buffer has room for no longer.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProfileOptions {
     /// Samples a second on each CPU.
     pub frequency: u64,
-    /// Between two lines.
     pub interval: Duration,
     /// End after this time.
     pub period: Option<Duration>,
@@ -81,7 +78,6 @@ fn frequency(value: &str) -> Result<u64, OptionError> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "started")]
 struct Started {
-    /// The event whose ticks these are.
     clock: &'static str,
     /// Of samples a second on each CPU.
     frequency: u64,
@@ -95,7 +91,6 @@ struct Started {
 #[serde(tag = "event", rename = "samples")]
 struct Samples {
     monotonic_ns: u64,
-    /// Samples for which there was no room.
     lost: u64,
     /// A stack's number, and how often it was seen.
     counts: Vec<(usize, u64)>,
@@ -144,7 +139,6 @@ fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), WatchError
 struct Profiler {
     attached: Attached,
     stacks: Stacks,
-    /// Of those that were told.
     lost: u64,
     watch: Watch,
 }

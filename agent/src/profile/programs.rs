@@ -23,7 +23,6 @@ const NAMESPACE: &str = "/proc/self/ns/pid";
 /// Of the kernel's first PID namespace: `PROC_PID_INIT_INO` in include/linux/proc_ns.h.
 const FIRST: u64 = 0xEFFF_FFFC;
 
-/// The program at work.
 pub struct Attached {
     ebpf: Option<Ebpf>, // it is attached for as long as this lives
     samples: RingBuf<MapData>,

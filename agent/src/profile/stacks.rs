@@ -8,7 +8,6 @@ use super::elf::Functions;
 use super::mapped::Maps;
 use crate::symbols::Symbols;
 
-/// Different ones that are told apart.
 const MOST: usize = 1 << 16;
 /// As `bpf/profile.bpf.c` has it.
 const DEPTH: usize = 127;
@@ -37,7 +36,6 @@ struct Stack {
     frames: Vec<Frame>,
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub struct Stacks {
     numbers: HashMap<Stack, usize>,
@@ -46,19 +44,16 @@ pub struct Stacks {
     maps: Maps,
 }
 
-/// What a CPU did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
     /// It was in the kernel.
     Kernel,
-    /// It was in a program.
     User,
     /// It had nothing to do.
     Idle,
 }
 
-/// One stack, with names.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "stack")]
 pub struct Row {

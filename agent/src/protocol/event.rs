@@ -12,7 +12,6 @@ use crate::perf::Counted;
 /// What happened, to go out under the `id` of its request.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "named after the protocol's events and fields")]
 pub enum Event {
     Hello {
         protocol: u64,
@@ -67,7 +66,6 @@ pub struct Done {
     /// Bytes read or written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Samples taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticks: Option<u64>,
 }
@@ -89,9 +87,7 @@ impl Event {
     }
 }
 
-/// How a run ended.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "named after the protocol's fields")]
 pub struct Exit {
     pub code: Option<i32>,
     pub signal: Option<String>,
@@ -109,9 +105,7 @@ pub struct Exit {
     pub counted: Option<Counted>,
 }
 
-/// What the node is.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "named after the protocol's fields")]
 pub struct Facts {
     pub kernel: Kernel,
     pub os: Option<String>,
@@ -129,40 +123,31 @@ pub struct Facts {
 
 /// The kernel, as `uname(2)` says.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "named after the protocol's fields")]
 pub struct Kernel {
     pub release: String,
     pub version: String,
     pub machine: String,
 }
 
-/// The processors.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "named after the protocol's fields")]
 pub struct Cpus {
     pub online: u64,
     pub model: Option<String>,
 }
 
-/// The memory.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "named after the protocol's fields")]
 pub struct Memory {
     pub total_bytes: u64,
     pub available_bytes: u64,
 }
 
-/// What keeps the time.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "named after the protocol's fields")]
 pub struct Clocks {
     pub source: Option<String>,
     pub resolution_ns: u64,
 }
 
-/// A program that the node has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the protocol's fields")]
 pub struct Tool {
     pub path: String,
     pub version: Option<String>,

@@ -8,7 +8,6 @@ use serde::Serialize;
 /// Why a request could not be served, in the form in which the controller learns it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// One sentence that names the offending thing.
     pub message: String,
     /// Symbolic name of the system's error, where there is one: `"ENOENT"`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -16,7 +15,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that no system call reported.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), errno: None }
     }

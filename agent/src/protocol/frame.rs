@@ -17,7 +17,6 @@ pub const MAX_HEADER: usize = u16::MAX as usize;
 /// How much may come before the preface.
 pub const MAX_GREETING: usize = 65_536;
 
-/// One frame, borrowed from the decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// One JSON object, not yet parsed.
@@ -37,12 +36,7 @@ pub enum DecodeError {
     FrameLength(usize),
     /// The header would be longer than its frame.
     #[error("a header of {header} bytes in a frame of {frame}")]
-    HeaderLength {
-        /// Announced length of the header.
-        header: usize,
-        /// Announced length of the frame.
-        frame: usize,
-    },
+    HeaderLength { header: usize, frame: usize },
 }
 
 /// A frame that can't be written.
@@ -83,7 +77,6 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes what came from the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.consumed);
         self.consumed = 0;

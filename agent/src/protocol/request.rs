@@ -12,18 +12,13 @@ use super::frame::Frame;
 use super::steps::Steps;
 use crate::confine::Confinement;
 
-/// One request, parsed.
 #[derive(Debug, PartialEq)]
 pub struct Request {
-    /// The controller's number for it, positive.
     pub id: u64,
-    /// What is asked for.
     pub operation: Operation,
 }
 
-/// What is asked for.
 #[derive(Debug, PartialEq)]
-#[allow(missing_docs, reason = "named after the protocol's operations")]
 pub enum Operation {
     Hello { protocol: u64, lease_ns: Option<u64> },
     Clock,
@@ -47,12 +42,7 @@ pub enum RequestError {
     Fatal(String),
     /// The request is answered with an `error`.
     #[error("request {id}: {}", failure.message)]
-    Refused {
-        /// The request's number.
-        id: u64,
-        /// What it is answered with.
-        failure: Failure,
-    },
+    Refused { id: u64, failure: Failure },
 }
 
 #[derive(Deserialize)]
@@ -77,7 +67,6 @@ struct FactsWanted {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// The program and its arguments.
     pub argv: Vec<String>,
     /// Added to the agent's environment; `None` removes a variable.
     #[serde(default)]
@@ -85,13 +74,10 @@ pub struct Run {
     /// Working directory; the agent's where it is `None`.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// Where the standard input comes from.
     #[serde(default)]
     pub stdin: StdinKind,
-    /// Where the standard output goes.
     #[serde(default)]
     pub stdout: Output,
-    /// Where the standard error goes.
     #[serde(default)]
     pub stderr: Output,
     /// Bytes of each stream that are sent; what follows is read, and only counted. All of it, where it is `None`.
@@ -100,7 +86,6 @@ pub struct Run {
     /// How long it may take from its start.
     #[serde(default)]
     pub timeout_ns: Option<u64>,
-    /// From TERM to KILL.
     #[serde(default = "default_grace")]
     pub grace_ns: u64,
     /// When to execute, on `CLOCK_MONOTONIC`.
@@ -124,14 +109,12 @@ pub struct Run {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Survivors {
-    /// They are killed.
     #[default]
     Kill,
     /// They stay, in the run's cgroup, until somebody else ends them or the agent ends.
     Keep,
 }
 
-/// A program's standard input.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StdinKind {
@@ -144,16 +127,12 @@ pub enum StdinKind {
     File(String),
 }
 
-/// Where a program's output goes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// To the controller.
     #[default]
     Stream,
-    /// Nowhere.
     Discard,
-    /// Into a file on the node.
     File(String),
 }
 
@@ -161,12 +140,9 @@ pub enum Output {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stdin {
-    /// The run's request.
     pub run: u64,
-    /// Nothing follows.
     #[serde(default)]
     pub eof: bool,
-    /// The payload.
     #[serde(skip)]
     pub data: Vec<u8>,
 }
@@ -175,9 +151,7 @@ pub struct Stdin {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// The request to end.
     pub run: u64,
-    /// From TERM, or that signal, to KILL.
     #[serde(default = "default_grace")]
     pub grace_ns: u64,
     /// What a run's first process gets, and it alone, in place of a TERM to all: `"SIGINT"`.
@@ -189,7 +163,6 @@ pub struct Stop {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turns {
-    /// The run's request.
     pub run: u64,
     /// From when to when it works, on `CLOCK_MONOTONIC`, one after the other; none: it is only held.
     #[serde(deserialize_with = "in_order")]
@@ -200,9 +173,7 @@ pub struct Turns {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Read {
-    /// The file.
     pub path: String,
-    /// Where to begin.
     #[serde(default)]
     pub offset: u64,
     /// How much, to the end where it is `None`.
@@ -216,19 +187,15 @@ pub struct Read {
 pub struct Write {
     /// The file; created where there is none.
     pub path: String,
-    /// Where to begin.
     #[serde(default)]
     pub offset: u64,
-    /// Drop what the file held.
     #[serde(default)]
     pub truncate: bool,
-    /// Permissions of a file that is created.
     #[serde(default = "default_mode")]
     pub mode: u32,
     /// Flush to the device before answering.
     #[serde(default)]
     pub sync: bool,
-    /// The payload.
     #[serde(skip)]
     pub data: Vec<u8>,
 }
@@ -237,9 +204,7 @@ pub struct Write {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// The files.
     pub paths: Vec<String>,
-    /// From tick to tick.
     pub interval_ns: u64,
     /// How many samples; until stopped where it is `None`.
     #[serde(default)]
@@ -296,7 +261,6 @@ pub fn is_file_name(name: &str) -> bool {
     (1..=200).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain)
 }
 
-/// Understands one frame.
 pub fn parse(frame: &Frame<'_>) -> Result<Request, RequestError> {
     let mut header: Map<String, Value> =
         serde_json::from_slice(frame.header).map_err(|error| RequestError::Fatal(error.to_string()))?;

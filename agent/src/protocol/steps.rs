@@ -23,7 +23,6 @@ const SHORT_MESSAGE: usize = 100;
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {
-    /// In this order.
     pub steps: Vec<Step>,
     /// Carry out the others, too, where one fails.
     #[serde(default)]
@@ -37,55 +36,39 @@ pub struct Steps {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// What is at a path.
     Look {
-        /// The path.
         path: String,
     },
-    /// Make a directory.
     Mkdir {
-        /// The path.
         path: String,
-        /// Its permissions, whatever the umask.
         #[serde(default = "directory_mode")]
         mode: u32,
         /// Make those above it as well, and let it be where it is there.
         #[serde(default)]
         parents: bool,
     },
-    /// Remove an empty directory.
     Rmdir {
-        /// The path.
         path: String,
     },
-    /// Remove anything but a directory.
     Unlink {
-        /// The path.
         path: String,
     },
-    /// Make a symbolic link.
     Symlink {
-        /// The path.
         path: String,
-        /// Where it leads.
         target: String,
     },
     /// A file's contents, or as much of them as `limit`.
     Read {
-        /// The path.
         path: String,
         /// Bytes; more are left out.
         #[serde(default = "whole")]
         limit: u64,
     },
-    /// Where a symbolic link leads.
     Readlink {
-        /// The path.
         path: String,
     },
     /// Write to a file in one go, as files of sysfs and configfs need it.
     Write {
-        /// The path.
         path: String,
         /// Bytes, of the request's payload.
         size: usize,
@@ -95,28 +78,21 @@ pub enum Step {
     },
     /// Give a file this size; made, without blocks of its own, where there is none.
     Resize {
-        /// The path.
         path: String,
         /// Bytes.
         size: u64,
     },
     /// Give a file or directory, which is no link, to a user and a group.
     Own {
-        /// The path.
         path: String,
-        /// The user's number.
         user: u32,
-        /// The group's number.
         group: u32,
     },
     /// Let everybody pass through a directory, which is no link.
     OpenUp {
-        /// The path.
         path: String,
     },
-    /// Names of what is in a directory.
     Names {
-        /// The path.
         path: String,
         /// With where symbolic links lead.
         #[serde(default)]
@@ -124,7 +100,6 @@ pub enum Step {
     },
     /// What small files in a directory hold, such as a kernel module's parameters.
     Contents {
-        /// The path.
         path: String,
         /// Only where somebody may have written to one of them since they were last asked for in this way.
         #[serde(default)]
@@ -132,26 +107,22 @@ pub enum Step {
     },
     /// Regular files in a directory and all below it, and their sizes.
     Files {
-        /// The path.
         path: String,
     },
     /// Whether something is there that Storlab made: see [`crate::steps::own`].
     Owned {
-        /// The path.
         path: String,
         /// The outermost of Storlab's own folders that it lies in, or itself.
         top: String,
     },
     /// The same, and remove it with all that it holds.
     Remove {
-        /// The path.
         path: String,
         /// As with `owned`.
         top: String,
     },
     /// Write back what is held in memory: of all file systems, or of that of a path.
     Sync {
-        /// A path on that file system.
         #[serde(default)]
         path: Option<String>,
     },
@@ -163,7 +134,6 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// The program and its arguments.
     argv: Vec<String>,
     /// Added to the agent's environment; `None` removes a variable.
     #[serde(default)]
@@ -207,10 +177,8 @@ pub struct StepResult {
     /// Bytes of the blocks that it takes up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u64>,
-    /// Its permissions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
-    /// The user whose it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
     /// The file system that it is on, as `stat(2)` has it.
@@ -267,7 +235,6 @@ impl StepResult {
         Self { message: Some(message), errno: failure.errno, ..Self::default() }
     }
 
-    /// Did it fail?
     pub fn is_failure(&self) -> bool {
         self.message.is_some()
     }

@@ -30,12 +30,9 @@ const STACK: usize = 128 * 1024; // bytes of a thread: buffers are on the heap
 
 const USAGE: &str = "usage: storlab-agent relay --listen ADDRESS:PORT --to ADDRESS:PORT [--nagle] [--whole [--nbd]] [--head BYTES] [--ready FILE]";
 
-/// What the relay was asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where clients connect.
     pub listen: SocketAddr,
-    /// The server.
     pub to: SocketAddr,
     /// Whether Nagle's algorithm holds small segments of replies back.
     pub nagle: bool,

@@ -56,7 +56,6 @@ impl Run {
         }
     }
 
-    /// Does what is due.
     pub fn on_time(&mut self, now: u64) {
         if self.timeout_at.is_some_and(|at| at <= now) {
             self.timed_out = true;

@@ -32,7 +32,6 @@ use output::OutputPipe;
 use stdin::StdinPipe;
 use turns::Turns;
 
-/// For whom a program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
     /// A `run` request.
@@ -40,15 +39,9 @@ pub enum Owner {
     /// A `steps` request, which goes on when it has ended.
     Step(u64),
     /// A `facts` request, to print a tool's version.
-    Tool {
-        /// The request.
-        facts: u64,
-        /// The tool.
-        name: String,
-    },
+    Tool { facts: u64, name: String },
 }
 
-/// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The first process lives, as shim or program.
@@ -64,12 +57,10 @@ enum Stage {
     Draining,
 }
 
-/// When the program was executed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Start {
     at_ns: u64,
     late_ns: Option<u64>,
-    /// What the shim had used by then.
     shim_usage: Usage,
 }
 
@@ -81,7 +72,6 @@ struct End {
     usage: Usage,
 }
 
-/// What it took to end a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StoppedBy {
     /// Asked to end: by TERM, or by the signal that the request named.
@@ -89,7 +79,6 @@ enum StoppedBy {
     Kill,
 }
 
-/// What the request named, for messages.
 #[derive(Debug)]
 struct Places {
     stdout: protocol::Output,
@@ -97,7 +86,6 @@ struct Places {
     cwd: Option<String>,
 }
 
-/// One run.
 #[derive(Debug)]
 pub struct Run {
     owner: Owner,
@@ -113,7 +101,6 @@ pub struct Run {
     counters: Option<Counters>,
     stdin: StdinPipe,
     outputs: [OutputPipe; 2],
-    /// What a tool or step has printed.
     captured: [Vec<u8>; 2],
     timeout_ns: Option<u64>,
     grace_ns: u64,
@@ -193,7 +180,6 @@ impl Run {
         Ok(run)
     }
 
-    /// For whom it runs.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
@@ -228,7 +214,6 @@ impl Run {
         self.stdin.feed(request, data, eof, poller, outbox);
     }
 
-    /// Its standard input takes more.
     pub fn on_stdin(&mut self, poller: &Poller, outbox: &mut Outbox) {
         self.stdin.flush(poller, outbox);
     }

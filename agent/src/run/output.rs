@@ -43,7 +43,6 @@ impl OutputPipe {
         self.dropped
     }
 
-    /// Nothing more comes.
     pub fn is_closed(&self) -> bool {
         self.pipe.is_none()
     }

@@ -60,7 +60,6 @@ impl StdinPipe {
         }
     }
 
-    /// Writes what the pipe takes.
     pub fn flush(&mut self, poller: &Poller, outbox: &mut Outbox) {
         while let Some(portion) = self.waiting.front_mut() {
             let Some(pipe) = &mut self.pipe else { return self.close(outbox) };

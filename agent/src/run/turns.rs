@@ -15,18 +15,20 @@ const LOOK_AGAIN_NS: u64 = MILLISECOND / 2;
 /// After how many looks to let those that were stopped finish what others wait for.
 const STIR_AFTER: u32 = 40;
 
-/// What a run is at.
 #[derive(Debug, Clone, Copy)]
 enum State {
     /// It is to stand still; it was let go at this instant, unless it never was in a turn.
-    Holding { since: Option<u64>, look_again_at: u64, looks: u32 },
-    /// It stands still.
+    Holding {
+        since: Option<u64>,
+        look_again_at: u64,
+        looks: u32,
+    },
     Held,
-    /// It works, since that instant.
-    Working { since: u64 },
+    Working {
+        since: u64,
+    },
 }
 
-/// The turns of one request.
 #[derive(Debug)]
 pub struct Turns {
     request: u64,
@@ -54,7 +56,6 @@ impl Run {
         Ok(())
     }
 
-    /// Does what is due of its turns.
     pub fn on_turn(&mut self, mut now: u64, outbox: &mut Outbox) {
         let Some(turns) = &mut self.turns else { return };
         loop {

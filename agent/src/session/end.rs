@@ -9,22 +9,18 @@ use crate::stream::StreamError;
 /// How a session ended. Whatever it was, all that it started is dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// The controller asked for it.
     Shutdown,
     /// Nobody is at the other end any more.
     Closed,
     /// The stream holds what can't be understood.
     Broken(String),
-    /// The controller speaks another protocol.
     Refused(String),
-    /// A signal asked for it.
     Signal(i32),
     /// The controller was silent for the seconds of its lease.
     Silence(u64),
 }
 
 impl End {
-    /// The program's exit status.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Shutdown | Self::Closed => ExitCode::SUCCESS,
@@ -39,7 +35,6 @@ impl End {
 /// A session that can't be held.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The stream doesn't open.
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// It can't be waited for.

@@ -77,7 +77,6 @@ impl Session {
         }
     }
 
-    /// Is this request's job in progress?
     pub(super) fn has_job(&self, id: u64) -> bool {
         self.file_job.is_some_and(|job| job.id == id) || self.jobs.iter().any(|job| job.id() == id)
     }

@@ -36,7 +36,6 @@ impl Lease {
         }
     }
 
-    /// Its length, for people.
     pub fn seconds(&self) -> u64 {
         self.length / SECOND
     }

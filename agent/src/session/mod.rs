@@ -35,16 +35,13 @@ const CONNECT_NS: u64 = 100 * MILLISECOND;
 /// How long a controller may take to read the last events after a `shutdown`.
 const FAREWELL_NS: u64 = 5 * SECOND;
 
-/// What the file thread is at.
 #[derive(Debug, Clone, Copy)]
 struct FileJob {
     id: u64,
     is_read: bool,
-    /// It was stopped meanwhile.
     cancelled: bool,
 }
 
-/// All that one session holds.
 pub struct Session {
     stream: Stream,
     decoder: Decoder,
@@ -56,7 +53,6 @@ pub struct Session {
     jobs: VecDeque<Job>,
     /// The request that the file thread is at.
     file_job: Option<FileJob>,
-    /// Requests of several steps.
     steps: StepRequests,
     cgroup: Option<AgentCgroup>,
     guard: Option<Guard>,

@@ -114,7 +114,6 @@ impl Session {
     }
 }
 
-/// What the agent says of itself.
 pub(super) fn hello(lease_ns: Option<u64>) -> Event {
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     Event::Hello {

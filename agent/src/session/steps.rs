@@ -12,19 +12,15 @@ use crate::protocol::{self, Event, Failure, Steps};
 use crate::run::Owner;
 use crate::steps::{AT_ONCE, Progress, StepThreads, Stopped};
 
-/// What is under way, and what waits.
 #[derive(Debug, Default)]
 pub(super) struct StepRequests {
     threads: Option<StepThreads>,
     waiting: VecDeque<Progress>,
-    /// With a thread of their own.
     underway: BTreeMap<u64, Stopped>,
-    /// Those whose program runs.
     running: BTreeMap<u64, Progress>,
 }
 
 impl StepRequests {
-    /// Is this request in progress?
     pub(super) fn has(&self, id: u64) -> bool {
         self.underway.contains_key(&id)
             || self.running.contains_key(&id)

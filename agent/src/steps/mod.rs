@@ -26,13 +26,11 @@ pub const AT_ONCE: usize = 8;
 /// No step goes deeper than one directory, or keeps much on its stack.
 const STACK: usize = 256 * 1024;
 
-/// Whether a request was stopped.
 pub type Stopped = Arc<AtomicBool>;
 
 /// A request, as far as it has been carried out.
 #[derive(Debug)]
 pub struct Progress {
-    /// The request.
     pub id: u64,
     /// One for each step, up to the one that failed, unless others were to be carried out, too.
     pub results: Vec<StepResult>,
@@ -43,11 +41,9 @@ pub struct Progress {
     written: usize,
     /// Bytes of messages.
     said: usize,
-    /// Nothing more is carried out.
     ended: bool,
 }
 
-/// The threads, from the event loop's side.
 #[derive(Debug)]
 pub struct StepThreads {
     done: Sender<Progress>,
@@ -56,14 +52,12 @@ pub struct StepThreads {
 }
 
 impl StepThreads {
-    /// None is started yet.
     pub fn new() -> io::Result<Self> {
         let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let (done, outcomes) = channel();
         Ok(Self { done, outcomes, bell })
     }
 
-    /// Readable when there are outcomes.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -88,7 +82,6 @@ impl StepThreads {
 }
 
 impl Progress {
-    /// Nothing is carried out yet.
     pub fn new(id: u64, steps: Steps) -> Self {
         let results = Vec::with_capacity(steps.steps.len());
         Self { id, results, contents: Vec::new(), steps, written: 0, said: 0, ended: false }
@@ -104,7 +97,6 @@ impl Progress {
         self.steps.steps.get(self.results.len()).filter(|_| !self.ended)
     }
 
-    /// Has it come to its end?
     pub fn is_over(&self) -> bool {
         self.next().is_none()
     }

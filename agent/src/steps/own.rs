@@ -24,11 +24,8 @@ const OTHERS: [FsType; 3] = [FsType(0xFF53_4D42), FsType(0xFE53_4D42), FsType(0x
 /// Something of Storlab's: its name in the directory that holds it.
 #[derive(Debug)]
 pub struct Owned<'a> {
-    /// The directory.
     pub parent: OwnedFd,
-    /// The name.
     pub name: &'a OsStr,
-    /// What is there.
     pub stat: FileStat,
 }
 
@@ -112,7 +109,6 @@ fn is_mine(top: Option<&OwnedFd>, stat: &FileStat) -> Result<bool, Errno> {
     Ok(is_served || fstat(top)?.st_uid == geteuid().as_raw())
 }
 
-/// Is it of this kind?
 pub fn is(stat: &FileStat, kind: SFlag) -> bool {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind
 }

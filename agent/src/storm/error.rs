@@ -9,18 +9,13 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{phase}: {operation} {}: {reason}", path.display())]
 pub struct StormError {
-    /// In which phase.
     pub phase: &'static str,
-    /// Which operation.
     pub operation: &'static str,
-    /// On what.
     pub path: PathBuf,
-    /// Why.
     #[serde(flatten)]
     pub reason: Reason,
 }
 
-/// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {

@@ -8,7 +8,6 @@ const PER_GROUP: u64 = 1 << BITS;
 /// Number of bins; the last one also takes all that is longer.
 pub const BINS: usize = 29 << BITS;
 
-/// The bin of a latency.
 pub fn bin(latency_ns: u64) -> usize {
     let highest = latency_ns.checked_ilog2().unwrap_or(0);
     if highest <= BITS {
@@ -30,13 +29,10 @@ pub fn bounds(bin: usize) -> (u64, u64) {
 /// How long the operations of one kind took.
 #[derive(Debug, Clone)]
 pub struct Latencies {
-    /// Number of operations.
     pub count: u64,
     /// Of all together.
     pub sum_ns: u64,
-    /// The fastest.
     pub min_ns: u64,
-    /// The slowest.
     pub max_ns: u64,
     bins: Box<[u64; BINS]>,
 }
@@ -47,7 +43,6 @@ impl Latencies {
         Self { count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0, bins: Box::new([0; BINS]) }
     }
 
-    /// One more.
     pub fn add(&mut self, latency_ns: u64) {
         self.count += 1;
         self.sum_ns += latency_ns;
@@ -56,7 +51,6 @@ impl Latencies {
         self.bins[bin(latency_ns)] += 1;
     }
 
-    /// Those of another worker.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum_ns += other.sum_ns;

@@ -13,11 +13,9 @@ use crate::clock;
 /// Everything that was measured. Times are in ns; those of beginnings count from the program's start.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Version of this document.
     pub format: u32,
     /// What ended it before its time.
     pub error: Option<StormError>,
-    /// In their order.
     pub phases: Vec<PhaseReport>,
     /// `syncfs` after phases.
     pub syncs: Vec<Step>,
@@ -32,13 +30,11 @@ pub struct Report {
 /// What all workers together did in one phase.
 #[derive(Debug, Serialize)]
 pub struct PhaseReport {
-    /// Which.
     pub phase: Phase,
     /// When the first worker began.
     pub start_ns: u64,
     /// From then until the last one was done.
     pub elapsed_ns: u64,
-    /// Files, or directories, that are done.
     pub files: u64,
     /// Bytes written or read.
     pub bytes: u64,
@@ -48,38 +44,28 @@ pub struct PhaseReport {
     pub workers: Vec<(u64, u64)>,
     /// Files done in each slot of time.
     pub progress: Vec<u64>,
-    /// By name of the operation.
     pub operations: BTreeMap<&'static str, OperationReport>,
 }
 
 /// How long the operations of one kind took.
 #[derive(Debug, Serialize)]
 pub struct OperationReport {
-    /// Number.
     pub count: u64,
     /// Of all together.
     pub sum_ns: u64,
-    /// The fastest.
     pub min_ns: u64,
-    /// The slowest.
     pub max_ns: u64,
-    /// Lower bound, upper bound, count.
     pub bins: Vec<(u64, u64, u64)>,
 }
 
-/// Something between phases.
 #[derive(Debug, Serialize)]
 pub struct Step {
-    /// Of which phase.
     pub phase: Phase,
-    /// When.
     pub start_ns: u64,
-    /// How long.
     pub elapsed_ns: u64,
 }
 
 impl Report {
-    /// Nothing yet.
     pub fn new() -> Self {
         Self {
             format: 1,

@@ -11,27 +11,18 @@ const SECOND: u64 = 2;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Sizes {
-    /// All the same.
     Fixed {
         /// Of each.
         bytes: u64,
     },
     /// Each size from `min` to `max` as often as any other.
-    Uniform {
-        /// The smallest.
-        min: u64,
-        /// The largest.
-        max: u64,
-    },
+    Uniform { min: u64, max: u64 },
     /// The logarithm is normally distributed, as sizes in file systems nearly are; cut off at both ends.
     Lognormal {
         /// Half of all are smaller.
         median: u64,
-        /// Standard deviation of the natural logarithm.
         sigma: f64,
-        /// The smallest.
         min: u64,
-        /// The largest.
         max: u64,
     },
     /// Some sizes, each with its share.
@@ -70,7 +61,6 @@ impl Sizes {
         }
     }
 
-    /// The size of one file.
     pub fn of(&self, seed: u64, file: u64) -> u64 {
         let first = unit(derive(seed, FIRST, file));
         match self {

@@ -6,35 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use super::sizes::Sizes;
 
-/// No tree has more leaves.
 pub const MOST_LEAVES: u64 = 1_000_000;
 const MOST_FILES: u64 = 1 << 40;
 const MOST_WORKERS: u64 = 1024;
 const MOST_BLOCK: u64 = 1 << 30;
 
-/// A whole storm.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// A directory that the phase `create` makes and `delete` removes.
     pub root: PathBuf,
-    /// How many.
     pub files: u64,
-    /// How large.
     pub sizes: Sizes,
     /// Sizes are rounded up to a multiple of this; 1: they are not.
     pub granule: u64,
     /// Bytes of one write or read, at most.
     pub block: u64,
-    /// Where they lie.
     pub tree: TreeSpec,
-    /// Threads that share the work.
     pub workers: u64,
-    /// What is done, in this order.
     pub phases: Vec<Phase>,
     /// In which order files are taken once they exist.
     pub order: Order,
-    /// What is made durable file by file.
     pub fsync: Fsync,
     /// `O_DIRECT`.
     pub direct: bool,
@@ -46,7 +38,6 @@ pub struct Spec {
     pub verify: bool,
     /// A phase that takes longer ends before it has done all files.
     pub phase_limit_ns: Option<u64>,
-    /// Decides sizes, contents and orders.
     pub seed: u64,
 }
 
@@ -60,17 +51,14 @@ pub struct TreeSpec {
     pub fan_out: u64,
     /// One tree for all workers, rather than one for each.
     pub shared: bool,
-    /// In which directory the next file lies.
     pub spread: Spread,
 }
 
-/// In which directory the next file lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
     /// In the same, until that has its share.
     Sequential,
-    /// In the next.
     RoundRobin,
 }
 
@@ -81,9 +69,7 @@ pub enum Phase {
     /// The directories are made: the first part of `create`.
     #[serde(skip_deserializing)]
     Mkdir,
-    /// Open, write, make durable, close.
     Create,
-    /// Open, read, close.
     Read,
     /// `fstatat`.
     Stat,
@@ -95,7 +81,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As in the document.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mkdir => "mkdir",
@@ -112,17 +97,14 @@ impl Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// As they were made.
     Same,
     /// Another for each worker and phase.
     Random,
 }
 
-/// What is made durable file by file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fsync {
-    /// Nothing.
     None,
     /// `fdatasync` of the file.
     Data,
@@ -170,7 +152,6 @@ impl Spec {
 }
 
 impl TreeSpec {
-    /// Directories with files, of one tree.
     pub fn leaves(&self) -> Option<u64> {
         let leaves = self.fan_out.checked_pow(self.depth)?;
         (leaves <= MOST_LEAVES && self.depth <= 32).then_some(leaves)

@@ -9,11 +9,9 @@ use crate::clock::{self, MILLISECOND};
 /// How much time one number of the progress stands for.
 pub const SLOT_NS: u64 = 200 * MILLISECOND;
 
-/// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
-    /// A directory is made.
     Mkdir,
     /// A whole file: open, writes, fsync, close.
     Create,
@@ -33,14 +31,12 @@ pub enum Operation {
     Stat,
     /// `unlinkat`.
     Delete,
-    /// A directory is removed.
     Rmdir,
 }
 
 const OPERATIONS: usize = Operation::Rmdir as usize + 1;
 
 impl Operation {
-    /// As in the document.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mkdir => "mkdir",
@@ -69,7 +65,6 @@ pub struct Tally {
     pub progress: Vec<u64>,
     /// `CLOCK_MONOTONIC` when the work began.
     pub start_ns: u64,
-    /// And when it ended.
     pub end_ns: u64,
     /// The phase's time was over before all files were done.
     pub limited: bool,
@@ -77,7 +72,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Begins now.
     pub fn start() -> Self {
         let now = clock::monotonic_ns();
         Self {
@@ -111,7 +105,6 @@ impl Tally {
         self.operations[operation as usize].get_or_insert_default().add(latency_ns);
     }
 
-    /// One more file is done.
     pub fn done(&mut self, bytes: u64) {
         self.files += 1;
         self.bytes += bytes;
@@ -122,13 +115,11 @@ impl Tally {
         self.progress[slot] += 1;
     }
 
-    /// Latencies of the operations that there were.
     pub fn operations(&self) -> impl Iterator<Item = (usize, &Latencies)> {
         self.operations.iter().enumerate().filter_map(|(at, latencies)| Some((at, latencies.as_ref()?)))
     }
 }
 
-/// The operation with this number.
 pub fn operation(number: usize) -> Operation {
     use Operation::{Close, Create, Delete, Mkdir, Open, Read, Rmdir, Stat, Sync, SyncDirectory, Write};
     const ALL: [Operation; OPERATIONS] =

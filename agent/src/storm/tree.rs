@@ -15,7 +15,6 @@ pub struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// The tree in which a worker works.
     pub fn of(spec: &'a Spec, worker: u64) -> Self {
         Self { spec, worker, leaves: spec.tree.leaves().unwrap_or(1) }
     }
@@ -55,7 +54,6 @@ impl<'a> Tree<'a> {
         self.levels().try_for_each(|level| self.on_level(level, &mut visit))
     }
 
-    /// The same from below.
     pub fn directories_upwards<E>(&self, mut visit: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
         self.levels().rev().try_for_each(|level| self.on_level(level, &mut visit))
     }

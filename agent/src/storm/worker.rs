@@ -19,7 +19,6 @@ const ALIGNMENT: usize = 4096;
 const CONTENT: u64 = 3;
 const ORDER: u64 = 4;
 
-/// A file's operation that failed.
 struct Failed(Operation, Reason);
 
 impl From<(Operation, Errno)> for Failed {
@@ -281,7 +280,6 @@ impl Watch {
     }
 }
 
-/// Memory at an aligned address.
 struct Block {
     memory: Vec<u8>,
     start: usize,

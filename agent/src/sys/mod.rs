@@ -28,11 +28,9 @@ use crate::clock::SECOND;
 /// What a process and the children that it waited for have used.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
-    /// Time in user mode.
     pub user_ns: u64,
     /// Time in the kernel.
     pub system_ns: u64,
-    /// Greatest resident memory.
     pub max_rss_bytes: u64,
 }
 
@@ -142,7 +140,6 @@ pub fn reset_signal_actions() {
     (1..=libc::SIGRTMAX()).for_each(set_default_action);
 }
 
-/// Gives one signal its default action.
 pub fn default_action(signal: Signal) {
     set_default_action(signal as i32);
 }
@@ -197,7 +194,6 @@ pub fn give_memory_back() {
 pub struct MountAttributes(u64);
 
 impl MountAttributes {
-    /// Writing.
     pub const RDONLY: Self = Self(libc::MOUNT_ATTR_RDONLY);
     /// Opening devices by nodes that are in it.
     pub const NODEV: Self = Self(libc::MOUNT_ATTR_NODEV);
@@ -241,7 +237,6 @@ pub fn map_owners(top: BorrowedFd, namespace: BorrowedFd) -> Result<(), Errno> {
     change_mounts(top, libc::MOUNT_ATTR_IDMAP, Some(namespace), libc::AT_RECURSIVE)
 }
 
-/// The same for one mount.
 pub fn set_mount(mount: BorrowedFd, attributes: MountAttributes) -> Result<(), Errno> {
     change_mounts(mount, attributes.0, None, 0)
 }

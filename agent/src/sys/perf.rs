@@ -26,7 +26,6 @@ const ENABLE_ON_EXEC: u64 = 1 << 12;
 const TIMES: u64 = 3; // PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING
 const CLOSE_ON_EXEC: libc::c_ulong = 8; // PERF_FLAG_FD_CLOEXEC
 
-/// Whose events are counted.
 #[derive(Debug, Clone, Copy)]
 pub enum Scope {
     /// All that happens on this CPU, from now on.

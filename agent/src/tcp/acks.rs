@@ -24,7 +24,6 @@ type Histograms = [[u64; BINS]; NAMES.len()];
 /// Of what, lower and upper bound in bytes or ns, count.
 pub type Row = (&'static str, u64, u64, u64);
 
-/// Programs at work.
 pub struct Acks {
     _ebpf: Ebpf, // its programs are attached for as long as it lives
     counted: PerCpuArray<MapData, Histograms>,

@@ -37,13 +37,11 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those of the calling process's network namespace.
     pub fn open() -> Self {
         let open = FILES.into_iter().filter_map(|(path, protocol)| Some((File::open(path).ok()?, protocol)));
         Self { open: open.collect(), buffer: vec![0; BUFFER] }
     }
 
-    /// All counters now.
     pub fn read(&mut self) -> Counters {
         let mut found = [None; NAMES.len()];
         for (file, protocol) in &self.open {

@@ -49,7 +49,6 @@ pub struct TcpOptions {
     pub endpoints: Vec<Endpoint>,
     /// Kernel names of disks whose requests are counted at the same instants.
     pub disks: Vec<String>,
-    /// Between two samples.
     pub interval: Duration,
     /// End after this time.
     pub period: Option<Duration>,

@@ -12,11 +12,9 @@ use super::diag::{Connection, Info};
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "started")]
 pub struct Started<'a> {
-    /// Between two samples.
     pub interval_ns: u64,
     /// Ends of connections that were asked for; none: all.
     pub endpoints: &'a [String],
-    /// Names that were asked for.
     pub disks: &'a [String],
     /// Of what `counters` of each sample are.
     pub counters: &'a [&'static str],
@@ -28,31 +26,24 @@ pub struct Started<'a> {
     pub distributions: bool,
     /// Why not.
     pub no_distributions: Option<&'a str>,
-    /// Now.
     pub monotonic_ns: u64,
-    /// Now.
     pub realtime_ns: u64,
 }
 
 /// Cookie, this end, the other end, state, congestion control, what it has done.
 pub type Row = (u64, IpAddr, u16, IpAddr, u16, u8, String, [u64; 25]);
 
-/// All counts at one instant.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "sample")]
 pub struct Sample {
-    /// No more will come.
     #[serde(rename = "final")]
     pub last: bool,
-    /// When it was begun.
     pub monotonic_ns: u64,
-    /// How long it took.
     pub took_ns: u64,
     /// Connections that are new, or have changed since the last sample.
     pub connections: Vec<Row>,
     /// Cookies of those that were there in the last sample and are not in this one.
     pub gone: Vec<u64>,
-    /// Of the network namespace.
     pub counters: Counters,
     /// Connections that have closed since the start, and whose last counts found no room.
     pub lost: u64,
@@ -67,13 +58,11 @@ pub struct Sample {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "closed")]
 pub struct Closed {
-    /// When.
     pub monotonic_ns: u64,
     /// Without times and sizes but the largest segment's.
     pub connection: Row,
 }
 
-/// One connection as a row.
 pub fn row(each: &Connection) -> Row {
     let (local, remote) = (each.local, each.remote);
     let numbers = numbers(&each.info, each.queued);

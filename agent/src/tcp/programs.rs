@@ -21,7 +21,6 @@ const NAMESPACE: &str = "/proc/self/ns/net";
 const OPENED: u32 = 0;
 const LOST: u32 = 1;
 
-/// Programs at work.
 pub struct Attached {
     _ebpf: Ebpf, // its programs are attached for as long as it lives
     closed: RingBuf<MapData>,
@@ -34,7 +33,6 @@ impl Attached {
         attach(types).map_err(|why| why.to_string())
     }
 
-    /// How many connections were established since.
     pub fn opened(&self) -> u64 {
         self.counted.get(&OPENED, 0).unwrap_or_default()
     }

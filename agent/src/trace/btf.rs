@@ -13,10 +13,8 @@ use aya::{Btf, BtfError, Endianness};
 /// Where the kernel shows them.
 pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
-/// What some programs need of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Needed {
-    /// Structures and enumerations that they look into.
     pub types: &'static [&'static str],
     /// What the names of their tracepoints' types begin with.
     pub tracepoints: &'static [&'static str],
@@ -69,12 +67,10 @@ pub enum NoTypes {
     /// The kernel was made without them, or hides them.
     #[error("this kernel has no BTF ({KERNEL}: {0})")]
     Absent(#[from] io::Error),
-    /// Not what the format says.
     #[error("the kernel's BTF can't be read: {0}")]
     Unknown(#[from] BtfError),
 }
 
-/// Reads those that are needed.
 pub fn of_kernel(path: &Path, needed: &Needed) -> Result<Btf, NoTypes> {
     let whole = fs::read(path)?;
     // What can't be taken apart here is left to those who know more of the format.

@@ -20,7 +20,6 @@ const KIND_KERNEL: u64 = 7;
 pub const ISSUER_OWN: u32 = 1;
 /// A thread of the kernel.
 pub const ISSUER_KERNEL: u32 = 2;
-/// It was left out.
 const ISSUER_NOBODY: u64 = 3;
 /// Who it is stands in the upper bits of the time of a request's issue.
 const ISSUER_SHIFT: u32 = 62;
@@ -33,14 +32,10 @@ type RequestSet = [[u64; 3 + UNITS]; 4];
 type BinSet = [[u64; 1 + BIN_STEPS]; 4];
 type FlightSet = [[u64; 2]; 4];
 
-/// Of what requests are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Request {
-    /// Device number.
     pub device: u32,
-    /// Number of the operation.
     pub operation: u32,
-    /// Bits.
     pub flags: u32,
     /// Number of the command's name; 0: none.
     pub comm: u32,
@@ -53,7 +48,6 @@ pub struct Request {
 /// How many there were, and how many units they touched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests.
     pub count: u64,
     /// Of each size.
     pub units: [u64; UNITS],
@@ -62,11 +56,8 @@ pub struct Tally {
 /// A bin of a histogram, or a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bin {
-    /// Device number.
     pub device: u32,
-    /// Number of the operation.
     pub operation: u32,
-    /// Its number.
     pub bin: u64,
     /// Of times, whose requests: 0 also where no group was named.
     pub issuer: u32,
@@ -75,17 +66,13 @@ pub struct Bin {
 /// What was not counted as it should have been.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Found no room in the maps.
     pub full: u64,
-    /// Without a time.
     pub untimed: u64,
-    /// Single events.
     pub events: u64,
     /// Counted without the command's name.
     pub comms: u64,
 }
 
-/// Everything counted since the programs were attached.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Each once, however often it was requeued, as it was first issued.
@@ -94,15 +81,11 @@ pub struct Counts {
     pub own: HashMap<Request, Tally>,
     /// Of these, what threads of the kernel issued, likewise.
     pub kernel: HashMap<Request, Tally>,
-    /// From issue to completion.
     pub service: HashMap<Bin, u64>,
-    /// From the request's making to its issue.
     pub queued: HashMap<Bin, u64>,
     /// Merges, splits, and so on.
     pub others: HashMap<Bin, u64>,
-    /// The names of commands by number.
     pub comms: HashMap<u32, String>,
-    /// What is missing.
     pub lost: Lost,
 }
 
@@ -269,7 +252,6 @@ pub fn bounds(bin: u64) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    /// The same as in C.
     fn bin_of(ns: u64) -> u64 {
         let octave = u64::from(64 - (ns >> 4).leading_zeros());
         if octave == 0 { ns } else { (octave << 4) + (ns >> (octave - 1) & 15) }

@@ -27,7 +27,6 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Of what was asked for.
     pub fn new(options: &TraceOptions, extents: &[Extent]) -> Self {
         let mut comms = [[0; COMM_SIZE]; MAX_VALUES];
         for (place, comm) in comms.iter_mut().zip(&options.comms) {
@@ -55,7 +54,6 @@ impl Filters {
         }
     }
 
-    /// Hands them to the programs.
     pub fn set<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         loader
             .set_global("disk_count", &self.disk_count, true)

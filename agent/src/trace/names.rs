@@ -23,10 +23,8 @@ const OPERATIONS: [(u32, &str); 15] = [
 const FLAGS: [&str; 9] =
     ["preflush", "fua", "sync", "meta", "prio", "readahead", "background", "atomic", "swap"];
 
-/// Counters that have no shape, by number.
 const OTHERS: [&str; 6] = ["back_merge", "front_merge", "request_merge", "split", "requeue", "error"];
 
-/// The name of an operation.
 pub fn operation(number: u32) -> &'static str {
     OPERATIONS.iter().find(|(known, _)| *known == number).map_or("other", |(_, name)| name)
 }
@@ -36,7 +34,6 @@ pub fn operation_number(name: &str) -> Option<u32> {
     OPERATIONS.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
 }
 
-/// All operations, for a message.
 pub fn operations() -> String {
     OPERATIONS.map(|(_, name)| name).join(", ")
 }
@@ -48,7 +45,6 @@ pub fn flags(bits: u32) -> String {
     set.join("+")
 }
 
-/// The name of a counter.
 pub fn other(number: u64) -> &'static str {
     usize::try_from(number).ok().and_then(|index| OTHERS.get(index)).copied().unwrap_or("other")
 }

@@ -8,24 +8,19 @@ use crate::watching::{OptionError, cgroup, read_options, seconds, text, within_r
 
 /// As many of each kind as the programs have room for; see `bpf/filter.h`.
 pub const MAX_DISKS: usize = 16;
-/// Of lengths, of alignments, of commands.
 pub const MAX_VALUES: usize = 8;
 /// Bytes of a command's name in the kernel, the closing zero included.
 pub const COMM_SIZE: usize = 16;
-/// Of times.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Which hook the programs are attached to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     /// `tp_btf`.
     Btf,
-    /// The classic tracepoint.
     Tracepoint,
 }
 
 impl Hook {
-    /// Its name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Btf => "btf",
@@ -37,9 +32,7 @@ impl Hook {
 /// The options of `trace`. An empty filter lets everything through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceOptions {
-    /// Kernel names of disks or partitions.
     pub disks: Vec<String>,
-    /// Numbers of operations.
     pub operations: Vec<u32>,
     /// Names of commands, as the kernel cuts them.
     pub comms: Vec<Vec<u8>>,
@@ -51,7 +44,6 @@ pub struct TraceOptions {
     pub cgroup: u64,
     /// Count each command apart.
     pub by_comm: bool,
-    /// Measure how long requests take.
     pub latency: bool,
     /// Tell each request.
     pub events: bool,

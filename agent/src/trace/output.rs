@@ -19,13 +19,10 @@ pub struct Started<'a> {
     pub reason: Option<&'a str>,
     /// Names that were asked for; none: all.
     pub disks: &'a [String],
-    /// Whether times are measured.
     pub latency: bool,
     /// Events that this kernel can't tell.
     pub without: &'a [&'static str],
-    /// Now.
     pub monotonic_ns: u64,
-    /// Now.
     pub realtime_ns: u64,
 }
 
@@ -35,16 +32,12 @@ pub type RequestRow<'a> = (String, &'static str, String, u32, u64, Option<&'a st
 /// Disk, operation, which time, lower and upper bound in ns, count.
 pub type LatencyRow = (String, &'static str, &'static str, u64, u64, u64);
 
-/// All counts since the start.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "counts")]
 pub struct CountsLine<'a> {
-    /// No more will come.
     #[serde(rename = "final")]
     pub last: bool,
-    /// When they were read.
     pub monotonic_ns: u64,
-    /// When they were read.
     pub realtime_ns: u64,
     /// Requests of each shape.
     pub requests: Vec<RequestRow<'a>>,
@@ -62,23 +55,18 @@ pub struct CountsLine<'a> {
     /// Of these, those of threads of the kernel; only where a group was named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernel_latency: Vec<LatencyRow>,
-    /// Disk, operation, what, count.
     pub others: Vec<(String, &'static str, &'static str, u64)>,
     /// Requests whose end was not seen; at the end, where times are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
-    /// What is missing in them.
     pub lost: Lost,
 }
 
-/// What is missing in the counts.
 #[derive(Debug, Serialize)]
 pub struct Lost {
-    /// Found no room.
     pub full: u64,
     /// A program was already running on that CPU; `None` where the kernel doesn't count that.
     pub missed: Option<u64>,
-    /// Too many in flight to be timed.
     pub untimed: u64,
     /// Single events that nobody read in time.
     pub events: u64,

@@ -38,7 +38,6 @@ const EVENTS_BYTES: u32 = 8 << 20;
 
 /// Maps, programs and their links are some 40.
 const FILES: u64 = 64;
-/// Whatever the reason.
 pub(super) const NOT_TRACED: &str = "block I/O can't be traced";
 
 /// Why a hook cannot be used, or one of its programs.
@@ -116,12 +115,9 @@ impl From<EbpfError> for Failure {
     }
 }
 
-/// Programs at work.
 pub struct Attached {
-    /// The maps and programs.
     pub ebpf: Ebpf,
     links: Vec<Link>,
-    /// Where they are attached.
     pub hook: Hook,
     /// Why not to the better one.
     pub reason: Option<String>,
@@ -252,7 +248,6 @@ fn attach_btf(filters: &Filters) -> Result<Made, Failure> {
     })
 }
 
-/// Needs tracefs.
 fn attach_tracepoints(filters: &Filters, types: Option<&Btf>) -> Result<Made, Failure> {
     if filters.takes_bios {
         return Err(Failure::OfKernel(

@@ -16,7 +16,6 @@ const FOLDERS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// Why tracefs does not tell what is needed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NoTracefs {
-    /// Neither mounted nor to be mounted.
     #[error(
         "tracefs is not mounted, and this process may not mount it, which takes CAP_SYS_ADMIN: run `mount -t tracefs tracefs /sys/kernel/tracing` as root"
     )]
