@@ -36,7 +36,7 @@ SNAP = 96
 CONNECTIONS, MSS = 8, 1448
 READ = """import sys
 from pathlib import Path
-from storlab.formats.pcap.capture import read_capture
+from storlab.tools.pcap.capture import read_capture
 read_capture(open(sys.argv[2], "rb"), "x", Path(sys.argv[1]))"""
 OURS = "agent", "storlab, read", "storlab, import"
 

@@ -16,7 +16,7 @@ BATCH = 50  # reports made into frames at once
 def storlab_json() -> Callable[[Path], int]:
     import polars as pl
 
-    import storlab.formats.fio.output  # noqa: F401 (counted as an import, not in the task)
+    import storlab.tools.fio.output  # noqa: F401 (counted as an import, not in the task)
 
     def read(folder: Path) -> int:
         together = [pl.concat(frames) for frames in zip(*storlab_batches(folder), strict=True)]
@@ -26,7 +26,7 @@ def storlab_json() -> Callable[[Path], int]:
 
 
 def storlab_json_streamed() -> Callable[[Path], int]:
-    import storlab.formats.fio.output  # noqa: F401 (counted as an import, not in the task)
+    import storlab.tools.fio.output  # noqa: F401 (counted as an import, not in the task)
 
     def read(folder: Path) -> int:
         rows = 0
@@ -43,7 +43,7 @@ def storlab_json_streamed() -> Callable[[Path], int]:
 def storlab_batches(folder: Path) -> Iterator[tuple[Any, ...]]:
     import polars as pl
 
-    from storlab.formats.fio.output import frames, read_report
+    from storlab.tools.fio.output import frames, read_report
 
     paths = sorted(folder.iterdir())
     for first in range(0, len(paths), BATCH):
@@ -54,7 +54,7 @@ def storlab_batches(folder: Path) -> Iterator[tuple[Any, ...]]:
 def storlab_json_one() -> Callable[[Path], int]:
     import polars as pl
 
-    from storlab.formats.fio.output import parse_fio
+    from storlab.tools.fio.output import parse_fio
 
     def read(folder: Path) -> int:
         metrics, histograms = [], []
@@ -68,7 +68,7 @@ def storlab_json_one() -> Callable[[Path], int]:
 
 
 def storlab_log() -> Callable[[Path], int]:
-    from storlab.formats.fio.operations import read_operations
+    from storlab.tools.fio.operations import read_operations
 
     def read(log: Path) -> int:
         histograms = read_operations({1: log}).histograms

@@ -52,7 +52,7 @@ def read_storlab(files: list[Path]) -> None:
     from storlab.cli.algebra import one_thread_for_algebra
 
     one_thread_for_algebra()  # as `storlab import` does
-    from storlab.importing.sysbench import SysbenchImporter
+    from storlab.tools.sysbench.importer import SysbenchImporter
 
     importer = SysbenchImporter()
     timed(lambda: [importer.read(path.read_bytes(), str(path), {}) for path in files])

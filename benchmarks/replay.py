@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from storlab.crash.replay import replaying
-from storlab.formats.log_writes import ENTRY, HEAD, MAGIC, read_log
+from storlab.tools.log_writes import ENTRY, HEAD, MAGIC, read_log
 
 MIB = 2**20
 SECTOR, DISK = 512, 128 * MIB

@@ -16,7 +16,6 @@ import storlab.cli.import_.files as importing
 import storlab.run.planning.plan as planning
 from storlab import limits
 from storlab.errors import RecordsError, StorlabError
-from storlab.importing.registry import importer_of
 from storlab.nodes.agent.events import Answer, Data, Done, Event, Exited, Sampled, Stdout
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.node import Node
@@ -30,6 +29,7 @@ from storlab.study import study as studies
 from storlab.study.factors import Factor, Level
 from storlab.study.substitution import Outgrown, Substitution
 from storlab.study.toml_text import read_toml
+from storlab.tools.registry import importer_of
 
 SOUND = 'title = "x"\nstack = [{ layer = "directory" }]\n[workload.load]\nfio = { rw = "write", size = "1M" }\n'
 DISK = '[nodes.n]\nkind = "vm"\nextra.d = { count = N, stack = [{ layer = "file", size = "1M"}, { layer = "nvme" }] }\n'

@@ -26,7 +26,6 @@ from storlab.errors import (
     Unsupported,
     UserError,
 )
-from storlab.importing.importer import Importer, Part
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.mount import Mount, parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Resource, Server
@@ -75,6 +74,7 @@ from storlab.reach import (
     WritesFile,
     options_of,
 )
+from storlab.tools.importer import Importer, Part
 from storlab.units import Duration, Size
 from storlab.workloads.base import Launch, OptionError, RunContext, Workload, read_exit
 

@@ -13,10 +13,10 @@ from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
 from storlab.analysis.summary import Distribution, Summary, from_json, to_json
 from storlab.analysis.variability import samples as within
-from storlab.formats.fio.declared import declared
 from storlab.metrics import Declarations
 from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.records.columns import COLUMNS
+from storlab.tools.fio.declared import declared
 
 
 def series(values: dict[tuple[int, str, str | None], list[float]], late: float = 0.0) -> pl.DataFrame:

@@ -16,9 +16,9 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, from_json, to_json
 from storlab.analysis.sweeps.knee import Located, locate, power
 from storlab.analysis.sweeps.objective import Observed, bracket
-from storlab.formats.fio.declared import declared
 from storlab.metrics import Declarations
 from storlab.report.model.sweeps import knee_sentence, objective_sentence
+from storlab.tools.fio.declared import declared
 
 from .simulate import metric_frame, trial_frame
 

@@ -20,20 +20,9 @@ from nodes.test_shaping import CONNECTIONS, FEATURES, LINK, PING, QUEUES
 from probes import HERE, test_counters, test_profile, test_server, test_share_requests, test_zfs
 from probes.test_backing import PATHS
 from storlab.errors import ProtocolError, RecordsError, StudyError, UserError
-from storlab.formats.fio.histogram_log import read_histogram_logs
-from storlab.formats.load_averages import parse_host_loads
-from storlab.formats.log_writes import read_log
-from storlab.formats.pcap.text import Text
-from storlab.formats.zfs_kstat import parse_counters, parse_transaction_groups
-from storlab.formats.zpool_iostat import parse_pool_look
-from storlab.formats.zpool_iostat_histograms import parse_histograms
-from storlab.formats.zpool_iostat_verbose import parse_zpool_iostat
 from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
-from storlab.importing.signatures import is_fio_log, signatures_of
-from storlab.importing.table.suggest import suggestion_for
-from storlab.importing.zfs_perf import parse_config
 from storlab.layers.block.queue import new_state, parse_queue
 from storlab.layers.block.queue_files import QUEUE
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
@@ -83,6 +72,14 @@ from storlab.suites.texts.check_log import read_check
 from storlab.suites.texts.check_text import groups_in, read_excludes, read_group_list
 from storlab.suites.texts.ktap import judged, read_ktap
 from storlab.suites.texts.zts import console_line, read_results
+from storlab.tools.fio.histogram_log import read_histogram_logs
+from storlab.tools.load_averages import parse_host_loads
+from storlab.tools.log_writes import read_log
+from storlab.tools.pcap.text import Text
+from storlab.tools.signatures import is_fio_log, signatures_of
+from storlab.tools.table.suggest import suggestion_for
+from storlab.tools.zfs import parse_counters, parse_histograms, parse_pool_look, parse_transaction_groups
+from storlab.tools.zfs_perf import parse_config, parse_zpool_iostat
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import OptionError
 from storlab.workloads.fio.checking import bad_option, complaint

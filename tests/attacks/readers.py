@@ -25,15 +25,6 @@ from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
 from storlab.cli.trace.block import latency_rows, latency_table
 from storlab.errors import ParseError, RecordsError, StorlabError
-from storlab.formats.fio.log_lines import is_cut
-from storlab.formats.fio.logs import read_series
-from storlab.formats.fio.operations import longest_gap, read_operations
-from storlab.formats.log_writes import Flag
-from storlab.formats.pcap.agent_output import decode
-from storlab.formats.pcap.capture import capture_of
-from storlab.formats.pgbench.results import read_pgbench
-from storlab.importing.pcap import part_of
-from storlab.importing.registry import importer_of
 from storlab.measurements import Measurements
 from storlab.nodes.agent.events import answer_of
 from storlab.nodes.agent.protocol import Decoder
@@ -46,6 +37,15 @@ from storlab.record import read_record
 from storlab.report.language.format import duration as duration_text
 from storlab.run.noise import MachineNoise
 from storlab.run.recovery.journal import read_pending
+from storlab.tools.fio.log_lines import is_cut
+from storlab.tools.fio.logs import read_series
+from storlab.tools.fio.operations import longest_gap, read_operations
+from storlab.tools.log_writes import Flag
+from storlab.tools.pcap.agent_output import decode
+from storlab.tools.pcap.capture import capture_of
+from storlab.tools.pcap.importer import part_of
+from storlab.tools.pgbench.results import read_pgbench
+from storlab.tools.registry import importer_of
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import elapsed_values, read_exit
 from storlab.workloads.bonnie.workload import BonnieWorkload

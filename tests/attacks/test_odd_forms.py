@@ -23,11 +23,11 @@ from attacks.test_parsers import ANY_SEED, FUZZ, ONCE
 from importing.test_fio_forms import OF_PEOPLE, for_people
 from importing.test_virtiofs_tests import terse
 from storlab.errors import StorlabError
-from storlab.formats.fio.logs import read_series
-from storlab.importing.importer import Part
-from storlab.importing.registry import importer_of
 from storlab.suites.records.sources import read_console
 from storlab.suites.texts.zts import console_line
+from storlab.tools.fio.logs import read_series
+from storlab.tools.importer import Part
+from storlab.tools.registry import importer_of
 from suite.samples import attempt
 
 

@@ -22,8 +22,8 @@ from storlab.blockio.requests import (
     with_alignment,
 )
 from storlab.blockio.text import linear_histogram, log2_histogram, percent, share_table, tables
-from storlab.formats.blkalgn.file import blkalgn_json
 from storlab.measurements import REQUEST_COLUMNS
+from storlab.tools.blkalgn.file import blkalgn_json
 
 Request = tuple[str, int, int]  # operation, offset, length; bytes
 

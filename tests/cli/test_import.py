@@ -18,7 +18,7 @@ from importing.test_virtiofs_tests import terse
 from storlab import open_run
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.plain import KINDS, plain_options
-from storlab.formats.bonnie.results import read_bonnie
+from storlab.tools.bonnie.results import read_bonnie
 from study.program import Ran, call
 
 TESTS = Path(__file__).parent.parent

@@ -60,9 +60,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "storlab.cli.plan.command",
             {"storlab.run.executor", "storlab.report.model", "rich.live"},
         ),
-        ("import sysbench sysbench-oltp.txt --out OUT", "storlab.importing.sysbench", READING | RUNNING),
-        ("import bonnie bonnie-2.00a.csv --out OUT", "storlab.importing.bonnie", READING | RUNNING),
-        ("import pcap pcap-ethernet.pcap --out OUT", "storlab.importing.pcap", {"polars", "numpy", "rich"} | RUNNING),
+        ("import sysbench sysbench-oltp.txt --out OUT", "storlab.tools.sysbench.importer", READING | RUNNING),
+        ("import bonnie bonnie-2.00a.csv --out OUT", "storlab.tools.bonnie.importer", READING | RUNNING),
+        (
+            "import pcap pcap-ethernet.pcap --out OUT",
+            "storlab.tools.pcap.importer",
+            {"polars", "numpy", "rich"} | RUNNING,
+        ),
         ("report RUN --format text", "storlab.report", STUDIES | RUNNING),
         ("report RUN --format csv", "storlab.report", STUDIES | RUNNING),
     ],
@@ -75,7 +79,10 @@ def test_a_command_loads_what_it_needs_and_no_more(
     found = loaded_by(*words)
     assert needed in found
     assert not found & (others | CHARTS | ({"pandas"} if "no-such" in arguments else STATISTICS)), found & others
-    importers = {f"storlab.importing.{kind}" for kind in ("sysbench", "bonnie", "fio", "table", "virtiofs_tests")}
+    importers = {
+        f"storlab.tools.{kind}"
+        for kind in ("sysbench.importer", "bonnie.importer", "fio.importer", "table.importer", "virtiofs_tests")
+    }
     assert not arguments.startswith("import ") or not found & (importers - {needed})
     assert not list((tmp_path / "run").rglob("*.parquet")) or "pcap" not in arguments, "its report makes the frames"
 

@@ -19,8 +19,8 @@ import pytest
 from laboratory.block import LoopDisk, loop_disk, traced
 from storlab.blockio.trace_output import EVENT_COLUMNS, decode_output
 from storlab.cli.trace.child import own_group
-from storlab.formats.blkalgn.file import read_blkalgn
 from storlab.measurements import REQUEST_COLUMNS
+from storlab.tools.blkalgn.file import read_blkalgn
 from study.program import PROGRAM, program
 
 SIZE = 64 * 1024**2

@@ -33,7 +33,6 @@ from probes import (
     test_zfs,
 )
 from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
-from storlab.importing.registry import importers
 from storlab.nodes.process import ExitRecord
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.locks.probe import LocksProbe
@@ -42,6 +41,7 @@ from storlab.probes.subject import Subject
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.run.recovery.undoing import undo_table
+from storlab.tools.registry import importers
 from storlab.workloads.base import exit_bytes
 from tcp import lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storlab.formats.log_writes import ENTRY, HEAD, MAGIC
+from storlab.tools.log_writes import ENTRY, HEAD, MAGIC
 
 SECTOR = 512
 

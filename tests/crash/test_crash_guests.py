@@ -14,7 +14,7 @@ import pytest
 from laboratory import Ended, Laboratory, backing_files, ended, kill, opened, wait_for
 from laboratory.guests import qemus
 from laboratory.samples import sample
-from storlab.formats.log_writes import Flag, read_log
+from storlab.tools.log_writes import Flag, read_log
 
 pytestmark = pytest.mark.needs("guests")
 

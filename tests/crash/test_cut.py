@@ -20,9 +20,9 @@ from storlab.crash.cut import Loss, drawn, durable, in_flight, nothing, survivor
 from storlab.crash.interval import exact_interval
 from storlab.crash.replay import copy_image, first_difference, replaying
 from storlab.errors import ParseError
-from storlab.formats.log_writes import Flag, WriteLog, read_log
 from storlab.layers.attach.blockdev import Cache, blockdev
 from storlab.layers.resources import LoggedFile
+from storlab.tools.log_writes import Flag, WriteLog, read_log
 
 SECTORS = 24
 START = bytes(range(1, SECTORS + 1)) * 1

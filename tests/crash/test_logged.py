@@ -16,13 +16,13 @@ from storlab.crash.logged import logged_study, witnessed
 from storlab.crash.results import Broken
 from storlab.crash.twin import durable_twin
 from storlab.errors import TrialError
-from storlab.formats.log_writes import read_log
 from storlab.layers.attach.attachment import VirtioBlkLayer
 from storlab.layers.attach.blockdev import Cache
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.resources import LoggedFile
 from storlab.study.cells import Cell
 from storlab.study.study import load_study
+from storlab.tools.log_writes import read_log
 from storlab.workloads.ledger.workload import LedgerWorkload
 from storlab.workloads.witness import Pages
 

@@ -26,12 +26,12 @@ from formats.test_pcap_streams import (
 from laboratory import wait_until
 from storlab.agent_binary import agent_path
 from storlab.errors import MissingTool, ParseError
-from storlab.formats.pcap.agent_output import decode
-from storlab.formats.pcap.capture import Capture, Talk, read_capture
-from storlab.formats.pcap.text import PIECE
-from storlab.importing.importer import Part
-from storlab.importing.pcap import PcapImporter
 from storlab.metrics import HISTOGRAMS, Specs
+from storlab.tools.importer import Part
+from storlab.tools.pcap.agent_output import decode
+from storlab.tools.pcap.capture import Capture, Talk, read_capture
+from storlab.tools.pcap.importer import PcapImporter
+from storlab.tools.pcap.text import PIECE
 
 PACKETS = [
     sent(1.0, 100, 128),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storlab.importing.importer import Part
-from storlab.importing.registry import importer_of
 from storlab.measurements import Measurements
+from storlab.tools.importer import Part
+from storlab.tools.registry import importer_of
 from study.program import Ran, call
 
 GOLDEN = Path(__file__).parent / "golden"

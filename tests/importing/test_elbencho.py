@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.formats.elbencho.phases import Phase, in_trials
-from storlab.importing.importer import Part
+from storlab.tools.elbencho.phases import Phase, in_trials
+from storlab.tools.importer import Part
 
 from . import GOLDEN, read, series
 

@@ -13,9 +13,9 @@ import pytest
 from formats.fio.samples import golden, run_fio, values
 from storlab import open_run
 from storlab.errors import ParseError
-from storlab.importing.fio.importer import FioImporter
-from storlab.importing.fio.traits import said_of_jobs, traits_of
-from storlab.importing.importer import Part
+from storlab.tools.fio.importer import FioImporter
+from storlab.tools.fio.traits import said_of_jobs, traits_of
+from storlab.tools.importer import Part
 from study.program import call
 
 from . import taken

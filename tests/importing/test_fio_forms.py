@@ -16,10 +16,10 @@ import pytest
 from formats.fio.samples import PACK, golden, values
 from storlab import open_run
 from storlab.errors import ParseError
-from storlab.formats.fio.normal.told import told_of
-from storlab.formats.prefixes import as_shown, labels_of, peeled
-from storlab.importing.signatures import signatures_in
 from storlab.report.plots import Run
+from storlab.tools.fio.normal.told import told_of
+from storlab.tools.passed_on import as_shown, labels_of, peeled
+from storlab.tools.signatures import signatures_in
 from study.program import call
 
 from . import taken

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from laboratory.samples import sample
 from storlab.errors import ParseError
-from storlab.formats.pgbench.results import read_pgbench
-from storlab.importing.importer import Part
-from storlab.importing.pgbench import PgbenchImporter
+from storlab.tools.importer import Part
+from storlab.tools.pgbench.importer import PgbenchImporter
+from storlab.tools.pgbench.results import read_pgbench
 
 from . import GOLDEN, read, series
 

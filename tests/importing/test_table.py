@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from laboratory.samples import sample
 from storlab.errors import ParseError
-from storlab.importing.cells import primary_of
-from storlab.importing.importer import Part
-from storlab.importing.signatures import signatures_of
-from storlab.importing.table.importer import TableImporter
-from storlab.importing.table.suggest import suggestion_for
+from storlab.tools.cells import primary_of
+from storlab.tools.importer import Part
+from storlab.tools.signatures import signatures_of
+from storlab.tools.table.importer import TableImporter
+from storlab.tools.table.suggest import suggestion_for
 
 HERE = Path(__file__).parent
 SUGGESTED = tomllib.loads((HERE / "suggested.toml").read_text())

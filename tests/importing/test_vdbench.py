@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.odd_files import bounded
-from storlab.formats.vdbench.flatfile import is_flatfile
-from storlab.formats.vdbench.runs import METRICS, done
+from storlab.tools.vdbench.flatfile import is_flatfile
+from storlab.tools.vdbench.runs import METRICS, done
 
 from . import GOLDEN, read, series
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from laboratory.samples import sample as words_of
 from storlab import open_run
 from storlab.errors import ParseError
-from storlab.formats.load_averages import parse_host_loads
-from storlab.importing.importer import Part
-from storlab.importing.virtiofs_tests import VirtiofsTestsImporter
 from storlab.report.formats.virtiofs_tests import _jobs, whole_mean
+from storlab.tools.importer import Part
+from storlab.tools.load_averages import parse_host_loads
+from storlab.tools.virtiofs_tests import VirtiofsTestsImporter
 from study.program import call
 
 from . import taken

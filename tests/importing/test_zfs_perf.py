@@ -11,8 +11,7 @@ import pytest
 
 from storlab import open_run
 from storlab.errors import ParseError
-from storlab.formats.zpool_iostat_verbose import mean_of, parse_zpool_iostat
-from storlab.importing.zfs_perf import parse_config
+from storlab.tools.zfs_perf import mean_of, parse_config, parse_zpool_iostat
 from study.program import call
 
 from . import taken

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from storlab.errors import ParseError
-from storlab.importing.pcap import PcapImporter
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import Interface, Service, Subject
 from storlab.probes.tcp.output import ABOUT, PACKETS, kept_packets
 from storlab.probes.tcp.probe import TcpProbe
+from storlab.tools.pcap.importer import PcapImporter
 from tcp.lines import connection, printed, sample
 
 HERE = Subject(group="here")

@@ -12,14 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
-from storlab.formats.zfs_kstat import Counters, parse_counters, parse_transaction_groups
-from storlab.formats.zpool_iostat import MAINTENANCE, QUEUES, PoolLook, parse_pool_look
 from storlab.measurements import Measurements
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.sampling import NAME
 from storlab.probes.subject import Subject
 from storlab.probes.zfs import iostat
 from storlab.probes.zfs.probe import ZfsProbe
+from storlab.tools.zfs import (
+    MAINTENANCE,
+    QUEUES,
+    Counters,
+    PoolLook,
+    parse_counters,
+    parse_pool_look,
+    parse_transaction_groups,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 TRIAL = (GOLDEN / "zfs.jsonl").read_bytes()

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from storlab.blockio.requests import UNITS, ratios, request_frame
-from storlab.formats.fio import declared as fio
-from storlab.formats.fio.declared import declared
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.probes.host_load import HostLoadProbe
@@ -22,6 +20,8 @@ from storlab.records.derived.within_trials import add_within_trials
 from storlab.records.run_folder import TrialRecord
 from storlab.records.stacked import Measured, across_nodes, rows_of, stacked
 from storlab.records.tables import Tables, TrialTables
+from storlab.tools.fio import declared as fio
+from storlab.tools.fio.declared import declared
 from storlab.workloads.files import declared as files
 
 shares = st.lists(st.floats(0, 1e12), min_size=1, max_size=40).filter(lambda values: max(values) > 0)

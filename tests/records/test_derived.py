@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes import derived
-from storlab.formats.fio.declared import declared
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import TARGET, MetricSpec, Value
 from storlab.probes.host_load import HostLoadProbe
@@ -23,6 +22,7 @@ from storlab.records.derived.in_memory import warnings
 from storlab.records.derived.per_transaction import per_transaction, watched_above
 from storlab.records.derived.settings import warnings as changes
 from storlab.records.run_folder import ChangedSetting, TrialRecord
+from storlab.tools.fio.declared import declared
 
 HOST_LOAD = HostLoadProbe().declares()
 numbers = st.integers(0, 2**50)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import UserError
-from storlab.importing.cells import Measured, rounds_in_turns
-from storlab.importing.importer import Part
 from storlab.measurements import Measurements
 from storlab.records.imported_text import Text, without_bom
+from storlab.tools.cells import Measured, rounds_in_turns
+from storlab.tools.importer import Part
 
 START = datetime(2026, 3, 14, 9, tzinfo=UTC)
 

@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 
 from laboratory.samples import sample
-from storlab.formats.fio.declared import declared as of_fio
 from storlab.metrics import Declarations, MetricSpec
 from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts, Planned, PlannedCell, PlannedChain, Tool
 from storlab.records.tables import derived
 from storlab.registry import probe_types
+from storlab.tools.fio.declared import declared as of_fio
 
 SYSTEMS = ("ext4", "xfs", "btrfs", "zfs")
 LOADS = ("random-write", "sequential-read")

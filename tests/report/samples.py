@@ -16,7 +16,6 @@ from storlab.analysis.design import Design
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import CellState, Estimate, Summary
 from storlab.blockio.requests import UNITS
-from storlab.formats.sysbench.metrics import DECLARED
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
@@ -25,6 +24,7 @@ from storlab.report.charts.theme import Chart
 from storlab.report.model.input import ReportInput
 from storlab.timeseries.findings import findings
 from storlab.timeseries.variability import Floats, variability
+from storlab.tools.sysbench.metrics import DECLARED
 
 from .sample_run import declared
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
-from storlab.importing.bonnie import BonnieImporter
 from storlab.measurements import Measurements
 from storlab.nodes.process import ExitRecord
+from storlab.tools.bonnie.importer import BonnieImporter
 from storlab.workloads.base import ELAPSED
 from storlab.workloads.bonnie.workload import BonnieWorkload
 from workloads import DONE, FAILED, LIMITED, ended, left

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from formats.fio.samples import ANY_FOLDER
 from storlab.agent_binary import agent_path
 from storlab.errors import CommandFailed, DiskFull, TimedOut
-from storlab.formats.fio import histogram
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
 from storlab.nodes.process import ExitRecord
 from storlab.records.stacked import across_nodes
+from storlab.tools.fio import histogram
 from storlab.workloads.files.declared import declared
 from storlab.workloads.files.options import MOST_DIRECTORIES, Directories
 from storlab.workloads.files.report import measurements, read_document

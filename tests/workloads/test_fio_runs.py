@@ -11,14 +11,14 @@ import pytest
 
 from formats.fio.samples import PACK, counts, read_lines, run_fio, values
 from storlab.errors import CommandFailed, DiskFull, TrialError
-from storlab.formats.fio.blocks import NO_LATENCY
-from storlab.formats.fio.logs import find_logs, read_series
-from storlab.formats.fio.metrics import Direction
-from storlab.formats.fio.metrics import Job as Reported
-from storlab.formats.fio.operations import longest_gap, read_operations
-from storlab.formats.fio.output import parse_fio, read_report
-from storlab.formats.fio.phases import AT_ONCE, Phases
 from storlab.measurements import Measurements
+from storlab.tools.fio.blocks import NO_LATENCY
+from storlab.tools.fio.logs import find_logs, read_series
+from storlab.tools.fio.metrics import Direction
+from storlab.tools.fio.metrics import Job as Reported
+from storlab.tools.fio.operations import longest_gap, read_operations
+from storlab.tools.fio.output import parse_fio, read_report
+from storlab.tools.fio.phases import AT_ONCE, Phases
 from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, jobs_of, sections_of
 from storlab.workloads.fio.phases import phases_of

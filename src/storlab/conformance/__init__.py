@@ -21,7 +21,6 @@ from pydantic import BaseModel, ValidationError
 
 from storlab.conformance import results, says
 from storlab.errors import ParseError, StorlabError, TrialError
-from storlab.importing.importer import Importer
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Resource
 from storlab.measurements import Measurements
@@ -30,6 +29,7 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.undo import Entry, Undo
 from storlab.probes.base import Probe, ProbeRecord
 from storlab.run.recovery.undoing import undo_table
+from storlab.tools.importer import Importer
 from storlab.workloads.base import Workload
 
 __all__ = ["check_importer", "check_layer", "check_node_kind", "check_probe", "check_set_up", "check_workload"]

@@ -15,7 +15,6 @@ import polars as pl
 
 from storlab.conformance.says import Faults
 from storlab.errors import ParseError
-from storlab.importing.importer import Importer, Part
 from storlab.measurements import (
     CHECK_COLUMNS,
     HISTOGRAM_COLUMNS,
@@ -25,6 +24,7 @@ from storlab.measurements import (
     Measurements,
 )
 from storlab.metrics import HISTOGRAMS, Across, Better, MetricSpec, Specs
+from storlab.tools.importer import Importer, Part
 
 UNITS = ("s", "B", "1", "1/s", "B/s", "°C")
 """Base units. What is stored in others can be neither compared nor printed."""

@@ -13,7 +13,6 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from storlab.importing.importer import Importer
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.resources import Format, Resource
 from storlab.metrics import Specs
@@ -24,6 +23,7 @@ from storlab.probes.base import Probe
 from storlab.probes.subject import Kind
 from storlab.reach import texts_of
 from storlab.run.recovery.undoing import undo_table
+from storlab.tools.importer import Importer
 from storlab.workloads.base import Workload
 
 Faults = Iterator[str]

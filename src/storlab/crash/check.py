@@ -13,7 +13,7 @@ from random import Random
 from storlab.crash.cut import Loss, drawn, durable, in_flight, nothing, survivors
 from storlab.crash.replay import copy_image, first_difference, replaying
 from storlab.crash.results import Broken, Control, Cut
-from storlab.formats.log_writes import Flag, WriteLog
+from storlab.tools.log_writes import Flag, WriteLog
 from storlab.workloads.witness import Pages
 
 _CONTROLLED = 10  # moments for each control by cuts

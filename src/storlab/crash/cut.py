@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from storlab.formats.log_writes import Entry, Flag
+from storlab.tools.log_writes import Entry, Flag
 
 
 @dataclass(frozen=True)

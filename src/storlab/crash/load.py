@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storlab.errors import TrialError
-from storlab.formats.log_writes import WriteLog
 from storlab.layers.resources import Resource
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Node, Process
@@ -16,6 +15,7 @@ from storlab.run.session import Session
 from storlab.run.setup.build import Built
 from storlab.run.trial.measure import end_all
 from storlab.study.cells import Load
+from storlab.tools.log_writes import WriteLog
 from storlab.waiting import to_its_end
 from storlab.workloads.base import RunContext
 from storlab.workloads.witness import Witness

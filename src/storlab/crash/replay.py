@@ -17,8 +17,8 @@ from pathlib import Path
 
 from storlab.crash.cut import Piece
 from storlab.errors import ParseError
-from storlab.formats.log_writes import Entry, Flag, WriteLog
 from storlab.reading import data_in
+from storlab.tools.log_writes import Entry, Flag, WriteLog
 
 _CHUNK = 1024 * 1024
 _FICLONE = 0x40049409  # ioctl_ficlone(2)

@@ -56,7 +56,7 @@ class File(_AtPath):
 class LoggedFile(File):
     """A raw file whose writes and flushes QEMU logs, if it is opened as a disk; nothing else may open it.
 
-    ``log`` is the path of the log, see ``storlab.formats.log_writes``, and ``start`` that of a copy of the file as it
+    ``log`` is the path of the log, see ``storlab.tools.log_writes``, and ``start`` that of a copy of the file as it
     was when the log was empty.
     """
 

@@ -10,7 +10,6 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
-from storlab.formats.load_averages import LOADS
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import TARGET, MetricSpec, Value, by_name
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
@@ -28,6 +27,7 @@ from storlab.probes.procfs import (
 )
 from storlab.probes.sampling import Snapshot, around, read_samples, sampling
 from storlab.probes.subject import Kind
+from storlab.tools.load_averages import LOADS
 from storlab.units import Duration
 
 _PRESSURE = ("cpu", "io", "memory")

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storlab.errors import RecordsError
-from storlab.importing.imported import Imported
 from storlab.records import fingerprint
 from storlab.records.imported import derive_imported, fingerprints_of, origin_of
 from storlab.records.kept import Found, keepable, read_kept, write_tables
 from storlab.records.manifest import Manifest
 from storlab.records.run_folder import RECORD, RunFolder, TrialRecord
 from storlab.records.tables import Tables, TrialTables
+from storlab.tools.imported import Imported
 from storlab.units import shown
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from storlab.errors import ParseError, RecordsError, UserError
 from storlab.grouping import grouped
-from storlab.importing.clients import as_one
-from storlab.importing.imported import Imported, ImportedFile, ImportedTrial
-from storlab.importing.importer import Deferred, Importer, Part, said_of_files
-from storlab.importing.registry import importer_of
 from storlab.reading import open_file, read_file
 from storlab.records.files import copy_durably
 from storlab.records.imported_text import Text
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, refuse_linked_raw, write_trial
+from storlab.tools.clients import as_one
+from storlab.tools.imported import Imported, ImportedFile, ImportedTrial
+from storlab.tools.importer import Deferred, Importer, Part, said_of_files
+from storlab.tools.registry import importer_of
 from storlab.version import __version__
 
 if TYPE_CHECKING:

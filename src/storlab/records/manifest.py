@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from storlab.errors import RecordsError
 from storlab.grouping import grouped
-from storlab.importing.imported import Imported
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.record import Count, Number, RunId, read_record, to_json
 from storlab.records.files import write_durably
+from storlab.tools.imported import Imported
 
 if TYPE_CHECKING:
     from storlab.study.study import Study

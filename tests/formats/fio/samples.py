@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from hypothesis import HealthCheck, settings
 
-from storlab.formats.fio import histogram
-from storlab.formats.fio.log_lines import Lines, map_chunks
 from storlab.measurements import Measurements
 from storlab.metrics import PERCENTILES
 from storlab.percentiles import Ints, ranked
+from storlab.tools.fio import histogram
+from storlab.tools.fio.log_lines import Lines, map_chunks
 
 ANY_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 GOLDEN = Path(__file__).parent / "golden"

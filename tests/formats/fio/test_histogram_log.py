@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
-from storlab.formats.fio import histogram
-from storlab.formats.fio.histogram_log import read_histogram_logs, with_histogram_logs
-from storlab.formats.fio.output import parse_fio
-from storlab.formats.fio.phases import Phases
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, merge_histograms
 from storlab.metrics import PERCENTILES
 from storlab.percentiles import Ints, percentiles, ranked
+from storlab.tools.fio import histogram
+from storlab.tools.fio.histogram_log import read_histogram_logs, with_histogram_logs
+from storlab.tools.fio.output import parse_fio
+from storlab.tools.fio.phases import Phases
 
 from .samples import ANY_FOLDER, counts, fio_percentiles, histogram_frame, run_fio, series, values
 

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
-from storlab.formats.fio import histogram, log_lines
-from storlab.formats.fio.log_lines import is_cut, map_chunks
-from storlab.formats.fio.logs import find_logs, read_series
-from storlab.formats.fio.operations import Gaps, added, longest_gap, read_operations
-from storlab.formats.fio.phases import Phases
-from storlab.formats.fio.slices import Cut, cut
 from storlab.measurements import SERIES_COLUMNS
+from storlab.tools.fio import histogram, log_lines
+from storlab.tools.fio.log_lines import is_cut, map_chunks
+from storlab.tools.fio.logs import find_logs, read_series
+from storlab.tools.fio.operations import Gaps, added, longest_gap, read_operations
+from storlab.tools.fio.phases import Phases
+from storlab.tools.fio.slices import Cut, cut
 
 from .samples import ANY_FOLDER, PACK, counts, histogram_frame, lines_frame, read_lines, run_fio, series
 

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from storlab.errors import CommandFailed, DiskFull, ParseError
-from storlab.formats.fio.output import frames, parse_fio, read_report, unique_names
 from storlab.measurements import METRIC_COLUMNS, SERIES_COLUMNS
 from storlab.metrics import percentile_name
+from storlab.tools.fio.output import frames, parse_fio, read_report, unique_names
 
 from .samples import GOLDEN, counts, golden, values
 

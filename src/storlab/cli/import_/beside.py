@@ -9,11 +9,11 @@ from pathlib import Path
 from storlab.cli.import_.options import ImportOptions
 from storlab.errors import UserError
 from storlab.grouping import grouped
-from storlab.importing.importer import Importer
-from storlab.importing.registry import importer_of
 from storlab.limits import IMPORTED
 from storlab.reading import read_file
 from storlab.text import printable
+from storlab.tools.importer import Importer
+from storlab.tools.registry import importer_of
 
 
 def without_beside(options: ImportOptions) -> ImportOptions:

@@ -69,12 +69,12 @@ class ImportCommands(TyperGroup):
         return (args[0], command, args[1:]) if command else (_DETECTED, _detecting(), args)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from storlab.importing.registry import importers
+        from storlab.tools.registry import importers
 
         return list(dict.fromkeys([*super().list_commands(ctx), *importers()]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from storlab.importing.registry import importers
+        from storlab.tools.registry import importers
 
         found = super().get_command(ctx, cmd_name)
         return _extension(cmd_name) if found is None and cmd_name in importers() else found
@@ -391,7 +391,7 @@ def _extension(kind: str) -> Any:
                 raise UserError(f"--option {text}: write NAME=VALUE")
         _import(ImportOptions(kind, paths, out, label, factor, interleaved=interleaved, of_kind=options))
 
-    from storlab.importing.registry import importers
+    from storlab.tools.registry import importers
 
     package = importers()[kind].dist
     app = typer.Typer(rich_markup_mode=None)

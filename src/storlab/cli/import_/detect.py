@@ -13,11 +13,11 @@ from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign
 from storlab.cli.output import show, warn
 from storlab.errors import UserError
-from storlab.formats.prefixes import labels_of
 from storlab.grouping import grouped
-from storlab.importing.registry import importer_of, importers
-from storlab.importing.signatures import HEAD, Signature, contained_in, is_fio_log, signatures_in
 from storlab.text import first, printable
+from storlab.tools.passed_on import labels_of
+from storlab.tools.registry import importer_of, importers
+from storlab.tools.signatures import HEAD, Signature, contained_in, is_fio_log, signatures_in
 
 _OF_KIND = {"dialect": "blkalgn"}
 """Options of one kind; all others that there are belong to ``csv``."""
@@ -164,7 +164,7 @@ def _command(kind: str, paths: Sequence[Path]) -> str:
 
 
 def _needs_columns(path: Path) -> str:
-    from storlab.importing.table.suggest import suggestion_for
+    from storlab.tools.table.suggest import suggestion_for
 
     table = next(each for each in files_in(path) if signatures_in(head_of(each))) if path.is_dir() else path
     found = suggestion_for(head_of(table), str(table))

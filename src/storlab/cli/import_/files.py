@@ -22,11 +22,6 @@ from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
 from storlab.cli.output import show, warn
 from storlab.errors import ParseError, UserError
-from storlab.importing.cells import assemble
-from storlab.importing.imported import ImportedFile
-from storlab.importing.importer import Importer, Part, said_of_files
-from storlab.importing.registry import importer_of
-from storlab.importing.signatures import HEAD
 from storlab.limits import IMPORTED, IMPORTED_FILES, IMPORTED_TOGETHER
 from storlab.reading import open_file, read_file
 from storlab.records.imported import write_imported
@@ -34,6 +29,11 @@ from storlab.records.imported_text import Text, without_bom
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.text import first, printable, storable
+from storlab.tools.cells import assemble
+from storlab.tools.imported import ImportedFile
+from storlab.tools.importer import Importer, Part, said_of_files
+from storlab.tools.registry import importer_of
+from storlab.tools.signatures import HEAD
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63

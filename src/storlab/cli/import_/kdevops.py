@@ -14,9 +14,9 @@ from pathlib import Path
 
 from storlab.errors import UserError
 from storlab.grouping import grouped
-from storlab.importing.cells import NOT_SAID
 from storlab.reading import open_file
 from storlab.text import first, printable
+from storlab.tools.cells import NOT_SAID
 from storlab.units import size_text
 
 _RESULT = "sysbench_tps.txt"

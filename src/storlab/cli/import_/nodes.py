@@ -9,8 +9,8 @@ from pathlib import Path
 
 from storlab.errors import UserError
 from storlab.grouping import grouped
-from storlab.importing.imported import HOST, NODE_NAME
 from storlab.text import printable
+from storlab.tools.imported import HOST, NODE_NAME
 
 _FOLDER, _TEST = "folder", "test"
 _LONGEST = 63

@@ -10,8 +10,8 @@ from pathlib import Path
 from storlab.analysis.stats.interleaving import same_order
 from storlab.errors import UserError
 from storlab.grouping import grouped
-from storlab.importing.cells import INSTEAD
-from storlab.importing.imported import Imported
+from storlab.tools.cells import INSTEAD
+from storlab.tools.imported import Imported
 
 _UNPACK = "unpack it first"
 _UTF_16 = "is text in UTF-16, not UTF-8: convert it first (iconv -f {} -t UTF-8)"

@@ -14,13 +14,23 @@ from typing import get_args
 import polars as pl
 
 from storlab.errors import ParseError
-from storlab.formats.zpool_iostat import DIRECTIONS, MAINTENANCE, QUEUES, STAGES, wait_name
-from storlab.formats.zpool_iostat_histograms import KINDS, Bins, What, between, parse_histograms
 from storlab.measurements import HISTOGRAM_COLUMNS
 from storlab.metrics import MetricSpec, Value, percentiles_of
 from storlab.percentiles import percentiles_of_bins
 from storlab.probes.base import ProbeContext, ProbeRecord
 from storlab.reading import read_file
+from storlab.tools.zfs import (
+    DIRECTIONS,
+    KINDS,
+    MAINTENANCE,
+    QUEUES,
+    STAGES,
+    Bins,
+    What,
+    between,
+    parse_histograms,
+    wait_name,
+)
 
 _MOST = 1 << 20  # bytes of a pool's histogram; it has 5,000
 _OPTIONS: dict[What, str] = {"waits": "-w", "sizes": "-r"}

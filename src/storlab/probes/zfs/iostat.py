@@ -14,11 +14,11 @@ from math import isfinite
 from pathlib import Path
 
 from storlab.errors import CommandFailed, ParseError
-from storlab.formats.zpool_iostat import DIRECTIONS, MAINTENANCE, QUEUES, STAGES, PoolLook, parse_pool_look, wait_name
 from storlab.layers.server.log import ServerLog
 from storlab.metrics import MetricSpec, Value
 from storlab.probes.base import ProbeContext, Window
 from storlab.reading import lines_of
+from storlab.tools.zfs import DIRECTIONS, MAINTENANCE, QUEUES, STAGES, PoolLook, parse_pool_look, wait_name
 from storlab.waiting import to_its_end
 
 NAME, SAID = "zpool-iostat.txt", "zpool-iostat.err"

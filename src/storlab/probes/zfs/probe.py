@@ -17,7 +17,6 @@ import polars as pl
 from pydantic import Field
 
 from storlab.errors import ParseError
-from storlab.formats.zfs_kstat import Counters, TransactionGroup, parse_counters, parse_transaction_groups
 from storlab.grouping import few
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Evidence, MetricSpec, Value
@@ -26,6 +25,7 @@ from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.sampling import NAME, Snapshot, around, each_sample, sampling
 from storlab.probes.subject import End, Kind
 from storlab.probes.zfs import histograms, iostat
+from storlab.tools.zfs import Counters, TransactionGroup, parse_counters, parse_transaction_groups
 from storlab.units import Duration
 
 _STATS, _QUEUES = "/proc/spl/kstat/zfs", "/proc/spl/kstat/taskq"

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from storlab.errors import UserError
-from storlab.formats.bonnie.declared import CREATE, IN_BYTES, OUTPUT, TESTS, of_test
-from storlab.formats.bonnie.run import LEFT_OUT
 from storlab.grouping import grouped
 from storlab.report.model.input import ReportInput, for_people
+from storlab.tools.bonnie.declared import CREATE, IN_BYTES, OUTPUT, TESTS, of_test
+from storlab.tools.bonnie.run import LEFT_OUT
 
 _KIND = "bonnie"
 _HEAD = 19  # characters: a machine's name, a blank, and sizes, for which a long name is cut

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from storlab.errors import UserError
-from storlab.formats.virtiofs_tests import WORKLOADS
 from storlab.grouping import grouped
 from storlab.levels import numbers_of
 from storlab.report.model.input import ReportInput
+from storlab.tools.virtiofs_tests import WORKLOADS
 
 _LINE = "{:<24}{:<24}{:<16}{:<16}\n"
 _WAYS = {f"{order}{way}": (way,) for order in ("seq", "rand") for way in ("read", "write")}  # others do both

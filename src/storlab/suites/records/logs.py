@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.errors import ParseError
-from storlab.formats.prefixes import labels_of, peeled
 from storlab.suites.model import Outcome
 from storlab.suites.observed import Gap, Try
 from storlab.suites.texts.check_log import Block, read_check_log, sections
 from storlab.suites.texts.ktap import Result, programs, read_ktap
 from storlab.suites.texts.zts import ResultLine, read_results, report_name
+from storlab.tools.passed_on import labels_of, peeled
 
 FORMS = (
     "the console or log of the ZFS Test Suite's runner (Test: PATH (run as USER) [MM:SS] [OUTCOME]), the terminal or "

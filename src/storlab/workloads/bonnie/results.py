@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialError
-from storlab.formats.bonnie.results import read_bonnie
 from storlab.measurements import Measurements, metric_frame
 from storlab.nodes.process import ExitRecord, telling
 from storlab.text import is_whole
+from storlab.tools.bonnie.results import read_bonnie
 from storlab.units import size_text
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 

@@ -15,12 +15,12 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from storlab.formats.bonnie.declared import declared
 from storlab.layers.resources import Dir, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.model import Model
 from storlab.nodes.needs import Needs
+from storlab.tools.bonnie.declared import declared
 from storlab.units import Size, size_text
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Work, Workload
 

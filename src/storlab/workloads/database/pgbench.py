@@ -59,7 +59,7 @@ class PgbenchWorkload(DatabaseWorkload):
         return resolved
 
     def declares(self) -> tuple[MetricSpec, ...]:
-        from storlab.formats.pgbench.declared import METRICS
+        from storlab.tools.pgbench.declared import METRICS
 
         return (*METRICS.values(), *ELAPSED)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from storlab.errors import CommandFailed, ParseError, TimedOut
-from storlab.formats.pgbench.results import read_pgbench
 from storlab.measurements import Measurements, metric_frame
 from storlab.nodes.process import telling
+from storlab.tools.pgbench.results import read_pgbench
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 
 _SAID = re.compile(r"^pgbench: (?:error: )?(.*)$", re.M)

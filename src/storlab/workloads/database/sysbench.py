@@ -75,7 +75,7 @@ class SysbenchWorkload(DatabaseWorkload):
         return self
 
     def declares(self) -> tuple[MetricSpec, ...]:
-        from storlab.formats.sysbench.metrics import LIVE
+        from storlab.tools.sysbench.metrics import LIVE
 
         return (*LIVE, *ELAPSED)
 

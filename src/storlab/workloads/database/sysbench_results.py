@@ -9,12 +9,12 @@ from pathlib import Path
 import polars as pl
 
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
-from storlab.formats.sysbench.metrics import IGNORED, LIVE, measured
-from storlab.formats.sysbench.text import read_sysbench
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import PERCENTILES, by_name, percentile_name
 from storlab.nodes.process import ExitRecord, telling
 from storlab.percentiles import percentiles
+from storlab.tools.sysbench.metrics import IGNORED, LIVE, measured
+from storlab.tools.sysbench.text import read_sysbench
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 
 _FATAL = re.compile(rb"^FATAL: (.+)$", re.M)

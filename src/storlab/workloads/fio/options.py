@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import Annotated
 
 from storlab import reach
-from storlab.formats.fio.declared import DIRECTIONS, OPERATIONS
 from storlab.text import is_whole
+from storlab.tools.fio.declared import DIRECTIONS, OPERATIONS
 from storlab.units import parse_duration, parse_size
 from storlab.workloads.base import OptionError, ReadInput, Work
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from storlab.formats.fio.metrics import Job as Reported
-from storlab.formats.fio.phases import AT_ONCE, Phases
 from storlab.grouping import grouped
+from storlab.tools.fio.metrics import Job as Reported
+from storlab.tools.fio.phases import AT_ONCE, Phases
 from storlab.workloads.fio.options import WAITS, Job, is_on, plain, processes, text
 
 _BEGINS = ("startdelay", "ramp_time")

@@ -10,10 +10,15 @@ from pathlib import Path
 import polars as pl
 
 from storlab.errors import CommandFailed, ParseError, TrialError
-from storlab.formats.fio.declared import METRICS
-from storlab.formats.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
-from storlab.formats.fio.log_lines import ENDING
-from storlab.formats.fio.logs import (
+from storlab.grouping import grouped
+from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import Value
+from storlab.nodes.process import ExitRecord
+from storlab.text import is_whole
+from storlab.tools.fio.declared import METRICS
+from storlab.tools.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
+from storlab.tools.fio.log_lines import ENDING
+from storlab.tools.fio.logs import (
     AVERAGED_WRONG,
     MAXIMA,
     averages_are_sound,
@@ -21,15 +26,10 @@ from storlab.formats.fio.logs import (
     latencies_are_means,
     read_series,
 )
-from storlab.formats.fio.operations import added, longest_gap
-from storlab.formats.fio.output import measured as of_report
-from storlab.formats.fio.output import parse_fio, read_report
-from storlab.formats.fio.phases import AT_ONCE, Phases
-from storlab.grouping import grouped
-from storlab.measurements import Measurements, metric_frame
-from storlab.metrics import Value
-from storlab.nodes.process import ExitRecord
-from storlab.text import is_whole
+from storlab.tools.fio.operations import added, longest_gap
+from storlab.tools.fio.output import measured as of_report
+from storlab.tools.fio.output import parse_fio, read_report
+from storlab.tools.fio.phases import AT_ONCE, Phases
 from storlab.workloads.base import bytes_of, read_exit
 from storlab.workloads.fio import sliced
 from storlab.workloads.fio.asked import TOO_SHORT, fell_short, is_too_short

@@ -14,10 +14,10 @@ from storlab.workloads.slices import Turns
 if TYPE_CHECKING:
     import polars as pl
 
-    from storlab.formats.fio.metrics import Job as MeasuredJob
-    from storlab.formats.fio.slices import Cut
     from storlab.measurements import Measurements
     from storlab.metrics import Value
+    from storlab.tools.fio.metrics import Job as MeasuredJob
+    from storlab.tools.fio.slices import Cut
 
 LOGS = "operations"
 _MONOTONIC = 1  # CLOCK_MONOTONIC, see clock_gettime(2)
@@ -80,10 +80,10 @@ def measured(whole: Measurements, names: Sequence[str], raw: Path, turns: Turns)
     """
     import polars as pl
 
-    from storlab.formats.fio import slices
-    from storlab.formats.fio.logs import find_logs
-    from storlab.formats.fio.metrics import frames
     from storlab.measurements import metric_frame
+    from storlab.tools.fio import slices
+    from storlab.tools.fio.logs import find_logs
+    from storlab.tools.fio.metrics import frames
 
     logs = find_logs(raw, LOGS, "lat") or find_logs(raw, LOGS, "clat")  # the latter alone with disable_lat
     if not turns.measured or not logs:
@@ -114,10 +114,10 @@ def _is_news(message: str) -> bool:
 
 
 def _job(name: str, cut: Cut, active: float) -> MeasuredJob:
-    from storlab.formats.fio.blocks import NO_LATENCY
-    from storlab.formats.fio.log_lines import DIRECTIONS
-    from storlab.formats.fio.metrics import Direction
-    from storlab.formats.fio.metrics import Job as Measured
+    from storlab.tools.fio.blocks import NO_LATENCY
+    from storlab.tools.fio.log_lines import DIRECTIONS
+    from storlab.tools.fio.metrics import Direction
+    from storlab.tools.fio.metrics import Job as Measured
 
     ways = {
         way: Direction(int(cut.bytes[:, at].sum()), int(cut.ios[:, at].sum()), active, cut.latency(at), False)
@@ -128,7 +128,7 @@ def _job(name: str, cut: Cut, active: float) -> MeasuredJob:
 
 
 def _told(turns: Turns, cuts: Sequence[Cut]) -> Iterator[Value]:
-    from storlab.formats.fio.declared import METRICS
+    from storlab.tools.fio.declared import METRICS
 
     yield METRICS["slices"].value(len(turns.measured))
     yield METRICS["slices.active"].value(turns.active)
@@ -147,8 +147,8 @@ def _warnings(whole: Measurements, cuts: Sequence[Cut]) -> Iterator[str]:
 def _series(turns: Turns, cuts: Sequence[Cut]) -> pl.DataFrame:
     import polars as pl
 
-    from storlab.formats.fio.log_lines import DIRECTIONS
     from storlab.measurements import SERIES_COLUMNS
+    from storlab.tools.fio.log_lines import DIRECTIONS
 
     rows = []
     first = turns.measured[0][0]

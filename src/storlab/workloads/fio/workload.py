@@ -14,7 +14,6 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from storlab.errors import Unsupported, UserError
-from storlab.formats.fio.declared import declared, wanted_percentiles
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
@@ -23,6 +22,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.reach import LIBRARY, READS_FILE, Beside, Found, OwnName, Reach
 from storlab.text import is_whole
+from storlab.tools.fio.declared import declared, wanted_percentiles
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
 from storlab.workloads.fio import checking, depth, reach, sliced
 from storlab.workloads.fio import options as fio_options
@@ -272,7 +272,7 @@ class FioWorkload(Workload):
         return place.fill(fio_options.in_job_file(job_file, fio_options.below_directory) if is_directory else job_file)
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.formats.fio.failures import JobFailed  # numpy and polars: not needed to load a study
+        from storlab.tools.fio.failures import JobFailed  # numpy and polars: not needed to load a study
         from storlab.workloads.fio.results import read_results
 
         try:

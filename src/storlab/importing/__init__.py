@@ -1,1 +1,0 @@
-"""Results that other tools left, as runs."""

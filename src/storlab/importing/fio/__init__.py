@@ -1,1 +1,0 @@
-"""Importer of fio's results."""

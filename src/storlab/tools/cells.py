@@ -1,0 +1,355 @@
+"""The cells and rounds of files that are imported, from what each was read as and from what their user says of them.
+
+That cells took turns is their user's word. It is held against the times that files name, and their numbers of rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from storlab.errors import UserError
+from storlab.grouping import grouped
+from storlab.text import first
+from storlab.tools.clients import Place, end_of, is_within, named, notes_on, overlapping, trials_of_clients
+from storlab.tools.contradictions import plain_name, refuse_contradictions
+from storlab.tools.imported import Imported, ImportedFile, ImportedTrial, Order
+from storlab.tools.importer import HEADING, Importer, Part
+from storlab.tools.registry import importer_of
+
+_LONGEST = 63
+_SHOWN = 3
+INSTEAD = "Without --interleaved they are described, and not judged"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One trial, with its file and its levels as messages name them."""
+
+    where: str
+    levels: str
+    cell: int
+    part: Part
+
+
+def rounds_of_cell(parts: Sequence[Part]) -> list[int]:
+    """The rounds of the parts of one cell: as they say, else in the order of their times, else in theirs."""
+    times = [part.started for part in parts if part.started is not None]
+    if len(times) == len(parts) and all(part.round is None for part in parts):
+        order = sorted(range(len(parts)), key=times.__getitem__)
+        return [order.index(at) + 1 for at in range(len(parts))]
+    rounds: list[int] = []
+    for part in parts:
+        rounds.append(max(rounds, default=0) + 1 if part.round is None else part.round)
+    return rounds
+
+
+def rounds_in_turns(trials: Sequence[Measured]) -> tuple[list[int], list[int], Order]:
+    """Rounds and turns of ``trials``, as given, both from 1, and how their order is known: of cells that took turns.
+
+    In each round every cell has one trial; the last may lack some. Raises ``UserError`` where files contradict that.
+    """
+    cells = list(dict.fromkeys(trial.cell for trial in trials))
+    _require_repeats(trials, len(cells))
+    times = [trial.part.started for trial in trials if trial.part.started is not None]
+    order: Order = "times" if len(times) == len(trials) else "given"
+    measured = sorted(range(len(trials)), key=times.__getitem__) if order == "times" else list(range(len(trials)))
+    ordered = [trials[at] for at in measured]
+    _require_times(ordered)
+    _require_turns(ordered, len(cells), order)
+    _require_numbers(ordered, len(cells))
+    turns = [turn for _, turn in sorted(zip(measured, range(1, len(trials) + 1), strict=True))]
+    return [(turn - 1) // len(cells) + 1 for turn in turns], turns, order
+
+
+def _require_repeats(trials: Sequence[Measured], cells: int) -> None:
+    if cells == 1:
+        raise UserError(
+            f"--interleaved: there is one set-up only ({trials[0].levels}), which can't take turns: tell set-ups apart "
+            "by --factor or --label"
+        )
+    if len(trials) == cells:
+        raise UserError(
+            f"--interleaved: each of the {cells} set-ups has one trial only, {trials[0].levels} that of "
+            f"{trials[0].where}: say by --factor or --label which files are of the same set-up"
+        )
+
+
+def _require_times(ordered: Sequence[Measured]) -> None:
+    """Where files name their times: in that order, and none at the same time as another."""
+    timed = [(trial, trial.part.started) for trial in ordered if trial.part.started is not None]
+    for (one, began), (other, later) in pairwise(timed):
+        if later < began:
+            raise UserError(
+                f"--interleaved: {other.where} is given after {one.where} and was measured before it "
+                f"({_clock(later)}; {_clock(began)}). Not all files name their times: give them in the order in which "
+                "they were measured"
+            )
+        end = end_of(one.part)
+        if end is not None and is_within(later, end):
+            raise UserError(
+                f"--interleaved: {other.where} began at {_clock(later)}, before {one.where} had ended, which began at "
+                f"{_clock(began)} and took {one.part.lasted:.1f} s: they ran at once and took no turns. {INSTEAD}"
+            )
+
+
+def at_once(trials: Sequence[Measured]) -> list[list[int]]:
+    """The trials, by their numbers from 0, of one cell that ran at once, as far as files name their times."""
+    timed = [
+        (trial.cell, ((trial.part.started, end), at))
+        for at, trial in enumerate(trials)
+        if trial.part.started is not None and (end := end_of(trial.part)) is not None
+    ]
+    return [group for spans in grouped(timed).values() for group in overlapping(spans) if len(group) > 1]
+
+
+def _require_turns(ordered: Sequence[Measured], cells: int, order: Order) -> None:
+    by = "by the times in the files" if order == "times" else "in the order given"
+    levels = {trial.cell: trial.levels for trial in ordered}
+    for begin in range(0, len(ordered), cells):
+        seen: dict[int, Measured] = {}
+        for trial in ordered[begin : begin + cells]:
+            if trial.cell in seen:
+                missing = next(words for cell, words in levels.items() if cell not in seen)
+                raise UserError(
+                    f"--interleaved: {by}, {trial.levels} comes again ({trial.where}, after {seen[trial.cell].where}) "
+                    f"before {missing} had its turn: these took no turns, or a trial is missing. {INSTEAD}"
+                )
+            seen[trial.cell] = trial
+
+
+def _require_numbers(ordered: Sequence[Measured], cells: int) -> None:
+    """Where files number their rounds: these are the turns."""
+    turn_of: dict[int, int] = {}
+    number_of: dict[int, int] = {}
+    for at, trial in enumerate(ordered):
+        turn, number = at // cells + 1, trial.part.round
+        if number is None:
+            continue
+        if turn_of.setdefault(number, turn) != turn or number_of.setdefault(turn, number) != number:
+            raise UserError(
+                f"--interleaved: {trial.where} ({trial.levels}) is of round {number} by its own number, and of another "
+                f"than the rest of that round by the order in which trials took turns. {INSTEAD}"
+            )
+
+
+def _clock(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+NOT_SAID = "–"
+"""The level of a factor that another file or part names, and this one doesn't."""
+
+_APART = ("client", "file", "part")
+"""Names of the factor that tells trials apart that ran at once: the first that is none already."""
+
+Levels = Mapping[Place, dict[str, str]]
+
+
+def assemble(
+    kind: str,
+    files: Sequence[ImportedFile],
+    read: Sequence[Sequence[Part]],
+    interleaved: bool = False,
+    clients: bool = False,
+) -> Imported:
+    """The cells and rounds of all that ``files`` hold; ``read`` is what each was read as.
+
+    ``clients``: files that ran at once are one trial. Otherwise they are set-ups of their own, as they are no repeats.
+    """
+    if not clients:
+        return _assembled(kind, files, read, interleaved)
+    trials = trials_of_clients(files, read)
+    told = [msgspec.structs.replace(files[trial.places[0][0]], name=trial.names) for trial in trials]
+    found = _assembled(kind, told, [[trial.part] for trial in trials], interleaved)
+    places = [trials[each.file].places for each in found.trials]
+    own = [
+        ImportedTrial(*first, each.cell, each.round, each.levels, each.turn, list(others))
+        for each, (first, *others) in zip(found.trials, places, strict=True)
+    ]
+    notes = (*notes_on(trials, read), *found.notes)
+    return Imported(kind, tuple(files), tuple(own), found.factors, found.primary, found.turns, notes)
+
+
+def _assembled(kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], interleaved: bool) -> Imported:
+    """The same, where each part is a trial.
+
+    Parts with the same levels are rounds of one cell: those that they name, or one after the other. ``interleaved``:
+    rounds are those of all cells, which took turns. Then, and where files are told apart by their names, traits that
+    follow from what is said of files are no factors, or no two cells would differ in one factor alone. Raises
+    ``UserError`` where the user's factors and those of the files have a name in common, files contradict what is said
+    of them, a round comes twice, or files contradict that cells took turns.
+    """
+    refuse_contradictions(files, read)
+    importer, differing = importer_of(kind), _differing(read)
+    by_name = not (importer.repeats or any(part.levels for parts in read for part in parts))
+    followed = _followed(files, read, differing) if interleaved or by_name else {}
+    levels = _levels(files, read, [name for name in differing if name not in followed])
+    factors, cells, measured = _design(importer, files, read, levels)
+    primary = primary_of(importer, read)
+    said = tuple(importer.notes([part for parts in read for part in parts]))
+    also = _also(followed)
+    if not interleaved:
+        groups = at_once(measured)
+        if groups:
+            levels = _told_apart(files, levels, groups)
+            said = (*_no_repeats(measured, groups, importer), *said)
+            factors, cells, _ = _design(importer, files, read, levels)
+        rounds = _rounds(files, read, levels, cells)
+        trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
+        return Imported(kind, tuple(files), trials, factors, primary, notes=(*_unlike(measured), *also, *said))
+    numbers, turns, order = rounds_in_turns(measured)
+    each = zip(levels, numbers, turns, strict=True)
+    trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
+    notes = (*_unlike(measured), *also, *said)
+    return Imported(kind, tuple(files), trials, factors, primary, order, notes)
+
+
+def _design(
+    importer: Importer, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels
+) -> tuple[dict[str, tuple[str, ...]], dict[Place, int], list[Measured]]:
+    """Factors, the cell of each part, and all of them as trials."""
+    factors = _factors(list(levels.values()), importer.published)
+    cells = _numbered(levels, factors, ordered=bool(importer.published))
+    measured = [
+        Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
+        for (file, part), each in levels.items()
+    ]
+    return factors, cells, measured
+
+
+def _told_apart(files: Sequence[ImportedFile], levels: Levels, groups: Sequence[Sequence[int]]) -> Levels:
+    """With a further factor, of which each trial of ``groups`` has a level of its own, and all others the same."""
+    name = next((name for name in _APART if not any(name in each for each in levels.values())), "")
+    if not name:
+        raise UserError(f"--factor: {', '.join(_APART)}: one of these names is for files that ran at once")
+    places = list(levels)
+    apart = [places[at] for group in groups for at in group]
+    stems = {file: Path(files[file].name).stem for file, _ in apart}
+    alike = len(set(stems.values())) < len(stems)
+    several = {file for file, part in apart if part}
+    own = {
+        (file, part): (files[file].name if alike else stems[file]) + (f" {part + 1}" if file in several else "")
+        for file, part in apart
+    }
+    return {place: {**each, name: own.get(place, NOT_SAID)[-_LONGEST:]} for place, each in levels.items()}
+
+
+def _factors(levels: Sequence[Mapping[str, str]], published: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Factor → its levels, in the order of the files; or as the tool publishes them, and others after these."""
+    factors = {}
+    for name in levels[0]:
+        found = dict.fromkeys(each[name] for each in levels)
+        known = [level for level in published.get(name, ()) if level in found]
+        factors[name] = tuple(dict.fromkeys([*known, *found]))
+    return factors
+
+
+def _numbered(levels: Levels, factors: Mapping[str, Sequence[str]], *, ordered: bool) -> dict[Place, int]:
+    """Of each part its cell, from 1: in the order of the files, or where ``ordered`` in that of the factors' levels."""
+    distinct = dict.fromkeys(tuple(each.values()) for each in levels.values())
+    if ordered:
+        ranks = [{level: at for at, level in enumerate(known)} for known in factors.values()]
+        distinct = dict.fromkeys(
+            sorted(distinct, key=lambda each: [rank[level] for rank, level in zip(ranks, each, strict=True)])
+        )
+    numbers = {names: cell for cell, names in enumerate(distinct, start=1)}
+    return {at: numbers[tuple(each.values())] for at, each in levels.items()}
+
+
+def primary_of(importer: Importer, read: Sequence[Sequence[Part]]) -> str:
+    """The metric that a report of these parts begins with."""
+    metrics = [part.metrics for parts in read for part in parts if len(part.metrics)]
+    found = next((name for name in importer.primary if any(name in each for each in metrics)), None)
+    return found or (str(metrics[0][0]) if metrics else next(iter(importer.primary), ""))
+
+
+def _no_repeats(trials: Sequence[Measured], groups: Sequence[Sequence[int]], importer: Importer) -> tuple[str, ...]:
+    which = "; ".join(named([trials[at].where for at in group]) for group in groups[:_SHOWN])
+    more = f"; {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
+    said = f"Ran at once, as clients do, and are no repeats: {which}{more}. Each is shown by itself"
+    return (f"{said}; with --clients they are one trial, and added up." if importer.clients else f"{said}.",)
+
+
+def _unlike(trials: Sequence[Measured]) -> Iterator[str]:
+    """Of cells whose trials say that they may not be repeats: by other versions of their tool, under other headings."""
+    said = ((trial.levels, fact) for trial in trials for fact in trial.part.found.facts.items())
+    of_cell = grouped((levels, fact) for levels, fact in said if fact[0] == HEADING or fact[0].endswith("version"))
+    for levels, facts in of_cell.items():
+        for name, values in grouped((name, str(value)) for name, value in facts).items():
+            if len(each := list(dict.fromkeys(values))) > 1:
+                yield (
+                    f"Rounds of {levels or 'the only set-up'} differ in their {name} ({first(each)}): if these are "
+                    "set-ups of their own, import each from a file of its own."
+                )
+
+
+def _also(followed: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(f"Set-ups differ in {name} as well ({first(told, '; ')})." for name, told in followed.items())
+
+
+def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]) -> Levels:
+    """Those that their user gave, those that files name, and the traits in which they differ."""
+    given = dict.fromkeys(name for file in files for name in file.levels)
+    own = dict.fromkeys(name for parts in read for part in parts for name in part.levels)
+    both = [name for name in own if name in given]
+    if both:
+        raise UserError(f"{both[0]} is a factor that the files themselves name: choose another name for it")
+    said = {plain_name(name) for name in given}
+    differing = [name for name in differing if plain_name(name) not in said and name not in own]
+    levels = {}
+    for file, parts in enumerate(read):
+        for number, part in enumerate(parts):
+            named = {**files[file].levels, **{name: part.levels.get(name, NOT_SAID) for name in own}}
+            levels[file, number] = named | {name: part.traits.get(name, NOT_SAID) for name in differing}
+    return levels
+
+
+def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
+    """The traits in which parts differ, one that is only said of some among them."""
+    everything = [part.traits for parts in read for part in parts]
+    names = dict.fromkeys(name for traits in everything for name in traits)
+    return [name for name in names if len({traits.get(name) for traits in everything}) > 1]
+
+
+def _followed(
+    files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]
+) -> dict[str, list[str]]:
+    """Traits that are the same wherever a file's user said the same; and what they are, in words."""
+    found = {}
+    for name in differing:
+        values: dict[str, dict[str, None]] = {}
+        for file, parts in zip(files, read, strict=True):
+            for part in parts:
+                values.setdefault(_in_words(file.levels), {})[part.traits.get(name, NOT_SAID)] = None
+        if len(values) > 1 and all(len(each) == 1 for each in values.values()):
+            found[name] = [f"{said}: {next(iter(each))}" for said, each in values.items()]
+    return found
+
+
+def _rounds(
+    files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels, cells: Mapping[Place, int]
+) -> dict[Place, int]:
+    """Of each part its round, which each cell counts for itself."""
+    places: dict[Place, int] = {}
+    for own in grouped((cell, at) for at, cell in cells.items()).values():
+        rounds = rounds_of_cell([read[file][part] for file, part in own])
+        for member, number in zip(own, rounds, strict=True):
+            if rounds.count(number) > 1:
+                said = _in_words(levels[member])
+                raise UserError(f"{files[member[0]].name}: round {number} of {said} comes twice")
+            places[member] = number
+    return places
+
+
+def _place(file: ImportedFile, part: int, parts: int) -> str:
+    return file.name if parts == 1 else f"{file.name}, trial {part + 1}"
+
+
+def _in_words(levels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {level}" for name, level in levels.items())

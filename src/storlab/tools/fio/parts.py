@@ -1,0 +1,244 @@
+"""A file with fio's JSON: one document, or those of several runs that were appended to each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import compress, pairwise
+
+import polars as pl
+
+from storlab.errors import ParseError
+from storlab.grouping import grouped
+from storlab.measurements import Measurements
+from storlab.text import printable
+from storlab.tools.fio.blocks import DirectionBlock, JobBlock, Root
+from storlab.tools.fio.declared import declared
+from storlab.tools.fio.document import Document
+from storlab.tools.fio.failures import failure
+from storlab.tools.fio.metrics import Job, percentiles_of
+from storlab.tools.fio.output import Report, frames, has_total, report_by_group, said_together, unique_names
+from storlab.tools.fio.traits import log_prefixes, options_of, traits_of
+from storlab.tools.importer import Part
+
+LOGS, HISTOGRAM_LOGS = "logs", "histogram logs"
+"""Facts: how the names of the logs begin that a part's jobs wrote."""
+
+_NOTE = re.compile(r"(<[^>]*> )?(fio:|note:|warning:|verify:)")
+
+
+def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], source: str) -> list[Part]:
+    """A part for each group of jobs of each run, in order. The file's own warnings are with the first.
+
+    ``broken``: documents that were cut off, or are damaged; there is at least one that isn't. Raises ``ParseError``.
+    """
+    ours = [each for each in documents if jobs_of(each.root)]
+    once = _once(ours)
+    runs = _last_of_each_run(once)
+    parts = [part for run in runs or documents for part in _parts(_without_chatter(run), source)]
+    said = [f"line {error.line}: {_reason(error)}; that document is left out" for error in broken]
+    others = [each.line for each in documents if not jobs_of(each.root)]
+    said += [f"line {line}: JSON that is no result of fio is left out" for line in others]
+    if len(ours) > len(once):
+        said.append(said_of_copies(len(ours) - len(once)))
+    if len(once) > len(runs):
+        said.append(said_of_status(len(once) - len(runs)))
+    first = parts[0].measured
+    parts[0] = replace(parts[0], found=replace(first, warnings=(*said, *first.warnings)))
+    return parts
+
+
+def said_of_copies(number: int) -> str:
+    """Of reports that are in a file twice."""
+    return f"copies of its own reports are left out: {number}"
+
+
+def said_of_status(number: int) -> str:
+    """Of reports that the last one of their run contains."""
+    return f"reports of runs that went on (--status-interval) are left out: {number}"
+
+
+def normal_parts(documents: Sequence[Document], source: str) -> list[Part]:
+    """The same of fio's output for people, which doesn't say when it was written."""
+    return [part for run in documents for part in _parts(_without_chatter(run), source)]
+
+
+def same_run(one: Document, other: Document) -> bool:
+    """Whether both say of the same jobs that they did the same: one run, printed in two forms."""
+    return bool(_did(one)) and _did(one) == _did(other)
+
+
+def _did(document: Document) -> list[tuple[object, ...]]:
+    jobs = sorted(jobs_of(document.root), key=lambda job: (job.groupid, job.jobname))
+    ways = ((job, [way and way.total_ios for way in (job.read, job.write, job.trim)]) for job in jobs)
+    return [(job.jobname, job.groupid, *(done or 0 for done in of)) for job, of in ways]
+
+
+def _reason(error: ParseError) -> str:
+    return str(error).removeprefix(f"{error.source}:{error.line}: ")
+
+
+def _once(documents: Sequence[Document]) -> list[Document]:
+    """Without copies: reports that were written in the same millisecond and say the same. A copy is no repeat."""
+    found: dict[int, list[Root]] = {}
+    kept = []
+    for each in documents:
+        alike = [] if each.root.timestamp_ms is None else found.setdefault(each.root.timestamp_ms, [])
+        if each.root not in alike:
+            alike.append(each.root)
+            kept.append(each)
+    return kept
+
+
+def _last_of_each_run(documents: Sequence[Document]) -> list[Document]:
+    """Without those that fio wrote while their run went on: the counts in them are of the next one, too."""
+    ended = [not _goes_on(earlier.root, later.root) for earlier, later in pairwise(documents)]
+    return [*compress(documents, ended), *documents[-1:]]
+
+
+def _goes_on(earlier: Root, later: Root) -> bool:
+    """Whether ``later`` reports on the run of ``earlier``: no count fell, and that run had begun by then.
+
+    Runs that were appended to each other begin after the report before them. Where fio doesn't say when it wrote a
+    report (``--client``), bytes must have been added.
+    """
+    if earlier.options != later.options or len(jobs_of(earlier)) != len(jobs_of(later)):
+        return False
+    pairs = list(zip(jobs_of(earlier), jobs_of(later), strict=True))
+    if any((one.jobname, one.groupid, one.options) != (two.jobname, two.groupid, two.options) for one, two in pairs):
+        return False
+    ways = [way for one, two in pairs for way in zip(_directions(one), _directions(two), strict=True)]
+    if not ways or not all(_grew(one, two) for one, two in ways):
+        return False
+    before, after = (sum(way.io_bytes for way in each if way is not None) for each in zip(*ways, strict=True))
+    if earlier.timestamp_ms is None or later.timestamp_ms is None or not before:
+        return bool(before < after)
+    return later.timestamp_ms - 1000 * sum(_lasted(jobs_of(later)).values()) < earlier.timestamp_ms
+
+
+def jobs_of(root: Root) -> Sequence[JobBlock]:
+    """The jobs of a document; with ``fio --client``, those of all servers."""
+    return (root.jobs if root.client_stats is None else root.client_stats) or ()
+
+
+def _directions(job: JobBlock) -> tuple[DirectionBlock | None, ...]:
+    return job.read, job.write, job.trim, job.mixed
+
+
+def _grew(one: DirectionBlock | None, two: DirectionBlock | None) -> bool:
+    """Whether two can be what became of one: more of everything, and extremes that are further apart."""
+    if one is None or two is None:
+        return one is two
+    more = one.io_bytes <= two.io_bytes and one.total_ios <= two.total_ios and one.runtime <= two.runtime
+    before, after = one.clat_ns, two.clat_ns
+    if before is None or after is None or not before.n:
+        return more
+    return more and before.n <= after.n and before.minimum >= after.minimum and before.maximum <= after.maximum
+
+
+def _lasted(jobs: Iterable[JobBlock]) -> dict[int, float]:
+    """For how many seconds each group of jobs ran. Not ``job_runtime``, which fio adds up over the jobs it merges."""
+    lasted: dict[int, float] = {}
+    for job in jobs:
+        runtimes = [way.runtime / 1000 for way in _directions(job) if way is not None]
+        lasted[job.groupid] = max(lasted.get(job.groupid, 0.0), *runtimes)
+    return lasted
+
+
+def _without_chatter(document: Document) -> Document:
+    """With only those lines around it that fio means as warnings, not its progress, its tables, nor other programs'."""
+    return replace(document, messages=tuple(line for line in document.messages if _NOTE.match(line)))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Jobs that ran at once, and of each its options and whether its latencies are total ones."""
+
+    jobs: Sequence[Job]
+    options: Mapping[str, Mapping[str, str]]
+    totals: Sequence[bool]
+
+    @property
+    def names(self) -> list[str]:
+        return [job.name for job in self.jobs]
+
+    @property
+    def lasted(self) -> float:
+        return max((job.runtime for job in self.jobs), default=0.0)
+
+    @property
+    def traits(self) -> dict[str, str]:
+        kinds = dict.fromkeys("total" if total else "completion" for total in self.totals)
+        return {**traits_of(list(self.options.values())), "latency": " + ".join(kinds)}
+
+    @property
+    def logs(self) -> dict[str, object]:
+        """Facts: the logs that its jobs wrote."""
+        facts: dict[str, object] = {}
+        for fact, of_histograms in ((LOGS, False), (HISTOGRAM_LOGS, True)):
+            found = [prefix for options in self.options.values() for prefix in log_prefixes(options, of_histograms)]
+            if found:
+                facts[fact] = list(dict.fromkeys(found))
+        return facts
+
+
+def _groups(document: Document, report: Report) -> list[_Group]:
+    blocks = jobs_of(document.root)
+    of = dict(zip(unique_names([block.jobname for block in blocks]), blocks, strict=True))
+    phases = grouped((job.phase, replace(job, phase=0)) for job in (*report.jobs, *report.failed))
+    return [
+        _Group(
+            jobs,
+            {job.name: options_of(document, of[job.name]) for job in jobs},
+            [has_total(of[job.name], document.root) for job in jobs],
+        )
+        for _, jobs in sorted(phases.items())
+    ]
+
+
+def _parts(document: Document, source: str) -> Iterator[Part]:
+    """A part for each group of jobs. The report's warnings are with the first that did not fail."""
+    report = report_by_group(document, source)
+    groups = _groups(document, report)
+    traits = [group.traits for group in groups]
+    alike = len({tuple(each.items()) for each in traits}) < len(groups)
+    written = _written(document)
+    key = {"key": printable(".".join(document.path))} if document.path else {}
+    warnings = report.warnings
+    for at, group in enumerate(groups):
+        told = {"job": " + ".join(dict.fromkeys(group.names))} if alike else {}
+        after = timedelta(seconds=sum(each.lasted for each in groups[at:]))
+        part = Part(
+            Measurements(facts=group.logs),
+            traits={**traits[at], **told, **key},
+            started=None if written is None else written - after,
+            lasted=group.lasted,
+        )
+        if any(job.error for job in group.jobs):
+            yield replace(part, status="failed", reason=str(failure(group.jobs, source, document.messages)))
+        else:
+            yield replace(part, found=_measured(group, report, warnings))
+            warnings = ()
+
+
+def _measured(group: _Group, report: Report, warnings: tuple[str, ...]) -> Measurements:
+    own = replace(report.steady, series=report.steady.series.filter(pl.col("job").is_in(group.names)))
+    own = replace(own, values=tuple(value for value in report.steady.values if value.job in group.names))
+    alone = replace(report, jobs=tuple(group.jobs), steady=own)
+    metrics, series, histograms = (frame[:, 1:] for frame in frames([alone]))
+    latency = "total" if any(group.totals) else "completion"
+    facts = report.facts | {"latency": latency, "options": dict(group.options)} | group.logs
+    specs = declared(percentiles=percentiles_of([group.jobs]))
+    return Measurements(metrics, series, histograms, (*warnings, *said_together(group.jobs)), facts, declared=specs)
+
+
+def _written(document: Document) -> datetime | None:
+    seconds, milliseconds = document.root.timestamp, document.root.timestamp_ms
+    try:
+        if milliseconds is not None:
+            return datetime.fromtimestamp(milliseconds / 1000, UTC)
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

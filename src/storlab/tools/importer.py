@@ -1,0 +1,132 @@
+"""What every importer is: a reader of one tool's files, which yields the trials that they hold."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
+
+from storlab.grouping import grouped
+from storlab.text import first
+
+if TYPE_CHECKING:
+    from storlab.measurements import Measurements
+
+HEADING = "heading"
+"""The fact of a part that stands under a heading, where others of its file stand under others."""
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """Measurements of which an import needs only ``facts``, ``warnings``, and which ``metrics`` there are.
+
+    Their frames are made when somebody asks for them. An import of which all is deferred leaves the run's tables to
+    its first report: to load Polars takes longer, and more memory, than to read a capture.
+    """
+
+    make: Callable[[], Measurements]
+    metrics: Sequence[str]
+    facts: Mapping[str, object]
+    warnings: Sequence[str]
+
+    @cached_property
+    def measured(self) -> Measurements:
+        return self.make()
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a file holds of one trial.
+
+    ``levels``: of which cell it is, as far as the file itself says. ``traits``: what else it says that may tell cells
+    apart; each that differs within the run becomes a factor. ``round``: where the file numbers its repeats; else parts
+    with the same levels are rounds of one cell, in the order of ``started`` where all of them say it (aware), or in
+    their order. ``lasted``: from then on, in s. ``status`` and ``reason`` are those of ``TrialRecord``: what a set-up
+    can't do is never 0.
+    """
+
+    found: Measurements | Deferred
+    levels: Mapping[str, str] = field(default_factory=dict)
+    round: int | None = None
+    traits: Mapping[str, str] = field(default_factory=dict)
+    started: datetime | None = None
+    lasted: float | None = None
+    status: Literal["done", "failed", "unsupported"] = "done"
+    reason: str | None = None
+    source: str = ""  # of what is not a load's, such as load averages of the host
+
+    @property
+    def measured(self) -> Measurements:
+        return self.found.measured if isinstance(self.found, Deferred) else self.found
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The names of its metrics, in order."""
+        return self.found.metrics if isinstance(self.found, Deferred) else self.found.metrics["metric"].to_list()
+
+
+def said_of_files(parts: Iterable[tuple[str, Part]]) -> list[str]:
+    """The warnings of parts, each once, after the first few names of the files that it is of."""
+    where = grouped((warning, name) for name, part in parts for warning in part.found.warnings)
+    return [f"{first(list(dict.fromkeys(names)))}: {warning}" for warning, names in where.items()]
+
+
+class Importer(ABC):
+    """Reads the files of one tool. ``options`` are what its user said of a file, kept in the run's manifest."""
+
+    kind: ClassVar[str]
+    """Its name: in commands, and as the source of what it reads."""
+    raw_name: ClassVar[str]
+    """Under which name a file is kept among the run's raw records."""
+    primary: ClassVar[tuple[str, ...]] = ()
+    """The metric that a report begins with: the first of these that the files have, or else their first metric."""
+    unknown: ClassVar[str]
+    """What these files don't say, and a reader would have to know; part of a sentence."""
+    repeats: ClassVar[bool] = False
+    """Whether files that say the same of themselves are rounds of one cell. Else their names tell them apart."""
+    clients: ClassVar[bool] = False
+    """Whether files may be those of several clients of one load, each with one of its own."""
+    by_node: ClassVar[bool] = False
+    """Whether names of files and folders say of which node a file is; those of one test are one trial."""
+    streams: ClassVar[bool] = False
+    """Whether files may be too long for the memory: ``read_stream`` is called then, and not ``read``."""
+    published: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Factor → levels, where a tool publishes its tables in an order that is not that of its files."""
+
+    @abstractmethod
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        """What one file holds, a part for each trial. Raises ``ParseError`` with ``source`` and the line or key."""
+
+    def read_stream(self, file: BinaryIO, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        """As ``read``, of a file that is read piece by piece; it can seek. Raises ``ParseError``, ``OSError``."""
+        return self.read(file.read(), source, options)
+
+    def knows(self, text: bytes) -> bool:
+        """Whether a file of a folder is one of the tool's: of its whole text, or of the first 64 KiB."""
+        from storlab.tools.signatures import is_of  # not needed for files that are named
+
+        return is_of(self.kind, text)
+
+    def said_by_name(self, path: Path) -> Mapping[str, str]:
+        """Traits of all trials in a file that its name says. Raises ``ParseError`` for a name of another tool's."""
+        return {}
+
+    def notes(self, parts: Sequence[Part]) -> Sequence[str]:
+        """What whoever compares all these with others must know, in sentences; part of the report's head."""
+        return ()
+
+    def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
+        """Which files of the same folder belong to the file whose contents are ``text``, such as logs."""
+        return ()
+
+    def beside_named(self, name: str, text: bytes, names: Collection[str]) -> Sequence[str]:
+        """As ``beside``, where what belongs to a file follows from its own ``name``."""
+        return self.beside(text, names)
+
+    def read_beside(self, parts: Sequence[Part], folder: Path, source: str) -> Sequence[Part]:
+        """``parts`` with what the files beside it, in ``folder``, add. Raises ``ParseError`` with file and line."""
+        return parts
