@@ -20,10 +20,10 @@ from storlab.blockio.trace_output import ByIssuer, Counts, Event, Line, Started,
 from storlab.cli.trace.command import EVENT_FILES
 from storlab.cli.trace.files import EventFile, write_trace
 from storlab.cli.trace.screen import Options, Screen, tell
-from storlab.formats.blkalgn.file import blkalgn_json
 from storlab.percentiles import percentiles
 from storlab.report.language.format import quantity
 from storlab.text import plain, printable
+from storlab.tools.blkalgn.file import blkalgn_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
