@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,9 @@ from storlab.suites.groups import Installed
 from storlab.suites.model import Outcome
 from storlab.suites.places.guest import OWN_TESTS
 from storlab.suites.run.asked import Asked, in_order
-from storlab.suites.run.checkout import Wanted, choose
+from storlab.suites.run.checkout import choose
 from storlab.suites.run.own_files import read_suite_file
+from storlab.suites.suite_file import CheckTable
 from storlab.suites.texts.check_log import read_check
 from storlab.suites.texts.check_text import groups_in, read_excludes, read_group_list
 from storlab.suites.texts.ktap import Result, judge_text, judged, ktap_text, read_ktap
@@ -158,26 +160,30 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def names(checkout: Path, wanted: Wanted) -> list[str]:
-    return [test for test, _ in choose(checkout, wanted)]
+def wanted(**options: Any) -> CheckTable:
+    return CheckTable.model_construct(**options)
+
+
+def names(checkout: Path, chosen: CheckTable) -> list[str]:
+    return [test for test, _ in choose(checkout, chosen)]
 
 
 def test_options_choose_tests_as_those_of_check(checkout: Path) -> None:
-    assert names(checkout, Wanted()) == ["a/001", "a/002", "b/001"]
-    assert names(checkout, Wanted(groups=("quick",))) == ["a/001", "b/001"]
-    assert names(checkout, Wanted(groups=("a",), without_groups=("stress",))) == ["a/001"]
-    assert names(checkout, Wanted(tests=("b/001",), groups=("stress",))) == ["a/002", "b/001"]
-    assert names(checkout, Wanted(without=("a/001",), lists=(checkout / "skip",))) == ["a/002"]
-    assert names(checkout, Wanted(lists_inside=("known",))) == ["a/002", "b/001"]
-    for wanted in (Wanted(tests=("c/001",)), Wanted(groups=("none",)), Wanted(lists=(checkout / "gone",))):
+    assert names(checkout, wanted()) == ["a/001", "a/002", "b/001"]
+    assert names(checkout, wanted(groups=("quick",))) == ["a/001", "b/001"]
+    assert names(checkout, wanted(groups=("a",), exclude_groups=("stress",))) == ["a/001"]
+    assert names(checkout, wanted(tests=("b/001",), groups=("stress",))) == ["a/002", "b/001"]
+    assert names(checkout, wanted(exclude=("a/001",), exclude_files=(checkout / "skip",))) == ["a/002"]
+    assert names(checkout, wanted(exclude_lists=("known",))) == ["a/002", "b/001"]
+    for chosen in (wanted(tests=("c/001",)), wanted(groups=("none",)), wanted(exclude_files=(checkout / "gone",))):
         with pytest.raises(UserError):
-            choose(checkout, wanted)
+            choose(checkout, chosen)
     with pytest.raises(UserError, match="no test is left to run"):
-        choose(checkout, Wanted(groups=("stress",), without=("a/002",)))
+        choose(checkout, wanted(groups=("stress",), exclude=("a/002",)))
 
 
 def test_each_test_is_one_call_of_check(checkout: Path) -> None:
-    adapter = Check("/x", CheckOptions(tuple(choose(checkout, Wanted())), "my section"))
+    adapter = Check("/x", CheckOptions(tuple(choose(checkout, wanted())), "my section"))
     a, b = adapter.groups("x", (), Installed()).groups
     assert (a.name, len(a.tests), b.tags) == ("a", 2, ("auto", "quick"))
     launch = adapter.launch(a.tests[0], {"TEST_DEV": "/dev/vda", "DISKS": "vda vdb vdc"})

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from storlab.cli.suite.as_original import Original, Ran, _configuration, _printer, finish_zfs_tests
+from storlab.cli.suite.options import OriginalOptions
 from storlab.errors import UserError
 from storlab.suites.groups import Installed
 from storlab.suites.model import Attempt, Expectation, Expectations, Group, Outcome, Role, Script, Suite
@@ -190,14 +191,15 @@ def test_a_note_says_where_debugging_information_of_time_outs_is_kept(arguments:
         ran = call("suite", *arguments, "-O")
     assert ran.message.startswith("Note: -O writes nothing to /dev/kmsg") and "killed.txt" in ran.message, ran
     _, original, _ = run.call_args.args
-    assert original.timeout_debug == (arguments[0] == "zfs-tests")
+    assert original.options.timeout_debug
 
 
 def test_the_configuration_is_aligned_as_by_the_original_and_names_options_that_were_given() -> None:
     record = mock.Mock(variables={}, testdir="/suite")
     shown = {"RUNFILES": "r", "FILES": "f", "FILESIZE": "4G", "ITERATIONS": "1", "TAGS": "t", "STACK_TRACER": "no"}
     with_it, without = (
-        _configuration(record, Original(Path(), kmsg=True, timeout_debug=given, shown=shown)) for given in (True, False)
+        _configuration(record, Original(Path(), OriginalOptions(kmsg=True, timeout_debug=given), shown=shown))
+        for given in (True, False)
     )
     assert ' -K -O -c "r"' in with_it and with_it.replace(" -O", "") == without
     lines = configuration({"DISKS": "a b"}, shown, ["x", "", "-c"]).splitlines()

@@ -13,7 +13,7 @@ from tools.suite_reference import EXPECTATIONS, reference
 from attacks.odd_files import bounded
 from storlab.cli.suite.choose import size_of
 from storlab.cli.suite.measuring import measuring
-from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY
+from storlab.cli.suite.options import USUAL_CPUS, USUAL_MEMORY
 from storlab.errors import StudyError, UserError
 from storlab.suites.adapters.zts import Zts
 from storlab.suites.environment import SuiteEnvironment

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.finish import status_of
+from storlab.cli.suite.options import Choice
 from storlab.errors import RecordsError, UserError
 from storlab.record import to_json
 from storlab.suites.environment import SuiteEnvironment
@@ -149,12 +150,11 @@ def test_output_is_kept_in_pieces_up_to_a_bound_and_that_of_an_interrupted_try_i
 
 def test_patterns_come_from_files_too_and_what_can_not_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "slow").write_text("a*\n\n# no\nb  # why\n")
-    chosen: dict[str, Any] = {"test": None, "tags": "", "shard": "1/2"}
-    asked = asked_for(["x"], tests=None, exclude=[f"@{tmp_path}/slow", "c"], **chosen)
+    asked = asked_for(["x"], Choice(exclude=[f"@{tmp_path}/slow", "c"], shard="1/2"))
     assert asked.selection.excluded == ("a*", "b", "c") and asked.selection.share == (1, 2)
     for name, tests, exclude in (("x", tmp_path / "none", None), ("x", None, ["@/none"]), ("no/such.run", None, None)):
         with pytest.raises(UserError, match="there is no file" if name != "x" else "none"):
-            asked_for([name], tests=tests, exclude=exclude, **chosen)
+            asked_for([name], Choice(tests=tests, exclude=exclude))
 
 
 FIRST = SuiteEnvironment(kernel="6.12", modules={"zfs": "2.3.2"}, cpus=1)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from storlab.cli.suite.choose import asked_for
+from storlab.cli.suite.options import Choice
 from storlab.errors import UserError
 from storlab.suites.model import Absent, Attempt, Group, Outcome, Role, Script, Suite
 from storlab.suites.order import iteration, iteration_name, order_of, repeated, replayed, shuffled, without_rest
@@ -261,8 +262,7 @@ def write_run(folder: Path, results: Sequence[Attempt], groups: Sequence[Group] 
 
 
 def selection_of(failed_of: Path, test: list[str] | None = None) -> Selection:
-    chosen = asked_for(["x"], tests=None, test=test, exclude=None, tags="", shard="1/1", failed_of=failed_of)
-    return chosen.selection
+    return asked_for(["x"], Choice(test=test), failed_of=failed_of).selection
 
 
 def names_of(suite: Suite) -> list[str]:

@@ -16,6 +16,7 @@ from storlab.cli.new_folder import new_folder
 from storlab.cli.output import show, warn
 from storlab.cli.status import INTERRUPTED, LEFT_BEHIND, TEST_WITHOUT_RESULT
 from storlab.cli.suite.finish import resuming
+from storlab.cli.suite.options import OriginalOptions
 from storlab.suites.model import Attempt, Outcome, Suite
 from storlab.suites.records import SuiteRecord, SuiteRun, read_suite_run
 from storlab.suites.records.here import who_lacks
@@ -36,12 +37,9 @@ class Original:
     """How the console is to be. ``base``: where the output folder is made; ``shown``, ``tags``: for ``verbose``."""
 
     base: Path
-    quiet: bool = False
-    debug: bool = False
+    options: OriginalOptions = field(default_factory=OriginalOptions)
     verbose: bool = False
     cleaned: bool = False
-    kmsg: bool = False
-    timeout_debug: bool = False
     shown: Mapping[str, str] = field(default_factory=dict)
     tags: Callable[[], str] = lambda: ""
 
@@ -94,12 +92,12 @@ def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:
 
     def ended(attempt: Attempt) -> None:
         classic.add(attempt, runner, records)
-        if attempt.role != "failsafe" and not (original.quiet and attempt.outcome is Outcome.PASS):
+        if attempt.role != "failsafe" and not (original.options.quiet and attempt.outcome is Outcome.PASS):
             say(console_line(attempt, runner))
         if attempt.reason:
             warn(f"  {attempt.reason}")
 
-    watch = Watch(begins, ended, warn, _printer() if original.debug else None)
+    watch = Watch(begins, ended, warn, _printer() if original.options.debug else None)
     try:
         came = asyncio.run(run_suite(asked, records, watch))
     except asyncio.CancelledError:
@@ -130,8 +128,8 @@ def _printer() -> Callable[[bytes], None]:
 
 
 def _configuration(record: SuiteRecord, original: Original) -> str:
-    flags = {"-q": original.quiet, "-D": original.debug, "-m": False, "-K": original.kmsg}
-    if original.timeout_debug:  # only then: OpenZFS 2.3.2 leaves no blank for an option that it doesn't have
+    flags = {"-q": original.options.quiet, "-D": original.options.debug, "-m": False, "-K": original.options.kmsg}
+    if original.options.timeout_debug:  # only then: OpenZFS 2.3.2 leaves no blank for an option that it doesn't have
         flags["-O"] = True
     shown = {**original.shown, "TAGS": original.tags()}
     tools = record.variables.get("STF_TOOLS", "")

@@ -7,13 +7,15 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from storlab.cli.options import Json, Quiet, Shared, Strings, Turn, Wait
-from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
-from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY, Cpus, Guests, Memory, Out, Scale
+from storlab.cli.options import Strings
+from storlab.cli.suite.options import GuestOptions, Showing, with_tables
 
 
+@with_tables
 def check(
     checkout: Annotated[Path, Argument(metavar="CHECKOUT", help="A folder with `check` and `tests`.")],
+    own: GuestOptions,
+    showing: Showing,
     tests: Annotated[Strings, Argument(metavar="TEST...", help="Such as generic/001; by default all.")] = None,
     group: Annotated[Strings, Option("-g", metavar="GROUP", help="Only tests of this group.")] = None,
     without_group: Annotated[Strings, Option("-x", metavar="GROUP", help="No tests of this group.")] = None,
@@ -29,18 +31,6 @@ def check(
     filesystem: Annotated[str, Option("--fstyp", metavar="TYPE", help="What TEST_DEV is formatted with.")] = "ext4",
     timeout: Annotated[str, Option("--timeout", metavar="TIME", help="Time-out of each test; 0 for none.")] = "10m",
     size: Annotated[str, Option("--disk-size", metavar="SIZE", help="Size of each of a guest's three disks.")] = "4G",
-    guests: Guests = 1,
-    cpus: Cpus = USUAL_CPUS,
-    memory: Memory = USUAL_MEMORY,
-    kernel: Kernel = None,
-    kernel_modules: KernelModules = None,
-    rootfs: Rootfs = None,
-    timeout_scale: Scale = None,
-    out: Out = None,
-    wait: Wait = False,
-    shared: Shared = False,
-    quiet: Quiet = False,
-    json: Json = False,
 ) -> None:
     """Run a checkout of xfstests or blktests in guests, one test at a time, with disks as TEST_DEV, SCRATCH_DEV.
 
@@ -50,34 +40,35 @@ def check(
 
     from storlab.cli.new_folder import new_folder
     from storlab.cli.suite.choose import size_of, time_of
-    from storlab.cli.suite.finish import finish
     from storlab.errors import UserError
     from storlab.suites.adapters.check import Check, CheckOptions
     from storlab.suites.places.guest import OWN_TESTS
-    from storlab.suites.run.asked import Asked
-    from storlab.suites.run.checkout import Wanted, choose, words
+    from storlab.suites.run.checkout import choose, words
     from storlab.suites.run.suite_run import run_suite
+    from storlab.suites.suite_file import CheckTable
 
     if until and iterations > 1:
         raise UserError("-i and -I are mutually exclusive: both say how often")
     if not filesystem.isalnum():
         raise UserError(f"--fstyp {filesystem}: it is a type of file system, such as xfs")
-    wanted = Wanted(
-        tuple(tests or ()), words(group or ()), words(without_group or ()), words(without or ()),
-        tuple(map(Path, without_file or ())), tuple(without_inside or ()),
-    )  # fmt: skip
-    options = CheckOptions(
-        tuple(choose(checkout, wanted)),
-        section,
-        filesystem,
-        time_of(timeout, "--timeout"),
-        size_of(size, "--disk-size"),
+    wanted = CheckTable.model_construct(
+        tests=tests or [],
+        groups=words(group),
+        exclude_groups=words(without_group),
+        exclude=words(without),
+        exclude_files=without_file or [],
+        exclude_lists=without_inside or [],
     )
-    asked = Asked(
-        (), tests=checkout, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale, retries=again,
-        adapter=Check(OWN_TESTS, options), title=checkout.resolve().name, iterations=until or iterations,
-        until_failure=until > 0, kernel=own_kernel_of(kernel, kernel_modules, rootfs),
-    )  # fmt: skip
-    folder = out or new_folder("check")
-    with Turn(wait, shared).on_machine(folder):
-        finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
+    chosen, limit = tuple(choose(checkout, wanted)), time_of(timeout, "--timeout")
+    options = CheckOptions(chosen, section, filesystem, limit, size_of(size, "--disk-size"))
+    asked = own.asked(
+        (),
+        tests=checkout,
+        retries=again,
+        adapter=Check(OWN_TESTS, options),
+        title=checkout.resolve().name,
+        iterations=until or iterations,
+        until_failure=until > 0,
+    )
+    folder = own.out or new_folder("check")
+    showing.run(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from storlab.analysis.wording import plural
+from storlab.cli.suite.options import Choice
 from storlab.errors import UserError
 from storlab.reading import read_file
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
@@ -36,70 +36,6 @@ _MOST_LOG = 256 * 1024**2  # bytes
 _LONGEST = 30 * 24 * 3600  # s
 
 
-def asked_for(
-    names: list[str],
-    *,
-    tests: Path | None,
-    test: list[str] | None,
-    exclude: list[str] | None,
-    tags: str,
-    shard: str,
-    failed_of: Path | None = None,
-    past: Past | None = None,
-    memory: str | int | None = None,
-    cpus: int | None = None,
-    kernel: OwnKernel | None = None,
-    permissions: Permissions = NO_PERMISSIONS,
-) -> Asked:
-    """What is to be run; ``past``: by whose times shares are made even. Raises ``UserError``."""
-    if not names:
-        raise UserError(
-            "nothing to run: name a suite, a runfile or a suite file; `zts-sanity` is the short ZFS Test Suite"
-        )
-    for name in names:
-        if name.endswith(".run") and "/" in name and not Path(name).is_file():
-            raise UserError(f"there is no file {name}")
-    if tests is not None and not tests.is_dir():
-        raise UserError(f"--tests {tests}: it is not a folder")
-    adapter = own_adapter(names, tests, permissions=permissions)
-    own = adapter.spec.guests if isinstance(adapter, Command) else Guests()
-    if tests is None and isinstance(adapter, Command):
-        tests = folder_of(adapter)
-    failed = None
-    times = {key: each.seconds for key, each in past.items()} if past else None
-    if failed_of is not None:
-        known = _run_at(failed_of)
-        failed = _failures_in_log(failed_of) if known is None else _failures_of(known)
-        if known is not None:
-            times = times or {key: each.elapsed for key, each in known.results.items()}
-        if not failed.scripts:
-            found = " that were found" if known is not None and known.asked.absent else ""
-            raise UserError(f"--failed-of {failed_of}: all tests{found} passed there")
-    chosen = tuple(test or ()), _patterns(exclude or [])
-    selection = Selection(*chosen, tags, share=parse_share(shard), failed=failed)
-    return Asked(
-        tuple(names),
-        selection,
-        tests,
-        cpus=own.cpus if cpus is None else cpus,
-        memory=own.memory if memory is None else size_of(memory) if isinstance(memory, str) else memory,
-        times=times,
-        kernel=kernel or (kernel_of(adapter) if isinstance(adapter, Command) else None),
-        permissions=permissions,
-    )
-
-
-def past_in(paths: list[Path] | None) -> Past:
-    """What the runs in these folders say of tests. Raises ``UserError`` where one has none."""
-    runs: dict[str, SuiteRun] = {}
-    for path in paths or ():
-        found = runs_in(path) if path.is_dir() else []
-        if not found:
-            raise UserError(f"--history {path}: it is no run of a suite, and no folder of runs")
-        runs.update((run.identity, run) for run in found)
-    return past_of(runs.values())
-
-
 @dataclass(frozen=True)
 class Earlier:
     """The run whose order is repeated, in a guest like its own: by default none.
@@ -115,6 +51,73 @@ class Earlier:
     memory: int | None = None  # bytes
     scale: float | None = None
     kernel: OwnKernel | None = None
+
+
+def asked_for(
+    names: Sequence[str],
+    choice: Choice,
+    *,
+    earlier: Earlier = Earlier(),
+    failed_of: Path | None = None,
+    past: Past | None = None,
+    memory: str | None = None,
+    cpus: int | None = None,
+    kernel: OwnKernel | None = None,
+    permissions: Permissions = NO_PERMISSIONS,
+) -> Asked:
+    """What is to be run; ``past``: by whose times shares are made even. Raises ``UserError``."""
+    names = names or earlier.names
+    tests = choice.tests or earlier.tests
+    if not names:
+        raise UserError(
+            "nothing to run: name a suite, a runfile or a suite file; `zts-sanity` is the short ZFS Test Suite"
+        )
+    for name in names:
+        if name.endswith(".run") and "/" in name and not Path(name).is_file():
+            raise UserError(f"there is no file {name}")
+    if tests is not None and not tests.is_dir():
+        raise UserError(f"--tests {tests}: it is not a folder")
+    adapter = own_adapter(names, tests, permissions=permissions)
+    own, boots = Guests(), None
+    if isinstance(adapter, Command):
+        own, boots = adapter.spec.guests, kernel_of(adapter)
+        tests = tests or folder_of(adapter)
+    failed = None
+    times = {key: each.seconds for key, each in past.items()} if past else None
+    if failed_of is not None:
+        known = _run_at(failed_of)
+        failed = _failures_in_log(failed_of) if known is None else _failures_of(known)
+        if known is not None:
+            times = times or {key: each.elapsed for key, each in known.results.items()}
+        if not failed.scripts:
+            found = " that were found" if known is not None and known.asked.absent else ""
+            raise UserError(f"--failed-of {failed_of}: all tests{found} passed there")
+    patterns = tuple(choice.test or ()), _patterns(choice.exclude or [])
+    usual_cpus = own.cpus if earlier.cpus is None else earlier.cpus
+    usual_memory = own.memory if earlier.memory is None else earlier.memory
+    return Asked(
+        tuple(names),
+        Selection(*patterns, choice.tags, share=parse_share(choice.shard), failed=failed),
+        tests,
+        cpus=usual_cpus if cpus is None else cpus,
+        memory=usual_memory if memory is None else size_of(memory),
+        scale=earlier.scale,
+        times=times,
+        order=earlier.order,
+        kernel=kernel or earlier.kernel or boots,
+        permissions=permissions,
+    )
+
+
+def past_in(paths: list[Path] | None) -> Past:
+    """What the runs in these folders say of tests. Raises ``UserError`` where one has none."""
+    runs: dict[str, SuiteRun] = {}
+    for path in paths or ():
+        found = runs_in(path) if path.is_dir() else []
+        if not found:
+            raise UserError(f"--history {path}: it is no run of a suite, and no folder of runs")
+        runs.update((run.identity, run) for run in found)
+    return past_of(runs.values())
 
 
 def replay_of(
@@ -147,16 +150,6 @@ def replay_of(
     own = [name for name in named if is_own(name)]
     refuse_unpermitted_run(run.folder, wants_of_run(own, copied, boots), permissions)
     return Earlier(named, copied, guest, tuple(order), asked.cpus, asked.memory, asked.scale, boots)
-
-
-def in_order_asked(asked: Asked, earlier: Earlier, *, shuffle: bool, seed: int | None, limit: str) -> Asked:
-    """With the order in which tests are to be run, and for how long. Raises ``UserError``."""
-    drawn = secrets.randbelow(2**31) if shuffle and seed is None else seed
-    if earlier.order:
-        if asked.guests > 1 or drawn is not None:
-            raise UserError("--replay repeats the order of one guest: leave out --guests, --shuffle and --seed")
-        asked = replace(asked, order=earlier.order)
-    return replace(asked, seed=drawn, limit=limit_of(limit))
 
 
 def limit_of(text: str) -> float | None:
@@ -192,15 +185,15 @@ def _patterns(written: list[str]) -> tuple[str, ...]:
         if not each.startswith("@"):
             found.append(each)
             continue
-        lines = (line.partition("#")[0].strip() for line in text_of(Path(each[1:])).splitlines())
+        lines = (
+            line.partition("#")[0].strip() for line in _bytes_of(Path(each[1:])).decode(errors="replace").splitlines()
+        )
         found += [line for line in lines if line]
     return tuple(found)
 
 
 def _run_at(path: Path) -> SuiteRun | None:
-    if not path.is_dir():
-        return None
-    return read_suite_run(path)
+    return read_suite_run(path) if path.is_dir() else None
 
 
 def _failures_of(run: SuiteRun) -> Failures:
@@ -283,12 +276,8 @@ def _is_frame(path: str) -> bool:
 
 
 def console_of(path: Path) -> str:
-    """A console or log of the ZFS Test Suite's runner, without what something put before its lines. As ``text_of``."""
+    """What the ZFS Test Suite's runner printed, without what something put before its lines. Raises ``UserError``."""
     return "\n".join(zts_lines(_bytes_of(path)))
-
-
-def text_of(path: Path) -> str:
-    return _bytes_of(path).decode(errors="replace")
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -8,23 +8,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.options import Allow, Json, Output, Quiet, RunPath, Shared, Strings, Turn, Wait, offered
+from storlab.cli.options import Allow, Json, Output, RunPath, Strings, offered
 from storlab.cli.output import show, show_json, show_rendered, warn, write_output
 from storlab.cli.remote.option import travels
 from storlab.cli.suite.bisect import bisect
 from storlab.cli.suite.check import check
-from storlab.cli.suite.compare import compare
-from storlab.cli.suite.compare import history as history_
-from storlab.cli.suite.finish import finish, keep_table
-from storlab.cli.suite.here import Disks, HereName, Wipe, here_of
-from storlab.cli.suite.hold import ShellOnFailure, held
-from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, Tree, own_kernel_of
-from storlab.cli.suite.originals import USUAL_CPUS, USUAL_MEMORY, test_runner, zfs_tests
+from storlab.cli.suite.compare import compare, history
+from storlab.cli.suite.finish import keep_table
+from storlab.cli.suite.options import (
+    USUAL_CPUS,
+    USUAL_MEMORY,
+    BootsZfs,
+    Choice,
+    HereName,
+    Showing,
+    Wipe,
+    here_of,
+    with_tables,
+)
+from storlab.cli.suite.originals import test_runner, zfs_tests
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.suites.run.asked import Asked
-    from storlab.suites.run.execution import Ended, Watch
+    from storlab.run.permissions import Permissions
 
 suite = typer.Typer(
     name="suite",
@@ -44,26 +50,6 @@ Names = Annotated[
         help="zts, zts-sanity, zts-perf, a runfile of the image by its name, or the path of a runfile or suite file.",
     ),
 ]
-SomeNames = Annotated[Strings, Argument(metavar="SUITE...", help="As above; with --replay, those of that run.")]
-Tests = Annotated[
-    Path | None,
-    Option("--tests", "-i", metavar="DIR", help="A folder of your own tests, copied into each guest."),
-]
-Test = Annotated[
-    Strings, Option("--test", metavar="GLOB", help="Only tests whose path ends like this: create*, acl/*.")
-]
-Exclude = Annotated[
-    Strings, Option("--exclude", metavar="GLOB|@FILE", help="Not these tests; @FILE has one pattern a line.")
-]
-Tags = Annotated[
-    str,
-    Option("--tags", "-T", metavar="EXPRESSION", help="Only groups with these tags: 'acl, zvol', 'acl and not slow'."),
-]
-Shard = Annotated[str, Option("--shard", metavar="K/N", help="Only the share K of N, each about equally long.")]
-History = Annotated[
-    list[Path] | None,
-    Option("--history", metavar="RUN|FOLDER", help="Earlier runs, whose times are used to balance the shares."),
-]
 Limit = Annotated[str, Option("--limit", metavar="TIME", help="Start no test after this time, such as 10m.")]
 Expect = Annotated[
     Path | None,
@@ -73,15 +59,13 @@ Expect = Annotated[
 
 @suite.command()
 @travels("suite run")
+@with_tables
 def run(
-    names: SomeNames = None,
-    tests: Tests = None,
+    choice: Choice,
+    boots: BootsZfs,
+    showing: Showing,
+    names: Annotated[Strings, Argument(metavar="SUITE...", help="As above; with --replay, those of that run.")] = None,
     guests: Annotated[int, Option("--guests", min=1, max=256, help="Guests that run tests side by side.")] = 1,
-    test: Test = None,
-    exclude: Exclude = None,
-    tags: Tags = "",
-    shard: Shard = "1/1",
-    history: History = None,
     failed_of: Annotated[
         Path | None, Option("--failed-of", metavar="RUN|LOG", help="Only tests that did not pass there.")
     ] = None,
@@ -102,10 +86,6 @@ def run(
     disk_size: Annotated[
         str, Option("--disk-size", metavar="SIZE", help="Size of each disk of the ZFS Test Suite: 4G by default.")
     ] = "",
-    kernel: Kernel = None,
-    kernel_modules: KernelModules = None,
-    rootfs: Rootfs = None,
-    tree: Tree = None,
     shuffle: Annotated[bool, Option("--shuffle", help="Groups, and the tests of each, in a random order.")] = False,
     seed: Annotated[
         int | None, Option("--seed", min=0, help="Seed of the random order, such as that of an earlier run.")
@@ -116,19 +96,22 @@ def run(
     until_failure: Annotated[bool, Option("--until-failure", help="Repeat everything until a test fails.")] = False,
     expect: Expect = None,
     limit: Limit = "",
-    shell_on_failure: ShellOnFailure = False,
+    shell_on_failure: Annotated[
+        bool,
+        Option(
+            "--shell-on-failure", help="When a test fails, open a shell in its guest before anything is cleaned up."
+        ),
+    ] = False,
     debug: Annotated[
         bool, Option("--debug", help="As --shell-on-failure, with what a debugger of the guest's kernel attaches to.")
     ] = False,
     here: HereName = "",
-    disk: Disks = None,
+    disk: Annotated[
+        Strings, Option("--disk", metavar="PATH", help="With --here: an empty disk for tests; by default loop devices.")
+    ] = None,
     wipe: Wipe = None,
     allow: Allow = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
-    wait: Wait = False,
-    shared: Shared = False,
-    quiet: Quiet = False,
-    json: Json = False,
 ) -> None:
     """Run a suite in guests; if a guest is lost, that is the test's result, and the rest runs in another.
 
@@ -136,61 +119,63 @@ def run(
     """
     import asyncio
     import os
+    import secrets
+    from dataclasses import replace
 
     from storlab.cli.new_folder import new_folder
-    from storlab.cli.suite.choose import Earlier, asked_for, in_order_asked, past_in, replay_of
+    from storlab.cli.suite.choose import Earlier, asked_for, limit_of, past_in, replay_of
     from storlab.cli.suite.measuring import measuring
-    from storlab.run.permissions import Permissions, parse_allowed
     from storlab.suites.run.own_files import read_own_expectations
     from storlab.suites.run.suite_run import run_suite
 
-    permissions = Permissions(allowed=parse_allowed(allow or ()))
-    earlier = Earlier()
-    own_kernel = own_kernel_of(kernel, kernel_modules, rootfs, here, tree)
-    if replay:
-        earlier = replay_of(replay, permissions, names=names, tests=tests, kernel=own_kernel)
+    permissions = _permissions(allow)
+    kernel = boots.own_kernel(here)
+    earlier = replay_of(replay, permissions, names, choice.tests, kernel) if replay else Earlier()
     asked = asked_for(
-        names or list(earlier.names),
-        tests=tests or earlier.tests,
-        test=test,
-        exclude=exclude,
-        tags=tags,
-        shard=shard,
+        names or (),
+        choice,
+        earlier=earlier,
         failed_of=failed_of,
-        past=past_in(history),
-        memory=earlier.memory if memory is None else memory,
-        cpus=earlier.cpus if cpus is None else cpus,
-        kernel=own_kernel or earlier.kernel,
+        past=past_in(choice.history),
+        memory=memory,
+        cpus=cpus,
+        kernel=kernel,
         permissions=permissions,
     )
-    timeout_scale = earlier.scale if timeout_scale is None else timeout_scale
-    asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
-    asked = in_order_asked(asked, earlier, shuffle=shuffle, seed=seed, limit=limit)
-    own = () if expect is None else read_own_expectations(expect)
-    asked = _with(asked, until_failure=until_failure, own=own, here=here_of(here, disk, wipe, guests))
-    asked = held(asked, shell=shell_on_failure, debug=debug)
-    if here:  # whatever a suite file says
-        asked = _with(asked, kernel=None)
+    drawn = secrets.randbelow(2**31) if shuffle and seed is None else seed
+    if earlier.order and (guests > 1 or drawn is not None):
+        raise UserError("--replay repeats the order of one guest: leave out --guests, --shuffle and --seed")
+    asked = replace(
+        asked,
+        guests=guests,
+        retries=retries,
+        scale=asked.scale if timeout_scale is None else timeout_scale,
+        allow_missing=allow_missing,
+        seed=drawn,
+        limit=limit_of(limit),
+        until_failure=until_failure,
+        own=() if expect is None else read_own_expectations(expect),
+        here=here_of(here, disk, wipe, guests),
+        kernel=None if here else asked.kernel,  # whatever a suite file says
+        hold=shell_on_failure or debug,
+        debug=debug,
+    )
+    if asked.hold and guests > 1:
+        option = "--debug" if debug else "--shell-on-failure"
+        raise UserError(f"{option}: there is one terminal for shells, so leave out --guests")
+    if debug and here:
+        raise UserError("--debug: a debugger attaches to a guest's kernel, and not to this machine's: leave out --here")
     asked = measuring(asked, os.environ, disk_size)
-    if asked.seed is not None and not quiet and not json:
+    if asked.seed is not None and not showing.quiet and not showing.json:
         warn(f"Random order with --seed {asked.seed}")
     folder = out or new_folder(Path(asked.names[0]).stem or "suite")
-    with Turn(wait, shared).on_machine(folder):
-        finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
+    showing.run(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)))
 
 
 @suite.command()
 @travels("suite resume")
-def resume(
-    folder: RunPath,
-    limit: Limit = "",
-    here: HereName = "",
-    allow: Allow = None,
-    wait: Wait = False,
-    shared: Shared = False,
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
+@with_tables
+def resume(folder: RunPath, showing: Showing, limit: Limit = "", here: HereName = "", allow: Allow = None) -> None:
     """Run the tests of an interrupted or limited run that have no result yet.
 
     A group that was under way begins again, after its set-up, with the tests that are left of it. A run until a failure
@@ -199,33 +184,19 @@ def resume(
     import asyncio
 
     from storlab.cli.suite.choose import limit_of
-    from storlab.run.permissions import Permissions, parse_allowed
     from storlab.suites.run.suite_run import resume_suite
 
-    seconds = limit_of(limit)
-    permissions = Permissions(allowed=parse_allowed(allow or ()))
-
-    def execute(watch: Watch) -> Ended:
-        return asyncio.run(resume_suite(folder, watch, seconds, permissions, here))
-
-    with Turn(wait, shared).on_machine(folder):
-        finish(folder, execute, quiet=quiet, json=json)
+    seconds, permissions = limit_of(limit), _permissions(allow)
+    showing.run(folder, lambda watch: asyncio.run(resume_suite(folder, watch, seconds, permissions, here)))
 
 
 @suite.command("list")
 @travels("suite list")
+@with_tables
 def list_(
     names: Names,
-    tests: Tests = None,
-    test: Test = None,
-    exclude: Exclude = None,
-    tags: Tags = "",
-    shard: Shard = "1/1",
-    history: History = None,
-    kernel: Kernel = None,
-    kernel_modules: KernelModules = None,
-    rootfs: Rootfs = None,
-    tree: Tree = None,
+    choice: Choice,
+    boots: BootsZfs,
     allow: Allow = None,
     wants: Annotated[
         bool, Option("--wants", help="Only what suite files want of this machine, and what permits that.")
@@ -241,27 +212,15 @@ def list_(
     from storlab.cli.plan.wants import show_wants
     from storlab.cli.suite.choose import asked_for, past_in
     from storlab.cli.suite.listing import listed, listed_json
-    from storlab.run.permissions import Permissions, parse_allowed
     from storlab.suites.run.own_files import wants_of_files
     from storlab.suites.run.suite_run import look_at_suite
 
-    permissions = Permissions(allowed=parse_allowed(allow or ()))
+    permissions = _permissions(allow)
     if wants:
         show_wants(wants_of_files(names), permissions, as_json=json)
         return
-    past = past_in(history)
-    own = own_kernel_of(kernel, kernel_modules, rootfs, tree=tree)
-    asked = asked_for(
-        names,
-        tests=tests,
-        test=test,
-        exclude=exclude,
-        tags=tags,
-        shard=shard,
-        past=past,
-        kernel=own,
-        permissions=permissions,
-    )
+    past = past_in(choice.history)
+    asked = asked_for(names, choice, past=past, kernel=boots.own_kernel(), permissions=permissions)
     chosen, found, lacking = asyncio.run(look_at_suite(asked, warn))
     if json:
         show_json(listed_json(chosen, found.expectations, lacking, past))
@@ -308,17 +267,15 @@ def report(
         write_output(output, text)
 
 
+def _permissions(allow: Strings) -> Permissions:
+    from storlab.run.permissions import Permissions, parse_allowed
+
+    return Permissions(allowed=parse_allowed(allow or ()))
+
+
 suite.command("test-runner")(test_runner)
 suite.command("zfs-tests")(zfs_tests)
-
-
-def _with(asked: Asked, **changes: object) -> Asked:
-    from dataclasses import replace
-
-    return replace(asked, **changes)  # type: ignore[arg-type]
-
-
 suite.command()(travels("suite check")(check))
 suite.command()(bisect)
 suite.command()(compare)
-suite.command("history")(history_)
+suite.command("history")(history)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from storlab.cli.options import Strings
 from storlab.cli.output import show
-from storlab.cli.suite.here import HereName, Wipe, here_of
-from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, Tree, own_kernel_of
+from storlab.cli.suite.options import OriginalOptions, here_of, with_tables
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from storlab.suites.records.here import Here
     from storlab.suites.runfile import Runfile
 
-Guests = Annotated[int, Option("--guests", min=1, max=256, help="Guests that run tests side by side.")]
-Out = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for Storlab's own records.")]
-Missing = Annotated[bool, Option("--allow-missing", help="Run tests whose programs the image lacks, as they do.")]
-Scale = Annotated[float | None, Option("--timeout-scale", min=0.01, max=1000, help="Factor for all time-outs.")]
-Memory = Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")]
-USUAL_MEMORY = "4G"  # suite_file.MEMORY, which is not loaded for a help text
-USUAL_CPUS = 2  # suite_file.CPUS, likewise
-Cpus = Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")]
-TimeoutDebug = Annotated[bool, Option("-O", help="Changes nothing: what a test hung in is kept in killed.txt.")]
 _KMEMLEAK = (
     "-m: kmemleak needs a kernel with CONFIG_DEBUG_KMEMLEAK, which guests don't have; leave it out. Kernel messages of "
     "each guest are in its console.log"
@@ -42,27 +33,21 @@ _NFS = (
     "performance tests over NFS need a second machine, reached by ssh, and a suite has none; functional tests of NFS "
     "need none"
 )
-_IMAGE = "/usr/share/zfs"
+_IMAGE, _RESULTS = "/usr/share/zfs", "/var/tmp/test_results"
 
 
+@with_tables
 def test_runner(
-    paths: Annotated[list[str] | None, Argument(metavar="PATH...", help="Tests, or folders of them.")] = None,
+    own: OriginalOptions,
+    paths: Annotated[Strings, Argument(metavar="PATH...", help="Tests, or folders of them.")] = None,
     runfiles: Annotated[str, Option("-c", metavar="runfiles", help="Runfiles to take tests from, in this order.")] = "",
     dryrun: Annotated[bool, Option("-d", help="Only print what would be run.")] = False,
-    debug: Annotated[bool, Option("-D", help="Print what tests print, as it comes.")] = False,
     groups: Annotated[bool, Option("-g", help="A folder with tests is a group; with -w.")] = False,
     testdir: Annotated[str, Option("-i", metavar="testdir", help="Where the tests are.")] = _IMAGE,
-    iterations: Annotated[int, Option("-I", min=1, max=10_000, help="Run everything this many times.")] = 1,
-    kmsg: Annotated[bool, Option("-K", help="Put the name of each test into the kernel's log.")] = False,
     logfile: Annotated[str, Option("-l", metavar="logfile", help="Only tests that failed in this log.")] = "",
-    kmemleak: Annotated[bool, Option("-m", help="Refused: guests have no kmemleak.")] = False,
-    outputdir: Annotated[str, Option("-o", metavar="outputdir", help="Where logs and output go.")] = (
-        "/var/tmp/test_results"
-    ),
-    timeout_debug: TimeoutDebug = False,
+    outputdir: Annotated[str, Option("-o", metavar="outputdir", help="Where logs and output go.")] = _RESULTS,
     pre: Annotated[str, Option("-p", metavar="script", help="What runs before each test.")] = "",
     post: Annotated[str, Option("-P", metavar="script", help="What runs after each test.")] = "",
-    quiet: Annotated[bool, Option("-q", help="Print only tests that do not pass.")] = False,
     failsafe: Annotated[str, Option("-s", metavar="script", help="What runs after a test that was killed.")] = "",
     failsafe_user: Annotated[str, Option("-S", metavar="user", help="The user who runs that of -s.")] = "",
     timeout: Annotated[int, Option("-t", min=0, metavar="seconds", help="Seconds that a test may take.")] = 60,
@@ -71,18 +56,6 @@ def test_runner(
     template: Annotated[str, Option("-w", metavar="template", help="Write this as a runfile, and run nothing.")] = "",
     pre_user: Annotated[str, Option("-x", metavar="user", help="The user who runs that of -p.")] = "",
     post_user: Annotated[str, Option("-X", metavar="user", help="The user who runs that of -P.")] = "",
-    guests: Guests = 1,
-    cpus: Cpus = USUAL_CPUS,
-    memory: Memory = USUAL_MEMORY,
-    kernel: Kernel = None,
-    kernel_modules: KernelModules = None,
-    rootfs: Rootfs = None,
-    tree: Tree = None,
-    timeout_scale: Scale = None,
-    allow_missing: Missing = False,
-    here: HereName = "",
-    wipe: Wipe = None,
-    out: Out = None,
 ) -> None:
     """Run tests as test-runner.py does, with its options, console and output, but in guests.
 
@@ -92,23 +65,22 @@ def test_runner(
 
     from storlab.cli.output import warn
     from storlab.cli.suite.as_original import Original, finish_runner, look, run_original
-    from storlab.cli.suite.choose import size_of
+    from storlab.cli.suite.choose import console_of
     from storlab.suites.adapters.zts import ChosenZts, ZtsOptions
     from storlab.suites.order import repeated
-    from storlab.suites.run.asked import Asked
     from storlab.suites.test_runner import Around, dry_run, failed_only, suite_of_paths
     from storlab.suites.test_runner import template as as_runfile
 
-    if kmemleak:
+    if own.kmemleak:
         raise UserError(_KMEMLEAK)
     if runfiles and paths:
         raise UserError("Extraneous arguments: name runfiles with -c, or paths, not both")
     if not runfiles and not paths:
         raise UserError("nothing to run: name runfiles with -c, or paths of tests")
-    log = _log_of(logfile)
-    wanted = _absolute(paths or [])
+    log = console_of(Path(logfile)) if logfile else ""
+    wanted = [os.path.abspath(path) for path in paths or ()]  # noqa: PTH100 - of the guest, with links of its own
     place, copied = _folder(testdir, wanted)
-    own = here_of(here, None, wipe, guests)
+    here = here_of(own.here, None, own.wipe, own.guests)
     words = tuple(tag.strip() for tag in tags.split(",") if tag.strip())
     around = Around(pre, pre_user, post, post_user, failsafe, failsafe_user, user, timeout, words)
 
@@ -119,18 +91,19 @@ def test_runner(
             chosen = _tagged(name, read, installed, place, tags)
         if log:
             chosen = failed_only(chosen, log, logfile)
-        return repeated(chosen, iterations)
+        return repeated(chosen, own.iterations)
 
-    names = _runfiles(runfiles) if runfiles else ()
-    options = ZtsOptions(kmsg=kmsg)
-    if own is not None:
-        options = replace(options, runner=own.user, plain=not _of_image(place))
-    adapter = ChosenZts(place, options, choose)
-    asked = Asked(
-        names, tests=copied, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale,
-        allow_missing=allow_missing, adapter=adapter, title=runfiles or ",".join(wanted), here=own,
-        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here, tree),
-    )  # fmt: skip
+    options = ZtsOptions(kmsg=own.kmsg)
+    if here is not None:
+        options = replace(options, runner=here.user, plain=not _of_image(place))
+    asked = own.asked(
+        _runfiles(runfiles) if runfiles else (),
+        here,
+        tests=copied,
+        allow_missing=own.allow_missing,
+        adapter=ChosenZts(place, options, choose),
+        title=runfiles or ",".join(wanted),
+    )
     if dryrun or template:
         found = look(asked)
         if template:
@@ -138,50 +111,34 @@ def test_runner(
         else:
             show(dry_run(found, f"{outputdir}/{datetime.now():%Y%m%dT%H%M%S}"))
         return
-    if timeout_debug:
+    if own.timeout_debug:
         warn(f"Note: {_TIMEOUT_DEBUG}")
-    original = Original(Path(os.path.abspath(outputdir)), quiet=quiet, debug=debug)  # noqa: PTH100 - links are kept
-    finish_runner(run_original(asked, original, out))
+    original = Original(Path(os.path.abspath(outputdir)), own)  # noqa: PTH100 - links are kept
+    finish_runner(run_original(asked, original, own.out))
 
 
+@with_tables
 def zfs_tests(
+    own: OriginalOptions,
     verbose: Annotated[bool, Option("-v", help="Say how the run is set up.")] = False,
-    quiet: Annotated[bool, Option("-q", help="Print only tests that do not pass.")] = False,
-    debug: Annotated[bool, Option("-D", help="Print what tests print, as it comes.")] = False,
     cleanup_all: Annotated[
         bool, Option("-x", help="Remove what earlier runs of Storlab left here; a guest has nothing.")
     ] = False,
     keep: Annotated[
         bool, Option("-k", help="At a failure, a shell in the guest before anything is cleaned up.")
     ] = False,
-    kmsg: Annotated[bool, Option("-K", help="Put the name of each test into the kernel's log.")] = False,
     files: Annotated[bool, Option("-f", help="Pools on files in place of disks.")] = False,
-    timeout_debug: TimeoutDebug = False,
     stack_tracer: Annotated[bool, Option("-S", help="Watch the depth of kernel stacks; slow.")] = False,
     constrained: Annotated[bool, Option("-c", help="Only create the constrained path, and say what it lacks.")] = False,
     rerun: Annotated[bool, Option("-R", help="Run what failed once more.")] = False,
-    kmemleak: Annotated[bool, Option("-m", help="Refused: guests have no kmemleak.")] = False,
     nfsfile: Annotated[str, Option("-n", metavar="NFSFILE", help="Refused: there is no second machine.")] = "",
-    iterations: Annotated[int, Option("-I", min=1, max=10_000, help="Run everything this many times.")] = 1,
     filedir: Annotated[str, Option("-d", metavar="DIR", help="Where the tests have their files.")] = "",
     size: Annotated[str, Option("-s", metavar="SIZE", help="Size of the files or disks for pools.")] = "4G",
     runfiles: Annotated[str, Option("-r", metavar="RUNFILES", help="Runfiles to take tests from.")] = "",
     single: Annotated[str, Option("-t", metavar="PATH|NAME", help="Only this test.")] = "",
     tags: Annotated[str, Option("-T", metavar="TAGS", help="Only groups with one of these tags; 1/3: a share.")] = "",
     user: Annotated[str, Option("-u", metavar="USER", help="The user who runs the test of -t.")] = "root",
-    outputdir: Annotated[str, Option("--outputdir", metavar="DIR", help="Where results go.")] = "/var/tmp/test_results",
-    guests: Guests = 1,
-    cpus: Cpus = USUAL_CPUS,
-    memory: Memory = USUAL_MEMORY,
-    kernel: Kernel = None,
-    kernel_modules: KernelModules = None,
-    rootfs: Rootfs = None,
-    tree: Tree = None,
-    timeout_scale: Scale = None,
-    allow_missing: Missing = False,
-    here: HereName = "",
-    wipe: Wipe = None,
-    out: Out = None,
+    outputdir: Annotated[str, Option("--outputdir", metavar="DIR", help="Where results go.")] = _RESULTS,
 ) -> None:
     """Run the ZFS Test Suite as zfs-tests.sh does, with its options, variables, console and output, but in guests."""
     from dataclasses import replace
@@ -192,51 +149,52 @@ def zfs_tests(
     from storlab.cli.suite.choose import size_of
     from storlab.suites.adapters.zts import STF_SUITE, ChosenZts, ZtsOptions
     from storlab.suites.order import repeated
-    from storlab.suites.run.asked import Asked
     from storlab.suites.runfile import read_suite
     from storlab.suites.zfs_tests import single_test, tags_of
 
-    if kmemleak:
+    if own.kmemleak:
         raise UserError(_KMEMLEAK)
     if single and tags:
         raise UserError("-t and -T are mutually exclusive.")
-    own = here_of(here, None, wipe, guests, filedir)
-    environment = variables_for(os.environ, nfsfile, own)
-    if stack_tracer and own is not None:
+    here = here_of(own.here, None, own.wipe, own.guests, filedir)
+    environment = variables_for(os.environ, nfsfile, here)
+    if stack_tracer and here is not None:
         raise UserError("-S: with --here, kernel settings are yours: write 1 to /proc/sys/kernel/stack_tracer_enabled")
-    holds = keep and guests == 1 and sys.stdin.isatty()
-    for note in _notes(os.environ, own, keep=keep and not holds, timeout_debug=timeout_debug):
+    holds = keep and own.guests == 1 and sys.stdin.isatty()
+    for note in _notes(os.environ, here, keep=keep and not holds, timeout_debug=own.timeout_debug):
         warn(f"Note: {note}")
-    if cleanup_all and own is not None:
+    if cleanup_all and here is not None:
         clean_all()
     place = os.path.abspath(filedir or os.environ.get("FILEDIR", "") or "/var/tmp")  # noqa: PTH100 - of the guest
     vdevs = os.environ.get("FILES", "").split() or [f"{place}/file-vdev{number}" for number in range(3)]
-    if own is not None:  # the folder gets its name with the run
+    if here is not None:  # the folder gets its name with the run
         vdevs = [f"file-vdev{number}" for number in range(3)]
     named = runfiles or os.environ.get("RUNFILES", "") or "common.run,linux.run"
     vdev_size = size_of(size, "-s")
     if stack_tracer:
         environment["STACK_TRACER"] = "1"
-    options = ZtsOptions(place, vdev_size, tuple(vdevs) if files else (), environment, kmsg, len(vdevs))
-    if own is not None:
-        options = replace(options, runner=own.user)
+    options = ZtsOptions(place, vdev_size, tuple(vdevs) if files else (), environment, own.kmsg, len(vdevs))
+    if here is not None:
+        options = replace(options, runner=here.user)
     chosen_tags = tags or "functional"
 
     def choose(name: str, read: Sequence[Runfile], installed: Installed) -> Suite:
         nonlocal chosen_tags
         if single:
-            own = single_test(single, user, installed, STF_SUITE)
-            return repeated(read_suite(name, [own], installed, STF_SUITE), iterations)
+            runfile = single_test(single, user, installed, STF_SUITE)
+            return repeated(read_suite(name, [runfile], installed, STF_SUITE), own.iterations)
         chosen_tags = tags_of(chosen_tags, [each.text for each in read])
-        return repeated(_tagged(name, read, installed, STF_SUITE, chosen_tags), iterations)
+        return repeated(_tagged(name, read, installed, STF_SUITE, chosen_tags), own.iterations)
 
-    adapter = ChosenZts(STF_SUITE, options, choose)
     names = () if single else tuple(_runfile(name) for name in named.split(",") if name)
-    asked = Asked(
-        names, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale, allow_missing=allow_missing,
-        adapter=adapter, title=single or named, here=own,
-        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here, tree), hold=holds,
-    )  # fmt: skip
+    asked = own.asked(
+        names,
+        here,
+        allow_missing=own.allow_missing,
+        adapter=ChosenZts(STF_SUITE, options, choose),
+        title=single or named,
+        hold=holds,
+    )
     if constrained:
         look_at_guest(asked)
         return
@@ -244,21 +202,12 @@ def zfs_tests(
         "RUNFILES": ",".join(names) or f"{place}/zfs-tests.run",
         "FILES": " ".join(vdevs),
         "FILESIZE": size,
-        "ITERATIONS": str(iterations),
+        "ITERATIONS": str(own.iterations),
         "STACK_TRACER": "yes" if stack_tracer else "no",
     }
-    original = Original(
-        Path(outputdir).absolute(),
-        quiet=quiet,
-        debug=debug,
-        verbose=verbose,
-        cleaned=cleanup_all,
-        kmsg=kmsg,
-        timeout_debug=timeout_debug,
-        shown=shown,
-        tags=lambda: chosen_tags,
-    )
-    finish_zfs_tests(asked, original, run_original(asked, original, out), rerun=rerun, out=out)
+    base = Path(outputdir).absolute()
+    original = Original(base, own, verbose=verbose, cleaned=cleanup_all, shown=shown, tags=lambda: chosen_tags)
+    finish_zfs_tests(asked, original, run_original(asked, original, own.out), rerun=rerun, out=own.out)
 
 
 def _tagged(name: str, read: Sequence[Runfile], installed: Installed, testdir: str, tags: str) -> Suite:
@@ -271,13 +220,9 @@ def _tagged(name: str, read: Sequence[Runfile], installed: Installed, testdir: s
     return select(read_suite(name, read, installed, testdir), Selection(tags=" or ".join(words)))
 
 
-def _absolute(paths: Sequence[str]) -> list[str]:
-    return [os.path.abspath(path) for path in paths]  # noqa: PTH100 - of the guest, where links may lead elsewhere
-
-
 def _folder(testdir: str, paths: Sequence[str]) -> tuple[str, Path | None]:
     """What relative names are below in the guest, and the folder of this machine that is copied to there."""
-    place = os.path.abspath(testdir)  # noqa: PTH100 - as above
+    place = os.path.abspath(testdir)  # noqa: PTH100 - of the guest
     outside = [path for path in paths if not _of_image(path) and Path(path).exists()]
     if _of_image(place) and outside:
         place = os.path.commonpath([path if Path(path).is_dir() else str(Path(path).parent) for path in outside])
@@ -311,12 +256,6 @@ def _runfile(name: str) -> str:
         if _of_image(path) or Path(path).is_file():
             return path
     raise UserError(f"Cannot find runfile: {name}")
-
-
-def _log_of(logfile: str) -> str:
-    from storlab.cli.suite.choose import console_of
-
-    return console_of(Path(logfile)) if logfile else ""
 
 
 def variables_for(environment: Mapping[str, str], nfsfile: str, here: Here | None) -> dict[str, str]:

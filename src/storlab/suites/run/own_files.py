@@ -25,7 +25,7 @@ from storlab.suites.own_expectations import ExpectationFile, OwnEntry
 from storlab.suites.places.guest import OWN_TESTS
 from storlab.suites.records.here import Here
 from storlab.suites.records.own_kernel import OwnKernel
-from storlab.suites.run.checkout import Wanted, choose
+from storlab.suites.run.checkout import choose
 from storlab.suites.run.wants import refuse_unpermitted_file, wants_of_file
 from storlab.suites.runfile import Runfile, RunfileError, check_runfiles
 from storlab.suites.suite_file import CheckTable, SuiteFile
@@ -158,15 +158,10 @@ def read_suite_file(
 
 def _of_checkout(suite: CheckFile, tests: Path | None) -> CheckFile:
     table, guests = suite.spec.check or CheckTable(), suite.spec.guests
-    wanted = Wanted(
-        tuple(table.tests), tuple(table.groups), tuple(table.exclude_groups), tuple(table.exclude),
-        tuple(map(Path, table.exclude_files)),
-        tuple(table.exclude_lists),
-    )  # fmt: skip
     folder = tests or folder_of(suite)
     assert folder is not None, "the model asks for it"
     try:
-        chosen = choose(folder, wanted)
+        chosen = choose(folder, table)
     except UserError as error:
         line = suite.lines.get(("check",), suite.lines.get(("folder",)))
         raise StudyError(suite.file, [Problem("check", str(error), line)]) from None
