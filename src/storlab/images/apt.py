@@ -46,7 +46,6 @@ def compare_versions(one: str, other: str) -> int:
 
 
 def newest(stanzas: Iterable[Stanza], names: re.Pattern[str]) -> Stanza | None:
-    """The package with the highest version among those whose whole name matches."""
     found = [stanza for stanza in stanzas if names.fullmatch(stanza.get("Package", "")) and "Version" in stanza]
     return max(found, key=lambda stanza: cmp_to_key(compare_versions)(stanza["Version"]), default=None)
 
@@ -102,12 +101,10 @@ class Apt:
         await commands.follow(["apt-get", "update", "--quiet"], self.log, env=self._environment)
 
     def search(self, pattern: str) -> list[str]:
-        """Names of packages that match."""
         found = commands.run(["apt-cache", "search", "--names-only", pattern], self.log, env=self._environment)
         return [line.split()[0] for line in found.decode().splitlines() if line.strip()]
 
     def show(self, names: Sequence[str]) -> list[Stanza]:
-        """The candidates for installation."""
         argv = ["apt-cache", "show", "--no-all-versions", *names]
         return parse_stanzas(commands.run(argv, self.log, env=self._environment).decode())
 

@@ -41,7 +41,6 @@ def storlab_cache() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where images lie for this user."""
     return storlab_cache() / "images"
 
 
@@ -69,7 +68,6 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes on disk."""
         return sum(path.stat().st_blocks * 512 for path in self.folder.rglob("*"))
 
     @property
@@ -85,7 +83,6 @@ class Cache:
     folder: Path
 
     def path(self, name: str) -> Path:
-        """A folder in it, made where it is missing."""
         path = self.folder / name
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -105,7 +102,6 @@ class Cache:
                 remove_tree(folder)
 
     def parts(self) -> list[Part]:
-        """All finished parts, those that were wanted last before the others."""
         found = []
         for folder in (self.folder / "parts").glob("*"):
             with contextlib.suppress(OSError):  # another process may be removing it

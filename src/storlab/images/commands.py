@@ -55,7 +55,6 @@ _CAUSES = (
 
 
 def find(program: str) -> str | None:
-    """Its path."""
     return shutil.which(program, path=PATH)
 
 
@@ -150,7 +149,6 @@ def failure(program: str, status: int, log: Path) -> ImageError:
 
 
 def cause(text: str, program: str, status: int, log: Path) -> str:
-    """The reason for a failure, out of the output of the command that failed."""
     last = text.rpartition("\n$ ")[2]
     for pattern, meaning in _CAUSES:
         if pattern.search(last):

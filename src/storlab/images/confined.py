@@ -30,7 +30,6 @@ def run_on_strangers(argv: Sequence[str], log: Path, output: Path | None = None,
 
 
 def unzstd(packed: bytes, log: Path) -> bytes:
-    """What zstd packed, which Python can't unpack before 3.14."""
     return run_on_strangers(["zstd", "--decompress", "--stdout", "--quiet"], log, stdin=packed)
 
 

@@ -141,7 +141,6 @@ def debian_image(series: str, extras: frozenset[str] = frozenset()) -> Image:
 
 
 def _with_kernel(part: Part, root: OwnRoot | None) -> Image:
-    """An image with the kernel of this part, and the root of the newest image where no other is named."""
     if root is None:
         debian = find_image()
         root = OwnRoot(debian.layers[0], debian.programs, merged=True)

@@ -35,7 +35,6 @@ class ImageManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def extras(self) -> frozenset[str]:
-        """What it has beyond a kernel and a root."""
         return frozenset(self.parts) - {"kernel", "root"}
 
 
@@ -53,7 +52,6 @@ class Listed:
 
 
 def write_manifest(cache: Cache, release: str, extras: frozenset[str], parts: Mapping[str, Part]) -> ImageManifest:
-    """Name an image and write down what it consists of."""
     name = "+".join((f"debian-{release}", *sorted(extras)))
     versions: dict[str, str] = {}
     for part in (parts["root"], parts["kernel"], *(parts[extra] for extra in sorted(extras))):
@@ -82,7 +80,6 @@ def manifests(cache: Cache) -> list[ImageManifest]:
 
 
 def list_images() -> list[Listed]:
-    """What is in the cache, the newest first. An image whose parts are gone is none."""
     cache = Cache(cache_folder())
     current = recipe.image_recipe()
     listed = []

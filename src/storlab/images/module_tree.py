@@ -44,7 +44,6 @@ class Modules:
 
     @property
     def paths(self) -> dict[str, str]:
-        """Name → path."""
         return {module_name(path): path for path in self.needs}
 
     @property
@@ -77,7 +76,6 @@ class Modules:
         return order
 
     def closure(self, kept: Iterable[str]) -> frozenset[str]:
-        """These paths and all that they need."""
         kept = frozenset(kept)
         return kept.union(*(self.needs.get(path, ()) for path in kept))
 

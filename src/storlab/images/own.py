@@ -54,7 +54,6 @@ def kind_of(image: Path) -> Kind:
 
 
 def programs_in_folder(root: Path) -> frozenset[str]:
-    """Names of files on its PATH that somebody may execute. A link counts, wherever it leads."""
     found: set[str] = set()
     for name in PATH_FOLDERS:
         try:
@@ -66,7 +65,6 @@ def programs_in_folder(root: Path) -> frozenset[str]:
 
 
 def has_merged_usr(root: Path) -> bool:
-    """Whether its /lib is a link to /usr/lib, as it is in most distributions by now."""
     return (root / "lib").is_symlink()
 
 
@@ -191,7 +189,6 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
 
 
 def _write_own_kernel(kernel: Path, target: Path, log: Path) -> str:
-    """Its release."""
     try:
         write_kernel(kernel, target, log)
     except vmlinux.NotAKernel as error:
@@ -218,7 +215,6 @@ def _build_tree(kernel: Path) -> Path | None:
 
 
 def own_root(cache: Cache, root: Path) -> OwnRoot:
-    """A root file system that a guest can mount. A folder is packed as EROFS."""
     if root.is_file():
         with log_of(cache) as log:
             found = programs_in_image(root, log), image_has_merged_usr(root, log)
@@ -253,13 +249,11 @@ def finished(cache: Cache, name: str) -> Part:
 
 
 def digest_of_file(path: Path) -> str:
-    """Of its contents, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _of_tree(root: Path) -> str:
-    """A digest of names, kinds, modes, owners and contents. Sockets and the like count by their name."""
     digest = hashlib.sha256()
     for path in _walk(root):
         status = path.lstat()

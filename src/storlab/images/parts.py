@@ -32,7 +32,6 @@ class KernelPackage:
 
     @property
     def common(self) -> str:
-        """The release without its flavour, as the packages of headers have it."""
         return self.release.removesuffix(f"-{recipe.ARCHITECTURE}")
 
 
@@ -56,7 +55,6 @@ async def kernel_part(cache: Cache, apt: Apt, kernel: KernelPackage, notify: Cal
 async def make_kernel_part(
     cache: Cache, apt: Apt, kernel: KernelPackage, name: str, notify: Callable[[str], None]
 ) -> Part:
-    """The same, as a part of this name. For who holds the lock."""
     key = recipe.digest([recipe.kernel_recipe(), kernel.release, kernel.version])
     notify(f"kernel: downloading {kernel.release}")
     wanted = (f"linux-image-{kernel.release}", kernel.version)
@@ -88,7 +86,6 @@ def _make_kernel(cache: Cache, package: Path, kernel: KernelPackage, work: Path,
 
 
 def about_modules(release: str, modules: Modules, **versions: str) -> About:
-    """Of a part that has modules."""
     return About(versions, release, modules=(*sorted(modules.names),), filesystems=(*sorted(modules.filesystems),))
 
 
@@ -183,7 +180,6 @@ async def perf_part(cache: Cache, apt: Apt, mirror: str, root: Part, notify: Cal
 
 
 def _about_packages(work: Path) -> About:
-    """By what the scripts listed."""
     lines = (line.partition("\t") for line in (work / "packages").read_text("utf-8").splitlines())
     installed = {package.partition(":")[0]: version for package, _, version in lines}
     return About(installed, programs=tuple((work / "programs").read_text("utf-8").splitlines()))

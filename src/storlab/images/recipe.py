@@ -125,7 +125,6 @@ def series_of(kernel: str) -> str | None:
 
 
 def packages() -> list[str]:
-    """All packages of the root file system, sorted."""
     return sorted({name for group in PACKAGES.values() for name in group})
 
 
@@ -152,7 +151,6 @@ def digest(of: Any) -> str:
 
 
 def root_recipe() -> dict[str, Any]:
-    """What a root file system is made of, but for the versions that the mirror has that day."""
     made_of = {"packages": packages(), "without dependencies": WITHOUT_DEPENDENCIES, "not unpacked": NOT_UNPACKED}
     how = {"suite": SUITE, "preferences": preferences(), "script": script("finish-root.sh"), "timestamp": TIMESTAMP}
     return made_of | how
@@ -170,7 +168,6 @@ def zfs_recipe() -> dict[str, Any]:
 
 
 def perf_recipe() -> dict[str, Any]:
-    """What the layer with perf is made of."""
     return {"packages": PERF_PACKAGES, "script": script("pack-perf.sh"), "not unpacked": NOT_UNPACKED}
 
 

@@ -65,7 +65,6 @@ def system_initramfs(image: Image) -> Path:
 
 
 def _unpacked(layers: tuple[Path, ...], work: Path, log: Path) -> Path:
-    """A folder with what all layers hold, the later ones over the earlier ones."""
     tree, above = work / "tree", work / "above"
     for layer in layers:
         if kind_of(layer) != "erofs":

@@ -50,7 +50,6 @@ class Unpacked:
         return None if (folder := self.folder) is None else self.words_in(str(folder))
 
     def words_in(self, folder: str) -> tuple[str, ...]:
-        """The same where its folder is to be seen at another place."""
         return (f"{folder}/{_LOADER}", "--library-path", folder, f"{folder}/{Path(self.path).name}")
 
 

@@ -25,7 +25,6 @@ _PATIENCE = 120.0  # s; inventories of clouds ask over the network
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file holds JSON, by its first sign."""
     try:
         return path.is_file() and read_file(path)[:4096].lstrip()[:1] == b"{"
     except OSError:

@@ -150,7 +150,6 @@ class AgentLauncher(Launcher[K]):
         """Where a new node's agent is to be, in words that ``command`` understands in another process, too."""
 
     async def command(self, address: str, environment: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
-        """The command of this machine that starts the agent at an address."""
         return ["env", *(f"{key}={value}" for key, value in environment.items()), str(agent_path()), *arguments]
 
     async def took_in(self, node: Node) -> None:
@@ -162,7 +161,6 @@ class AgentLauncher(Launcher[K]):
         return f"{reason} ({one_line(lines[-1])[:_LONGEST]})" if lines else reason
 
     async def stand_in(self, name: str, spec: K) -> Node | None:
-        """The node itself, which is there for the whole run."""
         return await self.open(name, spec, Prepared(), NO_DEMANDS, Path("/dev/null"))
 
     async def open(self, name: str, spec: K, prepared: Prepared, demands: Demands, folder: Path) -> Node:

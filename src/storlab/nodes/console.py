@@ -87,7 +87,6 @@ class Console:
         return killed and f"{self.name} ran out of memory, and its kernel killed {killed}"
 
     def tail(self) -> str:
-        """Its last lines."""
         return tail(console_text(self.path, self.since))
 
     def trouble(self) -> str | None:

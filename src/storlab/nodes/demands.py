@@ -39,7 +39,6 @@ class Devices:
 
     @property
     def pci(self) -> int:
-        """How many PCI slots they take."""
         return sum(_is_pci(device) for device in self.devices)
 
     def command_line(self, json: bool = True) -> list[str]:

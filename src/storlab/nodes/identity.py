@@ -27,7 +27,6 @@ class Machine:
     boot: _Id
 
     def is_same(self, other: Machine) -> bool:
-        """Whether it is the same machine, in whatever boot."""
         return self.id == other.id if self.id and other.id else self.boot == other.boot
 
 

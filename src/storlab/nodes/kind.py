@@ -180,11 +180,9 @@ class Prepared:
         raise Unsupported("nodes of this kind have no root file system that could be put on a disk")
 
     def facts(self) -> dict[str, Any]:
-        """For plan and manifest, as data."""
         return {}
 
     def lines(self) -> list[str]:
-        """The same for people."""
         return []
 
 

@@ -50,7 +50,6 @@ class MachineNetwork(Model):
 
     @property
     def shaped(self) -> str | None:
-        """The interface that the study may change."""
         return self.interface
 
 

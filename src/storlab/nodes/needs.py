@@ -102,7 +102,6 @@ _REMEDIES = {
 
 
 def remedy(name: str) -> str:
-    """How to get a missing program."""
     if name in _REMEDIES:
         return _REMEDIES[name]
     known = PROGRAMS | _UNASKED_PROGRAMS
@@ -140,7 +139,6 @@ class Needs:
 
 
 def together(needs: Iterable[Needs]) -> Needs:
-    """All needs as one."""
     return reduce(or_, needs, Needs())
 
 

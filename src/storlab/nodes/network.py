@@ -79,7 +79,6 @@ class RunNetwork:
 
     @property
     def name(self) -> str:
-        """Of its namespace."""
         return f"storlab-{self._run}"
 
     async def enter(self) -> list[str]:
@@ -106,7 +105,6 @@ class RunNetwork:
         await self._configure(["link", "set", "dev", "lo", "up"], name)
 
     async def tap(self) -> Card:
-        """The card of a virtual machine."""
         card = await self._card("tap")
         await self._configure(["tuntap", "add", "dev", card.device, "mode", "tap"])
         await self._plug_in(card)

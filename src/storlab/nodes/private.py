@@ -24,7 +24,6 @@ _REPLACEABLE, _STICKY, _PASSABLE = 0o002, 0o1000, 0o001  # for all others
 
 @undo("sockets.remove", outlives_boot=True)
 async def remove_private(node: Node, path: RunPath) -> str | None:
-    """Remove a folder for sockets."""
     return await remove_folder(node, path)
 
 

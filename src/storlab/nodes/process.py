@@ -51,7 +51,6 @@ class ExitRecord:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with status 0."""
         return self.code == 0 and not self.timed_out and self.stopped_by is None
 
     def describe(self) -> str:

@@ -79,7 +79,6 @@ class Controller(NamedTuple):
 
     @classmethod
     def this(cls) -> Controller:
-        """The process that asks."""
         return cls(os.getpid(), started(os.getpid()) or 0)
 
 
@@ -138,7 +137,6 @@ async def _marked(acting: Node, words: list[str]) -> set[int]:
 
 
 async def _descends(acting: Node, pid: int) -> bool:
-    """Whether a process is the acting agent, or one of its own, or has just ended."""
     while pid != acting.pid:
         try:
             pid = int((await acting.read_text(f"/proc/{pid}/stat")).rpartition(") ")[2].split()[1])

@@ -87,7 +87,6 @@ class Undo:
 
     @cached_property
     def naming(self) -> tuple[str, ...]:
-        """The arguments that name what is set up, by their types."""
         hints = get_type_hints(self.function, include_extras=True)
         return tuple(name for name, hint in hints.items() if name != "return" and _names_it(hint))
 
@@ -180,7 +179,6 @@ async def is_there(node: Node, path: str, *, itself: bool = False) -> bool:
 
 
 async def _carried_out(node: Node, step: Callable[[str, str], steps.Step], path: str, *, itself: bool) -> steps.Done:
-    """What came of a step that begins by looking whose the path is."""
     refuse_foreign(path, itself=itself)
     top = path if itself else own_folders(path)[0]
     (done,) = await node.carry_out(step(path, top), go_on=True)

@@ -75,7 +75,6 @@ table ip storlab {{
 
 @undo("uplink.remove")
 async def remove_uplink(host: Node, network: RunName, device: _Device) -> str | None:
-    """Remove the link and the table."""
     if run_of(network) is None or not network.startswith("storlab-"):
         raise StorlabError(f"the nftables table {network} is not Storlab's own: left alone")
     if device != link_of(network):

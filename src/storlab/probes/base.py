@@ -134,7 +134,6 @@ def _operations(load: Measurements) -> float:
 
 
 def sums(nodes: Iterable[Measurements]) -> dict[str, float]:
-    """Metric → its sum over all nodes."""
     found: dict[str, float] = {}
     for each in nodes:
         for name, value in each.totals().items():

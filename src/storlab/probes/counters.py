@@ -212,7 +212,6 @@ def _series(samples: Sequence[Sample], start: float) -> Iterator[tuple[None, str
 
 
 def _uncounted(without: Mapping[CounterName, str]) -> Iterator[str]:
-    """A sentence for each reason."""
     for reason in dict.fromkeys(without.values()):
         names = ", ".join(_NOUNS.get(name, name) for name, why in without.items() if why == reason)
         yield f"counters: no {names}: {reason}"

@@ -134,7 +134,6 @@ class Pair:
         return throttled, time, hot, errors
 
     def cautions(self) -> Iterator[str]:
-        """What makes numbers from this disk doubtful, in sentences."""
         throttled, time, _, errors = self.counted
         if throttled or time:
             yield f"throttled itself during the load ({throttled:.0f} times, {time:.0f} s): its speed was not its own"

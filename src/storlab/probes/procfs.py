@@ -34,16 +34,13 @@ class DiskCounters:
 
     @property
     def completed(self) -> int:
-        """Operations of all kinds that have completed."""
         return self.reads + self.writes + self.discards + self.flushes
 
     def since(self, before: DiskCounters) -> DiskCounters:
-        """What the disk has done since it had those counters."""
         return DiskCounters(*(new - old for new, old in zip(_numbers(self), _numbers(before), strict=True)))
 
 
 def added_up(disks: Sequence[DiskCounters]) -> DiskCounters:
-    """Several disks as one, which is as busy as the busiest of them. At least one."""
     total = DiskCounters(*map(sum, zip(*map(_numbers, disks), strict=True)))
     return replace(total, busy=max(disk.busy for disk in disks))
 
@@ -191,5 +188,4 @@ def parse_cgroup_cpu(text: str) -> float | None:
 
 
 def is_number(word: str) -> bool:
-    """Whether it is a whole number that the kernel can count up to."""
     return word.isascii() and word.isdigit() and len(word) <= _DIGITS

@@ -79,7 +79,6 @@ class Counting:
     length: str = ""
 
     def triggers(self) -> dict[str, str]:
-        """Tracepoint → what makes it count."""
         keys = ",".join(filter(None, [self.mount, self.operation]))
         sums = f":vals={self.length}" if self.length else ""
         found = {self.request: f"hist:keys={keys}{sums}:size={ROOM}"}
@@ -206,7 +205,6 @@ async def _begin(node: Node, triggers: Mapping[str, str]) -> list[str]:
 
 
 async def _counts(node: Node, triggers: Mapping[str, str]) -> bool:
-    """Whether it counts since an earlier load, and has room for more."""
     done = await node.carry_out(*(steps.read(_histogram(name)) for name in triggers), go_on=True)
     found = [parse_histogram(each.text) if each.ok else None for each in done]
     return all(each is not None and not each.dropped and len(each.entries) < ROOM // 2 for each in found)

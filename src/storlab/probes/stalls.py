@@ -109,7 +109,6 @@ def stood_still(samples: Sequence[Snapshot], threshold: float) -> list[tuple[flo
 
 
 def looks_at(snapshots: Sequence[Snapshot], disk: str) -> list[Look]:
-    """What the samples show of a disk."""
     found = ((each.t, parse_disk_stat(each.texts.get(disk_stat_path(disk), ""))) for each in snapshots)
     return [Look(t, counters.completed, counters.in_flight) for t, counters in found if counters is not None]
 

@@ -92,7 +92,6 @@ class Subject(Model):
 
     @property
     def kinds(self) -> frozenset[Kind]:
-        """What of it is there."""
         there: dict[Kind, bool] = {
             "machine": True,
             "disks": self.disks is not None,

@@ -44,7 +44,6 @@ class Wanted:
 
 
 def distributions() -> dict[str, importlib.metadata.Distribution]:
-    """All that Storlab needs, and of its extras what is installed here, by name."""
     found: dict[str, importlib.metadata.Distribution] = {}
     extras = [requirement for extra in MODULES for requirement in _requirements("storlab", extra)]
     left = [*_requirements("storlab"), *extras]

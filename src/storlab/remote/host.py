@@ -113,7 +113,6 @@ class Host:
         await self._ask(["answer", job, text], dict[str, bool])
 
     async def remove(self, job: str) -> None:
-        """Remove a job that has ended, with all that it left there."""
         await self._ask(["remove", job], dict[str, str])
 
     async def _ask(self, words: Sequence[str], kind: type[K], stdin: bytes = b"") -> K:
@@ -129,7 +128,6 @@ class Host:
             raise StorlabError(f"{self.name}: what Storlab there answered makes no sense: {error}") from None
 
     def missing(self) -> UserError:
-        """Why nothing can be run there yet."""
         return UserError(
             f"{self.name} does not have this Storlab ({identity()}): `storlab lab prepare {self.name}` brings it there"
         )

@@ -126,7 +126,6 @@ def _pythons(said: list[str]) -> list[_Python]:
 async def _python(
     name: str, machine: Machine, found: list[_Python], notify: Callable[[str], None], temporary: ExitStack
 ) -> tuple[_Python, list[tuple[str, Path]]]:
-    """The one to use, and the files of one that is brought along."""
     if found:
         return found[0], []
     least = ".".join(map(str, LEAST))

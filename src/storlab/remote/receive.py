@@ -84,7 +84,6 @@ class Places:
             yield folder
 
     def have(self) -> dict[str, tuple[int, int]]:
-        """Size and time of each file that is here already, by its name there."""
         return dict(self._have())
 
     def _have(self) -> Iterator[tuple[str, tuple[int, int]]]:

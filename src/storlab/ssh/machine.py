@@ -174,7 +174,6 @@ class Machine:
         return True
 
     def lost(self) -> UnreachableError:
-        """The error of this machine, now that its connection is gone."""
         return unreachable(self.host, self._errors.decode("utf-8", "replace"), "the connection was lost")
 
     def _session(self) -> list[str]:
@@ -260,7 +259,6 @@ async def connected(destination: str, *, folder: Path | None = None) -> AsyncIte
 async def _greeting(
     host: str, master: asyncio.subprocess.Process, errors: bytearray, listening: asyncio.Task[None]
 ) -> dict[str, str]:
-    """What the machine says of itself, as far as it is of the form that it should be."""
     assert master.stdout is not None
     facts: dict[str, str] = {}
     try:

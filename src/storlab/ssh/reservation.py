@@ -80,7 +80,6 @@ async def take(machine: Machine, why: str) -> Taken:
 
 
 async def reservation_of(machine: Machine) -> Reservation | None:
-    """Who has reserved a machine."""
     return _read((await machine.script(_LOOK, FILE)).decode(errors="replace"))
 
 

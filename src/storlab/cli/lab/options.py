@@ -19,7 +19,6 @@ Chosen = Annotated[
 
 
 def lab_path(given: Path | None) -> str | None:
-    """The lab file that the command line names, or else the environment."""
     from storlab.lab.file import VARIABLE
 
     return str(given) if given is not None else os.environ.get(VARIABLE) or None

@@ -66,7 +66,6 @@ def _is_written(context: typer.Context, name: str) -> bool:
 
 
 def _refuse_elsewhere(name: str, rule: Rule, values: dict[str, Any]) -> None:
-    """Raise ``UserError`` where what a run set up is on another machine."""
     folder = values.get(rule.run) if rule.run and not rule.output else None
     if folder is None:
         return

@@ -83,13 +83,11 @@ class Screen:
                 self._draw(event)
 
     def close(self) -> None:
-        """What is left of a last line."""
         if self._line:
             warn(self._line)
             self._line = ""
 
     def _print(self, data: bytes) -> None:
-        """To people as text, to programs as it is."""
         with until_closed():
             if sys.stdout.isatty():
                 show_part(self._out.decode(data))

@@ -109,7 +109,6 @@ def journey(name: str, given: list[tuple[Any, Any]], host: str) -> Journey:
 
 
 def _word(made: Journey, rule: Rule, key: str, written: str, host: str, study: Study | None) -> str:
-    """As it is written there."""
     if key == "study" and study is not None:
         return _bring_study(made, written, study)
     if key == rule.run:
@@ -160,7 +159,6 @@ def _disk_of(study: Path) -> object:
 
 
 def _refuse_suite(values: dict[str, Any]) -> None:
-    """Raise ``StudyError`` for what suite files want and may not, as for a study."""
     from storlab.run.permissions import Permissions, parse_allowed
     from storlab.suites.run.own_files import refuse_unpermitted_files
 
@@ -240,7 +238,6 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _out(made: Journey, rule: Rule, values: dict[str, Any], study: Study | None) -> str:
-    """The folder of a run whose user names none."""
     from storlab.cli.new_folder import new_folder
 
     names = values.get("names") or ()

@@ -135,7 +135,6 @@ class Connection:
             self._unread -= sum(_size(queue.get_nowait()) for _ in range(queue.qsize()))
 
     async def ask(self, op: str, payload: bytes = b"", **fields: Any) -> Event:
-        """Send a request that has one event, its final one, and return it."""
         last: Event | None = None
         async for answer in self.request(op, payload, **fields):
             last = answer.event

@@ -110,7 +110,6 @@ class Facts(Event, tag="facts"):
     tools: dict[_Text, Tool | None]
 
     def as_record(self) -> dict[str, Any]:
-        """As the manifest keeps it."""
         facts: dict[str, Any] = msgspec.to_builtins(self)
         del facts["event"]
         return facts

@@ -36,11 +36,9 @@ class Step:
 
     @property
     def brings(self) -> bool:
-        """Whether its result has contents."""
         return self.do in ("read", "readlink", "names", "contents", "files", "run")
 
     def as_request(self) -> dict[str, Any]:
-        """As it goes out."""
         return {"do": self.do, **({} if self.path is None else {"path": self.path}), **self.fields}
 
 
@@ -60,12 +58,10 @@ def make_directory(path: str, mode: int = 0o755, *, parents: bool = False) -> St
 
 
 def remove_directory(path: str) -> Step:
-    """Remove an empty directory."""
     return Step("rmdir", path)
 
 
 def unlink(path: str) -> Step:
-    """Remove anything but a directory."""
     return Step("unlink", path)
 
 
@@ -80,7 +76,6 @@ def read(path: str, limit: int = MAX_CONTENTS) -> Step:
 
 
 def readlink(path: str) -> Step:
-    """Where a symbolic link leads, as its contents."""
     return Step("readlink", path)
 
 
@@ -91,7 +86,6 @@ def write(path: str, data: bytes | str) -> Step:
 
 
 def create(path: str, data: bytes, mode: int = 0o644) -> Step:
-    """Make a file, or replace its contents."""
     return Step("write", path, {"size": len(data), "create": mode}, data)
 
 
@@ -101,12 +95,10 @@ def resize(path: str, size: int) -> Step:
 
 
 def own(path: str, user: int, group: int) -> Step:
-    """Give a file or directory to a user and a group."""
     return Step("own", path, {"user": user, "group": group})
 
 
 def open_up(path: str) -> Step:
-    """Let everybody pass through a directory."""
     return Step("open_up", path)
 
 
@@ -159,7 +151,6 @@ class Done:
 
     @property
     def ok(self) -> bool:
-        """Whether it was carried out."""
         return self.result.message is None
 
     @property
@@ -215,7 +206,6 @@ class Done:
 
 
 def requests(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """The steps in as few requests as can carry them."""
     request: list[Step] = []
     words = size = 0
     for step in steps:

@@ -66,7 +66,6 @@ class LocalLauncher(AgentLauncher[LocalKind]):
         return self.services.host
 
     async def reach(self, identity: NodeIdentity) -> Node | None:
-        """Each agent on this machine can do what another one could."""
         host = self.services.host
         if host.lost is not None:
             await super().reach(host.identity)

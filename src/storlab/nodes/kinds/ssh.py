@@ -244,7 +244,6 @@ class SshLauncher(AgentLauncher[SshKind]):
         await asyncio.gather(*(stack.aclose() for _, stack in machines.values()))
 
     async def _disconnect(self, host: str) -> None:
-        """A machine that goes down is connected to again."""
         async with self._connecting.setdefault(host, asyncio.Lock()):
             if (known := self._machines.pop(host, None)) is not None:
                 await known[1].aclose()

@@ -75,7 +75,6 @@ async def restore_port(host: Node, network: RunName, device: _Device, mtu: _Mtu)
 
 @undo("tcp.restore")
 async def restore_tcp(node: Node, interface: InterfaceName, values: list[_Setting]) -> str | None:
-    """Give settings of TCP the values back that they had."""
     had = dict(each.split("=", 1) for each in values)
     wanted = {name: value for name, value in had.items() if name in TCP_SYSCTLS}
     if not await _has(node, interface):
@@ -99,12 +98,10 @@ class Port:
     register: RegisterUndo
 
     async def mtu(self) -> int:
-        """Its MTU."""
         words = ["-netns", self.within, "-j", "link", "show", "dev", self.card.device]
         return parse_link(await self.host.output("ip", *words))
 
     async def resize(self, mtu: int) -> None:
-        """The bridge takes the least MTU of its ports."""
         arguments = {"network": self.within, "device": self.card.device, "mtu": await self.mtu()}
         await self.register((restore_port.name, arguments))
         await self.host.run(["ip", "-netns", self.within, "link", "set", "dev", self.card.device, "mtu", str(mtu)])

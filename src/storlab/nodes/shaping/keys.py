@@ -115,7 +115,6 @@ class Network(Model):
 
     @property
     def shapes(self) -> bool:
-        """Whether it asks anything of interfaces, also to be as they are."""
         return bool(self.model_fields_set - {"uplink"})
 
     @property
@@ -186,7 +185,6 @@ class Tcp(Model):
         return value
 
     def reaches(self) -> Iterator[Found]:
-        """Each setting, by the name of its sysctl."""
         for key in type(self).model_fields:
             if getattr(self, key) is not None:
                 yield Found((key,), "kernel", f"tcp_{_BUFFERS.get(key, key)}")

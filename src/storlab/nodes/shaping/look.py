@@ -34,7 +34,6 @@ class Ending:
     interface: str
 
     async def mtu(self) -> int:
-        """Of its interface."""
         return await mtu_of(self.node, self.interface)
 
 

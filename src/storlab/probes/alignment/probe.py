@@ -119,7 +119,6 @@ class AlignmentProbe(AgentProbe):
 
 
 async def _said_of(node: Node, disks: Sequence[str]) -> list[str]:
-    """A sentence on each that makes no requests of its own, or begins off the boundary of a unit."""
     found = await node.run(["sh", "-c", _KINDS, "sh", *disks], check=False)
     said = []
     for line in found.stdout.decode(errors="replace").splitlines():

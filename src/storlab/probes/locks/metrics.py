@@ -108,7 +108,6 @@ def by_caller(counts: Counts, waiters: Collection[Waiter] = WAITERS) -> dict[Cal
 
 
 def values(counts: Counts, groups: Groups | None = None) -> Iterator[Value]:
-    """Totals, those of all groups and of the callers that matter, and percentiles by type of lock."""
     callers = by_caller(counts)
     yield ALL_WAITS.value(sum(each.count for each in callers.values()))
     yield ALL_TIME.value(sum(each.time for each in callers.values()))
@@ -187,7 +186,6 @@ def check_groups(groups: Groups) -> None:
 
 
 def group_of(function: str, groups: Groups) -> str | None:
-    """The first group that has the function, if any does."""
     for name, patterns in groups.items():
         if next(_compiled(patterns).first_groups(function), None) is not None:
             return name

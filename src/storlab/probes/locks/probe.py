@@ -90,7 +90,6 @@ class LocksProbe(AgentProbe):
 
 
 def _family(name: str) -> tuple[str, dict[str, str]]:
-    """The name as it is declared, and what stands in the place of its word, if it has one."""
     of = _DECLARED.find(name)
     if not of.family:
         return name, {}

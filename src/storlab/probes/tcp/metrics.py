@@ -63,7 +63,6 @@ def _ends(name: str, noun: str, unit: str = "1", over: str = "") -> Iterator[Met
 
 
 def _each(what: str, unit: str, noun: str, better: Better = "neither") -> MetricSpec:
-    """Something for each request of the disk."""
     return MetricSpec(f"{what}.per-request", unit, better, across="merge", weight="requests", noun=noun)
 
 

@@ -89,7 +89,6 @@ class Keeper:
                     last = None  # what was moved meanwhile is of no interval
 
     async def _capture(self, t: float) -> bool:
-        """Whether any were kept."""
         ports = " or ".join(f"port {port}" for port in self.ports)
         argv = ["tcpdump", "-i", self.card, "-n", "-p", "--immediate-mode", "-U", "-s", str(_SNAPSHOT)]
         argv += ["-c", str(self.count), "-w", "-", f"tcp and ({ports})"]

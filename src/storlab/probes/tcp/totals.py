@@ -106,7 +106,6 @@ _SUMS = tuple(each.name for each in fields(Totals) if each.type in ("int", "floa
 
 
 def acks_of(samples: Iterable[Sample]) -> Acks:
-    """Of what came between the sample before the first of these and the last."""
     found: Acks = Counter()
     for sample in samples:
         for what, lower, upper, count in sample.acks:
@@ -306,7 +305,6 @@ class Follower:
         return max(self.last.monotonic_ns - self._first.monotonic_ns, 0) / 1e9
 
     def connections(self) -> list[Followed]:
-        """Those that are there, the busiest first."""
         found = []
         for cookie, each in self._latest.items():
             totals = Totals()

@@ -52,7 +52,6 @@ METRICS = (*_WAITS.values(), *(spec for specs in _OF_WAITS.values() for spec in 
 
 @asynccontextmanager
 async def looking_twice(context: ProbeContext) -> AsyncIterator[None]:
-    """Keep what ZFS has counted until now, when the context begins and when it ends."""
     await _look(context, "before")
     yield
     await _look(context, "after")

@@ -194,7 +194,6 @@ class _Watched:
 
     @property
     def forgetful(self) -> bool:
-        """Whether a pool keeps no history of transaction groups."""
         return not all(self.histories.values())
 
     def add(self, snapshot: Snapshot, pools: Sequence[str]) -> None:
@@ -239,7 +238,6 @@ _NEEDED = {
 
 
 def _needed(file: str, texts: Sequence[tuple[str, str]]) -> Counters:
-    """Of one or several files alike what metrics need, added up."""
     found = [parse_counters(text, path) for path, text in texts]
     names = [name for name in _NEEDED[file] if all(name in each.numbers for each in found)]
     first = found[0]

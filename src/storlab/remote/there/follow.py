@@ -115,7 +115,6 @@ class _Sender:
                 self._send_below(run, deep=False)
 
     def send_all(self) -> None:
-        """What is not there yet, or has changed."""
         for name in self._results:
             self._send_below(name)
 
@@ -163,7 +162,6 @@ def _files(path: Path, name: str, *, deep: bool) -> Iterator[str]:
 
 
 def main_follow(name: str) -> int:
-    """Its first line of input says from where on."""
     words = json.loads(_first_line())
     return follow(Job(name), words, sys.stdout.buffer)
 

@@ -48,7 +48,6 @@ class Job:
         self.folder = jobs_folder() / name
 
     def path(self, name: str) -> Path:
-        """One of its own files."""
         return self.folder / name
 
     @property
@@ -95,7 +94,6 @@ class Job:
         return None
 
     def describe(self) -> dict[str, Any]:
-        """For lists of jobs."""
         asked = self.asked()
         known = {key: asked.get(key) for key in ("command", "words", "results", "here", "since", "work")}
         state = {"alive": self.alive, "status": self.status, "fetched": self.path("fetched").exists()}

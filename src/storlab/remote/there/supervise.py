@@ -92,7 +92,6 @@ def _supervise(job: Job, lock: int) -> int:
 
 
 def _listen(job: Job, record: _Record, child: subprocess.Popen[bytes], streams: dict[int, str], *, tied: bool) -> None:
-    """Until all streams are at their end."""
     waiting = selectors.DefaultSelector()
     for descriptor in streams:
         waiting.register(descriptor, selectors.EVENT_READ)
@@ -149,7 +148,6 @@ class _Record:
             self._reserve.write_bytes(bytes(_RESERVE))
 
     def write(self, event: dict[str, Any]) -> None:
-        """The last event takes the reserve, if need be."""
         if event["event"] == "ended":
             self.free()
         self.append(json.dumps(event).encode() + b"\n")

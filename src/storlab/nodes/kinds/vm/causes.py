@@ -43,7 +43,6 @@ class Causes:
             raise NodeError(await self.name(str(error))) from None
 
     def listen(self, qmp: QMPClient) -> None:
-        """Take note of the events that QEMU reports, from now on."""
         from qemu.qmp import EventListener
 
         self._qmp = qmp
@@ -63,7 +62,6 @@ class Causes:
         return otherwise if said is None else f"node {self._name}: {said}"
 
     async def hung(self, silence: float) -> str:
-        """What to say of a guest whose agent is silent."""
         killed = killed_for_memory(console_text(self._console))
         memory = f"; it had run out of memory before, and its kernel had killed {killed}" if killed else ""
         return self._note(f"its agent has been silent for {silence:g} s: the guest hangs{await self._state()}{memory}")
@@ -115,7 +113,6 @@ class Causes:
                     self.on_disk_error(said)
 
     async def end(self) -> None:
-        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError, StorlabError):

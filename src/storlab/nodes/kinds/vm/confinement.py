@@ -33,7 +33,6 @@ class Confinement:
     reason: str = ""
 
     def words(self) -> list[str]:
-        """Arguments of QEMU."""
         sandbox = _SANDBOX if self.user is not None else _SANDBOX + _KEPT
         words = ["-sandbox", sandbox] if self.sandbox else []
         if self.user is None:

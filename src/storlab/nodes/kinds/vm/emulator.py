@@ -41,12 +41,10 @@ class Emulator:
 
     @property
     def takes_json(self) -> bool:
-        """Whether its command line does, for all kinds of devices."""
         return self.number >= _TAKES_JSON
 
     @property
     def saves_guests(self) -> bool:
-        """Whether guests can be copies of a saved one."""
         return self.number >= _SAVES_TO_FILES
 
     def lacks(self, wanted: Iterable[str]) -> list[str]:

@@ -54,7 +54,6 @@ class Guest:
     argv: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
-        """What this machine is and how it was started, for the records."""
         hardware, image = self.spec.hardware, self.spec.image
         pinning = {"cpus": hardware.pin, "numa": hardware.numa}
         return {
@@ -78,11 +77,9 @@ class Guest:
         }
 
     def console_tail(self) -> str:
-        """The last lines of its console."""
         return tail(console_text(self.files.console))
 
     def console_size(self) -> int:
-        """Bytes that it has said on its console."""
         try:
             return self.files.console.stat().st_size
         except OSError:

@@ -116,7 +116,6 @@ class Hardware(Model):
 
     @property
     def own_qemu(self) -> bool:
-        """Whether the study names it."""
         return self.qemu != _INSTALLED
 
     @property

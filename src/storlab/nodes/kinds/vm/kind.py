@@ -252,7 +252,6 @@ class VmLauncher(Launcher[VmKind]):
                 together.push_async_callback(context.aclose)
 
     async def reach(self, identity: NodeIdentity) -> Node | None:
-        """A guest ends with the process that started it."""
         if not self.services.host.identity.machine.is_same(identity.machine):
             raise NodeError(f"the virtual machine {identity.name} was on another machine: run `storlab clean` there")
         return None

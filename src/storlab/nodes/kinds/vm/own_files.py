@@ -60,7 +60,6 @@ async def start_among_own_files(
 
 
 def _named(arguments: Any) -> Iterator[str]:
-    """The files and sockets in arguments of QMP commands."""
     if isinstance(arguments, list | tuple):
         for each in arguments:
             yield from _named(each)

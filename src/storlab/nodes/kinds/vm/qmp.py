@@ -52,7 +52,6 @@ async def execute(client: QMPClient, command: str, arguments: dict[str, Any] | N
 
 
 async def hang_up(client: QMPClient) -> None:
-    """Close the monitor, however QEMU ended."""
     with contextlib.suppress(Exception):  # whatever it reports, the connection is closed
         await client.disconnect()
 
