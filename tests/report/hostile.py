@@ -10,7 +10,8 @@ from msgspec.structs import replace as change
 
 from storlab.analysis.summary import CellState, Comparison, Estimate, FactDifference, Underneath
 from storlab.analysis.unequal import Held, Unequal
-from storlab.records.manifest import Kernel, NodeFacts, Tool
+from storlab.nodes.agent.events import Kernel, Tool
+from storlab.records.manifest import NodeFacts
 from storlab.report.model.input import ReportInput
 
 from .sample import sample, with_one_load

@@ -17,9 +17,10 @@ import polars as pl
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
 from storlab.layers.zfs.properties import parse_properties
+from storlab.nodes.agent.events import Cpus, Kernel, Memory
 from storlab.records.columns import COLUMNS
 from storlab.records.derived.fairness import jain
-from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts
+from storlab.records.manifest import Manifest, NodeFacts
 from storlab.report.model.input import ReportInput
 
 from .sample_run import declared

@@ -15,6 +15,7 @@ from msgspec import Struct
 from storlab.errors import RecordsError
 from storlab.grouping import grouped
 from storlab.layers.block.identity import DeviceIdentity
+from storlab.nodes.agent.events import Clocks, Cpus, Kernel, Memory, Tool
 from storlab.record import Count, Number, RunId, read_record, to_json
 from storlab.records.files import write_durably
 from storlab.tools.imported import Imported
@@ -27,42 +28,6 @@ NAME = "manifest.json"
 LOCK = "lock"
 """Made first of all in a run's folder; held by the process that executes, resumes or cleans the run."""
 FORMAT = 2
-
-
-class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
-    """What ``uname(2)`` says."""
-
-    release: str
-    version: str
-    machine: str
-
-
-class Cpus(Struct, frozen=True, forbid_unknown_fields=True):
-    """The processors."""
-
-    online: Number
-    model: str | None
-
-
-class Memory(Struct, frozen=True, forbid_unknown_fields=True):
-    """When the run began."""
-
-    total_bytes: Count
-    available_bytes: Count
-
-
-class Clocks(Struct, frozen=True, forbid_unknown_fields=True):
-    """What keeps the time."""
-
-    source: str | None
-    resolution_ns: Count
-
-
-class Tool(Struct, frozen=True, forbid_unknown_fields=True):
-    """A program that the node has."""
-
-    path: str
-    version: str | None
 
 
 class NodeFacts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -57,7 +57,7 @@ class Clock(Event, tag="clock"):
     realtime_ns: _Realtime
 
 
-class Kernel(Struct, frozen=True):
+class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
     """As uname(2) says."""
 
     release: _Text
@@ -65,28 +65,28 @@ class Kernel(Struct, frozen=True):
     machine: _Text
 
 
-class Cpus(Struct, frozen=True):
+class Cpus(Struct, frozen=True, forbid_unknown_fields=True):
     """The processors."""
 
     online: _Count
     model: _Text | None
 
 
-class Memory(Struct, frozen=True):
+class Memory(Struct, frozen=True, forbid_unknown_fields=True):
     """In bytes."""
 
     total_bytes: _Count
     available_bytes: _Count
 
 
-class Clocks(Struct, frozen=True):
+class Clocks(Struct, frozen=True, forbid_unknown_fields=True):
     """What keeps the time."""
 
     source: _Text | None
     resolution_ns: _Nanoseconds
 
 
-class Tool(Struct, frozen=True):
+class Tool(Struct, frozen=True, forbid_unknown_fields=True):
     """A program that the machine has."""
 
     path: _Text
