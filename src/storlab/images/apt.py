@@ -109,14 +109,12 @@ class Apt:
         return parse_stanzas(commands.run(argv, self.log, env=self._environment).decode())
 
     def candidate(self, name: str) -> str:
-        """The version that would be installed."""
         stanza = next((stanza for stanza in self.show([name]) if stanza.get("Package") == name), None)
         if stanza is None:
             raise ImageError(f"the Debian mirror has no package {name}; see the log {self.log}")
         return stanza["Version"]
 
     async def download(self, wanted: Sequence[tuple[str, str]], folder: Path) -> list[Path]:
-        """Packages by name and version; each is fetched once."""
         paths = [_find(folder, name, version) for name, version in wanted]
         missing = [f"{name}={version}" for (name, version), path in zip(wanted, paths, strict=True) if path is None]
         if missing:

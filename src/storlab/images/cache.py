@@ -162,7 +162,6 @@ class Cache:
             remove_tree(work)
 
     def finish(self, work: Path, about: About) -> None:
-        """Write a part's part.json, the last of its files."""
         (work / "part.json").write_bytes(to_json(about))
 
     @contextlib.asynccontextmanager

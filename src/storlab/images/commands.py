@@ -140,7 +140,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def failure(program: str, status: int, log: Path) -> ImageError:
-    """What to tell the user: the cause, as far as the log shows one, and where the log is."""
     try:
         text = log.read_text("utf-8", "replace")
     except OSError:

@@ -210,7 +210,6 @@ def check_extras(extras: frozenset[str]) -> None:
 
 
 def _image(cache: Cache, manifest: ImageManifest, extras: frozenset[str]) -> Image | None:
-    """``None`` where a part has gone."""
     names = [manifest.parts[name] for name in ("root", "kernel", *sorted(extras))]
     parts = [part for name in names if (part := cache.part(name)) is not None]
     if len(parts) < len(names):

@@ -81,13 +81,11 @@ class Modules:
 
 
 def parse_needs(text: str) -> dict[str, tuple[str, ...]]:
-    """``modules.dep``."""
     lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {path.strip(): tuple(needed.split()) for path, _, needed in lines}
 
 
 def parse_builtin(text: str) -> frozenset[str]:
-    """``modules.builtin``: a path a line."""
     return frozenset(module_name(line.strip()) for line in text.splitlines() if line.strip())
 
 
@@ -130,7 +128,6 @@ def parse_filesystems(aliases: str, builtin_info: bytes) -> frozenset[str]:
 
 
 def read_modules(folder: Path) -> Modules:
-    """Of ``…/lib/modules/<release>``, after depmod."""
     return Modules(
         parse_needs(_text(folder / "modules.dep")),
         parse_builtin(_text(folder / "modules.builtin")),
@@ -156,7 +153,6 @@ _UNPACKERS: dict[str, Callable[[bytes], bytes]] = {".xz": lzma.decompress, ".gz"
 
 
 def unpack_module(path: Path, log: Path) -> bytes:
-    """A module's ELF file, however it is compressed."""
     data = path.read_bytes()
     if path.suffix == ".zst":
         return unzstd(data, log)
@@ -239,7 +235,6 @@ def with_added(layer: Path, added: Sequence[Path], release: str, work: Path, log
 
 
 def pack(tree: Path, target: Path, key: str, log: Path) -> None:
-    """An EROFS image of a layer, all of it root's."""
     run_on_strangers(erofs_command(str(target), str(tree), key, root_owned=True), log, target.parent)
 
 

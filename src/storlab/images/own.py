@@ -78,7 +78,6 @@ def programs_in_image(image: Path, log: Path) -> frozenset[str]:
 
 
 def image_has_merged_usr(image: Path, log: Path) -> bool:
-    """As ``has_merged_usr``."""
     list_folder, parse = _LISTERS[_readable(image)]
     # A link has no entries of its own; /lib as a folder has at least the loader.
     return not parse(_ask(list_folder(image, "lib"), log), "lib")

@@ -36,7 +36,6 @@ class KernelPackage:
 
 
 def newest_kernel(apt: Apt) -> KernelPackage:
-    """The newest of the recipe's series that the mirror has."""
     names = [name for name in apt.search(recipe.KERNEL_SEARCH) if recipe.KERNEL.fullmatch(name)]
     package = newest(apt.show(names), re.compile(".*")) if names else None
     if package is None:
@@ -153,7 +152,6 @@ umount "{view}"
 
 
 async def perf_part(cache: Cache, apt: Apt, mirror: str, root: Part, notify: Callable[[str], None]) -> Part:
-    """A layer with perf and what it needs beyond the packages of ``root``."""
     key = recipe.digest([root.name, recipe.perf_recipe()])
     if (found := cache.part(name := f"perf-{key}")) is not None:
         return found
@@ -200,7 +198,6 @@ done
 async def zfs_part(
     cache: Cache, apt: Apt, mirror: str, kernel: KernelPackage, base: Part, zfs: str, notify: Callable[[str], None]
 ) -> Part:
-    """The layer, over the modules of ``base``, the kernel's part."""
     key = recipe.digest([base.name, kernel.release, kernel.version, zfs, recipe.zfs_recipe()])
     if (found := cache.part(name := f"zfs-{key}")) is not None:
         return found

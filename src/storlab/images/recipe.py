@@ -129,7 +129,6 @@ def packages() -> list[str]:
 
 
 def sources(mirror: str) -> list[str]:
-    """Lines of a ``sources.list``."""
     signed = f"[signed-by={KEYRING}]"
     return [
         f"deb {signed} {mirror} {SUITE} main",
@@ -140,7 +139,6 @@ def sources(mirror: str) -> list[str]:
 
 
 def preferences() -> str:
-    """An apt ``preferences`` file."""
     return f"Package: {' '.join(FROM_BACKPORTS)}\nPin: release n={SUITE}-backports\nPin-Priority: 990\n"
 
 
@@ -157,13 +155,11 @@ def root_recipe() -> dict[str, Any]:
 
 
 def kernel_recipe() -> dict[str, Any]:
-    """What is made of a kernel's package."""
     modules = {"early": EARLY_MODULES, "dropped": DROPPED_MODULES, "kept": KEPT_MODULES}
     return {"steps": _KERNEL_STEPS, **modules, "timestamp": TIMESTAMP}
 
 
 def zfs_recipe() -> dict[str, Any]:
-    """How ZFS's modules are compiled."""
     return {"tools": ZFS_TOOLS, "script": script("build-zfs.sh")}
 
 

@@ -40,13 +40,11 @@ class Unpacked:
 
     @property
     def folder(self) -> Path | None:
-        """Where it was unpacked; ``None`` where it was not."""
         part = Cache(cache_folder()).part(self.name)
         return None if part is None else part.folder
 
     @property
     def words(self) -> tuple[str, ...] | None:
-        """The words before its options; ``None`` where it was not unpacked."""
         return None if (folder := self.folder) is None else self.words_in(str(folder))
 
     def words_in(self, folder: str) -> tuple[str, ...]:

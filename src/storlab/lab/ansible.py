@@ -94,7 +94,6 @@ def _table(value: Any, file: str, what: str) -> Mapping[str, Any]:
 
 
 def _inside(group: str, tree: Mapping[str, Any], file: str, above: tuple[str, ...]) -> list[str]:
-    """The hosts of a group and of its children, each once."""
     if group in above:
         raise UserError(f"{file}: group {group} is within itself")
     found = tree.get(group, {})

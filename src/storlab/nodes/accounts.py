@@ -42,14 +42,12 @@ class Account:
 
 
 async def is_root(node: Node) -> bool:
-    """Whether the node's agent is root."""
     if "uid" not in node.known:
         node.known["uid"] = str((await node.facts({}))["uid"])
     return node.known["uid"] == "0"
 
 
 async def find_user(node: Node, name: str) -> Account | None:
-    """The user of this name; ``None`` where there is none."""
     key = f"user {name}"
     if key not in node.known:
         node.known[key] = (await node.run(["id", "--", name], check=False)).stdout.decode(errors="replace")

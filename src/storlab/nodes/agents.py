@@ -191,7 +191,6 @@ class AgentLauncher(Launcher[K]):
         return {known.node.name: reason for known, reason in zip(lost, found, strict=True) if reason is not None}
 
     async def _revived(self, known: _Launched) -> str | None:
-        """Wait for a lost node, for as long as it is worth; why it is still lost, or ``None``."""
         until, waiting = time.monotonic() + self.patience, False
         while True:
             try:

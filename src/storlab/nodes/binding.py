@@ -34,5 +34,4 @@ def numactl(pin: str | None, numa: str | None) -> list[str]:
 
 
 def programs(pin: str | None, numa: str | None) -> tuple[str, ...]:
-    """What the node must have for it."""
     return ("numactl",) if numactl(pin, numa) else ()

@@ -60,7 +60,6 @@ class Bootable(Model):
 
     @property
     def boots_anew(self) -> bool:
-        """Whether such machines boot once a round."""
         return self.boot is not None
 
     @model_validator(mode="after")

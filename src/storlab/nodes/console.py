@@ -38,7 +38,6 @@ def console_text(path: Path, since: int = 0) -> str:
 
 
 def panic(text: str) -> str | None:
-    """Why its kernel panicked; ``None`` where it did not."""
     found = _PANIC.search(text)
     return found["reason"].strip() if found else None
 
@@ -77,7 +76,6 @@ class Console:
         self.since = self.path.stat().st_size if self.path.exists() else 0
 
     def reason(self) -> str | None:
-        """Why the machine is gone, as far as it has said so since ``begin``."""
         why = panic(console_text(self.path, self.since))
         return None if why is None else f"the kernel of {self.name} panicked: {why}"
 
@@ -90,7 +88,6 @@ class Console:
         return tail(console_text(self.path, self.since))
 
     def trouble(self) -> str | None:
-        """That nothing more comes, in a sentence; ``None`` while the command runs."""
         ended = self.process.ended
         if ended is None:
             return None

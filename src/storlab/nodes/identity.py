@@ -52,7 +52,6 @@ class Readable(Protocol):
 
 
 async def machine_of(node: Readable) -> Machine:
-    """The machine on which a node's agent runs."""
     for path in _MACHINE:
         with contextlib.suppress(FileNotFoundError, NodeError):
             if _ID.fullmatch(identity := (await node.read_text(path)).strip()):

@@ -87,7 +87,6 @@ def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _looked_for(names: Iterable[str]) -> dict[str, list[str]]:
-    """The same for programs that need only be there, which are not run."""
     return {name: [name] for name in names}
 
 
@@ -154,7 +153,6 @@ class Lack:
 
 
 async def lacks(node: Node, needs: Needs) -> list[Lack]:
-    """What ``node`` lacks of ``needs``; empty where it has everything."""
     facts = await node.facts(_looked_for(needs.programs))
     found: list[Lack] = []
     if needs.root and facts["uid"] != 0:

@@ -30,7 +30,6 @@ _NAME = re.compile(r"storlab-\d{8}-\d{6}-[0-9a-f]{4}(-[A-Za-z0-9_.+-]+)?")
 
 
 def is_a_runs(name: str) -> bool:
-    """Whether a network namespace of this name is a run's."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -61,7 +60,6 @@ class Card:
         return f"{_SUBNET}.{self.number >> 8}.{self.number & 255}"
 
     def devices(self) -> Devices:
-        """The card of a virtual machine, on a tap, in QEMU's terms."""
         netdev = {"type": "tap", "id": "net0", "ifname": self.device, "script": "no", "downscript": "no"}
         device = {"driver": "virtio-net-pci", "netdev": "net0", "mac": self.mac, "id": "nic0"}
         return Devices(netdevs=(netdev,), devices=(device,))
@@ -99,7 +97,6 @@ class RunNetwork:
         return enter(self.name)
 
     async def namespace(self, name: str) -> None:
-        """A namespace of the run's, with nothing but its loopback."""
         self._announce(remove_network.name, name=name)
         await self._host().run(["ip", "netns", "add", name])
         await self._configure(["link", "set", "dev", "lo", "up"], name)
@@ -127,7 +124,6 @@ class RunNetwork:
             await self._host().run(["ip", "-netns", self.name, "link", "delete", "dev", card.device], check=False)
 
     def card_of(self, address: str) -> Card | None:
-        """The card that has an address in this network; ``None`` for an address elsewhere."""
         return next((card for card in self._cards.values() if card.address == address), None)
 
     async def open_to(self, address: str) -> None:

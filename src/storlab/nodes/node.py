@@ -137,7 +137,6 @@ class Node:
 
     @property
     def lost(self) -> str | None:
-        """Why the node is gone, or ``None`` while it answers."""
         return self.connection.lost
 
     def lock(self, what: str) -> asyncio.Lock:
@@ -243,7 +242,6 @@ class Node:
             return b"".join([piece async for piece in pieces])
 
     async def read_text(self, path: str) -> str:
-        """A file's contents as text."""
         return (await self.read(path)).decode(errors="replace")
 
     async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:

@@ -54,7 +54,6 @@ class ExitRecord:
         return self.code == 0 and not self.timed_out and self.stopped_by is None
 
     def describe(self) -> str:
-        """One sentence: the program and how it ended."""
         name = self.argv[0]
         if self.timed_out:
             return f"{name} was stopped at its time-out after {self.elapsed:.1f} s (by {self.stopped_by or 'TERM'})"

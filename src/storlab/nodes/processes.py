@@ -55,7 +55,6 @@ true
 
 
 def mark(run: str, node: str) -> dict[str, str]:
-    """What stands in the environment of a node's agent and of all its processes."""
     return {_RUN: run, _NODE: node}
 
 
@@ -130,7 +129,6 @@ async def end_processes(acting: Node, run: str, node: str, cgroup: str) -> str |
 
 
 async def _marked(acting: Node, words: list[str]) -> set[int]:
-    """Processes with these variables that are no zombies, and not the acting agent's own."""
     found = (await acting.output("sh", "-c", _FIND, "find", *words)).split()
     pids = {int(path.partition("/")[0]) for path in found}
     return {pid for pid in pids if not await _descends(acting, pid)}

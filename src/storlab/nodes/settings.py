@@ -71,7 +71,6 @@ def number_of_disk(path: str) -> str:
 
 
 async def journalled(node: Node, were: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of ``restore`` for these settings."""
     disks = {path: number_of_disk(path) for path in were if "/queue/" in path}
     numbers = await read_settings(node, dict.fromkeys(disks.values()))
     return {

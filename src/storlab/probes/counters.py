@@ -179,7 +179,6 @@ def read_output(lines: Path | Iterable[bytes], source: str = "") -> tuple[Starte
 
 
 def _of_loads(loads: Sequence[Counted]) -> Iterator[Value]:
-    """What all of them together did; nothing of what was not counted of one of them."""
     counted = [name for name in LOAD if loads and all(name in each.counts for each in loads)]
     sums = {name: sum(each.counts[name] for each in loads) for name in counted}
     for name, total in sums.items():
@@ -204,7 +203,6 @@ def _counts(before: Sample, after: Sample) -> dict[CounterName, int]:
 
 
 def _series(samples: Sequence[Sample], start: float) -> Iterator[tuple[None, str, float, float, str]]:
-    """Counts a second between two samples, at the later one's time."""
     for before, after in pairwise(samples):
         if (span := after.t - before.t) > 0:
             for name, count in _counts(before, after).items():

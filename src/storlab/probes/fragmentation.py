@@ -140,13 +140,11 @@ def index(zones: Sequence[Zone], order: int) -> float:
 
 
 def parse_vmstat(text: str) -> dict[str, int]:
-    """``/proc/vmstat``: counters by name."""
     words = (line.partition(" ") for line in text.splitlines())
     return {name: int(number) for name, _, number in words if is_number(number)}
 
 
 def _between(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Value]:
-    """What was counted in between; nothing of what the kernel has no counter for."""
     for names, spec in _COUNTED.items():
         found = [
             max(after[each] - before[each], 0)

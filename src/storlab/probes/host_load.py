@@ -136,7 +136,6 @@ class _Look:
 
 
 def _between(before: _Look, after: _Look, disks: _Names) -> Iterator[_Point]:
-    """What happened between two samples, as rates and shares, at the later one's time."""
     span, t = after.t - before.t, after.t
     if span <= 0:
         return
@@ -173,7 +172,6 @@ def _totals(snapshots: Sequence[_Look], disks: _Names) -> Iterator[Value]:
 
 
 def _work(before: _Look, after: _Look) -> Iterator[Value]:
-    """What the machine's CPUs did in between, all tasks together."""
     ticks = _ticks(before, after)
     if ticks:
         busy = sum(count for state, count in ticks.items() if state not in _IDLE)

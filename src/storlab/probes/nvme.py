@@ -188,7 +188,6 @@ def _pair(written: dict[str, str | None]) -> Pair | None:
 
 
 async def _namespaces(node: Node, disks: Sequence[str]) -> list[str]:
-    """The NVMe namespaces that these disks lie on: through partitions, mappings, arrays and loop devices."""
     found = list(disks)
     for disk in found:  # which grows meanwhile
         found += [each for each in await _beneath(node, disk) if each not in found and len(found) < _MOST]

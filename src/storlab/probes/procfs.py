@@ -105,7 +105,6 @@ def parse_pressure(text: str) -> dict[str, float]:
 
 
 def disk_stat_path(disk: str) -> str:
-    """The file with the counters of the disk, or partition, of this kernel's name."""
     return f"/sys/class/block/{disk}/stat"
 
 

@@ -72,7 +72,6 @@ async def _finish(task: asyncio.Task[None], node: Node, paths: Sequence[str], fi
 
 
 async def take_sample(node: Node, paths: Sequence[str], file: BinaryIO) -> None:
-    """Add one sample to ``samples_file``."""
     async with aclosing(node.sample(paths, 1.0)) as samples:
         async for sample in samples:
             file.write(_line(sample))

@@ -152,7 +152,6 @@ class ShareRequestsProbe(Probe):
         return Measurements(metric_frame(_values(after - before, lengths=known)))
 
     def derive(self, seen: Seen) -> Iterator[Value]:
-        """For each operation of the loads; none if something was not counted on a node."""
         requests = [each.totals().get(ALL.name) for each in seen.nodes]
         counted = [each for each in requests if each is not None]
         if seen.at_load and counted and len(counted) == len(requests) and seen.operations is not None:
@@ -194,7 +193,6 @@ def _values(counts: Mapping[str, int], *, lengths: bool) -> list[Value]:
 
 
 async def _begin(node: Node, triggers: Mapping[str, str]) -> list[str]:
-    """Let the kernel count; sentences on why it can't."""
     if await _counts(node, triggers):
         return []
     said = await _count(node, triggers)
@@ -211,7 +209,6 @@ async def _counts(node: Node, triggers: Mapping[str, str]) -> bool:
 
 
 async def _count(node: Node, triggers: Mapping[str, str]) -> str | None:
-    """Make the instance and what counts in it; why that can't be."""
     look = steps.look(INSTANCE.rpartition("/")[0]), steps.look(INSTANCE), steps.read("/proc/sys/kernel/osrelease")
     tracefs, before, release = await node.carry_out(*look, go_on=True)
     if not tracefs.there:

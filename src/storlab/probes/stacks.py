@@ -173,7 +173,6 @@ class Profile:
         return found
 
     def functions(self) -> tuple[Counter[str], Counter[str]]:
-        """Busy samples by function: in it, and in it or in what it calls."""
         own, total = Counter[str](), Counter[str]()
         for (_, group, frames), count in self.stacks.items():
             if group != "idle" and frames:
@@ -260,7 +259,6 @@ class _Node:
 
 
 def boxes(profiles: Sequence[Profile]) -> list[Box]:
-    """Those of all ``profiles`` together, the widest first at each depth."""
     root = _Node()
     for found in profiles:
         for (comm, group, frames), count in found.stacks.items():

@@ -133,7 +133,6 @@ def of_machine(subjects: Mapping[str, Subject], group: str) -> Subject:
 
 
 def write_subject(raw: Path, subject: Subject) -> None:
-    """Keep it in a probe's raw folder, which is made where there is none."""
     make_raw_folder(raw)
     (raw / NAME).write_text(subject.model_dump_json(exclude_defaults=True), "utf-8")
 

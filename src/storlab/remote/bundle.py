@@ -110,7 +110,6 @@ def fetch_wheels(wanted: Wanted, folder: Path) -> None:
 
 
 def find_uv() -> str | None:
-    """uv(1), wherever its user has it."""
     return os.environ.get("UV") or shutil.which("uv")
 
 

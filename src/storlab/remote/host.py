@@ -87,7 +87,6 @@ class Host:
     machine: Machine
 
     def argv(self, *words: str) -> list[str]:
-        """A command of this machine that calls Storlab's part there."""
         return self.machine.argv("sh", "-c", _CALL, "storlab", identity(), *words, marked=True)
 
     async def start(self, request: Request, files: Mapping[str, Brought]) -> Started:
@@ -101,7 +100,6 @@ class Host:
         return await self._ask(["start"], Started, b"".join([*sent, b'{"go": true}\n']))
 
     async def jobs(self) -> list[Known]:
-        """All of this user's there, the oldest first."""
         return await self._ask(["jobs"], list[Known])
 
     async def send_signal(self, job: str, name: str) -> None:
@@ -109,7 +107,6 @@ class Host:
         await self._ask(["signal", job, name], dict[str, bool])
 
     async def answer(self, job: str, text: str) -> None:
-        """Answer a question of the job's command."""
         await self._ask(["answer", job, text], dict[str, bool])
 
     async def remove(self, job: str) -> None:

@@ -166,7 +166,6 @@ class Machine:
         return path
 
     async def answers(self, timeout: float) -> bool:
-        """Whether a command can be run there within so many seconds."""
         try:
             await self.run("true", timeout=timeout)
         except SshError as error:

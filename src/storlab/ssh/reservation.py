@@ -59,7 +59,6 @@ class Taken:
 
 
 def own_name() -> str:
-    """How this user is known to others: ``anna@build1``."""
     return f"{getpass.getuser()}@{platform.node()}"
 
 

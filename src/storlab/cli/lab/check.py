@@ -77,7 +77,6 @@ async def _checks(lab: Lab, name: str) -> list[Check]:
 
 
 async def _agent(machine: Machine) -> str | None:
-    """The path of the agent, brought there; ``None`` where there is none for its architecture."""
     import hashlib
     import platform
 
@@ -102,7 +101,6 @@ async def _reserved(machine: Machine) -> Check:
 
 
 async def _disk(lab: Lab, name: str, machine: Machine, agent: str | None) -> list[Check]:
-    """Whether the host's disk may be used, as the study's own device is checked."""
     from storlab.doctor.machine import missing, ok, warn
     from storlab.layers.block.device import DeviceLayer
     from storlab.nodes.agents import running_agent

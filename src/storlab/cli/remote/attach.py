@@ -81,7 +81,6 @@ def choose(host: str, jobs: list[Known], folder: Path | None) -> Known:
 
 
 def name_of(job: Known) -> str:
-    """What its user calls it: the folder of a run, or else the command."""
     return next(iter(job.results), job.command)
 
 

@@ -61,7 +61,6 @@ class Connection:
 
     @property
     def lost(self) -> str | None:
-        """Why the stream is gone, or ``None`` while it stands."""
         return self._lost
 
     async def greet(self, timeout: float, lease: float | None = None) -> Hello:
@@ -105,7 +104,6 @@ class Connection:
                 await asyncio.sleep(lease / _RENEWALS)
 
     def next_id(self) -> int:
-        """A fresh request id, for those who must know it before the request goes out."""
         self._last_id = next(self._ids)
         return self._last_id
 

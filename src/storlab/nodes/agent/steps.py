@@ -66,12 +66,10 @@ def unlink(path: str) -> Step:
 
 
 def symlink(path: str, target: str) -> Step:
-    """Make a symbolic link at ``path``."""
     return Step("symlink", path, {"target": target})
 
 
 def read(path: str, limit: int = MAX_CONTENTS) -> Step:
-    """A file's contents, or as many bytes of them."""
     return Step("read", path, {"limit": limit})
 
 
@@ -131,7 +129,6 @@ def remove(path: str, top: str) -> Step:
 
 
 def sync(path: str | None = None) -> Step:
-    """Write back what is held in memory: of all file systems, or of that of a path."""
     return Step("sync", path)
 
 
@@ -155,7 +152,6 @@ class Done:
 
     @property
     def missing(self) -> bool:
-        """Whether it failed because nothing is there."""
         return self.result.errno == "ENOENT"
 
     @property

@@ -137,7 +137,6 @@ class SshLauncher(AgentLauncher[SshKind]):
         self._showing = AsyncExitStack()
 
     async def prepare(self, spec: SshKind, needs: Needs) -> Prepared:
-        """Connect to all hosts at once, and bring the agent there. What is wrong with any of them is said of all."""
         for host in spec.hosts if spec.kernel else ():
             self._kernels.setdefault(host, set()).add(spec.kernel)
         found = await asyncio.gather(*(self._ready(host, spec.become) for host in spec.hosts), return_exceptions=True)
@@ -225,7 +224,6 @@ class SshLauncher(AgentLauncher[SshKind]):
         node.scratch = self._scratch.get(address)
 
     async def why(self, name: str, address: str, reason: str, stderr: str) -> str:
-        """Whether its kernel panicked, the host is lost, or only the agent there."""
         console = self._consoles.get(_host_at(address))
         if console is not None and (said := console.reason()) is not None:
             return said
@@ -249,7 +247,6 @@ class SshLauncher(AgentLauncher[SshKind]):
                 await known[1].aclose()
 
     async def _machine(self, host: str) -> Machine:
-        """The connection to a host; a new one where it was lost."""
         async with self._connecting.setdefault(host, asyncio.Lock()):
             machine, stack = self._machines.get(host, (None, None))
             if machine is not None and machine.connected:
@@ -275,7 +272,6 @@ async def _look_at(host: str) -> Booted:
 
 
 async def _agent(machine: Machine) -> str:
-    """The agent's path on a machine, where it is brought unless it is there."""
     try:
         path = agent_path(machine.architecture)
     except UserError as error:

@@ -43,7 +43,6 @@ _NO_SUCH = re.compile("unknown qdisc|qdisc kind is unknown|No such file", re.IGN
 async def restore_card(
     node: Node, interface: InterfaceName, mtu: _Mtu, on: list[_Feature], off: list[_Feature]
 ) -> str | None:
-    """Take an interface's queues away, and give it the MTU and offloads back that it had."""
     if not await _has(node, interface):
         return None
     queues = parse_queues(await _queues(node, interface))
@@ -63,7 +62,6 @@ async def restore_card(
 
 @undo("network.restore-port", proof="note")
 async def restore_port(host: Node, network: RunName, device: _Device, mtu: _Mtu) -> str | None:
-    """Give the port of a node's card the MTU back that it had."""
     if not is_a_runs(network):
         raise StorlabError(f"the network namespace {network} is not Storlab's own: left alone")
     shown = await host.run(["ip", "-netns", network, "-j", "link", "show", "dev", device], check=False)
@@ -217,7 +215,6 @@ async def _queues(node: Node, interface: str) -> str:
 
 
 async def mtu_of(node: Node, interface: str) -> int:
-    """The MTU of a node's interface."""
     return parse_link(await node.output("ip", "-j", "link", "show", "dev", interface))
 
 

@@ -128,7 +128,6 @@ class Network(Model):
         return bool(self.delay or self.loss)
 
     def needs(self) -> Needs:
-        """What each node's machine must have."""
         if not self.shapes:
             return Needs()
         queues = [name for name, wanted in (("netem", self.emulated), ("tbf", self.bandwidth)) if wanted]
@@ -136,7 +135,6 @@ class Network(Model):
         return Needs(programs=tuple(programs), queues=tuple(queues), root="the shape of the network")
 
     def cautions(self) -> Iterator[str]:
-        """What its reader must know of what was asked for."""
         if self.loss and self.segmentation:
             yield "network: with offload = true, each loss takes up to 64 KB at once, and not one packet"
 

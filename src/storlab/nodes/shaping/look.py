@@ -76,7 +76,6 @@ async def round_trip(node: Node, address: str) -> dict[str, float]:
 
 
 async def connections(node: Node, address: str) -> dict[str, Any]:
-    """Of TCP's connections with another node, also those of the kernel: sizes of segments, and of packets."""
     ended = await node.run(["ss", "-Htin", "state", "established", "dst", address], check=False)
     with understood(node.name, f"looking at connections with {address}"):
         return dict(parse_connections(ended.stdout.decode(errors="replace")).get(address, {}))

@@ -53,7 +53,6 @@ def parse_foreign_queue(text: str) -> str | None:
 
 
 def parse_link(text: str) -> int:
-    """The MTU in what ``ip -j link show dev INTERFACE`` prints."""
     mtus: list[int] = [each["mtu"] for each in _objects(text, "ip") if type(each.get("mtu")) is int]
     if not mtus or not 68 <= mtus[0] <= 65536:  # IPv4's least, RFC 791, and the loopback's
         raise ValueError("ip tells of no MTU that there can be")

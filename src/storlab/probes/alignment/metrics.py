@@ -139,7 +139,6 @@ def _numbered(rows: Sequence[Sequence[Sequence[object]]], columns: Mapping[str, 
 
 
 def _by_trace(frame: pl.DataFrame, traces: int) -> list[pl.DataFrame]:
-    """The rows of each, in their order; ``frame`` is sorted by ``trace``."""
     return _cut(frame.drop(_TRACE), np.bincount(frame[_TRACE].to_numpy(), minlength=traces).tolist())
 
 

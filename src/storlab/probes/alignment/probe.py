@@ -90,7 +90,6 @@ class AlignmentProbe(AgentProbe):
         return [next(measured) if isinstance(each, tuple) else each for each in found]
 
     def _read(self, record: ProbeRecord) -> tuple[Output, tuple[str, ...]] | Measurements | ParseError:
-        """What the tracer printed, and the notes beside it; without a trace, all that there is."""
         try:
             path, notes = record.raw / self.output, read_notes(record.raw)
             return (read_output(path), notes) if path.exists() else super().parse(record)

@@ -193,6 +193,5 @@ def group_of(function: str, groups: Groups) -> str | None:
 
 
 def _compiled(patterns: Sequence[str]) -> Pattern:
-    """All patterns of a group as one, which is compiled once."""
     written = (".*".join(re.escape(part) for part in each.split("*")) for each in patterns)
     return pattern(f"^({'|'.join(written)})$")

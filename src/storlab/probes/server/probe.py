@@ -96,7 +96,6 @@ class _Answers:
             self._whole.set()
 
     async def another(self) -> None:
-        """Wait for the next answer; who parses finds out where there was none."""
         self._whole.clear()
         with suppress(NodeError, TimeoutError, TrialError):
             async with asyncio.timeout(_PATIENCE):

@@ -119,7 +119,6 @@ COUNTS = frozenset(spec.name for spec in METRICS if spec.across in ("sum", "merg
 
 
 def values(totals: Totals) -> Iterator[Value]:
-    """All that follows from them; a mean of nothing is left out."""
     yield from (_SPECS[name].value(number) for name, number in _sums(totals) if number is not None)
     yield from (_SPECS[name].value(above / below) for name, above, below in _ratios(totals) if below)
     for counter, name in _COUNTERS.items():
@@ -176,13 +175,11 @@ def ack_values(acks: Acks) -> Iterator[Value]:
 
 
 def ack_histograms(acks: Acks) -> pl.DataFrame:
-    """``HISTOGRAM_COLUMNS``."""
     rows = [(None, name, *each) for name, bins in _by_histogram(acks) for each in bins]
     return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
 
 
 def _by_histogram(acks: Acks) -> Iterator[tuple[str, list[tuple[float, float, int]]]]:
-    """Of each that is not empty: lower and upper bound in its unit, and count."""
     for what, spec in _ACKS.items():
         unit = _NANOSECOND if spec.unit == "s" else 1.0
         bins = sorted((lower * unit, upper * unit, n) for (of, lower, upper), n in acks.items() if of == what)

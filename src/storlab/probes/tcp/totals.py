@@ -97,7 +97,6 @@ class Totals:
         return self.bytes_sent + self.bytes_received
 
     def merge(self, other: Totals) -> None:
-        """Add the sums of others; means, counters and distributions are left as they are."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -284,7 +283,6 @@ class Follower:
         self._closed = {}
 
     def _begin(self, sample: Sample) -> None:
-        """The first: what has closed before it did nothing since."""
         self._first = self.last = sample
         self._latest = {each.cookie: each for each in sample.connections if each.cookie not in self._closed}
         self._before = {cookie: each.numbers for cookie, each in self._latest.items()}

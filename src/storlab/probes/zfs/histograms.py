@@ -84,7 +84,6 @@ def _text(path: Path) -> str:
 
 
 def histograms(bins: Bins) -> pl.DataFrame:
-    """``HISTOGRAM_COLUMNS``: waits."""
     rows = [
         (None, _WAITS[column].name, lower / 1e9, 2 * lower / 1e9, count)
         for (column, lower), count in sorted(bins.items())
@@ -93,7 +92,6 @@ def histograms(bins: Bins) -> pl.DataFrame:
 
 
 def values(found: dict[What, Bins]) -> Iterator[Value]:
-    """Percentiles of waits; of each queue the share of the disks' requests that were made of several."""
     waits = found.get("waits", {})
     for column, specs in _OF_WAITS.items():
         bins = [(at / 1e9, 2 * at / 1e9, count) for (name, at), count in sorted(waits.items()) if name == column]

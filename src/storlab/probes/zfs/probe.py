@@ -245,7 +245,6 @@ def _needed(file: str, texts: Sequence[tuple[str, str]]) -> Counters:
 
 
 def _growth(before: _Look, after: _Look, each: _Counted) -> int | None:
-    """What a metric's counters have grown by; ``None`` where they are not there."""
     old, new = before.files.get(each.file), after.files.get(each.file)
     if old is None or new is None or not all(name in old.numbers and name in new.numbers for name in each.names):
         return None
@@ -294,7 +293,6 @@ def _levels(looks: Sequence[_Look]) -> Iterator[_Point]:
 
 
 def _of_groups(groups: Sequence[TransactionGroup]) -> Iterator[Value]:
-    """Of those that came to an end in the measured phase; without any there are no times."""
     yield _GROUPS.value(len(groups))
     yield _WRITTEN.value(sum(each.written for each in groups))
     if groups:

@@ -59,7 +59,6 @@ def _store(work: Path, name: str, size: int, source: BinaryIO) -> Path:
 
 
 def send_signal(job: Job, name: str) -> dict[str, Any]:
-    """To the job's command, if it still runs."""
     sent = job.alive
     if sent:
         with contextlib.suppress(OSError, ValueError):
@@ -68,14 +67,12 @@ def send_signal(job: Job, name: str) -> dict[str, Any]:
 
 
 def answer(job: Job, text: str) -> dict[str, Any]:
-    """A line for a question of the job's command."""
     with job.path("answers").open("r+b", buffering=0) as file:
         file.write(f"{text}\n".encode())
     return {"sent": True}
 
 
 def main(words: list[str]) -> int:
-    """Do one of these; returns an exit status."""
     try:
         match words:
             case ["follow", name]:

@@ -107,7 +107,6 @@ class Job:
 
 
 def jobs() -> Iterator[Job]:
-    """All of this user's, the oldest first."""
     folder = jobs_folder()
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
         if _ID.fullmatch(entry.name) and (entry / "job.json").exists():

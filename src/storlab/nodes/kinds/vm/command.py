@@ -63,7 +63,6 @@ class GuestSpec:
 
     @property
     def cpu(self) -> str:
-        """QEMU's CPU model."""
         return self.hardware.cpu or ("host" if self.accelerator == "kvm" else EMULATED_CPU)
 
     @property
@@ -72,7 +71,6 @@ class GuestSpec:
         return self.devices + (self.card.devices() if self.card else NO_DEVICES)
 
     def port_names(self) -> list[str]:
-        """The names of its ports, in their order."""
         return [f"port{number}" for number in range(self.ports)]
 
 
@@ -141,7 +139,6 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
 
 
 def to_file(path: str | Path) -> str:
-    """QEMU's words for a console that is kept in a file."""
     return f"file,id=console,path={escaped(str(path))}"
 
 

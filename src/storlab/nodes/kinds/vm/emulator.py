@@ -48,7 +48,6 @@ class Emulator:
         return self.number >= _SAVES_TO_FILES
 
     def lacks(self, wanted: Iterable[str]) -> list[str]:
-        """What it does not know of these properties, in words."""
         unknown = (name.split(".") for name in wanted if not self.properties.get(name))
         found = _VERSION.match(self.version)
         which = f"{self.program} (QEMU {found['short']})" if found else self.program

@@ -86,7 +86,6 @@ class Guest:
             return 0
 
     def complaint(self) -> str | None:
-        """That its kernel killed a program because memory ran out, where it did."""
         killed = killed_for_memory(console_text(self.files.console))
         return killed and f"the guest {self.spec.name} ran out of memory, and its kernel killed {killed}"
 

@@ -48,7 +48,6 @@ class Handover:
         return name
 
     async def arguments(self, given: Any) -> Any:
-        """A command's arguments with descriptors in place of the paths in them."""
         if isinstance(given, list | tuple):
             return [await self.arguments(each) for each in given]
         if not isinstance(given, Mapping):

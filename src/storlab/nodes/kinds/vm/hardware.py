@@ -111,7 +111,6 @@ class Hardware(Model):
 
     @property
     def emulator(self) -> str:
-        """The program: its path, or the name of the installed one."""
         return self.qemu if self.own_qemu else QEMU
 
     @property

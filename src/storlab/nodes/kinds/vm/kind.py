@@ -276,7 +276,6 @@ class VmLauncher(Launcher[VmKind]):
 
 
 def extras_of(needs: Needs) -> frozenset[str]:
-    """The parts that an image must have in addition to the ones that all have."""
     modules = (_EXTRAS[module] for module in needs.modules if module in _EXTRAS)
     return frozenset([*modules, *(_PROGRAMS[program] for program in needs.programs if program in _PROGRAMS)])
 
