@@ -22,7 +22,7 @@ from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.attach.virtiofs import VirtiofsLayer
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.database.innodb import require_atomic
-from storlab.layers.resources import Dir, Disk, File, LoggedFile, Resource, Share
+from storlab.layers.resources import Dir, Disk, File, LoggedFile, Share
 from storlab.layers.server.base import ServerContext
 from storlab.layers.stack import type_errors
 from storlab.nodes.binding import numactl
@@ -98,14 +98,14 @@ def attach_layer(kind: str, **fields: Any) -> AttachmentLayer:
     return layer
 
 
-async def made(ground: Ground, stack: list[dict[str, Any]], owner: str = "") -> Resource:
+async def made(ground: Ground, stack: list[dict[str, Any]], owner: str = "") -> Any:
     """What is to be attached."""
     resource = (await ground.set_up(*stack, owner=owner)).resource
     assert resource is not None
     return resource
 
 
-def taken(folder: Path, layer: AttachmentLayer, below: Resource) -> dict[str, Any]:
+def taken(folder: Path, layer: AttachmentLayer, below: Any) -> dict[str, Any]:
     """Attach it to a real QEMU, plugged in and from the command line; its block node as QEMU knows it."""
     devices = layer.demands(below, SLOT).devices
     with standing_qemu(folder, *devices.on_ports([_PORT]).command_line()):

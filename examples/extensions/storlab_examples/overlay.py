@@ -16,7 +16,6 @@ from storlab.api import (
     LayerContext,
     Needs,
     Node,
-    Resource,
     RunPath,
     Unsupported,
     parse_mountinfo,
@@ -33,21 +32,18 @@ async def _unmount(node: Node, path: RunPath) -> str | None:
     return f"unmounted {path}"
 
 
-class OverlayLayer(Layer):
+class OverlayLayer(Layer[Dir, Dir]):
     """An overlayfs over the underlying directory; new files go to its upper layer."""
 
     layer: Literal["overlay"] = "overlay"
     metacopy: bool | None = Field(None, description="Copy up metadata alone until data are written.")
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Dir
     undoes: ClassVar = (_unmount,)
 
     def needs(self) -> Needs:
         return Needs(programs=("mount", "umount"), filesystems=("overlay",), root="mounts")
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
-        assert isinstance(below, Dir)
+    async def set_up(self, below: Dir, context: LayerContext) -> Dir:
         folders = {name: f"{below.path}/{name}" for name in ("lower", "upper", "work")}
         merged = context.path("merged")
         await context.register_undo("overlay.unmount", path=merged)  # first the journal, then the act
@@ -61,7 +57,6 @@ class OverlayLayer(Layer):
             raise Unsupported(f"no overlayfs on top of this directory: {error}") from None
         return Dir(below.node, merged, disk=below.disk)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         mounts = parse_mountinfo(await context.node.read_text("/proc/self/mountinfo"))
         return {"options": next(mount.options for mount in mounts if mount.path == resource.path)}

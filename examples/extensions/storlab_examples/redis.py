@@ -13,7 +13,6 @@ from pydantic import Field
 from storlab.api import (
     Dir,
     LayerContext,
-    Resource,
     Server,
     ServerContext,
     ServerLayer,
@@ -28,7 +27,7 @@ Setting = Literal[
 Value = Annotated[str, options_of("redis-server"), Field(pattern=r"^[a-z0-9]{1,20}$")]
 
 
-class RedisLayer(ServerLayer):
+class RedisLayer(ServerLayer[Dir, Server]):
     """A Redis that logs every write to a file in the underlying directory."""
 
     layer: Literal["redis"] = "redis"
@@ -37,8 +36,6 @@ class RedisLayer(ServerLayer):
     )
     settings: dict[Setting, Value] = Field(default_factory=dict, description="More lines of its configuration.")
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Server
     program: ClassVar = "redis-server"
     first_port: ClassVar = 6379
     own_user: ClassVar = True  # it would run as root, but has no reason to
@@ -64,14 +61,13 @@ class RedisLayer(ServerLayer):
         ended = await server.node.run(["redis-cli", "-s", server.socket, "ping"], check=False)
         return ended.stdout.strip() == b"PONG"  # not while it still loads its data
 
-    async def resource(self, server: ServerContext) -> Server:
-        assert isinstance(server.below, Dir)
+    async def resource(self, server: ServerContext[Dir]) -> Server:
         disk = server.below.disk
         return Server(server.node.name, "redis", server.host, server.port, server.socket, disk=disk)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Server, context: LayerContext) -> dict[str, Any]:
         """Its settings, as it says itself. Raises ``TrialError`` where one did not take."""
-        assert isinstance(resource, Server) and resource.socket is not None
+        assert resource.socket is not None
         wanted = self._settings()
         said = await context.node.output("redis-cli", "-s", resource.socket, "config", "get", *wanted)
         words = said.splitlines()

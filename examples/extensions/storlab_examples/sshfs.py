@@ -42,13 +42,11 @@ class SshFolder(Resource):
     kind: ClassVar[str] = "SshFolder"
 
 
-class SshdLayer(ServerLayer):
+class SshdLayer(ServerLayer[Dir, SshFolder]):
     """Serves the directory below it by SFTP, as a user without privileges."""
 
     layer: Literal["sshd"] = "sshd"
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = SshFolder
     program: ClassVar = "/usr/sbin/sshd"  # it insists on being called by its path
     first_port: ClassVar = 2222
     users: ClassVar = ("nobody",)  # root's would need /run/sshd
@@ -93,15 +91,13 @@ class SshdLayer(ServerLayer):
         return SshFolder(server.node.name, server.data, user, server.host, server.port, key, host_key)
 
 
-class SshfsLayer(ServerLayer, Crossing):
+class SshfsLayer(ServerLayer[SshFolder, Dir], Crossing[SshFolder, Dir]):
     """Mounts what ``sshd`` serves. Its program is no server, but one that runs for as long as the mount is there."""
 
     layer: Literal["ssh-folder"] = "ssh-folder"
     compression: bool = Field(False, description="Let SSH compress what it carries.")
     cache: bool = Field(True, description="Let sshfs cache attributes and directories.")
 
-    takes: ClassVar = (SshFolder,)
-    gives: ClassVar = Dir
     transport: ClassVar[Transport] = "network"
     program: ClassVar = "sshfs"
     stop_patience: ClassVar = 10.0
@@ -109,23 +105,23 @@ class SshfsLayer(ServerLayer, Crossing):
     def needs(self) -> Needs:
         return super().needs() | Needs(programs=("ssh", "umount"), filesystems=("fuse",), root="mounts")
 
-    def demands(self, below: Resource, slot: str) -> Demands:
+    def demands(self, below: SshFolder, slot: str) -> Demands:
         return Demands(network=True)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+    async def set_up(self, below: SshFolder, context: LayerContext) -> Dir:
         mountpoint = context.path("ssh")
         await context.register_undo("mount.unmount", path=mountpoint)  # for what is left once the program has ended
         await context.node.run(["mkdir", "--", mountpoint])
         return await super().set_up(below, context)
 
-    async def prepare(self, server: ServerContext) -> None:
-        folder = _served(server)
+    async def prepare(self, server: ServerContext[SshFolder]) -> None:
+        folder = server.below
         await server.node.write(f"{server.folder}/key", folder.key.encode(), mode=0o600)
         known = f"[{folder.host}]:{folder.port} {folder.host_key}"
         await server.node.write(f"{server.folder}/known_hosts", known.encode())
 
-    def command(self, server: ServerContext) -> Sequence[str]:
-        folder = _served(server)
+    def command(self, server: ServerContext[SshFolder]) -> Sequence[str]:
+        folder = server.below
         options = {
             "IdentityFile": f"{server.folder}/key",
             "IdentitiesOnly": "yes",
@@ -147,20 +143,14 @@ class SshfsLayer(ServerLayer, Crossing):
     async def resource(self, server: ServerContext) -> Dir:
         return Dir(server.node.name, _mountpoint(server))
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
+    async def sever(self, resource: Dir, context: LayerContext) -> None:
         """Kill sshfs, and so cut the kernel's connection to it: what waits for the server gets an error."""
         await self.kill(context)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         mount = await _mount(context.node, resource.path)
         assert mount is not None
         return {"filesystem": mount.filesystem, "source": mount.source, "options": mount.options}
-
-
-def _served(server: ServerContext) -> SshFolder:
-    assert isinstance(server.below, SshFolder)
-    return server.below
 
 
 def _mountpoint(server: ServerContext) -> str:

@@ -114,7 +114,11 @@ def _registered(cls: type) -> set[str]:
     """The undo names that are written in the class, and in those that it derives from."""
     found = set[str]()
     for each in cls.__mro__:
-        if each in (Layer, Crossing, NodeKind) or each.__module__.startswith(("pydantic", "builtins", "abc")):
+        if (
+            each in (Layer, Crossing, NodeKind)
+            or "[" in each.__name__
+            or each.__module__.startswith(("pydantic", "builtins", "abc"))
+        ):
             continue
         for call in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each)))):
             if isinstance(call, ast.Call) and getattr(call.func, "attr", "") in _REGISTER and call.args:

@@ -11,9 +11,10 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, get_args
 
 from pydantic import Field
+from typing_extensions import TypeVar
 
 from storlab.errors import Unsupported
 from storlab.layers.block.identity import DeviceIdentity
@@ -29,6 +30,8 @@ from storlab.reach import OwnName
 from storlab.waiting import to_its_end
 
 T = TypeVar("T")
+Below = TypeVar("Below", default=Any)
+Gives = TypeVar("Gives", bound=Resource, default=Any)
 
 
 @dataclass
@@ -157,12 +160,12 @@ class LayerContext:
         return replace(self, register=self.shared.register_undo or self.register)
 
 
-class Layer(Model):
+class Layer(Model, Generic[Below, Gives]):
     """One piece of a stack. The fields of a subclass are its keys in the study file.
 
-    ``takes`` lists what may lie below (``None``: it can be the lowest), ``gives`` what comes out. ``undoes`` are
-    the ways to undo what it announces with ``context.register_undo``. ``keep`` and ``once`` are for the set-up, which
-    decides how long a layer stays and who shares it; the layer itself need not look at them.
+    ``class Loop(Layer[File, Disk])`` says what may lie below (``None``: it can be the lowest) and what comes out.
+    ``undoes`` are the ways to undo what it announces with ``context.register_undo``. ``keep`` and ``once`` are for the
+    set-up, which decides how long a layer stays and who shares it; the layer itself need not look at them.
     """
 
     takes: ClassVar[tuple[type[Resource] | None, ...]]
@@ -190,6 +193,14 @@ class Layer(Model):
         None,
         description="Whether all nodes of the group share it; by default all up to the last pool, directory or share.",
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
+        """Read ``takes`` and ``gives`` from the type arguments."""
+        if parameters := cls.__pydantic_generic_metadata__["args"]:
+            below, gives = parameters
+            cls.takes = tuple(None if each is type(None) else each for each in get_args(below) or (below,))
+            cls.gives = (get_args(gives) or (gives,))[0]
 
     def label(self) -> str:
         """A few characters for people: ``mkfs xfs``."""
@@ -266,18 +277,18 @@ class Layer(Model):
         """
 
     @abstractmethod
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+    async def set_up(self, below: Below, context: LayerContext) -> Gives:
         """Make the resource. Everything that outlives the call is announced with ``context.register_undo`` first.
 
         Raises ``Unsupported`` where this machine can't provide it, ``TrialError`` where it failed.
         """
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Gives, context: LayerContext) -> dict[str, Any]:
         """What was really got: read back from the system, not repeated from the study."""
         return {}
 
 
-class Crossing(Layer):
+class Crossing(Layer[Below, Gives]):
     """Takes a resource of one node to another."""
 
     transport: ClassVar[Transport]
@@ -285,10 +296,10 @@ class Crossing(Layer):
     """How the consumer's kernel asks for what it mounts, where such requests can be counted."""
 
     @abstractmethod
-    def demands(self, below: Resource, slot: str) -> Demands:
+    def demands(self, below: Below, slot: str) -> Demands:
         """What the consumer must get before it starts. ``slot`` names the crossing among those that end there."""
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
+    async def sever(self, resource: Gives, context: LayerContext) -> None:
         """Cut the consumer off, so that undoing what is above can't wait for a server that is gone. May be repeated."""
 
     def exported(self) -> Layer | None:

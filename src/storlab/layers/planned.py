@@ -9,9 +9,10 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Generic
 
 from storlab.errors import CommandFailed
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import Below, Gives, Layer, LayerContext
 from storlab.layers.resources import Resource
 from storlab.nodes.agent.steps import Done, Step
 from storlab.nodes.answers import understood
@@ -20,7 +21,7 @@ from storlab.nodes.undo import Entry
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Generic[Gives]):
     """What sets a layer up on what is, or will be, below it.
 
     ``undo`` is journalled before any of ``steps`` is carried out; undoing what never came to be does nothing.
@@ -29,24 +30,24 @@ class Plan:
     raise for a program that failed, and the results of the steps up to that one.
     """
 
-    gives: Resource | Callable[[Sequence[Done]], Awaitable[Resource]]
+    gives: Gives | Callable[[Sequence[Done]], Awaitable[Gives]]
     steps: tuple[Step, ...] = ()
     undo: tuple[Entry, ...] = ()
     check: Callable[[], Awaitable[None]] | None = None
     explain: Callable[[CommandFailed, Sequence[Done]], Awaitable[Exception]] | None = None
 
 
-class PlannedLayer(Layer):
+class PlannedLayer(Layer[Below, Gives]):
     """A layer that has a plan. In a stack, it is set up together with those next to it that have one, too."""
 
     @abstractmethod
-    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
+    def plan(self, below: Below, context: LayerContext) -> Plan[Gives]:
         """What sets it up on ``below``, which need not be there yet: nothing may be asked of the node.
 
         Raises ``Unsupported`` where this machine can't provide it.
         """
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+    async def set_up(self, below: Below, context: LayerContext) -> Gives:
         plans = Plans(context.node)
         resource = await plans.add(self, below, context)
         await plans.carry_out()
@@ -68,7 +69,7 @@ class Plans:
     steps: Sequence[Step] = ()
     _planned: list[_Planned] = field(default_factory=list)
 
-    async def add(self, layer: PlannedLayer, below: Resource | None, context: LayerContext) -> Resource:
+    async def add(self, layer: PlannedLayer[Below, Gives], below: Below, context: LayerContext) -> Gives:
         """What the layer gives. It need not be there before ``carry_out``."""
         with understood(context.node.name, f"setting up {layer.label()}"):
             plan = layer.plan(below, context)

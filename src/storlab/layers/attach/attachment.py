@@ -29,7 +29,7 @@ from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.queue import put, queue_facts, queue_folder
 from storlab.layers.net.protocols import refused_by_qemu
-from storlab.layers.resources import Disk, Export, File, LoggedFile, Resource
+from storlab.layers.resources import Disk, Export, File, LoggedFile
 from storlab.layers.server.nbd_export import NbdExportLayer
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.node import Node
@@ -96,7 +96,7 @@ async def _keep_pages_stable(node: Node, disk: str) -> None:
     await put(node, queue_folder(disk), {"stable_writes": "1"})
 
 
-class AttachmentLayer(Crossing):
+class AttachmentLayer(Crossing[File | Disk | Export, Disk]):
     """What all attachments have in common."""
 
     cache: Cache = Field("none", description=CACHE_HELP + " Of an NBD export, the server's own mode counts, too.")
@@ -110,8 +110,6 @@ class AttachmentLayer(Crossing):
     )
     discard: bool = Field(True, description="The guest can discard, and discards are passed on.")
 
-    takes: ClassVar = (File, Disk, Export)
-    gives: ClassVar = Disk
     compared: ClassVar = ("qemu.*",)
     transport: ClassVar = "hypervisor"
 
@@ -131,7 +129,7 @@ class AttachmentLayer(Crossing):
     def label(self) -> str:
         return f"{self.layer} {self.cache}"
 
-    def demands(self, below: Resource, slot: str) -> Demands:
+    def demands(self, below: File | Disk | Export, slot: str) -> Demands:
         """What makes ``below`` a disk of a guest; ``slot`` is the block node's name, and part of all other names."""
         objects, devices = self.devices(slot, serial_of(slot))
         node = blockdev(below, slot, self.cache, self.aio, self.discard)
@@ -166,9 +164,8 @@ class AttachmentLayer(Crossing):
             "physical_block_size": self.physical_block_size or self.logical_block_size,
         }
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+    async def set_up(self, below: File | Disk | Export, context: LayerContext) -> Disk:
         """Find the disk in the guest, to which it was attached already; ``context`` is the guest's."""
-        assert isinstance(below, File | Disk | Export)
         serial = serial_of(context.slot)
         await self._load_drivers(context.node)
         for attempt in range(int(_UNTIL_FOUND / _LOOK)):
@@ -196,8 +193,7 @@ class AttachmentLayer(Crossing):
             if driver not in loaded:
                 await node.run(["modprobe", driver], check=False)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         qemu = cache_facts(self.cache, self.aio, self.discard)
         guest = await queue_facts(context.node, resource)
         return {"device": resource.path, "size": resource.size, "qemu": qemu, "guest": guest}
@@ -280,7 +276,7 @@ class NvmeLayer(AttachmentLayer):
             await node.run(["modprobe", "nvme_core", "multipath=N"], check=False)
         await super()._load_drivers(node)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+    async def set_up(self, below: File | Disk | Export, context: LayerContext) -> Disk:
         disk = await super().set_up(below, context)
         (unit,) = await context.node.texts(f"/sys/block/{disk.name}/queue/atomic_write_unit_max_bytes")
         if self.atomic is not None and unit != str(self.atomic):

@@ -10,7 +10,7 @@ from pydantic import Field
 from storlab.layers.base import Crossing, LayerContext
 from storlab.layers.fs.mount import mount_attached, mount_facts, unmount
 from storlab.layers.fs.options import Of9p
-from storlab.layers.resources import Dir, Resource
+from storlab.layers.resources import Dir
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.modules import load_modules
@@ -21,7 +21,7 @@ _LARGEST = 500 * 1024  # bytes; the transport's own limit, see p9_virtio_trans i
 _SAYS = re.compile("^9p")
 
 
-class NinePLayer(Crossing):
+class NinePLayer(Crossing[Dir, Dir]):
     """A folder that QEMU itself serves, by the protocol 9P."""
 
     layer: Literal["9p"] = "9p"
@@ -41,8 +41,6 @@ class NinePLayer(Crossing):
         "mapped-xattr", description="How owners and modes of the guest's files are kept on the host."
     )
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Dir
     compared: ClassVar = ("filesystem", "options")
     transport: ClassVar = "hypervisor"
     requests: ClassVar = "9p"
@@ -54,8 +52,7 @@ class NinePLayer(Crossing):
     def needs(self) -> Needs:
         return Needs(filesystems=("9p",), modules=("9pnet_virtio",), root="mounts")
 
-    def demands(self, below: Resource, slot: str) -> Demands:
-        assert isinstance(below, Dir)
+    def demands(self, below: Dir, slot: str) -> Demands:
         how = {"security_model": self.security_model, "multidevs": self.multidevs}
         share = {"fsdriver": "local", "id": slot, "path": below.path, **how}
         device = {"driver": "virtio-9p-pci", "id": f"{slot}-device", "fsdev": slot, "mount_tag": slot}
@@ -64,7 +61,7 @@ class NinePLayer(Crossing):
     def at_home(self, below: Any) -> tuple[()]:
         return ()
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+    async def set_up(self, below: Dir, context: LayerContext) -> Dir:
         path = context.path("9p")
         await load_modules(context.node, "9pnet_virtio", "9p")
         await context.register_undo("mount.unmount", path=path)
@@ -75,6 +72,5 @@ class NinePLayer(Crossing):
         await mount_attached(context.node, "9p", ["-o", words, "--", context.slot, path], _SAYS)
         return Dir(context.node.name, path)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         return await mount_facts(context.node, resource.path)

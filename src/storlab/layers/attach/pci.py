@@ -24,7 +24,7 @@ from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.device import refuse_used
 from storlab.layers.block.identity import DeviceIdentity, identify
 from storlab.layers.block.queue import queue_facts
-from storlab.layers.resources import Disk, PciDevice, Resource
+from storlab.layers.resources import Disk, PciDevice
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs
@@ -156,7 +156,7 @@ async def _find(node: Node, address: str) -> Found:
     return read_found(found.stdout.decode(errors="replace"))
 
 
-class PciLayer(Layer):
+class PciLayer(Layer[None, PciDevice]):
     """A disk's controller, taken from its driver on the machine that runs the guest. All data on it may be lost."""
 
     layer: Literal["pci"] = "pci"
@@ -166,8 +166,6 @@ class PciLayer(Layer):
     )
     wipe: Device | None = Field(None, description="The same address again, to allow that existing data are destroyed.")
 
-    takes: ClassVar = (None,)
-    gives: ClassVar = PciDevice
     undoes: ClassVar = (give_back,)
     serves_one: ClassVar = True
 
@@ -199,7 +197,7 @@ class PciLayer(Layer):
             raise SafetyError(f"node {node.name}: {why}")
         return found, disk
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> PciDevice:
+    async def set_up(self, below: None, context: LayerContext) -> PciDevice:
         node, folder = context.node, f"/sys/bus/pci/devices/{self.address}"
         _, disk = await self._checked(node)
         await context.claim(node, disk)
@@ -220,29 +218,24 @@ class PciLayer(Layer):
             )
         return PciDevice(node.name, self.address, serial, size)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, PciDevice)
+    async def facts(self, resource: PciDevice, context: LayerContext) -> dict[str, Any]:
         found = await _find(context.node, self.address)
         return {"address": self.address, "serial": resource.serial, "group": found.group, "size": resource.size}
 
 
-class VfioLayer(Crossing):
+class VfioLayer(Crossing[PciDevice, Disk]):
     """A PCI device that is a guest's own: no emulation, no cache of QEMU's between guest and disk."""
 
     layer: Literal["vfio"] = "vfio"
 
-    takes: ClassVar = (PciDevice,)
-    gives: ClassVar = Disk
     transport: ClassVar = "hypervisor"
 
-    def demands(self, below: Resource, slot: str) -> Demands:
-        assert isinstance(below, PciDevice)
+    def demands(self, below: PciDevice, slot: str) -> Demands:
         device = {"driver": "vfio-pci", "id": f"{slot}-device", "host": below.address}
         # All of its memory is pinned for the device, so it can be no copy of a guest that was saved.
         return Demands(Devices(devices=(device,)), cold=True)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
-        assert isinstance(below, PciDevice)
+    async def set_up(self, below: PciDevice, context: LayerContext) -> Disk:
         node = context.node
         await node.run(["modprobe", "nvme"], check=False)  # no udev does that in a guest
         for attempt in range(int(_PATIENCE / _LOOK)):
@@ -255,6 +248,5 @@ class VfioLayer(Crossing):
             f"{_PATIENCE:g} s: has its kernel a driver for it?"
         )
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         return {"device": resource.path, "size": resource.size, "guest": await queue_facts(context.node, resource)}

@@ -11,11 +11,11 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.directory import disk_of
 from storlab.layers.fs.mount import mount_facts
 from storlab.layers.image.base import Base
-from storlab.layers.resources import Dir, Disk, Resource
+from storlab.layers.resources import Dir, Disk
 from storlab.nodes.agent import steps
 
 
-class RootLayer(Layer):
+class RootLayer(Layer[Disk, Dir]):
     """The virtual machine's own root file system is on the disk, and the load works in a directory on it.
 
     The disk begins as a `base` with `system = true`. Such machines boot; they are no copies of a saved one.
@@ -23,8 +23,6 @@ class RootLayer(Layer):
 
     layer: Literal["root"] = "root"
 
-    takes: ClassVar = (Disk,)
-    gives: ClassVar = Dir
     compared: ClassVar = ("filesystem", "options")
 
     def boots(self, slot: str) -> str:
@@ -43,14 +41,13 @@ class RootLayer(Layer):
             return None
         return 'the disk below it holds no system: give its layer base = { system = true, size = "4G" }'
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+    async def set_up(self, below: Disk, context: LayerContext) -> Dir:
         """Nothing but a folder: the machine was booted from the disk."""
-        assert isinstance(below, Disk)
         if await disk_of(context.node, "/") != below.name:
             raise TrialError(f"node {context.node.name}: its root file system is not on {below.path}")
         path = context.path("load")
         await context.node.carry_out(steps.make_directory(path, parents=True))
         return Dir(context.node.name, path, disk=below.name)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         return await mount_facts(context.node, "/")

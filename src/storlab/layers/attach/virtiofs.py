@@ -15,7 +15,7 @@ from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.mount import mount_attached, mount_facts, unmount
 from storlab.layers.fs.options import OfVirtiofs
-from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.resources import Dir, Share
 from storlab.layers.share.client import CLIENTS
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands, Devices
@@ -29,7 +29,7 @@ _DEVICE, _WINDOW = "vhost-user-fs-pci", "cache-size"
 _SILENT = 5.0  # s; what is given up for nothing belongs to a trial that has failed
 
 
-class VirtiofsLayer(Crossing):
+class VirtiofsLayer(Crossing[Share, Dir]):
     """The directory that a virtiofsd of the guest's own serves."""
 
     layer: Literal["virtiofs"] = "virtiofs"
@@ -47,8 +47,6 @@ class VirtiofsLayer(Crossing):
     )
     options: OfVirtiofs = Field((), description='Further [mount options](options.md): "noatime" or a list.')
 
-    takes: ClassVar = (Share,)
-    gives: ClassVar = Dir
     compared: ClassVar = ("queue_size", "queues", "cache_size", "filesystem", "options")
     transport: ClassVar = "hypervisor"
     requests: ClassVar = "fuse"
@@ -74,8 +72,7 @@ class VirtiofsLayer(Crossing):
         window = () if self.cache_size is None else (f"{_DEVICE}.{_WINDOW}",)
         return Needs(filesystems=("virtiofs",), properties=window, root="mounts")
 
-    def demands(self, below: Resource, slot: str) -> Demands:
-        assert isinstance(below, Share)
+    def demands(self, below: Share, slot: str) -> Demands:
         chardev = f"{slot}-socket"
         queues = {"queue-size": self.queue_size, "num-request-queues": self.queues}
         window = {} if self.cache_size is None else {_WINDOW: self.cache_size}
@@ -84,7 +81,7 @@ class VirtiofsLayer(Crossing):
         # Room for the window in the guest's address space is made when it boots, and not for what is plugged in later.
         return Demands(devices, shared_memory=True, cold=bool(window))
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+    async def set_up(self, below: Share, context: LayerContext) -> Dir:
         node, path = context.node, context.path("virtiofs")
         await load_modules(node, "virtiofs")
         await context.register_undo("mount.unmount", path=path)
@@ -97,14 +94,12 @@ class VirtiofsLayer(Crossing):
         await mount_attached(node, "virtiofs", words, _SAYS, since=since, timeout=_PATIENCE)
         return Dir(node.name, path)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         asked = {"queue_size": self.queue_size, "queues": self.queues, "cache_size": self.cache_size}
         return {**asked, **await mount_facts(context.node, resource.path)}
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
+    async def sever(self, resource: Dir, context: LayerContext) -> None:
         """Give the guest up where its daemon is gone: no request ever returns then, unmounting included."""
-        assert isinstance(resource, Dir)
         try:
             async with asyncio.timeout(_SILENT):
                 await context.node.run(["stat", "--file-system", "--", resource.path], check=False)

@@ -19,7 +19,7 @@ from storlab.allowed import NotAllowed, allowed, option_and_value
 from storlab.errors import Unsupported
 from storlab.images.virtiofsd import Implementation, find_virtiofsd
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.resources import Dir, Share
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.nodes import binding
 from storlab.nodes.accounts import is_root
@@ -45,7 +45,7 @@ _MODCAPS = "modcaps="
 _VERSION = re.compile(r"virtiofsd (?P<c>version )?(?P<version>\d+(?:\.\d+)+)")
 
 
-class VirtiofsdLayer(ServerLayer):
+class VirtiofsdLayer(ServerLayer[Dir, Share]):
     """A daemon of its own for each virtual machine; several of them may serve one directory."""
 
     layer: Literal["virtiofsd"] = "virtiofsd"
@@ -87,8 +87,6 @@ class VirtiofsdLayer(ServerLayer):
         '`["flock", "no_posix_lock", "timeout=5"]`.',
     )
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Share
     compared: ClassVar = ("*",)
     program: ClassVar = "virtiofsd"
     protocol: ClassVar = "virtiofs"
@@ -146,7 +144,7 @@ class VirtiofsdLayer(ServerLayer):
         if self.implementation == "c" or self.path is not None or not await is_root(server.node):
             return None
         words, privileges = self.words(), TOOLS["virtiofsd"]
-        assert words is not None and isinstance(server.below, Dir), "checked before"
+        assert words is not None, "checked before"
         if self.inode_file_handles != "never":
             privileges = replace(privileges, capabilities=(*privileges.capabilities, "CAP_DAC_READ_SEARCH"))
         return confinement(
@@ -160,7 +158,7 @@ class VirtiofsdLayer(ServerLayer):
 
     def command(self, server: ServerContext) -> Sequence[str]:
         words = self.words()
-        assert words is not None and isinstance(server.below, Dir), "checked before"
+        assert words is not None, "checked before"
         options = self._options_of_c(server.below.path) if self.implementation == "c" else self._options(server)
         limits = [] if self.open_files is None else [f"--rlimit-nofile={self.open_files}"]
         before = _ARENAS if self.implementation == "c" and self.thread_pool != 0 else ()
@@ -174,7 +172,6 @@ class VirtiofsdLayer(ServerLayer):
         return [*(option for option in self.options if option not in said), f"{_MODCAPS}{given_up}"]
 
     def _options(self, server: ServerContext) -> list[str]:
-        assert isinstance(server.below, Dir)
         confined = server.confinement is not None
         sandbox, own = ("chroot", self._without_devices()) if confined else (self.sandbox, self.options)
         switches = {
@@ -234,10 +231,9 @@ class VirtiofsdLayer(ServerLayer):
         return socket.result.kind == "socket"
 
     async def resource(self, server: ServerContext) -> Share:
-        assert isinstance(server.below, Dir)
         return Share(server.node.name, self.protocol, "", 0, server.below.path, socket=server.socket)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Share, context: LayerContext) -> dict[str, Any]:
         """Its version and all options, those that were left out as well."""
         program, _, version = await self._identify(context.node)
         keys = set(type(self).model_fields) - set(Layer.model_fields) - {"pin", "numa", "path"}

@@ -20,7 +20,7 @@ from storlab.layers.block.forgetting import fingerprint_of
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.queue import queue_facts
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
-from storlab.layers.resources import Disk, Resource
+from storlab.layers.resources import Disk
 from storlab.nodes.needs import Needs
 from storlab.reach import Choice
 from storlab.text import number_or_text
@@ -32,7 +32,7 @@ _STRETCHED = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
 _REFUSED = re.compile(r"cipher|key size|sector size|not supported|not compatible", re.IGNORECASE)
 
 
-class CryptLayer(Layer):
+class CryptLayer(Layer[Disk, Disk]):
     """Encrypts the underlying disk, with a random key that nobody keeps."""
 
     layer: Literal["crypt"] = "crypt"
@@ -54,8 +54,6 @@ class CryptLayer(Layer):
         False, description="Send writes from where they were encrypted, unsorted: --perf-submit_from_crypt_cpus."
     )
 
-    takes: ClassVar = (Disk,)
-    gives: ClassVar = Disk
     compared: ClassVar = ("type", "cipher", "keysize", "sector size", "offset", "flags")
     undoes: ClassVar = (mapper.remove, forget_filesystem)
 
@@ -79,8 +77,7 @@ class CryptLayer(Layer):
             return "it would overwrite the file system that mkfs makes: write crypt below mkfs"
         return None
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
-        assert isinstance(below, Disk)
+    async def set_up(self, below: Disk, context: LayerContext) -> Disk:
         node, name, key = context.node, mapper.name_of(context), secrets.token_bytes(_KEY)
         await refuse_another(node, below.path, below.device)
         nonce = secrets.token_hex(16)
@@ -118,8 +115,7 @@ class CryptLayer(Layer):
         type_ = ["--type", self.format, *(plain if self.format == "plain" else ())]
         return ["cryptsetup", "open", "--batch-mode", *type_, *chosen, "--key-file", "-", "--", device, name]
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         said = await context.node.output("cryptsetup", "status", mapper.name_of(context))
         return {**parse_status(said), **await queue_facts(context.node, resource)}
 

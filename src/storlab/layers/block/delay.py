@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block import mapper
 from storlab.layers.block.queue import queue_facts
-from storlab.layers.resources import Disk, Resource
+from storlab.layers.resources import Disk
 from storlab.nodes.needs import Needs
 from storlab.units import Duration
 
@@ -17,7 +17,7 @@ _LONGEST = 60.0  # s
 _MILLISECOND = 1e-3
 
 
-class DelayLayer(Layer):
+class DelayLayer(Layer[Disk, Disk]):
     """Holds each request of the underlying disk for a while, in whole milliseconds, and then passes it on."""
 
     layer: Literal["delay"] = "delay"
@@ -25,8 +25,6 @@ class DelayLayer(Layer):
     writes: Duration = Field(0.0, ge=0, le=_LONGEST, description="How long writes and discards wait.")
     flushes: Duration = Field(0.0, ge=0, le=_LONGEST, description="How long flushes wait.")
 
-    takes: ClassVar = (Disk,)
-    gives: ClassVar = Disk
     compared: ClassVar = ("reads", "writes", "flushes")
     undoes: ClassVar = (mapper.remove,)
 
@@ -48,8 +46,7 @@ class DelayLayer(Layer):
     def check_above(self, below: Layer | None) -> str | None:
         return "write delay below mkfs: it gives a new disk" if below is not None and below.layer == "mkfs" else None
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
-        assert isinstance(below, Disk)
+    async def set_up(self, below: Disk, context: LayerContext) -> Disk:
         node = context.node
         sectors = await mapper.sectors_of(node, below.name)
         delays = (f"{below.path} 0 {round(each / _MILLISECOND)}" for each in (self.reads, self.writes, self.flushes))
@@ -57,8 +54,7 @@ class DelayLayer(Layer):
         disk = await mapper.create(context, mapper.name_of(context), table, "dm_delay")
         return Disk(node.name, f"/dev/{disk}", below.size, ours=below.ours)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         table = await context.node.output("dmsetup", "table", mapper.name_of(context))
         return {**parse_table(table), **await queue_facts(context.node, resource)}
 

@@ -20,7 +20,7 @@ from storlab.layers.block.loop import signatures
 from storlab.layers.block.queue import queue_facts, queue_of
 from storlab.layers.block.queue_files import TUNED
 from storlab.layers.block.users import user_of
-from storlab.layers.resources import Disk, Resource
+from storlab.layers.resources import Disk
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -39,7 +39,7 @@ class HostDisk(Model):
     wipe: Device | None = Field(None, description="The same path again, where its data may be destroyed.")
 
 
-class DeviceLayer(Layer):
+class DeviceLayer(Layer[None, Disk]):
     """A block device. The study names it, or leaves that to the lab; nothing else is ever touched."""
 
     layer: Literal["device"] = "device"
@@ -57,8 +57,6 @@ class DeviceLayer(Layer):
         {}, description='The devices of the lab that `path = "@lab"` stands for, by host.'
     )
 
-    takes: ClassVar = (None,)
-    gives: ClassVar = Disk
     undoes: ClassVar = (restore,)
 
     @model_validator(mode="after")
@@ -116,7 +114,7 @@ class DeviceLayer(Layer):
         await refuse_used(node, self.path, device, wanted)
         return device
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+    async def set_up(self, below: None, context: LayerContext) -> Disk:
         return await self.on(context.node)._set_up(context)
 
     async def _set_up(self, context: LayerContext) -> Disk:
@@ -149,8 +147,8 @@ class DeviceLayer(Layer):
                 "the device's own tool before: nvme format, hdparm --security-erase, sg_format"
             ) from None
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk) and resource.device is not None
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
+        assert resource.device is not None
         marks = {"marks": list(resource.device.marks)} if resource.device.marks else {}
         queue = await queue_facts(context.node, resource)
         return {"device": resource.path, "number": resource.device.number, **marks, "size": resource.size, **queue}

@@ -13,27 +13,24 @@ from pydantic import Field
 
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.identity import refuse_another
-from storlab.layers.resources import Disk, Resource
+from storlab.layers.resources import Disk
 from storlab.nodes.needs import Needs
 from storlab.units import Size
 
 
-class FillLayer(Layer):
+class FillLayer(Layer[Disk, Disk]):
     """Writes the whole underlying disk with random data, which takes long: keep it for the run."""
 
     layer: Literal["fill"] = "fill"
     passes: int = Field(1, ge=1, le=10, strict=True, description="How often each block is written; SNIA asks for 2.")
     block_size: Size = Field(128 * 1024, ge=512, description="Bytes of one write.")
 
-    takes: ClassVar = (Disk,)
-    gives: ClassVar = Disk
     compared: ClassVar = ("written",)
 
     def needs(self) -> Needs:
         return Needs(programs=("fio",), root="a disk that is written to")
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
-        assert isinstance(below, Disk)
+    async def set_up(self, below: Disk, context: LayerContext) -> Disk:
         await refuse_another(context.node, below.path, below.device)
         await context.node.run(self.command(below.path))
         return below
@@ -55,6 +52,5 @@ class FillLayer(Layer):
             "--output-format=terse",
         ]
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         return {"written": self.passes * resource.size}

@@ -13,7 +13,7 @@ from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import as_new, queue_facts
 from storlab.layers.planned import Plan, PlannedLayer
-from storlab.layers.resources import Disk, File, Resource
+from storlab.layers.resources import Disk, File
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -89,7 +89,7 @@ def signatures(listing: bytes) -> list[Signature]:
     return read_answer(listing, _Signatures, "wipefs").signatures if listing.strip() else []
 
 
-class LoopLayer(PlannedLayer):
+class LoopLayer(PlannedLayer[File, Disk]):
     """A loop device over the underlying file. Its queue is as the kernel makes a new one, whoever had it before."""
 
     layer: Literal["loop"] = "loop"
@@ -100,8 +100,6 @@ class LoopLayer(PlannedLayer):
         True, description="Bypass the page cache of the underlying file system, so that data are not cached twice."
     )
 
-    takes: ClassVar = (File,)
-    gives: ClassVar = Disk
     compared: ClassVar = ("direct_io",)
     undoes: ClassVar = (_detach,)
 
@@ -116,8 +114,7 @@ class LoopLayer(PlannedLayer):
             )
         return None
 
-    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
-        assert isinstance(below, File)
+    def plan(self, below: File, context: LayerContext) -> Plan:
         node, file = context.node, below.path
 
         async def with_driver() -> None:
@@ -150,7 +147,6 @@ class LoopLayer(PlannedLayer):
             explained,
         )
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         direct = (await context.node.read_text(f"/sys/block/{resource.name}/loop/dio")).strip()
         return {"device": resource.path, "direct_io": direct == "1", **await queue_facts(context.node, resource)}

@@ -21,7 +21,7 @@ from storlab.layers.block.forgetting import fingerprint_of
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.queue import put, queue_facts, sysfs
 from storlab.layers.fs.mkfs import filesystem_uuid, forget_filesystem
-from storlab.layers.resources import Disk, Resource
+from storlab.layers.resources import Disk
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -70,7 +70,7 @@ def _array_uuid(run: str, nonce: str) -> str:
     return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
 
 
-class MdLayer(Layer):
+class MdLayer(Layer[None, Disk]):
     """An array of the disks of further chains, by the kernel's software RAID."""
 
     layer: Literal["md"] = "md"
@@ -92,8 +92,6 @@ class MdLayer(Layer):
         "clean", description="`degraded`: without its last disk. `rebuilding`: that is added when it is set up."
     )
 
-    takes: ClassVar = (None,)
-    gives: ClassVar = Disk
     further: ClassVar = (Disk,)
     compared: ClassVar = ("level", "chunk_size", "layout", "raid_disks", "consistency_policy", "stripe_cache_size")
     undoes: ClassVar = (stop_array, forget_filesystem)
@@ -130,7 +128,7 @@ class MdLayer(Layer):
         fewest = max(_FEWEST[self.level], self.write_mostly + 1)
         return f"takes at least {fewest} disks, and its chains have {count}" if count < fewest else None
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+    async def set_up(self, below: None, context: LayerContext) -> Disk:
         disks = [each for name in self.disks for each in context.others[name] if isinstance(each, Disk)]
         node, nonce = context.node, secrets.token_hex(16)
         for disk in disks:
@@ -170,8 +168,7 @@ class MdLayer(Layer):
         own = ["--name=storlab", f"--uuid={uuid}", f"--level={self.level}", f"--raid-devices={len(disks)}"]
         return [*head, *own, *chosen, *clean, *members]
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         said = await context.node.texts(*(f"{_folder(resource.name)}/{name}" for name in _SHOWN))
         found = {name: number_or_text(value) for name, value in zip(_SHOWN, said, strict=True) if value}
         return {**found, **await queue_facts(context.node, resource)}

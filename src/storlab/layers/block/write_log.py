@@ -6,17 +6,15 @@ from typing import Any, ClassVar, Literal
 
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.file import remove_file
-from storlab.layers.resources import File, LoggedFile, Resource
+from storlab.layers.resources import File, LoggedFile
 from storlab.nodes.needs import Needs
 
 
-class WriteLogLayer(Layer):
+class WriteLogLayer(Layer[File, LoggedFile]):
     """Lets QEMU log all writes and flushes of a guest's disk, in a file beside the image, with a copy of its start."""
 
     layer: Literal["write-log"] = "write-log"
 
-    takes: ClassVar = (File,)
-    gives: ClassVar = LoggedFile
     undoes: ClassVar = (remove_file,)
 
     def needs(self) -> Needs:
@@ -27,8 +25,8 @@ class WriteLogLayer(Layer):
             return f"the image is a {below.file_format()} file, and what is logged can be put back onto a raw one only"
         return None
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> LoggedFile:
-        assert isinstance(below, File) and below.backing is None
+    async def set_up(self, below: File, context: LayerContext) -> LoggedFile:
+        assert below.backing is None
         log, start = context.path("write.log"), context.path("start.img")
         for path in (log, start):
             await context.register_undo("file.remove", path=path)
@@ -36,6 +34,5 @@ class WriteLogLayer(Layer):
         await context.node.run(["cp", "--reflink=auto", "--sparse=always", "--", below.path, start])
         return LoggedFile(below.node, below.path, below.size, log=log, start=start)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, LoggedFile)
+    async def facts(self, resource: LoggedFile, context: LayerContext) -> dict[str, Any]:
         return {"log": resource.log}

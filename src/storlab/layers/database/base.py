@@ -20,7 +20,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.database.clients import DATABASE, sql
 from storlab.layers.database.cloning import clone_dataset, share_extents
 from storlab.layers.database.data_set import DataSet, Recipe, data_sets, pack, unpack, version_in
-from storlab.layers.resources import Dir, Resource, Server
+from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.zfs.dataset import ZfsLayer, destroy_dataset
 from storlab.nodes import binding
@@ -63,7 +63,7 @@ SettingValue = Annotated[
 Settings = dict[SettingName, SettingValue]
 
 
-class DatabaseLayer(ServerLayer):
+class DatabaseLayer(ServerLayer[Dir, Server]):
     """A database in the underlying directory, whose data are put there whenever it is set up."""
 
     data: DataSet | None = Field(
@@ -88,8 +88,6 @@ class DatabaseLayer(ServerLayer):
 
     _recovers: bool = PrivateAttr(False)
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Server
     compared: ClassVar = ("*",)
     undoes: ClassVar = (*ServerLayer.undoes, destroy_dataset)
     own_user: ClassVar = True
@@ -170,9 +168,8 @@ class DatabaseLayer(ServerLayer):
     async def resource(self, server: ServerContext) -> Server:
         return self.served(server)
 
-    def served(self, server: ServerContext) -> Server:
+    def served(self, server: ServerContext[Dir]) -> Server:
         """What its clients get."""
-        assert isinstance(server.below, Dir)
         data = {} if self.data is None else self.data.words()
         port = None if server.host is None else server.port
         where = (server.host, port, server.socket, DATABASE, server.below.disk)
@@ -238,9 +235,8 @@ class DatabaseLayer(ServerLayer):
             what = f"node {server.node.name}: {self.layer} can't make its data"
             raise CommandFailed(f"{what}: {why}", error.detail) from None
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Server, context: LayerContext) -> dict[str, Any]:
         """Its version, its settings as it says itself, and what it started from."""
-        assert isinstance(resource, Server)
         version, settings = await asyncio.gather(self.version(context.node), self.settings_of(resource, context.node))
         data = "empty" if self.data is None else self.data.words()
         return {"version": version, "data": data, "clone": self.clone, **settings}

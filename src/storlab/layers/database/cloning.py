@@ -17,9 +17,9 @@ _WHOLE = "whole"
 """Of a dataset's snapshot, which is there once all of the data set is."""
 
 
-async def share_extents(server: ServerContext, part: Part) -> None:
+async def share_extents(server: ServerContext[Dir], part: Part) -> None:
     """Fill ``server.data`` by reflinks. Raises ``Unsupported`` on file systems that have none."""
-    assert isinstance(server.below, Dir) and server.data is not None
+    assert server.data is not None
     node, master = server.node, f"{server.below.path}/data-set-{part.name}"
     async with node.lock(master):
         (there,) = await node.carry_out(steps.look(master), go_on=True)
@@ -39,9 +39,9 @@ async def share_extents(server: ServerContext, part: Part) -> None:
         raise Unsupported(f'node {node.name}: this file system does not share extents ({why}): write clone = "copy"')
 
 
-async def clone_dataset(server: ServerContext, part: Part) -> None:
+async def clone_dataset(server: ServerContext[Dir], part: Part) -> None:
     """Mount on ``server.data``, which is empty, a clone of a dataset that holds the data set."""
-    assert isinstance(server.below, Dir) and server.data is not None
+    assert server.data is not None
     node, context, name = server.node, server.context, f"data-set-{part.name}"
     parent = (await node.output("zfs", "list", "-H", "-o", "name", server.below.path)).strip()
     master, path = f"{parent}/{name}", f"{server.below.path}/{name}"
@@ -57,7 +57,7 @@ async def clone_dataset(server: ServerContext, part: Part) -> None:
     await node.run(["zfs", "clone", "-o", f"mountpoint={server.data}", f"{master}@{_WHOLE}", own])
 
 
-async def _fill(server: ServerContext, part: Part, master: str) -> None:
+async def _fill(server: ServerContext[Dir], part: Part, master: str) -> None:
     """Unpack a data set into a folder, which is then the server's user's."""
     node = server.node
     if server.account is not None:

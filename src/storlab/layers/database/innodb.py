@@ -14,7 +14,7 @@ from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import queue_folder
 from storlab.layers.database.base import DatabaseLayer, answer_of
 from storlab.layers.database.clients import DATABASE, OWNER, USER, sql
-from storlab.layers.resources import Dir, Resource, Server
+from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -123,9 +123,8 @@ class InnodbLayer(DatabaseLayer):
     def needs(self) -> Needs:
         return super().needs() | Needs(programs=("mariadb",))  # the client of both
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+    async def set_up(self, below: Dir, context: LayerContext) -> Server:
         if self.doublewrite == "atomic":
-            assert isinstance(below, Dir)
             await require_atomic(context.node, below.disk, self.page_size)
         return await super().set_up(below, context)
 

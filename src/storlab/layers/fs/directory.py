@@ -9,7 +9,7 @@ from pydantic import Field
 from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mount import filesystem_under, mount_under
-from storlab.layers.resources import Dir, Resource
+from storlab.layers.resources import Dir
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name, refuse_replaceable
@@ -22,7 +22,7 @@ async def _remove(node: Node, path: RunPath) -> str | None:
     return await remove_folder(node, path)
 
 
-class DirectoryLayer(Layer):
+class DirectoryLayer(Layer[None, Dir]):
     """An existing directory; Storlab works in a subfolder of its own and removes that again."""
 
     layer: Literal["directory"] = "directory"
@@ -30,8 +30,6 @@ class DirectoryLayer(Layer):
         None, description="The directory, on the node. Without it: the study's scratch folder."
     )
 
-    takes: ClassVar = (None,)
-    gives: ClassVar = Dir
     compared: ClassVar = ("filesystem", "options")
     undoes: ClassVar = (_remove,)
 
@@ -49,7 +47,7 @@ class DirectoryLayer(Layer):
             raise UserError(f"node {node.name}: cannot write to the directory {self.path}")
         await refuse_replaceable(node, self.path)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+    async def set_up(self, below: None, context: LayerContext) -> Dir:
         # The kernel names mounts and loop devices by real paths, and so must the journal.
         real = await context.node.output("readlink", "--canonicalize-existing", self.path or context.scratch)
         path = f"{real.removesuffix(chr(10)).rstrip('/')}/.{private_name(context.run)}"
@@ -57,8 +55,7 @@ class DirectoryLayer(Layer):
         await make_private(context.node, path)
         return Dir(context.node.name, path, disk=await disk_of(context.node, path))
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         top = await mount_under(context.node, resource.path)
         if top is None:
             return {"filesystem": await filesystem_under(context.node, resource.path)}

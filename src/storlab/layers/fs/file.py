@@ -11,7 +11,7 @@ from storlab.errors import UserError
 from storlab.layers.base import LayerContext
 from storlab.layers.fs.mount import filesystem_under
 from storlab.layers.planned import Plan, PlannedLayer
-from storlab.layers.resources import Dir, File, Resource
+from storlab.layers.resources import Dir, File
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -26,7 +26,7 @@ async def remove_file(node: Node, path: RunPath) -> str | None:
     return await remove_folder(node, path, itself=False)
 
 
-class FileLayer(PlannedLayer):
+class FileLayer(PlannedLayer[Dir | None, File]):
     """A regular file: sparse, preallocated or written full, or a copy of another file."""
 
     layer: Literal["file"] = "file"
@@ -39,8 +39,6 @@ class FileLayer(PlannedLayer):
     copy_of: ReadsFile | None = Field(None, alias="copy", description="Path of a file to copy, on the node.")
     overcommit: bool = Field(False, description="Allow a sparse file that is larger than the free space.")
 
-    takes: ClassVar = (None, Dir)
-    gives: ClassVar = File
     compared: ClassVar = ("size",)
     undoes: ClassVar = (remove_file,)
 
@@ -73,7 +71,7 @@ class FileLayer(PlannedLayer):
         if self.copy_of is not None:
             await refuse_no_file(node, self.copy_of, ("copy",))
 
-    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
+    def plan(self, below: Dir | None, context: LayerContext) -> Plan:
         node = context.node
         path = f"{below.path}/{context.owner}.img" if isinstance(below, Dir) else context.path("file.img")
 
@@ -101,8 +99,7 @@ class FileLayer(PlannedLayer):
                     argv = ["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={size}"]
                     yield node.command([*argv, "iflag=fullblock,count_bytes", "conv=fsync", "status=none"])
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, File)
+    async def facts(self, resource: File, context: LayerContext) -> dict[str, Any]:
         return await file_facts(context.node, resource.path)
 
 

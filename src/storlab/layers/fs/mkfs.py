@@ -20,7 +20,7 @@ from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.fs.options import arguments_of, check_arguments, check_features, words_of
 from storlab.layers.planned import Plan, PlannedLayer
-from storlab.layers.resources import Disk, Resource
+from storlab.layers.resources import Disk
 from storlab.nodes.agent.steps import Done
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -71,7 +71,7 @@ async def _explained(error: CommandFailed, done: Sequence[Done]) -> Exception:
     return Unsupported(str(error)) if _NO_KERNEL_SUPPORT.search(error.detail) else error
 
 
-class MkfsLayer(PlannedLayer):
+class MkfsLayer(PlannedLayer[Disk, Disk]):
     """Makes a file system on the underlying disk."""
 
     layer: Literal["mkfs"] = "mkfs"
@@ -89,8 +89,6 @@ class MkfsLayer(PlannedLayer):
         (), description='Further [arguments](options.md): `["-i", "16384"]`. With them, it can open no other device.'
     )
 
-    takes: ClassVar = (Disk,)
-    gives: ClassVar = Disk
     compared: ClassVar = (
         "Filesystem features", "Block size", "Block count", "Reserved block count", "Inode size", "Inode count",
         "Flex block group size", "meta-data.*", "data.*", "naming.*", "log.*", "realtime.*",
@@ -122,8 +120,7 @@ class MkfsLayer(PlannedLayer):
             (f"mkfs.{self.type}", "blkid", "wipefs", _TELLING[self.type][0]), (self.type,), root="file systems"
         )
 
-    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
-        assert isinstance(below, Disk)
+    def plan(self, below: Disk, context: LayerContext) -> Plan:
         nonce = secrets.token_hex(16)
         forget = {"device": below.path, "run": context.run, "nonce": nonce, "was": fingerprint_of(below)}
         argv = [f"mkfs.{self.type}", *self.arguments(filesystem_uuid(context.run, nonce)), below.path]
@@ -179,8 +176,7 @@ class MkfsLayer(PlannedLayer):
             *(("-O", ",".join(self.features)) if self.features else ()),
         ]
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         argv = [*_TELLING[self.type], resource.path]
         text = await on_device(context.node, resource.path).output(*argv)
         parse = {"ext4": parse_dumpe2fs, "xfs": parse_xfs_info, "btrfs": parse_dump_super}[self.type]

@@ -15,7 +15,7 @@ from storlab.layers.fs.holders import until_ended
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.options import OfDisks, of_another
 from storlab.layers.planned import Plan, PlannedLayer
-from storlab.layers.resources import Dir, Disk, Resource
+from storlab.layers.resources import Dir, Disk
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -201,14 +201,12 @@ async def _is_made(node: Node, disk: Disk) -> bool:
     return found.stdout.decode(errors="replace").strip() == disk.filesystem
 
 
-class MountLayer(PlannedLayer):
+class MountLayer(PlannedLayer[Disk, Dir]):
     """Mounts the underlying file system, on a directory of Storlab's own: without setuid programs and devices."""
 
     layer: Literal["mount"] = "mount"
     options: OfDisks = Field((), description='[Mount options](options.md): "noatime,discard" or a list.')
 
-    takes: ClassVar = (Disk,)
-    gives: ClassVar = Dir
     compared: ClassVar = ("filesystem", "options")
     undoes: ClassVar = (unmount,)
 
@@ -220,8 +218,8 @@ class MountLayer(PlannedLayer):
             return of_another(self.options, below.type)
         return 'there is no file system below it to mount: put { layer = "mkfs", type = "ext4" } before it'
 
-    def plan(self, below: Resource | None, context: LayerContext) -> Plan:
-        assert isinstance(below, Disk) and below.filesystem is not None
+    def plan(self, below: Disk, context: LayerContext) -> Plan:
+        assert below.filesystem is not None
         node, path = context.node, context.path("mnt")
         options = ",".join([*_OF_A_STRANGER, *self.options])
         argv = ["mount", "-t", below.filesystem, "-o", options, below.path, path]
@@ -242,6 +240,5 @@ class MountLayer(PlannedLayer):
             explain=explained,
         )
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         return await mount_facts(context.node, resource.path)

@@ -22,7 +22,7 @@ from storlab.layers.fs.mount import (
     unmount,
     words_of,
 )
-from storlab.layers.resources import Dir, Resource
+from storlab.layers.resources import Dir
 from storlab.nodes.needs import Needs
 from storlab.units import Size
 
@@ -30,7 +30,7 @@ _SAYS = re.compile("^overlayfs")
 _IMAGE = 'head --bytes="$2" /dev/urandom | split --bytes="$3" --suffix-length=6 --numeric-suffixes - "$1/"'
 
 
-class OverlayfsLayer(Layer):
+class OverlayfsLayer(Layer[Dir, Dir]):
     """An overlayfs on the underlying directory. Its lower layer has an image of files, in the folder `image`."""
 
     layer: Literal["overlayfs"] = "overlayfs"
@@ -40,15 +40,12 @@ class OverlayfsLayer(Layer):
         None, description="Copy up metadata alone until data are written; by default as the kernel does."
     )
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Dir
     undoes: ClassVar = (unmount,)
 
     def needs(self) -> Needs:
         return Needs(programs=("mount", "umount", "split"), filesystems=("overlay",), root="mounts")
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
-        assert isinstance(below, Dir)
+    async def set_up(self, below: Dir, context: LayerContext) -> Dir:
         folders = {name: f"{below.path}/{name}" for name in ("lower", "upper", "work")}
         image, merged = f"{folders['lower']}/image", context.path("merged")
         await context.register_undo("mount.unmount", path=merged)
@@ -70,6 +67,5 @@ class OverlayfsLayer(Layer):
             raise Unsupported(f"no overlayfs on this directory: {kernel or words_of(error)}") from None
         return Dir(below.node, merged, disk=below.disk)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         return await mount_facts(context.node, resource.path)

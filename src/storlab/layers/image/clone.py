@@ -12,18 +12,16 @@ from storlab.layers.fs.file import file_facts, remove_file
 from storlab.layers.fs.mount import filesystem_under
 from storlab.layers.image.base import BASE_HELP, Base, base_file, new_image
 from storlab.layers.image.qcow2 import IMAGE, ClusterSize, check_clusters, create_qcow2, qcow2_facts
-from storlab.layers.resources import Dir, File, Format, Resource
+from storlab.layers.resources import Dir, File, Format
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import Size
 
 
-class _OnBase(Layer):
+class _OnBase(Layer[Dir | None, File]):
     base: Base = Field(description=BASE_HELP)
     size: Size | None = Field(None, description="Size of the disk; without it, the base's.")
 
-    takes: ClassVar = (None, Dir)
-    gives: ClassVar = File
     compared: ClassVar = IMAGE
     undoes: ClassVar = (remove_file,)
 
@@ -38,7 +36,7 @@ class _OnBase(Layer):
     async def check_node(self, node: Node) -> None:
         await self.base.check_node(node)
 
-    async def made_base(self, below: Resource | None, context: LayerContext) -> tuple[File, int]:
+    async def made_base(self, below: Dir | None, context: LayerContext) -> tuple[File, int]:
         """The file that holds the base, and the size of the disk on it."""
         size = self.size or await self.base.length(context.node, self.size)
         await self.base.length(context.node, size)
@@ -56,14 +54,13 @@ class ImageCopyLayer(_OnBase):
     def space(self) -> int:
         return self.base.data + (self.size or self.base.size or 0)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> File:
+    async def set_up(self, below: Dir | None, context: LayerContext) -> File:
         base, size = await self.made_base(below, context)
         path = await new_image(below, context, "copy", "img")
         await context.node.run(["cp", "--reflink=never", "--sparse=always", "--", base.path, path])
         return await _extended(context.node, path, size)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, File)
+    async def facts(self, resource: File, context: LayerContext) -> dict[str, Any]:
         return {"format": "raw", **await file_facts(context.node, resource.path)}
 
 
@@ -101,7 +98,7 @@ class ImageCloneLayer(_OnBase):
         programs = ("qemu-img",) if self.method == "qcow2" else ("cp", "truncate")
         return self.base.needs() | Needs(programs=(*programs, "sync"))
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> File:
+    async def set_up(self, below: Dir | None, context: LayerContext) -> File:
         base, size = await self.made_base(below, context)
         path = await new_image(below, context, "clone", "qcow2" if self.method == "qcow2" else "img")
         if self.method == "qcow2":
@@ -111,8 +108,7 @@ class ImageCloneLayer(_OnBase):
         await _reflink(context.node, base.path, path)
         return await _extended(context.node, path, size)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, File)
+    async def facts(self, resource: File, context: LayerContext) -> dict[str, Any]:
         if resource.format == "qcow2":
             return await qcow2_facts(context.node, resource)
         return {"format": "raw", **await file_facts(context.node, resource.path)}

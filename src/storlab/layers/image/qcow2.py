@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.file import file_facts, remove_file
 from storlab.layers.image.base import image_info, new_image
-from storlab.layers.resources import Dir, File, Format, Resource
+from storlab.layers.resources import Dir, File, Format
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import Size, power_of_two, size_text
@@ -33,7 +33,7 @@ IMAGE = (
 """The facts of an image that are the same for all that are made in one way."""
 
 
-class Qcow2Layer(Layer):
+class Qcow2Layer(Layer[Dir | None, File]):
     """A blank qcow2 image."""
 
     layer: Literal["qcow2"] = "qcow2"
@@ -46,8 +46,6 @@ class Qcow2Layer(Layer):
     lazy_refcounts: bool = Field(False, description="Put off updates of reference counts; a crash costs a repair.")
     extended_l2: bool = Field(False, description="Allocate 32nds of a cluster (from 16k clusters on).")
 
-    takes: ClassVar = (None, Dir)
-    gives: ClassVar = File
     compared: ClassVar = IMAGE
     undoes: ClassVar = (remove_file,)
 
@@ -71,7 +69,7 @@ class Qcow2Layer(Layer):
     def space(self) -> int:
         return self.size
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> File:
+    async def set_up(self, below: Dir | None, context: LayerContext) -> File:
         path = await new_image(below, context, "disk", "qcow2")
         options = {"lazy_refcounts": self.lazy_refcounts, "extended_l2": self.extended_l2}
         await create_qcow2(
@@ -79,8 +77,7 @@ class Qcow2Layer(Layer):
         )
         return File(context.node.name, path, self.size, "qcow2")
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, File)
+    async def facts(self, resource: File, context: LayerContext) -> dict[str, Any]:
         return await qcow2_facts(context.node, resource)
 
 

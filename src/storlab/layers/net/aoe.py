@@ -11,7 +11,7 @@ from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
-from storlab.layers.resources import Disk, Export, Resource
+from storlab.layers.resources import Disk, Export
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
@@ -123,8 +123,7 @@ class AoeLayer(InitiatorLayer):
         numbers = (int(each.text) for each in driver)
         return {"payload": int(payload.text), "driver": dict(zip(names, numbers, strict=True))}
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
+    async def sever(self, resource: Disk, context: LayerContext) -> None:
         """The driver fails what waits."""
-        assert isinstance(resource, Disk)
         device = resource.name.removeprefix("etherd/")
         await context.node.carry_out(steps.write(_FLUSH, device), go_on=True)

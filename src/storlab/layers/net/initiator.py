@@ -21,7 +21,7 @@ from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.queue import put, queue_facts, sysfs
 from storlab.layers.net.protocols import mismatch, title
-from storlab.layers.resources import Disk, Export, Protocol, Resource
+from storlab.layers.resources import Disk, Export, Protocol
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
@@ -58,7 +58,7 @@ class _Setting:
     value: str
 
 
-class InitiatorLayer(Crossing):
+class InitiatorLayer(Crossing[Export, Disk]):
     """A disk of the kernel's own client of some protocol."""
 
     scheduler: Literal["none", "mq-deadline", "kyber", "bfq"] = Field("none", description="The kernel's I/O scheduler.")
@@ -70,8 +70,6 @@ class InitiatorLayer(Crossing):
     queues: int = Field(1, ge=1, le=64, description="Connections, each with a queue of its own.")
     give_up: Duration = Field(10.0, ge=1, description="About how long a request waits for a server that is silent.")
 
-    takes: ClassVar = (Export,)
-    gives: ClassVar = Disk
     compared: ClassVar = (
         "protocol", "queues", "sessions", "payload", "driver.*", "session.recovery_tmo", "session.first_burst_len",
         "session.max_burst_len", "session.immediate_data", "session.initial_r2t", "session.queue_depth",
@@ -94,7 +92,7 @@ class InitiatorLayer(Crossing):
     def check_above(self, below: Layer | None) -> str | None:
         return mismatch(self.protocol, below)
 
-    def demands(self, below: Resource, slot: str) -> Demands:
+    def demands(self, below: Export, slot: str) -> Demands:
         return Demands(network=True)
 
     def needs(self) -> Needs:
@@ -115,8 +113,7 @@ class InitiatorLayer(Crossing):
     async def remember_cache(self, name: str, cache: str, context: LayerContext) -> None:
         """Journal what ``write_cache`` of a device was before it is changed, if the device outlives its connection."""
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
-        assert isinstance(below, Export)
+    async def set_up(self, below: Export, context: LayerContext) -> Disk:
         node = context.node
         if below.protocol != self.protocol:
             wrong = f"{below.export} of {below.node} is served by {title(below.protocol)}, not {title(self.protocol)}"
@@ -130,8 +127,7 @@ class InitiatorLayer(Crossing):
         await self._prove_alive(node, name, below)
         return Disk(node.name, f"/dev/{name}", size, ours=True)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         return {
             "device": resource.path,
             "size": resource.size,

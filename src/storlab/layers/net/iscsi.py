@@ -17,7 +17,7 @@ from storlab.layers.block import mapper
 from storlab.layers.block.queue import put, sysfs
 from storlab.layers.net import multipath
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, complete, host_word
-from storlab.layers.resources import Disk, Export, Resource
+from storlab.layers.resources import Disk, Export
 from storlab.layers.server.configfs import attributes
 from storlab.layers.server.log import ServerLog
 from storlab.layers.server.stop import stop
@@ -209,9 +209,8 @@ class IscsiLayer(InitiatorLayer):
         session = await attributes(context.node, sessions[0], _FACTS)
         return {"session": {**session, "queue_depth": int(depth)}, "sessions": len(sessions)}
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
+    async def sever(self, resource: Disk, context: LayerContext) -> None:
         """Let what waits fail at once; the undoing logs out."""
-        assert isinstance(resource, Disk)
         sessions = await _sessions_of(context.node, resource.name)
         await context.node.carry_out(*(steps.write(f"{each}/recovery_tmo", "1\n") for each in sessions), go_on=True)
 

@@ -13,7 +13,7 @@ from storlab.errors import TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import put, sysfs
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
-from storlab.layers.resources import Disk, Export, Resource
+from storlab.layers.resources import Disk, Export
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
@@ -151,6 +151,5 @@ class NbdLayer(InitiatorLayer):
         """Since Linux 6.11 the device keeps what was written there, and whoever has it next would have it, too."""
         await context.register_undo("nbd.write-cache", device=f"/dev/{name}", cache=cache, run=context.run)
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
-        assert isinstance(resource, Disk)
+    async def sever(self, resource: Disk, context: LayerContext) -> None:
         await context.node.run(["nbd-client", "-d", resource.path], check=False)

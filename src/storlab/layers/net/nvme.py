@@ -17,7 +17,7 @@ from storlab.errors import CommandFailed, TrialError, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
 from storlab.layers.net.initiator import InitiatorLayer, appears, host_uuid
-from storlab.layers.resources import Disk, Export, Resource
+from storlab.layers.resources import Disk, Export
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
@@ -155,8 +155,7 @@ class NvmeTcpLayer(InitiatorLayer):
         said = await context.node.carry_out(*(steps.read(f"{controller}/{name}") for name in _FACTS))
         return {"session": dict(zip(_FACTS, (each.text for each in said), strict=True))}
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
-        assert isinstance(resource, Disk)
+    async def sever(self, resource: Disk, context: LayerContext) -> None:
         (nqn,) = await context.node.texts(f"{_CLASS}/{resource.name.partition('n1')[0]}/subsysnqn")
         if nqn is None:
             return  # it is gone: by itself, after ctrl_loss_tmo, or severed before

@@ -10,7 +10,7 @@ from pydantic import Field
 from storlab.errors import Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache
-from storlab.layers.resources import Disk, Export, File, Protocol, Resource
+from storlab.layers.resources import Disk, Export, File, Protocol
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.configfs import not_raw
 from storlab.layers.server.serving import to_what_it_serves
@@ -26,7 +26,7 @@ _SHELVES = 65000  # 0xffff means all of them
 _AOE = "88a2"  # in /proc/net/packet, which has the protocol and the inode of each socket
 
 
-class AoeTargetLayer(ServerLayer):
+class AoeTargetLayer(ServerLayer[File | Disk, Export]):
     """The underlying file or disk, served by `vblade` to whoever is on the same Ethernet.
 
     The protocol has no flush, and its disks say that they have no cache. So by default each write is on the disk before
@@ -38,8 +38,6 @@ class AoeTargetLayer(ServerLayer):
     sync: bool = Field(True, description="Each write is on the disk before it is answered: nothing else flushes it.")
     buffers: int = Field(64, ge=1, le=1024, description="Most frames in flight that the target asks of its clients.")
 
-    takes: ClassVar = (File, Disk)
-    gives: ClassVar = Export
     compared: ClassVar = ("server", "direct", "sync", "buffers", "mtu")
     program: ClassVar = "vblade"
     first_port: ClassVar = _FIRST
@@ -62,7 +60,6 @@ class AoeTargetLayer(ServerLayer):
         return to_what_it_serves(server, self.program)
 
     def command(self, server: ServerContext) -> list[str]:
-        assert isinstance(server.below, File | Disk)
         options = ["-b", str(self.buffers), *(["-d"] if self.direct else []), *(["-s"] if self.sync else [])]
         return [
             self.program,
@@ -85,7 +82,7 @@ class AoeTargetLayer(ServerLayer):
 
     async def resource(self, server: ServerContext) -> Export:
         below, host = server.below, server.host
-        assert isinstance(below, File | Disk) and host is not None
+        assert host is not None
         interface = await interface_of(server.node)
         mac = (await server.node.read_text(f"/sys/class/net/{interface}/address")).strip()
         shelf, slot = _shelf_and_slot(server)
@@ -94,8 +91,7 @@ class AoeTargetLayer(ServerLayer):
         size = below.size // _SECTOR * _SECTOR
         return Export(server.node.name, where, f"e{shelf}.{slot}", size, self.protocol, cache)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Export)
+    async def facts(self, resource: Export, context: LayerContext) -> dict[str, Any]:
         mtu = int(await context.node.read_text(f"/sys/class/net/{await interface_of(context.node)}/mtu"))
         own = {"direct": self.direct, "sync": self.sync, "buffers": self.buffers}
         return {"server": self.program, "address": resource.export, **own, "mtu": mtu}

@@ -14,13 +14,13 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 from pydantic import Field
 
 from storlab.errors import CommandFailed, DiskFull, Killed, TimedOut, TrialError, Unsupported
-from storlab.layers.base import Layer, LayerContext
-from storlab.layers.resources import Dir, Resource
+from storlab.layers.base import Below, Gives, Layer, LayerContext
+from storlab.layers.resources import Dir
 from storlab.layers.server.log import ServerLog
 from storlab.layers.server.stop import server_name, stop
 from storlab.nodes import binding
@@ -46,7 +46,7 @@ OWN_NAME = "server"
 
 
 @dataclass(frozen=True)
-class ServerContext:
+class ServerContext(Generic[Below]):
     """Where one server works.
 
     ``folder`` is its own in the scratch folder, for its configuration and socket; ``data`` its own in the directory
@@ -56,7 +56,7 @@ class ServerContext:
     """
 
     context: LayerContext
-    below: Resource | None
+    below: Below
     folder: str
     data: str | None = None
     sockets: str | None = None
@@ -110,7 +110,7 @@ class ServerContext:
         return [] if self.account is None else self.account.words()
 
 
-class ServerLayer(Layer):
+class ServerLayer(Layer[Below, Gives]):
     """A program that serves what lies below it to others, for as long as it is set up.
 
     It runs in the foreground: the agent ends whatever a finished command leaves behind.
@@ -148,30 +148,30 @@ class ServerLayer(Layer):
         return self.program
 
     @abstractmethod
-    def command(self, server: ServerContext) -> Sequence[str]:
+    def command(self, server: ServerContext[Below]) -> Sequence[str]:
         """The program with its arguments, to run in the foreground and to print its log."""
 
     @abstractmethod
-    async def answers(self, server: ServerContext) -> bool:
+    async def answers(self, server: ServerContext[Below]) -> bool:
         """Whether it does what clients ask of it by now."""
 
     @abstractmethod
-    async def resource(self, server: ServerContext) -> Resource:
+    async def resource(self, server: ServerContext[Below]) -> Gives:
         """What clients get, now that it answers."""
 
-    def configuration(self, server: ServerContext) -> Mapping[str, str]:
+    def configuration(self, server: ServerContext[Below]) -> Mapping[str, str]:
         """Files in its folder that it reads at its start: name → contents. They are kept in the run's records."""
         return {}
 
-    def listens_on_socket(self, server: ServerContext) -> bool:
+    def listens_on_socket(self, server: ServerContext[Below]) -> bool:
         """Whether clients reach it by its socket, and so have to get into its folder."""
         return False
 
-    def launcher(self, server: ServerContext) -> list[str]:
+    def launcher(self, server: ServerContext[Below]) -> list[str]:
         """The words before its command: by default those that make it run as its user."""
         return server.as_user()
 
-    async def reach(self, server: ServerContext) -> Confinement | None:
+    async def reach(self, server: ServerContext[Below]) -> Confinement | None:
         """What alone it may write to; ``None`` for one that is not confined.
 
         By default that is one with a user of its own, who has a name there: some programs insist on one.
@@ -184,12 +184,12 @@ class ServerLayer(Layer):
         own = confinement(server.node, privileges, writable=tuple(server.folders), network=network)
         return replace(own, shown=users)
 
-    async def make_folders(self, server: ServerContext) -> None:
+    async def make_folders(self, server: ServerContext[Below]) -> None:
         """Make those that are its own."""
         made = (steps.make_directory(folder, self.mode(server, folder)) for folder in server.folders)
         await server.node.carry_out(*made)
 
-    def mode(self, server: ServerContext, folder: str) -> int:
+    def mode(self, server: ServerContext[Below], folder: str) -> int:
         """Of one of its folders. Where another user has its socket, clients that are root's pass by their group.
 
         They are confined, and so have not what else lets root in everywhere.
@@ -197,7 +197,7 @@ class ServerLayer(Layer):
         clients = server.user is not None and folder != server.data and self.listens_on_socket(server)
         return 0o710 if clients else 0o700
 
-    async def prepare(self, server: ServerContext) -> None:
+    async def prepare(self, server: ServerContext[Below]) -> None:
         """What is to be done before it starts, such as making its database."""
 
     def complaint(self, lines: Sequence[str]) -> str:
@@ -211,7 +211,7 @@ class ServerLayer(Layer):
     def needs(self) -> Needs:
         return Needs(programs=(self.executable(), *binding.programs(self.pin, self.numa)))
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+    async def set_up(self, below: Below, context: LayerContext) -> Gives:
         server = await self._context(below, context)
         await self.register_stop(server, server.folders)
         await self.make_folders(server)
@@ -229,7 +229,7 @@ class ServerLayer(Layer):
         await self.prepare(server)
         return await self.resource(await self._start(server))
 
-    async def register_stop(self, server: ServerContext, folders: Sequence[str]) -> None:
+    async def register_stop(self, server: ServerContext[Below], folders: Sequence[str]) -> None:
         """Journal that it is stopped, and then that these folders are removed. May be repeated."""
         end = {"signal": self.stop_signal, "patience": self.stop_patience, "folders": list(folders)}
         await server.context.register_undo("server.stop", name=server.name, program=self.executable(), **end)
@@ -241,11 +241,11 @@ class ServerLayer(Layer):
             await process.stop(grace=0.0)
             await process.rest()
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Gives, context: LayerContext) -> dict[str, Any]:
         """Its version. What its settings came to is for the subclass to read back."""
         return {"version": await context.node.first_line(self.program, "--version")}
 
-    async def _context(self, below: Resource | None, context: LayerContext) -> ServerContext:
+    async def _context(self, below: Below, context: LayerContext) -> ServerContext[Below]:
         data = f"{below.path}/{self.layer}" if self.keeps_data and isinstance(below, Dir) else None
         host = None if self.first_port is None else context.node.address
         socket = self.socket_name if host is not None else self.socket_name.replace("{port}", str(self.first_port))
@@ -260,7 +260,7 @@ class ServerLayer(Layer):
         users = " nor ".join(self.users)
         raise Unsupported(f"{self.program} refuses to run as root, and node {server.node.name} has no user {users}")
 
-    async def _hand_over(self, server: ServerContext, folders: Sequence[str]) -> None:
+    async def _hand_over(self, server: ServerContext[Below], folders: Sequence[str]) -> None:
         """Give the folders to the server's user, and let everybody pass through those of Storlab's that they lie in."""
         assert server.account is not None
         passed = [folder for folder in folders if self.mode(server, folder) == 0o710]
@@ -272,14 +272,14 @@ class ServerLayer(Layer):
                 "that everybody may pass through, such as /var/tmp"
             )
 
-    async def write(self, server: ServerContext, name: str, text: str) -> None:
+    async def write(self, server: ServerContext[Below], name: str, text: str) -> None:
         """Write a file into its folder, which its user owns."""
         path = f"{server.folder}/{name}"
         account = server.account
         given = [] if account is None else [steps.own(path, account.user, account.group)]
         await server.node.carry_out(steps.create(path, text.encode()), *given)
 
-    async def _start(self, server: ServerContext) -> ServerContext:
+    async def _start(self, server: ServerContext[Below]) -> ServerContext[Below]:
         if server.host is None or self.first_port is None:
             await self._start_at(server)
             return server
@@ -293,7 +293,7 @@ class ServerLayer(Layer):
                     raise
         raise AssertionError("the last attempt raises")
 
-    async def _start_at(self, server: ServerContext) -> None:
+    async def _start_at(self, server: ServerContext[Below]) -> None:
         context = server.context
         for name, text in self.configuration(server).items():
             await self.write(server, name, text)

@@ -19,7 +19,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.fs.mount import mount_at
 from storlab.layers.net.protocols import title
-from storlab.layers.resources import Disk, Export, File, Protocol, Resource
+from storlab.layers.resources import Disk, Export, File, Protocol
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
@@ -79,13 +79,10 @@ def not_raw(below: Layer | None) -> str | None:
     )
 
 
-class KernelTarget(Layer):
+class KernelTarget(Layer[File | Disk, Export]):
     """The underlying file or disk, served by the kernel itself at an address of the node's."""
 
     direct: bool = Field(True, description="Past the server's page cache.")
-
-    takes: ClassVar = (File, Disk)
-    gives: ClassVar = Export
 
     protocol: ClassVar[Protocol]
     modules: ClassVar[tuple[str, ...]]
@@ -109,8 +106,7 @@ class KernelTarget(Layer):
     def enabled(self, export: str) -> str:
         """The file of configfs that says 1 for as long as this target serves."""
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Export:
-        assert isinstance(below, File | Disk)
+    async def set_up(self, below: File | Disk, context: LayerContext) -> Export:
         node = context.node
         if node.address is None:
             raise Unsupported(f"layer {self.layer}: node {node.name} is in no network of the run")

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import LayerContext
-from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.layers.resources import Disk, Export, File
 from storlab.layers.server.base import TAKEN
 from storlab.layers.server.configfs import (
     KernelTarget,
@@ -84,14 +84,12 @@ class IscsiTargetLayer(KernelTarget):
     def enabled(self, export: str) -> str:
         return f"{_ISCSI}/{export}/tpgt_1/enable"
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Export:
+    async def set_up(self, below: File | Disk, context: LayerContext) -> Export:
         if self.implementation == "lio":
             return await super().set_up(below, context)
         if context.node.address is None:
             raise Unsupported(f"layer {self.layer}: node {context.node.name} is in no network of the run")
-        export = await self._tgt(f"{_PREFIX}{target_name(context, self.layer)}").set_up(below, context)
-        assert isinstance(export, Export)
-        return export
+        return await self._tgt(f"{_PREFIX}{target_name(context, self.layer)}").set_up(below, context)
 
     def _tgt(self, export: str) -> Tgt:
         return Tgt(export=export, direct=self.direct, discard=self.discard, settings=self._settings())
@@ -152,8 +150,7 @@ class IscsiTargetLayer(KernelTarget):
             steps.write(f"{group}/enable", "1\n"),
         ]
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Export)
+    async def facts(self, resource: Export, context: LayerContext) -> dict[str, Any]:
         if self.implementation == "tgt":
             return await self._tgt(resource.export).facts(resource, context)
         name = resource.export.removeprefix(_PREFIX)

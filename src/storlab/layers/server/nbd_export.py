@@ -23,7 +23,7 @@ from storlab.layers.attach.blockdev import (
 )
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache
-from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.layers.resources import Disk, Export, File
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, NbdServer, Offer, qemu_address
 from storlab.layers.server.serving import to_what_it_serves
@@ -33,7 +33,7 @@ from storlab.text import number_or_text
 _EXPORT = re.compile(r"export: '(.*)'")
 
 
-class NbdExportLayer(ServerLayer):
+class NbdExportLayer(ServerLayer[File | Disk, Export]):
     """The underlying file or disk, offered over NBD: over a Unix socket on this machine, over TCP from a guest."""
 
     layer: Literal["nbd-export"] = "nbd-export"
@@ -55,8 +55,6 @@ class NbdExportLayer(ServerLayer):
         "outlives all of them.",
     )
 
-    takes: ClassVar = (File, Disk)
-    gives: ClassVar = Export
     compared: ClassVar = (
         "server", "version", "transport", "cache", "direct", "no_flush", "write_cache", "aio", "discard",
         "advertised.*",
@@ -97,26 +95,25 @@ class NbdExportLayer(ServerLayer):
     def executable(self) -> str:
         return self.server
 
-    def command(self, server: ServerContext) -> list[str]:
+    def command(self, server: ServerContext[File | Disk]) -> list[str]:
         return self._server.command(self._offer(server))
 
-    def configuration(self, server: ServerContext) -> Mapping[str, str]:
+    def configuration(self, server: ServerContext[File | Disk]) -> Mapping[str, str]:
         return self._server.configuration(self._offer(server))
 
-    async def answers(self, server: ServerContext) -> bool:
+    async def answers(self, server: ServerContext[File | Disk]) -> bool:
         return await self._server.listens(server.node, self._offer(server))
 
-    async def reach(self, server: ServerContext) -> Confinement | None:
+    async def reach(self, server: ServerContext[File | Disk]) -> Confinement | None:
         return to_what_it_serves(server, self.server)
 
     def reason(self, how: str, lines: Sequence[str]) -> str:
         return self._server.reason(how, lines)
 
-    def listens_on_socket(self, server: ServerContext) -> bool:
+    def listens_on_socket(self, server: ServerContext[File | Disk]) -> bool:
         return server.host is None
 
-    async def resource(self, server: ServerContext) -> Export:
-        assert server.below is not None
+    async def resource(self, server: ServerContext[File | Disk]) -> Export:
         cache = has_write_cache(self._cache) and (
             not is_direct(self._cache) or await has_volatile_cache(server.node, server.below)
         )
@@ -124,22 +121,19 @@ class NbdExportLayer(ServerLayer):
         # Asked before any client comes: a server with one client at a time lets the next one wait.
         return replace(export, advertised=await self._advertised(export, server.node))
 
-    def _export(self, server: ServerContext) -> Export:
-        assert isinstance(server.below, File | Disk)
+    def _export(self, server: ServerContext[File | Disk]) -> Export:
         if server.host is None:
             where = {"type": "unix", "path": server.socket}
         else:
             where = {"type": "inet", "host": server.host, "port": str(server.port)}
         return Export(server.node.name, where, self._server.name(server.context.owner), server.below.size)
 
-    def _offer(self, server: ServerContext) -> Offer:
-        assert isinstance(server.below, File | Disk)
+    def _offer(self, server: ServerContext[File | Disk]) -> Offer:
         export = self._export(server)
         modes = (self._cache, self._aio, self.discard, self.shared)
         return Offer(server.below, export.export, export.server, server.folder, *modes)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Export)
+    async def facts(self, resource: Export, context: LayerContext) -> dict[str, Any]:
         version = await context.node.first_line(self.server, "--version")
         semantics = cache_facts(self._cache, self._aio, self.discard)
         if not self._server.has_aio:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed
 from storlab.layers.base import LayerContext
-from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.layers.resources import Disk, Export, File
 from storlab.layers.server.configfs import KernelTarget, attributes, configure, mount_configfs, settings
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
@@ -104,8 +104,7 @@ class NvmeTargetLayer(KernelTarget):
             raise
         return target
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Export)
+    async def facts(self, resource: Export, context: LayerContext) -> dict[str, Any]:
         space = f"{_ROOT}/subsystems/{resource.export}/namespaces/1"
         port = f"{_ROOT}/ports/{resource.server['port']}"
         return {

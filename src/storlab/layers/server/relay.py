@@ -24,7 +24,7 @@ from storlab.nodes.needs import Needs
 _AGENT = "/proc/self/exe"  # the agent becomes what it starts
 
 
-class RelayLayer(ServerLayer):
+class RelayLayer(ServerLayer[Server | Export, Server | Export]):
     """The agent between what lies below and its clients, over TCP: the same server, answering differently."""
 
     layer: Literal["relay"] = "relay"
@@ -43,8 +43,6 @@ class RelayLayer(ServerLayer):
         "16 for NBD.",
     )
 
-    takes: ClassVar = (Server, Export)
-    gives: ClassVar = Server
     compared: ClassVar = ("nagle", "whole", "head")
     protocol: ClassVar = "nbd"  # the only exports that it can be in front of
     program: ClassVar = "storlab-agent"
@@ -74,8 +72,7 @@ class RelayLayer(ServerLayer):
         listen = ["--listen", f"{server.host}:{server.port}", "--to", f"{host}:{port}"]
         return [agent, "relay", *listen, "--ready", _ready(server), *switches]
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
-        assert isinstance(below, Export | Server)
+    async def set_up(self, below: Server | Export, context: LayerContext) -> Server | Export:
         if context.node.address is None or "host" not in below.words():
             raise TrialError(f"layer relay: what runs on {below.node} listens on no network, so nothing can be relayed")
         return await super().set_up(below, context)
@@ -87,14 +84,13 @@ class RelayLayer(ServerLayer):
         except FileNotFoundError:
             return False
 
-    async def resource(self, server: ServerContext) -> Resource:
+    async def resource(self, server: ServerContext[Server | Export]) -> Server | Export:
         below, port = server.below, server.port
         if isinstance(below, Export):
             return replace(below, server={**below.server, "host": str(server.host), "port": str(port)})
-        assert isinstance(below, Server)
         return replace(below, host=server.host, port=port, socket=None)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Server | Export, context: LayerContext) -> dict[str, Any]:
         words = resource.words()
         return {
             "nagle": self.nagle,
@@ -108,7 +104,6 @@ def _ready(server: ServerContext) -> str:
     return f"{server.folder}/ready"
 
 
-def _address(server: ServerContext) -> tuple[str, str]:
-    assert server.below is not None
+def _address(server: ServerContext[Server | Export]) -> tuple[str, str]:
     words = server.below.words()
     return words["host"], words["port"]

@@ -9,13 +9,12 @@ from storlab.nodes.privileges import NONE, TOOLS, confinement
 from storlab.unused_users import unused_user
 
 
-def to_what_it_serves(server: ServerContext, program: str) -> Confinement | None:
+def to_what_it_serves(server: ServerContext[File | Disk], program: str) -> Confinement | None:
     """As a user that nobody is, to whom the file or disk is handed; or as root, among its own files alone.
 
     ``None`` in a guest, which is the wall.
     """
     below = server.below
-    assert isinstance(below, File | Disk)
     if server.node.identity.volatile:
         return None
     privileges = TOOLS.get(program, NONE)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import has_volatile_cache
-from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.layers.resources import Disk, Export, File
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.serving import to_what_it_serves
 from storlab.nodes.needs import Needs
@@ -22,7 +22,7 @@ _TARGET, _UNIT = ["--lld", "iscsi", "--mode", "target", "--tid", "1"], ["--mode"
 _SETTINGS = ("MaxBurstLength", "FirstBurstLength", "ImmediateData", "InitialR2T", "MaxRecvDataSegmentLength")
 
 
-class Tgt(ServerLayer):
+class Tgt(ServerLayer[File | Disk, Export]):
     """What ``iscsi-target`` sets up with ``implementation = "tgt"``; no study names it itself.
 
     ``export``: the target's name; ``settings``: by their names in RFC 7143.
@@ -34,8 +34,6 @@ class Tgt(ServerLayer):
     discard: bool
     settings: dict[str, str]
 
-    takes: ClassVar = (File, Disk)
-    gives: ClassVar = Export
     program: ClassVar = "tgtd"
     first_port: ClassVar = 3260
     start_patience: ClassVar = 30.0
@@ -59,9 +57,8 @@ class Tgt(ServerLayer):
     async def answers(self, server: ServerContext) -> bool:
         return (await server.confined.run(_admin(server, "show", "--mode", "sys"), check=False)).ok
 
-    async def resource(self, server: ServerContext) -> Export:
+    async def resource(self, server: ServerContext[File | Disk]) -> Export:
         below, node = server.below, server.confined  # it heeds its own user alone
-        assert isinstance(below, File | Disk)
         await node.run(_admin(server, "new", *_TARGET, "--targetname", self.export))
         for name, value in self.settings.items():
             await node.run(_admin(server, "update", *_TARGET, "--name", name, "--value", value))
@@ -77,9 +74,8 @@ class Tgt(ServerLayer):
         limits = {name: number_or_text(value.strip()) for name, _, value in said if name in _SETTINGS}
         return Export(node.name, where, self.export, below.size, "iscsi", cache, limits)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Export, context: LayerContext) -> dict[str, Any]:
         """With what the target's settings came to, by its own account."""
-        assert isinstance(resource, Export)
         limits = dict(resource.advertised)
         return {
             "server": self.program,

@@ -17,7 +17,7 @@ from storlab.errors import CommandFailed, StorlabError, TimedOut, TrialError, Un
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.holders import load_with
 from storlab.layers.fs.mount import Mount, mount_at
-from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.resources import Dir, Share
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
@@ -88,14 +88,12 @@ async def _umount(node: Node, limit: float, *words: str) -> bool:
     return (await node.run([*_UMOUNT, *words], check=False, timeout=limit)).ok
 
 
-class ShareClient(Crossing):
+class ShareClient(Crossing[Share, Dir]):
     """A mount of a share that another node serves."""
 
     read_ahead: Size = Field(128 * 1024, ge=0, multiple_of=4096, description="How far buffered reads look ahead.")
     give_up: Duration = Field(10.0, gt=0, description="A server that is silent for longer is given up.")
 
-    takes: ClassVar = (Share,)
-    gives: ClassVar = Dir
     transport: ClassVar = "network"
     undoes: ClassVar = (unmount_share, *Reachable.undoes)
     protocol: ClassVar[str]
@@ -110,11 +108,10 @@ class ShareClient(Crossing):
     def needs(self) -> Needs:
         return Reachable().needs() | Needs(programs=("mount", "umount"), root="mounts")
 
-    def demands(self, below: Resource, slot: str) -> Demands:
+    def demands(self, below: Share, slot: str) -> Demands:
         return Demands(network=True)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
-        assert isinstance(below, Share)
+    async def set_up(self, below: Share, context: LayerContext) -> Dir:
         if below.protocol != self.protocol:
             raise TrialError(f"node {context.node.name}: layer {self.layer} can't mount a share of {below.protocol}")
         path = context.path(self.layer)
@@ -128,8 +125,7 @@ class ShareClient(Crossing):
     async def mount(self, share: Share, path: str, context: LayerContext) -> None:
         """Mount it on this path, which is journalled, and set its read-ahead. Raises ``TrialError``."""
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
-        assert isinstance(resource, Dir)
+    async def sever(self, resource: Dir, context: LayerContext) -> None:
         await let_go(context.node, resource.path)
 
     async def mounted(self, argv: Sequence[str], share: Share, context: LayerContext, **options: Any) -> None:

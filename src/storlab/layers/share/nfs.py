@@ -9,7 +9,7 @@ from pydantic import Field
 from storlab.errors import TrialError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.options import OfNfs
-from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.resources import Dir, Share
 from storlab.layers.share.client import ShareClient, check_options, option_of, read_ahead_at
 from storlab.layers.share.nfs_export import NfsExportLayer
 from storlab.layers.share.nfs_tables import parse_mountstats
@@ -69,9 +69,8 @@ class NfsLayer(ShareClient):
         options += [f"nconnect={self.nconnect}"] if self.nconnect > 1 else []
         return [*options, *(["noac"] if self.noac else [])]
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         node = context.node
-        assert isinstance(resource, Dir)
         mount = await self.mount_of(resource.path, context)
         check_options(node, mount, {"vers": self.version, "rsize": self.rsize, "wsize": self.wsize})
         found = parse_mountstats(await node.read_text("/proc/self/mountstats"), mount.path)

@@ -73,15 +73,13 @@ async def _restore_block_size(node: Node, before: _Bytes, wanted: _Bytes) -> str
     return f"set the largest request of the NFS server of node {node.name} back to {before}"
 
 
-class _Mountd(ServerLayer):
+class _Mountd(ServerLayer[None, Server]):
     """Answers what the kernel's server asks of the export, and which clients of version 3 ask to mount it."""
 
     layer: Literal["mountd"] = "mountd"
     versions: tuple[str, ...] = Field(description="Versions of NFS that are served.")
     line: str = Field(description="The export, as a line of its table.")
 
-    takes: ClassVar = (None,)
-    gives: ClassVar = Server
     program: ClassVar = "rpc.mountd"
     first_port: ClassVar = 20048
     stop_patience: ClassVar = 5.0
@@ -102,13 +100,11 @@ class _Mountd(ServerLayer):
         return Server(server.node.name, "mount", server.host, server.port)
 
 
-class _Rpcbind(ServerLayer):
+class _Rpcbind(ServerLayer[None, Resource]):
     """Without it the kernel serves no version 3, though Storlab's clients ask it nothing."""
 
     layer: Literal["rpcbind"] = "rpcbind"
 
-    takes: ClassVar = (None,)
-    gives: ClassVar = Resource
     program: ClassVar = "rpcbind"
     stop_patience: ClassVar = 5.0
 
@@ -122,7 +118,7 @@ class _Rpcbind(ServerLayer):
         return Resource(server.node.name)
 
 
-class NfsExportLayer(Layer):
+class NfsExportLayer(Layer[Dir, Share]):
     """The underlying directory, offered to other nodes by the NFS server of the node's kernel. A node has one."""
 
     layer: Literal["nfs-export"] = "nfs-export"
@@ -136,8 +132,6 @@ class NfsExportLayer(Layer):
         None, ge=4096, le=1024**2, description="Largest read or write; by default the kernel decides, by its memory."
     )
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Share
     compared: ClassVar = ("threads", "versions", "max_block_size")
     undoes: ClassVar = (_stop, _restore_block_size, *FileSays.undoes, *ServerLayer.undoes)
     protocol: ClassVar = "nfs"
@@ -155,8 +149,7 @@ class NfsExportLayer(Layer):
         programs = ("rpc.mountd", "rpc.nfsd", "ss", "bash", *rpcbind)
         return Needs(programs=programs, modules=("nfsd",), root="an NFS server")
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Share:
-        assert isinstance(below, Dir)
+    async def set_up(self, below: Dir, context: LayerContext) -> Share:
         node = context.node
         if node.address is None:
             raise Unsupported(f"node {node.name} is in no network of the run: make it a netns or vm")
@@ -181,9 +174,7 @@ class NfsExportLayer(Layer):
         await self._limit(self.max_block_size or default, default, context)
         if "3" in self.versions and not await _has_rpcbind(node):
             await _Rpcbind().set_up(None, context)
-        mountd = await _Mountd(versions=self.versions, line=self._line(below.path)).set_up(None, context)
-        assert isinstance(mountd, Server)
-        return mountd
+        return await _Mountd(versions=self.versions, line=self._line(below.path)).set_up(None, context)
 
     async def _limit(self, wanted: int, default: int, context: LayerContext) -> None:
         """Set the largest request. A kernel that has not decided on one yet says 0, which it does not take back."""
@@ -247,8 +238,7 @@ class NfsExportLayer(Layer):
             # Clients that had files open before it started get the time to say so; there can be none.
             await node.write(f"{_NFSD}/v4_end_grace", b"Y\n")
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Share)
+    async def facts(self, resource: Share, context: LayerContext) -> dict[str, Any]:
         node = context.node
         files = ("threads", "versions", "portlist", "max_block_size")
         threads, versions, ports, block = await node.carry_out(*(steps.read(f"{_NFSD}/{name}") for name in files))

@@ -12,7 +12,7 @@ from storlab.errors import TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.fs.mount import Mount
 from storlab.layers.fs.options import OfSmb
-from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.resources import Dir, Share
 from storlab.layers.share.client import ShareClient, check_options, option_of, read_ahead_at
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -76,8 +76,7 @@ class SmbLayer(ShareClient):
         flags = {"sign": self.sign, "seal": self.seal}
         return [*options, *(name for name, wanted in flags.items() if wanted)]
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         node = context.node
         mount = await self.mount_of(resource.path, context)
         wanted = {"vers": self.version, "cache": self.cache, "rsize": self.rsize, "wsize": self.wsize}

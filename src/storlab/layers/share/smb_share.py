@@ -16,7 +16,7 @@ from pydantic import Field
 
 from storlab.errors import StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.resources import Dir, Resource, Server, Share
+from storlab.layers.resources import Dir, Server, Share
 from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
@@ -51,14 +51,12 @@ async def _stop(node: Node, configuration: RunPath) -> str | None:
     raise StorlabError(f"the SMB server of node {node.name} does not stop")
 
 
-class _Daemon(ServerLayer):
+class _Daemon(ServerLayer[Dir, Server]):
     """Tells the kernel's server what to serve, and who may use it."""
 
     layer: Literal["ksmbd"] = "ksmbd"
     settings: dict[str, str] = Field(description="Settings of the whole server.")
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Server
     program: ClassVar = "ksmbd.mountd"
     first_port: ClassVar = 445
     stop_patience: ClassVar = 5.0
@@ -108,7 +106,7 @@ class _Password:
         await server.node.run(argv, stdin=twice)
 
 
-class SmbShareLayer(Layer):
+class SmbShareLayer(Layer[Dir, Share]):
     """The underlying directory, offered to other nodes by the SMB server of the node's kernel. A node has one."""
 
     layer: Literal["smb-share"] = "smb-share"
@@ -118,8 +116,6 @@ class SmbShareLayer(Layer):
     max_read: Size | None = Field(None, ge=65536, le=8 * 1024**2, description="Largest read; by default 4M.")
     max_write: Size | None = Field(None, ge=65536, le=8 * 1024**2, description="Largest write; by default 4M.")
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Share
     compared: ClassVar = ("version",)
     undoes: ClassVar = (_stop, *FileSays.undoes, *ServerLayer.undoes)
     protocol: ClassVar = "smb"
@@ -127,8 +123,7 @@ class SmbShareLayer(Layer):
     def needs(self) -> Needs:
         return Needs(programs=("ksmbd.mountd", "ksmbd.adduser", "ss", "bash"), modules=("ksmbd",), root="an SMB server")
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Share:
-        assert isinstance(below, Dir)
+    async def set_up(self, below: Dir, context: LayerContext) -> Share:
         node = context.node
         if node.address is None:
             raise Unsupported(f"node {node.name} is in no network of the run: make it a netns or vm")
@@ -140,7 +135,7 @@ class SmbShareLayer(Layer):
         except BaseException:
             node.taken.discard("ksmbd")
             raise
-        assert isinstance(server, Server) and server.port is not None
+        assert server.port is not None
         what = "the kernel's SMB server was stopped"
         await FileSays(f"{_CONTROL}/stats", "* running *", what).set_up(context)
         access = {"user": _USER, "password": password.text}
@@ -169,8 +164,7 @@ class SmbShareLayer(Layer):
         sizes = {"smb2 max read": self.max_read, "smb2 max write": self.max_write}
         return settings | {name: str(size) for name, size in sizes.items() if size is not None}
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Share)
+    async def facts(self, resource: Share, context: LayerContext) -> dict[str, Any]:
         if await _state(context.node) != "running":
             raise TrialError(f"node {context.node.name}: the kernel's SMB server does not run")
         version = (await context.node.output("ksmbd.mountd", "--version")).strip()

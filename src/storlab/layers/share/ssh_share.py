@@ -11,20 +11,18 @@ from typing import Any, ClassVar, Literal
 
 from storlab.errors import Unsupported
 from storlab.layers.base import LayerContext
-from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.resources import Dir, Share
 from storlab.layers.server.base import OWN_NAME, ServerContext, ServerLayer
 from storlab.layers.share.ports import is_taken
 from storlab.nodes import binding
 from storlab.nodes.needs import Needs
 
 
-class SshShareLayer(ServerLayer):
+class SshShareLayer(ServerLayer[Dir, Share]):
     """A folder in the underlying directory, offered to other nodes by SFTP, as a user of its own."""
 
     layer: Literal["ssh-share"] = "ssh-share"
 
-    takes: ClassVar = (Dir,)
-    gives: ClassVar = Share
     compared: ClassVar = ("version",)
     program: ClassVar = "/usr/sbin/sshd"  # it insists on being called by its path
     first_port: ClassVar = 2222
@@ -73,8 +71,7 @@ class SshShareLayer(ServerLayer):
         access = {"user": user, "key": key, "host_key": host_key}
         return Share(server.node.name, self.protocol, server.host, server.port, server.data, access)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Share)
+    async def facts(self, resource: Share, context: LayerContext) -> dict[str, Any]:
         # sshd and ssh are of one release, and only the latter tells which.
         version = (await context.node.run(["ssh", "-V"], check=False)).stderr.decode(errors="replace").strip()
         return {"version": version, "port": resource.port, "user": resource.access["user"]}

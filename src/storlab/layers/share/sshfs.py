@@ -11,7 +11,7 @@ from pydantic import Field
 from storlab.layers.base import LayerContext
 from storlab.layers.fs.mount import mount_at
 from storlab.layers.fs.options import OfSshfs
-from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.resources import Dir, Share
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.share.client import ShareClient, read_ahead_at, unmount_share
 from storlab.layers.share.watch import Reachable
@@ -20,7 +20,7 @@ from storlab.nodes.needs import Needs
 _ALIVE = 3  # unanswered questions until ssh gives a server up: later than the watch, which says more
 
 
-class _Program(ServerLayer):
+class _Program(ServerLayer[Share, Dir]):
     """The program that a mount belongs to. It is no server, but runs for as long as the mount is there."""
 
     layer: Literal["sshfs-program"] = "sshfs-program"
@@ -28,19 +28,17 @@ class _Program(ServerLayer):
     options: dict[str, str] = Field(description="Options of sshfs and ssh.")
     flags: tuple[str, ...] = Field(description="Options of sshfs without a value.")
 
-    takes: ClassVar = (Share,)
-    gives: ClassVar = Dir
     program: ClassVar = "sshfs"
     stop_patience: ClassVar = 10.0
 
-    async def prepare(self, server: ServerContext) -> None:
-        share = _share(server)
+    async def prepare(self, server: ServerContext[Share]) -> None:
+        share = server.below
         await server.node.write(f"{server.folder}/key", share.access["key"].encode(), mode=0o600)
         known = f"[{share.host}]:{share.port} {share.access['host_key']}"
         await server.node.write(f"{server.folder}/known_hosts", known.encode())
 
-    def command(self, server: ServerContext) -> Sequence[str]:
-        share = _share(server)
+    def command(self, server: ServerContext[Share]) -> Sequence[str]:
+        share = server.below
         options = {
             "IdentityFile": f"{server.folder}/key",
             "IdentitiesOnly": "yes",
@@ -52,13 +50,13 @@ class _Program(ServerLayer):
         source = f"{share.access['user']}@{share.host}:{share.name}"
         return [self.program, "-f", "-F", "/dev/null", "-p", str(share.port), "-o", words, source, self.path]
 
-    async def answers(self, server: ServerContext) -> bool:
+    async def answers(self, server: ServerContext[Share]) -> bool:
         """It mounts before it connects, so a mount is not enough."""
         if await mount_at(server.node, self.path) is None:
             return False
         return (await server.node.run(["stat", "--", self.path], check=False, timeout=5.0)).ok
 
-    async def resource(self, server: ServerContext) -> Dir:
+    async def resource(self, server: ServerContext[Share]) -> Dir:
         return Dir(server.node.name, self.path)
 
 
@@ -94,13 +92,11 @@ class SshfsLayer(ShareClient):
         flags = ("direct_io", *self.options) if self.direct_io else self.options
         return _Program(path=path, options=options, flags=flags)
 
-    async def sever(self, resource: Resource, context: LayerContext) -> None:
+    async def sever(self, resource: Dir, context: LayerContext) -> None:
         """Kill sshfs, and so cut the kernel's connection to it: what waits for the server gets an error."""
-        assert isinstance(resource, Dir)
         await self._program(resource.path).kill(context)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         node = context.node
         mount = await self.mount_of(resource.path, context)
         program = self._program(resource.path)
@@ -108,8 +104,3 @@ class SshfsLayer(ShareClient):
         asked = {**program.options, **dict.fromkeys(program.flags, True)}
         read_ahead = await read_ahead_at(node, mount.device)
         return {**version, "source": mount.source, "options": mount.options, "asked": asked, "read_ahead": read_ahead}
-
-
-def _share(server: ServerContext) -> Share:
-    assert isinstance(server.below, Share)
-    return server.below

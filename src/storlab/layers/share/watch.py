@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from storlab.errors import NodeError, NodeLost, TrialError
 from storlab.layers.base import LayerContext
-from storlab.layers.resources import Export, Resource, Share
+from storlab.layers.resources import Export, Share
 from storlab.layers.server.stop import server_name, stop
 from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs
@@ -97,9 +97,8 @@ class Reachable:
         """What the node must have."""
         return Needs(programs=("ping",))
 
-    async def set_up(self, below: Resource, context: LayerContext) -> None:
+    async def set_up(self, below: Share | Export, context: LayerContext) -> None:
         """Begin to watch. Raises ``TrialError`` where it does not answer."""
-        assert isinstance(below, Share | Export)
         answers = Answers(f"node {below.node}", below.host, float(max(round(self.give_up), 1)))
         await _Pinging(context, answers).begin()
 

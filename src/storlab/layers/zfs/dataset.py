@@ -9,7 +9,7 @@ from pydantic import Field
 
 from storlab.errors import StorlabError
 from storlab.layers.base import LayerContext
-from storlab.layers.resources import Dir, Pool, Resource
+from storlab.layers.resources import Dir, Pool
 from storlab.layers.zfs.module import ZFS_NEEDS, is_loaded
 from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments, parse_properties
 from storlab.nodes.needs import Needs
@@ -38,7 +38,7 @@ async def destroy_dataset(node: Node, dataset: _Dataset, path: RunPath | None) -
     return done
 
 
-class ZfsLayer(PropertiesLayer):
+class ZfsLayer(PropertiesLayer[Pool, Dir]):
     """A dataset (file system) in the underlying pool, mounted on a directory of Storlab's own."""
 
     layer: Literal["zfs"] = "zfs"
@@ -52,8 +52,6 @@ class ZfsLayer(PropertiesLayer):
         "has one.",
     )
 
-    takes: ClassVar = (Pool,)
-    gives: ClassVar = Dir
     undoes: ClassVar = (destroy_dataset,)
     own: ClassVar = (*PropertiesLayer.own, "recordsize", "atime")
 
@@ -63,8 +61,7 @@ class ZfsLayer(PropertiesLayer):
     def needs(self) -> Needs:
         return ZFS_NEEDS
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
-        assert isinstance(below, Pool)
+    async def set_up(self, below: Pool, context: LayerContext) -> Dir:
         dataset, path = f"{below.name}/{context.owner}-{context.position}", context.path("zfs")
         await context.register_undo("zfs.destroy", dataset=dataset, path=path)
         options: dict[str, Value] = {**self.options(), "mountpoint": path, "canmount": "on"}
@@ -73,8 +70,7 @@ class ZfsLayer(PropertiesLayer):
             await context.node.run(["zfs", "create", f"{dataset}/{number}"])
         return Dir(context.node.name, path)
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Dir)
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         return await dataset_facts(context.node, resource.path)
 
 

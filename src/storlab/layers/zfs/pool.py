@@ -19,7 +19,7 @@ from storlab.layers.block.forgetting import Fingerprint, fingerprint_of, own_sig
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.fs.file import remove_file
-from storlab.layers.resources import Dir, Disk, File, Pool, Resource
+from storlab.layers.resources import Dir, Disk, File, Pool
 from storlab.layers.zfs.allocators import allocator_facts, refuse_out_of_range
 from storlab.layers.zfs.delays import DELAY_NEEDS, Delay, delay, withdraw
 from storlab.layers.zfs.module import (
@@ -116,7 +116,7 @@ async def _destroy(node: Node, pool: RunName) -> str | None:
     return f"exported the pool {pool}, which could not be destroyed"
 
 
-class ZpoolLayer(Layer):
+class ZpoolLayer(Layer[Disk | File | Dir | None, Pool]):
     """A ZFS pool: on files that it makes, or on the underlying disk or file. Datasets and volumes go above it.
 
     The kernel module is loaded where it is not, and stays loaded.
@@ -150,8 +150,6 @@ class ZpoolLayer(Layer):
         "exist at the same time must agree.",
     )
 
-    takes: ClassVar = (None, Disk, File, Dir)
-    gives: ClassVar = Pool
     compared: ClassVar = (
         "sources.*",
         "properties.ashift",
@@ -216,7 +214,7 @@ class ZpoolLayer(Layer):
             )
         return None
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Pool:
+    async def set_up(self, below: Disk | File | Dir | None, context: LayerContext) -> Pool:
         pool = f"storlab-{context.run}-{context.owner}-{context.position}-{zlib.crc32(context.scratch.encode()):08x}"
         try:
             await load_zfs(context, pool, {name: parameter_text(value) for name, value in self.module.items()})
@@ -226,7 +224,7 @@ class ZpoolLayer(Layer):
             raise
         return Pool(context.node.name, pool)
 
-    async def _create(self, pool: str, below: Resource | None, context: LayerContext) -> None:
+    async def _create(self, pool: str, below: Disk | File | Dir | None, context: LayerContext) -> None:
         vdevs = await self._vdevs(below, context, pool)
         await context.register_undo("zpool.destroy", pool=pool)
         own: dict[str, Value] = {"cachefile": "none", **({"ashift": self.ashift} if self.ashift else {})}
@@ -243,7 +241,7 @@ class ZpoolLayer(Layer):
         await context.node.run([*argv, *layout, *vdevs])
         await delay(context.node, pool, [each for each in vdevs if each not in ("log", "special")], self.delays)
 
-    async def _vdevs(self, below: Resource | None, context: LayerContext, pool: str) -> list[str]:
+    async def _vdevs(self, below: Disk | File | Dir | None, context: LayerContext, pool: str) -> list[str]:
         if self.vdevs:
             return await self._further(self.vdevs, context, pool)
         if isinstance(below, Disk):
@@ -268,8 +266,7 @@ class ZpoolLayer(Layer):
                 vdevs.append(resource.path)
         return vdevs
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Pool)
+    async def facts(self, resource: Pool, context: LayerContext) -> dict[str, Any]:
         pool = await context.node.output("zpool", "get", "-Hp", "-o", "property,value,source", "all", resource.name)
         dataset = await context.node.output("zfs", "get", "-Hp", "-o", "property,value,source", "all", resource.name)
         status = await context.node.output("zpool", "status", "-P", resource.name)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from storlab.allowed import NotAllowed, allowed
-from storlab.layers.base import Layer
+from storlab.layers.base import Below, Gives, Layer
 from storlab.reach import Choice, options_of
 from storlab.text import number_or_text
 
@@ -35,7 +35,7 @@ def refuse_unlisted(part: str, given: Mapping[str, Value], *key: str) -> None:
         raise NotAllowed(found[1], *key, found[0])
 
 
-class PropertiesLayer(Layer):
+class PropertiesLayer(Layer[Below, Gives]):
     """What datasets and volumes have in common."""
 
     sync: Literal["standard", "always", "disabled"] | None = Field(

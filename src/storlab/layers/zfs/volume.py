@@ -14,7 +14,7 @@ from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import queue_facts
 from storlab.layers.fs.file import remove_file
 from storlab.layers.image.base import BASE_HELP, Base
-from storlab.layers.resources import Disk, Pool, Resource
+from storlab.layers.resources import Disk, Pool
 from storlab.layers.zfs.dataset import dataset_facts, destroy_dataset
 from storlab.layers.zfs.module import ZFS_NEEDS
 from storlab.layers.zfs.properties import PropertiesLayer, arguments
@@ -33,7 +33,7 @@ def refuse_part_of_block(size: int, block: int | None) -> None:
         raise ValueError(f"size = {size} is not a multiple of its blocks of {size_text(least)}")
 
 
-class ZvolLayer(PropertiesLayer):
+class ZvolLayer(PropertiesLayer[Pool, Disk]):
     """A volume in the underlying pool. A base is written to one volume, and each node gets a clone of it."""
 
     layer: Literal["zvol"] = "zvol"
@@ -46,8 +46,6 @@ class ZvolLayer(PropertiesLayer):
         None, description=f"{BASE_HELP} Here: a volume, its snapshot `@base`, and clones of that."
     )
 
-    takes: ClassVar = (Pool,)
-    gives: ClassVar = Disk
     undoes: ClassVar = (destroy_dataset, remove_file)
     own: ClassVar = PropertiesLayer.own
 
@@ -76,8 +74,7 @@ class ZvolLayer(PropertiesLayer):
         if self.base is not None:
             await self.base.check_node(node)
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
-        assert isinstance(below, Pool)
+    async def set_up(self, below: Pool, context: LayerContext) -> Disk:
         volume = f"{below.name}/{context.owner}-{context.position}"
         if self.base is None:
             await context.register_undo("zfs.destroy", dataset=volume, path=None)
@@ -126,8 +123,7 @@ class ZvolLayer(PropertiesLayer):
         block = self.volblocksize or _LARGEST_DEFAULT
         return -(-size // block) * block
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
-        assert isinstance(resource, Disk)
+    async def facts(self, resource: Disk, context: LayerContext) -> dict[str, Any]:
         volume = await volume_of(context.node, resource.path) or ""
         return {
             "volume": volume,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from storlab.layers.base import LayerContext
-from storlab.layers.resources import Dir, Pool, Resource
+from storlab.layers.resources import Dir, Pool
 from storlab.layers.zfs.dataset import dataset_facts, destroy_dataset
 from storlab.layers.zfs.module import ZFS_NEEDS
 from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments
@@ -16,7 +16,7 @@ from storlab.nodes.needs import Needs
 from storlab.units import Size, size_text
 
 
-class ZvolsLayer(PropertiesLayer):
+class ZvolsLayer(PropertiesLayer[Pool, Dir]):
     """Volumes in the underlying pool. Gives a dataset in which the links 0, 1, … lead to them."""
 
     layer: Literal["zvols"] = "zvols"
@@ -27,8 +27,6 @@ class ZvolsLayer(PropertiesLayer):
     )
     sparse: bool = Field(True, description="false reserves their whole size in the pool (refreservation).")
 
-    takes: ClassVar = (Pool,)
-    gives: ClassVar = Dir
     undoes: ClassVar = (destroy_dataset,)
     own: ClassVar = PropertiesLayer.own
 
@@ -43,8 +41,7 @@ class ZvolsLayer(PropertiesLayer):
     def needs(self) -> Needs:
         return ZFS_NEEDS | Needs(programs=("ln",), paths=(ZVOL_ID,))
 
-    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
-        assert isinstance(below, Pool)
+    async def set_up(self, below: Pool, context: LayerContext) -> Dir:
         node, dataset, path = context.node, f"{below.name}/{context.owner}-{context.position}", context.path("zvols")
         await context.register_undo("zfs.destroy", dataset=dataset, path=path)
         options: dict[str, Value] = {**self.options(), "mountpoint": path, "canmount": "on"}
@@ -59,8 +56,7 @@ class ZvolsLayer(PropertiesLayer):
             await node.run(["ln", "--symbolic", "--", devices[-1], f"{path}/{number}"])
         return Dir(node.name, path, devices=tuple(devices))
 
-    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+    async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:
         """Those of the first volume, as all are alike."""
-        assert isinstance(resource, Dir)
         volume = await volume_of(context.node, resource.devices[0]) or ""
         return {"volumes": len(resource.devices), **await dataset_facts(context.node, volume)}
