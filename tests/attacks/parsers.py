@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from io import BytesIO
 
@@ -129,8 +128,6 @@ PARSERS: dict[str, Parser] = {
     "logs of fio": Parser(
         by.fio_logs, these("50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n" * 3, "1, 2, 2, 3\n")
     ),
-    "packed logs of fio": Parser(by.packed_logs, lambda: [zlib.compress(each) for each in samples.samples_of_fio()]),
-    "samples in packed logs": Parser(by.repacked, samples.samples_of_fio),
     "histogram logs of fio": Parser(
         by.of_file("x", lambda path: read_histogram_logs({1: path}, by.INTERVAL, ["a"])), samples.histogram_log
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -203,19 +202,6 @@ def fio_logs(data: bytes, folder: Path) -> None:
         lambda: longest_gap([path], 1.0, INTERVAL, 100.0),
     ):
         read()
-
-
-def packed_logs(data: bytes, folder: Path) -> None:
-    path = folder / "x_clat.1.log.fz"
-    path.write_bytes(data)
-    is_cut(path)
-    read_series(folder, "x", INTERVAL, ["a"])
-    read_operations({1: path}, INTERVAL)
-
-
-def repacked(data: bytes, folder: Path) -> None:
-    """What is damaged is within: else zlib's own sum finds nearly all of it."""
-    packed_logs(zlib.compress(data, 1), folder)
 
 
 def job_file(lines: str) -> None:

@@ -12,7 +12,6 @@ import orjson
 
 from attacks.liar import EXIT, HELLO, OUTPUT, STARTED
 from formats.fio.test_histogram_log import line
-from formats.fio.test_logs import FORMS, sample
 from importing.test_virtiofs_tests import ran, raw_file, refused, terse
 from locks import lines as locks
 from probes import test_share_requests as requests
@@ -114,14 +113,6 @@ def connections() -> list[bytes]:
 
 def lock_waits() -> list[bytes]:
     return [locks.printed(locks.counts(locks.waits("f"), locks.waits("g", 3, lock="rwsem-read", waiter="own")))]
-
-
-def samples_of_fio() -> list[bytes]:
-    return [
-        b"".join(sample(form, 10_000 * at, 5000 + at, at % 3, 4096, flags) for at in range(8))
-        for form in FORMS.values()
-        for flags in (0, 1 << 31, 1 << 28)
-    ]
 
 
 def histogram_log() -> list[bytes]:

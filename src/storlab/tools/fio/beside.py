@@ -1,5 +1,5 @@
 """fio's logs beside its JSON, as series: averaged ones (``log_avg_msec``), those with a line for every operation, and
-those with histograms (``write_hist_log``); each as text, or as fio packs it (``log_store_compressed``).
+those with histograms (``write_hist_log``).
 
 Those of single operations may have gigabytes. They are read in chunks, by steps of a second; where the JSON has no
 histograms (it isn't JSON+), theirs take that place. All of them count the same operations, so one kind is read: of
@@ -21,7 +21,7 @@ from storlab.measurements import Measurements
 from storlab.tools.fio.declared import declared
 from storlab.tools.fio.document import Document
 from storlab.tools.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
-from storlab.tools.fio.log_lines import ENDING, is_cut
+from storlab.tools.fio.log_lines import IS_PACKED, is_cut, packed_logs
 from storlab.tools.fio.logs import (
     AVERAGED_WRONG,
     MAXIMA,
@@ -36,9 +36,7 @@ from storlab.tools.fio.parts import HISTOGRAM_LOGS, LOGS, jobs_of
 from storlab.tools.fio.traits import log_prefixes, options_of
 from storlab.tools.importer import Part
 
-_LOG = re.compile(
-    r"(?P<prefix>.+)_(?P<kind>bw|iops|clat|lat|slat|clat_hist)(\.(?P<number>\d+))?\.log(?P<packed>\.fz)?", re.DOTALL
-)
+_LOG = re.compile(r"(?P<prefix>.+)_(?P<kind>bw|iops|clat|lat|slat|clat_hist)(\.(?P<number>\d+))?\.log", re.DOTALL)
 _RATES = ("bw", "iops")
 _LATENCIES = ("clat", "lat")
 _KINDS = (*_LATENCIES, "bw", "iops", "slat")  # of single operations, the best first
@@ -79,10 +77,7 @@ def _options(part: Part) -> dict[str, dict[str, str]]:
 
 
 def _logs(prefix: str, names: Iterable[str]) -> list[re.Match[str]]:
-    """Those with this prefix. Of a log that lies there packed and unpacked, the latter."""
-    logs = [log for log in map(_LOG.fullmatch, sorted(names)) if log and log["prefix"] == prefix]
-    text = {log[0] for log in logs if not log["packed"]}
-    return [log for log in logs if not log["packed"] or log[0].removesuffix(ENDING) not in text]
+    return [log for log in map(_LOG.fullmatch, sorted(names)) if log and log["prefix"] == prefix]
 
 
 def _of(prefix: str, jobs: Iterable[Mapping[str, str]], names: Collection[str], *, total: bool) -> list[str]:
@@ -118,7 +113,7 @@ def _with_logs(part: Part, folder: Path, names: Collection[str], used: Mapping[s
         rates, means = interval == 0 or averages_are_sound(jobs), interval == 0 or latencies_are_means(jobs)
         left_out = list(_left_out(prefix, names, rates=rates, means=means, total=total))
         measured = _warned(measured, *left_out)
-        if fault := _fault(found, jobs, used[prefix], folder):
+        if fault := _fault(found, jobs, used[prefix], folder, IS_PACKED if packed_logs(folder, prefix) else ""):
             said = f"its logs {prefix}_*.log {fault}: there are no series"
             measured = _warned(measured, said) if found or not left_out else measured
             continue
@@ -144,12 +139,11 @@ def _warned(measured: Measurements, *warnings: str) -> Measurements:
 
 
 def _cuts(folder: Path, found: Iterable[str]) -> list[str]:
-    cut = ((name, "what fio packed" if name.endswith(ENDING) else "a line") for name in found if is_cut(folder / name))
-    return [f"{name} ends within {where}, which is left out" for name, where in cut]
+    return [f"{name} ends within a line, which is left out" for name in found if is_cut(folder / name)]
 
 
-def _fault(found: Sequence[str], jobs: Sequence[Mapping[str, str]], used: int, folder: Path) -> str:
-    if fault := _fault_of_all(found, jobs, used, folder):
+def _fault(found: Sequence[str], jobs: Sequence[Mapping[str, str]], used: int, folder: Path, packed: str) -> str:
+    if fault := _fault_of_all(found, jobs, used, folder, packed):
         return fault
     intervals = {_interval(job) for job in jobs}
     if len(intervals) > 1 or None in intervals:
@@ -159,10 +153,10 @@ def _fault(found: Sequence[str], jobs: Sequence[Mapping[str, str]], used: int, f
     return ""
 
 
-def _fault_of_all(found: Sequence[str], jobs: Iterable[Mapping[str, str]], used: int, folder: Path) -> str:
-    """What may be wrong with logs of any kind."""
+def _fault_of_all(found: Sequence[str], jobs: Iterable[Mapping[str, str]], used: int, folder: Path, packed: str) -> str:
+    """What may be wrong with logs of any kind. ``packed``: what is to be said where only packed ones lie there."""
     if not found:
-        return "don't lie beside it"
+        return packed or "don't lie beside it"
     if not any((folder / name).stat().st_size for name in found):
         return "are empty"
     if used > 1:
@@ -197,10 +191,9 @@ def _with_histogram_logs(part: Part, folder: Path, names: Collection[str], used:
         found = _histograms_of(prefix, names)
         intervals = {_interval(job, "log_hist_msec") for job in options.values()}
         (interval,) = intervals if len(intervals) == 1 else (None,)
-        fault = _fault_of_all(found, options.values(), used[prefix], folder)
-        if not fault and any(name.endswith(ENDING) for name in found):
-            fault = PACKED_HISTOGRAMS
-        elif not fault and not interval:
+        packed = PACKED_HISTOGRAMS if packed_logs(folder, prefix) else ""
+        fault = _fault_of_all(found, options.values(), used[prefix], folder, packed)
+        if not fault and not interval:
             fault = "have no log_hist_msec in common"
         if fault or not interval:
             said = f"its logs {prefix}_clat_hist.*.log {fault}: there are no percentiles over time"

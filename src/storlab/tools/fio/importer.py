@@ -56,7 +56,7 @@ class FioImporter(Importer):
         return _read(text.removeprefix(_BOM), source)
 
     def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
-        if not any(name.endswith((".log", ".log.fz")) for name in names):
+        if not any(name.endswith(".log") for name in names):
             return ()  # as in most folders, where the text need not be parsed for it
         try:
             return logs_of(_known(text.removeprefix(_BOM), "").documents, names)

@@ -21,7 +21,7 @@ import polars as pl
 
 from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.percentiles import Floats, Ints
-from storlab.tools.fio.log_lines import DIRECTIONS, ENDING, Lines, map_chunks
+from storlab.tools.fio.log_lines import DIRECTIONS, Lines, map_chunks
 from storlab.tools.fio.phases import AT_ONCE, Phases
 
 _PACKING = ("log_compression", "log_store_compressed")
@@ -32,16 +32,12 @@ _KINDS = {"bw": ("bandwidth", "B/s", 1024.0), "iops": ("iops", "1/s", 1.0), "cla
 
 
 def find_logs(folder: Path, prefix: str, kind: str) -> dict[int, Path]:
-    """Logs of one kind (``bw``, ``iops``, ``clat``, ``lat``, ``slat``) by the number of their job.
-
-    Of a log that lies there packed and unpacked, the latter.
-    """
+    """Logs of one kind (``bw``, ``iops``, ``clat``, ``lat``, ``slat``) by the number of their job."""
     found = {}
-    for ending in (f".log{ENDING}", ".log"):
-        for path in folder.glob(f"{glob.escape(prefix)}_{kind}.*{ending}"):
-            number = path.name.removeprefix(f"{prefix}_{kind}.").removesuffix(ending)
-            if number.isdecimal() and number.isascii():
-                found[int(number)] = path
+    for path in folder.glob(f"{glob.escape(prefix)}_{kind}.*.log"):
+        number = path.name.removeprefix(f"{prefix}_{kind}.").removesuffix(".log")
+        if number.isdecimal() and number.isascii():
+            found[int(number)] = path
     return dict(sorted(found.items()))
 
 
@@ -93,7 +89,11 @@ def read_series(
     kinds |= {"clat": latency_log(total)} if means else {}
     logs = {kind: find_logs(folder, prefix, name) for kind, name in kinds.items()}
     read = {
-        kind: [(number, lines) for number, path in logs.get(kind, {}).items() for lines in _lines(path)]
+        kind: [
+            (number, lines)
+            for number, path in logs.get(kind, {}).items()
+            for lines in map_chunks(path, lambda each: each)
+        ]
         for kind in _KINDS
     }
     numbers = sorted({number for lines in read.values() for number, _ in lines})
@@ -150,10 +150,6 @@ class Row(NamedTuple):
     unit: str
     cell: Ints
     value: Floats
-
-
-def _lines(path: Path) -> Iterator[Lines]:
-    return map_chunks(path, lambda lines: lines)
 
 
 def _cells(read: Sequence[tuple[int, Lines]], numbers: Sequence[int], kind: str, interval: float) -> _Cells:

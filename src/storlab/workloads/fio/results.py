@@ -17,7 +17,7 @@ from storlab.nodes.process import ExitRecord
 from storlab.text import is_whole
 from storlab.tools.fio.declared import METRICS
 from storlab.tools.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
-from storlab.tools.fio.log_lines import ENDING
+from storlab.tools.fio.log_lines import IS_PACKED, packed_logs
 from storlab.tools.fio.logs import (
     AVERAGED_WRONG,
     MAXIMA,
@@ -39,7 +39,7 @@ from storlab.workloads.slices import read_turns
 
 OUTPUT = "fio.json"
 LOGS = "series"
-_LOG = re.compile(r".+_(?:bw|iops|lat|clat|clat_hist)\.([0-9]+)\.log(?:\.fz)?")
+_LOG = re.compile(r".+_(?:bw|iops|lat|clat|clat_hist)\.([0-9]+)\.log")
 _HISTOGRAM_LOG = re.compile(r".+_clat_hist\.([0-9]+)\.log")
 UNKNOWN_STARTS = (
     "fio's options and its report don't say when each of its jobs began (startdelay, wait_for, or a ramp_time of its "
@@ -74,6 +74,7 @@ def read_results(raw: Path, log_interval: float, ran: Sequence[Job]) -> Measurem
     stalls = [] if phases is None else _stalls(raw, log_interval, measured, phases)
     left_out = {f"bandwidth and IOPS are left out: {AVERAGED_WRONG}": rates, f"latency are left out: {MAXIMA}": means}
     warnings = [f"its logs of {said}" for said, sound in left_out.items() if not sound]
+    warnings += [f"its logs {IS_PACKED}: there are no series"] if packed_logs(raw, LOGS) else []
     warnings += [TOO_SHORT] if is_too_short(measured.totals()) else []
     measured = replace(
         measured,
@@ -103,7 +104,7 @@ def _with_histogram_logs(measured: Measurements, raw: Path, jobs: Sequence[str],
     options = _options(measured)
     if not any("write_hist_log" in each for each in options):
         return measured
-    if any(raw.glob(f"*_clat_hist.*.log{ENDING}")):
+    if any(raw.glob("*_clat_hist.*.log.fz")):
         return replace(measured, warnings=(*measured.warnings, f"its histogram logs {PACKED_HISTOGRAMS}"))
     logs = {int(found[1]): path for path in raw.iterdir() if (found := _HISTOGRAM_LOG.fullmatch(path.name))}
     intervals = {str(each["log_hist_msec"]) for each in options if "log_hist_msec" in each}
