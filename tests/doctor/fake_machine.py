@@ -22,12 +22,16 @@ class FakeMachine(Machine):
         options: Mapping[str, str] | None = None,
         root: bool = True,
         syscall: int = -1,
+        cpus: int = 2,
+        free: int = 0,
+        architecture: str = "x86_64",
     ) -> None:
         self.files = dict(files or {})
         self.programs = dict(programs or {})
         self.kernel_options = dict(options or {})
         self.ran: list[list[str]] = []
-        self._root, self._syscall = root, syscall
+        self._root, self._syscall, self._free = root, syscall, free
+        self.cpus, self.architecture = cpus, architecture
 
     def read(self, path: str) -> str | None:
         return self.files.get(path)
@@ -52,6 +56,9 @@ class FakeMachine(Machine):
 
     def syscall(self, number: int, *arguments: object) -> int:
         return self._syscall
+
+    def free(self, folder: str) -> int:
+        return self._free
 
     @property
     def is_root(self) -> bool:

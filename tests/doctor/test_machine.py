@@ -9,18 +9,9 @@ from pathlib import Path
 import pytest
 
 from laboratory import backing_files
-from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
-from storlab.doctor.host import SCRATCH
-from storlab.doctor.machine import (
-    REMEDY,
-    Machine,
-    feature,
-    feature_with_program,
-    has_feature,
-    program,
-    version,
-    why_not,
-)
+from storlab.doctor import checks, runs, virtual
+from storlab.doctor.checks import KERNEL_REMEDY, SCRATCH, feature, filesystem, has_feature, program, version, why_not
+from storlab.doctor.machine import Machine
 from storlab.doctor.runs import judge, leftovers
 from storlab.errors import MissingImage, MissingTool
 from storlab.nodes import identity
@@ -39,12 +30,13 @@ ROOT_MOUNT = "1 0 254:0 / / rw - ext4 /dev/vda rw"
 
 
 def test_root_processors_and_memory_are_told() -> None:
-    check = host.root(FakeMachine(root=False))
+    check = checks.root(FakeMachine(root=False))
     assert (check.status, check.remedy) == ("missing", "run it as root, or with sudo")
     machine = FakeMachine({"/proc/cpuinfo": "processor\t: 0\nmodel name\t: Small One"})
-    assert (host.processors(machine, 1).status, host.processors(machine, 2).says) == ("warn", "2, Small One")
+    assert checks.processors(machine).says == "2, Small One"
+    assert checks.processors(FakeMachine(cpus=1)).status == "warn"
     for available, status in ((8 * 1024**2, "ok"), (1024**2 // 2, "warn")):
-        check = host.memory(FakeMachine({"/proc/meminfo": f"MemTotal: 16777216 kB\nMemAvailable: {available} kB"}))
+        check = checks.memory(FakeMachine({"/proc/meminfo": f"MemTotal: 16777216 kB\nMemAvailable: {available} kB"}))
         assert check.status == status and "of 16.0G" in check.says
 
 
@@ -54,58 +46,58 @@ def test_scratch_space_names_its_file_system_and_warns_of_little() -> None:
         ("\n2 1 0:9 / /var/tmp rw - tmpfs none rw", 10, "warn"),
         ("", 1, "warn"),
     ):
-        check = host.space(FakeMachine({"/proc/self/mountinfo": ROOT_MOUNT + mounted}), free * GIB)
+        check = checks.space(FakeMachine({"/proc/self/mountinfo": ROOT_MOUNT + mounted}, free=free * GIB))
         assert check.status == status and (status == "warn" or check.says == "10.0G free, xfs")
 
 
 def test_clock_governor_turbo_and_cgroups_are_told_apart() -> None:
     files = {f"{CLOCK}/current_clocksource": "hpet", f"{CLOCK}/available_clocksource": "tsc hpet acpi_pm"}
-    check = host.clock(FakeMachine(files))
+    check = checks.clock(FakeMachine(files))
     assert (check.status, check.remedy) == ("warn", f"echo tsc > {CLOCK}/current_clocksource")
     cpus = [f"/sys/devices/system/cpu/cpu{number}/cpufreq/scaling_governor" for number in (0, 1, 10)]
-    assert host.frequency(FakeMachine(dict.fromkeys(cpus, "performance"))).status == "ok"
+    assert checks.frequency(FakeMachine(dict.fromkeys(cpus, "performance"))).status == "ok"
     mixed = FakeMachine({**dict.fromkeys(cpus, "performance"), cpus[1]: "powersave"})
-    assert host.frequency(mixed).says == "governor performance, powersave: speed follows load"
+    assert checks.frequency(mixed).says == "governor performance, powersave: speed follows load"
     folder = "/sys/devices/system/cpu"
-    assert host.turbo(FakeMachine({f"{folder}/intel_pstate/no_turbo": "1"})).status == "ok"
-    assert "echo 0 > " in host.turbo(FakeMachine({f"{folder}/cpufreq/boost": "1"})).remedy
-    assert "echo 1 > " in host.turbo(FakeMachine({f"{folder}/intel_pstate/no_turbo": "0"})).remedy
+    assert checks.turbo(FakeMachine({f"{folder}/intel_pstate/no_turbo": "1"})).status == "ok"
+    assert "echo 0 > " in checks.turbo(FakeMachine({f"{folder}/cpufreq/boost": "1"})).remedy
+    assert "echo 1 > " in checks.turbo(FakeMachine({f"{folder}/intel_pstate/no_turbo": "0"})).remedy
     controllers = "/sys/fs/cgroup/cgroup.controllers"
     machines = (FakeMachine({controllers: "cpu io memory"}), FakeMachine({controllers: "cpu memory"}), FakeMachine())
-    assert [host.cgroups(machine).status for machine in machines] == ["ok", "warn", "missing"]
+    assert [checks.cgroups(machine).status for machine in machines] == ["ok", "warn", "missing"]
     both = "1 1 0:1 / /a rw - cgroup cgroup rw\n2 1 0:2 / /b rw - cgroup2 cgroup2 rw"
-    assert host.cgroups(FakeMachine({"/proc/self/mountinfo": both})).says.startswith("v1 and v2")
+    assert checks.cgroups(FakeMachine({"/proc/self/mountinfo": both})).says.startswith("v1 and v2")
 
 
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
 
 def test_ebpf_perf_events_and_tracing_have_their_remedies_and_places() -> None:
-    check = tracing.bpf(FakeMachine(syscall=-errno.EPERM), "x86_64")
+    check = checks.bpf(FakeMachine(syscall=-errno.EPERM))
     assert (check.status, check.remedy) == ("missing", "run it as root, or with CAP_BPF and CAP_PERFMON")
-    assert tracing.bpf(FakeMachine(syscall=-errno.ENOSYS), "x86_64").says.startswith("this kernel")
-    assert tracing.bpf(FakeMachine(), "riscv64").status == "warn"
+    assert checks.bpf(FakeMachine(syscall=-errno.ENOSYS)).says.startswith("this kernel")
+    assert checks.bpf(FakeMachine(architecture="riscv64")).status == "warn"
     for level, capabilities, status in (("2", 0, "warn"), ("2", 1 << 38, "ok"), ("0", 0, "ok"), ("-1", 0, "ok")):
         machine = FakeMachine({PARANOID: level})
         machine.capabilities = capabilities
-        assert tracing.perf(machine).status == status
+        assert checks.perf(machine).status == status
 
 
 def test_tracing_finds_tracefs_counters_and_namespaces_each_in_its_places() -> None:
-    assert tracing.tracepoints(FakeMachine({"/proc/filesystems": "nodev\ttracefs"})).status == "ok"
-    assert tracing.tracepoints(FakeMachine({"/proc/filesystems": ""})).status == "missing"
-    assert tracing.tracepoints(FakeMachine(root=False)).says == "only root may read tracefs"
+    assert checks.tracepoints(FakeMachine({"/proc/filesystems": "nodev\ttracefs"})).status == "ok"
+    assert checks.tracepoints(FakeMachine({"/proc/filesystems": ""})).status == "missing"
+    assert checks.tracepoints(FakeMachine(root=False)).says == "only root may read tracefs"
     event = "/sys/kernel/debug/tracing/events/block/block_rq_issue/format"
-    assert tracing.tracepoints(FakeMachine({event: "name: block_rq_issue"})).says == "/sys/kernel/debug/tracing"
+    assert checks.tracepoints(FakeMachine({event: "name: block_rq_issue"})).says == "/sys/kernel/debug/tracing"
     for name in ("cpu", "cpu_core", "armv8_pmuv3_0"):
         machine = FakeMachine({f"/sys/bus/event_source/devices/{name}/type": "4"})
-        assert tracing.counters(machine).says == name
-    assert tracing.counters(FakeMachine({"/sys/bus/event_source/devices/software/type": "1"})).status == "missing"
+        assert checks.counters(machine).says == name
+    assert checks.counters(FakeMachine({"/sys/bus/event_source/devices/software/type": "1"})).status == "missing"
     machine = FakeMachine(programs={"ip": "", "unshare": ""})
-    assert kernel.namespaces(machine).status == "ok"
+    assert checks.namespaces(machine).status == "ok"
     assert machine.ran == [["unshare", "--net", "true"]]
     refused = FakeMachine(programs={"ip": "", "unshare": "unshare failed: Operation not permitted!"})
-    assert kernel.namespaces(refused).status == "missing"
+    assert checks.namespaces(refused).status == "missing"
 
 
 STARTED = (
@@ -121,7 +113,7 @@ def test_block_io_is_traced_for_a_moment_to_know_how_it_can_be(monkeypatch: pyte
         (STARTED % ("tracepoint", '"no BTF"'), "warn", "classic tracepoints, not with BTF: no BTF"),
         ("storlab-agent: block I/O can't be traced: no permission!", "missing", "block I/O can't be traced: no perm"),
     ):
-        check = tracing.block_io(FakeMachine(programs={"agent": printed}))
+        check = checks.block_io(FakeMachine(programs={"agent": printed}))
         assert check.status == status and words in check.says
 
 
@@ -130,31 +122,31 @@ LOOP = {"/dev/loop-control": ""}
 
 def test_a_loop_device_is_tried_by_root_only_and_detached_if_it_was_made() -> None:
     machine = FakeMachine(LOOP, {"losetup": "/dev/loop7"})
-    assert kernel.loop(machine).status == "ok"
+    assert checks.loop(machine).status == "ok"
     assert machine.ran[-1] == ["losetup", "--detach", "/dev/loop7"]
     machine = FakeMachine(LOOP, {"losetup": "losetup: cannot find an unused loop device!"})
-    check = kernel.loop(machine)
+    check = checks.loop(machine)
     assert (check.status, check.says) == ("missing", "losetup: cannot find an unused loop device")
     assert len(machine.ran) == 1
     machine = FakeMachine(LOOP, {"losetup": "/dev/loop7"}, root=False)
-    assert kernel.loop(machine).remedy == "run it as root, or with sudo"
+    assert checks.loop(machine).remedy == "run it as root, or with sudo"
     assert machine.ran == []
 
 
 @pytest.mark.needs("root")
 def test_the_real_trial_leaves_no_loop_device_and_no_file() -> None:
-    assert kernel.loop(Machine()).status == "ok"
+    assert checks.loop(Machine()).status == "ok"
     assert not [path for path in backing_files() if "storlab-doctor-" in path]
     assert not list(Path(SCRATCH).glob("storlab-doctor-*"))
 
 
 def test_a_file_system_needs_kernel_and_tools_and_a_feature_is_found_built_in_loaded_or_as_a_module() -> None:
     registered = {"/proc/filesystems": "nodev\tproc\n\txfs"}
-    arguments = ("xfs", "CONFIG_XFS_FS", "mkfs.xfs", "xfsprogs")
+    xfs = filesystem("xfs", "CONFIG_XFS_FS", "xfsprogs")
     both = FakeMachine(registered, {"mkfs.xfs": "mkfs.xfs version 6.1.0"})
-    assert kernel.filesystem(both, *arguments).says == "mkfs.xfs 6.1.0"
-    assert kernel.filesystem(FakeMachine(registered), *arguments).remedy == "apt-get install xfsprogs"
-    assert kernel.filesystem(FakeMachine(), *arguments).remedy == REMEDY
+    assert xfs(both).says == "mkfs.xfs 6.1.0"
+    assert xfs(FakeMachine(registered)).remedy == "apt-get install xfsprogs"
+    assert xfs(FakeMachine()).remedy == KERNEL_REMEDY
     assert "built without it" in why_not(FakeMachine(options={"CONFIG_X": "y"}), "CONFIG_NBD")
     assert "no modules for this kernel" in why_not(FakeMachine(options={"CONFIG_NBD": "m"}), "CONFIG_NBD")
     with_modules = FakeMachine({f"/lib/modules/{FakeMachine.release}/modules.dep": ""})
@@ -163,7 +155,7 @@ def test_a_file_system_needs_kernel_and_tools_and_a_feature_is_found_built_in_lo
     assert has_feature(machine, "nbd", "CONFIG_BLK_DEV_NBD") == "module"
     assert machine.ran == [["modprobe", "--dry-run", "--quiet", "nbd"]]
     machine = FakeMachine(options={"CONFIG_BLK_DEV_NBD": "y"})
-    assert feature(machine, "g", "nbd", "nbd", "CONFIG_BLK_DEV_NBD").says == "built in"
+    assert feature("nbd", "CONFIG_BLK_DEV_NBD")(machine).says == "built in"
     machine = FakeMachine({"/proc/modules": "nvme_tcp 1 0 - Live 0x0"})
     assert has_feature(machine, "nvme-tcp", "CONFIG_NVME_TCP") == "loaded"
 
@@ -172,12 +164,12 @@ def test_a_missing_program_has_its_package_as_remedy_and_so_has_its_feature(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = {"/proc/modules": "nbd 1 0 - Live 0x0"}
-    check = feature_with_program(FakeMachine(loaded), "g", "nbd", "nbd", "CONFIG_X", "nbd-client", "nbd-client")
+    check = feature("nbd", "CONFIG_X", "nbd-client")(FakeMachine(loaded))
     assert (check.status, check.remedy) == ("missing", "apt-get install nbd-client")
-    check = program(FakeMachine(), "g", "mariadbd", "mariadb-server")
+    check = program("mariadbd", "mariadb-server")(FakeMachine())
     assert (check.status, check.remedy) == ("missing", "apt-get install mariadb-server")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    check = workloads.mysql(FakeMachine())
+    check = checks.mysql(FakeMachine())
     assert (check.status, check.says, check.remedy) == ("missing", "not unpacked", "storlab image mysql")
 
 
@@ -195,12 +187,12 @@ def test_a_version_is_cut_out_of_what_a_program_prints() -> None:
 def test_engines_that_fio_lacks_are_named_and_so_is_a_sysctl_that_forbids_io_uring() -> None:
     machine = FakeMachine(programs={"fio": "Available IO engines:\n\tlibaio\n\tpsync\n\tio_uring"})
     lacks = "io_uring, libaio, psync; not posixaio, pvsync2, mmap, nbd, nfs, libblkio"
-    assert workloads.engines(machine).says == lacks
+    assert checks.engines(machine).says == lacks
     refused, sysctl = -errno.EPERM, "/proc/sys/kernel/io_uring_disabled"
-    assert workloads.io_uring(FakeMachine({sysctl: "2"}, syscall=refused)).remedy == "sysctl kernel.io_uring_disabled=0"
-    in_container = workloads.io_uring(FakeMachine({sysctl: "0"}, syscall=refused))
+    assert checks.io_uring(FakeMachine({sysctl: "2"}, syscall=refused)).remedy == "sysctl kernel.io_uring_disabled=0"
+    in_container = checks.io_uring(FakeMachine({sysctl: "0"}, syscall=refused))
     assert (in_container.status, in_container.remedy[:8]) == ("warn", "allow it")
-    assert workloads.io_uring(FakeMachine(syscall=-errno.ENOSYS)).status == "missing"
+    assert checks.io_uring(FakeMachine(syscall=-errno.ENOSYS)).status == "missing"
 
 
 NODE = identity.NodeIdentity("host", "local", "", identity.Machine("m", "b"))
@@ -209,10 +201,10 @@ NODE = identity.NodeIdentity("host", "local", "", identity.Machine("m", "b"))
 def test_what_gone_or_damaged_runs_left_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(runs, "remembered_runs", dict)
     monkeypatch.setattr(runs, "orphans", lambda gone: list(gone))
-    assert [check.says for check in runs.checks()] == ["no run has left anything"]
+    assert [check.says for check in runs.left_by_runs()] == ["no run has left anything"]
     left = [Orphan("r1", "loop.detach", {"file": "/x"})]
     monkeypatch.setattr(runs, "orphans", lambda gone: left)
-    assert [check.status for check in runs.checks()] == ["warn"]
+    assert [check.status for check in runs.left_by_runs()] == ["warn"]
     (check,) = leftovers({"r1": tmp_path / "gone"})
     assert (check.status, check.remedy) == ("warn", "storlab clean")
     (tmp_path / "journal.jsonl").write_text("nonsense\n")
@@ -245,12 +237,12 @@ def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_i
 def test_a_study_that_nothing_supports_here_says_why() -> None:
     study = load_study(shipped_studies()["quick"])
     everything = {cell.number: ("xfs is not installed",) for cell in study.cells}
-    nothing = judge("quick", Plan(study, 0, (1, 1), everything, 0, 0))
+    nothing = judge(Plan(study, 0, (1, 1), everything, 0, 0))
     assert (nothing.status, nothing.says) == ("missing", "xfs is not installed")
     first = dict(list(everything.items())[:2])
-    part = judge("quick", Plan(study, 0, (1, 1), first, 0, 0))
+    part = judge(Plan(study, 0, (1, 1), first, 0, 0))
     assert (part.status, part.says) == ("warn", "1 of 3 cells can run: xfs is not installed")
-    assert judge("quick", Plan(study, 0, (1, 1), {}, 0, 0)).status == "ok"
+    assert judge(Plan(study, 0, (1, 1), {}, 0, 0)).status == "ok"
 
 
 KVM = {"/dev/kvm": ""}
@@ -292,7 +284,7 @@ def test_kvm_is_proved_by_a_guest_that_was_booted_in_it(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("said", "status"), [("7.2.9 (Debian 1:7.2)", "warn"), ("10.0.2", "ok"), ("17.2.0", "ok")])
 def test_emulation_of_qemu_7_2_is_not_relied_on(said: str, status: str) -> None:
     machine = FakeMachine(programs={"qemu-system-x86_64": f"QEMU emulator version {said}"})
-    check = virtual.qemu(machine, "qemu-system-x86_64", "qemu-system-x86")
+    check = virtual.qemu("qemu-system-x86_64", "qemu-system-x86")(machine)
     assert check.status == status
     assert ("backports" in check.remedy) == (status == "warn")
 
@@ -301,25 +293,25 @@ def test_numa_and_saved_guests_are_told(tmp_path: Path) -> None:
     said = "available: 2 nodes (0-1)\nnode 0 cpus: 0 1"
     assert virtual.numa(FakeMachine(programs={"numactl": said})).says == "NUMA: 2 nodes (0-1)"
     assert virtual.numa(FakeMachine()).remedy == "apt-get install numactl"
-    assert virtual.saved_guests(tmp_path / "none").says.startswith("none yet")
+    assert virtual.saved_guests(FakeMachine(), tmp_path / "none").says.startswith("none yet")
     for name in ("one", "two", "one.123"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "memory").write_bytes(bytes(4096))
     for name in ("one", "two"):
         (tmp_path / name / "state").write_bytes(b"")
-    assert virtual.saved_guests(tmp_path).says == f"2 in {tmp_path}, 0.0G"
+    assert virtual.saved_guests(FakeMachine(), tmp_path).says == f"2 in {tmp_path}, 0.0G"
 
 
 def test_confinement_is_told_with_the_reason_where_it_could_be_more() -> None:
-    whole = virtual.confinement(lambda: Confinement(5, sandbox=True))
+    whole = virtual.confinement(FakeMachine(), lambda: Confinement(5, sandbox=True))
     assert (whole.status, whole.says) == ("ok", "each guest's runs as a user of its own, in a sandbox")
-    less = virtual.confinement(lambda: Confinement(5, sandbox=False, reason="no seccomp"))
+    less = virtual.confinement(FakeMachine(), lambda: Confinement(5, sandbox=False, reason="no seccomp"))
     assert (less.status, less.says) == ("warn", "each guest's runs as a user of its own, without a sandbox: no seccomp")
 
     def absent() -> Confinement:
         raise MissingTool("there is none")
 
-    assert virtual.confinement(absent).says == "not known: there is none"
+    assert virtual.confinement(FakeMachine(), absent).says == "not known: there is none"
 
 
 def test_a_network_among_guests_is_tried_in_a_namespace_of_its_own() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from laboratory import in_a_loop, wait_until
 from storlab.doctor import virtual
+from storlab.doctor.machine import Machine
 from storlab.errors import ImageError, MissingTool
 from storlab.images import commands, virtiofsd
 from storlab.images.cache import About, Cache, cache_folder
@@ -96,11 +97,11 @@ def test_doctor_tells_what_is_there() -> None:
     image = Listed(
         "debian-6.12.1", "6.12.1", (), 0.0, True, {"root": 400 << 20, "kernel": 100 << 20}, {"kernel": "6.12.1-1"}
     )
-    check = virtual.guest_image([image])
+    check = virtual.guest_image(Machine(), [image])
     assert (check.status, check.says) == ("ok", "debian-6.12.1 (kernel 6.12.1-1), 500 MiB")
-    none = virtual.guest_image([])
+    none = virtual.guest_image(Machine(), [])
     assert (none.status, none.says, none.remedy) == ("missing", "none is built", "storlab image build")
-    old = virtual.guest_image([Listed("debian-6.12.0", "6.12.0", (), 0.0, False, {}, {})])
+    old = virtual.guest_image(Machine(), [Listed("debian-6.12.0", "6.12.0", (), 0.0, False, {}, {})])
     assert old.status == "warn" and "of another version of Storlab" in old.says
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from storlab.analysis.wording import plural
-from storlab.doctor.machine import Check, missing, ok, warn
+from storlab.doctor.checks import Found, missing, ok, warn
+from storlab.doctor.machine import Check, Status
 from storlab.errors import MissingImage, RecordsError, StorlabError
+from storlab.grouping import grouped
 from storlab.run.beginning import new_run_id
 from storlab.run.planning.plan import Plan, make_plan
 from storlab.run.recovery.journal import read_pending
@@ -18,10 +20,9 @@ from storlab.run.recovery.orphans import Orphan, by_hand, orphans
 from storlab.run.recovery.state import foreign_state
 from storlab.run.recovery.temporary import remembered_runs
 from storlab.run.session import open_session
-from storlab.study.study import Study, load_study, shipped_studies
+from storlab.study.study import load_study, shipped_studies
 
-GROUP = "Runs"
-STUDIES = "Shipped studies"
+_RUNS, _STUDIES = "Runs", "Shipped studies"
 _AT_ONCE = 4
 _CLEAN = "storlab clean"  # which shows what it would tear down, and asks
 _PLAN = "storlab plan STUDY, which says of each cell what it lacks"
@@ -29,27 +30,30 @@ _COMMAND = re.compile("`(storlab image [^`]+)`")
 _ROOT = re.compile(r"no root privileges, needed for (?P<what>.+?) \(run it as root, or with sudo\)")
 
 
-def checks() -> list[Check]:
+def _run(name: str, status: Status, says: str, remedy: str) -> Check:
+    return Check(name, _RUNS, status, says, remedy)
+
+
+def left_by_runs() -> list[Check]:
     """One line a run that did not end properly, or one that says that there is none."""
     runs = remembered_runs()
     found = [*leftovers(runs), *without_journal(orphans(gone=without_folder(runs)))]
-    found += [warn("state", GROUP, said, "XDG_STATE_HOME=FOLDER storlab …") for said in foreign_state()]
-    return found or [ok("leftovers", GROUP, "no run has left anything")]
+    found += [_run("state", "warn", said, "XDG_STATE_HOME=FOLDER storlab …") for said in foreign_state()]
+    return found or [_run("leftovers", "ok", "no run has left anything", "")]
 
 
 def without_journal(found: Sequence[Orphan]) -> list[Check]:
     """One line a dead run that left something on this machine."""
     lines = []
-    for run in dict.fromkeys(orphan.run for orphan in found):
-        mine = [orphan for orphan in found if orphan.run == run]
+    for run, mine in grouped((orphan.run, orphan) for orphan in found).items():
         left = ", ".join(f"{orphan.undo} {orphan}" for orphan in mine)
         if all(orphan.elsewhere for orphan in mine):
             commands = "; ".join(command for orphan in mine if (command := by_hand(orphan)) is not None)
             says = f"only this is left of it here, and it may be alive in another container: {left}"
-            lines.append(warn(run, GROUP, says, f"if it is not alive: {commands}"))
-            continue
-        says = f"it was killed, and this is still set up and in no journal: {left}"
-        lines.append(warn(run, GROUP, says, _CLEAN))
+            lines.append(_run(run, "warn", says, f"if it is not alive: {commands}"))
+        else:
+            says = f"it was killed, and this is still set up and in no journal: {left}"
+            lines.append(_run(run, "warn", says, _CLEAN))
     return lines
 
 
@@ -58,59 +62,51 @@ def without_folder(runs: Mapping[str, Path]) -> set[str]:
     return {run for run, folder in runs.items() if not folder.is_dir()}
 
 
-def leftovers(runs: Mapping[str, Path]) -> list[Check]:
+def leftovers(runs: Mapping[str, Path]) -> Iterator[Check]:
     """One line for each of ``runs``: run → folder."""
-    return [_judge(name, folder) for name, folder in runs.items()]
+    for name, folder in runs.items():
+        command = f"storlab clean {shlex.quote(str(folder))}"
+        if not folder.is_dir():
+            yield _run(name, "warn", f"{folder} is gone, and its journal with it", _CLEAN)
+            continue
+        try:
+            pending = read_pending(folder / "journal.jsonl")
+        except (OSError, RecordsError) as error:
+            yield _run(name, "missing", str(error), command)
+            continue
+        says = f"{folder}: the run did not end, and left nothing set up"
+        if pending:
+            kinds = ", ".join(dict.fromkeys(entry.undo for entry in pending))
+            says = f"{folder}: still running, or it left {plural(len(pending), 'thing')} set up ({kinds})"
+        yield _run(name, "warn", says, command)
 
 
-def _judge(name: str, folder: Path) -> Check:
-    if not folder.is_dir():
-        return warn(name, GROUP, f"{folder} is gone, and its journal with it", _CLEAN)
-    command = f"storlab clean {shlex.quote(str(folder))}"
-    try:
-        pending = read_pending(folder / "journal.jsonl")
-    except (OSError, RecordsError) as error:
-        return missing(name, GROUP, str(error), command)
-    if not pending:
-        return warn(name, GROUP, f"{folder}: the run did not end, and left nothing set up", command)
-    kinds = ", ".join(dict.fromkeys(entry.undo for entry in pending))
-    says = f"{folder}: still running, or it left {plural(len(pending), 'thing')} set up ({kinds})"
-    return warn(name, GROUP, says, command)
-
-
-def shipped() -> list[Check]:
-    """One line a study, planned a few at once."""
-    return asyncio.run(_studies(sorted(shipped_studies())))
-
-
-async def _studies(names: Sequence[str]) -> list[Check]:
+def shipped_studies_here() -> list[Check]:
+    """One line a study, planned a few at once: nothing is run."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(name: str) -> Check:
+    async def one(name: str, file: Path) -> Check:
         async with limit:
-            return await study(name)
+            return Check(name, _STUDIES, *await _study(file))
 
-    return await asyncio.gather(*map(one, names))
+    async def each() -> list[Check]:
+        return await asyncio.gather(*(one(*study) for study in sorted(shipped_studies().items())))
+
+    return asyncio.run(each())
 
 
-async def study(name: str) -> Check:
-    """Load it, ask the nodes, run nothing."""
+async def _study(file: Path) -> Found:
     try:
-        loaded = load_study(shipped_studies()[name])
-        return judge(name, await _plan(loaded))
+        loaded = load_study(file)
+        async with open_session(new_run_id()) as session:
+            repeat = loaded.model.repeat
+            return judge(await make_plan(loaded, session, 0, (repeat.min, repeat.max)))
     except MissingImage as error:
         told = str(error).splitlines()[0]
         command = _COMMAND.search(told)
-        says = f"{told.partition(' in /')[0].removeprefix('there is ')}"
-        return missing(name, STUDIES, says, command[1] if command else "")
+        return missing(told.partition(" in /")[0].removeprefix("there is "), command[1] if command else "")
     except (StorlabError, OSError) as error:
-        return missing(name, STUDIES, str(error).splitlines()[0])
-
-
-async def _plan(loaded: Study) -> Plan:
-    async with open_session(new_run_id()) as session:
-        repeat = loaded.model.repeat
-        return await make_plan(loaded, session, 0, (repeat.min, repeat.max))
+        return missing(str(error).splitlines()[0])
 
 
 def in_one_line(reasons: Iterable[str]) -> str:
@@ -121,12 +117,12 @@ def in_one_line(reasons: Iterable[str]) -> str:
     return "; ".join([*([f"takes root, for {' and '.join(roots)}"] if roots else []), *rest])
 
 
-def judge(name: str, plan: Plan) -> Check:
+def judge(plan: Plan) -> Found:
     """A plan in one line."""
     cells = len(plan.study.cells)
     if not plan.unsupported:
-        return ok(name, STUDIES, f"all {cells} cells can run")
+        return ok(f"all {cells} cells can run")
     reasons = in_one_line(dict.fromkeys(reason for each in plan.unsupported.values() for reason in each))
     if plan.supported:
-        return warn(name, STUDIES, f"{len(plan.supported)} of {cells} cells can run: {reasons}", _PLAN)
-    return missing(name, STUDIES, reasons, _PLAN)
+        return warn(f"{len(plan.supported)} of {cells} cells can run: {reasons}", _PLAN)
+    return missing(reasons, _PLAN)

@@ -61,19 +61,19 @@ async def _all(lab: Lab, names: Sequence[str]) -> dict[str, list[Check]]:
 async def _checks(lab: Lab, name: str) -> list[Check]:
     import asyncio
 
-    from storlab.doctor import examine_other
-    from storlab.doctor.far import OtherMachine
-    from storlab.doctor.machine import missing, ok
+    from storlab.doctor import examine
+    from storlab.doctor.machine import Check, OtherMachine
     from storlab.ssh.machine import connected
 
     try:
         async with connected(lab.machines.destination(name)) as machine:
             agent = await _agent(machine)
             about = f"{machine.architecture}, {'root' if machine.uid == 0 else f'user {machine.uid}'}"
-            own = [ok("reachable", _GROUP, about), await _reserved(machine), *await _disk(lab, name, machine, agent)]
-            return [*own, *await asyncio.to_thread(examine_other, OtherMachine(machine, agent))]
+            reached = Check("reachable", _GROUP, "ok", about)
+            own = [reached, await _reserved(machine), *await _disk(lab, name, machine, agent)]
+            return [*own, *await asyncio.to_thread(examine, OtherMachine(machine, agent))]
     except StorlabError as error:
-        return [missing("reachable", _GROUP, str(error))]
+        return [Check("reachable", _GROUP, "missing", str(error))]
 
 
 async def _agent(machine: Machine) -> str | None:
@@ -89,27 +89,27 @@ async def _agent(machine: Machine) -> str | None:
 
 
 async def _reserved(machine: Machine) -> Check:
-    from storlab.doctor.machine import missing, ok
+    from storlab.doctor.machine import Check
     from storlab.ssh.reservation import own_name, reservation_of
 
     found = await reservation_of(machine)
     if found is None:
-        return ok("reserved", _GROUP, "no")
+        return Check("reserved", _GROUP, "ok", "no")
     if found.who == own_name():
-        return ok("reserved", _GROUP, f"by {found}")
-    return missing("reserved", _GROUP, f"by {found}")
+        return Check("reserved", _GROUP, "ok", f"by {found}")
+    return Check("reserved", _GROUP, "missing", f"by {found}")
 
 
 async def _disk(lab: Lab, name: str, machine: Machine, agent: str | None) -> list[Check]:
-    from storlab.doctor.machine import missing, ok, warn
+    from storlab.doctor.machine import Check
     from storlab.layers.block.device import DeviceLayer
     from storlab.nodes.agents import running_agent
 
     host = lab.machines.hosts[name]
     if host.disk is None:
-        return [ok("disk", _GROUP, "none named: files in its scratch folder")]
+        return [Check("disk", _GROUP, "ok", "none named: files in its scratch folder")]
     if agent is None:
-        return [warn("disk", _GROUP, f"{host.disk}: not looked at: no agent for {machine.architecture}")]
+        return [Check("disk", _GROUP, "warn", f"{host.disk}: not looked at: no agent for {machine.architecture}")]
     layer = DeviceLayer(path=host.disk, wipe=host.wipe)
     async with running_agent(
         name, machine.argv(agent, "serve", "--cgroup", f"storlab-check.{os.getpid()}-{name}")
@@ -117,9 +117,9 @@ async def _disk(lab: Lab, name: str, machine: Machine, agent: str | None) -> lis
         node.machine = machine.boot
         try:
             await layer.check_node(node)
-            return [ok("disk", _GROUP, str(await layer.identify(node)))]
+            return [Check("disk", _GROUP, "ok", str(await layer.identify(node)))]
         except StorlabError as error:
-            return [missing("disk", _GROUP, str(error).removeprefix(f"node {name}: "))]
+            return [Check("disk", _GROUP, "missing", str(error).removeprefix(f"node {name}: "))]
 
 
 def _show(checks: Mapping[str, Sequence[Check]]) -> None:
