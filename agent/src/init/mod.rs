@@ -5,20 +5,17 @@
 
 mod cmdline;
 mod console;
-mod disks;
 mod error;
-mod modules;
 mod mounts;
 mod port;
 mod reap;
-mod renew;
 mod root;
 mod switch;
 mod wait;
 
 pub use cmdline::{CmdlineError, Parameters};
 pub use error::InitError;
-pub use renew::Preamble;
+pub use port::Preamble;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -59,10 +56,10 @@ fn live() -> Result<String, InitError> {
         say("alive");
         return Ok("this was only a try".into());
     }
-    modules::load(Path::new("/modules"));
+    mounts::load(Path::new("/modules"));
     match &parameters.root {
-        Some(serial) => root::mount_disk(&disks::with_serial(serial)?)?,
-        None => root::assemble(&disks::layers(parameters.layers)?)?,
+        Some(serial) => root::mount_disk(&mounts::with_serial(serial)?)?,
+        None => root::assemble(&mounts::layers(parameters.layers)?)?,
     }
     switch::switch_to(root::ROOT)?;
     mounts::late()?;
@@ -90,7 +87,7 @@ fn name_machine(name: Option<&str>) {
 fn renewed_by_host(mut port: port::Port) -> Result<port::Port, InitError> {
     say("ready");
     port.wait_for_host()?;
-    let mut bytes = [0; renew::LENGTH];
+    let mut bytes = [0; port::LENGTH];
     port.read_exactly(&mut bytes)?;
     Preamble::parse(&bytes).ok_or(InitError::Preamble)?.apply()?;
     Ok(port)

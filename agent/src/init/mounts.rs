@@ -1,12 +1,16 @@
 //! The kernel's own file systems and those in memory: what every Linux program expects to find.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-
-use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
-
+use super::console::say;
 use super::error::InitError;
+use super::wait;
+use nix::errno::Errno;
+use nix::kmod::{ModuleInitFlags, finit_module};
+use nix::mount::{MsFlags, mount};
+use std::ffi::OsStr;
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 /// A file system without a device.
 struct Virtual {
@@ -77,4 +81,100 @@ fn attach(what: &Virtual) -> Result<(), InitError> {
 /// Makes sure that there is one to mount on.
 pub fn directory(path: &str) -> Result<(), InitError> {
     fs::create_dir_all(path).map_err(InitError::file("make the directory", path))
+}
+
+// The disks that hold the root file system: virtio-blk devices known by the serial number that the launcher gave them.
+
+const BLOCK: &str = "/sys/block";
+
+/// The disks of all layers, lowest first. Waits for those that aren't there yet.
+pub fn layers(count: usize) -> Result<Vec<PathBuf>, InitError> {
+    (0..count).map(|index| with_serial(&format!("storlab-layer-{index}"))).collect()
+}
+
+/// The disk with this serial number. Waits where it isn't there yet.
+pub fn with_serial(serial: &str) -> Result<PathBuf, InitError> {
+    let find = || {
+        let (name, _) = serials(Path::new(BLOCK)).into_iter().find(|(_, found)| found == serial)?;
+        Some(Path::new("/dev").join(name)).filter(|device| device.exists())
+    };
+    let present =
+        || serials(Path::new(BLOCK)).into_iter().map(|(disk, serial)| format!("{disk} ({serial})")).collect();
+    wait::until(&format!("the disk with the serial number {serial}"), find, present)
+}
+
+/// Name and serial number of each disk that has one.
+fn serials(block: &Path) -> Vec<(String, String)> {
+    let Ok(disks) = fs::read_dir(block) else { return Vec::new() };
+    let serial = |disk: fs::DirEntry| {
+        let serial = fs::read_to_string(disk.path().join("serial")).ok()?;
+        Some((disk.file_name().into_string().ok()?, serial.trim().to_owned()))
+    };
+    disks.filter_map(Result::ok).filter_map(serial).collect()
+}
+
+// Kernel modules: those that the initramfs brings are loaded in the order that its maker has found out.
+
+/// Loads what the file `order` in this directory lists; nothing where there is none. A module that doesn't load may
+/// not be needed: what lacks it says so itself, later.
+pub fn load(directory: &Path) {
+    let Ok(order) = fs::read_to_string(directory.join("order")) else { return };
+    for name in names(&order) {
+        match load_one(&directory.join(name)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(errno) => {
+                say(format_args!("warning: the module {} can't be loaded: {errno}", name.display()))
+            }
+        }
+    }
+}
+
+/// One file's name a line; an empty line means nothing. A path leads to no other directory.
+fn names(order: &str) -> impl Iterator<Item = &OsStr> {
+    order.lines().filter_map(|line| Path::new(line.trim()).file_name())
+}
+
+fn load_one(path: &Path) -> Result<(), Errno> {
+    let file = File::open(path).map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    finit_module(&file, c"", ModuleInitFlags::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_known_by_its_serial_number() -> std::io::Result<()> {
+        let block = std::env::temp_dir().join(format!("storlab-init-disks-{}", std::process::id()));
+        for (disk, serial) in
+            [("vda", Some("storlab-layer-1")), ("vdb", Some("storlab-layer-0\n")), ("loop0", None)]
+        {
+            fs::create_dir_all(block.join(disk))?;
+            if let Some(serial) = serial {
+                fs::write(block.join(disk).join("serial"), serial)?;
+            }
+        }
+        let mut found = serials(&block);
+        found.sort();
+        fs::remove_dir_all(&block)?;
+        let expected = [("vda", "storlab-layer-1"), ("vdb", "storlab-layer-0")];
+        assert_eq!(found, expected.map(|(disk, serial)| (disk.to_owned(), serial.to_owned())));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests_of_modules {
+    use super::*;
+
+    #[test]
+    fn the_order_is_one_name_a_line() {
+        let order = "libcrc32c.ko\n\n erofs.ko \n../x/overlay.ko\n";
+        assert_eq!(names(order).collect::<Vec<_>>(), ["libcrc32c.ko", "erofs.ko", "overlay.ko"]);
+    }
+
+    #[test]
+    fn a_directory_without_an_order_has_nothing_to_load() {
+        load(Path::new("/nonexistent"));
+    }
 }

@@ -5,12 +5,10 @@
 //! ([`Report`]), and becomes the program at the agreed instant. So nothing that may block (a named pipe to open, a
 //! directory on a dead server) blocks the event loop, and nothing but system calls runs between fork and exec.
 
-mod program;
 mod shim;
 mod spawn;
-mod spec;
 
-pub use program::find_program;
 pub use shim::become_program;
+pub use shim::find_program;
+pub use shim::{LaunchSpec, Report, Step};
 pub use spawn::{Launched, launch};
-pub use spec::{LaunchSpec, Report, Step};

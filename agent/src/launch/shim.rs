@@ -1,25 +1,25 @@
 //! The process that becomes the program.
 
-use std::convert::Infallible;
-use std::ffi::{CString, OsString};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::process::ExitCode;
-
+use crate::clock::{SECOND, monotonic_ns};
+use crate::confine::{Confinement, Entered, Obstacle};
+use crate::processes::oom;
+use crate::sys::{Scheduling, Usage};
+use crate::{confine, sys};
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
-use nix::unistd::{dup2_stderr, dup2_stdout, execv, getppid};
-
-use super::program::find_program;
-use super::spec::{LaunchSpec, Membership, Report, Step};
-use crate::clock::{SECOND, monotonic_ns};
-use crate::confine::{self, Entered, Obstacle};
-use crate::processes::oom;
-use crate::sys::{self, Scheduling, Usage};
+use nix::unistd::{AccessFlags, access, dup2_stderr, dup2_stdout, execv, getppid};
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Sleeping ends late by a wake-up, some tens of microseconds; the rest is spent spinning.
 const SPIN_NS: u64 = 150_000;
@@ -158,5 +158,126 @@ fn tell(report: &mut File, what: &Report) {
         line.push(b'\n');
         // Shorter than PIPE_BUF, so it is written whole. Without an agent to read it nothing matters any more.
         let _ = report.write_all(&line);
+    }
+}
+
+// What the agent tells the shim, and what the shim tells the agent.
+
+/// What the shim has to do, given to it as JSON on its command line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LaunchSpec {
+    /// The pipe for [`Report`]s.
+    pub report_fd: i32,
+    /// The agent's number: a shim whose parent is another has lost its agent.
+    pub agent: i32,
+    /// How it comes to be in the run's cgroup, where there is one.
+    pub cgroup: Option<Membership>,
+    /// What alone it may write to.
+    pub confine: Option<Confinement>,
+    pub cwd: Option<String>,
+    pub stdout_file: Option<String>,
+    pub stderr_file: Option<String>,
+    /// A pipe whose end it waits for, once it is ready: only then are its counters open.
+    pub go_fd: Option<i32>,
+    /// When to become the program, on `CLOCK_MONOTONIC`.
+    pub start_at_ns: Option<i64>,
+}
+
+/// How a process comes to be in a cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Membership {
+    /// It has been in it from its first instant.
+    Born,
+    /// It moves into this directory, for which the kernel lets it wait until every CPU has passed by (RCU).
+    Join(String),
+}
+
+/// What the shim tells, one JSON object a line. The end of the pipe after `Executing` means that the program runs.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    Ready {
+        in_cgroup: bool,
+        /// It is confined; `None` where that wasn't asked for.
+        confined: Option<bool>,
+        /// The number of the process that becomes the program, where it is not the first.
+        number: Option<i32>,
+    },
+    Executing {
+        /// Now, on `CLOCK_MONOTONIC`.
+        start_ns: u64,
+        /// How long after the agreed instant.
+        late_ns: Option<u64>,
+        /// What the shim itself has used in user mode, which isn't the program's.
+        user_ns: u64,
+        /// What the shim itself has used in the kernel.
+        system_ns: u64,
+    },
+    /// It can't be done.
+    Failed {
+        /// What can't.
+        step: Step,
+        errno: i32,
+    },
+    /// It can't be confined.
+    Unconfined { why: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    Stdout,
+    Stderr,
+    Directory,
+    Execute,
+}
+
+// Which file a program's name means. Source: `execvp(3)`, except that a file that is neither a binary nor begins
+// with `#!` isn't given to a shell, and that a directory without permission to search holds nothing.
+
+/// Where programs are looked for if the environment doesn't say: an agent that a VM's init started may have none.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The file that `name` means under this search path.
+pub fn find_program(name: &OsStr, search_path: Option<&OsStr>) -> Result<PathBuf, Errno> {
+    if name.as_bytes().contains(&b'/') {
+        return Ok(name.into());
+    }
+    if name.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let mut error = Errno::ENOENT;
+    for directory in std::env::split_paths(search_path.unwrap_or(DEFAULT_PATH.as_ref())) {
+        // An empty entry means the working directory, as for a shell.
+        let file = if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory }.join(name);
+        match access(&file, AccessFlags::X_OK) {
+            Ok(()) if file.is_file() => return Ok(file),
+            // A file that is there but can't be executed is the better explanation, unless another is found. A
+            // directory that may not be searched is none: execvp takes it for one.
+            _ if file.exists() => error = Errno::EACCES,
+            _ => {}
+        }
+    }
+    Err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_on_the_given_path_only() {
+        assert_eq!(find_program("sh".as_ref(), Some("/nowhere:/bin".as_ref())), Ok("/bin/sh".into()));
+        assert_eq!(find_program("sh".as_ref(), Some("/nowhere".as_ref())), Err(Errno::ENOENT));
+        assert!(find_program("sh".as_ref(), None).is_ok());
+    }
+
+    #[test]
+    fn a_file_without_permission_to_execute_is_told_from_none() {
+        assert_eq!(find_program("passwd".as_ref(), Some("/etc".as_ref())), Err(Errno::EACCES));
+    }
+
+    #[test]
+    fn a_name_with_a_slash_is_not_looked_for() {
+        assert_eq!(find_program("./x".as_ref(), None), Ok("./x".into()));
+        assert_eq!(find_program("".as_ref(), None), Err(Errno::ENOENT));
     }
 }

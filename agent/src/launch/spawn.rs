@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
 
-use super::spec::{LaunchSpec, Membership};
+use super::shim::{LaunchSpec, Membership};
 use crate::processes::{Family, MARKER, RunCgroup};
 use crate::protocol::{Failure, Output, Run, StdinKind};
 use crate::stream::set_nonblocking;

@@ -5,10 +5,10 @@
 
 use serde::Serialize;
 
-use super::counts::Counts;
-use super::flight::Flight;
-use super::holes::Holes;
-use super::segment::{ACK, FIN, RST, SYN, Segment};
+use super::input::{ACK, FIN, RST, SYN, Segment};
+use super::kept::Counts;
+use super::kept::Flight;
+use super::kept::Holes;
 
 /// ns: Linux delays an ACK by 40 to 200 ms.
 const DELAYED: std::ops::RangeInclusive<i64> = 35_000_000..=300_000_000;

@@ -6,25 +6,20 @@
 //!
 //! | module | is |
 //! | --- | --- |
-//! | `input` | bytes, as many at a time as a record has |
+//! | `input` | bytes, as many at a time as a record has; records that stand for segments where there are no packets |
 //! | `container` | pcap and pcapng: packets |
-//! | `frames`, `options` | links, IP and TCP: a packet as a segment |
-//! | `segment` | a segment, and the records that stand for one where there is no packet |
+//! | `frames` | links, IP and TCP with its options: a packet as a segment |
 //! | `streams`, `direction` | connections, and what each end of one sent |
-//! | `holes`, `flight`, `counts` | what is kept of a direction, bounded |
+//! | `kept` | what is kept of a direction, bounded |
 //! | `output`, `fault` | the document, and why there is none |
 
 mod container;
-mod counts;
 mod direction;
 mod fault;
-mod flight;
 mod frames;
-mod holes;
 mod input;
-mod options;
+mod kept;
 mod output;
-mod segment;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -80,8 +75,8 @@ fn restrict() -> Result<(), Fault> {
 fn read(reader: impl Read) -> Result<Document, Fault> {
     let (mut input, mut document, mut streams) =
         (Input::new(reader), Document::default(), Streams::default());
-    if input.peek(segment::MAGIC.len())?.is_some_and(|head| head == segment::MAGIC) {
-        document.cut_off = segment::read(&mut input, |segment| streams.add(&segment))?;
+    if input.peek(input::MAGIC.len())?.is_some_and(|head| head == input::MAGIC) {
+        document.cut_off = input::read(&mut input, |segment| streams.add(&segment))?;
     } else {
         let mut frames = Frames::default();
         document.notes = container::read(&mut input, |packet| {

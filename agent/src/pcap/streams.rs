@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::direction::{Direction, Limits, Totals};
-use super::segment::{ACK, Endpoint, SYN, Segment};
+use super::input::{ACK, Endpoint, SYN, Segment};
 
 const MOST: usize = 100_000;
 

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::direction::Limits;
 use super::fault::Fault;
-use super::holes::Holes;
+use super::input::{ACK, Endpoint, Host, MAGIC, SYN, Segment};
+use super::kept::Holes;
 use super::read;
-use super::segment::{ACK, Endpoint, Host, MAGIC, SYN, Segment};
 use super::streams::Streams;
 
 /// Gives `size` bytes at a time, as a pipe may.

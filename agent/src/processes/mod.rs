@@ -2,7 +2,6 @@
 
 mod cgroup;
 mod family;
-mod freezer;
 mod guard;
 pub mod oom;
 mod table;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::frame::Failure;
 use super::frame::encode;
 use super::steps::StepResult;
 use crate::perf::Counted;

@@ -1,13 +1,12 @@
 //! The contract with the controller, without any I/O: `docs/reference/agent-protocol.md`.
 
 mod event;
-mod failure;
 mod frame;
 mod request;
 mod steps;
 
 pub use event::{Clocks, Cpus, Event, Exit, Facts, Kernel, Memory, Tool, encode_event};
-pub use failure::Failure;
+pub use frame::Failure;
 pub use frame::{
     DecodeError, Decoder, EncodeError, Frame, MAX_FRAME, MAX_GREETING, MAX_HEADER, PREFACE, encode,
 };

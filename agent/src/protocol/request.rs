@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
+use super::frame::Failure;
 use super::frame::Frame;
 use super::steps::Steps;
 use crate::confine::Confinement;

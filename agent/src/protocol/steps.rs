@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
-use super::failure::Failure;
+use super::frame::Failure;
 use super::request::{Output, Run, StdinKind, Survivors, default_grace};
 use crate::confine::Confinement;
 

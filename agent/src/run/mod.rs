@@ -9,12 +9,11 @@
 
 mod ending;
 mod launching;
-mod outcome;
 mod output;
 mod stdin;
 mod turns;
 
-pub use outcome::signal_name;
+pub use ending::signal_name;
 
 use std::io::{PipeReader, PipeWriter};
 use std::process::ExitStatus;

@@ -2,7 +2,6 @@
 
 mod end;
 mod jobs;
-mod lease;
 mod requests;
 mod runs;
 mod serve;
@@ -27,7 +26,7 @@ use crate::run::Run;
 use crate::sample::Sampler;
 use crate::stream::Stream;
 
-use lease::Lease;
+use serve::Lease;
 use steps::StepRequests;
 
 /// How often to look whether the host has opened its end of a virtio-serial port.

@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use super::lease::Lease;
+use super::serve::Lease;
 use super::serve::hello;
 use super::{End, FAREWELL_NS, Session};
 use crate::clock;

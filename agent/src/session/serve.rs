@@ -1,22 +1,20 @@
 //! From the command line to a session, and from its end to the program's.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fs;
-use std::time::Duration;
-
-use nix::sys::prctl;
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-
 use super::{End, Session, SessionError};
 use crate::cli::ServeOptions;
-use crate::facts;
+use crate::clock::SECOND;
 use crate::outbox::Outbox;
 use crate::poller::{Interest, Part, Poller, Token};
 use crate::processes::{AgentCgroup, Guard, kill_descendants};
 use crate::protocol::{Decoder, Event, PREFACE, PROTOCOL};
 use crate::stream::Stream;
-use crate::sys;
+use crate::{clock, facts, sys};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::time::Duration;
 
 /// Obeys a controller until the end; then kills and removes all that was made for it.
 pub fn serve(options: &ServeOptions) -> Result<End, SessionError> {
@@ -123,5 +121,45 @@ pub(super) fn hello(lease_ns: Option<u64>) -> Event {
         boot_id: boot_id.trim().to_owned(),
         hostname: facts::hostname(),
         lease_ns,
+    }
+}
+
+// How long an agent lives that hears nothing: a link that was cut closes no stream for minutes or hours.
+
+/// How often the guard is told, at most.
+const TELL_NS: u64 = SECOND;
+
+/// What a controller asked for in its `hello`.
+#[derive(Debug)]
+pub struct Lease {
+    length: u64,
+    heard_at: u64,
+    told_at: u64,
+}
+
+impl Lease {
+    /// Runs from now on, for so many nanoseconds each time.
+    pub fn new(length: u64) -> Self {
+        Self { length, heard_at: clock::monotonic_ns(), told_at: 0 }
+    }
+
+    /// When it ends, on `CLOCK_MONOTONIC`.
+    pub fn ends_at(&self) -> u64 {
+        self.heard_at.saturating_add(self.length)
+    }
+
+    /// The controller lives. The guard learns of it, too: it ends an agent that stands still itself.
+    pub fn renew(&mut self, guard: Option<&mut Guard>) {
+        self.heard_at = clock::monotonic_ns();
+        if self.heard_at.saturating_sub(self.told_at) >= TELL_NS {
+            self.told_at = self.heard_at;
+            if let Some(guard) = guard {
+                guard.expect_again_within(self.length);
+            }
+        }
+    }
+
+    pub fn seconds(&self) -> u64 {
+        self.length / SECOND
     }
 }

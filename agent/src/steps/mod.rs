@@ -7,7 +7,6 @@
 pub mod own;
 mod simple;
 mod tree;
-mod watched;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -170,7 +169,7 @@ fn perform(
         Step::Read { path, limit } => add(contents, |room| simple::read(path, *limit, room)),
         Step::Readlink { path } => add(contents, |room| simple::read_link(path, room)),
         Step::Names { path, targets } => add(contents, |room| simple::names(path, *targets, room)),
-        Step::Contents { path, changed: true } if !watched::may_have_changed(path) => Ok(found(false)),
+        Step::Contents { path, changed: true } if !own::may_have_changed(path) => Ok(found(false)),
         Step::Contents { path, .. } => add(contents, |room| simple::contents(path, room)),
         Step::Files { path } => add(contents, |room| tree::files(path, room, stopped)),
         // The event loop's, and never a thread's: it would be the parent of what is started.

@@ -4,17 +4,18 @@
 //! opened by itself without following links, and Storlab's outermost folder must belong to this user. Servers of
 //! network file systems may know this user by another name, so owners say nothing there.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::os::fd::OwnedFd;
-
+use crate::protocol::Failure;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, fstatfs};
 use nix::unistd::geteuid;
-
-use crate::protocol::Failure;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 
 /// A directory, to be reached and not to be read.
 const PLACE: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
@@ -118,4 +119,58 @@ fn components(path: &str) -> Result<Vec<&str>, Failure> {
     let refused = || Failure::errno(format!("{path:?} is no plain absolute path"), Errno::EINVAL);
     let names: Vec<&str> = path.strip_prefix('/').ok_or_else(refused)?.split('/').collect();
     if names.iter().any(|name| matches!(*name, "" | "." | "..")) { Err(refused()) } else { Ok(names) }
+}
+
+// Directories whose files need not be read again, for nobody has written to them: attributes of sysfs, by the hundred.
+
+/// Directories that are watched, at most: each takes a file descriptor.
+const MOST: usize = 64;
+/// Batches of events that are taken at a time, at most: who writes without an end has changed them anyway.
+const BATCHES: usize = 16;
+
+static WATCHED: Mutex<BTreeMap<String, Watch>> = Mutex::new(BTreeMap::new());
+
+#[derive(Debug)]
+struct Watch {
+    inotify: Inotify,
+    directory: Option<WatchDescriptor>,
+}
+
+/// Whether somebody may have written to a file of this directory, or replaced it, since this was last asked of it.
+///
+/// The first time somebody may, and also where the kernel can't say. What it changes by itself, it does not tell.
+pub fn may_have_changed(path: &str) -> bool {
+    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = look(&mut watched, path);
+    if found.is_err() {
+        watched.remove(path);
+    }
+    found.unwrap_or(true)
+}
+
+fn look(watched: &mut BTreeMap<String, Watch>, path: &str) -> nix::Result<bool> {
+    if !watched.contains_key(path) {
+        if watched.len() == MOST {
+            return Err(Errno::EMFILE);
+        }
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        watched.insert(path.into(), Watch { inotify, directory: None });
+    }
+    let Some(watch) = watched.get_mut(path) else { return Ok(true) };
+    let kinds = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE;
+    // A directory keeps its number; one that was removed, as by unloading a module, and made again, gets another.
+    let directory = watch.inotify.add_watch(path, kinds | AddWatchFlags::IN_ONLYDIR)?;
+    let before = watch.directory.replace(directory);
+    let mut changed = before != Some(directory);
+    if let Some(gone) = before.filter(|_| changed) {
+        let _ = watch.inotify.rm_watch(gone);
+    }
+    for _ in 0..BATCHES {
+        match watch.inotify.read_events() {
+            Ok(events) => changed |= !events.is_empty(),
+            Err(Errno::EAGAIN) => return Ok(changed),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(true)
 }

@@ -5,17 +5,14 @@
 //! | `spec`, `sizes` | what is asked for |
 //! | `tree`, `random` | names, contents and orders, all computed from a file's number: a million files need no memory |
 //! | `phases`, `worker` | who does what when |
-//! | `tally`, `latency` | what is counted meanwhile |
-//! | `report`, `error` | the document |
+//! | `latency` | what is counted meanwhile |
+//! | `report` | the document |
 
-mod error;
 mod latency;
 mod phases;
 pub(crate) mod random;
 mod report;
-mod sizes;
 mod spec;
-mod tally;
 mod tree;
 mod worker;
 

@@ -13,10 +13,10 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::syncfs;
 
-use super::error::{Reason, StormError};
+use super::latency::Tally;
 use super::report::{PhaseReport, Report, Step};
 use super::spec::{Phase, Spec};
-use super::tally::Tally;
+use super::spec::{Reason, StormError};
 use super::worker::Worker;
 use crate::clock;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::error::StormError;
 use super::latency::Latencies;
+use super::latency::{SLOT_NS, Tally, operation};
 use super::spec::Phase;
-use super::tally::{SLOT_NS, Tally, operation};
+use super::spec::StormError;
 use crate::clock;
 
 /// Everything that was measured. Times are in ns; those of beginnings count from the program's start.

@@ -1,10 +1,9 @@
 //! What is asked for: one JSON document.
 
+use super::random::Sizes;
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize, Serializer};
 use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
-
-use super::sizes::Sizes;
 
 pub const MOST_LEAVES: u64 = 1_000_000;
 const MOST_FILES: u64 = 1 << 40;
@@ -266,4 +265,39 @@ pub(super) mod tests {
         let spec = Spec { files: 11, workers: 4, ..spec() };
         assert_eq!((0..4).map(|worker| spec.files_of(worker)).collect::<Vec<_>>(), [3, 3, 3, 2]);
     }
+}
+
+// What ends a storm before its time.
+
+/// What went wrong, as the document tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{phase}: {operation} {}: {reason}", path.display())]
+pub struct StormError {
+    pub phase: &'static str,
+    pub operation: &'static str,
+    pub path: PathBuf,
+    #[serde(flatten)]
+    pub reason: Reason,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The kernel refused it.
+    #[error("{} ({:?})", .0.desc(), .0)]
+    #[serde(serialize_with = "errno_name")]
+    Errno(Errno),
+    /// The file system gave back something else than it was given.
+    #[error("{0}")]
+    Mismatch(String),
+}
+
+impl From<Errno> for Reason {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+fn errno_name<S: Serializer>(errno: &Errno, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format!("{errno:?}"))
 }

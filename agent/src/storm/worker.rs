@@ -8,10 +8,10 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, close, fdatasync, fsync, read, unlinkat, write};
 
-use super::error::{Reason, StormError};
+use super::latency::{Operation, Tally};
 use super::random::{Permutation, derive, fill};
 use super::spec::{Fsync, Order, Phase, Spec};
-use super::tally::{Operation, Tally};
+use super::spec::{Reason, StormError};
 use super::tree::Tree;
 
 /// Memory for direct I/O begins at a multiple of this.

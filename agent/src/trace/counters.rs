@@ -1,9 +1,13 @@
 //! What the programs have counted so far, out of their maps. The layouts are those of `bpf/counters.h`.
 
-use std::collections::HashMap;
-
-use aya::maps::{Array, HashMap as BpfHashMap, MapError};
+use super::disks::Names;
+use super::names;
+use super::output::Event;
+use aya::maps::{Array, HashMap as BpfHashMap, MapData, MapError, RingBuf};
 use aya::{Ebpf, Pod};
+use std::collections::HashMap;
+use std::io;
+use std::io::Write;
 
 /// Sizes of units whose touched numbers are counted: 4k, 8k, 16k, 32k, 64k.
 pub const UNITS: usize = 5;
@@ -248,6 +252,58 @@ pub fn bounds(bin: u64) -> (u64, u64) {
     (lower, lower.saturating_add(width))
 }
 
+// Single events out of the ring buffer. The layout is that of `struct event` in `bpf/subject.h`.
+
+/// Writes all events that are there, a line each, and tells how many.
+pub fn drain(ring: &mut RingBuf<MapData>, disks: &mut Names, out: &mut impl Write) -> io::Result<u64> {
+    let mut count = 0;
+    while let Some(item) = ring.next() {
+        if let Some(event) = Raw::parse(&item) {
+            let disk = disks.of(event.device);
+            let comm = comm_text(&event.comm);
+            let operation = names::operation(u32::from(event.operation));
+            let flags = names::flags(u32::from(event.flags));
+            let line: Event =
+                (&disk, operation, flags, event.length, event.sector, event.pid, &comm, event.time);
+            serde_json::to_writer(&mut *out, &line)?;
+            out.write_all(b"\n")?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Raw {
+    time: u64,
+    sector: u64,
+    device: u32,
+    length: u32,
+    pid: u32,
+    operation: u16,
+    flags: u16,
+    comm: [u8; 16],
+}
+
+impl Raw {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            time: u64::from_ne_bytes(field(bytes, 0)?),
+            sector: u64::from_ne_bytes(field(bytes, 8)?),
+            device: u32::from_ne_bytes(field(bytes, 16)?),
+            length: u32::from_ne_bytes(field(bytes, 20)?),
+            pid: u32::from_ne_bytes(field(bytes, 24)?),
+            operation: u16::from_ne_bytes(field(bytes, 28)?),
+            flags: u16::from_ne_bytes(field(bytes, 30)?),
+            comm: field(bytes, 32)?,
+        })
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,5 +380,16 @@ mod tests {
         }
         let total = |of: &HashMap<Request, Tally>| of.values().map(|tally| tally.count).sum::<u64>();
         assert_eq!((total(&counts.requests), total(&counts.own), total(&counts.kernel)), (9, 4, 3));
+    }
+}
+
+#[cfg(test)]
+mod tests_of_events {
+    use super::*;
+
+    #[test]
+    fn an_event_that_was_cut_off_is_none() {
+        assert_eq!(Raw::parse(&[0; 47]), None);
+        assert!(Raw::parse(&[0; 48]).is_some());
     }
 }

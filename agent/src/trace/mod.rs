@@ -6,13 +6,12 @@
 //! | `disks` | disks by name and number |
 //! | `btf`, `tracefs` | the kernel's types; its descriptions of tracepoints |
 //! | `filters`, `programs` | the constants of the eBPF programs (`agent/bpf/`); these, loaded and attached |
-//! | `counters`, `events` | what the programs leave in their maps |
+//! | `counters` | what the programs leave in their maps |
 //! | `names`, `output` | the lines |
 
 pub(crate) mod btf;
 pub(crate) mod counters;
 mod disks;
-mod events;
 mod filters;
 mod names;
 pub(crate) mod options;
@@ -104,7 +103,7 @@ impl Tracer {
     }
 
     fn tell_events(&mut self, ring: &mut RingBuf<MapData>) -> Result<(), WatchError> {
-        if events::drain(ring, &mut self.disks, self.watch.out())? > 0 {
+        if counters::drain(ring, &mut self.disks, self.watch.out())? > 0 {
             self.watch.flush()?;
         }
         Ok(())
