@@ -41,8 +41,8 @@ from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.suites.model import Attempt, Group, Outcome, Script
 from storlab.suites.places.guest import OWN_TESTS
-from storlab.suites.records import SuiteRecord, SuiteRun, read_suite_run, write_suite_record
-from storlab.suites.report.formats import render
+from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.suites.report.programs import render
 
 _TESTS = 40
 _LINES = 300_000

@@ -11,7 +11,7 @@ from storlab.lab.file import LabFile
 from storlab.permission_words import WORDS
 from storlab.reach import Reach, Reaching, texts_of
 from storlab.study.models import study_models
-from storlab.suites.own_expectations import ExpectationFile
+from storlab.suites.expectations import ExpectationFile
 from storlab.suites.suite_file import SuiteFile
 
 _START = """# What a study can do to your machine

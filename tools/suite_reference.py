@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from storlab.suites.own_expectations import ExpectationTable
+from storlab.suites.expectations import ExpectationTable
 from storlab.suites.suite_file import Around, CheckTable, CommandLine, GroupTable, Guests, SuiteFile
 from tools.study_reference import table
 

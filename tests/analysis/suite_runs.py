@@ -12,10 +12,8 @@ from functools import cache
 
 import numpy as np
 
-from storlab.suites.environment import SuiteEnvironment
-from storlab.suites.history.comparing import Change, Side, compare_runs
-from storlab.suites.model import Outcome
-from storlab.suites.observed import ObservedRun, Try
+from storlab.suites.comparing import Change, Side, compare_runs
+from storlab.suites.model import ObservedRun, Outcome, SuiteEnvironment, Try
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LETTERS = {"P": Outcome.PASS, "F": Outcome.FAIL, "S": Outcome.SKIP, "K": Outcome.KILLED}

@@ -11,14 +11,11 @@ import pytest
 from scipy.stats import fisher_exact, mannwhitneyu
 
 from storlab.errors import UserError
-from storlab.suites.bisect.culprit import Culprits, Tally, Terms, beliefs, find_culprit
-from storlab.suites.environment import SuiteEnvironment
-from storlab.suites.history.comparing import Change, Comparison, Side, compare_runs
-from storlab.suites.history.counts import Counts, discoveries, interval, more_failures
-from storlab.suites.history.history import history_of
-from storlab.suites.observed import ObservedRun
-from storlab.suites.report.pages.changes import changes_page
-from storlab.suites.report.pages.histories import history_page
+from storlab.suites.comparing import Change, Comparison, Side, compare_runs
+from storlab.suites.culprit import Culprits, Tally, Terms, beliefs, find_culprit
+from storlab.suites.history import Counts, discoveries, history_of, interval, more_failures
+from storlab.suites.model import ObservedRun, SuiteEnvironment
+from storlab.suites.report.pages import changes_page, history_page
 
 from .suite_runs import run_of, runs_of, simulate
 

@@ -59,18 +59,17 @@ from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.run_folder import TrialRecord
 from storlab.run.recovery.journal import JOURNAL
 from storlab.study.study import parse_study
-from storlab.suites.bisect.steps import parse_steps
+from storlab.suites.bisect import parse_steps
+from storlab.suites.check_text import groups_in, read_check, read_excludes, read_group_list
 from storlab.suites.expectations import read_expectations
 from storlab.suites.groups import parse_find
-from storlab.suites.records import parse_results
+from storlab.suites.ktap import judged, read_ktap
+from storlab.suites.records.folder import parse_results
 from storlab.suites.records.sources import console
 from storlab.suites.run.own_files import read_own_expectations
 from storlab.suites.runfile import RunfileError
 from storlab.suites.selection import parse_tags
-from storlab.suites.texts.check_log import read_check
-from storlab.suites.texts.check_text import groups_in, read_excludes, read_group_list
-from storlab.suites.texts.ktap import judged, read_ktap
-from storlab.suites.texts.zts import console_line, read_results
+from storlab.suites.zts_text import console_line, read_results
 from storlab.tools.fio.histogram_log import read_histogram_logs
 from storlab.tools.load_averages import parse_host_loads
 from storlab.tools.log_writes import read_log

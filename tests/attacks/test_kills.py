@@ -25,7 +25,7 @@ from laboratory import Ended, Laboratory, ended, kill, wait_until
 from laboratory.guests import guests, qemus
 from laboratory.samples import sample
 from laboratory.studies import LOOPS
-from storlab.suites.records import RESULTS, read_suite_run
+from storlab.suites.records.folder import RESULTS, read_suite_run
 
 KILLS = int(os.environ.get("STORLAB_KILLS", "1"))
 SUITE_KILLS = int(os.environ.get("STORLAB_SUITE_KILLS", "1"))

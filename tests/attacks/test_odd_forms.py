@@ -24,7 +24,7 @@ from importing.test_fio_forms import OF_PEOPLE, for_people
 from importing.test_virtiofs_tests import terse
 from storlab.errors import StorlabError
 from storlab.suites.records.sources import read_console
-from storlab.suites.texts.zts import console_line
+from storlab.suites.zts_text import console_line
 from storlab.tools.fio.logs import read_series
 from storlab.tools.importer import Part
 from storlab.tools.registry import importer_of

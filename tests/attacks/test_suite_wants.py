@@ -10,9 +10,8 @@ import pytest
 
 from attacks.test_wants import refused
 from laboratory import Laboratory
-from storlab.suites.bisect.steps import PLAN, Plan, write_plan
-from storlab.suites.records.here import Here
-from storlab.suites.records.own_kernel import OwnKernel
+from storlab.suites.bisect import PLAN, Plan, write_plan
+from storlab.suites.records.folder import Here, OwnKernel
 from storlab.suites.runfile import Runfile
 from study.program import call
 from suite.samples import SUITE, of, recorded, written

@@ -14,7 +14,7 @@ from storlab.run.permissions import Permissions
 from storlab.run.planning.wants import wants_of
 from storlab.study.machines import machines_text
 from storlab.study.study import Study, load_study
-from storlab.suites.records import SUITE, read_suite_record
+from storlab.suites.records.folder import SUITE, read_suite_record
 from storlab.suites.run.own_files import wants_of_files
 from storlab.suites.run.wants import wants_of_run
 

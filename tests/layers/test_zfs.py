@@ -24,7 +24,7 @@ from storlab.probes.zfs.probe import ZfsProbe
 from storlab.run.recovery.leftovers import remove_leftovers
 from storlab.run.recovery.undoing import undo_table
 from storlab.suites.places.here import HereMaker
-from storlab.suites.records.here import Here
+from storlab.suites.records.folder import Here
 
 from .sites import RUN, Ground, entered, guest, parse
 from .test_attachments import attach_layer

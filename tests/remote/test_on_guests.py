@@ -13,7 +13,7 @@ from laboratory.hosts import Hosts
 from laboratory.samples import sample
 from storlab.images.cache import storlab_cache
 from storlab.suites.model import Outcome
-from storlab.suites.records import read_suite_run
+from storlab.suites.records.folder import read_suite_run
 
 pytestmark = pytest.mark.needs("guests", "sshd", "ssh")
 

@@ -15,8 +15,7 @@ from laboratory import Laboratory, wait_for
 from laboratory import ended as end_of
 from laboratory.samples import sample
 from storlab.records.run_folder import RunFolder
-from storlab.suites.bisect.commits import commits_between
-from storlab.suites.bisect.steps import program_of, read_plan
+from storlab.suites.bisect import commits_between, program_of, read_plan
 from storlab.suites.run.wants import wants_of_bisection
 from study.program import Ran, call
 

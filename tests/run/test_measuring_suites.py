@@ -13,8 +13,8 @@ from run.test_suites_here import HERE, outcomes, own
 from storlab import open_run
 from storlab.records.run_folder import RunFolder
 from storlab.suites.model import Outcome
-from storlab.suites.records import read_suite_run
-from storlab.suites.run.kept_folders import is_plain_path
+from storlab.suites.records.folder import read_suite_run
+from storlab.suites.run.output import is_plain_path
 
 pytestmark = pytest.mark.needs("root")
 FIO = '{"fio version": "fio-3.33"}'

@@ -20,9 +20,9 @@ from laboratory import Ended, Laboratory, opened
 from laboratory.samples import sample
 from run.test_suites import planted
 from run.test_suites_here import HERE
-from storlab.suites.model import Outcome
-from storlab.suites.records import SuiteRun, read_suite_run
-from storlab.suites.texts.zts import ResultLine, read_results, report_name
+from storlab.suites.model import Outcome, report_name
+from storlab.suites.records.folder import SuiteRun, read_suite_run
+from storlab.suites.zts_text import ResultLine, read_results
 
 ALL = "devices,zvol_cli,btree,acl,delegate,events,zfs_snapshot,zfs_share,alloc_class,zpool_create,fault"  # cheap first
 _ASKED = os.environ.get("STORLAB_ZTS_GROUPS", "")

@@ -19,7 +19,7 @@ from laboratory.guests import own_kernel
 from laboratory.samples import sample
 from storlab.images.image import find_image
 from storlab.suites.model import Attempt, Outcome
-from storlab.suites.records import SuiteRun, read_suite_run
+from storlab.suites.records.folder import SuiteRun, read_suite_run
 from storlab.suites.run.hold import symbols_of
 
 OWN = "/usr/local/share/storlab-suite/tests"

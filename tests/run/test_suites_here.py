@@ -18,10 +18,9 @@ from laboratory.devices import Device, new_device
 from laboratory.samples import sample
 from run.test_suites import planted, result
 from storlab.errors import NodeError
+from storlab.suites.ktap import read_ktap
 from storlab.suites.model import Outcome
-from storlab.suites.records import RESULTS, SuiteRun, read_suite_run
-from storlab.suites.records.under_way import UNDER_WAY
-from storlab.suites.texts.ktap import read_ktap
+from storlab.suites.records.folder import RESULTS, UNDER_WAY, SuiteRun, read_suite_run
 from study.program import call
 
 pytestmark = pytest.mark.needs("root")

@@ -15,7 +15,7 @@ from storlab.model import Model
 from storlab.reach import Device, Found, OwnName, Program, ReadsFile, reaching, texts_of
 from storlab.registry import layer_types
 from storlab.study.models import study_models
-from storlab.suites.own_expectations import ExpectationFile
+from storlab.suites.expectations import ExpectationFile
 from storlab.suites.suite_file import SuiteFile
 
 MODELS = [*study_models(), ("suite file", SuiteFile), ("expectations", ExpectationFile), ("lab file", LabFile)]

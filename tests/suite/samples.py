@@ -13,7 +13,7 @@ from storlab.records.manifest import Manifest, write_manifest
 from storlab.suites.expectations import read_expectations
 from storlab.suites.groups import Installed
 from storlab.suites.model import Attempt, Outcome, Suite
-from storlab.suites.records import Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.suites.records.folder import Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
 from storlab.suites.runfile import Runfile, read_suite
 
 GOLDEN = Path(__file__).parent / "golden"

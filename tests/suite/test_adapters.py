@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 
 from storlab.errors import StudyError, UserError
 from storlab.suites.adapters.check import Check, CheckOptions
+from storlab.suites.check_text import groups_in, read_check, read_excludes, read_group_list
 from storlab.suites.groups import Installed
+from storlab.suites.ktap import Result, judge_text, judged, ktap_text, read_ktap
 from storlab.suites.model import Outcome
 from storlab.suites.places.guest import OWN_TESTS
-from storlab.suites.run.asked import Asked, in_order
-from storlab.suites.run.checkout import choose
-from storlab.suites.run.own_files import read_suite_file
+from storlab.suites.run.own_files import choose, read_suite_file
+from storlab.suites.run.plan import Asked, in_order
 from storlab.suites.suite_file import CheckTable
-from storlab.suites.texts.check_log import read_check
-from storlab.suites.texts.check_text import groups_in, read_excludes, read_group_list
-from storlab.suites.texts.ktap import Result, judge_text, judged, ktap_text, read_ktap
 from study.program import call
 from suite.samples import GOLDEN, judgements, sayings
 

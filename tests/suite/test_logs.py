@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from storlab.errors import ParseError
-from storlab.suites.calls import by_program, functions_that_call, parse_calls, pattern_of
 from storlab.suites.expectations import expected, read_expectations
-from storlab.suites.model import Expectation, Group, Outcome, Script, Suite
-from storlab.suites.records.logs import LogRun, read_log, zts_lines
-from storlab.suites.texts.zts import console_line, log_line, passed, read_results, report, report_name, summary
+from storlab.suites.model import Expectation, Group, Outcome, Script, Suite, report_name
+from storlab.suites.records.sources import LogRun, read_log, zts_lines
+from storlab.suites.run.plan import by_program, functions_that_call, parse_calls, pattern_of
+from storlab.suites.zts_text import console_line, log_line, passed, read_results, report, summary
 from study.program import call
 from suite.samples import GOLDEN, REPORT, attempt
 

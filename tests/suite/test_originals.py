@@ -16,16 +16,25 @@ from storlab.cli.suite.options import OriginalOptions
 from storlab.errors import UserError
 from storlab.suites.groups import Installed
 from storlab.suites.model import Attempt, Expectation, Expectations, Group, Outcome, Role, Script, Suite
-from storlab.suites.order import repeated
-from storlab.suites.records import SuiteRun
+from storlab.suites.originals import (
+    Around,
+    configuration,
+    dry_run,
+    failed_only,
+    output_folder,
+    single_test,
+    suite_of_paths,
+    tags_of,
+    template,
+)
+from storlab.suites.records.folder import SuiteRun
 from storlab.suites.run import suite_run
-from storlab.suites.run.asked import Asked
 from storlab.suites.run.classic import ClassicFolder
 from storlab.suites.run.execution import Ended
+from storlab.suites.run.plan import Asked
 from storlab.suites.runfile import Runfile, read_suite
-from storlab.suites.test_runner import Around, dry_run, failed_only, output_folder, suite_of_paths, template
-from storlab.suites.texts.zts import console_line, failed_maybes, report, report_status
-from storlab.suites.zfs_tests import configuration, single_test, tags_of
+from storlab.suites.selection import repeated
+from storlab.suites.zts_text import console_line, failed_maybes, report, report_status
 from study.program import call
 from suite.samples import HERE, INSTALLED, SUITE, attempt
 

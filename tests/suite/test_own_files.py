@@ -12,21 +12,19 @@ from tools.suite_reference import EXPECTATIONS, reference
 
 from attacks.odd_files import bounded
 from storlab.cli.suite.choose import size_of
-from storlab.cli.suite.measuring import measuring
+from storlab.cli.suite.measuring import VARIABLES, measuring, perf_variables
 from storlab.cli.suite.options import USUAL_CPUS, USUAL_MEMORY
 from storlab.errors import StudyError, UserError
 from storlab.suites.adapters.zts import Zts
-from storlab.suites.environment import SuiteEnvironment
+from storlab.suites.expectations import OwnEntry, with_own
 from storlab.suites.groups import Installed
-from storlab.suites.model import Expectation, Expectations, Outcome, Suite
-from storlab.suites.own_expectations import OwnEntry, with_own
-from storlab.suites.perf_variables import VARIABLES, perf_variables
+from storlab.suites.model import Expectation, Expectations, Outcome, Suite, SuiteEnvironment
 from storlab.suites.places.guest import OWN_TESTS
-from storlab.suites.records import SuiteRun
-from storlab.suites.report.formats import render
+from storlab.suites.records.folder import SuiteRun
+from storlab.suites.report.programs import render
 from storlab.suites.report.view import view_of
-from storlab.suites.run.asked import Asked
 from storlab.suites.run.own_files import adapter_of, folder_of, own_runfile, read_own_expectations, read_suite_file
+from storlab.suites.run.plan import Asked
 from storlab.suites.suite_file import CPUS, MEMORY
 from study.program import call
 from suite.samples import HERE, SUITE, of, recorded, written

@@ -19,19 +19,17 @@ from storlab.cli.suite.finish import status_of
 from storlab.cli.suite.options import Choice
 from storlab.errors import RecordsError, UserError
 from storlab.record import to_json
-from storlab.suites.environment import SuiteEnvironment
-from storlab.suites.history.history import history_of
-from storlab.suites.model import Attempt, Group, Leak, Outcome, Script, Suite
-from storlab.suites.order import remaining, repeated
-from storlab.suites.records import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
-from storlab.suites.records.merged import merged_suite_runs
+from storlab.suites.history import history_of
+from storlab.suites.model import Attempt, Group, Leak, Outcome, Script, Suite, SuiteEnvironment
+from storlab.suites.records.derived import COLUMNS, merged_suite_runs, write_tests
+from storlab.suites.records.folder import CONSOLES, ENVIRONMENT, OUTPUT, RESULTS, Results, read_results, read_suite_run
 from storlab.suites.records.sources import observed, read_source
-from storlab.suites.records.table import COLUMNS, write_tests
-from storlab.suites.report.formats import render
-from storlab.suites.run import environment
+from storlab.suites.report.programs import render
+from storlab.suites.run import record
 from storlab.suites.run.output import MOST, ScriptOutput
 from storlab.suites.run.part import Part, place_of
 from storlab.suites.run.shard import Queue
+from storlab.suites.selection import remaining, repeated
 from suite.samples import BEGAN, HERE, SUITE, attempt, passes, recorded
 from suite.samples import of as of
 from suite.samples import written as written
@@ -169,8 +167,8 @@ def test_a_guest_that_is_not_what_the_first_one_was_is_named_in_reports(tmp_path
     place: Any = None
     with pytest.MonkeyPatch.context() as patch:
         for found in (same, other):
-            patch.setattr(environment, "environment_of", mock.AsyncMock(return_value=found))
-            differs = asyncio.run(environment.record_difference(place, place, FIRST, folder))
+            patch.setattr(record, "environment_of", mock.AsyncMock(return_value=found))
+            differs = asyncio.run(record.record_difference(place, place, FIRST, folder))
             assert (folder / ENVIRONMENT).exists() is (found is other) is bool(differs)
     run = read_suite_run(tmp_path)
     assert "guest-2: kernel 6.13 and not 6.12, ZFS none and not 2.3.2" in render(run, format_)

@@ -11,18 +11,17 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from storlab.cli.suite.choose import past_in
+from storlab.cli.suite.compare import listed
 from storlab.cli.suite.finish import status_of
-from storlab.cli.suite.listing import listed
 from storlab.errors import UserError
-from storlab.suites.environment import SuiteEnvironment
-from storlab.suites.model import Absent, Expectations, Group, Leak, Outcome, Script, Suite
+from storlab.suites.ktap import MOST_JUDGED, Result, read_ktap
+from storlab.suites.model import Absent, Expectations, Group, Leak, Outcome, Script, Suite, SuiteEnvironment
 from storlab.suites.places.guest import OWN_TESTS
-from storlab.suites.records import SuiteRecord, SuiteRun, read_suite_run
+from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run
 from storlab.suites.records.sources import read_source, read_sources
-from storlab.suites.report.formats import render
+from storlab.suites.report.programs import render
 from storlab.suites.report.view import view_of
-from storlab.suites.run.until_failure import is_failure
-from storlab.suites.texts.ktap import MOST_JUDGED, Result, read_ktap
+from storlab.suites.run.execution import is_failure
 from study.program import call
 from suite.samples import RUNFILE, SUITE, of, passes, recorded, suite_of, written
 

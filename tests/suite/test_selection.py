@@ -17,11 +17,25 @@ from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.options import Choice
 from storlab.errors import UserError
 from storlab.suites.model import Absent, Attempt, Group, Outcome, Role, Script, Suite
-from storlab.suites.order import iteration, iteration_name, order_of, repeated, replayed, shuffled, without_rest
-from storlab.suites.records import SuiteRun, read_suite_run
+from storlab.suites.records.folder import SuiteRun, read_suite_run
 from storlab.suites.run.shard import Queue
-from storlab.suites.selection import Failures, Selection, matches, parse_share, parse_tags, select, shared
-from storlab.suites.texts.zts import console_line
+from storlab.suites.selection import (
+    Failures,
+    Selection,
+    iteration,
+    iteration_name,
+    matches,
+    order_of,
+    parse_share,
+    parse_tags,
+    repeated,
+    replayed,
+    select,
+    shared,
+    shuffled,
+    without_rest,
+)
+from storlab.suites.zts_text import console_line
 from study.program import call
 from suite.samples import BEGAN, HERE, SUITE, attempt, recorded, written
 

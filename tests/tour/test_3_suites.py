@@ -15,7 +15,7 @@ import pytest
 from laboratory import Ended, Laboratory, opened
 from laboratory.samples import sample
 from storlab.suites.model import Attempt, Outcome
-from storlab.suites.records import SuiteRun, read_suite_run
+from storlab.suites.records.folder import SuiteRun, read_suite_run
 
 pytestmark = pytest.mark.needs("guests")
 

@@ -1,1 +1,1 @@
-"""Test suites of others: tests that pass or fail, in groups; what is asked of them, and what came of them. Pure."""
+"""Test suites of others: tests that pass or fail, in groups; how they are run, and what came of them."""

@@ -6,6 +6,8 @@ known by the path that its runner prints; the file that is executed may have an 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -111,6 +113,7 @@ class Suite:
         return sum(len(group.tests) for group in self.groups)
 
 
+_TESTS = re.compile(r"/zfs-tests/tests/(?:functional|perf/regression)/(\S+)")
 _Text = Annotated[str, Meta(max_length=64 * 1024)]
 _Path = Annotated[str, Meta(pattern=r"^[^\x00\n]{1,4096}\Z")]
 Folder = Annotated[str, Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|\Z))[^\x00\n]{0,8192}\Z")]
@@ -183,3 +186,99 @@ class Expectations:
     known: dict[str, Expectation] = field(default_factory=dict)  # outcomes that always come
     maybe: dict[str, Expectation] = field(default_factory=dict)  # outcomes that may come
     source: str = ""
+
+
+def report_name(path: str) -> str:
+    """How ``zts-report.py`` calls a test: its path below the suite's tests; elsewhere, the path itself."""
+    found = _TESTS.search(path)
+    return found[1] if found else path
+
+
+def test_name(path: str, testdir: str) -> str:
+    """How reports call a test: its path below the suite's tests, or below the folder of one's own."""
+    return report_name(path).removeprefix(f"{testdir}/")
+
+
+class SuiteEnvironment(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The guests of a run, or whatever a console comes from: of that, nothing is known. ``modules``: name → version."""
+
+    kernel: str = ""
+    modules: dict[str, str] = {}
+    image: str = ""
+    cpus: Count = 0
+    memory: Count = 0  # bytes
+    accelerator: str = ""
+    storlab: str = ""
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """By what results are grouped, in words; memory and Storlab's version are recorded only."""
+        return {
+            "kernel": self.kernel,
+            "ZFS": self.modules.get("zfs", ""),
+            "image": self.image,
+            "CPUs": str(self.cpus) if self.cpus else "",
+            "accelerator": self.accelerator,
+        }
+
+    def differences(self, other: SuiteEnvironment) -> str:
+        """What is not as in another one, in words; empty where results of the two are alike."""
+        pairs = ((name, value, other.parts[name]) for name, value in self.parts.items())
+        return ", ".join(
+            f"{name} {here or 'none'} and not {there or 'none'}" for name, here, there in pairs if here != there
+        )
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(self.parts.values())
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.parts.items() if value) or "environment not recorded"
+
+
+@dataclass(frozen=True)
+class Try:
+    """One try of a test. ``elapsed``: seconds; ``None`` where nothing says how long it took."""
+
+    outcome: Outcome
+    elapsed: float | None
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether it passed; ``None`` where it was skipped, which says nothing."""
+        return None if self.outcome is Outcome.SKIP else self.outcome is Outcome.PASS
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What the log of a run leaves open: ``count`` tests, with their names where it has them.
+
+    ``planned``: results that were announced and did not come; ``no summary``: it ends before the one of its runner.
+    ``stray``: results out of their order, or without their parent's; ``no end``: of its last line; ``no section``: it
+    names sections, but not that of all tests.
+    """
+
+    kind: Literal["no result", "planned", "bailed out", "no summary", "stray", "no end", "no section"]
+    count: int = 0
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """One run. ``tests``: name → its tries, in order; ``asked``: tests that it was to run, whether or not they did.
+
+    ``identity`` tells whether two are the same run under different names.
+    """
+
+    name: str
+    identity: str
+    started: datetime | None
+    environment: SuiteEnvironment
+    tests: Mapping[str, tuple[Try, ...]]
+    asked: frozenset[str] = field(default_factory=frozenset)
+    gaps: tuple[Gap, ...] = ()
+
+    def first(self, test: str) -> Try | None:
+        """The first try of a test, which is the one that counts: later ones are there only because it failed."""
+        tries = self.tests.get(test)
+        return tries[0] if tries else None

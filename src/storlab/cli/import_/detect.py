@@ -134,8 +134,8 @@ def _ambiguous(path: Path, found: Sequence[Signature]) -> str:
 
 
 def _unknown(path: Path, text: bytes) -> str:
-    from storlab.suites.records.logs import zts_lines
-    from storlab.suites.texts.zts import read_results
+    from storlab.suites.records.sources import zts_lines
+    from storlab.suites.zts_text import read_results
 
     begins = printable(text[:HEAD].split(b"\n")[0][:_BEGINS].decode(errors="replace"))
     if any(read_results(zts_lines(text))):

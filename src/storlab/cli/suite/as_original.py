@@ -18,15 +18,14 @@ from storlab.cli.status import INTERRUPTED, LEFT_BEHIND, TEST_WITHOUT_RESULT
 from storlab.cli.suite.finish import resuming
 from storlab.cli.suite.options import OriginalOptions
 from storlab.suites.model import Attempt, Outcome, Suite
-from storlab.suites.records import SuiteRecord, SuiteRun, read_suite_run
-from storlab.suites.records.here import who_lacks
-from storlab.suites.run.asked import Asked
+from storlab.suites.originals import configuration
+from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run, who_lacks
 from storlab.suites.run.classic import ClassicFolder
 from storlab.suites.run.execution import Ended, Watch
+from storlab.suites.run.plan import Asked
 from storlab.suites.run.suite_run import look_at_suite, run_suite
 from storlab.suites.selection import Selection
-from storlab.suites.texts.zts import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
-from storlab.suites.zfs_tests import configuration
+from storlab.suites.zts_text import ONLY_MAYBES, console_line, failed_maybes, report, report_status, summary
 from storlab.text import plain
 
 _FAILED, _NOTHING = 1, 2

@@ -13,8 +13,8 @@ from storlab.cli.output import show, show_json, warn
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.suites.bisect.culprit import Culprits
-    from storlab.suites.bisect.steps import Plan, Step
+    from storlab.suites.bisect import Plan, Step
+    from storlab.suites.culprit import Culprits
 
 Build = Annotated[
     Strings, Argument(metavar="[-- BUILD...]", help="Run once for each candidate before it is checked; {} is its name.")
@@ -59,7 +59,7 @@ def bisect(
     from storlab.records.manifest import LOCK
     from storlab.run.permissions import Permissions, parse_allowed
     from storlab.run.recovery.journal import refuse_others
-    from storlab.suites.bisect.steps import JOURNAL, PLAN, Plan, read_plan, write_plan
+    from storlab.suites.bisect import JOURNAL, PLAN, Plan, read_plan, write_plan
     from storlab.suites.run.wants import refuse_unpermitted_bisection
 
     if resume is not None:
@@ -95,7 +95,7 @@ def bisect(
 
 
 def _candidates(written: str, good: str, bad: str, repository: Path) -> list[str]:
-    from storlab.suites.bisect.commits import commits_between
+    from storlab.suites.bisect import commits_between
 
     if not written:
         return commits_between(repository, good, bad)
@@ -120,9 +120,8 @@ def _execute(folder: Path, plan: Plan, *, quiet: bool, json: bool) -> None:
 
     from storlab.records.run_folder import RunFolder
     from storlab.run.interrupts import ended_as_by_ctrl_c
-    from storlab.suites.bisect.commits import Worktree
-    from storlab.suites.bisect.culprit import Terms, find_culprit
-    from storlab.suites.bisect.steps import TREE, Bench, read_steps
+    from storlab.suites.bisect import TREE, Bench, Worktree, read_steps
+    from storlab.suites.culprit import Terms, find_culprit
 
     folder = folder.resolve()
 
@@ -155,7 +154,7 @@ def _short(plan: Plan, number: int) -> str:
 def _say(folder: Path, plan: Plan, found: Culprits, *, json: bool) -> None:
     import msgspec
 
-    from storlab.suites.bisect.commits import described
+    from storlab.suites.bisect import described
 
     names = [plan.candidates[number] for number in found.candidates]
     if json:

@@ -43,7 +43,7 @@ def check(
     from storlab.errors import UserError
     from storlab.suites.adapters.check import Check, CheckOptions
     from storlab.suites.places.guest import OWN_TESTS
-    from storlab.suites.run.checkout import choose, words
+    from storlab.suites.run.own_files import choose, words
     from storlab.suites.run.suite_run import run_suite
     from storlab.suites.suite_file import CheckTable
 

@@ -15,19 +15,16 @@ from storlab.errors import UserError
 from storlab.reading import read_file
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.suites.adapters.command import Command
-from storlab.suites.model import Outcome
-from storlab.suites.order import order_of, split_iteration
-from storlab.suites.records import SuiteRun, read_suite_run
-from storlab.suites.records.logs import unnamed_failures, zts_lines
-from storlab.suites.records.own_kernel import OwnKernel
-from storlab.suites.records.past import Past, past_of
-from storlab.suites.records.sources import runs_in
-from storlab.suites.run.asked import Asked
+from storlab.suites.history import Past, past_of
+from storlab.suites.model import Outcome, report_name
+from storlab.suites.records.folder import OwnKernel, SuiteRun, read_suite_run
+from storlab.suites.records.sources import runs_in, unnamed_failures, zts_lines
 from storlab.suites.run.own_files import folder_of, is_own, kernel_of, own_adapter
+from storlab.suites.run.plan import Asked
 from storlab.suites.run.wants import refuse_unpermitted_run, wants_of_run
-from storlab.suites.selection import Failures, Selection, parse_share
+from storlab.suites.selection import Failures, Selection, order_of, parse_share, split_iteration
 from storlab.suites.suite_file import Guests
-from storlab.suites.texts.zts import ResultLine, read_results, report_name
+from storlab.suites.zts_text import ResultLine, read_results
 from storlab.units import Size, parse_duration
 
 _GOOD = (Outcome.PASS, Outcome.SKIP)

@@ -211,7 +211,7 @@ def list_(
 
     from storlab.cli.plan.wants import show_wants
     from storlab.cli.suite.choose import asked_for, past_in
-    from storlab.cli.suite.listing import listed, listed_json
+    from storlab.cli.suite.compare import listed, listed_json
     from storlab.suites.run.own_files import wants_of_files
     from storlab.suites.run.suite_run import look_at_suite
 
@@ -249,8 +249,8 @@ def report(
 
     from msgspec import structs
 
-    from storlab.suites.records import merged_suite_runs
-    from storlab.suites.report.formats import render
+    from storlab.suites.records.derived import merged_suite_runs
+    from storlab.suites.report.programs import render
     from storlab.suites.run.own_files import read_own_expectations
 
     if format_ not in FORMATS:

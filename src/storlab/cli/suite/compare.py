@@ -1,11 +1,12 @@
-"""``storlab suite compare`` and ``history``: several runs of a suite beside each other."""
+"""``storlab suite compare`` and ``history``: several runs beside each other; and what ``list`` shows of a suite."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from typer import Argument, Option
 
@@ -13,11 +14,16 @@ from storlab.cli.options import Output, offered
 from storlab.cli.output import show_rendered, write_output
 from storlab.cli.status import COMPLETE, TEST_MISSING, TEST_REGRESSED, Status
 from storlab.errors import UserError
+from storlab.report.language.format import duration, plural
+from storlab.suites.history import Past, PastTest
+from storlab.suites.model import Expectation, Expectations, Group, Suite, report_name, test_name
+from storlab.suites.places.guest import OWN_TESTS
 
 if TYPE_CHECKING:
-    from storlab.suites.history.comparing import Comparison
-    from storlab.suites.observed import ObservedRun
-    from storlab.suites.report.pages.page import Page
+    from storlab.suites.comparing import Comparison
+    from storlab.suites.model import ObservedRun
+    from storlab.suites.report.pages import Page
+
 
 FORMATS = ("text", "md", "html", "json")
 Format = Annotated[
@@ -45,9 +51,9 @@ def compare(
     Exit status: 3 a test regressed, else 4 a result is missing (a test has none any more, a log is cut off, no test has
     one on both sides), else 0.
     """
-    from storlab.suites.history.comparing import Side, compare_runs
+    from storlab.suites.comparing import Side, compare_runs
     from storlab.suites.records.sources import read_source, read_sources
-    from storlab.suites.report.pages.changes import changes_page
+    from storlab.suites.report.pages import changes_page
 
     if len(sides) < 2:
         raise UserError("name at least two runs: a baseline, and what is compared with it")
@@ -75,9 +81,9 @@ def history(
     output: Output = None,
 ) -> None:
     """Show how often tests pass on each environment, flaky ones first."""
-    from storlab.suites.history.history import history_of
+    from storlab.suites.history import history_of
     from storlab.suites.records.sources import read_sources
-    from storlab.suites.report.pages.histories import history_page
+    from storlab.suites.report.pages import history_page
 
     page = history_page(history_of(read_sources(runs)), everything or format_ == "json")
     _show(page, format_, output)
@@ -85,7 +91,7 @@ def history(
 
 def _status(found: Sequence[Comparison]) -> Status:
     """A test whose result is lost may hide a regression, so it is never taken for a success."""
-    from storlab.suites.history.comparing import Change
+    from storlab.suites.comparing import Change
 
     if any(each.of(Change.REGRESSED) for each in found):
         return TEST_REGRESSED
@@ -102,10 +108,74 @@ def _alike(
 
 
 def _show(page: Page, format_: str, output: Path | None) -> None:
-    from storlab.suites.report.pages.formats import render_page
+    from storlab.suites.report.pages import render_page
 
     text = render_page(page, format_)
     if output is None:
         show_rendered(text, format_)
     else:
         write_output(output, text)
+
+
+def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> Iterator[str]:
+    lacks = _by_test(lacking)
+    for group in suite.groups:
+        limit = f"{duration(group.timeout)} each" if group.timeout is not None else "no time-out"
+        around = [name for name, script in (("pre", group.pre), ("post", group.post)) if script is not None]
+        about = [limit, *([" and ".join(around)] if around else []), *([", ".join(group.tags)] if group.tags else [])]
+        yield f"{group.name}  ({'; '.join(about)})"
+        for test in group.tests:
+            name = report_name(test.path)
+            notes = [f"as {test.user}"] if test.user not in ("", "root") else []
+            notes += [f"{kind} {each.outcome}: {each.reason}" for kind, each in _expected(name, expectations)]
+            notes += [f"lacks {', '.join(lacks[test.path])}"] if test.path in lacks else []
+            notes += [_before(past[group.name, test.path])] if (group.name, test.path) in past else []
+            shown = test_name(test.path, OWN_TESTS)
+            yield f"  {shown}  ({'; '.join(notes)})" if notes else f"  {shown}"
+    for absent in suite.absent:
+        yield f"{absent}"
+    yield f"{plural(suite.size, 'test')} in {plural(len(suite.groups), 'group')}"
+
+
+def _before(past: PastTest) -> str:
+    rate = f"passed {past.passed} of {past.decided}"
+    return f"{rate}, {duration(past.seconds)}, last {past.last_outcome} on {past.last:%Y-%m-%d %H:%M} UTC"
+
+
+def _expected(name: str, expectations: Expectations) -> Iterator[tuple[str, Expectation]]:
+    if name in expectations.known:
+        yield "known:", expectations.known[name]
+    if name in expectations.maybe:
+        yield "maybe:", expectations.maybe[name]
+
+
+def _by_test(lacking: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for program, tests in lacking.items():
+        for test in tests:
+            found.setdefault(test, []).append(program)
+    return found
+
+
+def listed_json(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> str:
+    document = {
+        "suite": suite.name,
+        "groups": [_group(group, expectations, _by_test(lacking), past) for group in suite.groups],
+        "absent": [str(each) for each in suite.absent],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _group(group: Group, expectations: Expectations, lacks: Mapping[str, list[str]], past: Past) -> dict[str, object]:
+    tests = [
+        {
+            "test": test.path,
+            "user": test.user,
+            "known": expectations.known.get(report_name(test.path)),
+            "maybe": expectations.maybe.get(report_name(test.path)),
+            "lacks": lacks.get(test.path, []),
+            "before": past.get((group.name, test.path)),
+        }
+        for test in group.tests
+    ]
+    return {"group": group.name, "tags": group.tags, "timeout": group.timeout, "tests": tests}

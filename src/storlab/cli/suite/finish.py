@@ -21,7 +21,7 @@ from storlab.cli.status import (
 
 if TYPE_CHECKING:
     from storlab.suites.model import Attempt
-    from storlab.suites.records import SuiteRecord, SuiteRun
+    from storlab.suites.records.folder import SuiteRecord, SuiteRun
     from storlab.suites.run.execution import Ended, Watch
 
 
@@ -29,8 +29,8 @@ def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json
     import asyncio
 
     from storlab.records.files import write_whole
-    from storlab.suites.records import read_suite_run
-    from storlab.suites.report.formats import render
+    from storlab.suites.records.folder import read_suite_run
+    from storlab.suites.report.programs import render
 
     try:
         ended = execute(_watch(quiet or json))
@@ -68,7 +68,7 @@ def keep_table(known: SuiteRun) -> None:
     """Write ``tests.parquet`` beside the records, where the folder may be written to."""
     import contextlib
 
-    from storlab.suites.records.table import write_tests
+    from storlab.suites.records.derived import write_tests
 
     with contextlib.suppress(OSError):
         write_tests(known)
@@ -91,9 +91,9 @@ def status_of(known: SuiteRun) -> Status:
 
 
 def _watch(silent: bool) -> Watch:
-    from storlab.suites.records.here import who_lacks
+    from storlab.suites.records.folder import who_lacks
     from storlab.suites.run.execution import Watch
-    from storlab.suites.texts.zts import console_line
+    from storlab.suites.zts_text import console_line
 
     runner, quiet = "", False
 

@@ -18,10 +18,9 @@ from storlab.cli.options import Json, Quiet, Shared, Strings, Turn, Wait
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.suites.records.here import Here
-    from storlab.suites.records.own_kernel import OwnKernel
-    from storlab.suites.run.asked import Asked
+    from storlab.suites.records.folder import Here, OwnKernel
     from storlab.suites.run.execution import Ended, Watch
+    from storlab.suites.run.plan import Asked
 
 USUAL_MEMORY = "4G"  # suite_file.MEMORY, which is not loaded for a help text
 USUAL_CPUS = 2  # suite_file.CPUS, likewise
@@ -86,7 +85,7 @@ class Boots:
 
     def own_kernel(self, here: str = "") -> OwnKernel | None:
         """What guests boot; ``None`` for what the image has. Raises ``UserError``."""
-        from storlab.suites.records.own_kernel import OwnKernel
+        from storlab.suites.records.folder import OwnKernel
 
         tree = getattr(self, "tree", None)
         options = {
@@ -136,7 +135,7 @@ class GuestOptions(Boots):
     def asked(self, names: tuple[str, ...], here: Here | None = None, **more: Any) -> Asked:
         """What is to be run, with ``more`` of the fields of ``Asked``. Raises ``UserError``."""
         from storlab.cli.suite.choose import size_of
-        from storlab.suites.run.asked import Asked
+        from storlab.suites.run.plan import Asked
 
         return Asked(
             names,
@@ -219,7 +218,7 @@ def here_of(name: str, disks: Strings, wipe: Strings, guests: int, files: str = 
 
     ``DISKS``, ``FILEDIR`` and ``KEEP`` mean what they do for ``zfs-tests.sh``. Raises ``UserError``.
     """
-    from storlab.suites.records.here import FILES, Here
+    from storlab.suites.records.folder import FILES, Here
 
     if not name:
         if disks or wipe:

@@ -19,7 +19,7 @@ from storlab.errors import UserError
 if TYPE_CHECKING:
     from storlab.suites.groups import Installed
     from storlab.suites.model import Suite
-    from storlab.suites.records.here import Here
+    from storlab.suites.records.folder import Here
     from storlab.suites.runfile import Runfile
 
 _KMEMLEAK = (
@@ -67,9 +67,9 @@ def test_runner(
     from storlab.cli.suite.as_original import Original, finish_runner, look, run_original
     from storlab.cli.suite.choose import console_of
     from storlab.suites.adapters.zts import ChosenZts, ZtsOptions
-    from storlab.suites.order import repeated
-    from storlab.suites.test_runner import Around, dry_run, failed_only, suite_of_paths
-    from storlab.suites.test_runner import template as as_runfile
+    from storlab.suites.originals import Around, dry_run, failed_only, suite_of_paths
+    from storlab.suites.originals import template as as_runfile
+    from storlab.suites.selection import repeated
 
     if own.kmemleak:
         raise UserError(_KMEMLEAK)
@@ -148,9 +148,9 @@ def zfs_tests(
     from storlab.cli.suite.as_original import Original, finish_zfs_tests, look_at_guest, run_original
     from storlab.cli.suite.choose import size_of
     from storlab.suites.adapters.zts import STF_SUITE, ChosenZts, ZtsOptions
-    from storlab.suites.order import repeated
+    from storlab.suites.originals import single_test, tags_of
     from storlab.suites.runfile import read_suite
-    from storlab.suites.zfs_tests import single_test, tags_of
+    from storlab.suites.selection import repeated
 
     if own.kmemleak:
         raise UserError(_KMEMLEAK)
@@ -248,7 +248,7 @@ def _runfiles(written: str) -> tuple[str, ...]:
 
 def _runfile(name: str) -> str:
     """Of ``-r``: one of the suite's by its name, or a file of this machine."""
-    from storlab.suites.zfs_tests import RUNFILES
+    from storlab.suites.originals import RUNFILES
 
     if name.removesuffix(".run") in RUNFILES:
         return f"{_IMAGE}/runfiles/{name.removesuffix('.run')}.run"

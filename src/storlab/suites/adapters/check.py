@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from storlab.suites.adapters.base import Adapter, Launch, Needs
 from storlab.suites.adapters.command import Command
+from storlab.suites.check_text import read_check
 from storlab.suites.groups import Installed
 from storlab.suites.model import Group, Outcome, Script, Suite
 from storlab.suites.runfile import Runfile
-from storlab.suites.texts.check_log import read_check
 
 _KEPT = ("full", "out.bad", "dmesg", "notrun", "core")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from storlab.suites.adapters.base import PLACE, Adapter, Launch, Needs, as_user, names_of
 from storlab.suites.groups import ROLES, USERS, Builder, Installed, Written, WrittenTest
+from storlab.suites.ktap import judge_text
 from storlab.suites.model import Outcome, Script, Suite
 from storlab.suites.runfile import Runfile
 from storlab.suites.suite_file import Around, CommandLine, GroupTable, SuiteFile
-from storlab.suites.texts.ktap import judge_text
 
 _TIMEOUT = 60.0  # s
 

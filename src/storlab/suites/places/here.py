@@ -15,7 +15,7 @@ from storlab.nodes.node import Node
 from storlab.run.recovery.leftovers import remove_leftovers
 from storlab.suites.adapters.zts import Zts, ZtsFile
 from storlab.suites.places.place import Booted, Place, SuiteGuest, end_survivors, measure, set_up_suite
-from storlab.suites.records.here import Here
+from storlab.suites.records.folder import Here
 from storlab.waiting import to_its_end
 
 NAME = "here"

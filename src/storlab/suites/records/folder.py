@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from storlab.errors import RecordsError
+from storlab.layers.block.identity import DeviceIdentity
 from storlab.limits import RECORD
 from storlab.reading import open_file, read_file
 from storlab.record import Count, Number, Seconds, parse_lines, read_record, to_json
@@ -26,13 +27,51 @@ from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest
 from storlab.suites.adapters.check import CheckOptions
 from storlab.suites.adapters.zts import ZtsOptions
-from storlab.suites.environment import SuiteEnvironment
-from storlab.suites.model import Absent, Attempt, Expectations, Group
-from storlab.suites.own_expectations import OwnEntry, with_own
-from storlab.suites.records.here import Here
-from storlab.suites.records.own_kernel import OwnKernel
+from storlab.suites.expectations import OwnEntry, with_own
+from storlab.suites.model import Absent, Attempt, Expectations, Group, SuiteEnvironment, report_name, test_name
 from storlab.suites.runfile import Runfile
-from storlab.suites.texts.zts import report_name, test_name
+
+FILES = "/var/tmp"
+
+
+@dataclass(frozen=True)
+class Here:
+    """What of this machine a suite may use. ``machine``: its name, as the user wrote it.
+
+    ``files``: the folder in which the run has its own; ``disks``: paths of devices, none for loop devices over files
+    there; ``wipe``: those that may carry data; ``keep``: storage pools that may be imported; ``user``: who runs tests.
+    """
+
+    machine: str
+    files: str = FILES
+    disks: tuple[str, ...] = ()
+    wipe: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    user: str = "root"
+    devices: tuple[DeviceIdentity, ...] = ()  # what the disks were when the run began
+
+
+def who_lacks(here: Here | None) -> str:
+    return "the guest image" if here is None else "this machine"
+
+
+@dataclass(frozen=True)
+class OwnKernel:
+    """Absolute paths of this machine. ``image``: a bzImage or vmlinux; ``modules``: its …/lib/modules/RELEASE;
+    ``rootfs``: a root file system, as a folder or an image of one; ``tree``: of OpenZFS, configured and built.
+    """
+
+    image: str | None
+    modules: str | None = None
+    rootfs: str | None = None
+    tree: str | None = None
+
+    @property
+    def keys(self) -> dict[str, object]:
+        """As nodes of kind ``vm`` call them; a guest of a tree boots, since the next one is of another state of it."""
+        keys = {"kernel": self.image, "modules": self.modules, "rootfs": self.rootfs, "zfs_tree": self.tree}
+        return {**keys, **({"start": "cold"} if self.tree is not None else {})}
+
 
 SUITE, RESULTS, LOG, OUTPUT, CONSOLES = "suite.json", "results.jsonl", "log", "output", "guests"
 ENVIRONMENT = "environment.json"
@@ -252,3 +291,40 @@ def read_results(folder: Path) -> list[Attempt]:
         return []
     except OSError as error:
         raise RecordsError(f"cannot read {path}: {error.strerror}") from None
+
+
+# Which script is under way on this machine, so that one that takes the machine down with it has a result all the
+# same.
+#
+# In guests the controller outlives what is lost, and writes that itself.
+
+UNDER_WAY = "under-way.json"
+
+
+class _UnderWay(Struct, frozen=True, forbid_unknown_fields=True):
+    """``boot``: of the machine; ``lost``: the script's result, should the machine go down before there is another."""
+
+    boot: str
+    lost: Attempt
+
+
+def write_under_way(folder: Path, boot: str, lost: Attempt) -> None:
+    """A script is about to begin: durably, in place of the one before."""
+    write_durably(folder / UNDER_WAY, to_json(_UnderWay(boot, lost)))
+
+
+def taken_down(folder: Path, boot: str, known: Iterable[Attempt]) -> Attempt | None:
+    """The result of a script that ran when the machine was booted again, by its ``boot`` now.
+
+    ``known``: the results that there are. Raises ``RecordsError`` where the file is damaged.
+    """
+    try:
+        found = read_record(folder / UNDER_WAY, _UnderWay)
+    except FileNotFoundError:
+        return None
+    lost = found.lost
+    done = any(
+        (each.key, each.role, each.number) == (lost.key, lost.role, lost.number) and each.started >= lost.started
+        for each in known
+    )
+    return None if done or found.boot == boot else lost

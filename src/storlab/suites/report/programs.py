@@ -1,4 +1,4 @@
-"""Reports that programs read: JSON, and JUnit's XML for the servers of continuous integration."""
+"""Reports on a run in any format, among them those that programs read: JSON, KTAP, and JUnit's XML."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from storlab.errors import UserError
+from storlab.reading import open_file
+from storlab.suites.ktap import MOST_JUDGED, Result, ktap_text, read_ktap
 from storlab.suites.model import Outcome
-from storlab.suites.report.no_result import tests_without_result
-from storlab.suites.report.view import Row, View
+from storlab.suites.records.folder import SuiteRun
+from storlab.suites.report.html import render_html
+from storlab.suites.report.text import render_markdown, render_text, render_zts
+from storlab.suites.report.view import Row, View, tests_without_result, view_of
 from storlab.text import plain
 
 
@@ -80,3 +85,60 @@ def _kind(row: Row) -> str:
     if row.surprising:
         return "error" if row.attempt.outcome in (Outcome.CRASHED, Outcome.HUNG, Outcome.KILLED) else "failure"
     return "" if row.attempt.outcome is Outcome.PASS else "skipped"
+
+
+def render_ktap(view: View) -> str:
+    """Tests that have no result fail; a failure that was expected is ``TODO``, which for KTAP's readers is none."""
+    groups: dict[str, list[Result]] = {}
+    for row in view.rows:
+        if row.attempt.role == "test" or row.surprising:
+            groups.setdefault(row.attempt.group, []).append(_ktap_result(row, view))
+    for group, missing in tests_without_result(view).items():
+        groups.setdefault(group, []).extend(Result(name, Outcome.FAIL, why) for name, why in missing.items())
+    whole = [Result(group, _of(results), "", tuple(results)) for group, results in groups.items()]
+    return "\n".join(ktap_text(whole)) + "\n"
+
+
+def _of(results: list[Result]) -> Outcome:
+    failed = any(each.outcome is Outcome.FAIL and not each.todo for each in results)
+    return Outcome.FAIL if failed else Outcome.PASS
+
+
+def _ktap_result(row: Row, view: View) -> Result:
+    outcome = row.attempt.outcome.classic
+    if outcome is Outcome.KILLED or (outcome is Outcome.PASS and row.surprising):
+        outcome = Outcome.FAIL
+    subtests = _printed(row, view) if view.run.asked.adapter == "ktap" else ()
+    expected = row.why if outcome is Outcome.FAIL and not row.surprising else ""
+    return Result(row.name, outcome, row.why, subtests, todo=expected)
+
+
+def _printed(row: Row, view: View) -> tuple[Result, ...]:
+    try:
+        with open_file(view.run.folder / row.attempt.folder / "stdout") as file:
+            data = file.read(MOST_JUDGED)
+    except OSError:
+        return ()
+    found = read_ktap(data.decode(errors="replace").splitlines())
+    return found.subtests if found is not None else ()
+
+
+def render(run: SuiteRun, format_: str, *, brief: bool = False) -> str:
+    """The report. ``brief``: of the text, without what was printed while it ran. Raises ``UserError``."""
+    view = view_of(run)
+    match format_:
+        case "text":
+            return render_text(view, brief=brief)
+        case "zts":
+            return render_zts(view)
+        case "md":
+            return render_markdown(view)
+        case "html":
+            return render_html(view, run.last_words)
+        case "junit":
+            return render_junit(view)
+        case "ktap":
+            return render_ktap(view)
+        case "json":
+            return render_json(view)
+    raise UserError(f"there is no format {format_}")

@@ -8,7 +8,7 @@ from storlab.report.formats.escape import markdown
 from storlab.report.language.format import duration, quantity
 from storlab.suites.model import LOST
 from storlab.suites.report.view import Row, View
-from storlab.suites.texts.zts import console_line, report, summary
+from storlab.suites.zts_text import console_line, report, summary
 from storlab.text import one_line
 
 OTHERS = "Guests that differ from the first, by whose environment the run is recorded"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from storlab.report.language.format import duration, plural
-from storlab.suites.expectations import expected, is_surprising_pass
-from storlab.suites.model import LOST, Attempt, Expectation, Outcome
-from storlab.suites.own_expectations import notes_on
-from storlab.suites.records import SuiteRun
-from storlab.suites.records.here import who_lacks
-from storlab.suites.texts.zts import report_name, test_name
+from storlab.suites.expectations import expected, is_surprising_pass, notes_on
+from storlab.suites.model import LOST, Absent, Attempt, Expectation, Outcome, report_name, test_name
+from storlab.suites.records.folder import SuiteRecord, SuiteRun, who_lacks
 
 ORDER = tuple(Outcome)
 
@@ -181,3 +180,38 @@ def _row(attempt: Attempt, run: SuiteRun, lacks: tuple[str, ...]) -> Row:
     told = surprising or attempt.outcome is Outcome.SKIP
     said = run.telling(attempt) if told and not attempt.reason else ""
     return Row(attempt, name, found, surprising, lacks, who, said=said)
+
+
+_NOT_FOUND = "not found"  # the group of tests whose names are not known
+_NO_RESULT = "it has no result"
+
+
+def tests_without_result(view: View) -> dict[str, dict[str, str]]:
+    """Group → test → why it has no result. A test is called what it is called where it has one: it is the same test."""
+    asked = view.run.asked
+    groups: dict[str, dict[str, str]] = {}
+    for group, path in view.without_result:
+        groups.setdefault(group, {})[test_name(path, asked.testdir)] = _NO_RESULT
+    for group, name, why in _absent(asked):
+        groups.setdefault(group, {}).setdefault(name, why)
+    return groups
+
+
+def _absent(asked: SuiteRecord) -> Iterator[tuple[str, str, str]]:
+    """Group, name and reason of each test that was not found; as many as the exit status and the text count."""
+    by_folder = {posixpath.dirname(test.path): group.name for group in asked.groups for test in group.tests}
+    for each in asked.absent:
+        for path in each.paths:
+            folder = posixpath.dirname(path)
+            group = by_folder.get(folder) or folder.removeprefix(f"{asked.testdir}/")
+            yield group, test_name(path, asked.testdir), str(each)
+        for name in _unnamed(each):
+            yield _NOT_FOUND, name, str(each)
+
+
+def _unnamed(absent: Absent) -> Iterator[str]:
+    """What to call the tests whose paths are not known: by the place that asks for them."""
+    if absent.paths:
+        return
+    for number in range(1, absent.tests + 1):
+        yield f"{absent} ({number} of {absent.tests})" if absent.tests > 1 else str(absent)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from storlab.errors import UserError
 from storlab.suites.groups import inside
-from storlab.suites.model import Attempt, Group, Outcome
-from storlab.suites.records import LOG
-from storlab.suites.test_runner import output_folder
-from storlab.suites.texts.zts import console_line, report_name
+from storlab.suites.model import Attempt, Group, Outcome, report_name
+from storlab.suites.originals import output_folder
+from storlab.suites.records.folder import LOG
+from storlab.suites.zts_text import console_line
 
 _COPIED = ("stdout", "stderr", "merged")
 _OF_MACHINE = "config.json"

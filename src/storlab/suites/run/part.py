@@ -14,16 +14,8 @@ from storlab.errors import NodeError, StorlabError
 from storlab.suites.groups import inside
 from storlab.suites.model import LOST, Attempt, Group, Leak, Outcome, Role, Script
 from storlab.suites.places.invariants import Watchman, look
-from storlab.suites.places.place import (
-    GuestLost,
-    SuiteGuest,
-    blank_disks,
-    end_survivors,
-    loss_of,
-    restore_service,
-)
-from storlab.suites.records import OUTPUT
-from storlab.suites.records.under_way import write_under_way
+from storlab.suites.places.place import GuestLost, SuiteGuest, blank_disks, end_survivors, loss_of, restore_service
+from storlab.suites.records.folder import OUTPUT, write_under_way
 from storlab.suites.run.attempt import Running, Terms, run_script
 
 _LOOK = 30.0  # s, for what takes a hundredth

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
 from storlab.suites.model import Group, Script
-from storlab.suites.places.place import GuestLost, SuiteGuest
-from storlab.suites.places.spare import Spare
+from storlab.suites.places.place import GuestLost, Spare, SuiteGuest
 from storlab.suites.run.attempt import Terms
 from storlab.suites.run.part import Part
 from storlab.waiting import all_of

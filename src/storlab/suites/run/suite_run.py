@@ -30,23 +30,26 @@ from storlab.run.session import Session, open_session
 from storlab.suites.adapters.base import Adapter
 from storlab.suites.adapters.check import Check
 from storlab.suites.model import Suite
-from storlab.suites.order import remaining
 from storlab.suites.places.guest import GuestMaker
 from storlab.suites.places.here import HereMaker
 from storlab.suites.places.place import Place
-from storlab.suites.records import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run
-from storlab.suites.records.here import FILES
-from storlab.suites.records.own_kernel import OwnKernel
-from storlab.suites.records.under_way import taken_down
-from storlab.suites.run.asked import Asked
-from storlab.suites.run.execution import Ended, Execution, Watch
+from storlab.suites.records.folder import (
+    CONSOLES,
+    FILES,
+    SUITE,
+    OwnKernel,
+    Results,
+    SuiteRecord,
+    SuiteRun,
+    read_suite_run,
+    taken_down,
+)
+from storlab.suites.run.execution import Ended, Execution, UntilFailure, Watch
 from storlab.suites.run.hold import Hold
-from storlab.suites.run.look import Found, find_suite, lacking_programs
 from storlab.suites.run.own_files import adapter_of, own_adapter, run_by
-from storlab.suites.run.plan import plan
-from storlab.suites.run.until_failure import UntilFailure
+from storlab.suites.run.plan import Asked, Found, find_suite, lacking_programs, plan
 from storlab.suites.run.wants import refuse_other_machine, refuse_unpermitted_run, wants_of_run
-from storlab.suites.selection import select
+from storlab.suites.selection import remaining, select
 from storlab.version import __version__
 from storlab.waiting import to_its_end
 

@@ -15,10 +15,8 @@ from storlab.reach import Found, Key, reaching
 from storlab.run.gate import Want, each_once, refuse, unpermitted, want_of
 from storlab.run.permissions import Permissions
 from storlab.study.toml_text import line_of
-from storlab.suites.bisect.steps import Plan
-from storlab.suites.records import SUITE
-from storlab.suites.records.here import FILES, Here
-from storlab.suites.records.own_kernel import OwnKernel
+from storlab.suites.bisect import Plan
+from storlab.suites.records.folder import FILES, SUITE, Here, OwnKernel
 from storlab.suites.suite_file import SuiteFile
 
 _CANDIDATE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9/.:+_-]*")

@@ -1,15 +1,101 @@
-"""What ``storlab suite compare`` says."""
+"""What ``storlab suite compare`` and ``history`` say: an answer and tables, in each format."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import msgspec
+
+from storlab.errors import UserError
+from storlab.report.formats.escape import markdown
 from storlab.report.language.format import duration, plural
-from storlab.suites.history.comparing import LEVEL, Change, Comparison, TestChange
-from storlab.suites.history.counts import Counts
-from storlab.suites.observed import ObservedRun
-from storlab.suites.report.pages.page import Page, Table
+from storlab.suites.comparing import LEVEL, Change, Comparison, TestChange
+from storlab.suites.history import Counts, History, TestHistory
+from storlab.suites.model import ObservedRun
+from storlab.text import one_line
+
+
+@dataclass(frozen=True)
+class Table:
+    """``numbers``: columns that are aligned to the right. ``tones``: of each row, how it is coloured; may be empty."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    intro: str = ""
+    numbers: frozenset[int] = frozenset()
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """``document``: the same for programs."""
+
+    title: str
+    answer: str
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...] = ()
+    counts: Sequence[tuple[str, int]] = ()
+    document: Mapping[str, object] = field(default_factory=dict)
+
+
+_MOST = 50  # rows of a table in a terminal; the other formats have all
+
+
+def render_page(page: Page, format_: str) -> str:
+    if format_ not in RENDERERS:
+        raise UserError(f"--format {format_}: it is one of {', '.join(RENDERERS)}")
+    return RENDERERS[format_](page)
+
+
+def _text(page: Page) -> str:
+    lines = [page.title, "", page.answer]
+    for table in page.tables:
+        lines += ["", table.title, *([f"  {one_line(table.intro)}"] if table.intro else []), *_aligned(table)]
+    lines += ["", *map(one_line, page.notes)] if page.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def _aligned(table: Table) -> Iterator[str]:
+    shown = [[one_line(cell) for cell in row] for row in (table.columns, *table.rows[:_MOST])]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        cells = [
+            cell.rjust(width) if number in table.numbers else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield f"  {'  '.join(cells)}".rstrip()
+    if len(table.rows) > _MOST:
+        yield f"  and {len(table.rows) - _MOST} more"
+
+
+def _markdown(page: Page) -> str:
+    lines = [f"# {markdown(page.title)}", "", f"**{markdown(page.answer)}**"]
+    for table in page.tables:
+        lines += ["", f"## {markdown(table.title)}", *(["", markdown(table.intro)] if table.intro else []), ""]
+        lines.append(f"| {' | '.join(map(markdown, table.columns))} |")
+        aligned = ("---:" if number in table.numbers else "---" for number in range(len(table.columns)))
+        lines.append(f"| {' | '.join(aligned)} |")
+        lines += [f"| {' | '.join(map(markdown, row))} |" for row in table.rows]
+    for note in page.notes:
+        lines += ["", markdown(note)]
+    return "\n".join(lines) + "\n"
+
+
+def _html(page: Page) -> str:
+    from storlab.suites.report.html import environment, styles
+
+    return environment().get_template("suite_pages.html.j2").render(page=page, **styles())
+
+
+def _json(page: Page) -> str:
+    return msgspec.json.format(msgspec.json.encode(page.document), indent=2).decode() + "\n"
+
+
+RENDERERS: dict[str, Callable[[Page], str]] = {"text": _text, "md": _markdown, "html": _html, "json": _json}
+
 
 _SHOWN = {
     Change.REGRESSED: ("Regressed", "", "bad"),
@@ -179,3 +265,83 @@ def _document(found: Comparison) -> dict[str, object]:
 
 def counts_document(counts: Counts) -> dict[str, object]:
     return {"passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped, "flaky": counts.flaky}
+
+
+def history_page(history: History, everything: bool) -> Page:
+    """Flaky tests first; tests that always pass only where ``everything`` is asked for."""
+    runs = plural(len(history.runs), "run")
+    where = f" in {plural(len(history.environments), 'environment')}" if len(history.environments) > 1 else ""
+    counts = [(len(history.flaky), "flaky"), (len(history.failing), "always failed"), (len(history.skipped), "skipped")]
+    counts += [(len(history.passing), "always passed")]
+    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "no results"
+    return Page(
+        title=f"Tests over {runs}",
+        answer=f"{runs}{where}: {said}.",
+        tables=tuple(_histories_tables(history, everything)),
+        notes=tuple(_histories_notes(history, everything)),
+        counts=tuple((word, count) for count, word in counts if count),
+        document={
+            "runs": [{"run": run.name, "environment": str(run.environment)} for run in history.runs],
+            "tests": [_histories_document(each) for each in history.tests],
+        },
+    )
+
+
+def _histories_tables(history: History, everything: bool) -> Iterator[Table]:
+    several = len(history.environments) > 1
+    shown = [("Flaky", history.flaky, "known", "Their outcomes differ within one environment.")]
+    shown += [("Always failed", history.failing, "bad", ""), ("Never ran", history.skipped, "", "")]
+    shown += [("Always passed", history.passing, "good", "")] if everything else []
+    for title, tests, tone, intro in shown:
+        if tests:
+            columns = ("test", "passed", "rate", "95 % interval", "last", "time", *(["environment"] if several else []))
+            rows = tuple(_histories_row(each, several) for each in tests)
+            yield Table(title, columns, rows, intro, frozenset({1, 2, 3, 5}), tone)
+
+
+def _histories_row(each: TestHistory, several: bool) -> tuple[str, ...]:
+    counts = each.counts
+    known = each.rate is not None
+    return (
+        each.test,
+        f"{counts.passed} of {counts.decided}" if known else "",
+        share(each.rate) if each.rate is not None else "",
+        f"{share(each.low)} to {share(each.high)}" if known else "",
+        last(counts),
+        duration(each.seconds) if each.seconds is not None else "",
+        *([str(each.environment)] if several else []),
+    )
+
+
+def share(value: float) -> str:
+    """In per cent; what is not all or nothing never looks as if it were."""
+    rounded = round(value * 100)
+    if rounded in (0, 100) and value not in (0.0, 1.0):
+        return "> 99 %" if value > 0.5 else "< 1 %"
+    return f"{rounded} %"
+
+
+def _histories_notes(history: History, everything: bool) -> Iterator[str]:
+    yield from gaps(history.runs)
+    if history.passing and not everything:
+        yield f"{plural(len(history.passing), 'test')} that always passed: --all shows them."
+    if len(history.environments) == 1:
+        known = str(history.environments[0])
+        yield f"{known[0].upper()}{known[1:]}."
+    if len(history.runs) == 1:
+        yield "One run says nothing about flakiness, except where a retry came out differently."
+
+
+def _histories_document(each: TestHistory) -> dict[str, object]:
+    return {
+        "test": each.test,
+        "environment": each.environment.parts,
+        "flaky": each.flaky,
+        **counts_document(each.counts),
+        "pass_rate": each.rate,
+        "low": each.low,
+        "high": each.high,
+        "seconds": each.seconds,
+        "last": str(each.counts.last),
+        "last_run": each.last,
+    }

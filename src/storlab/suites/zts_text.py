@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from storlab.suites.expectations import NOT_APPLICABLE, expected, is_surprising_pass
-from storlab.suites.model import Attempt, Expectations, Outcome
+from storlab.suites.model import Attempt, Expectations, Outcome, report_name
 
 _WIDTH = 80  # columns of a line, with its end
 _ORDER = (Outcome.PASS, Outcome.FAIL, Outcome.SKIP, Outcome.KILLED)
-_TESTS = re.compile(r"/zfs-tests/tests/(?:functional|perf/regression)/(\S+)")
 _RESULT = re.compile(
     r"Test(?: \((?P<identifier>[^)]*)\))?: (?P<path>\S+) \(run as (?P<user>\S+)\) *"
     r"\[(?P<minutes>\d+):(?P<seconds>\d\d)\] \[(?P<outcome>[A-Z]+)\](?P<rerun> \(RERAN\))?"
@@ -51,17 +50,6 @@ def summary(attempts: Iterable[Attempt], seconds: float, folder: str) -> str:
     lines += ["", f"Running Time:\t{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"]
     lines += [f"Percent passed:\t{counts[Outcome.PASS] / total * 100:.1f}%", f"Log directory:\t{folder}"]
     return "\n".join(lines) + "\n"
-
-
-def report_name(path: str) -> str:
-    """How ``zts-report.py`` calls a test: its path below the suite's tests; elsewhere, the path itself."""
-    found = _TESTS.search(path)
-    return found[1] if found else path
-
-
-def test_name(path: str, testdir: str) -> str:
-    """How reports call a test: its path below the suite's tests, or below the folder of one's own."""
-    return report_name(path).removeprefix(f"{testdir}/")
 
 
 def report(attempts: Iterable[Attempt], expectations: Expectations, *, maybes: bool = True) -> str:

@@ -1,1 +1,0 @@
-"""Bisections for real: candidates, their builds and checks, and a journal by which one is resumed."""

@@ -1,1 +1,0 @@
-"""What programs of suites print, and KTAP: read, and printed the same."""
