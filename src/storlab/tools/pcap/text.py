@@ -17,7 +17,7 @@ from typing import BinaryIO
 from storlab.errors import ParseError
 
 MAGIC = b"storlab-segments"
-"""What records begin with (``agent/src/pcap/segment.rs``)."""
+"""What records begin with (``agent/src/pcap/input.rs``)."""
 _RECORD = struct.Struct("<qqIIIIHHHHBBBB")
 PIECE = 32768  # records that are handed on at a time
 _MOST_NAMES = 65535
