@@ -173,10 +173,11 @@ def image_virtiofsd(
     """
     import asyncio
 
-    from storlab.images.virtiofsd import unpack_virtiofsd
+    from storlab.images.unpacked import unpack
+    from storlab.images.virtiofsd import UNPACKED
 
     with _progress(quiet, "unpacking virtiofsd") as notify:
-        part = asyncio.run(unpack_virtiofsd(implementation, notify, mirror))
+        part = asyncio.run(unpack(UNPACKED[implementation], notify, mirror))
     if not quiet:
         show(f"virtiofsd {part.about.versions['virtiofsd']} is ready")
 

@@ -113,7 +113,9 @@ async def follow(
         finally:
             await _end(process)
     if status != 0:
-        raise failure(_told(argv), status, log)
+        # The program that a user would name: not the ones that only set the stage for it.
+        told = next((word for word in argv if word in _PACKAGES and word not in ("setpriv", "unshare")), argv[0])
+        raise failure(told, status, log)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -156,11 +158,6 @@ def cause(text: str, program: str, status: int, log: Path) -> str:
     lines = [line.strip() for line in last.splitlines()[1:] if line.strip()]
     telling = next((line for line in lines if line.startswith(("E:", "error:"))), lines[-1] if lines else "")
     return f"{program} {ended}{telling and f' ({telling})'}"
-
-
-def _told(argv: Sequence[str]) -> str:
-    """The program that a user would name: not the ones that only set the stage for it."""
-    return next((word for word in argv if word in _PACKAGES and word not in ("setpriv", "unshare")), argv[0])
 
 
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -86,7 +85,7 @@ def list_images() -> list[Listed]:
     for found in manifests(cache):
         parts = {kind: part for kind, name in found.parts.items() if (part := cache.part(name)) is not None}
         if len(parts) == len(found.parts):
-            sizes = {kind: _size(part.folder) for kind, part in sorted(parts.items())}
+            sizes = {kind: part.size for kind, part in sorted(parts.items())}
             extras = tuple(sorted(found.extras))
             is_current = found.recipe == current
             listed.append(Listed(found.name, found.release, extras, found.built, is_current, sizes, found.versions))
@@ -128,7 +127,3 @@ def _sweep(cache: Cache) -> None:
     used = frozenset(part for found in manifests(cache) for part in found.parts.values())
     for kind in ("kernel-", "root-", *(f"{extra}-[0-9a-f]" for extra in recipe.EXTRAS)):
         cache.sweep(kind, used)
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_blocks * 512 for path in folder.iterdir())

@@ -171,21 +171,21 @@ def prepare(source: Path, base: Path, log: Path) -> Modules:
     """Copy ``source`` (``…/lib/modules/<release>``) to ``base``/usr/lib/modules, unpacked, trimmed and indexed."""
     release = source.name
     all_modules = read_modules(source)
-    kept = all_modules.closure(path for path in all_modules.needs if not is_dropped(path))
+    kept = sorted(all_modules.closure(path for path in all_modules.needs if not is_dropped(path)))
     target = base / "usr" / "lib" / "modules" / release
+
+    def copy(path: str) -> None:
+        inside = target / f"{path.partition('.ko')[0]}.ko"
+        inside.parent.mkdir(parents=True, exist_ok=True)
+        inside.write_bytes(unpack_module(source / path, log))
+
     with ThreadPoolExecutor(max_workers=4) as pool:
-        list(pool.map(lambda path: _copy(source, target, path, log), sorted(kept)))
+        list(pool.map(copy, kept))
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
         if (source / name).exists():
             shutil.copyfile(source / name, target / name)
     depmod(base, release, log)
     return read_modules(target)
-
-
-def _copy(source: Path, target: Path, path: str, log: Path) -> None:
-    inside = target / f"{path.partition('.ko')[0]}.ko"
-    inside.parent.mkdir(parents=True, exist_ok=True)
-    inside.write_bytes(unpack_module(source / path, log))
 
 
 def depmod(base: Path, release: str, log: Path) -> None:
@@ -234,11 +234,21 @@ def with_added(layer: Path, added: Sequence[Path], release: str, work: Path, log
     return replace(modules, filesystems=modules.filesystems | {"zfs"})  # it has no alias fs-zfs
 
 
+def make_layer(source: Path, wanted: Iterable[str], work: Path, key: str, log: Path, *, merged: bool = True) -> Modules:
+    """``initramfs`` and ``modules.erofs`` in ``work``, of ``source`` (``…/lib/modules/<release>``). ``merged``: in the
+    root file system, /lib is a link to /usr/lib.
+    """
+    tree = work / "tree"
+    modules = prepare(source, tree, log)
+    folder = tree / "usr" / "lib" / "modules" / source.name
+    (work / "initramfs").write_bytes(initramfs(modules, folder, wanted, log))
+    if not merged:
+        (tree / "usr" / "lib").rename(tree / "lib")
+        (tree / "usr").rmdir()
+    pack(tree, work / "modules.erofs", key, log)
+    remove_tree(tree)
+    return modules
+
+
 def pack(tree: Path, target: Path, key: str, log: Path) -> None:
     run_on_strangers(erofs_command(str(target), str(tree), key, root_owned=True), log, target.parent)
-
-
-def unmerge(tree: Path) -> None:
-    """Move the modules from /usr/lib to /lib, for a root file system where that is a folder of its own."""
-    (tree / "usr" / "lib").rename(tree / "lib")
-    (tree / "usr").rmdir()

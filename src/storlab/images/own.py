@@ -19,7 +19,7 @@ from typing import Literal
 from storlab.errors import ImageError, MissingTool, UserError
 from storlab.images import commands, cpio, module_tree, recipe, vmlinux
 from storlab.images.bootstrap import erofs_command
-from storlab.images.cache import UNUSED, About, Cache, Part, remove_tree
+from storlab.images.cache import UNUSED, About, Cache, Part
 from storlab.images.confined import CANNOT_CONFINE, run_on_strangers
 from storlab.images.module_tree import Modules, parse_filesystems, read_modules
 from storlab.images.parts import about_modules, write_kernel
@@ -60,7 +60,10 @@ def programs_in_folder(root: Path) -> frozenset[str]:
             entries = list(os.scandir(_inside(root, name)))
         except OSError:
             continue
-        found |= {entry.name for entry in entries if entry.is_symlink() or _is_executable(entry)}
+        # A link counts, wherever it leads.
+        found |= {
+            each.name for each in entries if each.is_symlink() or (each.is_file() and each.stat().st_mode & 0o111)
+        }
     return frozenset(found)
 
 
@@ -137,10 +140,6 @@ def _inside(root: Path, name: str) -> Path:
     return root / name
 
 
-def _is_executable(entry: os.DirEntry[str]) -> bool:
-    return entry.is_file(follow_symlinks=False) and bool(entry.stat(follow_symlinks=False).st_mode & 0o111)
-
-
 @dataclass(frozen=True)
 class OwnRoot:
     """A root file system: an image file, the names of programs on its PATH, and whether its /lib is /usr/lib."""
@@ -171,40 +170,23 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
         recipe.kernel_recipe(),
     ]
     key = recipe.digest(contents)
-    name = f"own-kernel-{key}"
-    if (found := cache.used(name)) is not None:
-        return found
-    with log_of(cache) as log, cache.making_alongside(name) as work:
-        release = _write_own_kernel(kernel, work / "kernel", log)
-        if modules is not None and release not in (modules.name, "unknown"):
-            raise UserError(f"{kernel} is {release}, and can't load the modules of {modules.name} in {modules}")
+
+    def make(work: Path, log: Path) -> About:
+        try:
+            write_kernel(kernel, work / "kernel", log)
+        except vmlinux.NotAKernel as error:
+            raise UserError(f"{kernel} is no kernel that a guest can boot: {error}") from None
+        release = vmlinux.release(kernel.read_bytes())
         if modules is None:
             (work / "initramfs").write_bytes(cpio.archive({module_tree.ORDER: b""}))
             known = read_modules(builtin) if builtin else Modules({}, filesystems=parse_filesystems("", b""))
-        else:
-            release, known = modules.name, _layer(modules, wanted, merged, work, key, log)
-        cache.finish(work, about_modules(release, known, kernel=release))
-    return finished(cache, name)
+            return about_modules(release, known, kernel=release)
+        if release not in (modules.name, "unknown"):
+            raise UserError(f"{kernel} is {release}, and can't load the modules of {modules.name} in {modules}")
+        known = module_tree.make_layer(modules, wanted, work, key, log, merged=merged)
+        return about_modules(modules.name, known, kernel=modules.name)
 
-
-def _write_own_kernel(kernel: Path, target: Path, log: Path) -> str:
-    try:
-        write_kernel(kernel, target, log)
-    except vmlinux.NotAKernel as error:
-        raise UserError(f"{kernel} is no kernel that a guest can boot: {error}") from None
-    return vmlinux.release(kernel.read_bytes())
-
-
-def _layer(source: Path, wanted: tuple[str, ...], merged: bool, work: Path, key: str, log: Path) -> Modules:
-    tree = work / "tree"
-    modules = module_tree.prepare(source, tree, log)
-    folder = tree / "usr" / "lib" / "modules" / source.name
-    (work / "initramfs").write_bytes(module_tree.initramfs(modules, folder, wanted, log))
-    if not merged:
-        module_tree.unmerge(tree)
-    module_tree.pack(tree, work / "modules.erofs", key, log)
-    remove_tree(tree)
-    return modules
+    return own_part(cache, f"own-kernel-{key}", make)
 
 
 def _build_tree(kernel: Path) -> Path | None:
@@ -223,14 +205,26 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
     if any(each.exists() and root.samefile(each) for each in _OF_THIS_MACHINE):
         raise UserError(f"{root} is this machine's own: name a folder of its own, such as debootstrap makes")
     key = recipe.digest([_of_tree(root), recipe.TIMESTAMP])
-    name = f"own-root-{key}"
+
+    def make(work: Path, log: Path) -> About:
+        run_on_strangers(erofs_command(str(work / "root.erofs"), str(root), key), log, work)
+        return About(programs=(*sorted(programs_in_folder(root)),))
+
+    part = own_part(cache, f"own-root-{key}", make)
+    return OwnRoot(part.folder / "root.erofs", frozenset(part.about.programs), has_merged_usr(root))
+
+
+def own_part(cache: Cache, name: str, make: Callable[[Path, Path], About]) -> Part:
+    """A part of somebody's own: ``make`` makes it in a folder, with a log, if it is not there yet. Of the others,
+    those go that were not used for long.
+    """
     part = cache.used(name)
     if part is None:
         with log_of(cache) as log, cache.making_alongside(name) as work:
-            run_on_strangers(erofs_command(str(work / "root.erofs"), str(root), key), log, work)
-            cache.finish(work, About(programs=(*sorted(programs_in_folder(root)),)))
-        part = finished(cache, name)
-    return OwnRoot(part.folder / "root.erofs", frozenset(part.about.programs), has_merged_usr(root))
+            cache.finish(work, make(work, log))
+        cache.sweep("own-", frozenset({name}), UNUSED)
+        part = cache.finished(name)
+    return part
 
 
 @contextlib.contextmanager
@@ -239,12 +233,6 @@ def log_of(cache: Cache) -> Iterator[Path]:
     log = cache.path("logs/own") / f"{os.getpid()}.log"
     yield log
     log.unlink(missing_ok=True)
-
-
-def finished(cache: Cache, name: str) -> Part:
-    """A part that was just made; of the others of its kind, those go that were not used for long."""
-    cache.sweep("own-", frozenset({name}), UNUSED)
-    return cache.finished(name)
 
 
 def digest_of_file(path: Path) -> str:

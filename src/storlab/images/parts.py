@@ -66,7 +66,7 @@ async def make_kernel_part(
 
 
 def _make_kernel(cache: Cache, package: Path, kernel: KernelPackage, work: Path, key: str, log: Path) -> None:
-    unpacked, tree = work / "unpacked", work / "tree"
+    unpacked = work / "unpacked"
     commands.run(["dpkg-deb", "--extract", str(package), str(unpacked)], log)
     place = unpacked / "usr" / "lib" / "modules"
     if not place.exists():
@@ -75,12 +75,8 @@ def _make_kernel(cache: Cache, package: Path, kernel: KernelPackage, work: Path,
         remove_tree(unpacked / "lib")
     write_kernel(unpacked / "boot" / f"vmlinuz-{kernel.release}", work / "kernel", log)
     module_tree.depmod(unpacked, kernel.release, log)
-    modules = module_tree.prepare(place / kernel.release, tree, log)
-    folder = tree / "usr" / "lib" / "modules" / kernel.release
-    (work / "initramfs").write_bytes(module_tree.initramfs(modules, folder, recipe.EARLY_MODULES, log))
-    module_tree.pack(tree, work / "modules.erofs", key, log)
+    modules = module_tree.make_layer(place / kernel.release, recipe.EARLY_MODULES, work, key, log)
     remove_tree(unpacked)
-    remove_tree(tree)
     cache.finish(work, about_modules(kernel.release, modules, kernel=kernel.version))
 
 

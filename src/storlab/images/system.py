@@ -12,7 +12,7 @@ from storlab.images.cache import About, Cache, cache_folder, remove_tree
 from storlab.images.confined import run_on_strangers
 from storlab.images.image import Image
 from storlab.images.module_tree import read_modules
-from storlab.images.own import finished, kind_of, log_of
+from storlab.images.own import kind_of, own_part
 
 _LOCK = threading.Lock()  # several nodes ask at once, each on a thread; the first one makes it
 _UUID = "5f0b1a9e-5c1d-4c57-9f3a-7d2f1c0de5e5"  # the same in all, so that equal images are equal files
@@ -27,41 +27,36 @@ def system_disk(image: Image, size: int) -> Path:
     if os.geteuid() != 0:
         raise Unsupported("a root file system on a disk keeps the owners of its files only if root makes it")
     name = f"own-system-{recipe.digest([_layers(image), size])}"
-    cache = Cache(cache_folder())
+
+    def make(work: Path, log: Path) -> About:
+        commands.need(("fsck.erofs", "mkfs.ext4"), "a root file system on a disk")
+        tree = _unpacked(image.layers, work, log)
+        with (work / "root.img").open("wb") as file:
+            file.truncate(size)
+        options = ["-q", "-F", "-U", _UUID, "-E", f"hash_seed={_UUID}", "-d", str(tree)]
+        run_on_strangers(["mkfs.ext4", *options, str(work / "root.img")], log, work)
+        remove_tree(tree)
+        return About()
+
     with _LOCK:
-        part = cache.used(name)
-        if part is None:
-            commands.need(("fsck.erofs", "mkfs.ext4"), "a root file system on a disk")
-            with log_of(cache) as log, cache.making_alongside(name) as work:
-                tree = _unpacked(image.layers, work, log)
-                with (work / "root.img").open("wb") as file:
-                    file.truncate(size)
-                options = ["-q", "-F", "-U", _UUID, "-E", f"hash_seed={_UUID}", "-d", str(tree)]
-                run_on_strangers(["mkfs.ext4", *options, str(work / "root.img")], log, work)
-                remove_tree(tree)
-                cache.finish(work, About())
-            part = finished(cache, name)
-    return part.folder / "root.img"
+        return own_part(Cache(cache_folder()), name, make).folder / "root.img"
 
 
 def system_initramfs(image: Image) -> Path:
     """The initramfs for guests with such a root: as the image's, with what ext4 needs."""
     name = f"own-early-{recipe.digest([_layers(image), recipe.EARLY_MODULES])}"
-    cache = Cache(cache_folder())
+
+    def make(work: Path, log: Path) -> About:
+        folder = _unpacked(image.layers[1:], work, log) / "usr/lib/modules" / image.release
+        initramfs = image.initramfs.read_bytes()  # of a kernel without modules
+        if folder.exists():
+            initramfs = module_tree.initramfs(read_modules(folder), folder, (*recipe.EARLY_MODULES, "ext4"), log)
+        (work / "initramfs").write_bytes(initramfs)
+        remove_tree(work / "tree")
+        return About()
+
     with _LOCK:
-        part = cache.used(name)
-        if part is None:
-            with log_of(cache) as log, cache.making_alongside(name) as work:
-                folder = _unpacked(image.layers[1:], work, log) / "usr/lib/modules" / image.release
-                wanted = (*recipe.EARLY_MODULES, "ext4")
-                initramfs = image.initramfs.read_bytes()  # of a kernel without modules
-                if folder.exists():
-                    initramfs = module_tree.initramfs(read_modules(folder), folder, wanted, log)
-                (work / "initramfs").write_bytes(initramfs)
-                remove_tree(work / "tree")
-                cache.finish(work, About())
-            part = finished(cache, name)
-    return part.folder / "initramfs"
+        return own_part(Cache(cache_folder()), name, make).folder / "initramfs"
 
 
 def _unpacked(layers: tuple[Path, ...], work: Path, log: Path) -> Path:

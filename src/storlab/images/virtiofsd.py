@@ -7,11 +7,8 @@ Debian 13 and wants a newer C library.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Literal, get_args
 
-from storlab.images import recipe, unpacked
-from storlab.images.cache import Part
 from storlab.images.unpacked import Unpacked
 
 Implementation = Literal["rust", "c"]
@@ -49,10 +46,3 @@ def find_virtiofsd(implementation: Implementation) -> tuple[str, ...] | None:
         if os.access(path, os.X_OK):
             return (path,)
     return UNPACKED[implementation].words
-
-
-async def unpack_virtiofsd(
-    implementation: Implementation, notify: Callable[[str], None] = lambda step: None, mirror: str = recipe.MIRROR
-) -> Part:
-    """Unpack it into the cache, where it is missing. Raises ``UserError``, ``MissingTool``, ``ImageError``."""
-    return await unpacked.unpack(UNPACKED[implementation], notify, mirror)

@@ -192,7 +192,11 @@ def tree_parts(cache: Cache, tree: Tree, base: Base) -> tuple[Part, Part]:
         raise UserError(f"{tree.folder} holds {total >> 20} MiB of commands and tests, which is more than guests get")
     names = [[name, digest_of_file(path)] for name, path in sorted(tree.modules.items())]
     first = recipe.digest([names, base.release, str(base.modules), recipe.TIMESTAMP])
-    contents = [[target, *_of(path)] for target, path in sorted(tree.files.items())]
+    contents = [
+        [target, "link", str(path.readlink())] if path.is_symlink()
+        else [target, bool(path.stat().st_mode & 0o111), digest_of_file(path)]
+        for target, path in sorted(tree.files.items())
+    ]  # fmt: skip
     second = recipe.digest([contents, recipe.TIMESTAMP])
     modules, rest = f"own-zfs-modules-{first}", f"own-zfs-{second}"
     if (packed := cache.used(rest)) is None:
@@ -268,12 +272,6 @@ def _pack_rest(cache: Cache, tree: Tree, work: Path, key: str, log: Path) -> Non
     module_tree.pack(root, work / "tree.erofs", key, log)
     remove_tree(root)
     cache.finish(work, About({"zfs": tree.version}, programs=(*sorted(tree.programs),)))
-
-
-def _of(path: Path) -> list[object]:
-    if path.is_symlink():
-        return ["link", str(path.readlink())]
-    return [bool(path.stat().st_mode & 0o111), digest_of_file(path)]
 
 
 def _text(path: Path) -> str:
