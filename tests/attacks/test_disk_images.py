@@ -14,7 +14,7 @@ from layers.sites import ground_in
 from storlab.errors import ImageError, UserError
 from storlab.images import commands, own
 from storlab.images.cache import Cache
-from storlab.images.confined import run_on_strangers
+from storlab.images.commands import run_on_strangers
 
 DESCRIBED = 'json:{{"driver":"raw","file":{{"driver":"file","filename":"{secret}"}}}}'
 

@@ -19,9 +19,18 @@ from laboratory import in_a_loop, wait_until
 from storlab.errors import ImageError, MissingImage, UserError
 from storlab.images import cache as cache_module
 from storlab.images import recipe
-from storlab.images.cache import About, Cache, Part, cache_folder
+from storlab.images.cache import (
+    About,
+    Cache,
+    Part,
+    cache_folder,
+    forget_old,
+    list_images,
+    manifests,
+    remove_image,
+    write_manifest,
+)
 from storlab.images.image import build_image, find_image
-from storlab.images.manifest import forget_old, list_images, manifests, remove_image, write_manifest
 
 from .test_command_line import storlab
 

@@ -19,13 +19,10 @@ from laboratory import in_a_loop, wait_until
 from storlab.doctor import virtual
 from storlab.doctor.machine import Machine
 from storlab.errors import ImageError, MissingTool
-from storlab.images import commands, virtiofsd
-from storlab.images.cache import About, Cache, cache_folder
+from storlab.images import commands, unpacked
+from storlab.images.cache import About, Cache, Listed, cache_folder
 from storlab.images.image import find_image
-from storlab.images.manifest import Listed
-from storlab.images.mysql import MYSQL
-from storlab.images.unpacked import keep
-from storlab.images.virtiofsd import UNPACKED, find_virtiofsd
+from storlab.images.unpacked import MYSQL, UNPACKED, find_virtiofsd, keep
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.nodes.needs import remedy
 from study.program import program
@@ -197,7 +194,7 @@ def test_an_unpacked_mysqld_is_one(tmp_path: Path) -> None:
 @pytest.mark.needs("packages")
 def test_it_is_unpacked_once_and_needs_nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(virtiofsd, "INSTALLED", {"rust": (), "c": ()})
+    monkeypatch.setattr(unpacked, "INSTALLED", {"rust": (), "c": ()})
     assert find_virtiofsd("rust") is None
     ended = storlab("virtiofsd", cache=tmp_path)
     assert (ended.returncode, ended.stdout.split()[::2]) == (0, ["virtiofsd", "is"]), ended.stderr
@@ -215,7 +212,7 @@ def test_an_installed_virtiofsd_is_preferred_and_where_there_is_none_the_command
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(virtiofsd, "INSTALLED", {"rust": (), "c": ()})
+    monkeypatch.setattr(unpacked, "INSTALLED", {"rust": (), "c": ()})
     for implementation, command in {
         "rust": "storlab image virtiofsd",
         "c": "storlab image virtiofsd --implementation c",
@@ -224,7 +221,7 @@ def test_an_installed_virtiofsd_is_preferred_and_where_there_is_none_the_command
         assert remedy(program) == command
     installed = tmp_path / "virtiofsd"
     installed.write_text("#!/bin/sh\n")
-    monkeypatch.setattr(virtiofsd, "INSTALLED", {"rust": (str(installed),), "c": ()})
+    monkeypatch.setattr(unpacked, "INSTALLED", {"rust": (str(installed),), "c": ()})
     assert find_virtiofsd("rust") != (str(installed),), "it can't be run"
     installed.chmod(0o755)
     assert find_virtiofsd("rust") == (str(installed),)

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from storlab.errors import MissingImage, UserError
 from storlab.images import own
-from storlab.images.btf import lacks_types, types_of
 from storlab.images.image import find_image, own_image
 from storlab.images.module_tree import is_dropped
-from storlab.images.vmlinux import NotAKernel, boots_directly, extract, payload, release
+from storlab.images.vmlinux import NotAKernel, boots_directly, extract, lacks_types, payload, release, types_of
 from storlab.nodes.needs import Needs, untraceable
 
 from .test_parts import ALIAS, BUILTIN, BUILTIN_INFO, DEP

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from laboratory.samples import sample
 from storlab.errors import UserError
 from storlab.images import recipe
-from storlab.images.apt import compare_versions, newest, parse_stanzas, taken_over
 from storlab.images.cache import Cache
-from storlab.images.cpio import BLOCK, archive
+from storlab.images.debian import compare_versions, newest, parse_stanzas, taken_over
 from storlab.images.module_tree import (
+    BLOCK,
     Modules,
+    archive,
     module_name,
     parse_aliases,
     parse_builtin,

@@ -16,8 +16,9 @@ from laboratory import Ended, Laboratory, ended, kill, opened, wait_until
 from laboratory.samples import sample
 from laboratory.slurm import Cluster, cluster
 from storlab.errors import StorlabError
+from storlab.nodes.agent.events import Cpus, Kernel
 from storlab.record import to_json
-from storlab.records.manifest import Cpus, Kernel, Manifest, Rest, read_manifest, write_manifest
+from storlab.records.manifest import Manifest, Rest, read_manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.merging import merge_runs
 from study.program import PROGRAM

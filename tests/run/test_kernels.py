@@ -17,7 +17,7 @@ from laboratory.hosts import CONTROLLER, Hosts, hosts
 from laboratory.studies import ON_LOOP
 from laboratory.trust import trusting
 from storlab.errors import StudyError
-from storlab.images.debian_kernel import unpack_debian_kernel
+from storlab.images.parts import unpack_debian_kernel
 from storlab.images.recipe import OWN_SERIES, series_of
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.records.run_folder import TrialRecord

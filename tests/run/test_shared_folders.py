@@ -18,7 +18,7 @@ import pytest
 from laboratory import Laboratory
 from laboratory.guests import BEGUN, endings, guests, kill_guest, once_begun
 from laboratory.samples import sample
-from storlab.images.virtiofsd import find_virtiofsd
+from storlab.images.unpacked import find_virtiofsd
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.share_requests import ShareRequestsProbe
 from storlab.probes.subject import ShareMount, read_subject

@@ -15,8 +15,7 @@ import pytest
 
 from storlab.errors import MissingImage
 from storlab.images.image import find_image
-from storlab.images.mysql import MYSQL
-from storlab.images.virtiofsd import find_virtiofsd
+from storlab.images.unpacked import MYSQL, find_virtiofsd
 
 ELSEWHERE = frozenset({"kvm", "mysql", "tgtd"})
 """What even CI may lack: the processor's help, Debian's unstable on the days when it is broken, and a server of disks

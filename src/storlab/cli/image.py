@@ -19,8 +19,7 @@ from storlab.cli.status import INTERRUPTED
 from storlab.errors import MissingImage, UserError
 
 if TYPE_CHECKING:
-    from storlab.images.cache import Part
-    from storlab.images.manifest import Listed
+    from storlab.images.cache import Listed, Part
     from storlab.study.study import Study
 
 _MIRROR = "http://deb.debian.org/debian"
@@ -150,7 +149,7 @@ def image_kernel(
 def _unpack_kernel(series: str, mirror: str, quiet: bool) -> None:
     import asyncio
 
-    from storlab.images.debian_kernel import unpack_debian_kernel
+    from storlab.images.parts import unpack_debian_kernel
 
     with _progress(quiet, "unpacking a kernel") as notify:
         part = asyncio.run(unpack_debian_kernel(series, notify, mirror))
@@ -173,8 +172,7 @@ def image_virtiofsd(
     """
     import asyncio
 
-    from storlab.images.unpacked import unpack
-    from storlab.images.virtiofsd import UNPACKED
+    from storlab.images.unpacked import UNPACKED, unpack
 
     with _progress(quiet, "unpacking virtiofsd") as notify:
         part = asyncio.run(unpack(UNPACKED[implementation], notify, mirror))
@@ -194,8 +192,7 @@ def image_mysql(
     """
     import asyncio
 
-    from storlab.images.mysql import MYSQL
-    from storlab.images.unpacked import unpack
+    from storlab.images.unpacked import MYSQL, unpack
 
     with _progress(quiet, "unpacking MySQL") as notify:
         part = asyncio.run(unpack(MYSQL, notify, mirror))
@@ -207,7 +204,7 @@ def image_mysql(
 @travels("image list")
 def image_list(json: Json = False) -> None:
     """List what is in the cache: guest images, unpacked programs, own kernels, data sets of databases."""
-    from storlab.images.manifest import list_images
+    from storlab.images.cache import list_images
 
     images, others = list_images(), _others()
     if json:
@@ -274,7 +271,7 @@ def image_remove(
         raise UserError("name one image to remove, or say --all; `storlab image list` shows them")
     import asyncio
 
-    from storlab.images.manifest import remove_image
+    from storlab.images.cache import remove_image
 
     if name is not None and asyncio.run(_remove_part(name)):
         show(f"removed: {name}")

@@ -14,7 +14,7 @@ from storlab.agent_binary import agent_remedy
 from storlab.blockio.trace_output import Started, decode
 from storlab.doctor.machine import Machine, Status
 from storlab.errors import MissingTool, ParseError
-from storlab.images.mysql import MYSQL
+from storlab.images.unpacked import MYSQL
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.needs import PROGRAMS, UNPACKED_MYSQL, remedy
 from storlab.units import size_text

@@ -12,10 +12,9 @@ from pathlib import Path
 from storlab.doctor.checks import Found, Look, missing, ok, program, warn
 from storlab.doctor.machine import Machine
 from storlab.errors import MissingImage, StorlabError
-from storlab.images.cache import storlab_cache
+from storlab.images.cache import Listed, list_images, storlab_cache
 from storlab.images.image import find_image
-from storlab.images.manifest import Listed, list_images
-from storlab.images.virtiofsd import IMPLEMENTATIONS, find_virtiofsd
+from storlab.images.unpacked import IMPLEMENTATIONS, find_virtiofsd
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
 from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from storlab.errors import ImageError, MissingTool, UserError
-from storlab.images import commands, cpio, module_tree, recipe, vmlinux
-from storlab.images.bootstrap import erofs_command
+from storlab.images import commands, module_tree, recipe, vmlinux
 from storlab.images.cache import UNUSED, About, Cache, Part
-from storlab.images.confined import CANNOT_CONFINE, run_on_strangers
+from storlab.images.commands import CANNOT_CONFINE, run_on_strangers
+from storlab.images.debian import erofs_command
 from storlab.images.module_tree import Modules, parse_filesystems, read_modules
 from storlab.images.parts import about_modules, write_kernel
 
@@ -178,7 +178,7 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
             raise UserError(f"{kernel} is no kernel that a guest can boot: {error}") from None
         release = vmlinux.release(kernel.read_bytes())
         if modules is None:
-            (work / "initramfs").write_bytes(cpio.archive({module_tree.ORDER: b""}))
+            (work / "initramfs").write_bytes(module_tree.archive({module_tree.ORDER: b""}))
             known = read_modules(builtin) if builtin else Modules({}, filesystems=parse_filesystems("", b""))
             return about_modules(release, known, kernel=release)
         if release not in (modules.name, "unknown"):

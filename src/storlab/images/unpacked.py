@@ -5,17 +5,19 @@ What is downloaded is apt's to verify: the lists by Debian's signature, each pac
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 from storlab.errors import ImageError, UserError
-from storlab.images import bootstrap, commands, recipe
-from storlab.images.apt import taken_over
+from storlab.images import commands, debian, recipe
 from storlab.images.cache import About, Cache, Part, cache_folder
+from storlab.images.debian import taken_over
 
 _LOADER = "ld-linux-x86-64.so.2"
 _LIBRARY = re.compile(r"^\t(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.M)  # a line of what the loader lists
@@ -57,7 +59,7 @@ async def unpack(
     """Unpack it into the cache, where it is missing. Raises ``UserError``, ``MissingTool``, ``ImageError``."""
     if platform.machine() != "x86_64":
         raise UserError(f"{wanted.called} is unpacked for x86-64 only, and this machine is {platform.machine()}")
-    commands.need((*bootstrap.PROGRAMS, "apt-config"), f"unpacking {wanted.called}")
+    commands.need((*debian.PROGRAMS, "apt-config"), f"unpacking {wanted.called}")
     cache = Cache(cache_folder())
     async with cache.locked(notify):
         if cache.part(wanted.name) is None:
@@ -79,7 +81,7 @@ async def _download(wanted: Unpacked, work: Path, log: Path, notify: Callable[[s
     argv += ['--aptopt=APT::Install-Recommends "false"']
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in recipe.NOT_UNPACKED]
     line = f"deb [signed-by={recipe.KEYRING}] {mirror} {wanted.suite} main"
-    await bootstrap.run_apart([*argv, wanted.suite, str(work / "debian.tar"), line], work, log)
+    await debian.run_apart([*argv, wanted.suite, str(work / "debian.tar"), line], work, log)
 
 
 def _keep_only(wanted: Unpacked, work: Path, log: Path) -> str:
@@ -116,3 +118,64 @@ def keep(wanted: Unpacked, root: Path, work: Path, log: Path) -> None:
         copy = shutil.copytree if (root / source).is_dir() else shutil.copyfile
         (work / name).parent.mkdir(exist_ok=True)
         copy(root / source, work / name)
+
+
+# A MySQL server, which is in no stable Debian: sid's, unpacked. It reads its messages and character sets as well.
+
+_RECIPE = 1  # raised when what is made here changes
+
+MYSQL = Unpacked(
+    f"mysql-{_RECIPE}",
+    "mysqld",
+    "sid",
+    "mysql-server-core",
+    path="usr/sbin/mysqld",
+    space=1_500_000_000,
+    beside={
+        "usr/share/mysql/english": "english",
+        "usr/share/mysql/charsets": "charsets",
+        # It loads this one at each start, and says so where it is missing.
+        "usr/lib/mysql/plugin/component_reference_cache.so": "plugin/component_reference_cache.so",
+    },
+)
+
+
+# A virtiofsd for machines whose Debian has none that does: the installed one, else one that is unpacked.
+#
+# Debian 12 has the one in C, in a package of QEMU 7 that a QEMU from its backports replaces; the one in Rust comes
+# with Debian 13 and wants a newer C library.
+
+Implementation = Literal["rust", "c"]
+
+IMPLEMENTATIONS: tuple[Implementation, ...] = get_args(Implementation)
+
+INSTALLED: dict[Implementation, tuple[str, ...]] = {
+    "rust": ("/usr/libexec/virtiofsd", "/usr/local/libexec/virtiofsd"),
+    "c": ("/usr/lib/qemu/virtiofsd",),
+}
+"""Where packages put it: Debian 13 and Fedora, Debian 12."""
+
+CALLED = "virtiofsd"
+_SPACE = 300_000_000  # bytes while it is unpacked; what is kept is a tenth or less
+
+UNPACKED: dict[Implementation, Unpacked] = {
+    "rust": Unpacked(
+        f"virtiofsd-rust-{_RECIPE}", CALLED, "trixie", "virtiofsd", path="usr/libexec/virtiofsd", space=_SPACE
+    ),
+    "c": Unpacked(
+        f"virtiofsd-c-{_RECIPE}",
+        CALLED,
+        "bookworm",
+        "qemu-system-common",
+        path="usr/lib/qemu/virtiofsd",
+        space=_SPACE,
+    ),
+}
+
+
+def find_virtiofsd(implementation: Implementation) -> tuple[str, ...] | None:
+    """The words before its options: of an installed one, else of the unpacked one; ``None`` where there is neither."""
+    for path in INSTALLED[implementation]:
+        if os.access(path, os.X_OK):
+            return (path,)
+    return UNPACKED[implementation].words

@@ -19,7 +19,7 @@ from pathlib import Path
 from storlab.errors import UserError
 from storlab.images import commands, module_tree, recipe
 from storlab.images.cache import About, Cache, Part, remove_tree
-from storlab.images.confined import run_on_strangers
+from storlab.images.commands import run_on_strangers
 from storlab.images.own import digest_of_file, log_of
 from storlab.images.parts import about_modules
 from storlab.reading import is_elf, read_file

@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-from storlab.images.btf import lacks_types
+from storlab.images.vmlinux import lacks_types
 from storlab.nodes.node import Node
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storlab.images.cache import cache_folder
-from storlab.images.mysql import MYSQL
+from storlab.images.unpacked import MYSQL
 
 UNPACKED = MYSQL.folder
 """As whoever runs the tests has it: each test has a cache of its own."""

@@ -24,7 +24,7 @@ from laboratory.devices import sh
 from layers.sites import Ground, entered, ground_in
 from storlab.errors import TrialError, Unsupported
 from storlab.images.cache import About, Cache
-from storlab.images.mysql import MYSQL
+from storlab.images.unpacked import MYSQL
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.clients import sql
 from storlab.layers.database.data_set import DataSet, Recipe, forget_old

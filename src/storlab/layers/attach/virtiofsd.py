@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 
 from storlab.allowed import NotAllowed, allowed, option_and_value
 from storlab.errors import Unsupported
-from storlab.images.virtiofsd import Implementation, find_virtiofsd
+from storlab.images.unpacked import Implementation, find_virtiofsd
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Share
 from storlab.layers.server.base import ServerContext, ServerLayer

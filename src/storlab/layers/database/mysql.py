@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from storlab.errors import Unsupported
-from storlab.images.mysql import MYSQL
+from storlab.images.unpacked import MYSQL
 from storlab.layers.database.base import version_of
 from storlab.layers.database.innodb import InnodbLayer
 from storlab.layers.server.base import ServerContext

@@ -16,10 +16,18 @@ from storlab.agent_binary import agent_path
 from storlab.errors import NodeError, UserError
 from storlab.extras import need_extra
 from storlab.images.cache import storlab_cache
-from storlab.images.cpio import archive
-from storlab.images.image import Image, debian_image, find_image, find_zfs_tree, own_image, with_zfs_tree
+from storlab.images.image import (
+    Image,
+    debian_image,
+    find_image,
+    find_zfs_tree,
+    own_image,
+    system_disk,
+    system_initramfs,
+    with_zfs_tree,
+)
+from storlab.images.module_tree import archive
 from storlab.images.recipe import OWN_SERIES, series_of
-from storlab.images.system import system_disk, system_initramfs
 from storlab.nodes.binding import programs
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, boot_of
