@@ -34,7 +34,7 @@ from storlab.units import shown, size_text
 from storlab.workloads.bonnie.workload import Files
 from storlab.workloads.command import Expectation, MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
-from storlab.workloads.posix.pjdfstest import Pjdfstest
+from storlab.workloads.posix.workload import Pjdfstest
 from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
 
 _COMMON = ("keep", "once")

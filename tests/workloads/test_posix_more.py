@@ -16,10 +16,9 @@ from storlab.workloads.posix.checks.outcome import Fails, Unsupported
 from storlab.workloads.posix.checks.pjdfstest import check
 from storlab.workloads.posix.checks.pjdfstest import judge as judge_tests
 from storlab.workloads.posix.checks.table import BETWEEN
-from storlab.workloads.posix.pjdfstest import Pjdfstest
 from storlab.workloads.posix.results import read_checks
 from storlab.workloads.posix.server import Seen, judge
-from storlab.workloads.posix.workload import program
+from storlab.workloads.posix.workload import Pjdfstest, program
 
 Outcomes = Mapping[str, tuple[str, str]]
 LIMIT = 60  # s: this machine may be busy

@@ -3,7 +3,7 @@
 Each is made in a directory of its own by a process of its own, and has so many seconds. Where the directory then no
 longer answers, the rest fails without being tried. ``--nodes=A,B --me=A --common=DIRECTORY``: all nodes on these files,
 this one, and what they have in common. ``--pjdfstest=ZIP --pjdfstest-limit=SECONDS``: its program and tests. ``python3
-FILE.pyz DIRECTORY --hold``: see ``held.py``.
+FILE.pyz DIRECTORY --hold``: see ``hold`` in ``processes.py``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from . import pjdfstest
-from .held import hold
 from .outcome import Fails, Unsupported, name_of
-from .processes import answer
+from .processes import Turns, answer, hold
 from .table import BETWEEN, CHECKS
-from .turns import Turns
 
 _LONGEST = 200  # characters of a reason
 

@@ -8,8 +8,7 @@ import stat
 import struct
 from collections.abc import Callable
 
-from .calls import birth_of
-from .outcome import NOT_THERE, Fails, Unsupported, calling, contents, create, expect, refused
+from .outcome import NOT_THERE, Fails, Unsupported, birth_of, calling, contents, create, expect, refused
 from .processes import elsewhere
 
 _NOBODY, _OTHER = 65534, 65533

@@ -1,6 +1,6 @@
 """What a node sees of another one's work in the same files. POSIX has one kind of answer: at once, as on one machine.
 
-The first node acts, the others look. See ``turns.py`` for how they wait for each other.
+The first node acts, the others look. See ``Turns`` for how they wait for each other.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import time
 from collections.abc import Callable
 
-from .mapping import map_shared
+from .files import map_shared
 from .outcome import NOT_THERE, Fails, calling, contents, create, expect, refused
-from .turns import Steps
+from .processes import Steps
 
 _PAGE = mmap.PAGESIZE
 _PATIENCE = 3.0  # s, for what a node sees late; FUSE has attributes for a second

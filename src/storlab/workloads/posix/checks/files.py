@@ -1,14 +1,29 @@
-"""Files that are open: open(2) with its flags, and what stays of a file whose name is gone."""
+"""Files: open(2) and its flags, what stays of one whose name is gone, mmap(2), holes, space set aside, copies."""
 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
-from mmap import mmap
 
-from .calls import link_open
-from .outcome import NOT_THERE, calling, contents, create, expect, names_in, refused
-from .processes import together
+from .outcome import (
+    FALLOC_FL_KEEP_SIZE,
+    FALLOC_FL_PUNCH_HOLE,
+    FALLOC_FL_ZERO_RANGE,
+    NOT_THERE,
+    Fails,
+    Unsupported,
+    allocate,
+    calling,
+    contents,
+    create,
+    expect,
+    link_open,
+    name_of,
+    names_in,
+    refused,
+)
+from .processes import elsewhere, together
 
 _RECORDS, _LENGTH = 100, 64
 _NAMES = 40
@@ -94,7 +109,7 @@ def direct() -> None:
     """O_DIRECT. open(2): "EINVAL … O_DIRECT … and the filesystem does not support it"."""
     with calling("open", *NOT_THERE, errno.EINVAL):
         file = os.open("file", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
-    buffer = mmap(-1, _BLOCK)  # aligned to a page
+    buffer = mmap.mmap(-1, _BLOCK)  # aligned to a page
     buffer.write(b"d" * _BLOCK)
     with calling(f"write of {_BLOCK} B"):
         expect(os.pwritev(file, [buffer], 0) == _BLOCK, "not all was written")
@@ -123,3 +138,164 @@ def synced_directory() -> None:
     with calling("fsync", *NOT_THERE, errno.EINVAL):
         os.fsync(folder)
     os.close(folder)
+
+
+_PAGE = mmap.PAGESIZE
+# mmap(2): ENODEV, "does not support memory mapping". For an aligned offset and a length above 0, EINVAL can only be the
+# file system's: Linux has it for those that map files to read alone (generic_file_readonly_mmap).
+_NOT_MAPPED = (errno.ENODEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def _mapped(flags: int, protection: int) -> mmap.mmap:
+    create("file", b"0" * (2 * _PAGE))
+    return _map("file", 2 * _PAGE, flags, protection)
+
+
+def map_shared(name: str, length: int) -> mmap.mmap:
+    """A file that is there, to read and write. Raises ``Unsupported`` where it can't be mapped so."""
+    return _map(name, length, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _map(name: str, length: int, flags: int, protection: int) -> mmap.mmap:
+    with open(name, "r+b") as file:
+        try:
+            return mmap.mmap(file.fileno(), length, flags, protection)
+        except OSError as error:
+            kind = Unsupported if error.errno in _NOT_MAPPED else Fails
+            raise kind(f"mmap: {name_of(error)}") from None
+
+
+def _shared() -> mmap.mmap:
+    return _mapped(mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _pread(at: int) -> str:
+    """As text, for it comes from another process."""
+    file = os.open("file", os.O_RDONLY)
+    return os.pread(file, 1, at).decode(errors="replace")
+
+
+def private() -> None:
+    """MAP_PRIVATE: to read; what is stored stays with the process."""
+    mapped = _mapped(mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+    expect(mapped[_PAGE : _PAGE + 1] == b"0", "the mapping has other contents than the file")
+    mapped[:1] = b"1"
+    expect(contents("file")[:1] == b"0", "what is stored in a private mapping is in the file")
+
+
+def shared_writing() -> None:
+    """MAP_SHARED to write: what is stored is in the file after msync(2) and munmap(2)."""
+    mapped = _shared()
+    mapped[_PAGE : _PAGE + 1] = b"1"
+    with calling("msync"):
+        mapped.flush()
+    mapped.close()
+    found = contents("file")
+    expect(found == b"0" * _PAGE + b"1" + b"0" * (_PAGE - 1), "the file has other contents than were stored")
+
+
+def stored_then_read() -> None:
+    """What is stored in a shared mapping is at once what another process reads."""
+    mapped = _shared()
+    expect(elsewhere(lambda: _pread(1)) == "0", "read gives other contents than the file had")
+    mapped[1:2] = b"1"
+    expect(elsewhere(lambda: _pread(1)) == "1", "read in another process does not give what was stored")
+
+
+def written_then_loaded() -> None:
+    """What another process writes is at once in a shared mapping."""
+    mapped = _shared()
+    expect(mapped[1:2] == b"0", "the mapping has other contents than the file")
+
+    def write() -> None:
+        file = os.open("file", os.O_WRONLY)
+        os.pwrite(file, b"1", 1)
+
+    elsewhere(write)
+    expect(mapped[1:2] == b"1", "the mapping does not have what another process wrote")
+
+
+_FAR = 5 * 2**30
+
+
+def truncated() -> None:
+    """What a file is made longer by is zero, even where it was shorter before."""
+    create("file", b"x" * 100)
+    with calling("truncate"):
+        os.truncate("file", 10)
+        os.truncate("file", 3 * _BLOCK)
+    found = contents("file")
+    expect(len(found) == 3 * _BLOCK, f"the file has {len(found)} B, not {3 * _BLOCK}")
+    expect(found == b"x" * 10 + bytes(3 * _BLOCK - 10), "what was cut off is there again")
+
+
+def far_offsets() -> None:
+    """Beyond 4 GiB, after a hole. write(2): EFBIG, "exceeds the implementation-defined maximum file size"."""
+    with open("file", "x+b", buffering=0) as file:
+        try:
+            with calling("pwrite at 5 GiB", errno.EFBIG):
+                os.pwrite(file.fileno(), b"far", _FAR)
+            with calling("pread"):
+                expect(os.pread(file.fileno(), 10, _FAR) == b"far", "other contents are read than were written")
+                expect(os.pread(file.fileno(), 3, _FAR - 2**32) == bytes(3), "the offset is cut to 32 bits")
+            size = os.fstat(file.fileno()).st_size
+            expect(size == _FAR + 3, f"the size is {size} B, not {_FAR + 3}")
+        finally:
+            file.truncate(0)
+
+
+def data_and_holes() -> str | None:
+    """lseek(2): SEEK_DATA never skips data. EINVAL: "whence is not valid"."""
+    at = 16 * _BLOCK
+    with open("file", "x+b", buffering=0) as file:
+        os.pwrite(file.fileno(), b"d" * _BLOCK, at)
+        os.ftruncate(file.fileno(), 2 * at)
+        with calling("lseek(SEEK_DATA)", *NOT_THERE, errno.EINVAL):
+            data = os.lseek(file.fileno(), 0, os.SEEK_DATA)
+        with calling("lseek(SEEK_HOLE)", *NOT_THERE, errno.EINVAL):
+            hole = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+        with refused("lseek(SEEK_DATA) beyond the end", errno.ENXIO):
+            os.lseek(file.fileno(), 2 * at, os.SEEK_DATA)
+    expect(data <= at, f"SEEK_DATA gives {data}, and data begin at {at}")
+    expect(at + _BLOCK <= hole <= 2 * at, f"SEEK_HOLE gives {hole}, and data end at {at + _BLOCK}")
+    # "In the simplest implementation, a filesystem can support the operations by …"
+    return "holes are reported as data" if (data, hole) == (0, 2 * at) else None
+
+
+def allocated() -> None:
+    """fallocate(2): the file is longer, and zero there."""
+    create("file", b"x" * 10)
+    with open("file", "r+b", buffering=0) as file, calling("fallocate", *NOT_THERE):
+        allocate(file.fileno(), 0, 0, 4 * _BLOCK)
+    expect(contents("file") == b"x" * 10 + bytes(4 * _BLOCK - 10), "the file has other contents than before, and zeros")
+
+
+def _zeroed(mode: int, what: str) -> None:
+    create("file", b"x" * (4 * _BLOCK))
+    with open("file", "r+b", buffering=0) as file, calling(f"fallocate({what})", *NOT_THERE):
+        allocate(file.fileno(), mode, _BLOCK, 2 * _BLOCK)
+    expected = b"x" * _BLOCK + bytes(2 * _BLOCK) + b"x" * _BLOCK
+    expect(contents("file") == expected, "the file is not zero there, or not as before elsewhere")
+
+
+def punched() -> None:
+    """FALLOC_FL_PUNCH_HOLE: zero there, and as it was elsewhere."""
+    _zeroed(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, "FALLOC_FL_PUNCH_HOLE")
+
+
+def zeroed() -> None:
+    """FALLOC_FL_ZERO_RANGE: the same."""
+    _zeroed(FALLOC_FL_ZERO_RANGE, "FALLOC_FL_ZERO_RANGE")
+
+
+def copied() -> None:
+    """copy_file_range(2)."""
+    create("from", b"a" * _BLOCK + b"b" * _BLOCK)
+    create("to", b"c" * (3 * _BLOCK))
+    source, target = os.open("from", os.O_RDONLY), os.open("to", os.O_RDWR)
+    with calling("copy_file_range", *NOT_THERE, errno.EXDEV, errno.EINVAL):
+        done = os.copy_file_range(source, target, _BLOCK, _BLOCK, _BLOCK)
+    if not done:
+        raise Unsupported("copy_file_range copies nothing")
+    expected = b"c" * _BLOCK + b"b" * done + b"c" * (2 * _BLOCK - done)
+    expect(contents("to") == expected, "the copy has other contents")

@@ -7,8 +7,19 @@ import os
 import socket
 import stat
 
-from .calls import RENAME_EXCHANGE, RENAME_NOREPLACE, rename_with
-from .outcome import NOT_THERE, Unsupported, calling, contents, create, expect, names_in, refused
+from .outcome import (
+    NOT_THERE,
+    RENAME_EXCHANGE,
+    RENAME_NOREPLACE,
+    Unsupported,
+    calling,
+    contents,
+    create,
+    expect,
+    names_in,
+    refused,
+    rename_with,
+)
 
 _LONGEST = 255  # bytes of a name, NAME_MAX
 

@@ -7,9 +7,10 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from typing import Any, NoReturn
 
 _MOST = 4096  # bytes of what a process says
@@ -161,3 +162,91 @@ def _end(child: int, hangs: bool) -> int:
 def _kill(group: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
+
+
+# Nodes that wait for each other in a directory which is all that they have in common.
+#
+# What a node has looked up it may have cached for ever, so no file can be a signal. But mkdir(2) of a name that a
+# node has never asked for is decided by the server. So who waits makes one name after another, .0, .1, .2; and who
+# has come makes the first one of them that is not there yet: the next attempt of who waits is EEXIST.
+
+Steps = Generator[None, None, str | None]
+"""A check that several nodes make at once: at each ``yield``, all wait until all have come this far."""
+
+_TURNS_MOST = 6  # yields of a check
+_SHORTEST, _LONGEST = 0.01, 0.1  # s between attempts: well below the second for which FUSE has attributes
+
+
+class Turns:
+    """One node's view: ``me`` is one of ``nodes``, whose first one acts where the others look."""
+
+    def __init__(self, nodes: Sequence[str], me: str) -> None:
+        self.me, self.others, self.first = me, [node for node in nodes if node != me], me == nodes[0]
+        self._leader = nodes[0]
+
+    def play(self, check: Callable[[bool], Steps]) -> str | None:
+        """Make a check in the working directory, which is the same for all. Its remark, or what it raises."""
+        steps = check(self.first)
+        for number in range(_TURNS_MOST):
+            try:
+                next(steps)
+            except StopIteration as end:
+                remark: str | None = end.value
+                return remark
+            except BaseException:
+                for rest in range(number, _TURNS_MOST):  # nobody waits for a node that has given up
+                    self._arrive(rest)
+                raise
+            self.meet(number)
+        raise AssertionError(f"a check meets more often than {_TURNS_MOST} times")
+
+    def meet(self, number: int) -> None:
+        """Wait until all nodes have come to the meeting of this number."""
+        self._arrive(number)
+        self._wait(number)
+
+    def part(self) -> bool:
+        """The first node waits until all others have nothing left to do here. Whether this is it."""
+        if self.first:
+            self._wait(_TURNS_MOST)
+        else:
+            self._tell(self._leader, _TURNS_MOST)
+        return self.first
+
+    def _arrive(self, number: int) -> None:
+        for other in self.others:
+            self._tell(other, number)
+
+    def _tell(self, other: str, number: int) -> None:
+        name = f"turn-{number}-{self.me}-{other}"
+        next(attempt for attempt in count() if _make(f"{name}.{attempt}"))
+
+    def _wait(self, number: int) -> None:
+        for other in self.others:
+            pause, attempts = _SHORTEST, count()
+            while _make(f"turn-{number}-{other}-{self.me}.{next(attempts)}"):
+                time.sleep(pause)
+                pause = min(pause * 1.3, _LONGEST)
+
+
+def _make(name: str) -> bool:
+    try:
+        os.mkdir(name)
+    except FileExistsError:
+        return False
+    return True
+
+
+NAME = "synced"
+LENGTH = 64 * 1024
+CONTENTS = bytes(range(256)) * (LENGTH // 256)
+
+
+def hold(folder: str) -> None:
+    """Prints ``ready`` once it is synced, and keeps it open until it is ended."""
+    os.makedirs(folder)
+    file = os.open(os.path.join(folder, NAME), os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    os.write(file, CONTENTS)
+    os.fsync(file)
+    print("ready", flush=True)
+    signal.pause()

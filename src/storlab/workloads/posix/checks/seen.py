@@ -1,4 +1,4 @@
-"""What the server of a directory has of the file that ``held.py`` keeps open, as a line of JSON.
+"""What the server of a directory has of the file that ``hold`` in ``processes.py`` keeps open, as a line of JSON.
 
 A file system that allocates late (ext4, XFS, Btrfs) has no place yet for what was written and not synced, and says so
 by FIEMAP: Documentation/filesystems/fiemap.rst.

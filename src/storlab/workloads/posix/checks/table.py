@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import attributes, between, files, locks, mapping, names, space
-from .turns import Steps
+from . import attributes, between, files, locks, names
+from .processes import Steps
 
 CHECKS: dict[str, Callable[[], str | None]] = {
     "rename-over-open": names.rename_over_open,
@@ -33,10 +33,10 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "lock-wait": locks.waiting_for_a_lock,
     "lock-open-file": locks.open_file_locks,
     "flock": locks.whole_file_locks,
-    "mmap-private": mapping.private,
-    "mmap-shared-write": mapping.shared_writing,
-    "mmap-store-then-read": mapping.stored_then_read,
-    "mmap-write-then-load": mapping.written_then_loaded,
+    "mmap-private": files.private,
+    "mmap-shared-write": files.shared_writing,
+    "mmap-store-then-read": files.stored_then_read,
+    "mmap-write-then-load": files.written_then_loaded,
     "mode-bits": attributes.modes,
     "owners": attributes.owners,
     "times-nanoseconds": attributes.times,
@@ -45,13 +45,13 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "xattr-user": attributes.user_attributes,
     "acl-access": attributes.access_list,
     "acl-default": attributes.default_list,
-    "truncate": space.truncated,
-    "offsets-64-bit": space.far_offsets,
-    "seek-data-hole": space.data_and_holes,
-    "fallocate": space.allocated,
-    "punch-hole": space.punched,
-    "zero-range": space.zeroed,
-    "copy-file-range": space.copied,
+    "truncate": files.truncated,
+    "offsets-64-bit": files.far_offsets,
+    "seek-data-hole": files.data_and_holes,
+    "fallocate": files.allocated,
+    "punch-hole": files.punched,
+    "zero-range": files.zeroed,
+    "copy-file-range": files.copied,
 }
 
 BETWEEN: dict[str, Callable[[bool], Steps]] = {
