@@ -16,7 +16,7 @@ from storlab_examples.redis import RedisLayer
 from storlab_examples.sshfs import SshdLayer, SshfsLayer
 
 from storlab.api import ExitRecord, Interface, ProbeRecord, Subject, Window
-from storlab.conformance import check_importer, check_layer, check_probe, check_workload
+from storlab.conformance import check_extension
 
 DD = b"1000+0 records in\n1000+0 records out\n4096000 bytes (4.1 MB, 3.9 MiB) copied, 0.5 s, 8.2 MB/s\n"
 MEMINFO = "MemTotal:       24603424 kB\nDirty:              {} kB\nWriteback:             0 kB\n"
@@ -25,31 +25,31 @@ WINDOW = Window(100.0, 104.0)
 
 
 def test_the_layers() -> None:
-    check_layer(OverlayLayer, {"metacopy": True})
-    check_layer(RedisLayer, {"appendfsync": "no"})
-    check_layer(SshdLayer)
-    check_layer(SshfsLayer)
+    check_extension(OverlayLayer, {"metacopy": True})
+    check_extension(RedisLayer, {"appendfsync": "no"})
+    check_extension(SshdLayer)
+    check_extension(SshfsLayer)
 
 
 def test_the_workload(tmp_path: Path) -> None:
     (tmp_path / "stderr").write_bytes(DD)
     (tmp_path / "exit.json").write_text(json.dumps(ended("dd")))
-    check_workload(DdWorkload, {"count": 1000}, [tmp_path])
+    check_extension(DdWorkload, {"count": 1000}, [tmp_path])
 
 
 def test_the_probe_of_the_page_cache(tmp_path: Path) -> None:
     samples(tmp_path, "/proc/meminfo", (MEMINFO.format(4 * at) for at in range(5)))
-    check_probe(DirtyPagesProbe, records=[ProbeRecord(tmp_path, WINDOW, Subject(group="host"))])
+    check_extension(DirtyPagesProbe, examples=[ProbeRecord(tmp_path, WINDOW, Subject(group="host"))])
 
 
 def test_the_probe_of_cards(tmp_path: Path) -> None:
     samples(tmp_path, "/proc/net/dev", (CARDS.format(1500 * at) for at in range(5)))
     subject = Subject(group="vm", interfaces=(Interface(name="eth0", address="10.0.0.2"),))
-    check_probe(CardTrafficProbe, records=[ProbeRecord(tmp_path, WINDOW, subject)])
+    check_extension(CardTrafficProbe, examples=[ProbeRecord(tmp_path, WINDOW, subject)])
 
 
 def test_the_importer() -> None:
-    check_importer(DdImporter, [DD, DD * 2])
+    check_extension(DdImporter, examples=[DD, DD * 2])
 
 
 def ended(program: str) -> Mapping[str, Any]:

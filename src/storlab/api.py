@@ -79,14 +79,7 @@ from storlab.units import Duration, Size
 from storlab.workloads.base import Launch, OptionError, RunContext, Workload, read_exit
 
 if TYPE_CHECKING:
-    from storlab.conformance import (
-        check_importer,
-        check_layer,
-        check_node_kind,
-        check_probe,
-        check_set_up,
-        check_workload,
-    )
+    from storlab.conformance import check_extension, check_set_up
 else:
 
     def __getattr__(name: str) -> object:
@@ -108,8 +101,7 @@ __all__ = [
     "ProbeContext", "ProbeRecord", "Process", "ProcessGroup", "Program", "Prose", "Reach", "Reaching", "ReadsFile",
     "Resource", "RunContext", "RunName", "RunPath", "SafetyError", "Script", "Server", "ServerContext", "ServerLayer",
     "Service", "Services", "Size", "StorlabError", "Subject", "TimedOut", "Transport", "TrialError", "Undo",
-    "Unsupported", "UserError", "Value", "Window", "Workload", "WritesFile", "agent_path", "around", "check_importer",
-    "check_layer", "check_node_kind", "check_probe", "check_set_up", "check_workload", "declared_by", "end_marked",
-    "latencies", "metric_frame", "options_of", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples",
-    "refuse_foreign", "remove_folder", "sampling", "undo",
+    "Unsupported", "UserError", "Value", "Window", "Workload", "WritesFile", "agent_path", "around", "check_extension",
+    "check_set_up", "declared_by", "end_marked", "latencies", "metric_frame", "options_of", "parse_mountinfo",
+    "percentiles_of", "read_exit", "read_samples", "refuse_foreign", "remove_folder", "sampling", "undo",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ConfigDict, Field, field_validator
 
 from storlab import api
-from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
+from storlab.conformance import check_extension, check_set_up
 
 
 @api.undo("sound.remove")
@@ -53,11 +53,11 @@ class Sound(api.Layer):
 
 
 def test_a_sound_layer_conforms_and_one_that_is_stored_otherwise_or_forgets_its_undo_does_not(tmp_path: Path) -> None:
-    check_layer(Sound)
+    check_extension(Sound)
     assert asyncio.run(check_set_up([Sound()], tmp_path)) == [{}]
     undo_of_nobody = "Forgetful registers the undo sound.remove, which is among nobody's `undoes`"
-    assert undo_of_nobody in mistakes(check_layer, Forgetful)
-    assert "Unlike is another one after model_dump()" in mistakes(check_layer, Unlike, {"number": 1})
+    assert undo_of_nobody in mistakes(check_extension, Forgetful)
+    assert "Unlike is another one after model_dump()" in mistakes(check_extension, Unlike, {"number": 1})
 
 
 @api.undo("loop.detach")
@@ -99,7 +99,7 @@ def restless(_: api.Layer) -> api.Needs:
     ],
 )  # fmt: skip
 def test_a_mistake_of_a_layer_is_found(name: str, body: dict[str, Any], told: list[str]) -> None:
-    found = mistakes(check_layer, like(Sound, name, **body))
+    found = mistakes(check_extension, like(Sound, name, **body))
     assert all(f"{name} {each}" in found for each in told), found
 
 
@@ -194,8 +194,8 @@ UNDECLARED = (api.MetricSpec("words", "ms"), api.MetricSpec("words", "1"), api.M
 )  # fmt: skip
 def test_a_mistake_of_a_workload_is_found(name: str, body: dict[str, Any], told: list[str], tmp_path: Path) -> None:
     (tmp_path / "stdout").write_bytes(b"a\nb\n")
-    check_workload(Load, raw=[tmp_path])
-    found = mistakes(check_workload, like(Load, name, **body), raw=[tmp_path])
+    check_extension(Load, examples=[tmp_path])
+    found = mistakes(check_extension, like(Load, name, **body), examples=[tmp_path])
     assert all(f"{name} {each}" in found for each in told), found
 
 
@@ -217,11 +217,11 @@ class Blind(api.Probe):
 def test_mistakes_of_a_probe_and_of_a_node_kind_are_found(tmp_path: Path) -> None:
     (tmp_path / "seen").write_bytes(b"1\n")
     told = mistakes(
-        check_probe, Blind, records=[api.ProbeRecord(tmp_path, api.Window(0.0, 1.0), api.Subject(group="host"))]
+        check_extension, Blind, examples=[api.ProbeRecord(tmp_path, api.Window(0.0, 1.0), api.Subject(group="host"))]
     )
     assert "Blind watches {'printers'}, of which a node has only machine, disks" in told
     assert "Blind parses nothing out of" in told
-    told = mistakes(check_node_kind, Lost)
+    told = mistakes(check_extension, Lost)
     assert "Lost does not say whether its nodes are opened for the whole `session`" in told
     assert "Lost has the transports {'pigeon'}" in told
     assert "Lost takes less than no memory or time" in told
@@ -293,6 +293,6 @@ def anonymous(self: Lines, text: bytes, source: str, options: Mapping[str, Any])
     ],
 )  # fmt: skip
 def test_a_mistake_of_an_importer_is_found(name: str, body: dict[str, Any], told: list[str]) -> None:
-    check_importer(Lines, [b"1\n2\n"])
-    found = mistakes(check_importer, like(Lines, name, kind=name.lower(), **body), [b"0\n1\n2\n"])
+    check_extension(Lines, examples=[b"1\n2\n"])
+    found = mistakes(check_extension, like(Lines, name, kind=name.lower(), **body), examples=[b"0\n1\n2\n"])
     assert all(f"{name} {each}" in found for each in told), found

@@ -32,7 +32,7 @@ from probes import (
     test_share_requests,
     test_zfs,
 )
-from storlab.conformance import check_importer, check_layer, check_node_kind, check_probe, check_set_up, check_workload
+from storlab.conformance import check_extension, check_set_up
 from storlab.nodes.process import ExitRecord
 from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.locks.probe import LocksProbe
@@ -74,7 +74,7 @@ HELPED = {
 @pytest.mark.parametrize("name", layer_types())
 def test_a_layer_conforms_and_its_undoes_are_in_the_one_table(name: str) -> None:
     cls = layer_types()[name]
-    check_layer(cls, LAYERS.get(name, {}))
+    check_extension(cls, LAYERS.get(name, {}))
     assert all(undo_table()[undo.name] is undo for undo in cls.undoes)
     own = [each.__module__ for each in cls.__mro__ if each.__module__.startswith("storlab.")]
     here = re.findall(
@@ -145,7 +145,7 @@ def test_a_workload(name: str, tmp_path: Path) -> None:
     keys, files = WORKLOADS[name]
     for file, text in {"exit.json": ENDED, **files}.items():
         (tmp_path / file).write_bytes(text)
-    check_workload(workload_types()[name], keys, [tmp_path])
+    check_extension(workload_types()[name], keys, [tmp_path])
 
 
 def _host_load(raw: Path) -> ProbeRecord:
@@ -208,12 +208,12 @@ PROBES: Mapping[str, Callable[[Path], ProbeRecord]] = {
 
 @pytest.mark.parametrize("kind", PROBES)
 def test_a_probe(kind: str, tmp_path: Path) -> None:
-    check_probe(probe_types()[kind], records=[PROBES[kind](tmp_path)])
+    check_extension(probe_types()[kind], examples=[PROBES[kind](tmp_path)])
 
 
 @pytest.mark.parametrize("name", node_kinds())
 def test_a_node_kind(name: str) -> None:
-    check_node_kind(node_kinds()[name], {"hosts": ["lab1"]} if name == "ssh" else None)
+    check_extension(node_kinds()[name], {"hosts": ["lab1"]} if name == "ssh" else None)
 
 
 def _examples(*names: str) -> list[bytes]:
@@ -247,7 +247,7 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
 @pytest.mark.parametrize("kind", IMPORTERS)
 def test_an_importer(kind: str) -> None:
     files, options = IMPORTERS[kind]
-    check_importer(importers()[kind].load(), files, options)
+    check_extension(importers()[kind].load(), examples=files, options=options)
 
 
 def test_the_examples_pass_the_tests_that_stand_beside_them() -> None:

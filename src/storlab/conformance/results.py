@@ -7,38 +7,31 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import orjson
 import polars as pl
 
-from storlab.conformance.says import Faults
-from storlab.errors import ParseError
-from storlab.measurements import (
-    CHECK_COLUMNS,
-    HISTOGRAM_COLUMNS,
-    METRIC_COLUMNS,
-    REQUEST_COLUMNS,
-    SERIES_COLUMNS,
-    Measurements,
-)
+from storlab.errors import ParseError, StorlabError
+from storlab.measurements import Measurements
 from storlab.metrics import HISTOGRAMS, Across, Better, MetricSpec, Specs
+from storlab.probes.base import Probe, ProbeRecord
 from storlab.tools.importer import Importer, Part
+
+T = TypeVar("T")
+Faults = Iterator[str]
+"""What is wrong, each as the end of a sentence that begins with the name of the class."""
 
 UNITS = ("s", "B", "1", "1/s", "B/s", "°C")
 """Base units. What is stored in others can be neither compared nor printed."""
+SOURCE = "conformance.file"
 
-_SEED = 20260102
-_DAMAGED = 40  # ways for each file
+_SEED, _DAMAGED = 20260102, 40  # ways for each file
 _METRIC = re.compile(r"[^\s:@]+")
-_TABLES = {
-    "metrics": METRIC_COLUMNS,
-    "series": SERIES_COLUMNS,
-    "histograms": HISTOGRAM_COLUMNS,
-    "requests": REQUEST_COLUMNS,
-    "checks": CHECK_COLUMNS,
-}
+_NAMES = ("metrics", "series", "histograms", "requests", "checks")
+_TABLES = {name: dict(getattr(Measurements(), name).schema) for name in _NAMES}
 
 
 def of_declarations(declared: Sequence[MetricSpec]) -> Faults:
@@ -94,6 +87,13 @@ def _same(one: Measurements, other: Measurements) -> bool:
     return tables and (one.warnings, one.facts) == (other.warnings, other.facts)
 
 
+def of_record(probe: Probe, record: ProbeRecord) -> Faults:
+    def parse(raw: Path) -> Measurements:
+        return probe.parse(ProbeRecord(raw, record.window, record.subject))
+
+    return of_folder(record.raw, parse, probe.declares(), (StorlabError,))
+
+
 def of_folder(
     folder: Path,
     parse: Callable[[Path], Measurements],
@@ -102,8 +102,8 @@ def of_folder(
 ) -> Faults:
     """``parse`` of a raw folder as it is, without each of its files, and with each of them damaged."""
     before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-    measured = parse(folder)
-    yield from _measured(measured, declared)
+    measured, judge = parse(folder), partial(_measured, declared=declared)
+    yield from judge(measured)
     if measured.metrics.is_empty() and measured.series.is_empty() and measured.histograms.is_empty():
         yield f"parses nothing out of {folder}"
     if not _same(measured, parse(folder)):
@@ -115,51 +115,41 @@ def of_folder(
         for path, text in before.items():
             mine = copy / path.relative_to(folder)
             mine.unlink()
-            yield from _refused(lambda: parse(copy), declared, refusals, f"without {mine.name}")
+            yield from _refused(lambda: parse(copy), judge, refusals, f"without {mine.name}")
             for way, damaged in enumerate(_damage(text)):
                 mine.write_bytes(damaged)
-                yield from _refused(lambda: parse(copy), declared, refusals, f"{mine.name}, damaged in way {way}")
+                of = f"{mine.name}, damaged in way {way}"
+                yield from _refused(lambda: parse(copy), judge, refusals, of)
             mine.write_bytes(text)
 
 
 def _refused(
-    parse: Callable[[], Measurements], declared: Sequence[MetricSpec], refusals: tuple[type[Exception], ...], of: str
+    read: Callable[[], T], judge: Callable[[T], Faults], refusals: tuple[type[Exception], ...], of: str
 ) -> Faults:
+    """What is damaged is read as it should be, or refused as it should be."""
     try:
-        yield from _measured(parse(), declared)
-    except refusals:
-        pass
+        yield from judge(read())
+    except refusals as error:
+        if refusals == (ParseError,) and isinstance(error, ParseError) and error.source != SOURCE:
+            yield f"raises a ParseError that does not name the file: {error}"
     except Exception as error:
         names = " or ".join(refusal.__name__ for refusal in refusals)
-        yield f"parse() raises {type(error).__name__} ({of}): {error}; it may raise {names}"
-
-
-def of_primary(importer: Importer, texts: Sequence[bytes], options: Mapping[str, Any]) -> Faults:
-    """One of its ``primary`` metrics is in some of the files."""
-    parts = [part for text in texts for part in importer.read(text, "conformance.file", options)]
-    metrics = {metric for part in parts for metric in part.measured.metrics["metric"]}
-    if importer.primary and metrics and metrics.isdisjoint(importer.primary):
-        yield f"begins reports with {', '.join(importer.primary)}, and gives none of these"
+        call = "read()" if refusals == (ParseError,) else "parse()"
+        yield f"{call} raises {type(error).__name__} ({of}): {error}; it may raise {names}"
 
 
 def of_file(importer: Importer, text: bytes, options: Mapping[str, Any]) -> Faults:
     """``read`` of a file as it is, and damaged."""
-    source = "conformance.file"
-    parts = importer.read(text, source, options)
+    parts = importer.read(text, SOURCE, options)
     yield from _parts(parts)
     if type(importer).knows is not Importer.knows and not importer.knows(text[: 1 << 16]):
         yield "knows() does not know a file that read() reads"
-    again = importer.read(text, source, options)
+    again = importer.read(text, SOURCE, options)
     if len(parts) != len(again) or not all(_same(a.measured, b.measured) for a, b in zip(parts, again, strict=True)):
         yield "reads something else each time"
     for way, damaged in enumerate(_damage(text)):
-        try:
-            yield from _parts(importer.read(damaged, source, options))
-        except ParseError as error:
-            if error.source != source:
-                yield f"raises a ParseError that does not name the file: {error}"
-        except Exception as error:
-            yield f"read() raises {type(error).__name__} (damaged in way {way}): {error}; it may raise ParseError"
+        read = partial(importer.read, damaged, SOURCE, options)
+        yield from _refused(read, _parts, (ParseError,), f"damaged in way {way}")
 
 
 def _parts(parts: Sequence[Part]) -> Faults:

@@ -17,9 +17,8 @@ import polars as pl
 from storlab.blockio.requests import by_disk
 from storlab.blockio.text import event_form, of_partition, tables, totals, without_requests
 from storlab.blockio.trace_output import ByIssuer, Counts, Event, Line, Started, decode_lines, lost_sentences
-from storlab.cli.trace.command import EVENT_FILES
 from storlab.cli.trace.files import EventFile, write_trace
-from storlab.cli.trace.screen import Options, Screen, tell
+from storlab.cli.trace.screen import EVENT_FILES, Options, Screen, tell
 from storlab.percentiles import percentiles
 from storlab.report.language.format import quantity
 from storlab.text import plain, printable

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -15,8 +15,9 @@ from storlab.cli.options import String, Strings
 from storlab.cli.output import warn
 from storlab.errors import UserError
 
-EVENT_FILES = (".parquet", ".csv")
-"""Files that hold single requests if these are wanted."""
+if TYPE_CHECKING:
+    from storlab.cli.trace.screen import Options, Screen
+
 _FILES, _PROFILES = (".json", ".parquet", ".txt", ".csv"), (".folded", ".svg", ".png", ".json")
 _SHORTEST = 0.001  # s
 _SHORTEST_LOOK = 0.01  # s, between two looks at connections
@@ -91,11 +92,11 @@ def trace(
         raise UserError(f"{wrong} is of connections: it needs --tcp")
     if out is not None:
         _check_file(out, _PROFILES if profile else _FILES)
+    from storlab.cli.trace.screen import EVENT_FILES, Options, watch
+
     if events and json and not (out is not None and out.suffix in EVENT_FILES):
         files = " or ".join(EVENT_FILES)
         raise UserError(f"--json shows counts, and --events single requests: with both, these need --out FILE{files}")
-    from storlab.cli.trace.screen import Options, watch
-
     options = Options(
         program="tcp" if tcp else "locks" if locks else "profile" if profile else "trace",
         json=json,
@@ -123,7 +124,27 @@ def trace(
         options = replace(options, words=(*words, *flags))
         for sentence in notes_on(disks):
             warn(f"storlab: {sentence}")
-    raise typer.Exit(watch(options))
+    raise typer.Exit(watch(options, _screen_of))
+
+
+def _screen_of(options: Options) -> Screen[Any]:
+    match options.program:
+        case "tcp":
+            from storlab.cli.trace.tcp import Connections
+
+            return Connections(options)
+        case "locks":
+            from storlab.cli.trace.locks import Waits
+
+            return Waits(options)
+        case "profile":
+            from storlab.cli.trace.profile import Samples
+
+            return Samples(options)
+        case _:
+            from storlab.cli.trace.block import Requests
+
+            return Requests(options)
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 L = TypeVar("L")
 
+EVENT_FILES = (".parquet", ".csv")
+"""Files that hold single requests if these are wanted."""
 _INTERVAL = 1.0  # s
 _WIDE = 132  # columns, if there is no terminal
 
@@ -200,39 +202,19 @@ class _View:
         yield from self.screen.parts(options.max_width, console.height, self.ended)
 
 
-def _screen_of(options: Options) -> Screen[Any]:
-    match options.program:
-        case "tcp":
-            from storlab.cli.trace.tcp import Connections
-
-            return Connections(options)
-        case "locks":
-            from storlab.cli.trace.locks import Waits
-
-            return Waits(options)
-        case "profile":
-            from storlab.cli.trace.profile import Samples
-
-            return Samples(options)
-        case _:
-            from storlab.cli.trace.block import Requests
-
-            return Requests(options)
-
-
-def watch(options: Options) -> int:
+def watch(options: Options, screen_of: Callable[[Options], Screen[Any]]) -> int:
     """Trace until Ctrl-C, for the time that was asked for, or while the command runs; returns the exit status."""
-    return asyncio.run(_watch(options))
+    return asyncio.run(_watch(options, screen_of))
 
 
-async def _watch(options: Options) -> int:
+async def _watch(options: Options, screen_of: Callable[[Options], Screen[Any]]) -> int:
     work, command = Interruptible(), options.command
     separable = command and options.program in ("trace", "locks")
     with signals(work.signalled), own_group() if separable else nullcontext() as group:
         words = [*options.arguments(), *(["--cgroup", str(group.identity)] if group else [])]
         argv = [str(agent_path()), options.program, *words]
         async with tracing(argv, lambda chunk, source: screen.decode(chunk, source)) as tracer:
-            screen = _screen_of(options)  # while the tracer attaches: Polars takes longer to load than that does
+            screen = screen_of(options)  # while the tracer attaches: Polars takes longer to load than that does
             screen.apart = group is not None
             work.tracer = tracer
             screen.add(await tracer.started(screen.first))
