@@ -89,7 +89,7 @@ class Pair:
             await layer.facts(below, context)
         up = time.monotonic()
         for node, name, arguments in reversed(journal):
-            await undo_table()[name].function(node, arguments)
+            await undo_table()[name].function(node, **arguments)
         return Seconds(up - began, time.monotonic() - up)
 
     def _context(self, node: Node, at: int, journal: list[tuple[Node, str, Mapping[str, Any]]]) -> LayerContext:
@@ -184,7 +184,7 @@ async def two_guests(image: Image) -> AsyncIterator[tuple[Pair, str]]:
         host = await stack.enter_async_context(local_node("host"))
         run = new_run_id()
         network = RunNetwork(f"{run}-{secrets.token_hex(4)}", lambda: host, lambda *names, **arguments: None)
-        stack.push_async_callback(remove_network.function, host, {"name": network.name})
+        stack.push_async_callback(remove_network, host, name=network.name)
         initrd = initrd_with_agent(image)
         found = await find_acceleration(image, initrd, host)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sl-net-")))

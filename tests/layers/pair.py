@@ -154,7 +154,7 @@ async def two_guests(memory: str = "512M") -> AsyncIterator[Pair]:
         cgroup = cgroup_name(Agents(RUN, Controller.this(), "host"), secrets.randbelow(1 << 31))
         host = await stack.enter_async_context(local_node("host", cgroup=cgroup))
         network = RunNetwork(f"{RUN}-{secrets.token_hex(8)}", lambda: host, lambda *names, **arguments: None)
-        stack.push_async_callback(remove_network.function, host, {"name": network.name})
+        stack.push_async_callback(remove_network, host, name=network.name)
         within = tuple(await network.enter())
 
         async def start(name: str) -> End:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, get_args
@@ -47,14 +47,14 @@ class Shared:
     register_undo: RegisterUndo | None = None
     _made: dict[str, _Making] = field(default_factory=dict)
 
-    async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+    async def once(self, key: str, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of the first call with this key. What failed is tried again by whoever asks next.
 
         It is stopped where nobody waits for it any more, and has come to rest when the last one's cancellation goes on.
         """
         making = self._made.get(key)
         if making is None:
-            making = self._made[key] = _Making(asyncio.create_task(_awaited(make), name=key))
+            making = self._made[key] = _Making(asyncio.create_task(make(), name=key))
         making.waiting += 1
         try:
             result: T = await asyncio.shield(making.task)
@@ -63,22 +63,13 @@ class Shared:
             making.waiting -= 1
             if not making.waiting and not making.task.done():
                 making.task.cancel()
-                await to_its_end(_rest(making.task))
+                await to_its_end(asyncio.wait([making.task]))
             failed = making.task.done() and (making.task.cancelled() or making.task.exception() is not None)
             if failed and self._made.get(key) is making:
                 del self._made[key]
 
     def forget(self, key: str) -> None:
-        """Let the next one who asks make it again."""
         self._made.pop(key, None)
-
-
-async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
-    return await make()
-
-
-async def _rest(task: asyncio.Task[Any]) -> None:
-    await asyncio.wait([task])
 
 
 Keep = Literal["trial", "round", "run"]
@@ -147,7 +138,7 @@ class LayerContext:
         make_raw_folder(self.records, levels=3)
         return self.records / self.path(name).rpartition("/")[2]
 
-    async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+    async def once(self, key: str, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What ``make`` gives, made only once among all contexts that share a foundation; the others wait for it.
 
         What outlives it is announced with ``foundation.register_undo``, and so goes away with the foundation.
@@ -196,7 +187,6 @@ class Layer(Model, Generic[Below, Gives]):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
-        """Read ``takes`` and ``gives`` from the type arguments."""
         if parameters := cls.__pydantic_generic_metadata__["args"]:
             below, gives = parameters
             cls.takes = tuple(None if each is type(None) else each for each in get_args(below) or (below,))

@@ -54,20 +54,13 @@ class PlannedLayer(Layer[Below, Gives]):
         return resource
 
 
-@dataclass(frozen=True)
-class _Planned:
-    label: str
-    context: LayerContext
-    plan: Plan
-
-
 @dataclass
 class Plans:
     """Plans on one node that are carried out together, the lowest layer's first; ``steps`` come before all of them."""
 
     node: Node
     steps: Sequence[Step] = ()
-    _planned: list[_Planned] = field(default_factory=list)
+    _planned: list[tuple[str, LayerContext, Plan]] = field(default_factory=list)
 
     async def add(self, layer: PlannedLayer[Below, Gives], below: Below, context: LayerContext) -> Gives:
         """What the layer gives. It need not be there before ``carry_out``."""
@@ -75,7 +68,7 @@ class Plans:
             plan = layer.plan(below, context)
         if plan.check is not None:
             await self.carry_out()
-        self._planned.append(_Planned(layer.label(), context, plan))
+        self._planned.append((layer.label(), context, plan))
         if isinstance(plan.gives, Resource):
             return plan.gives
         done = await self.carry_out()
@@ -89,30 +82,25 @@ class Plans:
         """
         planned, self._planned = self._planned, []
         first, self.steps = self.steps, ()
-        for register, those in groupby(planned, key=lambda each: each.context.register):
-            if entries := [entry for each in those for entry in each.plan.undo]:
+        for register, those in groupby(planned, key=lambda each: each[1].register):
+            if entries := [entry for _, _, plan in those for entry in plan.undo]:
                 await register(*entries)
-        for each in planned:
-            if each.plan.check is not None:
-                await each.plan.check()
-        done = await self.node.attempt(*first, *(step for each in planned for step in each.plan.steps))
+        for _, _, plan in planned:
+            if plan.check is not None:
+                await plan.check()
+        done = await self.node.attempt(*first, *(step for _, _, plan in planned for step in plan.steps))
         for result in done[: len(first)]:
             result.check(self.node.name)
         at, own = len(first), list[Done]()
-        for each in planned:
-            own = done[at : at + len(each.plan.steps)]
+        for label, _, plan in planned:
+            own = done[at : at + len(plan.steps)]
             at += len(own)
-            await _checked(each, own)
+            with understood(self.node.name, f"setting up {label}"):
+                try:
+                    for result in own:
+                        result.check(self.node.name)
+                except CommandFailed as error:
+                    if plan.explain is None:
+                        raise
+                    raise await plan.explain(error, own) from None
         return own
-
-
-async def _checked(planned: _Planned, done: Sequence[Done]) -> None:
-    node, plan = planned.context.node.name, planned.plan
-    with understood(node, f"setting up {planned.label}"):
-        try:
-            for result in done:
-                result.check(node)
-        except CommandFailed as error:
-            if plan.explain is None:
-                raise
-            raise await plan.explain(error, done) from None

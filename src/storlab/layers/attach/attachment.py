@@ -40,7 +40,6 @@ _PAGE_HEADER = 4  # bytes before the serial in a SCSI vital product data page, S
 
 
 async def disk_with_serial(node: Node, serial: str) -> str | None:
-    """The kernel's name of the disk; ``None`` while there is none."""
     for disk in await block_devices(node):
         if _DISK.fullmatch(disk) and await _serial(node, disk) == serial:
             return disk
@@ -77,7 +76,6 @@ _PAGE = 4096  # bytes: the largest sector of kernels before 6.15
 
 
 def serial_of(name: str) -> str:
-    """The serial number of the disk ``name``, by which the guest knows it."""
     serial = f"storlab-{name}"
     assert len(serial) <= _LONGEST_SERIAL, f"{serial} is longer than QEMU allows"
     return serial

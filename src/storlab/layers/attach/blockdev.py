@@ -30,12 +30,10 @@ AIO_HELP = "`threads`: a pool of threads. `native`: Linux AIO, which needs cache
 
 
 def is_direct(cache: Cache) -> bool:
-    """Whether it bypasses the page cache (O_DIRECT)."""
     return cache in ("none", "directsync")
 
 
 def has_write_cache(cache: Cache) -> bool:
-    """Whether the guest sees a disk with a volatile write cache, which it must flush."""
     return cache not in ("writethrough", "directsync")
 
 
@@ -49,7 +47,6 @@ def check_aio(cache: Cache, aio: Aio) -> None:
 
 
 def cache_facts(cache: Cache, aio: Aio, discard: bool) -> Json:
-    """The semantics of a mode, spelled out."""
     return {
         "cache": cache,
         "direct": is_direct(cache),

@@ -67,7 +67,6 @@ _Driver = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 @undo("pci.give-back")
 async def give_back(node: Node, address: _Address, driver: _Driver) -> str | None:
-    """Let a device's own driver have it again."""
     folder = f"/sys/bus/pci/devices/{address}"
     try:
         found = await _find(node, address)
@@ -100,7 +99,6 @@ class Found:
 
 
 def read_found(text: str) -> Found:
-    """What ``_FIND`` prints."""
     one: dict[str, str] = {}
     others: dict[str, str] = {}
     disks = []

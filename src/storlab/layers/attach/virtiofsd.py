@@ -128,7 +128,6 @@ class VirtiofsdLayer(ServerLayer[Dir, Share]):
         return f"virtiofsd {self.cache}" + (" (C)" if self.implementation == "c" else "")
 
     def words(self) -> tuple[str, ...] | None:
-        """What starts it, without options; ``None`` where there is none."""
         return (self.path,) if self.path is not None else find_virtiofsd(self.implementation)
 
     def needs(self) -> Needs:
@@ -234,7 +233,6 @@ class VirtiofsdLayer(ServerLayer[Dir, Share]):
         return Share(server.node.name, self.protocol, "", 0, server.below.path, socket=server.socket)
 
     async def facts(self, resource: Share, context: LayerContext) -> dict[str, Any]:
-        """Its version and all options, those that were left out as well."""
         program, _, version = await self._identify(context.node)
         keys = set(type(self).model_fields) - set(Layer.model_fields) - {"pin", "numa", "path"}
         options = {key: getattr(self, key) for key in sorted(keys)}

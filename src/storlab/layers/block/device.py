@@ -137,7 +137,6 @@ class DeviceLayer(Layer[None, Disk]):
         return disk
 
     async def _purge(self, node: Node, path: str) -> None:
-        """Raises ``Unsupported`` for a device that can't."""
         how = {"discard": (), "secure-discard": ("--secure",), "zeroes": ("--zeroout",)}[self.purge or "discard"]
         try:
             await node.run(["blkdiscard", *how, path])
@@ -177,7 +176,6 @@ async def refuse_used(node: Node, path: str, device: DeviceIdentity, wanted: str
 
 
 def refuse_changed(node: Node, path: str, planned: DeviceIdentity | None, found: DeviceIdentity) -> None:
-    """Raise ``SafetyError`` where a name leads to another device than when the run was planned."""
     if planned is not None and not planned.is_same(found):
         raise SafetyError(
             f"node {node.name}: {path} was {planned} when the run was planned, and leads to {found} now: "

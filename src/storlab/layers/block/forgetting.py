@@ -24,7 +24,6 @@ TypesOf = Callable[[bytes], list[str]]
 
 
 def fingerprint_of(disk: Disk) -> str:
-    """That of the user's device that it is; empty for what is none."""
     return disk.device.fingerprint if disk.device is not None else ""
 
 

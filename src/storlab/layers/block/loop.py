@@ -61,13 +61,11 @@ def _is_of(back: str, file: str) -> bool:
 
 
 async def loop_devices(node: Node) -> list[tuple[str, str]]:
-    """Each loop device in use, and the file behind it."""
     (disks,) = await node.carry_out(steps.names("/sys/block"), go_on=True)
     return await _behind(node, sorted(f"/dev/{name}" for name in disks.entries if name.startswith("loop")))
 
 
 async def _behind(node: Node, loops: Sequence[str]) -> list[tuple[str, str]]:
-    """Each of these that is in use, and the file behind it."""
     files = await node.texts(*(f"/sys/block/{loop.removeprefix('/dev/')}/loop/backing_file" for loop in loops))
     return [(loop, file) for loop, file in zip(loops, files, strict=True) if file]
 
@@ -85,7 +83,6 @@ class _Signatures(Struct):
 
 
 def signatures(listing: bytes) -> list[Signature]:
-    """What ``wipefs --json`` prints of a device. Raises ``ParseError``."""
     return read_answer(listing, _Signatures, "wipefs").signatures if listing.strip() else []
 
 

@@ -35,12 +35,10 @@ async def remove(node: Node, name: _Name) -> str | None:
 
 
 def needs(*modules: str, programs: Sequence[str] = ()) -> Needs:
-    """What a layer needs whose target is in these ``modules`` of the kernel."""
     return Needs(programs=("dmsetup", "modprobe", *programs), modules=modules, root="disks of device mapper")
 
 
 def name_of(context: LayerContext) -> str:
-    """A name for a disk of this layer's, with the run's own in it."""
     return f"storlab-{context.run}-{context.owner}-{context.position}-{zlib.crc32(context.scratch.encode()):08x}"
 
 
@@ -58,7 +56,6 @@ async def create(context: LayerContext, name: str, table: str, *modules: str) ->
 
 
 async def kernels_name(node: Node, name: str) -> str:
-    """``dm-0`` of a disk's own name."""
     columns = ("--columns", "--noheadings", "--options", "blkdevname")
     return (await node.output("dmsetup", "info", *columns, name)).strip()
 
@@ -69,5 +66,4 @@ async def sectors_of(node: Node, disk: str) -> int:
 
 
 async def size_of(node: Node, disk: str) -> int:
-    """The same in bytes."""
     return await sectors_of(node, disk) * _SECTOR

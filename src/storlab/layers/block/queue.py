@@ -37,17 +37,14 @@ async def has_volatile_cache(node: Node, below: Resource) -> bool:
 
 
 def queue_folder(disk: str, *, partition: bool = False) -> str:
-    """The folder of a disk's queue; a partition has that of its disk."""
     return f"{sysfs(disk)}/{'../' if partition else ''}queue"
 
 
 async def queue_facts(node: Node, disk: Disk) -> dict[str, Any]:
-    """The queue's settings of a disk, by the kernel's names; those that the kernel lacks are left out."""
     return parse_queue(await _read(node, queue_of(disk), QUEUE))
 
 
 def queue_of(disk: Disk) -> str:
-    """The folder of its queue."""
     return queue_folder(disk.name, partition=disk.device is not None and disk.device.number != disk.device.whole)
 
 

@@ -113,7 +113,6 @@ class DatabaseLayer(ServerLayer[Dir, Server]):
         return self.located(self.program)
 
     def located(self, program: str) -> str:
-        """A program of the server's: in ``bindir``, where the study names one."""
         return program if self.bindir is None else f"{self.bindir}/{program}"
 
     def looked_for(self) -> tuple[str, ...]:
@@ -153,7 +152,6 @@ class DatabaseLayer(ServerLayer[Dir, Server]):
         """What the server says of its settings. Raises ``TrialError`` where one did not take."""
 
     async def version(self, node: Node) -> str:
-        """The server's. Raises ``Unsupported``."""
         return await version_of(node, self.executable())
 
     def listens_on_socket(self, server: ServerContext) -> bool:
@@ -169,7 +167,6 @@ class DatabaseLayer(ServerLayer[Dir, Server]):
         return self.served(server)
 
     def served(self, server: ServerContext[Dir]) -> Server:
-        """What its clients get."""
         data = {} if self.data is None else self.data.words()
         port = None if server.host is None else server.port
         where = (server.host, port, server.socket, DATABASE, server.below.disk)
@@ -236,7 +233,6 @@ class DatabaseLayer(ServerLayer[Dir, Server]):
             raise CommandFailed(f"{what}: {why}", error.detail) from None
 
     async def facts(self, resource: Server, context: LayerContext) -> dict[str, Any]:
-        """Its version, its settings as it says itself, and what it started from."""
         version, settings = await asyncio.gather(self.version(context.node), self.settings_of(resource, context.node))
         data = "empty" if self.data is None else self.data.words()
         return {"version": version, "data": data, "clone": self.clone, **settings}
@@ -266,7 +262,6 @@ async def version_of(node: Node, *words: str) -> str:
 
 
 async def answer_of(node: Node, argv: Sequence[str]) -> str:
-    """What a client prints. Raises ``TrialError``."""
     ended = await node.run(argv, check=False)
     if not ended.ok:
         said = ended.stderr.decode(errors="replace").strip()

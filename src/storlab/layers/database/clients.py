@@ -18,7 +18,6 @@ DIALECTS = tuple(_DRIVERS)
 
 
 def sysbench_options(server: Server, user: str = USER) -> list[str]:
-    """By which sysbench finds it."""
     prefix = _DRIVERS[server.dialect]
     options = [f"--db-driver={prefix}", f"--{prefix}-user={user}", f"--{prefix}-db={server.database}"]
     if server.socket is None:
@@ -47,7 +46,6 @@ def client(server: Server, user: str = USER) -> list[str]:
 
 
 def sql(server: Server, statement: str, user: str = USER) -> list[str]:
-    """A command that prints what one statement answers."""
     return [*client(server, user), "-c" if server.dialect == "postgresql" else "-e", statement]
 
 

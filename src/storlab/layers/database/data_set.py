@@ -54,11 +54,9 @@ class DataSet(Model):
 
     @property
     def tool(self) -> Tool:
-        """Which makes it."""
         return "pgbench" if self.scale is not None else "sysbench"
 
     def loading(self, server: Server) -> list[str]:
-        """The command that fills a server that runs."""
         if self.scale is not None:
             options = ["--initialize", "--quiet", f"--scale={self.scale}", *libpq_options(server)]
             return ["pgbench", *options, server.database]
@@ -66,11 +64,9 @@ class DataSet(Model):
         return ["sysbench", "oltp_common", *sysbench_options(server), *tables, "prepare"]
 
     def bytes(self) -> int:
-        """What it takes at most, about."""
         return (self.tables or 0) * (self.rows or 0) * _ROW + (self.scale or 0) * _SCALE
 
     def words(self) -> dict[str, Any]:
-        """What was asked for, without what was not."""
         return self.model_dump(exclude_none=True, exclude={"seed"} if self.scale is not None else set())
 
 
@@ -90,7 +86,6 @@ class Recipe:
         return hashlib.sha256(orjson.dumps(every, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
     def about(self, node: Node) -> dict[str, str]:
-        """What made it, in words."""
         data = {} if self.data is None else self.data.words()
         where = "guests" if node.identity.volatile else node.identity.kind
         return {
@@ -106,7 +101,6 @@ class Recipe:
 
 
 def data_sets() -> Cache:
-    """Where they lie: ``~/.cache/storlab/data-sets``. All of them can be made again."""
     return Cache(storlab_cache() / "data-sets")
 
 
@@ -141,12 +135,10 @@ def forget_old(cache: Cache, keep: str, most: int = MOST_KEPT) -> None:
 
 
 def list_data_sets() -> list[Part]:
-    """What is kept, those that were wanted last before the others."""
     return data_sets().parts()
 
 
 async def remove_data_set(name: str) -> bool:
-    """Whether there was one of this name."""
     cache = data_sets()
     if name not in {part.name for part in cache.parts()}:
         return False
@@ -168,7 +160,6 @@ class _Kept:
 
 
 async def unpack(node: Node, part: Part, folder: str, as_user: list[str]) -> None:
-    """Put a data set into ``folder``, which is there and empty. Raises ``TrialError``, ``DiskFull``."""
     argv = [*as_user, *_UNPACK, f"--directory={folder}"]
     archive = part.folder / ARCHIVE
     await node.run(argv, stdin=archive if node.here else _pieces(archive))
@@ -184,6 +175,5 @@ _VERSION = re.compile(r"(?<=\s)\d+(?:\.\d+)+\S*")  # and not a number in the pro
 
 
 def version_in(said: str) -> str | None:
-    """The version that a program prints of itself."""
     found = _VERSION.search(said)
     return None if found is None else found[0]

@@ -50,7 +50,6 @@ PAGE_SIZES = tuple(2**power * 1024 for power in (2, 3, 4, 5, 6))
 
 
 def refuse_other_sizes(size: int) -> int:
-    """The size of a page, which InnoDB must have. Raises ``ValueError``."""
     if size not in PAGE_SIZES:
         raise ValueError("InnoDB has pages of 4k, 8k, 16k, 32k and 64k")
     return size
@@ -140,7 +139,6 @@ class InnodbLayer(DatabaseLayer):
         """Of its configuration: what is where, and what is no setting that can be read back."""
 
     def wanted(self) -> dict[str, str]:
-        """Its settings, by the server's names."""
         return {
             "max_connections": "2000",
             **self.settings,

@@ -107,7 +107,6 @@ class MysqlLayer(InnodbLayer):
         return version
 
     async def _words(self, node: Node) -> tuple[str, ...]:
-        """What starts it, without options, for Storlab's own user. Raises ``Unsupported``."""
         words = MYSQL.words if self.bindir is None else (self.executable(),)
         if words is None or not (await node.run(["test", "-x", words[-1]], check=False)).ok:
             raise Unsupported(
@@ -117,7 +116,6 @@ class MysqlLayer(InnodbLayer):
         return words
 
     def _programs(self, server: ServerContext) -> str:
-        """The folder that the server's user finds it in."""
         if self.bindir is not None:
             return self.bindir
         return str(MYSQL.folder) if server.user is None else f"{server.folder}/programs"

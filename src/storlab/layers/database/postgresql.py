@@ -125,7 +125,6 @@ class PostgresqlLayer(DatabaseLayer):
         return ("sh", "-c", script, "sh", server.data, sockets, f"{server.folder}/bin", *load)
 
     def wanted(self) -> dict[str, str]:
-        """Its settings, by the server's names."""
         return {
             "max_connections": "1000",
             "min_wal_size": _size(min(self.wal_size, 80 * 1024**2)),

@@ -22,7 +22,6 @@ from storlab.units import Size, size_text
 
 @undo("file.remove", patience=LONG, outlives_boot=True)
 async def remove_file(node: Node, path: RunPath) -> str | None:
-    """Remove a file of Storlab's."""
     return await remove_folder(node, path, itself=False)
 
 

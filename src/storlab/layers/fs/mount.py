@@ -57,7 +57,6 @@ class Mount:
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """All mounts, in order; lines that are none are skipped."""
     mounts = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
@@ -90,7 +89,6 @@ async def unmount(node: Node, path: RunPath) -> str | None:
 
 
 async def mounts_on(node: Node) -> list[Mount]:
-    """All of a node, in the order in which they were mounted."""
     return parse_mountinfo(await node.read_text("/proc/self/mountinfo"))
 
 
@@ -101,7 +99,6 @@ async def mount_under(node: Node, path: str) -> Mount | None:
 
 
 async def filesystem_under(node: Node, path: str) -> str:
-    """The name of the file system that a real path lies on."""
     mount = await mount_under(node, path)
     if mount is not None:
         return mount.filesystem
@@ -180,7 +177,7 @@ def is_refusal(error: CommandFailed, kernel: str) -> bool:
 async def mount_attached(
     node: Node, kind: str, words: Sequence[str], says: re.Pattern[str], *, since: str | None = None, **options: Any
 ) -> None:
-    """Mount a folder of the host's, of file system ``kind``, with these ``words`` for mount(8).
+    """Mount a file system of this ``kind`` with these ``words`` for mount(8).
 
     ``says``: the lines of the kernel's log that are about it, logged after ``since``, by default from now on;
     ``options`` are those of ``Node.run``. Raises ``Unsupported`` where this kernel refuses, else ``CommandFailed``.

@@ -46,7 +46,6 @@ def wrong_mount_option(words: Sequence[str], *parts: str) -> str | None:
 
 
 def of_another(words: Sequence[str], filesystem: str) -> str | None:
-    """The same of the options of a file system on a disk."""
     return wrong_mount_option(words, filesystem, "dax")
 
 
@@ -67,7 +66,6 @@ def arguments_of(filesystem: str, words: Sequence[str]) -> Iterator[tuple[str, s
 
 
 def _wrong_within(part: str, value: str | None) -> str | None:
-    """What is wrong with options that are one argument of another."""
     if part not in tables_of("mkfs"):
         return None
     found = allowed("mkfs", part).first_problem(option_and_value(word) for word in (value or "").split(","))
@@ -75,20 +73,17 @@ def _wrong_within(part: str, value: str | None) -> str | None:
 
 
 def words_of(name: str, value: str | None) -> list[str]:
-    """An option for mkfs as it is written."""
     if value is None:
         return [name]
     return [f"{name}={value}"] if name.startswith("--") else [name, value]
 
 
 def check_arguments(filesystem: str, words: Sequence[str]) -> None:
-    """Raises ``NotAllowed``."""
     for _ in arguments_of(filesystem, words):
         pass
 
 
 def check_features(filesystem: str, features: Sequence[str]) -> None:
-    """Raises ``NotAllowed``."""
     for number, feature in enumerate(features):
         for word in feature.split(","):
             wrong = allowed("mkfs", f"{filesystem} features").problem(word.removeprefix("^"))

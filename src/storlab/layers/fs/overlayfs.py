@@ -11,17 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.fs.mount import (
-    ENGLISH,
-    end_of_log,
-    is_refusal,
-    kernel_says,
-    mount_facts,
-    unmount,
-    words_of,
-)
+from storlab.layers.fs.mount import mount_attached, mount_facts, unmount
 from storlab.layers.resources import Dir
 from storlab.nodes.needs import Needs
 from storlab.units import Size
@@ -56,15 +47,7 @@ class OverlayfsLayer(Layer[Dir, Dir]):
         options = [f"{name}dir={path}" for name, path in folders.items()]
         if self.metacopy is not None:
             options.append(f"metacopy={'on' if self.metacopy else 'off'}")
-        before = await end_of_log(context.node)
-        try:
-            mount = ["mount", "-t", "overlay", "-o", ",".join(options), "overlay", merged]
-            await context.node.run(mount, env=ENGLISH)
-        except CommandFailed as error:
-            kernel = await kernel_says(context.node, _SAYS, before)
-            if not is_refusal(error, kernel):
-                raise
-            raise Unsupported(f"no overlayfs on this directory: {kernel or words_of(error)}") from None
+        await mount_attached(context.node, "overlay", ["-o", ",".join(options), "overlay", merged], _SAYS)
         return Dir(below.node, merged, disk=below.disk)
 
     async def facts(self, resource: Dir, context: LayerContext) -> dict[str, Any]:

@@ -81,18 +81,15 @@ class Base(Model):
         return hashlib.sha256(described).hexdigest()[:12]
 
     def needs(self) -> Needs:
-        """What makes it."""
         return Needs(
             programs=("sync", "truncate") if self.system else ("fio", "truncate") if self.size else ("qemu-img",)
         )
 
     def check_size(self, size: int | None) -> None:
-        """Raise ``ValueError`` for a disk of this ``size`` that is smaller than its base."""
         if size is not None and self.size is not None and size < self.size:
             raise ValueError(f"size ({size_text(size)}) is less than the base's ({size_text(self.size)})")
 
     async def check_node(self, node: Node) -> None:
-        """Raise ``UserError`` where the user's image does not exist."""
         if self.file is not None:
             await refuse_no_file(node, self.file, ("base", "file"), "image")
 
@@ -110,7 +107,6 @@ class Base(Model):
         return length
 
     async def fill(self, context: LayerContext, target: str) -> None:
-        """Write it to a new file or a blank device."""
         node = context.node
         if self.system:
             await node.fill(target, await context.system(self.size or 0))
@@ -154,12 +150,10 @@ class ImageInfo(Struct, frozen=True, rename="kebab"):
 
 
 def parse_image_info(text: str) -> ImageInfo:
-    """``qemu-img info --output=json``. Raises ``ParseError``."""
     return read_answer(text, ImageInfo, "qemu-img")
 
 
 async def image_info(node: Node, path: str) -> ImageInfo:
-    """``qemu-img info`` of an image, also of one that is in use."""
     alone = node.confined(_of_qemu_img(node, path))  # an image may name others, which are opened, too
     return parse_image_info(await alone.output("qemu-img", "info", "--force-share", "--output=json", path))
 

@@ -37,7 +37,6 @@ class _OnBase(Layer[Dir | None, File]):
         await self.base.check_node(node)
 
     async def made_base(self, below: Dir | None, context: LayerContext) -> tuple[File, int]:
-        """The file that holds the base, and the size of the disk on it."""
         size = self.size or await self.base.length(context.node, self.size)
         await self.base.length(context.node, size)
         return await base_file(self.base, below, context), size

@@ -22,7 +22,6 @@ ClusterSize = Annotated[Size, power_of_two("size of a cluster", 512, 2 * 1024**2
 
 
 def check_clusters(cluster_size: int | None, extended_l2: bool) -> None:
-    """Raise ``ValueError`` for what the format does not know."""
     if extended_l2 and cluster_size is not None and cluster_size < _SMALLEST_EXTENDED:
         raise ValueError(f"extended_l2 needs clusters of at least 16k, not {size_text(cluster_size)}")
 
@@ -104,7 +103,6 @@ def _word(value: bool | str) -> str:
 
 
 async def qcow2_facts(node: Node, image: File) -> dict[str, Any]:
-    """What ``qemu-img info`` says of it, and of the file that holds it."""
     info = await image_info(node, image.path)
     more = info.format_specific.data
     return {

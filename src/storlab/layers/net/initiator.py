@@ -12,7 +12,6 @@ import asyncio
 import re
 import uuid
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -47,15 +46,6 @@ def host_uuid(context: LayerContext) -> uuid.UUID:
 def host_word(context: LayerContext) -> str:
     """Run and node, as names of initiators may have them (RFC 3720, 3.2.6)."""
     return f"storlab-{context.run}:{re.sub('[^a-z0-9.-]', '-', context.node.instance.lower())}"
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """A key of the layer, the file of the disk's ``queue`` that it is, and the value there."""
-
-    key: str
-    file: str
-    value: str
 
 
 class InitiatorLayer(Crossing[Export, Disk]):
@@ -142,22 +132,26 @@ class InitiatorLayer(Crossing[Export, Disk]):
         # What counts as rotating has another limit for writing back, which -1 resets. Some devices stay (``nbd0``).
         first = {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none", "rq_affinity": "1", "nomerges": "0"}
         largest, cache = await put(node, queue, first, read=("max_hw_sectors_kb", "write_cache"))
-        most = {
-            "queue_depth": await _deepest(node, queue, self.queue_depth),
-            "max_sectors": int(largest) * 1024,
-        }
+        most = {"queue_depth": await _deepest(node, queue, self.queue_depth), "max_sectors": int(largest) * 1024}
         # Before the read-ahead: changing these limits resets it.
         wanted, limits = "write back" if below.write_cache else "write through", {}
         if cache != wanted:
             await self.remember_cache(name, cache, context)
             limits["write_cache"] = wanted
-        settings = self._settings(most)
-        limits |= {each.file: each.value for each in settings}
-        read = (*(each.file for each in settings), "write_cache")
-        *got, cache = await put(node, queue, limits, read=read)
-        for each, there in zip(settings, map(in_use, got), strict=True):
-            if there != each.value:
-                raise Unsupported(await self._refused(node, queue, name, each, there, most))
+        # A default is less if the disk can't do as much; what a study says never is.
+        usual = {key: getattr(self, key) for key in most}
+        own = {key: value if key in self.model_fields_set else min(value, most[key]) for key, value in usual.items()}
+        settings = {
+            "scheduler": ("scheduler", self.scheduler),
+            "queue_depth": ("nr_requests", str(own["queue_depth"])),
+            "max_sectors": ("max_sectors_kb", str(own["max_sectors"] // 1024)),
+            "read_ahead": ("read_ahead_kb", str(self.read_ahead // 1024)),
+        }
+        limits |= dict(settings.values())
+        *got, cache = await put(node, queue, limits, read=(*(file for file, _ in settings.values()), "write_cache"))
+        for (key, (_, value)), there in zip(settings.items(), map(in_use, got), strict=True):
+            if there != value:
+                raise Unsupported(await self._refused(node, queue, name, key, there, most))
         if cache != wanted:
             has = "has a write cache, which nothing flushes" if below.write_cache else "has none"
             differs = f"node {node.name}: {name} says that its cache is {cache!r}, but what {below.node} serves {has}"
@@ -166,25 +160,10 @@ class InitiatorLayer(Crossing[Export, Disk]):
             context.warn(differs)
         await put(node, sysfs(name), self.timeouts())
 
-    def _settings(self, most: dict[str, int]) -> list[_Setting]:
-        """The queue's settings. A default is less where the disk can't do as much; what a study says never is."""
-        wanted = {
-            key: getattr(self, key) if key in self.model_fields_set else min(getattr(self, key), most[key])
-            for key in ("queue_depth", "max_sectors")
-        }
-        return [
-            _Setting("scheduler", "scheduler", self.scheduler),
-            _Setting("queue_depth", "nr_requests", str(wanted["queue_depth"])),
-            _Setting("max_sectors", "max_sectors_kb", str(wanted["max_sectors"] // 1024)),
-            _Setting("read_ahead", "read_ahead_kb", str(self.read_ahead // 1024)),
-        ]
-
-    async def _refused(
-        self, node: Node, queue: str, name: str, setting: _Setting, there: str, most: dict[str, int]
-    ) -> str:
+    async def _refused(self, node: Node, queue: str, name: str, key: str, there: str, most: dict[str, int]) -> str:
         """That the kernel does not take a setting, and what it would take."""
-        asked: Any = getattr(self, setting.key)
-        match setting.key:
+        asked: Any = getattr(self, key)
+        match key:
             case "scheduler":
                 offered = (await node.read_text(f"{queue}/scheduler")).replace("[", "").replace("]", "").split()
                 can = f"the kernel offers {', '.join(offered)}"
@@ -196,7 +175,7 @@ class InitiatorLayer(Crossing[Export, Disk]):
             case _:
                 can = f"the kernel made it {there}k"
                 asked = size_text(asked)
-        return f"node {node.name}: layer {self.layer}: {setting.key} = {asked} does not do for {name}: {can}"
+        return f"node {node.name}: layer {self.layer}: {key} = {asked} does not do for {name}: {can}"
 
     async def _prove_alive(self, node: Node, name: str, below: Export) -> None:
         """Connected is not alive: a block must come back in time."""

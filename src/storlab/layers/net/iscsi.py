@@ -91,14 +91,12 @@ async def _logout(node: Node, target: IscsiName, initiator: IscsiName, daemon: R
 
 
 async def _sessions(node: Node) -> dict[str, str]:
-    """The sessions of a node, and the target of each."""
     (listed,) = await node.carry_out(steps.names(_CLASS), go_on=True)
     targets = await node.texts(*(f"{_CLASS}/{session}/targetname" for session in listed.entries))
     return {session: target for session, target in zip(listed.entries, targets, strict=True) if target is not None}
 
 
 async def _disks(node: Node, target: str) -> list[str]:
-    """The disks that its sessions have by now."""
     found: list[str] = []
     for session in [session for session, served in (await _sessions(node)).items() if served == target]:
         (host,) = await node.carry_out(steps.names(f"{_CLASS}/{session}/device"), go_on=True)
@@ -202,7 +200,6 @@ class IscsiLayer(InitiatorLayer):
         return {"device/timeout": str(max(round(self.give_up), 1)), "device/eh_timeout": "2"}
 
     async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
-        """Of the first session, and how many there are."""
         sessions = await _sessions_of(context.node, disk)
         device = sessions[0].partition(_SESSION)[0]
         depth = await context.node.read_text(f"{device}/queue_depth")

@@ -16,7 +16,6 @@ NEEDS = mapper.needs(*_MODULES)
 
 
 async def joined(disks: Sequence[str], context: LayerContext) -> str:
-    """The kernel's name of the disk that these are: ``dm-0``."""
     sectors = await mapper.sectors_of(context.node, disks[0])
     paths = " ".join([f"/dev/{disk} 1" for disk in disks])
     table = f"0 {sectors} multipath 0 0 1 1 round-robin 0 {len(disks)} 1 {paths}"  # no features, one group, 1 argument

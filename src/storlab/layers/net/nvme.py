@@ -7,7 +7,6 @@ The kernel is asked through ``/dev/nvme-fabrics``, as nvme(1) does: that of Debi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
@@ -42,7 +41,7 @@ _Host = Annotated[str, Meta(pattern=r"^[0-9a-f-]{36}$")]
 async def _disconnect(node: Node, subsystem: NvmeName, host: _Host) -> str | None:
     connected = await _controllers(node, subsystem, host)
     for each in connected:
-        await _delete(node, each, reset=False)
+        await _delete(node, *each, reset=False)
     return f"disconnected {subsystem}" if connected else None
 
 
@@ -56,41 +55,30 @@ async def _load_driver(node: Node) -> None:
         await node.run(["modprobe", "nvme_tcp"])
 
 
-@dataclass(frozen=True)
-class _Controller:
-    """One of the kernel's, by its folder, and the address that it is connected to."""
-
-    folder: str
-    address: str
-
-
-async def _controllers(node: Node, subsystem: str, host: str) -> list[_Controller]:
-    """Those of this subsystem and host; there is one."""
+async def _controllers(node: Node, subsystem: str, host: str) -> list[tuple[str, str]]:
+    """The kernel's folders of this subsystem's and host's controllers, of which there is one, and their addresses."""
     (listed,) = await node.carry_out(steps.names(_CLASS), go_on=True)
     folders = [f"{_CLASS}/{name}" for name in listed.entries]
     said = await node.texts(*(f"{folder}/{file}" for folder in folders for file in ("subsysnqn", "hostid", "address")))
     all_of_them = zip(folders, said[::3], said[1::3], said[2::3], strict=True)
-    return [_Controller(at, address or "") for at, nqn, own, address in all_of_them if (nqn, own) == (subsystem, host)]
+    return [(at, address or "") for at, nqn, own, address in all_of_them if (nqn, own) == (subsystem, host)]
 
 
-async def _delete(node: Node, controller: _Controller, *, reset: bool) -> None:
+async def _delete(node: Node, folder: str, at: str, *, reset: bool) -> None:
     """Delete a controller, whether or not its server is there.
 
     While the kernel takes it for alive, that waits for all requests, until their time is over, and a minute for its
     goodbye; once its connections are reset, it fails them. The kernel's sockets belong to no process: only sock_diag(7)
     reaches them.
     """
-    address = _ADDRESS.search(controller.address)
-    if address is not None and (reset or not await _answers(node, address[1])):
+    address = _ADDRESS.search(at)
+    # Whether it answers now: half a second ago, when whoever watches it has asked, says too little.
+    ping = ["ping", "-n", "-q", "-c", "1", "-w", str(_PATIENCE)]
+    if address is not None and (reset or not (await node.run([*ping, address[1]], check=False)).ok):
         host = f"[{address[1]}]" if ":" in address[1] else address[1]
         which = f"dst {host} and dport = :{address[2]}"
         await node.run(["ss", "--kill", "--no-header", "--tcp", which], check=False)
-    await node.carry_out(steps.write(f"{controller.folder}/delete_controller", "1\n"), go_on=True)
-
-
-async def _answers(node: Node, host: str) -> bool:
-    """Whether a server answers now: half a second ago, when whoever watches it has asked, says too little."""
-    return (await node.run(["ping", "-n", "-q", "-c", "1", "-w", str(_PATIENCE), host], check=False)).ok
+    await node.carry_out(steps.write(f"{folder}/delete_controller", "1\n"), go_on=True)
 
 
 class NvmeTcpLayer(InitiatorLayer):
@@ -160,7 +148,7 @@ class NvmeTcpLayer(InitiatorLayer):
         if nqn is None:
             return  # it is gone: by itself, after ctrl_loss_tmo, or severed before
         for each in await _controllers(context.node, nqn, str(host_uuid(context))):
-            await _delete(context.node, each, reset=True)
+            await _delete(context.node, *each, reset=True)
 
 
 def parse_instance(answer: str) -> int | None:

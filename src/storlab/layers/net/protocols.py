@@ -34,7 +34,6 @@ ABSENT: dict[str, str] = {
 
 
 def title(protocol: Protocol) -> str:
-    """Its name for people."""
     return _NAMES[protocol].title
 
 

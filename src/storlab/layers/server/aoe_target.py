@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Protocol
-from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.server.base import ServerContext, ServerLayer, network_address
 from storlab.layers.server.configfs import not_raw
 from storlab.layers.server.serving import to_what_it_serves
 from storlab.nodes.agent import steps
@@ -52,8 +51,7 @@ class AoeTargetLayer(ServerLayer[File | Disk, Export]):
         return super().needs() | Needs(root="raw Ethernet")
 
     async def prepare(self, server: ServerContext) -> None:
-        if server.host is None:
-            raise Unsupported(f"layer {self.layer}: node {server.node.name} is in no network of the run")
+        network_address(server.node)
         await interface_of(server.node)  # which the command names
 
     async def reach(self, server: ServerContext) -> Confinement | None:
@@ -61,13 +59,8 @@ class AoeTargetLayer(ServerLayer[File | Disk, Export]):
 
     def command(self, server: ServerContext) -> list[str]:
         options = ["-b", str(self.buffers), *(["-d"] if self.direct else []), *(["-s"] if self.sync else [])]
-        return [
-            self.program,
-            *options,
-            *map(str, _shelf_and_slot(server)),
-            server.node.known[INTERFACE],
-            server.below.path,
-        ]
+        where = map(str, _shelf_and_slot(server))
+        return [self.program, *options, *where, server.node.known[INTERFACE], server.below.path]
 
     async def answers(self, server: ServerContext) -> bool:
         process = server.node.named.get(server.name)
@@ -81,13 +74,12 @@ class AoeTargetLayer(ServerLayer[File | Disk, Export]):
         return not receiving.isdisjoint(files.targets.values())
 
     async def resource(self, server: ServerContext) -> Export:
-        below, host = server.below, server.host
-        assert host is not None
+        below = server.below
         interface = await interface_of(server.node)
         mac = (await server.node.read_text(f"/sys/class/net/{interface}/address")).strip()
         shelf, slot = _shelf_and_slot(server)
         cache = not self.sync and (not self.direct or await has_volatile_cache(server.node, below))
-        where = {"type": "ethernet", "mac": mac.replace(":", ""), "host": host}
+        where = {"type": "ethernet", "mac": mac.replace(":", ""), "host": network_address(server.node)}
         size = below.size // _SECTOR * _SECTOR
         return Export(server.node.name, where, f"e{shelf}.{slot}", size, self.protocol, cache)
 

@@ -12,9 +12,9 @@ import errno
 import os
 import shlex
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
@@ -28,13 +28,11 @@ from storlab.nodes.accounts import Account, find_user, hand_over, is_root, out_o
 from storlab.nodes.agent import steps
 from storlab.nodes.binding import Numbers
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Confinement, Exit, Node, Process
+from storlab.nodes.node import Confinement, Exit, Node
 from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.privileges import TOOLS, confinement
 from storlab.nodes.process import telling
-from storlab.nodes.undo import (
-    Undo,
-)
+from storlab.nodes.undo import Undo
 
 _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken
@@ -68,12 +66,10 @@ class ServerContext(Generic[Below]):
 
     @property
     def node(self) -> Node:
-        """The node that it runs on."""
         return self.context.node
 
     @property
     def confined(self) -> Node:
-        """The same for what is started as the server: confined as it is."""
         return self.node if self.confinement is None else self.node.confined(self.confinement)
 
     @property
@@ -83,22 +79,18 @@ class ServerContext(Generic[Below]):
 
     @property
     def socket(self) -> str:
-        """The path for its socket."""
         return f"{self.sockets or self.folder}/{self.socket_name.replace('{port}', str(self.port))}"
 
     @property
     def user(self) -> str | None:
-        """The name of its user; ``None``: Storlab's own."""
         return None if self.account is None else self.account.name
 
     @property
     def group(self) -> str | None:
-        """The name of its group."""
         return None if self.account is None else self.account.group_name
 
     @property
     def folders(self) -> list[str]:
-        """All that are its own."""
         return [self.folder, *filter(None, (self.data, self.sockets))]
 
     async def run(self, *argv: str) -> Exit:
@@ -106,7 +98,6 @@ class ServerContext(Generic[Below]):
         return await self.confined.run([*self.as_user(), *argv], env={"HOME": self.folder}, cwd=self.folder)
 
     def as_user(self) -> list[str]:
-        """The words before a command that runs as the server's user."""
         return [] if self.account is None else self.account.words()
 
 
@@ -185,7 +176,6 @@ class ServerLayer(Layer[Below, Gives]):
         return replace(own, shown=users)
 
     async def make_folders(self, server: ServerContext[Below]) -> None:
-        """Make those that are its own."""
         made = (steps.make_directory(folder, self.mode(server, folder)) for folder in server.folders)
         await server.node.carry_out(*made)
 
@@ -230,7 +220,6 @@ class ServerLayer(Layer[Below, Gives]):
         return await self.resource(await self._start(server))
 
     async def register_stop(self, server: ServerContext[Below], folders: Sequence[str]) -> None:
-        """Journal that it is stopped, and then that these folders are removed. May be repeated."""
         end = {"signal": self.stop_signal, "patience": self.stop_patience, "folders": list(folders)}
         await server.context.register_undo("server.stop", name=server.name, program=self.executable(), **end)
 
@@ -273,28 +262,25 @@ class ServerLayer(Layer[Below, Gives]):
             )
 
     async def write(self, server: ServerContext[Below], name: str, text: str) -> None:
-        """Write a file into its folder, which its user owns."""
         path = f"{server.folder}/{name}"
         account = server.account
         given = [] if account is None else [steps.own(path, account.user, account.group)]
         await server.node.carry_out(steps.create(path, text.encode()), *given)
 
     async def _start(self, server: ServerContext[Below]) -> ServerContext[Below]:
-        if server.host is None or self.first_port is None:
-            await self._start_at(server)
-            return server
-        for attempt in range(1, _TRIES + 1):
-            here = replace(server, port=server.node.ports.next_port(self.first_port))
-            try:
-                await self._start_at(here)
-                return here
-            except TrialError as error:
-                if attempt == _TRIES or TAKEN not in error.detail:
-                    raise
-        raise AssertionError("the last attempt raises")
+        async def at(port: int) -> ServerContext[Below]:
+            here = replace(server, port=port)
+            await self.start_at(here)
+            return here
 
-    async def _start_at(self, server: ServerContext[Below]) -> None:
-        context = server.context
+        if server.host is not None and self.first_port is not None:
+            return await on_free_port(server.node, self.first_port, at)
+        await self.start_at(server)
+        return server
+
+    async def start_at(self, server: ServerContext[Below]) -> None:
+        """Start it, and wait until it answers. Raises ``TrialError`` if it ends instead, or takes too long."""
+        context, node = server.context, server.node
         for name, text in self.configuration(server).items():
             await self.write(server, name, text)
             if (kept := context.record(name)) is not None:
@@ -309,58 +295,59 @@ class ServerLayer(Layer[Below, Gives]):
             on_output=log.take,
         )
         process.when_ended(log.close)
-        running = _Running(self, server, command, process, log)
-        await running.until_it_answers()
+
+        def sentence(how: str) -> str:
+            return f"node {node.name}: {self.reason(how, log.lines)}"
+
+        def why(ended: Exit) -> str:
+            argv = (f"{self.executable()} of {context.owner}",) if self.serves_one else tuple(command)
+            return sentence(replace(ended, argv=argv).describe())
+
+        def when_ended(ended: Exit | None) -> None:
+            if ended is None or node.named.get(server.name) is not process:
+                return  # its node is lost, which is known elsewhere, or it was given up
+            if self.ends_with_its_client and ended.ok:
+                return  # whatever became of the client is known elsewhere
+            if ended.stopped_by is None:
+                context.notify_lost(why(ended), log.tail)
+            elif ended.stopped_by == "KILL":
+                context.warn(f"node {node.name}: {self.executable()} had to be killed")
+
+        try:
+            async with asyncio.timeout(self.start_patience):
+                answers = False
+                while process.ended is None and not answers:
+                    await asyncio.sleep(_LOOK)
+                    answers = await self.answers(server)
+        except TimeoutError:
+            await process.end()
+            how = f"{self.executable()} did not answer within {self.start_patience:g} s"
+            raise TimedOut(sentence(how), log.tail) from None
+        if process.ended is not None:
+            killed = process.ended.signal == "SIGKILL"
+            error = Killed if killed else DiskFull if _FULL in log.tail else CommandFailed
+            raise error(why(process.ended), f"$ {shlex.join(command)}\n{log.tail}")
         assert process.pid is not None
         context.notify_running(self.executable(), process.pid, process.cgroup, lambda: log.tail)
-        process.when_ended(running.ended)
+        process.when_ended(when_ended)
 
 
-@dataclass(frozen=True)
-class _Running:
-    """A server that was started."""
+T = TypeVar("T")
 
-    layer: ServerLayer
-    server: ServerContext
-    command: list[str]
-    process: Process
-    log: ServerLog
 
-    async def until_it_answers(self) -> None:
-        """Wait until it does. Raises ``TrialError`` where it ends instead, or takes too long."""
-        patience = self.layer.start_patience
+async def on_free_port(node: Node, first: int, serve: Callable[[int], Awaitable[T]], *taken: str) -> T:
+    """What ``serve`` gives for the first port that is free; an error with one of ``taken`` in its detail: it is not."""
+    for _ in range(_TRIES - 1):
         try:
-            async with asyncio.timeout(patience):
-                answers = False
-                while self.process.ended is None and not answers:
-                    await asyncio.sleep(_LOOK)
-                    answers = await self.layer.answers(self.server)
-        except TimeoutError:
-            await self.process.end()
-            how = f"{self.layer.executable()} did not answer within {patience:g} s"
-            raise TimedOut(self._sentence(how), self.log.tail) from None
-        if self.process.ended is not None:
-            error: type[TrialError] = DiskFull if _FULL in self.log.tail else CommandFailed
-            if self.process.ended.signal == "SIGKILL":
-                error = Killed
-            raise error(self._reason(self.process.ended), f"$ {shlex.join(self.command)}\n{self.log.tail}")
+            return await serve(node.ports.next_port(first))
+        except TrialError as error:
+            if not any(word in error.detail for word in (TAKEN, *taken)):
+                raise
+    return await serve(node.ports.next_port(first))
 
-    def ended(self, ended: Exit | None) -> None:
-        """Report it where that was before its time, or needed force."""
-        context = self.server.context
-        if ended is None or self.server.node.named.get(self.server.name) is not self.process:
-            return  # its node is lost, which is known elsewhere, or it was given up
-        if self.layer.ends_with_its_client and ended.ok:
-            return  # whatever became of the client is known elsewhere
-        if ended.stopped_by is None:
-            context.notify_lost(self._reason(ended), self.log.tail)
-        elif ended.stopped_by == "KILL":
-            context.warn(f"node {self.server.node.name}: {self.layer.executable()} had to be killed")
 
-    def _reason(self, ended: Exit) -> str:
-        whose = (f"{self.layer.executable()} of {self.server.context.owner}",)
-        argv = whose if self.layer.serves_one else tuple(self.command)
-        return self._sentence(replace(ended, argv=argv).describe())
-
-    def _sentence(self, how: str) -> str:
-        return f"node {self.server.node.name}: {self.layer.reason(how, self.log.lines)}"
+def network_address(node: Node) -> str:
+    """Where other nodes reach it. Raises ``Unsupported``."""
+    if node.address is None:
+        raise Unsupported(f"node {node.name} is in no network of the run: make it a netns or vm")
+    return node.address

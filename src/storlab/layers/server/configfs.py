@@ -20,6 +20,7 @@ from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.fs.mount import mount_at
 from storlab.layers.net.protocols import title
 from storlab.layers.resources import Disk, Export, File, Protocol
+from storlab.layers.server.base import network_address, on_free_port
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
 from storlab.nodes.modules import load_modules
@@ -27,8 +28,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import number_or_text
 
-_TRIES = 20  # ports that others have taken
-_TAKEN = ("Address already in use", "File exists")
 CONFIGFS = "/sys/kernel/config"
 
 
@@ -54,18 +53,15 @@ async def configure(node: Node, *wanted: steps.Step) -> None:
 
 
 def settings(folder: str, values: Mapping[str, object]) -> list[steps.Step]:
-    """Writes to files of a folder."""
     return [steps.write(f"{folder}/{name}", f"{value}\n") for name, value in values.items()]
 
 
 def target_name(context: LayerContext, layer: str) -> str:
-    """A name that no other target of this run has, and none of another run."""
     digest = hashlib.sha256(f"{context.node.instance}:{context.path(layer)}".encode()).hexdigest()[:12]
     return f"storlab-{context.run}-{digest}"
 
 
 def small_number(name: str) -> int:
-    """A number for a name, for folders that have numbers."""
     return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
@@ -107,24 +103,22 @@ class KernelTarget(Layer[File | Disk, Export]):
         """The file of configfs that says 1 for as long as this target serves."""
 
     async def set_up(self, below: File | Disk, context: LayerContext) -> Export:
-        node = context.node
-        if node.address is None:
-            raise Unsupported(f"layer {self.layer}: node {node.name} is in no network of the run")
+        node, address = context.node, network_address(context.node)
         name = target_name(context, self.layer)
         loaded = await load_modules(node, *self.modules)
         if loaded is not None and not loaded.ok:
             raise Unsupported(f"layer {self.layer}: {loaded.stderr.decode(errors='replace').strip()}")
-        for attempt in range(1, _TRIES + 1):
-            port = node.ports.next_port(self.first_port)
+
+        async def at(port: int) -> tuple[str, int]:
             try:
-                export = await self.serve(below, name, port, context)
-                break
+                return await self.serve(below, name, port, context), port
             except (CommandFailed, DiskFull) as error:
-                if attempt == _TRIES or not any(taken in error.detail for taken in _TAKEN):
-                    raise TrialError(f"layer {self.layer}: {error}", error.detail) from None
+                raise TrialError(f"layer {self.layer}: {error}", error.detail) from None
+
+        export, port = await on_free_port(node, self.first_port, at, "File exists")
         gone = f"the kernel's {title(self.protocol)} target {export} does not serve any more"
         await FileSays(self.enabled(export), "1", gone).set_up(context)
-        server = {"type": "inet", "host": node.address, "port": str(port)}
+        server = {"type": "inet", "host": address, "port": str(port)}
         cache = await has_volatile_cache(node, below) or not self.direct
         return Export(node.name, server, export, below.size, self.protocol, cache)
 

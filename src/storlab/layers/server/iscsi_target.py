@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, Unsupported
+from storlab.errors import CommandFailed
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Disk, Export, File
-from storlab.layers.server.base import TAKEN
+from storlab.layers.server.base import TAKEN, network_address
 from storlab.layers.server.configfs import (
     KernelTarget,
     attributes,
@@ -87,8 +87,7 @@ class IscsiTargetLayer(KernelTarget):
     async def set_up(self, below: File | Disk, context: LayerContext) -> Export:
         if self.implementation == "lio":
             return await super().set_up(below, context)
-        if context.node.address is None:
-            raise Unsupported(f"layer {self.layer}: node {context.node.name} is in no network of the run")
+        network_address(context.node)
         return await self._tgt(f"{_PREFIX}{target_name(context, self.layer)}").set_up(below, context)
 
     def _tgt(self, export: str) -> Tgt:

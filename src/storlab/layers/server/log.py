@@ -23,7 +23,6 @@ class ServerLog:
         self._begun, self._at = b"", 0.0
 
     def take(self, payload: bytes, at: float) -> None:
-        """The next piece of output, read at this time."""
         if len(self._begun) > _LONGEST:
             payload = b"\n" + payload
         *ended, rest = (self._begun + payload).split(b"\n")
@@ -32,7 +31,6 @@ class ServerLog:
         self._begun, self._at = rest, times[len(ended)]
 
     def close(self, _: Exit | None = None) -> None:
-        """Nothing more comes."""
         if self._begun:
             self._write([(self._at, self._begun)])
             self._begun = b""
@@ -48,7 +46,6 @@ class ServerLog:
 
     @property
     def tail(self) -> str:
-        """The last lines as one text."""
         return "\n".join(self.lines)
 
     def _write(self, lines: list[tuple[float, bytes]]) -> None:

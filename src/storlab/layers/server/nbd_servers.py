@@ -195,7 +195,6 @@ SERVERS: Mapping[NbdProgram, NbdServer] = {each.program: each for each in (QemuN
 
 
 def qemu_address(address: Mapping[str, str]) -> list[str]:
-    """An export's address in the words of qemu-nbd(8)."""
     if address["type"] == "unix":
         return [f"--socket={address['path']}"]
     return [f"--bind={address['host']}", f"--port={address['port']}"]

@@ -11,6 +11,7 @@ from pydantic import Field
 from storlab.errors import CommandFailed
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Disk, Export, File
+from storlab.layers.server.base import network_address
 from storlab.layers.server.configfs import KernelTarget, attributes, configure, mount_configfs, settings
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.agent import steps
@@ -67,8 +68,7 @@ class NvmeTargetLayer(KernelTarget):
         return f"{_ROOT}/subsystems/{export}/namespaces/1/enable"
 
     async def serve(self, below: File | Disk, name: str, port: int, context: LayerContext) -> str:
-        node, target, host = context.node, f"{_PREFIX}{name}", context.node.address
-        assert host is not None
+        node, target, host = context.node, f"{_PREFIX}{name}", network_address(context.node)
         await context.register_undo("nvme-target.remove", target=target, port=port, host=host)
         identity = str(uuid.uuid5(uuid.NAMESPACE_URL, target))
         await mount_configfs(node, "nvmet")

@@ -86,5 +86,4 @@ def _hangs(program: str) -> StorlabError:
 
 
 def server_name(run: str, folder: str) -> str:
-    """What the name of a server's cgroup ends with, by the folder that is its own."""
     return f"storlab-{run}-{hashlib.sha256(folder.encode()).hexdigest()[:12]}"

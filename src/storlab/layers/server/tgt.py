@@ -75,7 +75,6 @@ class Tgt(ServerLayer[File | Disk, Export]):
         return Export(node.name, where, self.export, below.size, "iscsi", cache, limits)
 
     async def facts(self, resource: Export, context: LayerContext) -> dict[str, Any]:
-        """With what the target's settings came to, by its own account."""
         limits = dict(resource.advertised)
         return {
             "server": self.program,

@@ -142,7 +142,6 @@ class ShareClient(Crossing[Share, Dir]):
             raise CommandFailed(f"{what}: {'; '.join(said) or error}", error.detail) from None
 
     async def mount_of(self, path: str, context: LayerContext) -> Mount:
-        """What the kernel says of the mount. Raises ``TrialError`` where it is gone."""
         mount = await mount_at(context.node, path)
         if mount is None:
             raise TrialError(f"node {context.node.name}: nothing is mounted on {path} any more")

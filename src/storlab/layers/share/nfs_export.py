@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from storlab.errors import StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource, Server, Share
-from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer
+from storlab.layers.server.base import ServerContext, ServerLayer, network_address, on_free_port
 from storlab.layers.share.nfs_tables import default_block_size, export_flags, export_line, parse_exports
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
@@ -30,7 +30,6 @@ from storlab.units import Size
 
 _NFSD = "/proc/fs/nfsd"
 _PORT = 2049
-_TRIES = 20  # ports that others have taken
 _LOOKS, _LOOK = 40, 0.05  # s between looks
 
 _Bytes = Annotated[int, Meta(ge=1024, le=4 * 1024**2)]
@@ -43,7 +42,7 @@ async def _stop(node: Node, path: RunPath, port: Port) -> str | None:
     if not await _threads(node):
         node.taken.discard("nfsd")
         return None
-    if f"tcp {port}" not in await _lines(node, "portlist"):
+    if f"tcp {port}" not in (await node.read_text(f"{_NFSD}/portlist")).splitlines():
         return None  # another one, which somebody has started since
     if others := parse_exports(await node.read_text(f"{_NFSD}/exports")).keys() - {path}:
         raise StorlabError(f"the NFS server of node {node.name} serves {others.pop()}, too: left alone")
@@ -151,8 +150,7 @@ class NfsExportLayer(Layer[Dir, Share]):
 
     async def set_up(self, below: Dir, context: LayerContext) -> Share:
         node = context.node
-        if node.address is None:
-            raise Unsupported(f"node {node.name} is in no network of the run: make it a netns or vm")
+        address = network_address(node)
         await self._claim(node)
         try:
             mountd = await self._prepare(below, context)
@@ -164,7 +162,7 @@ class NfsExportLayer(Layer[Dir, Share]):
         what = "the kernel's NFS server was stopped"
         await FileSays(f"{_NFSD}/threads", "[1-9]*", what).set_up(context)
         access = {"mountd": str(mountd.port), "versions": ",".join(self.versions)}
-        return Share(node.name, self.protocol, node.address, port, below.path, access)
+        return Share(node.name, self.protocol, address, port, below.path, access)
 
     async def _prepare(self, below: Dir, context: LayerContext) -> Server:
         """What the kernel's server needs: its daemons, and a limit that it would keep from the one before."""
@@ -188,7 +186,6 @@ class NfsExportLayer(Layer[Dir, Share]):
         await context.node.write(path, b"%d\n" % wanted)
 
     async def _claim(self, node: Node) -> None:
-        """Make sure that nobody serves by NFS there."""
         await load_modules(node, "nfsd")
         (there,) = await node.carry_out(steps.look(f"{_NFSD}/threads"), go_on=True)
         if not there.there:
@@ -204,23 +201,19 @@ class NfsExportLayer(Layer[Dir, Share]):
     async def _start(self, path: str, context: LayerContext) -> int:
         """Start the server's threads, on the first port that is free."""
         node = context.node
-        for attempt in range(1, _TRIES + 1):
-            port = node.ports.next_port(_PORT)
+        flags = {version: "--nfs-version" if version in self.versions else "--no-nfs-version" for version in ("3", "4")}
+        versions = [word for version, flag in flags.items() for word in (flag, version)]
+
+        async def at(port: int) -> int:
             await context.register_undo("nfsd.stop", path=path, port=port)
-            command = ["rpc.nfsd", "--host", str(node.address), "--port", str(port), "--no-udp", *self._versions()]
-            ended = await node.run([*command, str(self.threads)], check=False)
-            if not ended.ok and TAKEN in ended.stderr.decode(errors="replace") and attempt < _TRIES:
-                continue
-            ended.check(node.name)
+            command = ["rpc.nfsd", "--host", str(node.address), "--port", str(port), "--no-udp", *versions]
+            await node.run([*command, str(self.threads)])
             return port
-        raise AssertionError("the last attempt raises")
+
+        return await on_free_port(node, _PORT, at)
 
     def _line(self, path: str) -> str:
         return export_line(path, sync=self.sync, wdelay=self.write_delay)
-
-    def _versions(self) -> list[str]:
-        flags = {version: "--nfs-version" if version in self.versions else "--no-nfs-version" for version in ("3", "4")}
-        return [word for version, flag in flags.items() for word in (flag, version)]
 
     async def _serves(self, context: LayerContext) -> None:
         """Make sure that it serves: rpc.nfsd(8) may start nothing, and end well; a client would wait for minutes."""
@@ -263,10 +256,6 @@ async def _threads(node: Node) -> int:
         return int(await node.read_text(f"{_NFSD}/threads"))
     except FileNotFoundError:
         return 0
-
-
-async def _lines(node: Node, name: str) -> list[str]:
-    return (await node.read_text(f"{_NFSD}/{name}")).splitlines() or [""]
 
 
 async def _has_rpcbind(node: Node) -> bool:

@@ -27,7 +27,6 @@ def export_line(path: str, *, sync: bool, wdelay: bool) -> str:
 
 
 def export_flags(line: str) -> list[str]:
-    """The flags of such a line."""
     return line.rpartition("(")[2].rstrip(")\n").split(",")
 
 

@@ -7,6 +7,5 @@ from storlab.nodes.node import Node
 
 
 async def is_taken(node: Node, port: int | None) -> bool:
-    """Whether anything listens on this port, on any of the node's addresses."""
     sockets = await node.texts("/proc/net/tcp", "/proc/net/tcp6")  # the latter is not there without IPv6
     return port is not None and any(is_listening(each or "", port) for each in sockets)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from storlab.errors import StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Server, Share
-from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer
+from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer, network_address
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.modules import load_modules
@@ -56,6 +55,7 @@ class _Daemon(ServerLayer[Dir, Server]):
 
     layer: Literal["ksmbd"] = "ksmbd"
     settings: dict[str, str] = Field(description="Settings of the whole server.")
+    _password: str = PrivateAttr(default_factory=lambda: secrets.token_urlsafe(24))  # fields may be shown
 
     program: ClassVar = "ksmbd.mountd"
     first_port: ClassVar = 445
@@ -75,35 +75,24 @@ class _Daemon(ServerLayer[Dir, Server]):
 
     async def prepare(self, server: ServerContext) -> None:
         await server.context.register_undo("ksmbd.stop", configuration=_path(server))
+        empty, users = f"{server.folder}/empty.conf", f"{server.folder}/users"
+        await server.node.write(empty, b"")
+        await server.node.write(users, b"", mode=0o600)
+        # The tool knows the format of its database of users, and the password goes over a pipe.
+        argv = ["ksmbd.adduser", "--add-user", _USER, "--import-users", users, "--config", empty]
+        await server.node.run(argv, stdin=f"{self._password}\n{self._password}\n".encode())
 
-    async def _start_at(self, server: ServerContext) -> None:
+    async def start_at(self, server: ServerContext) -> None:
         """The kernel says nothing where somebody else has the port, and runs without one."""
         if await is_taken(server.node, server.port):
             raise TrialError(f"node {server.node.name}: port {server.port} is taken", TAKEN)
-        await super()._start_at(server)
+        await super().start_at(server)
 
     async def answers(self, server: ServerContext) -> bool:
-        """The kernel says what the daemon has told it."""
         return await _state(server.node) == "running"
 
     async def resource(self, server: ServerContext) -> Server:
         return Server(server.node.name, "smb", server.host, server.port)
-
-
-@dataclass(frozen=True)
-class _Password:
-    """Made for one share, and known to nobody else."""
-
-    text: str
-
-    async def give_to(self, server: ServerContext) -> None:
-        """Write the database of users, by the tool that knows its format. The password goes over a pipe."""
-        empty, users = f"{server.folder}/empty.conf", f"{server.folder}/users"
-        await server.node.write(empty, b"")
-        await server.node.write(users, b"", mode=0o600)
-        twice = f"{self.text}\n{self.text}\n".encode()
-        argv = ["ksmbd.adduser", "--add-user", _USER, "--import-users", users, "--config", empty]
-        await server.node.run(argv, stdin=twice)
 
 
 class SmbShareLayer(Layer[Dir, Share]):
@@ -125,11 +114,9 @@ class SmbShareLayer(Layer[Dir, Share]):
 
     async def set_up(self, below: Dir, context: LayerContext) -> Share:
         node = context.node
-        if node.address is None:
-            raise Unsupported(f"node {node.name} is in no network of the run: make it a netns or vm")
+        address = network_address(node)
         await self._claim(node)
-        password = _Password(secrets.token_urlsafe(24))
-        daemon = _with_user(password)(settings=self._settings())
+        daemon = _Daemon(settings=self._settings())
         try:
             server = await daemon.set_up(below, context)
         except BaseException:
@@ -138,11 +125,10 @@ class SmbShareLayer(Layer[Dir, Share]):
         assert server.port is not None
         what = "the kernel's SMB server was stopped"
         await FileSays(f"{_CONTROL}/stats", "* running *", what).set_up(context)
-        access = {"user": _USER, "password": password.text}
-        return Share(node.name, self.protocol, node.address, server.port, _NAME, access)
+        access = {"user": _USER, "password": daemon._password}
+        return Share(node.name, self.protocol, address, server.port, _NAME, access)
 
     async def _claim(self, node: Node) -> None:
-        """Make sure that nobody serves by the kernel's SMB server there."""
         await load_modules(node, "ksmbd")
         if "ksmbd" in node.taken or await _state(node) == "running" or await _daemon(node):
             raise Unsupported(
@@ -171,19 +157,6 @@ class SmbShareLayer(Layer[Dir, Share]):
         return {"version": version, "port": resource.port, "settings": self._settings()}
 
 
-def _with_user(password: _Password) -> type[_Daemon]:
-    """The daemon with a database of users; the password is no field of it, for fields may be shown."""
-
-    class _DaemonWithUser(_Daemon):
-        __doc__ = _Daemon.__doc__
-
-        async def prepare(self, server: ServerContext) -> None:
-            await super().prepare(server)
-            await password.give_to(server)
-
-    return _DaemonWithUser
-
-
 def _path(server: ServerContext) -> str:
     return f"{server.folder}/ksmbd.conf"
 
@@ -198,7 +171,6 @@ async def _state(node: Node) -> str:
 
 
 async def _daemon(node: Node) -> list[str]:
-    """The words of the daemon's command, where one runs."""
     try:
         pid = int((await node.read_text(_LOCK)).strip() or "0")
         words = (await node.read_text(f"/proc/{pid}/cmdline")).split("\0")

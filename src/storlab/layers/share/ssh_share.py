@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from storlab.errors import Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Share
-from storlab.layers.server.base import OWN_NAME, ServerContext, ServerLayer
+from storlab.layers.server.base import OWN_NAME, ServerContext, ServerLayer, network_address
 from storlab.layers.share.ports import is_taken
 from storlab.nodes import binding
 from storlab.nodes.needs import Needs
@@ -35,8 +34,7 @@ class SshShareLayer(ServerLayer[Dir, Share]):
         return Needs(programs=("sshd", "ssh-keygen", "ss", "setpriv", *bound), root="a user of its own")
 
     async def prepare(self, server: ServerContext) -> None:
-        if server.host is None:
-            raise Unsupported(f"node {server.node.name} is in no network of the run: make it a netns or vm")
+        network_address(server.node)
         for name in ("host", "client"):
             await server.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{server.folder}/{name}")
 

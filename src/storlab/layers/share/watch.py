@@ -79,7 +79,6 @@ class Answers:
         return None
 
     def unreachable(self) -> str:
-        """Why the node is lost, where ping has ended, or says nothing."""
         return f"{self.whose} ({self.host}) can't be reached: {self.last}"
 
 
@@ -94,11 +93,9 @@ class Reachable:
     undoes: ClassVar[tuple[Undo, ...]] = (stop,)
 
     def needs(self) -> Needs:
-        """What the node must have."""
         return Needs(programs=("ping",))
 
     async def set_up(self, below: Share | Export, context: LayerContext) -> None:
-        """Begin to watch. Raises ``TrialError`` where it does not answer."""
         answers = Answers(f"node {below.node}", below.host, float(max(round(self.give_up), 1)))
         await _Pinging(context, answers).begin()
 
@@ -181,7 +178,6 @@ class FileSays:
     undoes: ClassVar[tuple[Undo, ...]] = (_end,)
 
     async def set_up(self, context: LayerContext) -> None:
-        """Begin to look. Raises ``TrialError`` where it is not so now."""
         node, name = context.node, server_name(context.run, context.path("file-says"))
         await context.register_undo("watch.end", name=name)
         if not await self._is_so(node):

@@ -22,7 +22,6 @@ _Dataset = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+/ -]{1,255}$"), OF_RUN]
 
 @undo("zfs.destroy", outlives_boot=True)
 async def destroy_dataset(node: Node, dataset: _Dataset, path: RunPath | None) -> str | None:
-    """Destroy a dataset or volume in a pool of Storlab's, and remove where it was mounted."""
     refuse_foreign_pool(dataset)
     if "/" not in dataset or "@" in dataset:
         raise StorlabError(f"{dataset} is no dataset in a pool: left alone")
@@ -75,5 +74,4 @@ class ZfsLayer(PropertiesLayer[Pool, Dir]):
 
 
 async def dataset_facts(node: Node, name: str) -> dict[str, Any]:
-    """All properties of a dataset or volume, by its name or mount point."""
     return parse_properties(await node.output("zfs", "get", "-Hp", "-o", "property,value,source", "all", name))

@@ -37,7 +37,6 @@ async def delay(node: Node, pool: str, disks: Sequence[str], delays: Sequence[st
 
 
 async def injections(node: Node, pool: str) -> list[str]:
-    """The numbers of all that was injected into a pool; none where there is no zinject."""
     listed = await node.run(["zinject"], check=False)
     return numbers_of(listed.stdout.decode(errors="replace"), pool) if listed.ok else []
 

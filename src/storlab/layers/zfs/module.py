@@ -151,7 +151,6 @@ async def _set_parameter(context: LayerContext, name: str, value: str) -> None:
 
 
 async def module_facts(node: Node) -> dict[str, Any]:
-    """Versions, and all parameters that can be read."""
     listing = await node.run(["grep", "--recursive", "--with-filename", "", _PARAMETERS], check=False)
     parameters = parse_parameters(listing.stdout.decode(errors="replace"))
     return {"version": parse_version(await node.output("zfs", "version")), "module": parameters}

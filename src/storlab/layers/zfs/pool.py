@@ -66,7 +66,6 @@ async def forget_labels(node: Node, device: AbsolutePath, pool: RunName, was: Fi
 
 @undo("zpool.node")
 async def remove_device_node(node: Node, path: RunPath) -> str | None:
-    """Remove a device node that was made for a pool."""
     if not await is_there(node, path):
         return None
     await node.run(["rm", "--force", "--", path])

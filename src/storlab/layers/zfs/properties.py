@@ -19,17 +19,14 @@ PROPERTIES_HELP = "[Those that are listed](options.md), with ZFS's values; true 
 
 
 def word(value: Value) -> str:
-    """As ZFS writes it."""
     return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
 def arguments(option: str, properties: Mapping[str, Value]) -> list[str]:
-    """``-o name=value`` for each."""
     return [part for name, value in properties.items() for part in (option, f"{name}={word(value)}")]
 
 
 def refuse_unlisted(part: str, given: Mapping[str, Value], *key: str) -> None:
-    """Raises ``NotAllowed`` for the first of these that ``storlab.allowed`` does not list."""
     options = ((name, value if part == "module" else word(value)) for name, value in given.items())
     if (found := allowed("zfs", part).first_problem(options)) is not None:
         raise NotAllowed(found[1], *key, found[0])
@@ -70,7 +67,6 @@ class PropertiesLayer(Layer[Below, Gives]):
         return self
 
     def options(self) -> dict[str, Value]:
-        """All properties that the study gives."""
         keys: dict[str, Any] = {name: getattr(self, name) for name in self.own}
         return {name: value for name, value in keys.items() if value is not None} | self.properties
 
