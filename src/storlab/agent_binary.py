@@ -71,7 +71,6 @@ def _refuse_other(program: Path, architecture: str) -> None:
 
 
 def agent_remedy() -> str:
-    """How whoever runs this Storlab gets an agent that fits it: a clause."""
     if (_CHECKOUT / "agent" / "Cargo.toml").is_file():
         return f"run `make agent` in {_CHECKOUT} (it needs Rust)"
     return f"install Storlab again from its wheel for {platform.machine()}, which has one"

@@ -50,7 +50,6 @@ class Limit:
 
     @property
     def most(self) -> int:
-        """The limit."""
         return int(globals()[self.name])
 
 

@@ -75,7 +75,6 @@ class Pattern:
 
 @lru_cache(128)
 def pattern(written: str) -> Pattern:
-    """The regular expression, compiled once. Raises ``PatternError``."""
     return Pattern(written)
 
 

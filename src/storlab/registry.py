@@ -116,19 +116,16 @@ def node_kinds() -> dict[str, type[NodeKind]]:
 
 @cache
 def layer_types() -> dict[str, type[Layer]]:
-    """Name in study files → class."""
     return _with_others("layers", {str(cls.model_fields["layer"].default): cls for cls in _LAYERS})
 
 
 @cache
 def workload_types() -> dict[str, type[Workload]]:
-    """Name in study files → class."""
     return _with_others("workloads", {cls.kind: cls for cls in _WORKLOADS})
 
 
 @cache
 def probe_types() -> dict[str, type[Probe]]:
-    """Name in study files → class."""
     return _with_others("probes", {cls.kind: cls for cls in _PROBES})
 
 

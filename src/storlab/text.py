@@ -49,7 +49,6 @@ def printable(text: str) -> str:
 
 
 def first(names: Sequence[str], between: str = ", ") -> str:
-    """The first few of many, for a sentence."""
     return between.join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
 
 

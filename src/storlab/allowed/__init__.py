@@ -49,11 +49,9 @@ class Rule:
 
     @property
     def takes_value(self) -> bool:
-        """Whether an option of it is followed by a value."""
         return self.pattern != KINDS["none"][0]
 
     def has(self, name: str) -> bool:
-        """Whether it is about this option."""
         return name in self.names or any(_matches(each, name) for each in self.names if "*" in each)
 
 
@@ -98,7 +96,6 @@ class Allowed:
         return f"{meant} (all are in docs/reference/options.md)"
 
     def names(self) -> Iterator[str]:
-        """All that are listed."""
         return (name for rule in self.rules for name in rule.names)
 
     def first_problem(self, options: Iterable[tuple[str, Value | None]]) -> tuple[str, str] | None:
@@ -155,12 +152,10 @@ def allowed(program: str, part: str = "") -> Allowed:
 
 @cache
 def tables_of(program: str) -> Mapping[str, Any]:
-    """Its parts, by name, as they are written."""
     return tomllib.loads((Path(__file__).parent / f"{program}.toml").read_text())
 
 
 def programs() -> Sequence[str]:
-    """All that have a table."""
     return sorted(path.stem for path in Path(__file__).parent.glob("*.toml"))
 
 

@@ -111,7 +111,6 @@ def _forget(gone: dict[str, Path]) -> None:
 
 
 def _remove_orphans(found: list[Orphan]) -> int:
-    """Undo what no journal names."""
     import asyncio
 
     did, failed = asyncio.run(_undo(found))

@@ -162,7 +162,6 @@ def _tables_of(run: RunFolder) -> Tables:
 
 
 def _data(name: str, run: RunFolder, tables: Tables, hosts: Mapping[Host, str]) -> RunData:
-    """``hosts``: what machines are called, the same in all runs."""
     import polars as pl
 
     from storlab.analysis.runs.merged_runs import RunData

@@ -166,7 +166,6 @@ def lines(result: CrashResult, folder: Path) -> Iterator[str]:
 
 
 def _controls(result: CrashResult) -> Iterator[str]:
-    """How many were passed; each that failed, with what happened."""
     yield "Controls"
     for each in result.set_ups:
         if each.failure:

@@ -84,7 +84,6 @@ def _show(outcome: Outcome, json: bool) -> None:
 
 
 def _say_how_it_ended(outcome: Outcome, allow_undecided: bool) -> None:
-    """On standard error."""
     from storlab.report.language.words import missing
     from storlab.report.model.gates import gates_together
 

@@ -14,7 +14,6 @@ from storlab.errors import StorlabError, StudyError, UserError
 
 
 def explaining(command: Callable[[], object]) -> None:
-    """Run a command; every error of it becomes a message and an exit status."""
     try:
         try:
             command()

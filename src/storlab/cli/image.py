@@ -222,7 +222,6 @@ def image_list(json: Json = False) -> None:
 
 
 def _others() -> list[tuple[str, Part]]:
-    """What is no guest image, with what it is called."""
     from storlab.images.cache import Cache, cache_folder
     from storlab.layers.database.data_set import list_data_sets
 
@@ -243,7 +242,6 @@ def _part_row(kind: str, part: Part) -> tuple[str, ...]:
 
 
 def _row(image: Listed) -> tuple[str, ...]:
-    """Name, size, age, and the versions that tell images apart."""
     from storlab.report.language.format import quantity
 
     age = f"{_age(time.time() - image.built)} old" + ("" if image.current else ", not used any more")
@@ -253,7 +251,6 @@ def _row(image: Listed) -> tuple[str, ...]:
 
 
 def _age(seconds: float) -> str:
-    """In days, or rounded to minutes below one."""
     from storlab.report.language.format import duration, plural
 
     days, minutes = int(seconds // 86400), max(1, round(seconds / 60))

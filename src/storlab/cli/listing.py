@@ -102,7 +102,6 @@ def _needs(study: Study) -> list[str]:
 
 
 def _purpose(cls: type) -> str:
-    """The first paragraph of its docstring."""
     return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
 
 

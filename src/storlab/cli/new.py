@@ -140,7 +140,6 @@ def _ask(given: Mapping[str, Any], look: Looker) -> Answers:
     console, said = Console(stderr=True), set[str]()
 
     def choose(words: str, read: Callable[[str], T], default: str, choices: Mapping[str, str]) -> T:
-        """One of several, by name or number."""
         console.print()
         names = list(choices)
         for number, name in enumerate(names, start=1):

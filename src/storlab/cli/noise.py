@@ -134,7 +134,6 @@ def _study(name: str | None, directory: Path | None, allow: tuple[str, ...]) -> 
 
 
 def _refuse_own_place(study: Study, directory: Path) -> None:
-    """Raise ``UserError`` where the stack says itself where it lies, so that ``--in`` would have no effect."""
     for layer in (layer for chain in study.cells[0].chains for layer in chain.layers):
         if place := layer.claims() or layer.existing_directory(""):
             change = f"the path of its layer {layer.layer}"

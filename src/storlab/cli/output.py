@@ -23,7 +23,6 @@ _FOR_PEOPLE = ("text", "full text", "zts")
 
 
 def show(text: str = "") -> None:
-    """Print a result, or a part of it."""
     print(plain(text))
 
 
@@ -43,7 +42,6 @@ def show_json(text: str) -> None:
 
 
 def show_rendered(text: str, format_: str) -> None:
-    """Print a report in a format."""
     if format_ in _FOR_PEOPLE:
         show(text.removesuffix("\n"))
     elif format_ == "json":

@@ -117,7 +117,6 @@ class PlainProgress:
         self._rounds = self._decided = ""
 
     def draw(self, event: RunEvent) -> None:
-        """Print what it has to say, which may be nothing."""
         match event:
             case RunBegins():
                 self._looked()
@@ -158,7 +157,6 @@ def _is_told(round_number: int) -> bool:
 
 
 def _is_round(count: int) -> bool:
-    """10, 100, 1000, and so on."""
     return set(str(count)[1:]) <= {"0"} and str(count)[0] == "1"
 
 
@@ -203,7 +201,6 @@ class LiveProgress:
         self._failures = Failures()
 
     def draw(self, event: RunEvent) -> None:
-        """Print what stays, and remember what is drawn below."""
         match event:
             case RunBegins():
                 self._run_begins(event)
@@ -253,7 +250,6 @@ class LiveProgress:
         return Group(bar, Text("▸ ", style="cyan") + Text(self._now or "…"), *self._so_far())
 
     def _so_far(self) -> Iterator[Text | Group]:
-        """Ratios, as many as the terminal has room for beside what was printed and what runs."""
         if self._said:
             yield Text(self._said, style="dim")
         if self._standings is None:
@@ -272,6 +268,5 @@ def left_text(left: Left) -> str:
 
 
 def _round(seconds: float) -> float:
-    """To a precision that such an estimate has."""
     step = 1 if seconds < 20 else 5 if seconds < 120 else 30 if seconds < 3600 else 300
     return round(seconds / step) * step

@@ -31,7 +31,6 @@ _PROFILE = "profile"  # the one that samples CPUs
 
 
 def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInput:
-    """All that a report shows."""
     return ReportInput(
         summary=summary,
         trials=tables.frame("trials"),

@@ -144,7 +144,6 @@ def _refuse_conflicts(options: RunOptions) -> None:
 
 
 def _check_gates(gates: list[str] | None) -> None:
-    """Before anything is run. Raises ``UserError``."""
     if gates:
         from storlab.analysis.gates import parse_gate
 
@@ -228,7 +227,6 @@ def _limits(options: RunOptions, study: Study) -> Limits:
 
 
 def _rounds(options: RunOptions, study: Study) -> tuple[int, int]:
-    """At least and at most; where a budget is to end the run, as many as it takes."""
     least, most = options.rounds_of(study)
     return (least, ROUNDS) if options.limits.minutes is not None and options.rounds is None else (least, most)
 

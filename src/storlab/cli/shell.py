@@ -46,7 +46,6 @@ def shell(
 
 
 def _shell(study: Study, node: str, permissions: Permissions) -> int:
-    """Set up a cell and give the user a shell on a node; returns the shell's exit status."""
     import asyncio
     import shutil
 

@@ -66,7 +66,6 @@ STATUSES = (
 
 
 def of_gates(results: Iterable[GateResult], *, allow_undecided: bool) -> Status:
-    """What all gates together end with."""
     outcomes = {result.outcome for result in results}
     if "hit" in outcomes:
         return GATE_HIT

@@ -73,7 +73,6 @@ def memory(machine: Machine) -> Found:
 
 
 def space(machine: Machine) -> Found:
-    """Room for scratch files, and on what they would lie."""
     free = machine.free(SCRATCH)
     mounts = parse_mountinfo(machine.read("/proc/self/mountinfo") or "")
     on = [mount for mount in mounts if mount.path == "/" or f"{SCRATCH}/".startswith(f"{mount.path}/")]
@@ -96,7 +95,6 @@ _FAST_CLOCKS = {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_cou
 
 
 def clock(machine: Machine) -> Found:
-    """The clock that latencies are measured with."""
     folder = "/sys/devices/system/clocksource/clocksource0"
     source = machine.read(f"{folder}/current_clocksource")
     if source is None:
@@ -136,7 +134,6 @@ def pressure(machine: Machine) -> Found:
 
 
 def cgroups(machine: Machine) -> Found:
-    """Which version, and whether it accounts for I/O."""
     controllers = machine.read("/sys/fs/cgroup/cgroup.controllers")
     if controllers is not None:
         return ok("v2, with io.stat") if "io" in controllers.split() else warn("v2 without the io controller")
@@ -148,7 +145,6 @@ def cgroups(machine: Machine) -> Found:
 
 
 def agent(machine: Machine) -> Found:
-    """Whether there is an agent, and it runs, by asking it for its version."""
     try:
         path = machine.agent()
     except MissingTool:
@@ -216,7 +212,6 @@ def has_feature(machine: Machine, module: str, option: str) -> str | None:
 
 
 def why_not(machine: Machine, option: str) -> str:
-    """Why a feature is missing, in words."""
     options = machine.kernel_options
     if options and option not in options:
         return f"this kernel ({machine.release}) was built without it"
@@ -253,7 +248,6 @@ def filesystem(name: str, option: str, package: str) -> Look:
 
 
 def zfs(machine: Machine) -> Found:
-    """ZFS, which no kernel of Debian's brings."""
     fix = "apt-get install zfs-dkms zfsutils-linux (bookworm-backports, contrib)"
     if not _registered(machine, "zfs") and machine.run(["modprobe", "--dry-run", "--quiet", "zfs"]).status != 0:
         return missing(f"this kernel ({machine.release}) has no zfs module", fix)
@@ -320,7 +314,6 @@ def io_uring(machine: Machine) -> Found:
 
 
 def mysql(machine: Machine) -> Found:
-    """A MySQL server, which no stable Debian has."""
     if (words := MYSQL.words) is None:
         return missing("not unpacked", remedy(UNPACKED_MYSQL))
     found = re.search(r"(?<=Ver )\S+", machine.run([*words, "--version"]).first_line)
@@ -383,7 +376,6 @@ _EVENTS = "/sys/bus/event_source/devices"
 
 
 def counters(machine: Machine) -> Found:
-    """The processor's own counters: cycles, cache misses."""
     names = [path.rsplit("/", 1)[1] for path in machine.glob(_EVENTS, "*")]
     found = [name for name in names if name in ("cpu", "cpu_core") or name.startswith("armv8")]
     return ok(", ".join(found)) if found else missing("none (usual in VMs)")

@@ -65,7 +65,6 @@ class Machine:
     python = sys.executable
 
     def sh(self, script: str, *words: str) -> Ended:
-        """What a script for sh(1) says; one that hangs has status 124."""
         argv = ["sh", "-c", _BEGIN + script, "sh", *words]
         try:
             done = subprocess.run(
@@ -119,7 +118,6 @@ class Machine:
             self.sh('rm -f -- "$1"', made.text)
 
     def free(self, folder: str) -> int:
-        """Bytes that are free on the file system of a folder."""
         rows = self.sh('df --output=avail -B1 -- "$1"', folder).text.split()
         return int(rows[-1]) if rows and rows[-1].isdecimal() else 0
 

@@ -63,7 +63,6 @@ def without_folder(runs: Mapping[str, Path]) -> set[str]:
 
 
 def leftovers(runs: Mapping[str, Path]) -> Iterator[Check]:
-    """One line for each of ``runs``: run → folder."""
     for name, folder in runs.items():
         command = f"storlab clean {shlex.quote(str(folder))}"
         if not folder.is_dir():
@@ -118,7 +117,6 @@ def in_one_line(reasons: Iterable[str]) -> str:
 
 
 def judge(plan: Plan) -> Found:
-    """A plan in one line."""
     cells = len(plan.study.cells)
     if not plan.unsupported:
         return ok(f"all {cells} cells can run")

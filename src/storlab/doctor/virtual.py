@@ -105,7 +105,6 @@ def confinement(machine: Machine, confine: Callable[[], Confinement] = confine_a
 
 
 def numa(machine: Machine) -> Found:
-    """What binds guests to CPUs and NUMA nodes."""
     if machine.which("numactl") is None:
         return missing("not installed; pin and numa need it", "apt-get install numactl")
     said = machine.run(["numactl", "--hardware"])
@@ -153,7 +152,6 @@ def saved_guests(machine: Machine, folder: Path | None = None) -> Found:
 
 
 def guest_image(machine: Machine, images: Sequence[Listed] | None = None) -> Found:
-    """``images``: all that are in the cache."""
     images = list_images() if images is None else images
     current = [image for image in images if image.current]
     says = "; ".join(

@@ -156,7 +156,6 @@ class Requests(Screen[Line]):
 
 
 def by_issuer(counts: Counts) -> str:
-    """The tables of each issuer, and their latencies."""
     parts = []
     for heading, frame in zip(_ISSUERS, counts.frames_by_issuer(), strict=True):
         if frame.height or heading is _ISSUERS[0]:

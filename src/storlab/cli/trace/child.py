@@ -84,7 +84,6 @@ def _in_foreground() -> bool:
 
 @contextmanager
 def signals(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Within, what would end this program goes to ``handler``."""
     loop = asyncio.get_running_loop()
     handled = ending_signals()
     for number in handled:
@@ -165,7 +164,6 @@ class TraceChild(Generic[L]):
 
 @asynccontextmanager
 async def tracing(words: Sequence[str], decode: Callable[[bytes, str], list[L]]) -> AsyncIterator[TraceChild[L]]:
-    """A tracer for as long as the context lasts."""
     nothing, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *words, stdin=nothing, stdout=pipe, stderr=pipe, limit=_CHUNK, process_group=0

@@ -92,7 +92,6 @@ class Samples(Screen[Line]):
 
 
 def functions(found: Profile, most: int = _SHOWN) -> Iterator[RenderableType]:
-    """Where CPUs were, by function."""
     samples, groups = found.samples, found.groups()
     busy = samples - groups["idle"]
     shares = ", ".join(f"{count / samples:.1%} {_TITLES[group]}" for group, count in groups.items() if samples)

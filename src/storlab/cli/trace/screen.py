@@ -237,7 +237,6 @@ async def _follow(tracer: TraceChild[Any], screen: Screen[Any]) -> None:
 
 
 def tell(sentence: str) -> None:
-    """On standard error, if anybody listens."""
     with suppress(OSError):  # the terminal may be what has gone
         warn(f"storlab: {sentence}")
 

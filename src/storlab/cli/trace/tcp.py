@@ -91,7 +91,6 @@ _COLUMNS = {
 
 
 def connections(seen: Follower, width: int, height: int, ended: bool = False) -> Iterator[RenderableType]:
-    """As many connections as the terminal has room for."""
     did = seen.totals()
     endpoints = ", ".join(map(printable, seen.started.endpoints)) if seen.started is not None else ""
     title = f"TCP connections{f' of {endpoints}' if endpoints else ''}"
