@@ -49,7 +49,7 @@ def print_plain(read: Callable[[Path], list[list[float]]], tps: int, files: list
 
 
 def read_storlab(files: list[Path]) -> None:
-    from storlab.cli.algebra import one_thread_for_algebra
+    from storlab.cli.output import one_thread_for_algebra
 
     one_thread_for_algebra()  # as `storlab import` does
     from storlab.tools.sysbench.importer import SysbenchImporter

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storlab.cli.console import Console
-from storlab.cli.doctor import doctor, next_step, remedies, show
+from storlab.cli.listing import doctor, next_step, remedies, show_checks
 from storlab.doctor import CHECKS
 from storlab.doctor.machine import Check
 from storlab.study.json_schema import json_schema
@@ -77,7 +77,7 @@ FOUND = [
 
 def shown(width: int) -> str:
     stream = io.StringIO()
-    show(FOUND, Console(file=stream, width=width))
+    show_checks(FOUND, Console(file=stream, width=width))
     return stream.getvalue()
 
 
@@ -90,14 +90,14 @@ def test_lines_fit_eighty_columns_symbols_tell_the_status_and_remedies_follow_wi
     first = lines.index("What would fix the rest")
     assert lines[first + 1 : first + 3] == ["→ echo tsc > /sys/x", "for clock source"]
     stream = io.StringIO()
-    show(FOUND[:1], Console(file=stream, width=80))
+    show_checks(FOUND[:1], Console(file=stream, width=80))
     assert "What would fix" not in stream.getvalue()
 
 
 def test_each_remedy_is_given_once_all_packages_in_one_command_that_is_not_broken_into_lines() -> None:
     stream = io.StringIO()
     command = f"apt-get install {' '.join(f'package-{number}' for number in range(20))}"
-    show([Check("much", "Machine", "missing", "not installed", command)], Console(file=stream, width=80))
+    show_checks([Check("much", "Machine", "missing", "not installed", command)], Console(file=stream, width=80))
     assert f"→ {command}\n" in stream.getvalue()
     kernel_image = "apt-get install linux-image-amd64, and boot it"
     found = [

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from laboratory.samples import sample
 from storlab.analysis.summary import Comparison, Summary, Undecided
-from storlab.cli.standings import MOST, MOST_NEWS, News, table, tally
+from storlab.cli.progress import MOST, MOST_NEWS, News, table, tally
 from study.program import program
 
 STUDY = sample(__file__, "cases/gates.toml")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import storlab.study.study
-from storlab.cli.failure import explain
 from storlab.cli.main import app
+from storlab.cli.status import explain
 from storlab.errors import MissingTool, NodeLost, SafetyError, StorlabError
 from study.program import PROGRAM, call
 

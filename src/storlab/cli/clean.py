@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.asking import confirmed
 from storlab.cli.options import Allow
-from storlab.cli.output import show
+from storlab.cli.output import confirmed, show
 from storlab.cli.status import COMPLETE, LEFT_BEHIND
 from storlab.errors import RecordsError, UserError
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.options import AllowUndecided, FailOn, Optional, Output, String, Strings, format_option
-from storlab.cli.output import show, show_rendered, until_closed, warn, write_output
+from storlab.cli.output import one_thread_for_algebra, show, show_rendered, until_closed, warn, write_output
 from storlab.cli.status import COMPLETE, NOTHING_MEASURED, of_gates
 from storlab.errors import UserError
 from storlab.grouping import grouped

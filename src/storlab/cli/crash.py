@@ -112,7 +112,7 @@ def _crash(options: CrashOptions) -> int:
     import asyncio
 
     from storlab.cli.image import build_images
-    from storlab.cli.new_folder import new_folder
+    from storlab.cli.options import new_folder
     from storlab.cli.progress import observer
     from storlab.crash.run import RECORDS, crash_check
 

@@ -15,19 +15,17 @@ from typer.core import TyperGroup
 from storlab.cli.clean import clean
 from storlab.cli.compare import compare
 from storlab.cli.crash import crash
-from storlab.cli.doctor import doctor
 from storlab.cli.image import image
 from storlab.cli.import_.command import import_
 from storlab.cli.lab.command import lab
-from storlab.cli.listing import listing, schema
-from storlab.cli.merge import merge
+from storlab.cli.listing import doctor, listing, schema
 from storlab.cli.new import new
 from storlab.cli.noise import noise
 from storlab.cli.output import show
 from storlab.cli.plan.command import plan
 from storlab.cli.remote.attach import attach
 from storlab.cli.remote.option import travels
-from storlab.cli.report import report
+from storlab.cli.report import merge, report
 from storlab.cli.run import resume, run
 from storlab.cli.shell import shell
 from storlab.cli.suite.command import suite
@@ -43,7 +41,7 @@ class Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError as error:
-            from storlab.cli.failure import explain
+            from storlab.cli.status import explain
 
             raise typer.Exit(explain(error)) from None
         return result
@@ -54,7 +52,7 @@ app = typer.Typer(
     cls=Commands,
     help="A laboratory for storage performance: is set-up A better than B, by how much, is it real, and why?",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # messages are for users; see cli/failure.py
+    pretty_exceptions_enable=False,  # messages are for users; see cli/status.py
     rich_markup_mode=None,  # with it, Typer imports all of Rich and Markdown for a page of plain help
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 complete, 2 a usage error, 3 some trials failed, 4 a gate was not passed, "
@@ -99,7 +97,7 @@ app.add_typer(lab)
 
 def main() -> None:
     """The entry point: runs a command and turns every error into a message and an exit status."""
-    from storlab.cli.failure import explaining
+    from storlab.cli.status import explaining
 
     if sys.argv[1:] == ["--version"]:  # Typer reads options by pydantic, which takes longer to load than all else
         explaining(_print_version)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Argument, Option
 
-from storlab.cli.output import show_json
-from storlab.cli.waiting import waiting
+from storlab.cli.output import show_json, waiting
 from storlab.report.formats import Format, names
 
 if TYPE_CHECKING:
@@ -165,3 +164,16 @@ def print_json(data: object) -> None:
     import json
 
     show_json(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def new_folder(study: str) -> Path:
+    """Where a run's records go if nobody says: ``runs/NAME-TIME`` in the current folder."""
+    from datetime import datetime
+
+    name = f"{study}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = Path("runs") / name
+    number = 2
+    while folder.exists():
+        folder = Path("runs") / f"{name}-{number}"
+        number += 1
+    return folder

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -95,3 +96,57 @@ def _write_bytes(data: bytes) -> None:
         sys.stdout.write(data.decode())
     else:
         binary.write(data)
+
+
+_FIRST, _EACH = 2.0, 5.0
+"""Seconds of this process's own work after which a line comes: what waits for other programs says so itself."""
+_LOOK = 0.5  # s
+
+
+@contextmanager
+def waiting(doing: str) -> Iterator[None]:
+    """On standard error, say what is being done, and for how long already: nothing if it is done soon."""
+    import threading
+
+    done = threading.Event()
+
+    def tell() -> None:
+        began, due = time.monotonic(), time.process_time() + _FIRST
+        while not done.wait(_LOOK):
+            if time.process_time() >= due:
+                due += _EACH
+                with suppress(OSError):  # nobody listens any more
+                    warn(f"{doing}: {time.monotonic() - began:.0f} s so far")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    with suppress(RuntimeError):  # no room for a thread: that is no reason to stop
+        teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if teller.ident is not None:
+            teller.join()
+
+
+def confirmed(question: str) -> bool | None:
+    """Ask the user, who may sit at another machine: yes or no; ``None`` if nobody is there to answer."""
+    from storlab.cli.run_events import Question, drawn_elsewhere, write_event
+
+    if drawn_elsewhere():
+        sys.stdout.flush()
+        write_event(Question(question))
+        return {"yes": True, "no": False}.get(sys.stdin.readline().strip())
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    import typer
+
+    return typer.confirm(question)
+
+
+def one_thread_for_algebra() -> None:
+    """Before NumPy is loaded: its OpenBLAS would start a thread a core, which spin for a tenth of a second for nothing.
+
+    For commands that only read and compute: our matrices are small. Not for those that start others, which inherit it.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -9,9 +9,9 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from storlab.cli.algebra import one_thread_for_algebra
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.options import String, Strings
+from storlab.cli.output import one_thread_for_algebra
 from storlab.errors import UserError
 from storlab.metrics import WHISKERS
 

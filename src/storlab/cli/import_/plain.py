@@ -43,9 +43,9 @@ def plain_options(words: Sequence[str]) -> ImportOptions | None:
 
 def import_plainly(options: ImportOptions) -> None:
     """Run it as ``storlab.cli.main.main`` would."""
-    from storlab.cli.algebra import one_thread_for_algebra
-    from storlab.cli.failure import explaining
     from storlab.cli.import_.files import import_files
+    from storlab.cli.output import one_thread_for_algebra
+    from storlab.cli.status import explaining
 
     one_thread_for_algebra()
     explaining(lambda: import_files(options))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from storlab.cli.options import Allow, Json, LabPath, Only, Rounds, Seed, Set, StudyName, StudyOptions
-from storlab.cli.waiting import waiting
+from storlab.cli.output import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

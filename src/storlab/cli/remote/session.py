@@ -190,7 +190,7 @@ class _Session:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, text: str) -> None:
-        from storlab.cli.asking import confirmed
+        from storlab.cli.output import confirmed
 
         agreed = confirmed(text)
         async with connected(self._watched.host) as machine:

@@ -238,7 +238,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _out(made: Journey, rule: Rule, values: dict[str, Any], study: Study | None) -> str:
-    from storlab.cli.new_folder import new_folder
+    from storlab.cli.options import new_folder
 
     names = values.get("names") or ()
     stem = Path(study.file).stem if study is not None else Path(str(next(iter(names), ""))).stem

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from storlab.cli.new_folder import new_folder
+from storlab.cli.options import new_folder
 from storlab.cli.output import show, warn
 from storlab.cli.status import INTERRUPTED, LEFT_BEHIND, TEST_WITHOUT_RESULT
 from storlab.cli.suite.finish import resuming

@@ -54,7 +54,7 @@ def bisect(
     json: Json = False,
 ) -> None:
     """Find the first commit, kernel or image with which a test fails, even if only now and then."""
-    from storlab.cli.new_folder import new_folder
+    from storlab.cli.options import new_folder
     from storlab.records.held import make_private
     from storlab.records.manifest import LOCK
     from storlab.run.permissions import Permissions, parse_allowed

@@ -38,7 +38,7 @@ def check(
     """
     import asyncio
 
-    from storlab.cli.new_folder import new_folder
+    from storlab.cli.options import new_folder
     from storlab.cli.suite.choose import size_of, time_of
     from storlab.errors import UserError
     from storlab.suites.adapters.check import Check, CheckOptions

@@ -122,7 +122,7 @@ def run(
     import secrets
     from dataclasses import replace
 
-    from storlab.cli.new_folder import new_folder
+    from storlab.cli.options import new_folder
     from storlab.cli.suite.choose import Earlier, asked_for, limit_of, past_in, replay_of
     from storlab.cli.suite.measuring import measuring
     from storlab.suites.run.own_files import read_own_expectations
