@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from storlab.cli.suite.choose import past_in
-from storlab.cli.suite.compare import listed
 from storlab.cli.suite.finish import status_of
 from storlab.errors import UserError
 from storlab.suites.ktap import MOST_JUDGED, Result, read_ktap
@@ -19,6 +18,7 @@ from storlab.suites.model import Absent, Expectations, Group, Leak, Outcome, Scr
 from storlab.suites.places.guest import OWN_TESTS
 from storlab.suites.records.folder import SuiteRecord, SuiteRun, read_suite_run
 from storlab.suites.records.sources import read_source, read_sources
+from storlab.suites.report.listing import listed
 from storlab.suites.report.programs import render
 from storlab.suites.report.view import view_of
 from storlab.suites.run.execution import is_failure

@@ -43,8 +43,10 @@ def commits_between(repository: Path, good: str, bad: str) -> list[str]:
 
     Raises ``UserError`` where one is not a commit, or the good one is no ancestor of the bad one.
     """
-    first, last = (git(repository, "rev-parse", "--verify", "--quiet", f"{each}^{{commit}}").strip()
-                   if _is_commit(repository, each) else _refuse(repository, each) for each in (good, bad))  # fmt: skip
+    for each in (good, bad):
+        if not _is_commit(repository, each):
+            raise UserError(f"{each} is not a commit of {repository}")
+    first, last = (git(repository, "rev-parse", "--verify", f"{each}^{{commit}}").strip() for each in (good, bad))
     if first == last:
         raise UserError(f"--good {good} and --bad {bad} are the same commit")
     listed = git(repository, "rev-list", "--reverse", "--first-parent", f"{first}..{last}").split()
@@ -62,10 +64,6 @@ def _is_commit(repository: Path, name: str) -> bool:
         timeout=_TIME,
     )
     return ended.returncode == 0 and not name.startswith("-")
-
-
-def _refuse(repository: Path, name: str) -> str:
-    raise UserError(f"{name} is not a commit of {repository}")
 
 
 def described(repository: Path, commit: str) -> str:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from storlab.grouping import grouped
 from storlab.suites.history import Counts, Floats, OneSided, claimable, count, discoveries, more_failures, turned
 from storlab.suites.model import ObservedRun
 
@@ -47,36 +48,28 @@ class Times:
 
 def compare_times(before: Sequence[ObservedRun], after: Sequence[ObservedRun]) -> Times:
     """Tests that passed in enough runs of both sides, with each run's times divided by how slow that run was."""
-    taken = [_times(run) for run in (*before, *after)]
+    taken = []
+    for run in (*before, *after):
+        firsts = ((name, tries[0]) for name, tries in run.tests.items())
+        taken.append({name: first.elapsed for name, first in firsts if first.passed and first.elapsed})
     names = sorted(set().union(*taken)) if taken else []
     usual = {name: float(np.median([each[name] for each in taken if name in each])) for name in names}
     slow = [_factor(each, usual) for each in taken]
     left, right = slow[: len(before)], slow[len(before) :]
     overall = float(np.median(right) / np.median(left)) if usual and left and right else None
-    rows = []
+    both = list(zip(taken, slow, strict=True))
+    pairs, rows = (both[: len(before)], both[len(before) :]), []
     for name in names:
-        sides = _sides(name, taken, slow, len(before))
+        sides = [np.array([each[name] / factor for each, factor in side if name in each]) for side in pairs]
         if min(map(len, sides)) >= _FEWEST:
-            rows.append((name, *sides))
+            rows.append((name, sides[0], sides[1]))
     return Times(overall, len(rows), _changed(rows, taken, len(before)))
-
-
-def _times(run: ObservedRun) -> dict[str, float]:
-    firsts = ((name, tries[0]) for name, tries in run.tests.items())
-    return {name: first.elapsed for name, first in firsts if first.passed and first.elapsed}
 
 
 def _factor(times: dict[str, float], usual: dict[str, float]) -> float:
     """How many times as long as usual a run took in the middle of its tests."""
     ratios = [seconds / usual[name] for name, seconds in times.items() if usual[name] >= _SHORTEST]
     return float(np.median(ratios)) if ratios else 1.0
-
-
-def _sides(name: str, taken: Sequence[dict[str, float]], slow: Sequence[float], split: int) -> tuple[Floats, Floats]:
-    pairs = list(zip(taken, slow, strict=True))
-    sides = (pairs[:split], pairs[split:])
-    left, right = (np.array([each[name] / factor for each, factor in side if name in each]) for side in sides)
-    return left, right
 
 
 def _changed(
@@ -93,7 +86,8 @@ def _changed(
     for (name, left, right), chance in ((row, c) for row, c, yes in zip(rows, chances, claimed, strict=True) if yes):
         # Hodges and Lehmann's estimate of a shift, of logarithms: the middle of all ratios of one to another.
         ratio = math.exp(float(np.median(np.log(right)[:, None] - np.log(left)[None, :])))
-        earlier, later = (_median(name, side) for side in (taken[:split], taken[split:]))
+        sides = (taken[:split], taken[split:])
+        earlier, later = (float(np.median([each[name] for each in side if name in each])) for side in sides)
         if max(ratio, 1 / ratio) >= _RATIO and max(earlier, later) >= _SHORTEST:
             found.append(TimeChange(name, ratio, earlier, later, float(chance)))
     return tuple(sorted(found, key=lambda each: -abs(math.log(each.ratio))))
@@ -103,10 +97,8 @@ def _rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> Floats:
     """Mann and Whitney's test of each pair, exact where there are no ties: all of one shape at once, for speed."""
     from scipy.stats import mannwhitneyu
 
-    shapes: dict[tuple[int, int, bool], list[int]] = {}
-    for number, (left, right) in enumerate(pairs):
-        tied = len(np.unique(np.concatenate([left, right]))) < len(left) + len(right)
-        shapes.setdefault((len(left), len(right), tied), []).append(number)
+    ties = (len(np.unique(np.concatenate(pair))) < sum(map(len, pair)) for pair in pairs)
+    shapes = grouped(((*map(len, pairs[number]), tied), number) for number, tied in enumerate(ties))
     chances = np.ones(len(pairs))
     for (_, _, tied), numbers in shapes.items():
         lefts, rights = (np.array([pairs[number][side] for number in numbers]) for side in (0, 1))
@@ -114,10 +106,6 @@ def _rank_tests(pairs: Sequence[tuple[Floats, Floats]]) -> Floats:
         found = mannwhitneyu(lefts, rights, axis=1, method="exact" if small else "asymptotic").pvalue
         chances[numbers] = np.nan_to_num(found, nan=1.0)  # where all are the same
     return chances
-
-
-def _median(name: str, taken: Sequence[dict[str, float]]) -> float:
-    return float(np.median([each[name] for each in taken if name in each]))
 
 
 LEVEL = 0.05
@@ -290,7 +278,11 @@ def _comparison(
     worse, better = _groups(changes)
     if alone:
         changes = _one_run_each(changes, worse, better, LEVEL / sides)
-    one_sided = _one_sided(len(worse), len(better))
+    from scipy.stats import binom
+
+    # The sign test, two-sided: in a flaky group, each direction is as likely.
+    most, groups = max(len(worse), len(better)), len(worse) + len(better)
+    one_sided = min(2 * float(binom.sf(most - 1, groups, 0.5)), 1.0)
     times = compare_times(known, after.runs)
     return Comparison(before, after, tuple(changes), len(worse), len(better), one_sided, times, earlier)
 
@@ -304,13 +296,6 @@ def _groups(changes: Sequence[TestChange]) -> tuple[set[str], set[str]]:
             group = each.test.rpartition("/")[0]
             balance[group] = balance.get(group, 0.0) + math.copysign(1.0, difference)
     return {group for group, net in balance.items() if net > 0}, {group for group, net in balance.items() if net < 0}
-
-
-def _one_sided(worse: int, better: int) -> float:
-    """The sign test, two-sided: in a flaky group, each direction is as likely."""
-    from scipy.stats import binom
-
-    return min(2 * float(binom.sf(max(worse, better) - 1, worse + better, 0.5)), 1.0)
 
 
 def _one_run_each(changes: list[TestChange], worse: set[str], better: set[str], level: float) -> list[TestChange]:

@@ -14,6 +14,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from storlab.grouping import grouped
 from storlab.suites.model import ObservedRun, Outcome, SuiteEnvironment
 from storlab.suites.records.folder import SuiteRun
 
@@ -172,17 +173,12 @@ class History:
 
 def history_of(runs: Sequence[ObservedRun]) -> History:
     """What came of each test on each environment. ``runs``: oldest first."""
-    by_environment: dict[tuple[str, ...], list[ObservedRun]] = {}
-    for run in runs:
-        by_environment.setdefault(run.environment.key, []).append(run)
-    found = [_test(test, each) for each in by_environment.values() for test in _names(each)]
+    by_environment = grouped((run.environment.key, run) for run in runs)
+    names = ((alike, dict.fromkeys(test for run in alike for test in run.tests)) for alike in by_environment.values())
+    found = [_test(test, alike) for alike, tests in names for test in tests]
     found.sort(key=_order)
     environments = tuple(each[0].environment for each in by_environment.values())
     return History(tuple(runs), environments, tuple(found))
-
-
-def _names(runs: Sequence[ObservedRun]) -> list[str]:
-    return list(dict.fromkeys(test for run in runs for test in run.tests))
 
 
 def _test(test: str, runs: Sequence[ObservedRun]) -> TestHistory:
@@ -221,15 +217,10 @@ Past = Mapping[tuple[str, str], PastTest]
 
 
 def past_of(runs: Iterable[SuiteRun]) -> Past:
-    seen: dict[tuple[str, str], list[tuple[datetime, float, Outcome]]] = {}
-    for run in runs:
-        for attempt in run.attempts:
-            if attempt.role == "test" and attempt.number == 1 and attempt.outcome is not Outcome.SKIP:
-                seen.setdefault(attempt.key, []).append((attempt.started, attempt.elapsed, attempt.outcome))
-    return {key: _past(tries) for key, tries in seen.items()}
-
-
-def _past(tries: list[tuple[datetime, float, Outcome]]) -> PastTest:
-    passed = sum(outcome is Outcome.PASS for _, _, outcome in tries)
-    last, _, outcome = max(reversed(tries), key=lambda each: each[0])
-    return PastTest(passed, len(tries), median(seconds for _, seconds, _ in tries), last, outcome)
+    firsts = (each for run in runs for each in run.attempts if each.role == "test" and each.number == 1)
+    found = {}
+    for key, tries in grouped((each.key, each) for each in firsts if each.outcome is not Outcome.SKIP).items():
+        passed = sum(each.outcome is Outcome.PASS for each in tries)
+        last, seconds = max(reversed(tries), key=lambda each: each.started), median(each.elapsed for each in tries)
+        found[key] = PastTest(passed, len(tries), seconds, last.started, last.outcome)
+    return found

@@ -71,7 +71,8 @@ def failed_only(suite: Suite, log: str, source: str) -> Suite:
     The log may be of tests that lay elsewhere, such as in a source tree: of the ZFS Test Suite's, the path below the
     suite's tests counts. Raises ``UserError`` where it says so of none.
     """
-    results = [each for each in read_results(log.splitlines()) if _failed(each.outcome)]
+    failed = (Outcome.FAIL, Outcome.KILLED)
+    results = [each for each in read_results(log.splitlines()) if each.outcome.classic in failed]
     if not results:
         raise UserError(f"{source}: it has no line of a test that failed")
     bad = Failures(frozenset((each.identifier, report_name(each.path)) for each in results), by_identifier=True)
@@ -86,17 +87,10 @@ def failed_only(suite: Suite, log: str, source: str) -> Suite:
     return replace(suite, groups=tuple(groups), absent=())
 
 
-def _failed(outcome: Outcome) -> bool:
-    return outcome.classic in (Outcome.FAIL, Outcome.KILLED)
-
-
 def dry_run(suite: Suite, outputdir: str) -> str:
     """Every script that would run, in order, as the runner's option ``-d`` describes it."""
-    return "\n".join(_described(suite.groups, outputdir))
-
-
-def _described(groups: Iterable[Group], outputdir: str) -> Iterator[str]:
-    for group in groups:
+    found = []
+    for group in suite.groups:
         for script in (group.pre, *group.tests, group.post):
             if script is not None:
                 folder = output_folder(group, script)
@@ -107,7 +101,8 @@ def _described(groups: Iterable[Group], outputdir: str) -> Iterator[str]:
                     "Timeout": int(group.timeout or 0),
                     "User": script.user,
                 }
-                yield "".join(f"{key}: {value}\n" for key, value in about.items())
+                found.append("".join(f"{key}: {value}\n" for key, value in about.items()))
+    return "\n".join(found)
 
 
 def output_folder(group: Group, script: Script) -> str:

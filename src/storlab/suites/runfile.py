@@ -183,17 +183,13 @@ def _add(section: _Section, builder: Builder, testdir: str) -> None:
         folder,
         says,
         _timeout(section),
-        _tags(section),
+        _strings(section, "tags") if "tags" in section.options else (),
         identifier,
         section.where[1],
         lambda role: section.place(role)[1],
         single,
     )
     builder.add(written, tests, problem)
-
-
-def _tags(section: _Section) -> tuple[str, ...]:
-    return _strings(section, "tags") if "tags" in section.options else ()
 
 
 def _timeout(section: _Section) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.suites.model import Absent, Attempt, Group, Script, Suite, report_name
 
 _SHARE = re.compile(r"(?P<part>[1-9]\d{0,5})/(?P<parts>[1-9]\d{0,5})")
@@ -268,11 +269,8 @@ def order_of(attempts: Sequence[Attempt], surprising: Collection[tuple[str, str]
 def replayed(suite: Suite, order: Sequence[tuple[str, str]]) -> Suite:
     """The tests in this order and no others, each within its group. Raises ``UserError`` where it has none of them."""
     groups = {group.name: group for group in suite.groups}
-    wanted: dict[str, list[str]] = {}
-    for name, path in order:
-        wanted.setdefault(name, []).append(path)
     found = []
-    for name, paths in wanted.items():
+    for name, paths in grouped(order).items():
         group = groups.get(name) or _later(name, groups)
         there = {test.path: test for test in group.tests} if group is not None else {}
         tests = tuple(there[path] for path in paths if path in there)

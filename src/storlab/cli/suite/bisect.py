@@ -129,7 +129,8 @@ def _execute(folder: Path, plan: Plan, *, quiet: bool, json: bool) -> None:
         if not quiet and not json:
             said = "can't be tested" if step.passed is None else "passed" if step.passed else "failed"
             why = f": {step.why}" if step.why and step.passed is None else ""
-            warn(f"{count:4} {_short(plan, step.number)} {said}{why} ({step.elapsed:.1f} s)")
+            name = plan.candidates[step.number]
+            warn(f"{count:4} {name[:12] if plan.repository else name} {said}{why} ({step.elapsed:.1f} s)")
 
     with ended_as_by_ctrl_c(), RunFolder(folder).lock(), contextlib.ExitStack() as stack:
         before = read_steps(folder)
@@ -144,11 +145,6 @@ def _execute(folder: Path, plan: Plan, *, quiet: bool, json: bool) -> None:
             warn(f"storlab: interrupted; `storlab suite bisect --resume {folder}` continues")
             raise
     _say(folder, plan, found, json=json)
-
-
-def _short(plan: Plan, number: int) -> str:
-    name = plan.candidates[number]
-    return name[:12] if plan.repository else name
 
 
 def _say(folder: Path, plan: Plan, found: Culprits, *, json: bool) -> None:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from storlab.analysis.wording import plural
 from storlab.cli.suite.options import Choice
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.reading import read_file
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.suites.adapters.command import Command
@@ -251,9 +252,7 @@ def _last_tries(results: Sequence[ResultLine]) -> list[ResultLine]:
     If a folder has one script only, retries look like iterations, and all its results are kept; so are those of set-ups
     and clean-ups, which are not retried.
     """
-    folders: dict[tuple[str, str], list[ResultLine]] = {}
-    for result in results:
-        folders.setdefault((result.identifier, posixpath.dirname(result.path)), []).append(result)
+    folders = grouped(((each.identifier, posixpath.dirname(each.path)), each) for each in results)
     kept = []
     for ran in folders.values():
         single = len({each.path for each in ran}) == 1

@@ -211,7 +211,7 @@ def list_(
 
     from storlab.cli.plan.wants import show_wants
     from storlab.cli.suite.choose import asked_for, past_in
-    from storlab.cli.suite.compare import listed, listed_json
+    from storlab.suites.report.listing import listed, listed_json
     from storlab.suites.run.own_files import wants_of_files
     from storlab.suites.run.suite_run import look_at_suite
 

@@ -111,21 +111,14 @@ def measuring(asked: Asked, environment: Mapping[str, str], disk_size: str) -> A
         raise UserError("--disk-size is for the ZFS Test Suite: leave it out")
     options = adapter.options
     if disk_size:
-        options = replace(options, disk_size=_size(disk_size))
+        size = size_of(disk_size, "--disk-size")
+        if size < _SMALLEST:
+            raise UserError(f"--disk-size {disk_size}: the ZFS Test Suite's pools need 256M at least")
+        options = replace(options, disk_size=size)
     if measures:
-        own = perf_variables(variables_for(environment, "", asked.here) | _delays(environment))
+        delays = {name: value for name, value in environment.items() if name == "ZINJECT_DELAYS"}
+        own = perf_variables(variables_for(environment, "", asked.here) | delays)
         options = replace(options, environment={**options.environment, **own})
         if not asked.allow_missing:  # without it, its profiles are all that lacks
             options = replace(options, programs=_COLLECTORS)
     return replace(asked, adapter=replace(adapter, options=options))
-
-
-def _size(written: str) -> int:
-    size = size_of(written, "--disk-size")
-    if size < _SMALLEST:
-        raise UserError(f"--disk-size {written}: the ZFS Test Suite's pools need 256M at least")
-    return size
-
-
-def _delays(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name == "ZINJECT_DELAYS"}

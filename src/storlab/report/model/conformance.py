@@ -31,6 +31,10 @@ class Outcome:
     times: int
     reasons: tuple[str, ...]
 
+    @property
+    def is_plain(self) -> bool:
+        return self.outcome == "pass" and not self.reasons
+
 
 @dataclass(frozen=True)
 class CellOutcome:
@@ -82,7 +86,7 @@ def _table(given: ReportInput, source: str, found: Sequence[Found], *, brief: bo
         merged.setdefault(check, {}).setdefault(columns[cell], []).extend(outcomes)
     places = list(dict.fromkeys(columns.values()))
     every = {check: {place: worst(each) for place, each in by_place.items()} for check, by_place in merged.items()}
-    good = [c for c, by_place in every.items() if all(_is_plain(o) for o in by_place.values())] if brief else []
+    good = [c for c, by_place in every.items() if all(o.is_plain for o in by_place.values())] if brief else []
     notes = Notes()
     rows = [
         (check, *(_text(by_place.get(place), notes) for place in places))
@@ -95,10 +99,6 @@ def _table(given: ReportInput, source: str, found: Sequence[Found], *, brief: bo
     return Table(
         source, ("check", *names), tuple(rows), 1, _CAPTION, notes.sentences(), divisible=divisible, words=names
     )
-
-
-def _is_plain(outcome: Outcome) -> bool:
-    return outcome.outcome == "pass" and not outcome.reasons
 
 
 def _text(outcome: Outcome | None, notes: Notes) -> str:

@@ -40,7 +40,8 @@ class Command(Adapter):
 
     def _add(self, name: str, table: GroupTable, builder: Builder) -> None:
         folder = posixpath.join(self.testdir, self.spec.folder_of(name))
-        said = {key: self._inherited(table, key) for key in Around.model_fields}
+        said: dict[str, Any] = self.spec.defaults.model_dump()
+        said |= {key: own for key in said if (own := getattr(table, key)) is not None}
         says = {key: str(said[key] or ("root" if key in USERS else "")) for key in (*ROLES, *USERS)}
         tests = []
         for number, test in enumerate(table.tests):
@@ -63,10 +64,6 @@ class Command(Adapter):
             lines=lambda role: self._line(name, table, role),
         )
         builder.add(written, tests)
-
-    def _inherited(self, table: GroupTable, key: str) -> Any:
-        own = getattr(table, key)
-        return getattr(self.spec.defaults, key) if own is None else own
 
     def _line(self, name: str, table: GroupTable, *key: str | int) -> int | None:
         where: tuple[str | int, ...] = ("groups", name, *key)

@@ -205,7 +205,11 @@ class Spare:
 
     async def prepare(self) -> None:
         """Begin to prepare the next, where none is there and this machine has the memory for one more."""
-        if self._coming is not None or self.place.here is not None or not await self._fits():
+        if self._coming is not None or self.place.here is not None:
+            return
+        available = available_memory(await self.place.session.host.read_text("/proc/meminfo"))
+        # As much again as it has: those at work have not filled their own yet.
+        if available is not None and available <= 2 * (await self.place.booted()).memory:
             return
         self._made += 1
         self._coming = asyncio.ensure_future(self.opened(f"spare-{self._made}"))
@@ -242,8 +246,3 @@ class Spare:
         if not coming.cancelled() and coming.exception() is None:
             with suppress(StorlabError):
                 await self.place.close(coming.result())
-
-    async def _fits(self) -> bool:
-        available = available_memory(await self.place.session.host.read_text("/proc/meminfo"))
-        # As much again as it has: those at work have not filled their own yet.
-        return available is None or available > 2 * (await self.place.booted()).memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -48,10 +48,15 @@ def merged_suite_runs(folders: Sequence[Path]) -> SuiteRun:
         share=(1, 1),
     )
     finished = [run.finished for run in runs if run.finished is not None]
+    attempts = [
+        with_fields(each, folder=str(run.folder.absolute() / each.folder)) if each.folder else each
+        for run in runs
+        for each in run.attempts
+    ]
     return SuiteRun(
         first.folder,
         asked,
-        tuple(sorted((each for run in runs for each in _attempts(run)), key=lambda each: each.started)),
+        tuple(sorted(attempts, key=lambda each: each.started)),
         min(run.started for run in runs),
         max(finished) if len(finished) == len(runs) else None,
         " ".join(filter(None, [_missing([run.asked.share for run in runs]), *(run.stopped for run in runs)])),
@@ -59,11 +64,6 @@ def merged_suite_runs(folders: Sequence[Path]) -> SuiteRun:
         tuple(_others(runs)),
         sum(run.seconds for run in runs),
     )
-
-
-def _attempts(run: SuiteRun) -> Iterator[Attempt]:
-    for each in run.attempts:
-        yield with_fields(each, folder=str(run.folder.absolute() / each.folder)) if each.folder else each
 
 
 def _lacking(runs: Sequence[SuiteRun]) -> dict[str, list[str]]:
@@ -124,7 +124,7 @@ def tests_frame(run: SuiteRun) -> pl.DataFrame:
         name: [_value(each, name) for each in run.attempts] for name in COLUMNS if name not in _OWN
     }
     columns["suite"] = [run.asked.name] * len(run.attempts)
-    columns["test"] = list(_names((each.path for each in run.attempts), run.asked.testdir))
+    columns["test"] = [test_name(each.path, run.asked.testdir) for each in run.attempts]
     return pl.DataFrame({name: columns[name] for name in COLUMNS}, schema=COLUMNS)
 
 
@@ -139,7 +139,3 @@ def _value(attempt: Attempt, name: str) -> object:
     if name == "leaks":
         return [f"{leak.by}: {leak.kind} {leak.what}" for leak in attempt.leaks]
     return str(value) if name == "outcome" else value
-
-
-def _names(paths: Iterable[str], testdir: str) -> Iterable[str]:
-    return (test_name(path, testdir) for path in paths)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from storlab.errors import RecordsError
+from storlab.grouping import grouped
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.limits import RECORD
 from storlab.reading import open_file, read_file
@@ -124,6 +125,11 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     def keys(self) -> list[tuple[str, str]]:
         return [(group.name, test.path) for group in self.groups for test in group.tests]
 
+    @property
+    def lacked(self) -> dict[str, list[str]]:
+        """Test → the programs that it seems to use and the image lacks."""
+        return grouped((test, program) for program, tests in self.lacking.items() for test in tests)
+
     def expected_on(self, day: date) -> Expectations:
         """What is expected of all scripts: by the suite's tables, or by the user's list in their place."""
         if not self.own:
@@ -205,12 +211,9 @@ def read_suite_run(folder: Path) -> SuiteRun:
         raise RecordsError(f"{folder} is the run of a study: `storlab report {folder}` shows it")
     asked = read_suite_record(folder)
     ended = manifest.finished, manifest.stopped, manifest.run
-    return SuiteRun(folder, asked, tuple(read_results(folder)), manifest.started, *ended, tuple(_others(folder)))
-
-
-def _others(folder: Path) -> Iterator[tuple[str, SuiteEnvironment]]:
-    for path in sorted((folder / CONSOLES).glob(f"*/{ENVIRONMENT}")):
-        yield path.parent.name, read_record(path, SuiteEnvironment)
+    found = sorted((folder / CONSOLES).glob(f"*/{ENVIRONMENT}"))
+    others = tuple((path.parent.name, read_record(path, SuiteEnvironment)) for path in found)
+    return SuiteRun(folder, asked, tuple(read_results(folder)), manifest.started, *ended, others)
 
 
 def write_suite_record(folder: Path, record: SuiteRecord) -> None:
@@ -250,18 +253,12 @@ class Results:
         line = msgspec.json.encode(attempt.bounded()) + b"\n"
         begin = os.fstat(self._descriptor).st_size
         try:
-            _write_all(self._descriptor, line)
+            while line:  # a disk that is nearly full takes a part first, often twice
+                line = line[os.write(self._descriptor, line) :]
             os.fdatasync(self._descriptor)
         except BaseException:  # results of other guests may still come, and must not follow half a line
             os.ftruncate(self._descriptor, begin)
             raise
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    """Write until all is written. Raises ``OSError``: a disk that is nearly full takes a part first, often twice."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def drop_torn_line(path: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storlab.errors import ParseError, RecordsError, UserError
+from storlab.grouping import grouped
 from storlab.limits import RECORD
 from storlab.reading import read_file
 from storlab.records.manifest import NAME as MANIFEST
@@ -137,11 +138,8 @@ def _check_counts(named: Counter[str], summaries: Sequence[Counter[str]], text: 
 
 
 def _by_test(results: Sequence[ResultLine]) -> dict[str, tuple[Try, ...]]:
-    tries: dict[str, list[Try]] = {}
-    for result in results:
-        name = report_name(result.path)
-        if name.rpartition("/")[2] not in _AROUND:
-            tries.setdefault(name, []).append(Try(result.outcome, float(result.elapsed)))
+    named = ((report_name(each.path), Try(each.outcome, float(each.elapsed))) for each in results)
+    tries = grouped((name, each) for name, each in named if name.rpartition("/")[2] not in _AROUND)
     return {name: tuple(each) for name, each in tries.items()}
 
 
@@ -263,7 +261,7 @@ def observed(run: SuiteRun) -> list[ObservedRun]:
     """
     first = run.asked.environment or _UNKNOWN
     paths = {(split_iteration(group)[0], path): _name(path, run.asked) for group, path in run.asked.keys}
-    twice = _repeated(paths.values())
+    twice = {name for name, count in Counter(paths.values()).items() if count > 1}
     environments = {first.key: first, **{other.key: other for other in dict(run.others).values()}}
     others = {console: other.key for console, other in run.others}
     asked: dict[int, set[str]] = {}
@@ -329,10 +327,6 @@ def _name(path: str, asked: SuiteRecord) -> str:
     if asked.check is None:
         return name
     return name.removeprefix("tests/") + (f" [{asked.check.section}]" if asked.check.section else "")
-
-
-def _repeated(names: Iterable[str]) -> set[str]:
-    return {name for name, count in Counter(names).items() if count > 1}
 
 
 def _unique(name: str, group: str, twice: set[str]) -> str:

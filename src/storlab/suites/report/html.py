@@ -9,6 +9,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
+from storlab.grouping import grouped
 from storlab.report.formats import html_page
 from storlab.report.language.format import duration
 from storlab.suites.model import Attempt, Outcome
@@ -30,7 +31,7 @@ def render_html(view: View, printed: Callable[[Attempt], str]) -> str:
             asked=view.run.asked,
             shares=[(str(o), view.counts[o], view.counts[o] / total * 100) for o in ORDER if view.counts.get(o)],
             words=[(row, printed(row.attempt)) for row in view.unexpected[:_MOST]],
-            groups=_groups(view),
+            groups=list(grouped((row.attempt.group, row) for row in view.rows).items()),
             **html_page.script("suite.js"),
             **styles(),
         )
@@ -53,13 +54,6 @@ def _with_cut(row: Row) -> Row:
         return row
     reason = "; ".join(filter(None, (row.attempt.reason, not_kept(row))))
     return replace(row, attempt=msgspec.structs.replace(row.attempt, reason=reason))
-
-
-def _groups(view: View) -> list[tuple[str, list[Row]]]:
-    groups: dict[str, list[Row]] = {}
-    for row in view.rows:
-        groups.setdefault(row.attempt.group, []).append(row)
-    return list(groups.items())
 
 
 def _tone(row: Row) -> str:

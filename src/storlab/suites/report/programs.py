@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.reading import open_file
 from storlab.suites.ktap import MOST_JUDGED, Result, ktap_text, read_ktap
 from storlab.suites.model import Outcome
@@ -42,12 +43,14 @@ def _result(row: Row) -> dict[str, object]:
     return {**fields, "name": row.name, "unexpected": row.surprising, "expected_for": expectation, "said": row.said}
 
 
+def _groups(view: View) -> dict[str, list[Row]]:
+    """Tests, and scripts around them that did not end as expected."""
+    return grouped((row.attempt.group, row) for row in view.rows if row.attempt.role == "test" or row.surprising)
+
+
 def render_junit(view: View) -> str:
     """One ``testsuite`` a group, in the schema of Jenkins' xUnit plugin; what was expected is no failure there."""
-    groups: dict[str, list[Row]] = {}
-    for row in view.rows:
-        if row.attempt.role == "test" or row.surprising:
-            groups.setdefault(row.attempt.group, []).append(row)
+    groups = _groups(view)
     missing = tests_without_result(view)
     root = ElementTree.Element("testsuites", name=plain(view.run.asked.name), time=f"{view.run.seconds:.3f}")
     for group in dict.fromkeys([*groups, *missing]):
@@ -89,19 +92,13 @@ def _kind(row: Row) -> str:
 
 def render_ktap(view: View) -> str:
     """Tests that have no result fail; a failure that was expected is ``TODO``, which for KTAP's readers is none."""
-    groups: dict[str, list[Result]] = {}
-    for row in view.rows:
-        if row.attempt.role == "test" or row.surprising:
-            groups.setdefault(row.attempt.group, []).append(_ktap_result(row, view))
+    groups = {group: [_ktap_result(row, view) for row in rows] for group, rows in _groups(view).items()}
     for group, missing in tests_without_result(view).items():
         groups.setdefault(group, []).extend(Result(name, Outcome.FAIL, why) for name, why in missing.items())
-    whole = [Result(group, _of(results), "", tuple(results)) for group, results in groups.items()]
+    bad = {group for group, each in groups.items() if any(r.outcome is Outcome.FAIL and not r.todo for r in each)}
+    outcomes = {True: Outcome.FAIL, False: Outcome.PASS}
+    whole = [Result(group, outcomes[group in bad], "", tuple(results)) for group, results in groups.items()]
     return "\n".join(ktap_text(whole)) + "\n"
-
-
-def _of(results: list[Result]) -> Outcome:
-    failed = any(each.outcome is Outcome.FAIL and not each.todo for each in results)
-    return Outcome.FAIL if failed else Outcome.PASS
 
 
 def _ktap_result(row: Row, view: View) -> Result:

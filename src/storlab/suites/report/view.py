@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from storlab.report.language.format import duration, plural
 from storlab.suites.expectations import expected, is_surprising_pass, notes_on
-from storlab.suites.model import LOST, Absent, Attempt, Expectation, Outcome, report_name, test_name
+from storlab.suites.model import LOST, Attempt, Expectation, Outcome, report_name, test_name
 from storlab.suites.records.folder import SuiteRecord, SuiteRun, who_lacks
 
 ORDER = tuple(Outcome)
@@ -155,10 +155,7 @@ def view_of(run: SuiteRun) -> View:
             last[key], later[key] = earlier, attempt
         else:
             last[key] = attempt
-    lacks: dict[str, list[str]] = {}
-    for program, tests in run.asked.lacking.items():
-        for test in tests:
-            lacks.setdefault(test, []).append(program)
+    lacks = run.asked.lacked
     rows = tuple(
         replace(_row(attempt, run, tuple(lacks.get(attempt.path, ()))), later=later.get(key))
         for key, attempt in last.items()
@@ -205,13 +202,6 @@ def _absent(asked: SuiteRecord) -> Iterator[tuple[str, str, str]]:
             folder = posixpath.dirname(path)
             group = by_folder.get(folder) or folder.removeprefix(f"{asked.testdir}/")
             yield group, test_name(path, asked.testdir), str(each)
-        for name in _unnamed(each):
-            yield _NOT_FOUND, name, str(each)
-
-
-def _unnamed(absent: Absent) -> Iterator[str]:
-    """What to call the tests whose paths are not known: by the place that asks for them."""
-    if absent.paths:
-        return
-    for number in range(1, absent.tests + 1):
-        yield f"{absent} ({number} of {absent.tests})" if absent.tests > 1 else str(absent)
+        if not each.paths:  # they are called by the place that asks for them
+            for number in range(1, each.tests + 1):
+                yield _NOT_FOUND, f"{each} ({number} of {each.tests})" if each.tests > 1 else str(each), str(each)

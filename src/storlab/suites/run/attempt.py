@@ -17,7 +17,7 @@ from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, Too
 from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
 from storlab.run.interrupts import Interrupts
-from storlab.suites.adapters.base import Adapter, Launch
+from storlab.suites.adapters.base import Adapter
 from storlab.suites.ktap import MOST_JUDGED
 from storlab.suites.model import Attempt, Group, Outcome, Role, Script
 from storlab.suites.places.place import GuestLost, Place, SuiteGuest, loss_of
@@ -204,7 +204,8 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
     outcome, why = Outcome.KILLED, ""
     if not followed.killed:
         outcome, why = terms.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
-    if role == "test" and MEASURES in group.tags and outcome is Outcome.PASS and _lacks_evidence(launch, kept):
+    measures = role == "test" and MEASURES in group.tags and bool(launch.evidence)
+    if measures and outcome is Outcome.PASS and not any(each.has(launch.evidence) for each in kept):
         folders = " or ".join(launch.folders)
         outcome, why = Outcome.FAIL, f"it passed, but measured nothing: it left no {launch.evidence} in {folders}"
     reason = followed.reason or why
@@ -226,11 +227,6 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         dropped=output.dropped + (ended.dropped if ended else 0) + sum(each.dropped for each in kept),
         kept=[each.name for each in kept],
     )
-
-
-def _lacks_evidence(launch: Launch, kept: Sequence[KeptFolder]) -> bool:
-    """A test that was to measure and left no measurement has not passed, whatever its exit status says."""
-    return bool(launch.evidence) and not any(each.has(launch.evidence) for each in kept)
 
 
 async def _fetch(guest: SuiteGuest, path: str, folder: Path) -> None:

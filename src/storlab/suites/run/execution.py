@@ -141,7 +141,8 @@ class Execution:
                 with self._limited(kept):
                     self.ended.given_up = await self._run(queue, kept, guest)
             if not self.interrupts.finish:
-                stopped = "; ".join(self.ended.given_up) or self._cut_short(kept, until)
+                lacks = read_suite_run(folder).without_result if until is None else not until.failed
+                stopped = "; ".join(self.ended.given_up) or (kept.stop if lacks else "")
                 finished = None if stopped else datetime.now(UTC)
         finally:
             if until is not None:
@@ -159,11 +160,6 @@ class Execution:
 
         kept.watch = ended
         return until
-
-    def _cut_short(self, kept: Record, until: UntilFailure | None) -> str:
-        if until is not None:
-            return "" if until.failed else kept.stop
-        return kept.stop if read_suite_run(self.place.folder).without_result else ""
 
     @contextmanager
     def _limited(self, kept: Record) -> Iterator[None]:

@@ -39,11 +39,6 @@ def symbols_of(kernel: str | None, release: str, installed: str = _DEBUG) -> str
     return next((place for place in places if is_elf(Path(place))), None)
 
 
-def _where(kernel: str | None, release: str) -> str:
-    debian = f"Debian's package linux-image-{release}-dbg has them"
-    return debian if kernel is None else f"in gdb, `file PATH` names the vmlinux that {kernel} was made of"
-
-
 @dataclass
 class Hold:
     """For one run with one guest. ``consoles``: the folder with those of its guests; ``kernel``, ``tree``: of the
@@ -114,7 +109,10 @@ class Hold:
             release = str(about["kernel"])
             symbols = symbols_of(self.kernel, release)
             if symbols is None:
-                said.append(f"no symbols of its kernel are here: {_where(self.kernel, release)}")
+                where = f"Debian's package linux-image-{release}-dbg has them"
+                if self.kernel is not None:
+                    where = f"in gdb, `file PATH` names the vmlinux that {self.kernel} was made of"
+                said.append(f"no symbols of its kernel are here: {where}")
             words = ["gdb", *filter(None, [symbols]), "-ex", f"target remote {about['gdb']}"]
             for module, address in (await self._addresses(guest.node)).items() if self.tree else ():
                 words += ["-ex", f"add-symbol-file {self.tree}/module/{module}.ko {address}"]

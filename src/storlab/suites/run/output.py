@@ -56,7 +56,8 @@ class ScriptOutput:
         for file in self._files.values():
             file.close()
         if both:
-            _merge(self._folder)
+            with (self._folder / "log").open("rb") as log, (self._folder / "merged").open("wb") as merged:
+                merged.writelines(line[_STAMP:] for line in log)
 
     def listener(self, stream: str) -> Callable[[bytes, float], None]:
         def take(data: bytes, at: float) -> None:
@@ -89,12 +90,6 @@ class ScriptOutput:
         if name not in self._files:
             self._files[name] = (self._folder / name).open("wb", buffering=0 if name != "log" else -1)
         return self._files[name]
-
-
-def _merge(folder: Path) -> None:
-    with (folder / "log").open("rb") as log, (folder / "merged").open("wb") as merged:
-        for line in log:
-            merged.write(line[_STAMP:])
 
 
 _MOST = 256 * 1024**2  # bytes of all folders of one script

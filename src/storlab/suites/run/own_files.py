@@ -254,15 +254,11 @@ def _validated(model: type[M], text: str, name: str) -> tuple[M, Mapping[tuple[s
     try:
         return model.model_validate(raw, context={FOLDER: Path(name).parent}), lines
     except ValidationError as error:
-        raise StudyError(name, [*_problems(error, model, lines)]) from None
-
-
-def _problems(
-    error: ValidationError, model: type[Model], lines: Mapping[tuple[str | int, ...], int]
-) -> Iterator[Problem]:
-    for path, message in explain(error, model):
-        where = tuple(part for at, part in enumerate(path) if part != "table" or not isinstance(path[at - 1], int))
-        yield Problem(".".join(map(str, where)), message, line_of(where, lines))
+        problems = []
+        for path, message in explain(error, model):
+            key = tuple(part for at, part in enumerate(path) if part != "table" or not isinstance(path[at - 1], int))
+            problems.append(Problem(".".join(map(str, key)), message, line_of(key, lines)))
+        raise StudyError(name, problems) from None
 
 
 def kernel_of(suite: Command) -> OwnKernel | None:

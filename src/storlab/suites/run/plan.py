@@ -142,14 +142,11 @@ def by_program(suite: Suite, calls: Mapping[str, set[str]]) -> dict[str, list[st
     for group in suite.groups:
         for test in group.tests:
             folder = posixpath.dirname(test.path)
-            shared = [called for file, called in calls.items() if _is_run_for(folder, file)]
+            beside = ((posixpath.split(file), called) for file, called in calls.items())
+            shared = [called for (place, name), called in beside if place == folder and _RUN_FOR_ALL.fullmatch(name)]
             for program in sorted(calls.get(test.file, set()).union(*shared)):
                 tests.setdefault(program, []).append(test.path)
     return tests
-
-
-def _is_run_for(folder: str, file: str) -> bool:
-    return posixpath.dirname(file) == folder and _RUN_FOR_ALL.fullmatch(posixpath.basename(file)) is not None
 
 
 _MOST_LIBRARIES = 16 * 1024**2  # bytes of all; those of ZFS have 250 KiB
@@ -174,8 +171,10 @@ async def find_suite(guest: SuiteGuest, adapter: Adapter, name: str, names: Sequ
     for each in names:
         if (own := own_runfile(each)) is not None:
             runfiles.append(own)
+        elif (files := adapter.files(each)) is not None:
+            runfiles += [await _of_image(guest, path, installed) for path in files]
         else:
-            runfiles += [await _of_image(guest, adapter, path, installed) for path in _files(adapter, each)]
+            raise UserError(f"there is no runfile {each}")
     suite = adapter.groups(name, runfiles, installed)
     missing = tuple(guest.variables.get("STORLAB_MISSING", "").split())
     return Found(suite, tuple(runfiles), await _expectations(guest, adapter), missing)
@@ -187,14 +186,7 @@ def _trees(adapter: Adapter) -> list[str]:
     return sorted(place for place in places if not any(place.startswith(f"{other}/") for other in places))
 
 
-def _files(adapter: Adapter, name: str) -> tuple[str, ...]:
-    files = adapter.files(name)
-    if files is None:
-        raise UserError(f"there is no runfile {name}")
-    return files
-
-
-async def _of_image(guest: SuiteGuest, adapter: Adapter, path: str, installed: Installed) -> Runfile:
+async def _of_image(guest: SuiteGuest, path: str, installed: Installed) -> Runfile:
     try:
         data = await guest.node.read(path, MOST_RUNFILE)
     except FileNotFoundError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
-from storlab.suites.model import Group, Script
+from storlab.suites.model import Group
 from storlab.suites.places.place import GuestLost, Spare, SuiteGuest
 from storlab.suites.run.attempt import Terms
 from storlab.suites.run.part import Part
@@ -74,7 +74,11 @@ class Shard:
             except GuestLost as loss:
                 if self.terms.place.here is not None and loss.hung:
                     raise NoGuest(_BOOT_AGAIN) from None
-                self.notify(f"{self.name}: {loss.reason}. {'' if self.terms.place.here else _rest(part.left)}".rstrip())
+                follows = ""
+                if self.terms.place.here is None:
+                    rest = f"What is left of the group, {plural(len(part.left), 'test')}, is run in a fresh guest."
+                    follows = f" {rest if part.left else 'A fresh guest takes its place.'}"
+                self.notify(f"{self.name}: {loss.reason}.{follows}")
                 self._lost = True
                 await self._close()
                 group = replace(group, tests=part.left)
@@ -103,12 +107,6 @@ class Shard:
         if self.guest is not None:
             guest, self.guest = self.guest, None
             await self.terms.place.close(guest)
-
-
-def _rest(left: tuple[Script, ...]) -> str:
-    if not left:
-        return "A fresh guest takes its place."
-    return f"What is left of the group, {plural(len(left), 'test')}, is run in a fresh guest."
 
 
 async def run_all(shards: list[Shard]) -> list[str]:

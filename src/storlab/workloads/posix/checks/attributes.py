@@ -103,9 +103,9 @@ def user_attributes() -> None:
         os.getxattr("file", name)
 
 
-def _acl(user: int, mask: int) -> bytes:
-    """The owner may all, user 65534 what ``user`` has, the group read, others nothing."""
-    entries = ((_USER_OBJ, 7, _NO_ID), (_USER, user, _NOBODY), (_GROUP_OBJ, 4, _NO_ID), (_MASK, mask, _NO_ID))
+def _acl(user: int, mask: int, owner: int = 7) -> bytes:
+    """The owner may all by default, user 65534 what ``user`` has, the group read, others nothing."""
+    entries = ((_USER_OBJ, owner, _NO_ID), (_USER, user, _NOBODY), (_GROUP_OBJ, 4, _NO_ID), (_MASK, mask, _NO_ID))
     packed = (struct.pack("<HHI", *entry) for entry in (*entries, (_REST, 0, _NO_ID)))
     return struct.pack("<I", _ACL_VERSION) + b"".join(packed)
 
@@ -151,11 +151,5 @@ def default_list() -> None:
     os.close(os.open("folder/file", os.O_CREAT | os.O_WRONLY, 0o660))
     with calling("getxattr of a file made there"):
         found = os.getxattr("folder/file", "system.posix_acl_access")
-    expect(found == _inherited(), "a file that is made there gets another list")
-
-
-def _inherited() -> bytes:
-    """acl(5): owner, mask and others have no more than open(2) asked for, 0660."""
-    entries = ((_USER_OBJ, 6, _NO_ID), (_USER, 6, _NOBODY), (_GROUP_OBJ, 4, _NO_ID), (_MASK, 6, _NO_ID))
-    packed = (struct.pack("<HHI", *entry) for entry in (*entries, (_REST, 0, _NO_ID)))
-    return struct.pack("<I", _ACL_VERSION) + b"".join(packed)
+    # acl(5): owner, mask and others have no more than open(2) asked for, 0660.
+    expect(found == _acl(user=6, mask=6, owner=6), "a file that is made there gets another list")
