@@ -19,7 +19,7 @@ from storlab.analysis.summary import from_json
 from storlab.cli.reporting import report_input
 from storlab.errors import StudyError
 from storlab.images.image import find_image
-from storlab.report.model.view import View
+from storlab.report.model.chapters import steady_tables
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
 from storlab.study.study import load_study, named_studies, preset_studies
@@ -154,8 +154,7 @@ def test_snia_pts_purges_a_device_that_is_named_twice_and_stops_at_steady_state(
     assert ("2 points of iops in steady state" in outcome.summary.stopped) is steady
     facts = [record.facts for record in outcome.folder.records()]
     assert len(facts) == 2 * outcome.summary.rounds_done
-    pages = View(report_input(outcome.folder, outcome.tables, outcome.summary))
-    (table,) = pages.steady
+    (table,) = steady_tables(report_input(outcome.folder, outcome.tables, outcome.summary).summary)
     assert table.columns[-4:] == ("mean", "range", "slope", "steady")
 
 

@@ -113,9 +113,10 @@ def _show(found: RunsCompared, chosen: Format, output: Path | None) -> None:
         show(str(output))
     elif chosen.name == "text" and sys.stdout.isatty():
         from storlab.cli.console import Console
-        from storlab.report.formats.across import TerminalComparison
+        from storlab.report.formats.terminal import Shown
+        from storlab.report.model.across import comparison_document
 
-        Console().print(TerminalComparison(found))
+        Console().print(Shown(comparison_document(found)))
     else:
         show_rendered(chosen.render(found), chosen.name)
 

@@ -51,9 +51,10 @@ def report(
         show(str(page))
     elif chosen.name in ("text", FULL.name) and sys.stdout.isatty():
         from storlab.cli.console import Console
-        from storlab.report.formats.terminal import TerminalReport
+        from storlab.report.formats.terminal import Shown
+        from storlab.report.sections import report_document
 
-        Console().print(TerminalReport(given, full=full))
+        Console().print(Shown(report_document(given), full))
     else:
         show_rendered(chosen.render(given), chosen.name)
 

@@ -18,14 +18,12 @@ from storlab.probes.tcp.output import ABOUT, PACKETS, kept_packets
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord, raw_folder
 from storlab.records.tables import Tables
-from storlab.report.model.input import ReportInput
-from storlab.report.model.packets import Packets
-from storlab.report.model.profiles import CpuProfile
+from storlab.report.model.input import CpuProfile, Packets, ReportInput
 
 if TYPE_CHECKING:
     from storlab.cli.console import Console
     from storlab.crash.results import SetUp
-    from storlab.report.model.power_cuts import PowerCuts
+    from storlab.report.model.input import PowerCuts
     from storlab.run.executor import Outcome
     from storlab.run.permissions import Permissions
     from storlab.study.study import Study
@@ -88,7 +86,7 @@ def power_cuts_of(run: RunFolder) -> tuple[PowerCuts, ...]:
 
 
 def _shown(each: SetUp) -> PowerCuts:
-    from storlab.report.model.power_cuts import PowerCuts
+    from storlab.report.model.input import PowerCuts
 
     if not each.believed:
         failed = next((control for control in each.controls if not control.passed), None)
@@ -191,27 +189,29 @@ def write_html(run: RunFolder, given: ReportInput, *, full: bool = False) -> Pat
     Without the extra ``charts`` it is the page alone, and a note on standard error.
     """
     from storlab.extras import has_extra, lacking
-    from storlab.report.charts import all_panels
-    from storlab.report.formats.html import page_of
+    from storlab.report.document import figures
+    from storlab.report.formats.html import render_html
+    from storlab.report.sections import page_document
 
-    panels = all_panels(given, full=full)
-    write_whole(run.report, page_of(given, panels).encode())
+    document = page_document(given, full=full)
+    write_whole(run.report, render_html(document).encode())
     if not has_extra("charts"):
         warn(f"storlab: the report has no charts: {lacking('charts', 'charts')}")
         return run.report
     from storlab.report.charts.panel import write_charts  # half a second: only who draws pays for it
 
-    write_charts(panels, run.path / "charts")
+    write_charts(figures(document), run.path / "charts")
     return run.report
 
 
 def show_and_write(run: RunFolder, given: ReportInput, size: str = "") -> Console:
     """What a run ends with: its report in the terminal, then where the run and the page lie."""
     from storlab.cli.console import Console
-    from storlab.report.formats.terminal import TerminalReport
+    from storlab.report.formats.terminal import Shown
+    from storlab.report.sections import report_document
 
     console = Console()
-    console.print(TerminalReport(given))  # first: drawing the page takes seconds
+    console.print(Shown(report_document(given)))  # first: drawing the page takes seconds
     page = write_html(run, given)
     of = f", {size}" if size else ""
     console.print(f"\nRun:    {run.path}{of}\nReport: {page}", soft_wrap=True, markup=False)

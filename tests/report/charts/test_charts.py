@@ -15,22 +15,25 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storlab.analysis.variability.samples import samples
-from storlab.report.charts import all_panels
 from storlab.report.charts.bins import histogram_chart, shares_of_bins
 from storlab.report.charts.latency import percentile_curve
-from storlab.report.charts.panel import Panel, titled, write_charts
-from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
+from storlab.report.charts.panel import titled, write_charts
+from storlab.report.charts.rounds import paired_chart, rounds_chart
 from storlab.report.charts.scales import fitting_scale
 from storlab.report.charts.theme import to_png, to_svg
+from storlab.report.document import Figure, figures
 from storlab.report.formats import render
-from storlab.report.formats.html import page_of
-from storlab.report.model.input import ReportInput, per_trial
+from storlab.report.formats.html import render_html
+from storlab.report.model.input import ReportInput
+from storlab.report.model.questions import Values
+from storlab.report.sections import page_document
 from storlab.text import plain
 
 from ..hostile import hostile_run, invisible
 from ..sample import sample, with_one_load
 from ..sample_run import declared
 from ..samples import LEVELS, block_sample, series_sample
+from ..shown import drawn, kind, svg
 from ..vm_sample import vm_sample
 
 
@@ -45,7 +48,7 @@ def half() -> ReportInput:
 
 
 def test_every_chart_is_written_as_svg_and_png(half: ReportInput, tmp_path: Path) -> None:
-    files = write_charts(all_panels(half), tmp_path / "charts")
+    files = write_charts(drawn(half), tmp_path / "charts")
     assert len(files) == len(set(files)) == 24
     for file in files:
         start = file.read_bytes()[:8]
@@ -55,17 +58,17 @@ def test_every_chart_is_written_as_svg_and_png(half: ReportInput, tmp_path: Path
 @pytest.mark.parametrize("make", [sample, block_sample, series_sample, vm_sample])
 def test_every_chart_is_valid_vega_lite(make: Callable[[], ReportInput]) -> None:
     with alt.data_transformers.disable_max_rows():
-        for panel in all_panels(make()):
+        for panel in drawn(make()):
             assert panel.draw().to_dict(validate=True), panel.name
 
 
 def test_panels_say_in_words_what_they_show_in_the_unit_of_the_tables(run: ReportInput) -> None:
-    panels = {panel.name: panel for panel in all_panels(run)}
+    panels = {panel.name: panel for panel in drawn(run)}
     rounds = panels["rounds-write-bandwidth-random-write"]
     assert "write.bandwidth: ext4 47.3 MiB/s (45.7 to 48.9 MiB/s), xfs" in rounds.alt
     assert "ext4 is better than xfs: 1.43×" in panels["paired-write-bandwidth-random-write"].alt
-    for panel in all_panels(run):
-        if panel.kind == "rounds" and "bandwidth" in panel.name:
+    for panel in drawn(run):
+        if kind(panel) == "rounds" and "bandwidth" in panel.name:
             assert "bandwidth (MiB/s" in to_svg(panel.draw())
 
 
@@ -73,9 +76,8 @@ def test_a_failed_trial_leaves_a_gap_percentile_curves_rise_and_series_add_up_ov
     comparison = next(
         c for c in run.summary.comparisons if (c.a, c.b, c.metric) == ("ext4", "btrfs", "write.bandwidth")
     )
-    points = ratios(per_trial(run.metrics, "random-write", "write.bandwidth"), comparison, 1, 3)
-    assert points["round"].to_list() == [1, 2, 3, 4, 6, 7, 8]
-    assert points["ratio"].is_between(4, 7).all()
+    span = Values(run.summary, run).span(comparison)
+    assert span is not None and len(span.points) == 7 and all(4 < point < 7 for point in span.points)
     curve = percentile_curve(run.histograms, 1, "random-write", "write.latency")
     assert curve["nines"].is_sorted()
     assert curve["latency"].is_sorted()
@@ -91,12 +93,13 @@ def test_a_page_has_charts_of_what_its_run_has_and_counts_those_that_do_not_fit(
     run: ReportInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = ReportInput(run.summary, metrics=run.metrics)
-    assert {panel.kind for panel in all_panels(bare)} == {"paired", "rounds"}
+    assert {kind(panel) for panel in drawn(bare)} == {"paired", "rounds"}
     assert "Over time" not in render(bare, "html")
-    monkeypatch.setattr("storlab.report.formats.html._MOST", 1)
+    monkeypatch.setattr("storlab.report.charts.panel._MOST", 1)
     page = render(run, "html")
-    assert page.count('class="chart"') == 4
-    assert "18 more charts are not on this page" in page
+    shown = [figure for figure in figures(page_document(run)) if not figure.file]
+    assert len(shown) == len({kind(figure) for figure in shown} - {"series"}), "one of each place"
+    assert f"{len(drawn(run)) - len(shown) - 4} more charts are not on this page" in page
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e30, float("nan"), float("inf"), -1.0])
@@ -109,7 +112,7 @@ def test_absurd_numbers_are_drawn_or_left_out_but_never_fatal(half: ReportInput,
         series=half.series.with_columns(pl.col("value") * scale),
         histograms=half.histograms.with_columns(pl.col("upper") * scale),
     )
-    for panel in all_panels(odd):
+    for panel in drawn(odd):
         to_svg(panel.draw())
 
 
@@ -129,11 +132,9 @@ def test_axes_are_logarithmic_where_that_shows_all_values_and_intervals(run: Rep
 
 def test_long_names_of_pairs_are_in_two_lines_and_those_without_a_width_are_drawn(run: ReportInput) -> None:
     comparison = replace(run.summary.comparisons[0], a="xfs-16k-16k", b="ext4-bigalloc")
-    points = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
-    svg = to_svg(paired_chart(points, [comparison]))
-    assert ">vs ext4-bigalloc<" in svg
-    for panel in all_panels(hostile_run("🏻")):
-        assert titled(panel.svg, panel.full_title).startswith("<svg")
+    assert ">vs ext4-bigalloc<" in to_svg(paired_chart([comparison], [None]))
+    for panel in drawn(hostile_run("🏻")):
+        assert titled(svg(panel), panel.title).startswith("<svg")
 
 
 DRAWN = (
@@ -170,18 +171,18 @@ def test_any_title_gives_a_document_that_can_be_read(title: str, width: int) -> 
 
 
 def test_page_and_files_share_one_drawing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    drawn: list[int] = []
+    times: list[int] = []
 
     def counted(chart: object, *, width: int = 360) -> str:
-        drawn.append(width)
+        times.append(width)
         return DRAWN.replace("360", str(width))
 
-    monkeypatch.setattr("storlab.report.charts.panel.to_svg", counted)
-    run = sample()
-    panels = all_panels(run)
-    page_of(run, panels)
-    write_charts(panels, tmp_path)
-    assert len(drawn) == sum(2 if panel.wide else 1 for panel in panels)
+    monkeypatch.setattr("storlab.report.charts.theme.to_svg", counted)
+    document = page_document(sample())
+    render_html(document)
+    charts = figures(document)
+    write_charts(charts, tmp_path)
+    assert len(times) == sum((2 if each.wide else 1) * (2 if each.draw_log else 1) for each in charts)
 
 
 def with_latency(nodes: int = 1, n: int = 100) -> ReportInput:
@@ -197,18 +198,18 @@ def with_latency(nodes: int = 1, n: int = 100) -> ReportInput:
     return replace(plain, series=pl.concat([plain.series, series]), declared=declared("sysbench"))  # with directions
 
 
-def percentiles(given: ReportInput) -> list[Panel]:
-    return [panel for panel in all_panels(given) if panel.title.startswith("Percentiles")]
+def percentiles(given: ReportInput) -> list[Figure]:
+    return [panel for panel in drawn(given) if panel.title.startswith("Percentiles")]
 
 
 def test_each_direction_has_a_chart_of_its_latency_with_the_slowest_node_and_the_percentiles_that_are_kept() -> None:
     panels = percentiles(with_latency())
-    assert [panel.group for panel in panels] == ["read.latency: sysbench", "write.latency: sysbench"]
+    assert [panel.about for panel in panels] == ["read.latency: sysbench", "write.latency: sysbench"]
     assert panels[0].title == "Percentiles of each interval: p99 and p50 (dashed)"
     assert panels[0].alt == "p99 and p50 of read.latency over the time of a trial, of off and on."
     for text in (">off<", ">on<", ">200 µs<", ">2 ms<", "latency (log scale)"):
-        assert text in panels[0].svg, text
-    alone, slow = (percentiles(with_latency(nodes))[1].chart.to_dict(validate=False) for nodes in (1, 3))
+        assert text in svg(panels[0]), text
+    alone, slow = (percentiles(with_latency(nodes))[1].draw().to_dict(validate=False) for nodes in (1, 3))
 
     def highest(spec: dict[str, object]) -> float:
         (rows, *_) = spec["datasets"].values()  # type: ignore[attr-defined]
@@ -221,7 +222,7 @@ def test_each_direction_has_a_chart_of_its_latency_with_the_slowest_node_and_the
     given = with_latency()
     reads = pl.col("metric").str.starts_with("read.latency")
     given = replace(given, series=given.series.with_columns(value=pl.when(reads).then(0.0).otherwise("value")))
-    assert [panel.group for panel in percentiles(given)] == ["write.latency: sysbench"]
+    assert [panel.about for panel in percentiles(given)] == ["write.latency: sysbench"]
 
 
 @pytest.mark.parametrize("n", [1, 2])

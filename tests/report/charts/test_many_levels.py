@@ -17,19 +17,18 @@ from rich.cells import cell_len
 from storlab.analysis.summary import to_json
 from storlab.errors import UserError
 from storlab.records.columns import COLUMNS
-from storlab.report.charts import all_panels
 from storlab.report.charts.latency import latency_chart
 from storlab.report.charts.names import LIMIT, legend_of, shortened, with_short_names
-from storlab.report.charts.panel import Panel
 from storlab.report.charts.theme import MOST_LINES, specification, to_svg
+from storlab.report.document import Figure, Table
 from storlab.report.formats import render
 from storlab.report.model.input import ReportInput
-from storlab.report.model.tables import Table
 from storlab.report.plots import Plots, Run
 
 from ..hostile import invisible
 from ..sample_run import declared
 from ..samples import marked, series_sample, sweep_sample
+from ..shown import drawn, kind, svg
 
 
 def numbered(count: int) -> ReportInput:
@@ -41,8 +40,8 @@ def with_latencies(given: ReportInput) -> ReportInput:
     return replace(given, series=series, declared=declared("sysbench"))
 
 
-def of_kinds(given: ReportInput, *kinds: str) -> list[Panel]:
-    return [panel for panel in all_panels(given) if panel.kind in kinds]
+def of_kinds(given: ReportInput, *kinds: str) -> list[Figure]:
+    return [panel for panel in drawn(given) if kind(panel) in kinds]
 
 
 def test_many_levels_are_told_apart_by_rows_or_by_charts() -> None:
@@ -51,12 +50,12 @@ def test_many_levels_are_told_apart_by_rows_or_by_charts() -> None:
     assert len(of_kinds(given, "series")) == MOST_LINES + 1
     assert "All levels" in of_kinds(numbered(MOST_LINES), "course")[0].title
     panels = of_kinds(with_latencies(numbered(20)), "course")
-    assert [panel.group for panel in panels] == [
+    assert [panel.about for panel in panels] == [
         "read.latency: sysbench, doublewrite=f00 to f06",
         "read.latency: sysbench, doublewrite=f07 to f13",
         "read.latency: sysbench, doublewrite=f14 to f19",
     ]
-    shown = [[f"f{at:02}" for at in range(20) if f">f{at:02}<" in panel.svg] for panel in panels]
+    shown = [[f"f{at:02}" for at in range(20) if f">f{at:02}<" in svg(panel)] for panel in panels]
     assert [len(levels) for levels in shown] == [7, 7, 6]
 
 
@@ -86,7 +85,7 @@ def test_legends_and_rows_of_many_levels_leave_the_charts_room() -> None:
     assert height(6) == height(2) + 4 * 17  # a name a row
 
     def of_rounds(count: int) -> float:
-        return float(of_kinds(rounds_of(numbered(count), 2), "rounds")[0].chart.to_dict(validate=False)["height"])
+        return float(of_kinds(rounds_of(numbered(count), 2), "rounds")[0].draw().to_dict(validate=False)["height"])
 
     assert of_rounds(20) < of_rounds(12) < 12 * 60
 
@@ -99,12 +98,11 @@ def test_legends_and_rows_of_many_levels_leave_the_charts_room() -> None:
     assert labels(6) == labels(5)  # and not 99.9999
 
 
-def test_charts_and_tables_name_the_factor_and_its_font_once() -> None:
+def test_charts_and_tables_name_the_factor() -> None:
     for panel in of_kinds(series_sample(n=100), "rounds", "course", "variability"):
         if not panel.title.startswith("Quantiles"):  # of one level against the other, as it says
-            assert ">doublewrite<" in panel.svg, panel.title
-    assert "font-family=" not in render(series_sample(n=60), "html")
-    assert 'data-label="doublewrite">off</th>' in render(series_sample(n=60), "html")
+            assert ">doublewrite<" in svg(panel), panel.title
+    assert '<th scope="row">off</th>' in render(series_sample(n=60), "html")
 
 
 @pytest.mark.parametrize(("level", "title"), [("16", "doublewrite=16"), ("on", "doublewrite=on"), ("zfs", "zfs")])
@@ -178,30 +176,30 @@ def test_a_legend_of_any_names_has_a_column_and_room_between_two(names: list[str
 
 
 def test_a_sweep_has_valid_curves_a_heat_map_and_latency_against_throughput() -> None:
-    names = [panel.name for panel in all_panels(sweep_sample()) if panel.kind == "sweep"]
+    names = [panel.name for panel in drawn(sweep_sample()) if kind(panel) in ("curve", "heat", "hockey")]
     assert [name.split("-")[0] for name in names] == ["curve", "curve", "heat", "hockey"]
-    for panel in all_panels(sweep_sample()):
+    for panel in drawn(sweep_sample()):
         assert panel.draw().to_dict(validate=True), panel.name
-    panels = [panel for panel in all_panels(sweep_sample(jobs=("1",))) if panel.kind == "sweep"]
+    panels = [panel for panel in drawn(sweep_sample(jobs=("1",))) if kind(panel) == "sweep"]
     assert not [panel for panel in panels if panel.name.startswith("heat")]
 
 
 def test_levels_are_in_their_order_as_ticks_and_in_heat_maps_and_the_knee_is_marked() -> None:
-    (stick,) = [panel for panel in all_panels(sweep_sample(jobs=("1",))) if panel.name.startswith("hockey")]
+    (stick,) = [panel for panel in drawn(sweep_sample(jobs=("1",))) if panel.name.startswith("hockey")]
     chart = stick.draw()
     assert isinstance(chart, alt.LayerChart)
     assert "iodepth 8" in stick.alt and ">8<" in to_svg(chart)
     run = sweep_sample(jobs=("1", "4", "16"))
     without = tuple(e for e in run.summary.estimates if e.levels != {"jobs": "1", "iodepth": "8"})
-    panels = all_panels(replace(run, summary=replace(run.summary, estimates=without)))
+    panels = drawn(replace(run, summary=replace(run.summary, estimates=without)))
     heat = next(panel for panel in panels if panel.name.startswith("heat"))
     layer = heat.draw().to_dict()["layer"][0]["encoding"]
     assert layer["x"]["scale"]["domain"] == ["1", "2", "4", "8", "16", "32"]
     assert layer["y"]["scale"]["domain"] == ["16", "4", "1"]
-    curve = next(panel for panel in all_panels(sweep_sample()) if panel.name.startswith("curve-iops"))
-    drawn = to_svg(curve.draw())
-    assert all(f">{depth}<" in drawn for depth in (1, 2, 4, 8, 16, 32))
-    assert "log scale" in drawn
+    curve = next(panel for panel in drawn(sweep_sample()) if panel.name.startswith("curve-iops"))
+    shown = to_svg(curve.draw())
+    assert all(f">{depth}<" in shown for depth in (1, 2, 4, 8, 16, 32))
+    assert "log scale" in shown
 
 
 def test_a_chart_marks_the_knees_of_its_own_load_and_latency_alone() -> None:
@@ -210,7 +208,7 @@ def test_a_chart_marks_the_knees_of_its_own_load_and_latency_alone() -> None:
     others = (replace(own, source="other", level="2"), replace(own, latency="latency.p99", level="4"))
     estimates = [*run.summary.estimates, *(replace(e, source="other") for e in run.summary.estimates)]
     summary = replace(run.summary, knees=(own, *others), estimates=tuple(estimates))
-    sticks = [panel for panel in all_panels(replace(run, summary=summary)) if panel.name.startswith("hockey")]
+    sticks = [panel for panel in drawn(replace(run, summary=summary)) if panel.name.startswith("hockey")]
     told = [[level for level in ("2", "4", "8") if f"iodepth {level} (" in stick.alt] for stick in sticks]
     assert told == [["8"], ["2"], ["4"]]
     assert [marked(stick.draw()) for stick in sticks] == told

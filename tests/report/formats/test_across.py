@@ -16,11 +16,22 @@ from rich.cells import cell_len
 from analysis.run_data import run, two_factors, with_variance
 from storlab.analysis.gates import parse_gate
 from storlab.analysis.runs.across_runs import RunsCompared, compare_runs
-from storlab.report.formats.across import render_junit, render_markdown, render_text
+from storlab.report.formats import markdown, terminal
 from storlab.report.formats.json import render_comparison as render_json
-from storlab.report.model.across import outcome
+from storlab.report.formats.junit import render_junit
+from storlab.report.model.across import comparison_document, outcome
 
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
+
+
+def render_text(given: RunsCompared, width: int = 80) -> str:
+    return terminal.render_text(comparison_document(given), width)
+
+
+def render_markdown(given: RunsCompared) -> str:
+    return markdown.render_comment(comparison_document(given))
+
+
 FORMATS = {
     "compare.txt": render_text, "compare.md": render_markdown, "compare.json": render_json,
     "compare.xml": render_junit,

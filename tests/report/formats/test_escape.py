@@ -25,7 +25,7 @@ from ..hostile import HOSTILE, hostile_run, texts
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 # fmt: off
 TAGS = frozenset({
-    "a", "article", "body", "dd", "details", "div", "dl", "dt", "figcaption", "figure", "g", "h1", "h2",
+    "a", "body", "circle", "dd", "details", "div", "dl", "dt", "figcaption", "figure", "g", "h1", "h2",
     "h3", "head", "header", "html", "li", "line", "main", "meta", "nav", "ol", "p", "path", "pre", "rect",
     "section", "small", "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th",
     "thead", "title", "tr", "tspan", "ul",

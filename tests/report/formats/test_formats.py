@@ -12,13 +12,12 @@ import pytest
 
 from storlab.analysis.summary import Estimate, Summary
 from storlab.errors import UserError
-from storlab.report.formats import REPORTS, names, render
-from storlab.report.formats.pdf import render_pdf
-from storlab.report.formats.terminal import render_text
+from storlab.report.formats import PRINTED, REPORTS, names, render
 from storlab.report.model.input import ReportInput
 
 from ..sample import sample, with_one_load
 from ..samples import block_sample
+from ..shown import text_of
 from ..vm_sample import vm_sample
 
 NOTHING = ReportInput(Summary("", "", 0.95, 0, ""))
@@ -43,7 +42,7 @@ def test_a_format_that_is_unknown_or_lacks_a_browser_is_refused(monkeypatch: pyt
         render(sample(), "pdf")
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(UserError, match="apt-get install chromium"):
-        render_pdf(sample())
+        PRINTED.render(sample())
     assert render(sample(), "markdown") == render(sample(), "md")
 
 
@@ -60,7 +59,7 @@ def test_the_asciidoc_report_names_the_load_of_each_metric() -> None:
     one = Estimate(1, {}, "log", "write.iops", "1/s", "higher", 8, 500, 500, None, None, None, None, 0.95)
     summary = Summary("", "write.iops", 0.95, 8, "", estimates=(one, replace(one, source="data")))
     text = render(ReportInput(summary), "adoc")
-    assert [text.count(f"write.iops: {load}\n\nall nodes together") for load in ("log", "data")] == [1, 1]
+    assert [text.count(f".write.iops: {load} (") for load in ("log", "data")] == [1, 1]
 
 
 Golden = Callable[[str, str], None]
@@ -68,10 +67,10 @@ Golden = Callable[[str, str], None]
 
 @pytest.mark.parametrize(("name", "make"), [("sample", sample), ("vm", vm_sample), ("block", block_sample)])
 def test_a_report_is_as_its_golden_files(name: str, make: Callable[[], ReportInput], golden: Golden) -> None:
-    brief, full = render(make(), "text"), render_text(make(), width=120, full=True)
+    brief, full = render(make(), "text"), text_of(make(), width=120, full=True)
     golden(f"{name}.txt", brief)
     golden(f"{name}-full.txt", full)
-    for text, width in ((brief, 80), (full, 120), (render_text(make(), width=120), 120)):
+    for text, width in ((brief, 80), (full, 120), (text_of(make(), width=120), 120)):
         assert max(map(len, text.split("\n"))) <= width
 
 

@@ -10,7 +10,10 @@ import pytest
 from storlab.analysis.summary import CellState, Comparison, Estimate, Summary, Undecided, UndecidedKind, Verdict
 from storlab.report.language import words
 from storlab.report.model.answer import answer
-from storlab.report.model.view import not_compared, ordered_comparisons, overview, verdict_groups
+from storlab.report.model.questions import ahead, ordered_comparisons, questions_of, title_of
+from storlab.report.sections import not_compared, overview
+
+from ..shown import lines, question, tables
 
 BASE = Comparison(
     factor="fs", a="ext4", b="xfs", within={"load": "write"}, pooled=False, source="write", metric="write.bandwidth",
@@ -112,9 +115,9 @@ def test_numbers_and_reasons_of_what_cannot_be_compared_are_told_once() -> None:
 
 def test_what_is_described_has_a_mark_of_its_own_wherever_it_is_shown() -> None:
     told = replace(BASE, verdict="undecided", described="Described, not judged: guests are emulated", settled=True)
-    (group,) = verdict_groups([told])
-    assert [line.mark for line in group.lines] == ["~"] and group.table.rows[0][-1].startswith("~ 1.42×")
-    assert group.open == [("~", "ext4 against xfs: Described, not judged: guests are emulated.")]
+    group = question(told)
+    assert tables(group.blocks)[0].rows[0][-1].startswith("~ 1.42×")
+    assert lines(group.blocks)[0] == "~ ext4 against xfs: Described, not judged: guests are emulated."
     undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
     assert words.more_rounds(undecided) == "How many more rounds it needs is not yet estimable."
     assert words.more_rounds(replace(undecided, settled=True)) == "More rounds would not decide it."
@@ -125,14 +128,14 @@ def test_what_is_described_has_a_mark_of_its_own_wherever_it_is_shown() -> None:
     [("8", "16", "write.bandwidth: write, by fs"), ("on", "zfs", "write.bandwidth: write, by fs"), ("4k", "16k", "")],
 )
 def test_levels_that_say_little_by_themselves_stand_under_their_factors_name(a: str, b: str, heading: str) -> None:
-    (group,) = verdict_groups([replace(_pair(a, b, "better"), within={"load": "write"})])
-    assert group.heading == (heading or "write.bandwidth: write")
+    found = title_of([replace(_pair(a, b, "better"), within={"load": "write"})])
+    assert found == (heading or "write.bandwidth: write")
 
 
 def test_pooled_verdicts_come_first_in_an_overview_that_says_why_the_run_ended() -> None:
     pooled = replace(BASE, pooled=True, within={})
-    groups = verdict_groups([BASE, pooled])
-    assert [group.heading for group in groups] == [
+    groups = questions_of(Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, pooled)))
+    assert list(map(title_of, groups)) == [
         "write.bandwidth: write, all combinations pooled",
         "write.bandwidth: write",
     ]
@@ -165,7 +168,7 @@ SUMMARY = Summary("t", "", 0.95, 8, "", comparisons=(BASE,))
 
 
 def said(*questions: list[Comparison]) -> str:
-    return answer(SUMMARY, questions, [])
+    return answer(SUMMARY, [list(map(ahead, each)) for each in questions], [])
 
 
 def decided(a: str, b: str, ratio: float, verdict: Verdict = "better") -> Comparison:
@@ -191,7 +194,7 @@ def test_a_level_is_the_best_only_where_it_beats_every_other_and_what_is_open_is
     question = [replace(each, better="lower", metric="bytes_written.per-transaction") for each in (
         decided("new", "old", 0.5), decided("left", "right", 0.72)
     )]  # fmt: skip
-    text = "Bytes written per transaction: new 0.500× old, left 0.720× right (lower is better)."
+    text = "Bytes written per transaction: old 2.00× new, right 1.39× left (lower is better)."
     assert said(question) == text
     reads = replace(decided("ext4", "xfs", 1.1, "undecided"), metric="read.iops")
     text = said([reads], [decided("ext4", "xfs", 1.43)])

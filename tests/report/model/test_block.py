@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
-from typing import get_args
 
 import orjson
 import pytest
 
 from storlab.analysis.summary import BelowUnit, Share, SizeShare, from_json
-from storlab.report.charts import all_panels
-from storlab.report.charts.kind import Kind
 from storlab.report.charts.sizes import SIZES, label, sizes_chart
 from storlab.report.charts.theme import ABOVE, BELOW, to_svg
 from storlab.report.formats import render
@@ -21,6 +18,7 @@ from storlab.report.model.block import block_detail_tables, block_tables, groups
 from storlab.report.model.input import ReportInput
 
 from ..samples import REASON, block_sample, imported_sample
+from ..shown import drawn, kind
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +55,17 @@ def test_the_page_has_a_section_with_charts_and_tables_and_puts_reads_aside(page
 
 def test_charts_say_in_words_who_goes_below_and_what_was_not_measured(run: ReportInput, page: str) -> None:
     assert REASON in page
-    panel = next(panel for panel in all_panels(run) if panel.kind == "block")
+    panel = next(panel for panel in drawn(run) if kind(panel) == "block")
     assert to_svg(panel.draw()).count(">unsupported: mkfs.ext4: Warning") == 1
     assert f"ext4-16k: unsupported: {REASON}" in panel.alt
-    told = {panel.name: panel.alt for panel in all_panels(run) if panel.kind == "block"}
+    told = {panel.name: panel.alt for panel in drawn(run) if kind(panel) == "block"}
     assert told["block-writes-load-storm-lengths"].endswith(
         f"Share shorter than 16k: xfs-16k 0 %, ext4-bigalloc 99.8 ±0.1 %. ext4-16k: unsupported: {REASON}"
     )
     assert told["block-writes-load-storm-alignments"].endswith(
         f"Share in whole 16k: xfs-16k 100 %, ext4-bigalloc 0.020 %. ext4-16k: unsupported: {REASON}"
     )
-    assert "block" in get_args(Kind)
-    assert {panel.kind for panel in all_panels(run)} == {"block"}
+    assert {kind(panel) for panel in drawn(run)} == {"block"}
 
 
 def test_what_goes_below_is_a_table_with_commands_where_they_were_told_apart(run: ReportInput) -> None:
@@ -91,7 +88,7 @@ def test_what_goes_below_is_a_table_with_commands_where_they_were_told_apart(run
 
 def test_imported_histograms_are_drawn_and_nothing_is_made_up() -> None:
     run = imported_sample()
-    assert {panel.name for panel in all_panels(run)} == {"block-all-requests-lengths", "block-all-requests-alignments"}
+    assert {panel.name for panel in drawn(run)} == {"block-all-requests-lengths", "block-all-requests-alignments"}
     (table,) = block_tables(run.summary)
     assert table.columns == ("file", "4k", "8k", "16k", "32k", "64k")
     assert table.rows == (("vda", "100", "73", "73", "0", "0"),)

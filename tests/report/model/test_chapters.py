@@ -14,20 +14,15 @@ import pytest
 from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects, LevelMean, Share
 from storlab.analysis.summary import Comparison, Difference, Summary, Underneath
-from storlab.report.charts.all import all_panels
 from storlab.report.charts.theme import to_svg
 from storlab.report.formats import render
-from storlab.report.formats.markdown import render_markdown
-from storlab.report.formats.terminal import render_text
-from storlab.report.model.claims import claim_lines
+from storlab.report.model.chapters import claim_lines, power_cut_tables
 from storlab.report.model.conformance import conformance_tables, worst
 from storlab.report.model.effects import effect_tables, in_words
-from storlab.report.model.input import ReportInput
-from storlab.report.model.packets import Packets
-from storlab.report.model.power_cuts import PowerCuts, power_cut_tables
-from storlab.report.model.view import View
-from storlab.report.model.why import best_lines, details, nothing_differs, sentence, why_chapter
+from storlab.report.model.input import Packets, PowerCuts, ReportInput
+from storlab.report.model.why import best_lines, details, nothing_differs, sentence
 
+from ..shown import drawn, kind, lines, rows, section, text_of
 from ..vm_sample import GUESTS, ROUNDS, vm_sample
 
 HOLDS = Claim(
@@ -54,7 +49,7 @@ def claimed(*claims: Claim) -> ReportInput:
 
 
 def test_a_claims_line_has_answer_figure_and_reason_and_what_both_sides_share_behind() -> None:
-    said = [line.sentence for line in claim_lines(claimed(*ALL).summary)]
+    said = [line.text for line in claim_lines(claimed(*ALL).summary)]
     assert said == [
         "A storm of ACKs: iSCSI takes more than twice as many: holds. acks.per-request, iscsi ÷ nvme: 11.8× "
         "(11.2× to 12.4×, 6 rounds); claimed: more than 2×. The evidence puts the ratio above 2.",
@@ -65,7 +60,7 @@ def test_a_claims_line_has_answer_figure_and_reason_and_what_both_sides_share_be
         "claimed: more than 2×. 3 rounds of at least 5.",
     ]
     claim = replace(HOLDS, left={"t": "nbd", "sack": "true"}, right={"t": "nbd", "sack": "false"})
-    assert "sack=true ÷ sack=false with t=nbd" in claim_lines(claimed(claim).summary)[0].figure
+    assert "sack=true ÷ sack=false with t=nbd" in claim_lines(claimed(claim).summary)[0].text
 
 
 def test_programs_have_every_field_of_claims() -> None:
@@ -89,12 +84,13 @@ def test_checks_have_a_line_each_with_the_worst_outcome_and_what_passed_everywhe
     (table,) = conformance_tables(checked)
     assert [row[0] for row in table.rows] == ["fsync", "birth-time", "flock"]
     flock = dict(zip(table.columns, table.rows[2], strict=True))
+    flock = dict(zip(table.columns, rows(table)[2], strict=True))
     assert flock["raw, 4k"] == f"✗ fail (1 of {ROUNDS * len(GUESTS)}) [2]"
     assert flock["raw, bs=512"] == "✓ pass"
     assert table.notes[1].startswith("flock(LOCK_EX) beside LOCK_SH succeeds")
     (table,) = conformance_tables(replace(checked, checks=checked.checks.filter(check="birth-time")))
     assert table.columns == ("check", "zvol", "zvol-async", "zfs-file", "raw", "qcow2")
-    assert table.rows[0][1:3] == ("− unsupported [1]",) * 2
+    assert rows(table)[0][1:3] == ("− unsupported [1]",) * 2
     (table,) = conformance_tables(checked, brief=True)
     assert [row[0] for row in table.rows] == ["birth-time", "flock", "1 other check"]
     found = worst([("pass", "a remark"), ("fail", "b"), ("unsupported", "c"), ("fail", "b")])
@@ -124,11 +120,11 @@ CUTS = (
 def test_each_set_up_has_a_line_with_its_interval() -> None:
     (table,) = power_cut_tables(CUTS)
     assert table.columns == ("fs", "moments that broke it", "95 % interval", "at risk")
-    assert table.rows == (
+    assert rows(table) == [
         ("xfs", "0 of 30", "0.0 % to 12 %", "21"),
         ("ext4", "27 of 30: 25 lost, 2 torn [1]", "74 % to 98 %", "29"),
         ("btrfs", "no result [2]", "", ""),
-    )
+    ]
     assert table.notes == (
         "first at moment 2: commit 7 is <lost>.",
         "a control failed: cuts that lose nothing that was completed recover.",
@@ -161,7 +157,7 @@ def with_effects(found: Effects) -> ReportInput:
 def test_shares_and_means_are_tables_with_their_warnings_and_the_largest_first() -> None:
     shares, means = effect_tables(with_effects(EFFECTS).summary)
     assert shares.title == "bandwidth: load, media=ssd"
-    assert shares.rows[0] == ("fs", "70 % [1]")
+    assert rows(shares)[0] == ("fs", "70 % [1]")
     assert [row[0] for row in shares.rows[2:]] == ["fs × bs", "rounds", "between trials of a cell"]
     assert shares.notes == ("Only 3 rounds.",)
     assert means.rows[0] == ("fs", "fs0", "1024 KiB/s")
@@ -169,13 +165,13 @@ def test_shares_and_means_are_tables_with_their_warnings_and_the_largest_first()
     assert means.notes == ("Only 3 rounds.",)
     assert in_words(EFFECTS).startswith("fs 70 %, bs 20 %, between trials of a cell 8")
     twice = replace(with_effects(EFFECTS).summary, method="How.", effects=(EFFECTS, replace(EFFECTS, metric="iops")))
-    assert View(ReportInput(twice)).method == "How. Effects of factors: a model."
+    assert lines(section(ReportInput(twice), "method").blocks) == ["How. Effects of factors: a model."]
 
 
 @pytest.mark.parametrize("spread", [1.0, 1.0001, 10.0, 1e6])
 def test_main_effects_and_each_interaction_are_drawn(spread: float) -> None:
     wide = tuple(replace(mean, mean=mean.mean * spread**n) for n, mean in enumerate(EFFECTS.main))
-    panels = [panel for panel in all_panels(with_effects(replace(EFFECTS, main=wide))) if panel.kind == "effects"]
+    panels = [panel for panel in drawn(with_effects(replace(EFFECTS, main=wide))) if kind(panel) == "effects"]
     assert [panel.title for panel in panels] == ["Main effects", "fs × bs"]
     assert all(to_svg(panel.draw()).startswith("<svg") for panel in panels)
     assert "fs 70 %" in panels[0].alt
@@ -222,11 +218,11 @@ def test_interactions_are_tables_of_means_unless_next_to_nothing() -> None:
 
 
 def test_interactions_fit_the_terminal_and_text_and_markdown_have_effects(golden: Callable[[str, str], None]) -> None:
-    golden("interactions-80.txt", render_text(with_effects(INTERACTING), width=80))
+    golden("interactions-80.txt", text_of(with_effects(INTERACTING), width=80))
     for width in (80, 120):
-        assert max(map(len, render_text(with_effects(INTERACTING), width=width).split("\n"))) <= width
-    assert "## Effects of factors" in render_markdown(with_effects(EFFECTS))
-    assert "Effects of factors" in render_text(with_effects(EFFECTS))
+        assert max(map(len, text_of(with_effects(INTERACTING), width=width).split("\n"))) <= width
+    assert "## Effects of factors" in render(with_effects(EFFECTS), "md")
+    assert "Effects of factors" in text_of(with_effects(EFFECTS))
 
 
 PACKETS = Packets(
@@ -244,7 +240,7 @@ def test_every_report_that_is_read_has_each_chapter_and_none_that_its_run_has_no
     run = replace(checked, summary=summary, power_cuts=CUTS, packets=(PACKETS,))
 
     def shown(run: ReportInput) -> str:
-        text = render_text(run, width=120, full=True) if name == "text" else render(run, name)
+        text = text_of(run, width=120, full=True) if name == "text" else render(run, name)
         return " ".join(html.unescape(text).replace("\\", "").split())
 
     brief, text = " ".join(render(run, name).split()), shown(run)
@@ -319,19 +315,22 @@ def test_the_chapter_says_how_sure_and_how_large_it_is_and_whether_it_moves_alon
     assert details(with_why(ACKS), replace(ACKS, low=11.8, high=11.8)) == "(11.8× in every round; in 8 of 8 rounds)"
 
 
-def test_a_verdict_is_followed_by_three_lines_at_most() -> None:
+def test_little_of_a_report_has_the_surest_difference_and_all_of_it_every_one() -> None:
     many = [replace(ACKS, metric=f"m{number}", noun=f"things {number}") for number in range(5)]
     assert [line.split(" things ")[1][0] for line in best_lines(with_why(*many))] == ["0", "1", "2"]
-    text = render_text(given(with_why(*many)), full=True)
-    assert "Evidence, not a cause:" in text
-    assert "things 2" in text and "things 3" not in text
-    assert "things 4" in render(given(with_why(*many)), "md")
+    brief = text_of(given(with_why(*many)))
+    assert "evidence, not a cause" in brief
+    assert "things 0" in brief and "things 1" not in brief
+    assert all(
+        "things 4" in text
+        for text in (text_of(given(with_why(*many)), full=True), render(given(with_why(*many)), "md"))
+    )
 
 
 def test_nothing_that_differs_is_an_answer_and_what_is_undecided_has_a_place_in_the_chapter() -> None:
-    text = render_text(given(with_why()), full=True)
+    text = " ".join(text_of(given(with_why()), full=True).split())
     assert "Nothing that was watched differs (20 metrics from underneath)." in text
-    assert "Evidence" not in text
+    assert "surest difference" not in text
     few = Underneath(5, 20, 6, 0.95)
     assert (
         nothing_differs(few)
@@ -339,10 +338,8 @@ def test_nothing_that_differs_is_an_answer_and_what_is_undecided_has_a_place_in_
     )
     undecided = with_why(ACKS, comparison=replace(COMPARISON, verdict="undecided"))
     assert best_lines(undecided) == ()
-    chapter = why_chapter(given(undecided).summary)
-    assert chapter is not None
-    assert [part.claim for group in chapter.groups for part in group.parts] == ["iSCSI against NVMe/TCP is undecided."]
-    assert "Evidence, not a cause:" not in render(given(undecided), "text")
+    assert "? iSCSI against NVMe/TCP is undecided." in lines(section(given(undecided), "why").blocks)
+    assert "evidence, not a cause" not in render(given(undecided), "text")
 
 
 @pytest.mark.parametrize("form", ["text", "md", "adoc", "html"])

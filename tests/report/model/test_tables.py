@@ -9,40 +9,63 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Group
 
-from storlab.analysis.summary import CellState, Estimate
+from storlab.analysis.summary import CellState, Estimate, Summary
+from storlab.report.document import Document, Group, Table
 from storlab.report.formats.csv import render_csv
-from storlab.report.formats.drawing import in_columns, parts_of, section
-from storlab.report.formats.terminal import render_text
-from storlab.report.model.grid import MANY, further_tables, grid_table, measured_tables
+from storlab.report.formats.terminal import Shown, in_columns, parts_of
 from storlab.report.model.input import ReportInput, split
 from storlab.report.model.questions import Values, matrix_tables
-from storlab.report.model.tables import Table
-from storlab.report.model.view import View
+from storlab.report.model.tables import MANY, further_tables, grid_table, measured_tables
 
 from ..sample import sample
+from ..shown import lines, questions, section, tables, text_of
 from ..vm_sample import vm_sample
 
+NOTHING = Summary("", "", 0.95, 0, "")
 
-def test_a_question_is_a_table_of_values_and_ratios_and_more_than_three_are_a_matrix() -> None:
-    table = View(sample()).verdicts[0].table
-    assert table.columns == ("filesystem", "mean", "spread", "rounds", "vs xfs", "vs btrfs")
-    assert table.rows[0][:2] == ("ext4", "47.3 ±1.6 MiB/s")
-    assert table.rows[0][4].startswith("▲ 1.43× (1.35 to 1.52)")
-    (matrix,) = View(sample()).matrix
-    assert matrix.rows[0][0] == "write.bandwidth: random-write"
-    assert matrix.rows[0][-6:] == ("47.3 MiB/s", "33.0 MiB/s", "9.1 MiB/s", "▲ 1.43×", "▲ 5.21×", "▲ 3.64×")
+
+def test_a_question_has_a_row_a_comparison_and_more_than_three_are_a_matrix() -> None:
     run = sample()
     first = tuple(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
-    assert View(replace(run, summary=replace(run.summary, comparisons=first))).matrix == []
-    shown = View(vm_sample())
-    assert {"raw", "qcow2"} <= {row[0] for row in shown.verdicts[0].table.rows}
-    assert shown.measured == []
+    one = replace(run, summary=replace(run.summary, comparisons=first))
+    assert "matrix" not in [table.title for table in tables(section(one, "comparisons").blocks)]
+    table, each = tables(questions(one)[0].blocks)
+    assert table.columns == ("filesystem", "mean", "against", "mean", "rounds", "ratio")
+    assert table.rows[0] == ("ext4", "47.3 ±1.6 MiB/s", "xfs", "33.0 ±0.8 MiB/s", "8", "▲ 1.43× (1.35 to 1.52)")
+    assert table.plot is not None and table.plot.title == "first ÷ second" and None not in table.plot.spans
+    assert each.columns == ("filesystem", "mean", "95 % interval", "spread", "rounds"), "with how much each varies"
+    (matrix, *_) = tables(section(run, "comparisons").blocks)
+    assert matrix.rows[0][0] == "write.bandwidth: random-write"
+    assert matrix.rows[0][-6:] == ("47.3 MiB/s", "33.0 MiB/s", "9.1 MiB/s", "▲ 1.43×", "▲ 5.21×", "▲ 3.64×")
+
+
+def test_the_better_side_is_first_and_its_ratio_above_1_whether_more_is_better_or_less() -> None:
+    run = sample()
+    one = next(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
+    worse = replace(one, a=one.b, b=one.a, ratio=1 / one.ratio, low=1 / one.high, high=1 / one.low, verdict="worse")  # type: ignore[operator]
+    less = replace(worse, better="lower", verdict="better")
+    for each, title in ((one, "ext4 ÷ xfs"), (worse, "ext4 ÷ xfs"), (less, "ext4 ÷ xfs")):
+        (group,) = questions(replace(run, summary=replace(run.summary, comparisons=(each,))))
+        (row,) = tables(group.blocks)[0].rows
+        plot = tables(group.blocks)[0].plot
+        assert plot is not None and plot.title == title and plot.spans[0] is not None
+        assert row[-1] == "▲ 1.43× (1.35 to 1.52)" and plot.spans[0].low == pytest.approx(one.low)
+        assert (row[0], row[2]) == (("xfs", "ext4") if each is less else ("ext4", "xfs"))
+
+
+def test_what_is_undecided_is_folded_below_what_is_decided() -> None:
+    run = sample()
+    first = [c for c in run.summary.comparisons if c.metric == "write.bandwidth"]
+    open_ = replace(first[1], verdict="undecided", rounds_to_decide=4)
+    (group,) = questions(replace(run, summary=replace(run.summary, comparisons=(first[0], open_))))
+    assert [len(table.rows) for table in tables(group.blocks)[:2]] == [1, 1]
+    assert next(block.title for block in group.blocks if isinstance(block, Group)) == "1 undecided"
+    assert lines(group.blocks)[0].startswith(f"? ext4 against {open_.b}: undecided. About 4 more rounds")
 
 
 def test_the_terminal_shows_two_screens_and_breaks_headings_at_hyphens() -> None:
-    brief, full = render_text(vm_sample(), 100), render_text(vm_sample(), 100, full=True)
+    brief, full = text_of(vm_sample(), 100), text_of(vm_sample(), 100, full=True)
     assert brief.count("\n") <= 100 < full.count("\n")
     assert "--full" in brief
     assert "--full" not in full
@@ -51,25 +74,13 @@ def test_the_terminal_shows_two_screens_and_breaks_headings_at_hyphens() -> None
     assert any(line.endswith("fast-but-") for line in lines)
 
 
-def test_pairs_are_rows_where_they_have_nothing_in_common_or_are_pooled() -> None:
+def test_rows_of_pooled_comparisons_have_no_values() -> None:
     run = sample()
-    first = [c for c in run.summary.comparisons if c.metric == "write.bandwidth"]
-    (one, *_), (other, *_) = ([c for c in first if c.a == a] for a in ("ext4", "xfs"))
-    assert one.b != other.b
-    summary = replace(run.summary, comparisons=(one, other))
-    table = View(replace(run, summary=summary)).verdicts[0].table
-    assert table.columns[-2:] == ("vs", "ratio")
-    told = {row[0]: row[-2:] for row in table.rows}
-    assert told["ext4"][0] == one.b and told["ext4"][1].startswith("▲") and told["xfs"][0] == other.b
-    assert told["btrfs"] == ("", "") and sum(span is not None for span in table.spans) == 2
-    pooled = replace(run, summary=replace(summary, comparisons=tuple(replace(c, pooled=True) for c in (one, other))))
-    table = View(pooled).verdicts[0].table
-    assert [row[0] for row in table.rows] == ["ext4", "xfs"] and table.columns == ("filesystem", "vs", "ratio")
     each = tuple(replace(c, pooled=True) for c in run.summary.comparisons if c.metric == "write.bandwidth")
-    table = View(replace(run, summary=replace(run.summary, comparisons=each))).verdicts[0].table
-    assert table.columns == ("filesystem", "vs", "ratio")
+    (table,) = tables(questions(replace(run, summary=replace(run.summary, comparisons=each)))[0].blocks)
+    assert table.columns == ("filesystem", "against", "rounds", "ratio")
     assert [row[:2] for row in table.rows] == [("ext4", "xfs"), ("ext4", "btrfs"), ("xfs", "btrfs")]
-    assert len(table.spans) == len(each) and None not in table.spans
+    assert table.plot is not None and len(table.plot.spans) == len(each) and None not in table.plot.spans
 
 
 def test_a_matrix_names_what_tells_its_rows_apart_and_what_they_share() -> None:
@@ -77,11 +88,11 @@ def test_a_matrix_names_what_tells_its_rows_apart_and_what_they_share() -> None:
     first = next(c for c in run.summary.comparisons if c.metric == "write.bandwidth")
     single = [replace(first, within={"bs": bs, "rw": rw}) for bs in ("4k", "64k") for rw in ("read", "write")]
     pooled = [replace(first, pooled=True, within=within) for within in ({"bs": "4k"}, {})]
-    (matrix,) = matrix_tables([[c] for c in (*pooled, *single)], Values(()))
+    (matrix,) = matrix_tables([[c] for c in (*pooled, *single)], Values(NOTHING))
     assert matrix.columns[:2] == ("bs", "rw")
     assert [row[:2] for row in matrix.rows[:3]] == [("4k", "all"), ("all", "all"), ("4k", "read")]
     withins: tuple[dict[str, str], ...] = ({"bs": "4k"}, {"bs": "64k"}, {"bs": "4k", "rw": "read"}, {})
-    (matrix,) = matrix_tables([[replace(first, pooled=True, within=within)] for within in withins], Values(()))
+    (matrix,) = matrix_tables([[replace(first, pooled=True, within=within)] for within in withins], Values(NOTHING))
     assert matrix.columns[:2] == ("bs", "rw")
     assert [row[:2] for row in matrix.rows] == [("4k", "all"), ("64k", "all"), ("4k", "read"), ("all", "all")]
     few: list[tuple[bool, dict[str, str]]] = [
@@ -89,10 +100,10 @@ def test_a_matrix_names_what_tells_its_rows_apart_and_what_they_share() -> None:
         (True, {}),
     ]
     questions = [[replace(first, pooled=is_pooled, within=within)] for is_pooled, within in few]
-    (matrix,) = matrix_tables(questions, Values(()))
+    (matrix,) = matrix_tables(questions, Values(NOTHING))
     assert "bs=4k" not in matrix.title and matrix.columns[:2] == ("bs", "rw")
     pooled = [replace(c, pooled=True, within={"bs": "4k"}) for c in run.summary.comparisons]
-    (matrix,) = matrix_tables([[c] for c in pooled], Values(()))
+    (matrix,) = matrix_tables([[c] for c in pooled], Values(NOTHING))
     assert matrix.title == "By filesystem, bs=4k"
 
 
@@ -135,12 +146,12 @@ def test_a_mean_of_fewer_rounds_than_the_cell_has_says_so(count: int) -> None:
     often = estimates(states[1:], source="probe:disks", metric="writes", rounds=20, warnings=())
     (table,) = further_tables([*rare, *often], states)
     assert table.notes == (GAPS,)
-    assert sum("[1]" in cell for row in table.rows for cell in row) == 1
+    assert sum("[1]" in cell for row in table.texts()[1] for cell in row) == 1
 
 
 def test_a_grid_has_the_factor_with_fewest_levels_side_by_side_in_the_runs_order() -> None:
     found = grid(cells())
-    assert found.columns == ("workload [1]", *TESTS)
+    assert found.columns == ("workload", *TESTS) and found.texts()[0][1] == "workload [1]"
     assert [row[0] for row in found.rows] == list(WORKLOADS)
     assert found.notes == (FEW,), "what is said of all is said once, and not at each number"
     assert found.rows[0][1] == "1950 ±100"
@@ -153,10 +164,10 @@ def test_a_grid_has_the_factor_with_fewest_levels_side_by_side_in_the_runs_order
     mixed = grid_table([replace(e, mean=2e8, low=1.9e8, high=2.1e8) for e in small[1:]] + small[:1], cells())
     assert mixed is not None and (mixed.rows[0][1], mixed.rows[1][1]) == ("2000 ±100 B/s", "191 ±10 MiB/s")
     assert "in MiB/s" not in mixed.caption
-    one = estimates(cells(), warnings=(FEW, "Round 2 is an outlier."))[0]
+    one = estimates(cells(), warnings=(FEW, "Round 2 is odd."))[0]
     noted = grid_table([one, *every[1:]], cells())
     assert noted is not None
-    assert noted.rows[0][1].endswith("[2]") and not noted.rows[1][1].endswith("]")
+    assert noted.texts()[1][0][1].endswith("[2]") and not noted.texts()[1][1][1].endswith("]")
 
 
 def test_few_cells_and_those_of_one_factor_stay_a_row_each_and_further_metrics_a_grid() -> None:
@@ -179,7 +190,7 @@ def test_in_a_terminal_a_grid_is_shown_in_parts_that_fit(width: int) -> None:
 
 
 def drawn(table: Table, width: int) -> str:
-    return in_columns(Group(*section("", [table], width)), width)
+    return in_columns(Shown(Document("", (table,))), width)
 
 
 name = st.text("abcdefghij-", min_size=1, max_size=10)
@@ -216,15 +227,15 @@ def with_one_level(given: ReportInput) -> ReportInput:
 
 
 def test_one_level_is_told_only_of_a_run_with_one_cell_and_to_programs() -> None:
-    shown = render_text(with_one_level(sample()), 100, full=True)
-    assert shown.replace(" · everywhere scheduler=kyber", "") == render_text(sample(), 100, full=True)
+    shown = text_of(with_one_level(sample()), 100, full=True)
+    assert shown.replace(" · everywhere scheduler=kyber", "") == text_of(sample(), 100, full=True)
     run = with_one_level(sample())
     first = run.summary.cells[0].cell
     found = replace(
         run.summary, cells=run.summary.cells[:1], estimates=tuple(e for e in run.summary.estimates if e.cell == first),
         comparisons=(), by_node=(),
     )  # fmt: skip
-    assert "kyber" in render_text(replace(run, summary=found), 100)
+    assert "kyber" in text_of(replace(run, summary=found), 100)
     assert "kyber" in render_csv(with_one_level(sample()))
 
 

@@ -10,22 +10,20 @@ import polars as pl
 import pytest
 
 from storlab.analysis.summary import Distribution, Estimate, Percentile, SteadyWindow, Summary
-from storlab.report.charts import all_panels
-from storlab.report.charts.panel import Panel
 from storlab.report.charts.theme import to_svg
+from storlab.report.document import Figure, Table
 from storlab.report.formats import render
 from storlab.report.formats.csv import render_csv
+from storlab.report.model.chapters import steady_tables
 from storlab.report.model.input import ReportInput
 from storlab.report.model.latencies import asked_latencies, latency_tables
-from storlab.report.model.steady import steady_tables
-from storlab.report.model.tables import Table
 from storlab.report.model.variability import variability_tables
-from storlab.report.model.view import View
 from storlab.timeseries.variability import squared
 
 from ..sample import sample, with_one_load
 from ..sample_run import declared
 from ..samples import series_sample
+from ..shown import drawn, kind, rows, section, tables, width
 
 
 @pytest.fixture(scope="module")
@@ -34,21 +32,21 @@ def pair() -> ReportInput:
 
 
 @pytest.fixture(scope="module")
-def panels(pair: ReportInput) -> dict[str, Panel]:
-    return {panel.title: panel for panel in all_panels(pair) if panel.kind in ("course", "variability")}
+def panels(pair: ReportInput) -> dict[str, Figure]:
+    return {panel.title: panel for panel in drawn(pair) if kind(panel) in ("course", "variability")}
 
 
-def test_every_view_that_people_know_of_a_pair_of_runs_is_there(panels: dict[str, Panel]) -> None:
+def test_every_view_that_people_know_of_a_pair_of_runs_is_there(panels: dict[str, Figure]) -> None:
     assert list(panels) == [
         "All levels, zoomed in", "All levels, from zero", "Part by part, 15 min each", "Histogram with density",
         "Quantiles of on against off", "Box with outliers", "Outliers", "Variance", "Variance over time", "Histogram",
         "Density", "Bell curves", "Histogram with bell curves", "Box",
     ]  # fmt: skip
     for panel in panels.values():
-        assert "<svg" in to_svg(panel.draw(), width=panel.width)
+        assert "<svg" in to_svg(panel.draw(), width=width(panel))
 
 
-def test_charts_say_in_words_what_was_found_and_on_which_axis(panels: dict[str, Panel]) -> None:
+def test_charts_say_in_words_what_was_found_and_on_which_axis(panels: dict[str, Figure]) -> None:
     assert "the level of on changes at 1 h 40 min" in panels["All levels, zoomed in"].alt
     assert "the level of off" not in panels["All levels, zoomed in"].alt
     assert "off has 1" in panels["Box with outliers"].alt
@@ -56,18 +54,18 @@ def test_charts_say_in_words_what_was_found_and_on_which_axis(panels: dict[str, 
     assert panels["Outliers"].alt.startswith("tps: samples beyond 1.5 IQR from the quartiles: off 1")
     assert "7.0" in panels["Variance"].alt or "×" in panels["Variance"].alt
     assert "time in the trial (h)" in to_svg(panels["All levels, zoomed in"].draw())
-    short = next(panel for panel in all_panels(series_sample(n=200)) if panel.kind == "course")
+    short = next(panel for panel in drawn(series_sample(n=200)) if kind(panel) == "course")
     assert "time in the trial (s)" in to_svg(short.draw())
     assert "not from zero" in to_svg(panels["All levels, zoomed in"].draw())
     assert "not from zero" not in to_svg(panels["All levels, from zero"].draw())
 
 
 def test_single_files_and_several_rounds_have_charts_and_few_samples_none() -> None:
-    titles = [panel.title for panel in all_panels(series_sample(["on"])) if panel.kind == "variability"]
+    titles = [panel.title for panel in drawn(series_sample(["on"])) if kind(panel) == "variability"]
     assert "Histogram with density" in titles
     assert not any(title.startswith("Quantiles") for title in titles)
-    assert not [panel for panel in all_panels(series_sample(n=5)) if panel.kind == "variability"]
-    titles = [panel.title for panel in all_panels(sample()) if panel.kind == "variability"]
+    assert not [panel for panel in drawn(series_sample(n=5)) if kind(panel) == "variability"]
+    titles = [panel.title for panel in drawn(sample()) if kind(panel) == "variability"]
     assert titles[:3] == ["Round by round", "Histogram with density", "Quantiles against ext4"]
     assert "Bell curves" not in titles
 
@@ -75,8 +73,8 @@ def test_single_files_and_several_rounds_have_charts_and_few_samples_none() -> N
 @pytest.mark.parametrize("value", [0.0, -3.0, 1e-30, 1e30, float("nan"), float("inf")])
 def test_series_that_never_vary_or_are_absurd_are_drawn_or_left_out(pair: ReportInput, value: float) -> None:
     odd = replace(pair, series=pair.series.with_columns(value=pl.lit(value)), findings=pair.findings.clear())
-    for panel in all_panels(odd):
-        to_svg(panel.draw(), width=panel.width)
+    for panel in drawn(odd):
+        to_svg(panel.draw(), width=width(panel))
 
 
 def test_tables_hold_the_variability_and_the_factor(pair: ReportInput) -> None:
@@ -153,7 +151,7 @@ def test_a_row_is_a_cell_or_a_node_and_the_caption_says_how_far_off_a_percentile
     (table,) = tables_of(distribution(1, FINE), distribution(2, FINE))
     assert table.title == "latency: load"
     assert table.columns == ("cache", "operations", "p50", "p99.99")
-    assert table.rows[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
+    assert rows(table)[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
     assert table.caption == "of all operations of all rounds and jobs, from merged histograms, exact to 1.0 %"
     assert table.notes == ("Fewer than ten operations are slower: another run may well give a different value.",)
     (table,) = tables_of(distribution(1, FINE), distribution(1, FINE, "n-1"), distribution(1, FINE, "n-2"))
@@ -162,7 +160,7 @@ def test_a_row_is_a_cell_or_a_node_and_the_caption_says_how_far_off_a_percentile
     assert "all rounds, nodes and jobs" in table.caption
     bounded, open_ended = Percentile(50, 17.0, 16.9, 40.0, 500), Percentile(99.99, 16.9, 16.9, None, 500)
     (table,) = tables_of(distribution(1, (bounded, open_ended)))
-    assert table.rows[0][-2:] == ("16.9 s to 40.0 s [1]", "16.9 s or more [1]")
+    assert rows(table)[0][-2:] == ("16.9 s to 40.0 s [1]", "16.9 s or more [1]")
     assert "merged histograms" in table.caption and "exact" not in table.caption
 
 
@@ -174,13 +172,13 @@ def counted(mean: float, metric: str = "ios", node: str | None = None) -> Estima
 def test_operations_that_are_in_no_histogram_are_told_unless_they_are_few() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE), distribution(2, FINE)))
     (table,) = latency_tables(replace(summary, estimates=(counted(50_500.0),)), declared("load"))
-    assert [row[1] for row in table.rows] == ["10000 of 101000 [1]", "10000"]
+    assert [row[1] for row in rows(table)] == ["10000 of 101000 [1]", "10000"]
     assert table.notes[0] == "Not all operations are in its histograms: the percentiles are of those that are."
     assert table.caption == "of all operations in the histograms of all rounds and jobs, merged, exact to 1.0 %"
     nodes = tuple(distribution(1, FINE, name) for name in ("n-1", "n-2"))
     summary = Summary("t", "iops", 0.95, 1, "", distributions=nodes, by_node=(counted(6_000.0, node="n-2"),))
     (table,) = latency_tables(summary, declared("load"))
-    assert [row[1] for row in table.rows] == ["10000", "10000 of 12000 [2]"]
+    assert [row[1] for row in rows(table)] == ["10000", "10000 of 12000 [2]"]
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE),), estimates=(counted(5_010.0),))
     (table,) = latency_tables(summary, declared("load"))
     assert table.rows[0][0] == "none" and table.rows[0][1] == "10000"
@@ -188,9 +186,9 @@ def test_operations_that_are_in_no_histogram_are_told_unless_they_are_few() -> N
 
 def test_latencies_have_a_section_with_those_that_are_asked_about_in_short() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE),))
-    assert [table.title for table in View(ReportInput(summary)).latencies] == ["latency: load"]
-    for kind, heading in (("md", "## Latency"), ("adoc", "== Latency"), ("html", "Latency</h2>")):
-        assert heading in render(ReportInput(summary), kind)
+    assert [table.title for table in tables(section(ReportInput(summary), "latency").blocks)] == ["latency: load"]
+    for form, heading in (("md", "## Latency"), ("adoc", "== Latency"), ("html", "Latency</h2>")):
+        assert heading in render(ReportInput(summary), form)
     those = tuple(distribution(1, FINE, metric=name) for name in ("close.latency", "create.latency", "sync.latency"))
     different = tuple(replace(each, operations=10_000 + at) for at, each in enumerate(those))
     summary = Summary("t", "create.rate", 0.95, 1, "", distributions=different)
@@ -206,12 +204,12 @@ def test_latencies_have_a_section_with_those_that_are_asked_about_in_short() -> 
 
 def test_csv_has_each_percentile_with_its_bounds() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE), distribution(1, FINE, "n-1")))
-    rows = list(csv.DictReader(io.StringIO(render_csv(ReportInput(summary)))))
+    found = list(csv.DictReader(io.StringIO(render_csv(ReportInput(summary)))))
     names = ("kind", "metric", "factor.cache", "node", "value", "low", "high", "operations")
-    assert [rows[0][name] for name in names] == [
+    assert [found[0][name] for name in names] == [
         *("latency", "latency.p50", "none", "", "0.0001", "9.95e-05", "0.0001005", "10000")
     ]
-    assert [(row["metric"], row["node"]) for row in rows[1:]] == [
+    assert [(row["metric"], row["node"]) for row in found[1:]] == [
         ("latency.p99.99", ""), ("latency.p50", "n-1"), ("latency.p99.99", "n-1"),
     ]  # fmt: skip
 

@@ -11,14 +11,13 @@ from functools import cached_property, partial
 import polars as pl
 
 from storlab.analysis.block.shares import histograms_of
-from storlab.analysis.summary import Comparison, Estimate
+from storlab.analysis.summary import Estimate
 from storlab.grouping import grouped
 from storlab.report.charts.effects import interaction_chart, main_effects_chart
 from storlab.report.charts.icicle import icicle_chart
-from storlab.report.charts.kind import Kind
 from storlab.report.charts.latency import latency_chart, percentile_curve
-from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem
-from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
+from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem, panel
+from storlab.report.charts.rounds import paired_chart, rounds_chart
 from storlab.report.charts.sizes import bars_chart, sizes_chart
 from storlab.report.charts.sweeps.panels import sweep_panels
 from storlab.report.charts.theme import MOST_LINES
@@ -27,9 +26,10 @@ from storlab.report.charts.variability.sampled import Sampled, sampled
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model import block, effects
-from storlab.report.model.grid import MANY
+from storlab.report.model.chapters import profile_title, tops
 from storlab.report.model.input import ReportInput, compared_factor, for_people, per_trial
-from storlab.report.model.view import ordered_comparisons, verdict_groups
+from storlab.report.model.questions import Values, questions_of, sentence, title_of
+from storlab.report.model.tables import MANY
 
 
 class _Gallery:
@@ -41,23 +41,17 @@ class _Gallery:
         self.combinations = combinations(given.summary)
         self.estimates = {(e.cell, e.source, e.metric): e for e in given.summary.estimates}
 
-    def name(self, kind: Kind, title: str) -> str:
+    def name(self, kind: str, title: str) -> str:
         return file_stem(kind, [title], self.taken)
 
     def paired(self) -> Iterator[Panel]:
-        for group in verdict_groups(ordered_comparisons(self.given.summary)):
-            first = group.comparisons[0]
-            values = per_trial(self.given.metrics, first.source, first.metric)
-            points = [ratios(values, c, a, b) for c in group.comparisons for a, b in self._cells(c)]
-            draw = partial(paired_chart, pl.concat(points) if points else _NO_POINTS, group.comparisons)
-            alt = f"Ratios round by round. {' '.join(line.sentence for line in group.lines)}"
-            yield Panel("paired", self.name("paired", group.heading), "", group.heading, alt, draw)
-
-    def _cells(self, c: Comparison) -> list[tuple[int, int]]:
-        """The two cells of a comparison; none where it pools many: their ratios are not one value a round."""
-        by_levels = {tuple(sorted(cell.levels.items())): cell.cell for cell in self.given.summary.cells}
-        both = [by_levels.get(tuple(sorted((c.within | {c.factor: level}).items()))) for level in (c.a, c.b)]
-        return [] if c.pooled or both[0] is None or both[1] is None else [(both[0], both[1])]
+        values = Values(self.given.summary, self.given)
+        for question in questions_of(self.given.summary):
+            title, spans = title_of(question), [values.span(c) for c in question]
+            draw = partial(paired_chart, question, spans)
+            alt = f"Ratios round by round. {' '.join(map(sentence, question))}"
+            # The page has the same in the rows of its tables.
+            yield panel("questions", self.name("paired", title), "", title, alt, draw, file=True)
 
     def rounds(self) -> Iterator[Panel]:
         if any(sweep.factor == self.factor for sweep in self.given.summary.sweeps):
@@ -71,7 +65,7 @@ class _Gallery:
             draw = partial(rounds_chart, points, estimates, self.factor, self.levels)
             means = words.listed([f"{level} {_mean(e)}" for level, e in estimates.items()])
             alt = f"One point a round, with mean and interval. {combination.metric}: {means}."
-            yield Panel("rounds", self.name("rounds", combination.title), "", combination.title, alt, draw)
+            yield panel("measured", self.name("rounds", combination.title), "", combination.title, alt, draw)
 
     def _estimates(self, combination: Combination) -> dict[str, Estimate]:
         keys = {level: (cell, combination.source, combination.metric) for level, cell in combination.cells.items()}
@@ -156,7 +150,7 @@ class _Gallery:
         draw = partial(latency_chart, curves, self.factor, self.levels)
         shown = words.listed(list(dict.fromkeys(curves["level"])))
         alt = f"{combination.metric} by percentile, all rounds merged, of {shown}."
-        return Panel("latency", self.name("latency", combination.title), "", combination.title, alt, draw)
+        return panel("latency", self.name("latency", combination.title), "", combination.title, alt, draw)
 
     def sweeps(self) -> Iterator[Panel]:
         yield from sweep_panels(self.given.summary, self.taken)
@@ -172,28 +166,20 @@ class _Gallery:
                     title = f"By {what}"
                     stem = self.name("block", f"{group.name}-{name}")
                     words_for_it = block.in_words(group, name)
-                    aside = group.operation not in block.MAIN
-                    yield Panel("block", stem, group.name, title, words_for_it, draw, aside)
+                    place = "block" if group.operation in block.MAIN else "block-details"
+                    yield panel(place, stem, group.name, title, words_for_it, draw)
                 if 1 < len(shares) <= MOST_LINES:
                     draw = partial(bars_chart, shares, group.grid.factor, what)
                     stem = self.name("block", f"{group.name}-{name}-side-by-side")
-                    yield Panel(
-                        "block",
-                        stem,
-                        group.name,
-                        f"By {what}, side by side",
-                        words_for_it,
-                        draw,
-                        aside or len(shares) > 3,
-                    )
+                    place = place if len(shares) <= 3 else "block-details"
+                    yield panel(place, stem, group.name, f"By {what}, side by side", words_for_it, draw)
 
     def profiles(self) -> Iterator[Panel]:
-        several = len({each.node for each in self.given.profiles}) > 1
         for each in self.given.profiles:
-            title = ", ".join(filter(None, (words.levels(each.levels), each.node if several else ""))) or "CPUs"
+            title = profile_title(each, self.given.profiles)
             draw = partial(icicle_chart, each.boxes)
-            alt = f"Shares of CPU by stack, callers above what they call: {each.in_words()}."
-            yield Panel("profile", self.name("profile", title), "", title, alt, draw, wide=True)
+            alt = f"Shares of CPU by stack, callers above what they call: {tops(each)}."
+            yield panel("cpus", self.name("profile", title), "", title, alt, draw, wide=True)
 
     def effects(self) -> Iterator[Panel]:
         for found in self.given.summary.effects:
@@ -201,7 +187,7 @@ class _Gallery:
             if found.main:
                 told = f"Means of levels of {words.listed(found.factors)}. Shares: {effects.in_words(found) or 'none'}."
                 stem = self.name("effects", f"{title}-main")
-                yield Panel("effects", stem, title, "Main effects", told, partial(main_effects_chart, found))
+                yield panel("effects", stem, title, "Main effects", told, partial(main_effects_chart, found))
             for across, by in itertools.combinations(found.factors, 2):
                 means = [mean for mean in found.pairs if mean.levels.keys() == {across, by}]
                 if len({mean.levels[by] for mean in means}) > MOST_LINES:
@@ -210,10 +196,7 @@ class _Gallery:
                 stem = self.name("effects", f"{title}-{across}-{by}")
                 told = f"{found.metric} by {across}, a line for each {by}: parallel where they do not interact."
                 if means and len({mean.levels[by] for mean in means}) <= MOST_LINES:
-                    yield Panel("effects", stem, title, f"{across} × {by}", told, draw)
-
-
-_NO_POINTS = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
+                    yield panel("effects", stem, title, f"{across} × {by}", told, draw)
 
 
 def _with_level(values: pl.DataFrame, combination: Combination) -> pl.DataFrame:
@@ -230,17 +213,11 @@ _FIRST = 2
 """Charts of each kind of a run of many cells, unless all are asked for: drawing them takes longer than all else."""
 
 
-def all_panels(given: ReportInput, *, full: bool = False) -> list[Panel]:
+def all_panels(given: ReportInput, *, full: bool = False) -> Iterator[Panel]:
     """Paired ratios, rounds, sizes of block requests, series, their variability, and latencies."""
-    gallery = _Gallery(given)
-    drawn = [gallery.paired, gallery.sweeps, gallery.rounds, gallery.effects, gallery.block]
-    drawn += [
-        gallery.course,
-        gallery.percentiles,
-        gallery.series,
-        gallery.variability,
-        gallery.latency,
-        gallery.profiles,
-    ]
+    of = _Gallery(given)
+    drawn = [of.paired, of.sweeps, of.rounds, of.effects, of.block]
+    drawn += [of.course, of.percentiles, of.series, of.variability, of.latency, of.profiles]
     most = None if full or len(given.summary.cells) <= MANY else _FIRST
-    return [panel for panels in drawn for panel in itertools.islice(panels(), most)]
+    for panels in drawn:
+        yield from itertools.islice(panels(), most)

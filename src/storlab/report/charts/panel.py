@@ -5,61 +5,52 @@ from __future__ import annotations
 import errno
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from storlab.analysis.summary import Summary
+from storlab.grouping import grouped
 from storlab.records.files import write_whole
-from storlab.report.charts.kind import Kind
 from storlab.report.charts.names import width_of
-from storlab.report.charts.theme import FONT, INK, PAPER, WIDE, WIDTH, Chart, to_png, to_svg
-from storlab.report.model.input import compared_factor
+from storlab.report.charts.theme import FONT, INK, PAPER, WIDE, WIDTH, Chart, to_png
+from storlab.report.document import Block, Figure, Group
+from storlab.report.model.input import compared_factor, split_primary
 from storlab.report.model.tables import heading
-from storlab.report.model.view import split_primary
 from storlab.text import plain
 
 
-@dataclass(frozen=True)
-class Panel:
-    """``name`` is a file's stem, unique in a report. ``alt`` says in words what the chart shows.
+class Panel(NamedTuple):
+    """A chart, with the place of a report where it belongs, and the name of those that it stands with, if any."""
 
-    ``draw`` makes the chart: a report may show fewer than there are. What it is drawn as is kept, for page and files.
-    ``aside``: not what the study is about. ``wide``: needs the whole width of a page, where there is so much.
-    """
+    place: str
+    group: str
+    figure: Figure
 
-    kind: Kind
-    name: str
-    group: str  # of charts that belong together; may be empty
-    title: str
-    alt: str
-    draw: Callable[[], Chart]
-    aside: bool = False
-    wide: bool = False
 
-    @property
-    def width(self) -> int:
-        return WIDE if self.wide else WIDTH
+def panel(place: str, name: str, group: str, title: str, alt: str, draw: Callable[[], Chart], **more: Any) -> Panel:
+    """``name``: see ``file_stem``; ``more``: what else a ``Figure`` takes."""
+    return Panel(place, group, Figure(name, title, alt, draw, about=group, **more))
 
-    @property
-    def full_title(self) -> str:
-        return f"{self.title}, {self.group}" if self.group else self.title
 
-    @cached_property
-    def chart(self) -> Chart:
-        return self.draw()
+def arranged(panels: Iterable[Panel]) -> dict[str, tuple[Block, ...]]:
+    """The blocks of each place: charts that share a scale together. Of very many, the further ones are files only."""
+    places: dict[str, list[Panel]] = {}
+    for each in panels:
+        there = places.setdefault(each.place, [])
+        beyond = len(there) >= _MOST
+        there.append(each._replace(figure=replace(each.figure, file=True)) if beyond else each)
+    return {place: tuple(_blocks(of)) for place, of in places.items()}
 
-    @cached_property
-    def svg(self) -> str:
-        """The chart as wide as it wants to be."""
-        return to_svg(self.chart, width=self.width)
 
-    @cached_property
-    def slim_svg(self) -> str:
-        """The chart for a page that is as narrow as a phone's."""
-        return to_svg(self.chart, width=WIDTH) if self.wide else self.svg
+def _blocks(panels: Iterable[Panel]) -> Iterator[Block]:
+    for group, each in grouped((of.group, of.figure) for of in panels).items():
+        yield from (Group(group, tuple(each)),) if group and not all(of.file for of in each) else each
+
+
+_MOST = 24  # charts of a place: beyond that nobody looks, and the page grows heavy. The tables have all numbers
 
 
 @dataclass(frozen=True)
@@ -111,8 +102,8 @@ _TITLE_SIZE, _LINE = 14, 17  # px
 _GAP = 5  # px, between the title and the chart
 
 
-def write_charts(panels: Iterable[Panel], folder: Path) -> list[Path]:
-    """Write ``NAME.svg`` and ``NAME.png`` of every chart into ``folder``, which is made where it is missing.
+def write_charts(figures: Iterable[Figure], folder: Path) -> list[Path]:
+    """Write ``NAME.svg`` and ``NAME.png`` of every chart into ``folder``, which is made if it is missing.
 
     Both are on white with their title, and need no font or network: vl-convert brings its own.
     """
@@ -120,9 +111,10 @@ def write_charts(panels: Iterable[Panel], folder: Path) -> list[Path]:
     if folder.is_symlink():
         raise OSError(errno.ELOOP, "it is a symbolic link, which may lead anywhere", str(folder))
     written = []
-    for panel in panels:
-        svg, png = folder / f"{panel.name}.svg", folder / f"{panel.name}.png"
-        drawn = titled(panel.svg, panel.full_title)
+    for figure in figures:
+        svg, png = folder / f"{figure.name}.svg", folder / f"{figure.name}.png"
+        title = f"{figure.title}, {figure.about}" if figure.about and figure.title else figure.title or figure.about
+        drawn = titled(figure.svg(WIDE if figure.wide else WIDTH), title)
         write_whole(svg, drawn.encode())
         write_whole(png, to_png(drawn))
         written += [svg, png]

@@ -8,9 +8,10 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.summary import Comparison, Estimate, Verdict
-from storlab.analysis.wording import endless
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title, display_unit, finite, fitting_scale, log_axis
 from storlab.report.charts.theme import COLOURS, INK, SHAPES, SOFT, ZONE, Chart, of
+from storlab.report.document import Span
+from storlab.report.formats.plot import domain, ticks
 
 _FILLED = 0.75  # the part of a row's height that its band and its rounds take
 
@@ -86,43 +87,38 @@ _TWO_LINES = "length(datum.label) > 22 ? split(replace(datum.label, ' vs ', '\\n
 _HUES = ("#009e73", "#d55e00", "#0072b2", "#57606a")
 
 
-def ratios(values: pl.DataFrame, comparison: Comparison, a: int, b: int) -> pl.DataFrame:
-    """``pair, round, ratio, verdict``: cell ``a`` over cell ``b`` in each round that has both."""
-    left = values.filter(pl.col("cell") == a).select("round", "value")
-    right = values.filter(pl.col("cell") == b).select("round", other="value")
-    pairs = left.join(right, on="round").select("round", ratio=pl.col("value") / pl.col("other"))
-    shown = finite(pairs, "ratio").filter(pl.col("ratio") > 0)
-    return shown.with_columns(pair=pl.lit(pair_name(comparison)), verdict=pl.lit(comparison.verdict))
-
-
 def pair_name(comparison: Comparison) -> str:
     """ "ext4 vs xfs"."""
     return f"{comparison.a} vs {comparison.b}"
 
 
-def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Chart:
-    """``points``: ``pair, round, ratio, verdict``, as ``ratios`` gives them, of all ``comparisons``."""
-    first = comparisons[0]
+def paired_chart(comparisons: Sequence[Comparison], spans: Sequence[Span | None]) -> Chart:
+    """Ratios of ``comparisons``, whose ``spans`` say how many times ahead the first side is, as in their table."""
+    first, pairs = comparisons[0], [pair_name(c) for c in comparisons]
+    drawn = list(zip(comparisons, spans, strict=True))
     shown = pl.DataFrame(
-        [(pair_name(c), _end(c.ratio), _end(c.low), _end(c.high), c.verdict) for c in comparisons],
+        [(pair_name(c), span.value, span.low, span.high, c.verdict) for c, span in drawn if span],
         schema={"pair": pl.String, "ratio": pl.Float64, "low": pl.Float64, "high": pl.Float64, "verdict": pl.String},
         orient="row",
     )
-    pairs = [pair_name(c) for c in comparisons]
-    ends = [v for name in ("ratio", "low", "high") for v in shown[name].drop_nulls()]
-    low, high = _domain([*points["ratio"], *ends], first.margin)
+    points = pl.DataFrame(
+        [(pair_name(c), n, ratio, c.verdict) for c, span in drawn if span for n, ratio in enumerate(span.points)],
+        schema={"pair": pl.String, "round": pl.Int64, "ratio": pl.Float64, "verdict": pl.String},
+        orient="row",
+    )
+    low, high = domain(list(spans), first.margin)
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    ticks = _ticks(low, high)
-    axis = alt.Axis(values=ticks, tickCount=len(ticks), format=".2~f", labelExpr="datum.label + '×'")
+    marks = ticks(low, high)
+    axis = alt.Axis(values=marks, tickCount=len(marks), format=".3~r", labelExpr="datum.label + '×'")
     meaning = f", {first.better} is better" if first.better in ("higher", "lower") else ""
-    title = [first.metric, f"first ÷ second (log scale{meaning})"]
-    x = alt.X("ratio:Q", title=title, scale=scale, axis=axis)
+    sides = "second ÷ first" if first.better == "lower" else "first ÷ second"
+    x = alt.X("ratio:Q", title=[first.metric, f"{sides} (log scale{meaning})"], scale=scale, axis=axis)
     y = alt.Y("pair:N", title=None, scale=rows(pairs), axis=alt.Axis(grid=False, labelExpr=_TWO_LINES))
     colour = alt.Color("verdict:N", legend=None, scale=of(list(_VERDICTS), _HUES))
     margin = pl.DataFrame({"low": [1 / (1 + first.margin)], "high": [1 + first.margin]})
     zone = alt.Chart(margin).mark_rect(color=ZONE).encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"))
     one = alt.Chart(pl.DataFrame({"ratio": [1.0]})).mark_rule(color=SOFT, strokeWidth=1).encode(x=x)
-    bars = alt.Chart(shown.drop_nulls(["low", "high"])).mark_bar(fillOpacity=0.25, cornerRadius=2)
+    bars = alt.Chart(shown).mark_bar(fillOpacity=0.25, cornerRadius=2)
     bands = bars.encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"), y=y, color=colour)
     centres = alt.Chart(shown).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_PAIR * 0.75).encode(x=x, y=y)
     rounds = alt.Chart(spread(points, "pair", pairs)).mark_point(filled=True, size=26, fillOpacity=0.9)
@@ -130,26 +126,3 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
     layers = alt.layer(alt.layer(zone, one, bands, centres), each, height=_PAIR * len(pairs) + _PAIR_AXIS)
     chart: Chart = layers.resolve_scale(y="independent")
     return chart
-
-
-def _end(value: float | None) -> float | None:
-    return None if value is None or endless(value) else value
-
-
-def _domain(values: Sequence[float], margin: float) -> tuple[float, float]:
-    """Ends of the axis: all values, and always 1 with the margin around it."""
-    shown = [value for value in values if value > 0]
-    least, most = 1 / (1 + 2 * margin) / 1.02, (1 + 2 * margin) * 1.02
-    low, high = min([*shown, least]), max([*shown, most])
-    room = (high / low) ** 0.03
-    return low / room, high * room
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round ratios between ``low`` and ``high``: the finest of some sets that has at most six there."""
-    for steps in ((1.05, 1.1, 1.15), (1.1, 1.2, 1.3), (1.25, 1.5), (1.5, 2), (2, 4, 8), (3, 10, 30), (10, 100, 1000)):
-        ticks = [1 / step for step in reversed(steps)] + [1.0, *steps]
-        inside = [tick for tick in ticks if low <= tick <= high]
-        if len(inside) <= 6 and max(high, 1 / low) < steps[-1] * steps[0] ** 1.5:
-            return inside
-    return [tick for power in range(-9, 10) if low <= (tick := 10.0**power) <= high] or [1.0]

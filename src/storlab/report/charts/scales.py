@@ -12,7 +12,7 @@ from storlab.report.charts.names import title_of
 from storlab.report.language import format as fmt
 
 _ZOOM = 2.0  # values that lie closer than this factor are shown without the zero
-_LOG = 40.0  # and those that lie farther apart on a log scale
+FAR = 40.0  # and those that lie farther apart on a log scale
 
 # Axis labels of seconds on a log scale, in the unit of each; constants only, no text from outside.
 SECONDS = (
@@ -81,13 +81,16 @@ def axis_title(metric: str, unit: fmt.Scale, extra: str = "") -> str:
     return f"{metric} ({inside})" if inside else metric
 
 
-def fitting_scale(values: Iterable[float]) -> tuple[alt.Scale, str]:
-    """A scale for ``values`` and what its title must say: where it isn't zero-based, the reader is told."""
+def fitting_scale(values: Iterable[float], *, log: bool | None = None) -> tuple[alt.Scale, str]:
+    """A scale for ``values`` and what its title must say: if it isn't zero-based, the reader is told.
+
+    ``log``: whether it has to be logarithmic, if that can show them; ``None``: if they lie far apart.
+    """
     values = list(values)
     sizes = [value for value in values if value > 0]
     if any(value <= 0 for value in values):  # which no log axis can show
         return alt.Scale(zero=True, nice=True), ""
-    if not sizes or max(sizes) / min(sizes) > _LOG:
+    if not sizes or log or (log is None and max(sizes) / min(sizes) > FAR):
         return (alt.Scale(type="log", nice=False, padding=8), "log scale") if sizes else (alt.Scale(zero=True), "")
     if max(sizes) / min(sizes) < _ZOOM:
         return alt.Scale(zero=False, nice=True), "not from zero"

@@ -18,45 +18,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Format:
-    """``place`` is the module of this package, and the function in it that takes what is to be shown."""
+    """``places`` are functions of this package by their modules: each takes what the one before gives."""
 
     name: str
-    place: str
+    places: tuple[str, ...]
     other_names: tuple[str, ...] = ()
 
     def render(self, given: Any) -> Any:
         """``given`` in this format: text, or of PDF bytes."""
-        module, _, function = self.place.partition(":")
-        return getattr(import_module(f"{__name__}.{module}"), function)(given)
+        for place in self.places:
+            module, _, function = place.partition(":")
+            given = getattr(import_module(f"storlab.report.{module}"), function)(given)
+        return given
 
+
+_DOCUMENT, _PAGE = "sections:report_document", "sections:page_document"
+_COMPARISON = "model.across:comparison_document"
 
 REPORTS = (
-    Format("text", "terminal:render_text"),
-    Format("md", "markdown:render_markdown", ("markdown",)),
-    Format("html", "html:render_html"),
-    Format("csv", "csv:render_csv"),
-    Format("json", "json:render_json"),
-    Format("adoc", "adoc:render_adoc", ("asciidoc",)),
+    Format("text", (_DOCUMENT, "formats.terminal:render_text")),
+    Format("md", (_DOCUMENT, "formats.markdown:render_markdown"), ("markdown",)),
+    Format("html", (_PAGE, "formats.html:render_html")),
+    Format("csv", ("formats.csv:render_csv",)),
+    Format("json", ("formats.json:render_json",)),
+    Format("adoc", (_DOCUMENT, "formats.adoc:render_adoc"), ("asciidoc",)),
 )
 """Of any run."""
 
-FULL = Format("full text", "terminal:render_full")
+FULL = Format("full text", (_DOCUMENT, "formats.terminal:render_full"))
 """``text`` with all tables; an option asks for it."""
 
-PRINTED = Format("pdf", "pdf:render_pdf")
-"""Not text, and made by a browser, where there is one."""
+PRINTED = Format("pdf", (_PAGE, "formats.html:render_html", "formats.pdf:print_page"))
+"""Not text, and made by a browser, if there is one."""
 
 PUBLISHED = (
-    Format("virtiofs-tests", "virtiofs_tests:render_virtiofs_tests"),
-    Format("bonnie", "bonnie:render_bonnie"),
+    Format("virtiofs-tests", ("formats.virtiofs_tests:render_virtiofs_tests",)),
+    Format("bonnie", ("formats.bonnie:render_bonnie",)),
 )
 """Tables as other tools publish them, of runs of these tools or imported from there."""
 
 COMPARISONS = (
-    Format("text", "across:render_text"),
-    Format("md", "across:render_markdown", ("markdown",)),
-    Format("json", "json:render_comparison"),
-    Format("junit", "across:render_junit"),
+    Format("text", (_COMPARISON, "formats.terminal:render_text")),
+    Format("md", (_COMPARISON, "formats.markdown:render_comment"), ("markdown",)),
+    Format("json", ("formats.json:render_comparison",)),
+    Format("junit", ("formats.junit:render_junit",)),
 )
 """Of several runs compared."""
 

@@ -1,16 +1,25 @@
-"""Runs compared with each other, in words that all formats share."""
+"""Runs compared with each other: words, tables and the document of all that is said of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
+from storlab.analysis.summary import Comparison
 from storlab.analysis.variability.across_runs import Varying
+from storlab.analysis.wording import endless
 from storlab.grouping import grouped
+from storlab.report.document import FIRST, Document, Group, Line, Plot, Sentences, Span, Table, Tone, said, section
+from storlab.report.formats.plot import domain
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.report.model.gates import gates_together
-from storlab.report.model.tables import heading
+from storlab.report.model.gates import OUTCOMES, gates_together
+from storlab.report.model.questions import gates
+from storlab.report.model.tables import heading, noted, split_all
+from storlab.report.model.variability import variability_between_runs
 
 _NEAR_1 = 0.1
+_MOST = 24  # answers that are listed one by one; the table has all
 
 
 def title(given: RunsCompared) -> str:
@@ -134,3 +143,115 @@ def outcome(given: RunsCompared) -> str:
     return gates_together(
         [c.gates for c in given.comparisons], allow_undecided=given.allow_undecided, more_rounds=given.resumable
     )
+
+
+def ratio_tables(given: RunsCompared) -> list[Table]:
+    """One table a metric of a source: a row a comparison that has an answer, the pooled ones first."""
+    answers = (c for group in groups(given).values() for c in group)
+    metrics = grouped(((c.comparison.source, c.comparison.metric), c) for c in answers)
+    return [_ratios(given, group) for group in metrics.values()]
+
+
+def _ratios(given: RunsCompared, group: Sequence[RunComparison]) -> Table:
+    first = group[0].comparison
+    shared, factors = split_all([c.comparison.within for c in group if not c.comparison.pooled])
+    named = list(dict.fromkeys(result.gate for c in group for result in c.gates))
+    where = factors if len(factors) < 2 else ("where",)
+    judged = any(c.basis == "interleaved" for c in group)
+    counts = {rounds(c) for c in group}
+    counted = len(counts) > 1 or len(group) == 1
+    rows = []
+    for c in group:
+        answer = c.comparison
+        outcomes = {result.gate: OUTCOMES[result.outcome] for result in c.gates}
+        doubts = [answer.reason] if c.basis == "interleaved" and answer.verdict == "undecided" else []
+        side = answer.a if counted else noted(answer.a, answer.warnings)
+        at = [_where(c, factors)] if factors else []
+        span = fmt.ratio_interval(answer.low, answer.high, answer.ratio) or "none"
+        judgement = [noted(f"{mark(c)} {verdict(c)}", doubts, _tone(c))] if judged else []
+        both = [noted(rounds(c), answer.warnings)] if counted else []
+        hit = (outcomes.get(gate, "") for gate in named)
+        rows.append((side, *at, ratio(c), span, *judgement, *both, *hit))
+    spans = tuple(_span(c.comparison) for c in group)
+    how, many = "" if judged else "described, not judged", "" if counted else f"{counts.pop()} rounds"
+    return Table(
+        title=heading(first.metric, first.source, shared),
+        columns=(given.factor, *where, "ratio", "interval", *["verdict"] * judged, *["rounds"] * counted, *named),
+        rows=tuple(rows),
+        labels=1 + len(where),
+        caption="; ".join(filter(None, (f"÷ {first.b}", words.direction(first.better), how, many))),
+        plot=Plot(f"÷ {first.b}", spans, first.margin, domain(list(spans), first.margin)),
+        divisible=True,
+        words=tuple(named),
+    )
+
+
+def _tone(c: RunComparison) -> Tone:
+    return c.comparison.verdict if c.basis == "interleaved" else "described"
+
+
+def _span(c: Comparison) -> Span | None:
+    if c.low is None or c.ratio is None or c.high is None or endless(c.low) or endless(c.high):
+        return None
+    return Span(c.low, c.ratio, c.high)
+
+
+def _where(c: RunComparison, factors: Sequence[str]) -> str:
+    """Where a row holds, without what all rows share; of a single factor the level, as its name heads the column."""
+    answer = c.comparison
+    if answer.pooled:
+        return words.POOLED
+    return answer.within[factors[0]] if len(factors) == 1 else words.levels({f: answer.within[f] for f in factors})
+
+
+def comparison_document(given: RunsCompared) -> Document:
+    """All that is said of runs that are compared: the outcome, answers one by one, tables of all of them."""
+    tone: Tone = "hit" if given.failed else "passed" if any(c.gates for c in given.comparisons) else "strong"
+    head = (*said(outcome(given), tone=tone), *said(*cautions(given), tone="caution"))
+    chosen = _chosen(given)
+    answers = tuple(_group(given, where, group) for where, group in chosen.items())
+    without = dict.fromkeys(result for c in given.comparisons if c.basis == "none" for result in c.gates)
+    missing = (*(Line(text, "−", "missing") for text in not_compared(given)), *gates(without))
+    tables = ratio_tables(given)
+    some = sum(len(table.rows) for table in tables) > 1
+    sections = (
+        *section("answers", "Answers", *answers, *said(*why_described(given), mark=words.DESCRIBED, tone="described"),
+                 weight=FIRST, titled=False),
+        *section("compared", "Compared", *(tables if some else ()), weight=FIRST),
+        *section("not-compared", "Not compared", *([Sentences(missing)] if missing else []), weight=FIRST),
+        *section("variability", "Variability", *variability_between_runs(given), weight=FIRST),
+        *section("method", "Method", *said(given.method, tone="soft"), weight=FIRST, titled=False),
+    )  # fmt: skip
+    return Document(title(given), head, sections)
+
+
+def _group(given: RunsCompared, where: str, group: Sequence[RunComparison]) -> Group:
+    better = words.direction(group[0].comparison.better)
+    lines = tuple(_line(given, c) for c in group)
+    return Group(f"{where} ({better})" if better else where, (Sentences(lines),))
+
+
+def _chosen(given: RunsCompared) -> dict[str, list[RunComparison]]:
+    """What is said in sentences: everything, or of many answers those that a reader must not overlook."""
+    found = groups(given)
+    if sum(map(len, found.values())) <= _MOST:
+        return found
+    chosen = {where: [c for c in group if _stands_out(c)] for where, group in found.items()}
+    return {where: group for where, group in chosen.items() if group}
+
+
+def _stands_out(c: RunComparison) -> bool:
+    answer = c.comparison
+    return answer.pooled or answer.verdict in ("better", "worse") or any(r.outcome == "hit" for r in c.gates)
+
+
+def _line(given: RunsCompared, c: RunComparison) -> Line:
+    judged = c.basis == "interleaved"
+    text = words.sentence(c.comparison) if judged else described(c)
+    varying = varying_of(given, c)
+    under = (
+        *([Line(varies(varying), words.DESCRIBED, "described")] if varying else []),
+        *(Line(words.stop(warning), "!", "note") for warning in c.comparison.warnings),
+        *gates(c.gates),
+    )
+    return Line(text, mark(c), _tone(c), under)

@@ -15,6 +15,7 @@ from storlab.grouping import grouped
 from storlab.metrics import PROBE
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.model.questions import times
 from storlab.report.model.tables import split_levels
 
 _MOST = 4  # clauses: a sentence of more is not read
@@ -200,18 +201,16 @@ def _pairs(question: Sequence[Comparison], metric: str) -> str:
     first, decided = question[0], [c for c in question if c.verdict in ("better", "worse")]
     clauses = []
     for c in decided:
-        assert c.ratio is not None
-        clauses.append(f"{words.named(c.factor, c.a)} {_ratio(c.ratio, c.low, c.high)} {words.named(c.factor, c.b)}")
+        sides = [words.named(c.factor, level) for level in (c.a, c.b)]
+        first_, second = reversed(sides) if c.better == "lower" else sides
+        clauses.append(f"{first_} {_ratio(*times(c))} {second}")
     return f"{metric}: {', '.join(clauses)} ({first.better} is better)"
 
 
 def _times(c: Comparison, best: str) -> str:
-    """ "1.43× xfs" where higher is better, else "xfs 1.43×": a number above 1 in both."""
-    assert c.ratio is not None
+    """ "1.43× xfs" if higher is better, else "xfs 1.43×": a number above 1 in both."""
     other = words.named(c.factor, c.b if c.a == best else c.a)
-    upward = (c.better == "higher") == (c.a == best)
-    ends = (c.ratio, c.low, c.high) if upward else _inverse(c)
-    shown = _ratio(*ends)
+    shown = _ratio(*times(c))
     return f"{shown} {other}" if c.better == "higher" else f"{other} {shown}"
 
 
@@ -219,11 +218,6 @@ def _ratio(value: float | None, low: float | None, high: float | None) -> str:
     """What the interval supports, of three digits at most where these do not read as 1."""
     short, whole = fmt.ratio(value), fmt.ratio(value, low, high)
     return whole if short == fmt.ratio(1.0) else min(short, whole, key=len)
-
-
-def _inverse(c: Comparison) -> tuple[float | None, float | None, float | None]:
-    value, low, high = (1 / end if end else None for end in (c.ratio, c.high, c.low))
-    return value, low, high
 
 
 def _clause(same: Sequence[_Finding], counts: Mapping[str, int]) -> str:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.analysis.summary import BelowUnit, BlockIO, CellState, Share, SizeShare, Summary
+from storlab.report.document import Table
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.language.words import compact
 from storlab.report.model.nodes import Grid, grids
 from storlab.report.model.setup import facts_of
-from storlab.report.model.tables import ALL_CELLS, Notes, Table, among
+from storlab.report.model.tables import ALL_CELLS, among, noted
 from storlab.units import size_text
 
 NAMES = {"write": "Writes", "read": "Reads", "all": "All requests", "discard": "Discards"}
@@ -125,26 +126,26 @@ def _unit_table(group: Group) -> Iterator[Table]:
     """Shares of requests at each unit; of the unit that the study asks about, of bytes too, and the amplification."""
     units = [share.unit for share in next(iter(group.rows.values())).units]
     asked = {level: share for level, row in group.rows.items() for share in row.units if share.unit == row.unit}
-    notes, rows = Notes(), list[tuple[str, ...]]()
+    rows = list[tuple[str, ...]]()
     amplified = in_bytes = ""
     if any(share.bytes for share in asked.values()):
         in_bytes = "bytes"
     if any(share.amplification for share in asked.values()):
-        amplified = notes.mark("ampl.", [_AMPLIFICATION])
+        amplified = noted("ampl.", [_AMPLIFICATION])
     for level, row in group.rows.items():
         more = [
             *([_percent(asked[level].bytes)] if in_bytes else []),
             *([_times(asked[level].amplification)] if amplified else []),
         ]
-        rows.append((notes.mark(level, row.warnings), *(_percent(share.requests) for share in row.units), *more))
-    rows += [(notes.mark(level, [why]), *[_ABSENT] * (len(rows[0]) - 1)) for level, why in group.absent.items()]
+        rows.append((noted(level, row.warnings), *(_percent(share.requests) for share in row.units), *more))
+    rows += [(noted(level, [why]), *[_ABSENT] * (len(rows[0]) - 1)) for level, why in group.absent.items()]
     columns = [group.grid.factor or "cell", *map(size_text, units), *filter(None, (in_bytes, amplified))]
     caption = "% of requests whose length and offset are multiples of it"
     if in_bytes or amplified:
         caption += f"; then % of bytes and amplification at {group.unit}"
     caption += "; ±: the round that deviates most, where it deviates much"
     title = group.titled("in whole units")
-    yield Table(title, tuple(columns), tuple(rows), 1, caption, notes.sentences(), divisible=True)
+    yield Table(title, tuple(columns), tuple(rows), 1, caption, divisible=True)
 
 
 def _spread_tables(group: Group) -> Iterator[Table]:
@@ -174,7 +175,7 @@ def _below_table(group: Group) -> Iterator[Table]:
     named = [group.grid.factor or "cell", "flags", *(["command"] if commands else []), "length"]
     caption = f"no whole number of {group.unit}, by what the kernel says of them"
     title = group.titled(f"below {group.unit}")
-    yield Table(title, (*named, "a round", "%", "% of bytes"), tuple(rows), len(named), caption, (_FLAGS,))
+    yield Table(title, (*named, "a round", "%", "% of bytes"), tuple(rows), len(named), caption, more=(_FLAGS,))
 
 
 def _size_tables(group: Group) -> Iterator[Table]:

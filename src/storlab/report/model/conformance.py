@@ -7,15 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.grouping import grouped
+from storlab.report.document import Table, Tone
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model.input import ReportInput, compared_factor
-from storlab.report.model.tables import Notes, Table
+from storlab.report.model.tables import noted
 
 OUTCOMES = ("fail", "unsupported", "pass")
 """The worst first: of several trials and nodes, that is what a program meets."""
 
 _MARKS = {"fail": "✗ fail", "unsupported": "− unsupported", "pass": "✓ pass"}
+_TONES: dict[str, Tone] = {"fail": "hit", "unsupported": "missing", "pass": "passed"}
 _REASONS = 3  # of one cell of the table; beyond that nobody reads them
 _CAPTION = "the worst outcome of all trials and nodes"
 
@@ -87,25 +89,23 @@ def _table(given: ReportInput, source: str, found: Sequence[Found], *, brief: bo
     places = list(dict.fromkeys(columns.values()))
     every = {check: {place: worst(each) for place, each in by_place.items()} for check, by_place in merged.items()}
     good = [c for c, by_place in every.items() if all(o.is_plain for o in by_place.values())] if brief else []
-    notes = Notes()
     rows = [
-        (check, *(_text(by_place.get(place), notes) for place in places))
+        (check, *(_text(by_place.get(place)) for place in places))
         for check, by_place in every.items()
         if check not in good
     ]
     names = tuple(", ".join(words.named(name, level) for name, level in place) or "all cells" for place in places)
     rows += [(fmt.plural(len(good), "other check"), *("✓ pass" for _ in places))] if good else []
     divisible = len(places) > 1
-    return Table(
-        source, ("check", *names), tuple(rows), 1, _CAPTION, notes.sentences(), divisible=divisible, words=names
-    )
+    return Table(source, ("check", *names), tuple(rows), 1, _CAPTION, divisible=divisible, words=names)
 
 
-def _text(outcome: Outcome | None, notes: Notes) -> str:
+def _text(outcome: Outcome | None) -> str:
     if outcome is None:
         return "not looked at"
     often = f" ({outcome.count} of {outcome.times})" if outcome.count < outcome.times else ""
-    return notes.mark(f"{_MARKS.get(outcome.outcome, outcome.outcome)}{often}", outcome.reasons[:_REASONS])
+    said = f"{_MARKS.get(outcome.outcome, outcome.outcome)}{often}"
+    return noted(said, outcome.reasons[:_REASONS], _TONES.get(outcome.outcome, ""))
 
 
 def _columns(given: ReportInput, found: Sequence[Found]) -> dict[int, Levels]:

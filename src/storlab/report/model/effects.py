@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from storlab.analysis.effects.data import Effects, Share, interactions
 from storlab.analysis.summary import Summary
+from storlab.report.document import Table
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.report.model.tables import Notes, Table, heading
+from storlab.report.model.tables import heading, noted
 
 _OTHERS = {
     "others": "other interactions",
@@ -50,14 +51,11 @@ def in_words(found: Effects) -> str:
 
 
 def _tables(found: Effects) -> list[Table]:
-    notes = Notes()
-    marked = notes.mark("", found.warnings).strip()
     tables = []
     if found.shares:
-        rows = [[part_name(share), fmt.part(share.share)] for share in found.shares]
-        rows[0][1] = f"{rows[0][1]} {marked}".strip()
-        shares = Table(title(found), ("part", "share"), tuple((a, b) for a, b in rows), 1, _CAPTION, notes.sentences())
-        tables.append(shares)
+        rows = [(part_name(share), fmt.part(share.share)) for share in found.shares]
+        rows[0] = (rows[0][0], noted(rows[0][1], found.warnings))
+        tables.append(Table(title(found), ("part", "share"), tuple(rows), 1, _CAPTION))
     if found.main:
         shown = fmt.common_scale([mean.mean for mean in found.main], found.unit)
         lines = [
@@ -67,7 +65,9 @@ def _tables(found: Effects) -> list[Table]:
         ]
         caption = "geometric mean over all combinations with other factors"
         said = () if found.shares else tuple(words.stop(warning) for warning in found.warnings)
-        tables.append(Table(f"{title(found)}, by level", ("factor", "level", "mean"), tuple(lines), 2, caption, said))
+        tables.append(
+            Table(f"{title(found)}, by level", ("factor", "level", "mean"), tuple(lines), 2, caption, more=said)
+        )
     return [*tables, *_interactions(found)]
 
 
@@ -81,11 +81,10 @@ def _interactions(found: Effects) -> Iterator[Table]:
             (level, *(_mean(*cell, found.unit, unit) for cell in zip(means, (None, *ratios[1:]), strict=True)))
             for level, means, ratios in zip(each.rows, each.means, each.ratios, strict=True)
         )
-        notes = Notes()
         left = [f"Weaker ones ({weaker}) {_ELSEWHERE}"] if weaker > 0 and each is shown[-1] else []
         same = f"means by {each.across}, and times {each.columns[0]}: the same in every row if they don't interact"
-        named, caption = f"{title(found)}, {each.down} × {each.across}", notes.mark(same, left)
-        yield Table(named, (each.down, *each.columns), rows, 1, caption, notes.sentences(), divisible=True)
+        named, caption = f"{title(found)}, {each.down} × {each.across}", noted(same, left)
+        yield Table(named, (each.down, *each.columns), rows, 1, caption, divisible=True)
 
 
 def _mean(mean: float | None, ratio: float | None, unit: str, within: fmt.Scale | None) -> str:

@@ -12,14 +12,12 @@ import polars as pl
 
 from storlab.analysis.summary import BlockIO, CellState, Distribution, Estimate, SteadyWindow, Summary
 from storlab.analysis.sweeps.data import Knee, Line, Objective
-from storlab.metrics import Declarations, named
+from storlab.metrics import PROBE, Declarations, named
+from storlab.probes.stacks import Box
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.report.model.packets import Packets
-from storlab.report.model.power_cuts import PowerCuts
-from storlab.report.model.profiles import CpuProfile
 from storlab.report.model.unequal import unequal_sentences
 from storlab.text import one_line
 
@@ -35,6 +33,50 @@ P = TypeVar("P", CellState, Estimate, Distribution, BlockIO, SteadyWindow, Line,
 
 def _no_rows(columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
     return pl.DataFrame(schema=dict(columns))
+
+
+@dataclass(frozen=True)
+class PowerCuts:
+    """What power cuts left of one set-up. ``kinds``: at how many moments what was broken; ``interval``: of the share.
+
+    ``why``: why there is no result, else empty; ``notes``: what else to know.
+    """
+
+    cell: int
+    levels: Mapping[str, str]
+    moments: int = 0
+    at_risk: int = 0
+    broken: int = 0
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    interval: tuple[float, float] = (0.0, 1.0)
+    why: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """``2 of 30: 2 lost``."""
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
+        return f"{self.broken} of {self.moments}{f': {kinds}' if kinds else ''}"
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Those of one trial of a cell. ``path``: where they lie as a capture, in the run's folder."""
+
+    levels: Mapping[str, str]
+    node: str
+    lines: tuple[str, ...]
+    path: str
+
+
+@dataclass(frozen=True)
+class CpuProfile:
+    """Where the CPUs of one node were in one cell, all of its trials together, as nested boxes."""
+
+    cell: int
+    levels: Mapping[str, str]
+    node: str
+    boxes: tuple[Box, ...]
 
 
 @dataclass(frozen=True)
@@ -170,6 +212,15 @@ def split(primary: str, items: Iterable[M]) -> tuple[list[M], list[M]]:
     first = [item for item in everything if (item.source, item.metric) in keys]
     others = [item for item in everything if (item.source, item.metric) not in keys]
     return (first, others) if first else (others, [])
+
+
+def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
+    """Estimates of what the study asks about, the primary metric first and then what else it compares; and the rest."""
+    compared = {(c.source, c.metric) for c in summary.comparisons}
+    everything = [e for e in summary.estimates if not e.source.startswith(PROBE) or (e.source, e.metric) in compared]
+    first, others = split(summary.primary, everything)
+    asked = [e for e in others if (e.source, e.metric) in compared]
+    return first + asked, [e for e in others if (e.source, e.metric) not in compared]
 
 
 def compared_factor(summary: Summary) -> str:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from storlab.analysis.summary import Distribution, Percentile, Summary
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, percentile_name
+from storlab.report.document import Table
 from storlab.report.language import format as fmt
-from storlab.report.model.tables import Notes, Table, heading, split_levels, without_notes
+from storlab.report.model.tables import heading, noted, split_levels
 
 ROUGH = 0.1
 """A percentile that may be off by more than this share of itself is shown by its bounds."""
@@ -54,9 +55,7 @@ def asked_latencies(summary: Summary, declared: Declarations) -> list[Table]:
 
 def _without_rare(table: Table) -> Table:
     """Without the percentiles that need most operations, and those between others; so that it fits 80 columns."""
-    brief = table.of_columns([at for at, name in enumerate(table.columns) if name not in ("p95", "p99.99")])
-    used = {note for note in brief.notes if any(f"[{brief.notes.index(note) + 1}]" in " ".join(r) for r in brief.rows)}
-    return without_notes(brief, lambda note: note not in used)
+    return table.of_columns([at for at, name in enumerate(table.columns) if name not in ("p95", "p99.99")])
 
 
 def _counted(summary: Summary, declared: Declarations) -> dict[_Key, int]:
@@ -80,7 +79,7 @@ def _key(each: Distribution) -> _Key:
 
 
 def _table(group: Sequence[Distribution], counted: Mapping[_Key, int]) -> Table:
-    first, notes = group[0], Notes()
+    first = group[0]
     shared, factors = split_levels([each.levels for each in group])
     several = any(each.node for each in group)
     rows = []
@@ -90,14 +89,14 @@ def _table(group: Sequence[Distribution], counted: Mapping[_Key, int]) -> Table:
         whole = counted.get(_key(each))
         operations = str(each.operations)
         if whole is not None:
-            operations = notes.mark(f"{operations} of {whole}", [_NOT_ALL])
-        told = [_cell(percentile, each.unit, notes) for percentile in each.percentiles]
+            operations = noted(f"{operations} of {whole}", [_NOT_ALL])
+        told = [_cell(percentile, each.unit) for percentile in each.percentiles]
         rows.append((*levels, *node, operations, *told))
     names = [percentile_name(each.percentile) for each in first.percentiles]
     labels = (*factors, *(["node"] if several else []))
     title, columns = heading(first.metric, first.source, shared), (*labels, "operations", *names)
     caption = _caption(group, several, all_counted=not any(_key(each) in counted for each in group))
-    return Table(title, columns, tuple(rows), len(labels), caption, notes.sentences(), divisible=True)
+    return Table(title, columns, tuple(rows), len(labels), caption, divisible=True)
 
 
 def _caption(group: Sequence[Distribution], several: bool, *, all_counted: bool) -> str:
@@ -112,12 +111,12 @@ def _caption(group: Sequence[Distribution], several: bool, *, all_counted: bool)
     return f"of all operations of all {of}, from merged histograms{exact}"
 
 
-def _cell(percentile: Percentile, unit: str, notes: Notes) -> str:
+def _cell(percentile: Percentile, unit: str) -> str:
     error = percentile.error
     few = [_FEW] if percentile.beyond < FEW else []
     if error is not None and error <= ROUGH:
-        return notes.mark(fmt.quantity(percentile.value, unit), few)
+        return noted(fmt.quantity(percentile.value, unit), few)
     low = fmt.quantity(percentile.low, unit)
     if percentile.high is None:
-        return notes.mark(f"{low} or more", [_ROUGH, *few])
-    return notes.mark(f"{low} to {fmt.quantity(percentile.high, unit)}", [_ROUGH, *few])
+        return noted(f"{low} or more", [_ROUGH, *few])
+    return noted(f"{low} to {fmt.quantity(percentile.high, unit)}", [_ROUGH, *few])

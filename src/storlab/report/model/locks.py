@@ -17,9 +17,10 @@ from storlab.probes.locks.metrics import (
     TIME,
     WAITS,
 )
+from storlab.report.document import Table
 from storlab.report.language import words
 from storlab.report.model.nodes import Grid, Numbers, Row, grid_table, grids
-from storlab.report.model.tables import PROBE, Table
+from storlab.report.model.tables import PROBE
 
 _LOCKS = f"{PROBE}locks"
 _MOST = 12

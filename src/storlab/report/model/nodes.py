@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from storlab.analysis.summary import HOST, Estimate, Summary
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, Specs, without_end
+from storlab.report.document import Table
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model.input import compared_factor, split
-from storlab.report.model.tables import PROBE, Notes, Table, heading
+from storlab.report.model.tables import PROBE, heading, noted
 
 LOADS = {"load.1m": "1 min", "load.5m": "5 min", "load.15m": "15 min"}
 """Load averages and over how long they go."""
@@ -162,24 +163,24 @@ def grid_table(title: str, grid: Grid, rows: Sequence[Row], numbers: Numbers, of
     levels = [level for level, cell in grid.cells.items() if any(numbers.get(cell, row.key) for row in having)]
     if not levels:
         return []
-    notes, drawn = Notes(), list[tuple[str, ...]]()
+    drawn = list[tuple[str, ...]]()
     alike = grouped((row.like, e) for row in having for e in numbers.anywhere(grid, row.key))
     scales = {like: fmt.common_scale([e.mean for e in found], found[0].unit) for like, found in alike.items()}
     for row in having:
         found = [numbers.get(grid.cells[level], row.key) for level in levels]
-        cells = ("not measured" if e is None else _cell(e, scales[row.like], notes) for e in found)
-        drawn.append((notes.mark(row.label, [row.note] if row.note else []), *cells))
+        cells = ("not measured" if e is None else _cell(e, scales[row.like]) for e in found)
+        drawn.append((noted(row.label, [row.note] if row.note else []), *cells))
     first = numbers.anywhere(grid, having[0].key)[0]
     interval = f"mean over rounds ± half of its {fmt.confidence(first.confidence)} interval"
     caption = ", ".join(part for part in (words.direction(first.better), interval) if part)
     columns = (of, *(words.named(grid.factor, level) if grid.factor else "all" for level in levels))
-    return [Table(title, columns, tuple(drawn), 1, caption, notes.sentences(), divisible=True)]
+    return [Table(title, columns, tuple(drawn), 1, caption, divisible=True)]
 
 
-def _cell(e: Estimate, scale: fmt.Scale | None, notes: Notes) -> str:
+def _cell(e: Estimate, scale: fmt.Scale | None) -> str:
     warnings = [words.OUTLIERS if "outlier" in warning else warning for warning in e.warnings]
     if e.low is None or e.high is None:
-        return notes.mark(fmt.quantity(e.mean, e.unit, within=scale), [words.NO_INTERVAL, *warnings])
+        return noted(fmt.quantity(e.mean, e.unit, within=scale), [words.NO_INTERVAL, *warnings])
     if e.low == e.high:
-        return notes.mark(f"{fmt.quantity(e.mean, e.unit, within=scale)} (always)", warnings)
-    return notes.mark(fmt.plus_minus(e.mean, e.unit, e.low, e.high, within=scale), warnings)
+        return noted(f"{fmt.quantity(e.mean, e.unit, within=scale)} (always)", warnings)
+    return noted(fmt.plus_minus(e.mean, e.unit, e.low, e.high, within=scale), warnings)

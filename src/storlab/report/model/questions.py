@@ -1,116 +1,243 @@
-"""Questions and their answers in tables: absolute values with the ratios beside them; of many questions, a matrix."""
+"""Questions and their answers: a row a comparison, drawn and written, the better side first; of many, a matrix.
+
+A question is all comparisons of one metric under one load. What is shown of a ratio is never below 1 if it is decided:
+it says how many times ahead the first side is, whether more is better or less.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
-from storlab.analysis.summary import Comparison, Estimate
+from storlab.analysis.summary import Comparison, Difference, Estimate, GateResult, Outcome, Summary, Verdict
+from storlab.analysis.wording import endless
 from storlab.grouping import grouped
+from storlab.report.document import Block, Cell, Group, Line, Plot, Sentences, Span, Table, Tone
+from storlab.report.formats.plot import domain
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.report.model.tables import Notes, Span, Table, heading, span_of, split_levels
+from storlab.report.model.gates import gate_sentence
+from storlab.report.model.input import ReportInput, per_trial, split
+from storlab.report.model.tables import estimate_table, heading, noted, split_levels
 
 FEW = 3
 """Questions that are shown one by one; more become a matrix."""
 _PAIRS = 6  # a matrix has a column for each two levels, up to so many
 _POOLED = "all"
-SPREAD = "spread"
-"""The column of coefficients of variation, which a narrow page can do without."""
+_NAMED = 4  # comparisons of a sentence; of more, the first are named
+_OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
+    "hit": ("✗", "hit"), "passed": ("✓", "passed"), "undecided": ("?", "undecided"), "missing": ("−", "hit"),
+}  # fmt: skip
+
+Ends = tuple[float | None, float | None, float | None]
+"""A ratio, and the ends of its interval."""
+
+
+def ahead(c: Comparison) -> Comparison:
+    """The comparison with its better side first, if that is decided."""
+    if c.verdict != "worse":
+        return c
+    ratio, low, high = _inverse((c.ratio, c.low, c.high))
+    why = c.why
+    if why is not None:
+        facts = tuple(replace(fact, a=fact.b, b=fact.a) for fact in why.facts)
+        why = replace(why, differences=tuple(map(_turned, why.differences)), facts=facts)
+    return replace(c, a=c.b, b=c.a, verdict="better", ratio=ratio, low=low, high=high, why=why)
+
+
+def _turned(d: Difference) -> Difference:
+    ratio, low, high = _inverse((d.ratio, d.low, d.high))
+    return replace(d, a=d.b, b=d.a, ratio=ratio, low=low, high=high)
+
+
+def _inverse(ends: Ends) -> Ends:
+    ratio, low, high = (None if end is None else 1 / end if end else math.inf for end in ends)
+    return ratio, high, low
+
+
+def times(c: Comparison) -> Ends:
+    """How many times ahead the first side is: first ÷ second, or second ÷ first if less is better."""
+    ends = (c.ratio, c.low, c.high)
+    return _inverse(ends) if c.better == "lower" else ends
+
+
+def ratio(c: Comparison) -> str:
+    """ "1.42×", to the digits that its interval supports."""
+    return fmt.ratio(*times(c))
+
+
+def evidence(c: Comparison) -> str:
+    """What stands behind the ratio: its interval and rounds, and what is missing if it is undecided."""
+    value, low, high = times(c)
+    text = f"({fmt.ratio_interval(low, high, value) or 'no interval yet'}, {fmt.plural(c.rounds, 'round')})."
+    return f"{text} {words.lacks(c)}".strip() if c.verdict == "undecided" else text
+
+
+def sentence(c: Comparison) -> str:
+    """Verdict, ratio, interval and rounds."""
+    return f"{words.claim(c)}: {ratio(c)} {evidence(c)}"
+
+
+def ordered_comparisons(summary: Summary) -> list[Comparison]:
+    """Comparisons that have a ratio, those of the primary metric first."""
+    first, others = split(summary.primary, (c for c in summary.comparisons if c.ratio is not None))
+    return first + others
+
+
+def questions_of(summary: Summary) -> list[list[Comparison]]:
+    """Comparisons by metric and load: those that pool others first, then those of which any is decided."""
+    comparisons = map(ahead, ordered_comparisons(summary))
+    groups = grouped(((c.pooled, c.factor, c.source, c.metric, tuple(c.within.items())), c) for c in comparisons)
+    return sorted(groups.values(), key=lambda of: (not of[0].pooled, all(c.verdict == "undecided" for c in of)))
+
+
+def title_of(question: Sequence[Comparison]) -> str:
+    """The metric and where it was measured; the factor, if its levels don't speak for themselves."""
+    first = question[0]
+    bare = any(not words.speaks_for_itself(level) for c in question for level in (c.a, c.b))
+    where = heading(first.metric, first.source, first.within)
+    parts = (where, words.POOLED if first.pooled else "", f"by {first.factor}" if bare else "")
+    return ", ".join(part for part in parts if part)
 
 
 class Values:
-    """Absolute values by source, metric and levels."""
+    """Absolute values by source, metric and levels; and the ratio of every round, of runs that are to be drawn."""
 
-    def __init__(self, estimates: Iterable[Estimate]) -> None:
-        everything = [e for e in estimates if e.node is None]
+    def __init__(self, summary: Summary, drawn: ReportInput | None = None) -> None:
+        everything = [e for e in summary.estimates if e.node is None]
         self._found = {(e.source, e.metric, tuple(sorted(e.levels.items()))): e for e in everything}
         self._levels = dict.fromkeys(pair for e in everything for pair in e.levels.items())
+        self._cells = {tuple(sorted(cell.levels.items())): cell.cell for cell in summary.cells}
+        self._drawn = drawn
+        self._rounds = cache(self._of_rounds)
 
     def of(self, c: Comparison, level: str) -> Estimate | None:
-        """What ``level`` had where ``c`` compares it; ``None`` where that is many values, which are pooled."""
+        """What ``level`` had where ``c`` compares it; ``None`` if that is many values, which are pooled."""
         levels = tuple(sorted((c.within | {c.factor: level}).items()))
         return None if c.pooled else self._found.get((c.source, c.metric, levels))
 
     def levels_of(self, question: Sequence[Comparison]) -> list[str]:
-        """The levels that are compared, and those that were measured beside them, in the study's order."""
+        """The levels that are compared, in the study's order."""
         compared = dict.fromkeys((c.factor, level) for c in question for level in (c.a, c.b))
-        factors = {c.factor for c in question}
-        beside = {
-            (name, level)
-            for name, level in self._levels
-            if name in factors and any(self.of(c, level) is not None for c in question)
-        }
-        known = [pair for pair in self._levels if pair in compared or pair in beside]
-        return list(dict.fromkeys(level for _, level in (*known, *compared)))
+        return list(dict.fromkeys(level for _, level in (*(p for p in self._levels if p in compared), *compared)))
+
+    def span(self, c: Comparison) -> Span | None:
+        """What can be drawn of it; ``None`` without an interval, or with one that has no end."""
+        value, low, high = times(c)
+        if value is None or low is None or high is None or endless(low) or endless(high):
+            return None
+        return Span(low, value, high, self._points(c))
+
+    def _points(self, c: Comparison) -> tuple[float, ...]:
+        if self._drawn is None or c.pooled:
+            return ()
+        cells = (self._cells.get(tuple(sorted((c.within | {c.factor: level}).items())), -1) for level in (c.a, c.b))
+        first, second = (self._rounds(c.source, c.metric).get(cell, {}) for cell in cells)
+        both = [(first[number], second[number]) for number in first if number in second]
+        ratios = (b / a if c.better == "lower" else a / b for a, b in both if a > 0 and b > 0)
+        return tuple(ratio for ratio in ratios if math.isfinite(ratio))
+
+    def _of_rounds(self, source: str, metric: str) -> dict[int, dict[int, float]]:
+        assert self._drawn is not None
+        rows = per_trial(self._drawn.metrics, source, metric).select("cell", "round", "value").iter_rows()
+        return {cell: dict(each) for cell, each in grouped((cell, (n, value)) for cell, n, value in rows).items()}
 
 
-def question_table(question: Sequence[Comparison], values: Values, title: str) -> Table:
-    """A row a level: its value, and its ratio to each level that it is compared with.
+def question_group(question: Sequence[Comparison], values: Values) -> Group:
+    """One question: its rows, what open ones lack, what came of gates, and how it was decided."""
+    open_ = [c for c in question if c.verdict == "undecided" and not c.described]
+    shown = [c for c in question if c not in open_] or list(question)
+    spans = [values.span(c) for c in question]
+    axis = domain(spans, question[0].margin)
+    blocks: list[Block] = [_rows(shown, values, axis)]
+    if lines := open_lines([question]):
+        blocks.append(Sentences(tuple(lines)))
+    if open_ and shown != list(question):
+        blocks.append(Group(f"{len(open_)} undecided", (_rows(open_, values, axis),), folded=True))
+    if lines := gate_lines(question):
+        blocks.append(Sentences(tuple(lines)))
+    levels = [e for level in values.levels_of(question) if (e := values.of(question[0], level))]
+    of_levels = [replace(estimate_table(levels), title="Each by itself")] if levels else []
+    how = tuple(Line(f"{sentence(c)} {words.stop(c.reason)}", words.mark(c), c.verdict) for c in question)
+    return Group(
+        title_of(question), (*blocks, Group("How this was decided", (Sentences(how), *of_levels), folded=True))
+    )
 
-    Where each has but one that it is compared with, and not all the same, that one is named beside the ratio; so it is
-    where there are no values (of pooled combinations), and then a row is a comparison.
-    """
-    first, notes = question[0], Notes()
-    levels = values.levels_of(question)
-    against = [level for level in levels if any(c.b == level for c in question)]
-    found = {level: e for level in levels if (e := values.of(first, level)) is not None}
-    if not found:
-        return _pairs_table(question, levels, against, title)
-    pairs = {(c.a, c.b): c for c in question}
-    unit = fmt.common_scale([e.mean for e in found.values()], first.unit)
-    single = len(against) > 1 and len({c.a for c in question}) == len(question)
+
+def _rows(question: Sequence[Comparison], values: Values, axis: tuple[float, float]) -> Table:
+    first = question[0]
+    found = [e for c in question for level in (c.a, c.b) if (e := values.of(c, level)) is not None]
+    unit = fmt.common_scale([e.mean for e in found], first.unit) if found else None
+    counts = {c.rounds for c in question}
     rows = []
-    for level in levels:
-        e = found.get(level)
-        ratios = [pairs.get((level, other)) for other in against]
-        told = ["" if c is None else notes.mark(_ratio(c), c.warnings) for c in ratios]
-        if single:
-            told = next(([c.b, text] for c, text in zip(ratios, told, strict=True) if c is not None), ["", ""])
-        rows.append((level, _value(e, unit), *_spread(e, notes), *told))
-    confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in found.values()))
-    known = any(e.low is not None for e in found.values())
-    half = f"± {'/'.join(confidences)} interval" if known else ""
-    columns = (first.factor, "mean", SPREAD, "rounds", *_compared_with(against, named=single))
-    caption = ", ".join(filter(None, (words.direction(first.better), half)))
-    drawn: tuple[Span | None, ...] = ()
-    if single or len(against) == 1:
-        by_level = {c.a: c for c in question}
-        drawn = tuple(None if (c := by_level.get(level)) is None else span_of(c) for level in levels)
-    words_in = ("vs",) if single else ()
-    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), drawn, divisible=True, words=words_in)
+    for c in question:
+        means = [_value(values.of(c, level), unit) for level in (c.a, c.b)] if found else ["", ""]
+        rounds = [] if len(counts) == 1 else [str(c.rounds)]
+        rows.append((c.a, means[0], c.b, means[1], *rounds, noted(_ratio(c), c.warnings, tone(c))))
+    columns = (first.factor, "mean", "against", "mean", *(["rounds"] if len(counts) > 1 else []), "ratio")
+    confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in found if e.low is not None))
+    half = f"± {'/'.join(confidences)} interval" if confidences else ""
+    done = fmt.plural(counts.pop(), "round") if len(counts) == 1 else ""
+    caption = ", ".join(filter(None, (words.direction(first.better), half, done)))
+    sides = (first.a, first.b) if len(question) == 1 else ("first", "second")
+    title = " ÷ ".join(reversed(sides) if first.better == "lower" else sides)
+    plot = Plot(title, tuple(map(values.span, question)), first.margin, axis)
+    table = Table("", columns, tuple(rows), 1, caption, plot, words=("against",))
+    return table if found else table.of_columns([at for at in range(len(columns)) if at not in (1, 3)])
 
 
-def _pairs_table(question: Sequence[Comparison], levels: Sequence[str], against: Sequence[str], title: str) -> Table:
-    first, notes, several = question[0], Notes(), len(against) > 1
-    ordered = sorted(question, key=lambda c: (levels.index(c.a), levels.index(c.b)))
-    rows = [(c.a, *([c.b] if several else []), notes.mark(_ratio(c), c.warnings)) for c in ordered]
-    rounds = {c.rounds for c in question}
-    counted = fmt.plural(rounds.pop(), "round") if len(rounds) == 1 else ""
-    caption = ", ".join(filter(None, (words.direction(first.better), counted)))
-    columns = (first.factor, *_compared_with(against, named=several))
-    spans = tuple(span_of(c) for c in ordered)
-    words_in = ("vs",) if several else ()
-    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), spans, divisible=True, words=words_in)
-
-
-def _compared_with(against: Sequence[str], *, named: bool) -> tuple[str, ...]:
-    """The headings of ratios; ``named``: to which level each is stands beside it."""
-    return ("vs", "ratio") if named else tuple(f"vs {level}" for level in against)
+def tone(c: Comparison) -> Tone:
+    return "described" if c.described else c.verdict
 
 
 def _value(e: Estimate | None, unit: fmt.Scale | None) -> str:
-    return words.NOT_MEASURED if e is None else fmt.plus_minus(e.mean, e.unit, e.low, e.high, within=unit)
-
-
-def _spread(e: Estimate | None, notes: Notes) -> tuple[str, str]:
-    return ("", "") if e is None else (fmt.share(e.cv) or "unknown", notes.mark(str(e.rounds), e.warnings))
+    return (
+        words.NOT_MEASURED
+        if e is None
+        else noted(fmt.plus_minus(e.mean, e.unit, e.low, e.high, within=unit), e.warnings)
+    )
 
 
 def _ratio(c: Comparison) -> str:
     """ "▲ 1.43× (1.35 to 1.52)"."""
-    span = fmt.ratio_interval(c.low, c.high, c.ratio).replace("×", "")
-    return f"{words.mark(c)} {words.ratio(c)}{f' ({span})' if span else ''}"
+    value, low, high = times(c)
+    span = fmt.ratio_interval(low, high, value).replace("×", "")
+    return f"{words.mark(c)} {ratio(c)}{f' ({span})' if span else ''}"
+
+
+def open_lines(questions: Sequence[Sequence[Comparison]]) -> list[Line]:
+    """What undecided comparisons lack, each kind once, with all that it is so for."""
+    several = len(questions) > 1
+    found = [
+        (
+            (words.mark(c), tone(c), words.lacks(c)),
+            f"{words.named(c.factor, c.a)} against {words.named(c.factor, c.b)}"
+            f"{f' ({title_of(question)})' if several else ''}",
+        )
+        for question in questions
+        for c in question
+        if c.verdict == "undecided"
+    ]
+    return [
+        Line(f"{_first_of(those)}: {lacks if like == 'described' else f'undecided. {lacks}'}".strip(), mark, like)
+        for (mark, like, lacks), those in grouped(found).items()
+    ]
+
+
+def _first_of(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return words.listed(names) if rest <= 0 else f"{', '.join(names[:_NAMED])} and {rest} more"
+
+
+def gate_lines(question: Iterable[Comparison]) -> list[Line]:
+    """What came of each gate, with a shape for each outcome."""
+    return [Line(f"{words.claim(c)}: {ratio(c)}", words.mark(c), tone(c), gates(c.gates)) for c in question if c.gates]
+
+
+def gates(results: Iterable[GateResult]) -> tuple[Line, ...]:
+    return tuple(Line(gate_sentence(result), *_OUTCOMES[result.outcome]) for result in results)
 
 
 def matrix_tables(questions: Sequence[Sequence[Comparison]], values: Values) -> list[Table]:
@@ -122,7 +249,7 @@ def matrix_tables(questions: Sequence[Sequence[Comparison]], values: Values) -> 
 def _matrix(factor: str, questions: Sequence[Sequence[Comparison]], values: Values) -> Table:
     comparisons = [c for question in questions for c in question]
     levels = values.levels_of(comparisons)
-    pairs = list(dict.fromkeys((c.a, c.b) for c in comparisons))
+    pairs = list(dict.fromkeys(_pair(c, levels) for c in comparisons))
     shared, factors = split_levels([_told(question[0]) for question in questions])
     metrics = dict.fromkeys((question[0].source, question[0].metric) for question in questions)
     several = len(metrics) > 1
@@ -133,7 +260,7 @@ def _matrix(factor: str, questions: Sequence[Sequence[Comparison]], values: Valu
     rows = []
     for question in questions:
         numbers = _values([values.of(question[0], level) for level in levels]) if valued else []
-        rows.append((*_labels(question[0], factors, several), *numbers, *_marks(question, pairs)))
+        rows.append((*_labels(question[0], factors, several), *numbers, *_marks(question, pairs, levels)))
     columns = (
         *(["metric"] if several else []),
         *(factors or ([] if several else [""])),
@@ -141,13 +268,20 @@ def _matrix(factor: str, questions: Sequence[Sequence[Comparison]], values: Valu
         *([f"{a} vs {b}" for a, b in pairs] if len(pairs) <= _PAIRS else ["decided"]),
     )
     better = {question[0].better for question in questions}
-    caption = ", ".join(
-        filter(None, (words.direction(better.pop()) if len(better) == 1 else "", words.legend(comparisons)))
-    )
+    ways = (words.direction(better.pop()) if len(better) == 1 else "", words.legend(comparisons))
     labels = max(1, several + len(factors))
-    table = Table(title, columns, tuple(rows), labels, caption, divisible=True)
-    said = [at for at in range(len(columns)) if at >= labels or at == 0 or any(row[at] for row in rows)]
-    return replace(table.of_columns(said), labels=labels - len(columns) + len(said))
+    table = Table(title, columns, tuple(rows), labels, ", ".join(filter(None, ways)), divisible=True)
+    kept = [at for at in range(len(columns)) if at >= labels or at == 0 or any(row[at] for row in rows)]
+    labels -= len(columns) - len(kept)
+    table = replace(table.of_columns(kept), labels=labels)
+    ratios = [*range(labels), *range(labels + (len(levels) if valued else 0), len(kept))]
+    return replace(table, narrow=table.of_columns(ratios))
+
+
+def _pair(c: Comparison, levels: Sequence[str]) -> tuple[str, str]:
+    """Its two levels in the study's order, whichever is better."""
+    a, b = sorted((c.a, c.b), key=levels.index)
+    return a, b
 
 
 def _labels(c: Comparison, factors: Sequence[str], several: bool) -> tuple[str, ...]:
@@ -170,8 +304,14 @@ def _values(estimates: Sequence[Estimate | None]) -> list[str]:
     return ["" if e is None else fmt.quantity(e.mean, e.unit, e.low, e.high, within=unit) for e in estimates]
 
 
-def _marks(question: Sequence[Comparison], pairs: Sequence[tuple[str, str]]) -> list[str]:
-    found: Mapping[tuple[str, str], Comparison] = {(c.a, c.b): c for c in question}
+def _marks(question: Sequence[Comparison], pairs: Sequence[tuple[str, str]], levels: Sequence[str]) -> list[str]:
+    """The mark is the first level's; the number says how many times ahead the better one is."""
+    found: Mapping[tuple[str, str], Comparison] = {_pair(c, levels): c for c in question}
     if len(pairs) > _PAIRS:
         return [f"{sum(c.verdict != 'undecided' for c in question)} of {len(question)}"]
-    return [f"{words.mark(c)} {words.ratio(c)}" if (c := found.get(pair)) else "" for pair in pairs]
+    return [_mark(c, pair) if (c := found.get(pair)) else "" for pair in pairs]
+
+
+def _mark(c: Comparison, pair: tuple[str, str]) -> Cell:
+    verdict: Verdict = "worse" if c.verdict == "better" and pair != (c.a, c.b) else c.verdict
+    return Cell(f"{words.DESCRIBED if c.described else words.MARKS[verdict]} {ratio(c)}", tone=verdict)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import to_builtins
@@ -14,21 +15,14 @@ from msgspec import to_builtins
 from storlab.analysis.summary import CellState, Summary
 from storlab.grouping import grouped
 from storlab.records.manifest import Manifest
+from storlab.report.document import Fact, Table
+from storlab.report.document import Facts as Sheet
 from storlab.report.language import format as fmt
 from storlab.report.language.words import UNSAFE, compact
 from storlab.report.model.input import Facts, ReportInput
-from storlab.report.model.tables import ALL_CELLS, Notes, Table, among, together
+from storlab.report.model.tables import ALL_CELLS, among, noted, together
 
 _BYTES = frozenset({"memory", "size"})
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One fact. ``block``: several lines, to be shown as a tool printed them."""
-
-    name: str
-    text: str
-    block: bool = False
 
 
 def facts_of(facts: object) -> list[Fact]:
@@ -55,14 +49,6 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_text("", part) for part in value) if value else "none"
     return str(value)
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Facts of all things that share them: ``name`` lists these. ``parts`` are (name, facts)."""
-
-    name: str
-    parts: tuple[tuple[str, tuple[Fact, ...]], ...]
 
 
 def node_sheets(manifest: Manifest | None) -> list[Sheet]:
@@ -232,10 +218,10 @@ def modes_table(given: ReportInput) -> Table | None:
     """A row for each way in which a layer was set up, and the cells where it was; ``None`` where none has modes."""
     found = ((layer, (cell, node)) for cell in given.facts for node, layers in _disks(given, cell) for layer in layers)
     everyone = {node for nodes in given.facts.values() for node in nodes}
-    notes, ways = Notes(), dict[str, list[tuple[str, ...]]]()
+    ways = dict[str, list[tuple[str, ...]]]()
     for layer, places in grouped(found).items():
         nodes = list(dict.fromkeys(node for _, node in places))
-        text = notes.mark(", ".join(layer.modes), [UNSAFE] if _unsafe(layer) else [])
+        text = noted(", ".join(layer.modes), [UNSAFE] if _unsafe(layer) else [])
         of = "all nodes" if set(nodes) == everyone else compact(nodes)
         ways.setdefault(layer.name, []).append((layer.name, of, _places(given, [cell for cell, _ in places]), text))
     rows = [row for same_layer in ways.values() for row in same_layer]
@@ -244,7 +230,7 @@ def modes_table(given: ReportInput) -> Table | None:
     telling = {"disks of": "all nodes", "where": ALL_CELLS}
     columns = ("layer", "disks of", "where", "modes")
     kept = [i for i, name in enumerate(columns) if any(row[i] != telling.get(name) for row in rows)]
-    table = Table("Sync and cache modes", columns, tuple(rows), len(kept) - 1, "", notes.sentences())
+    table = Table("Sync and cache modes", columns, tuple(rows), len(kept) - 1, "")
     return table.of_columns(kept)
 
 
@@ -293,3 +279,69 @@ def _modes(fact: Fact) -> Iterator[str]:
 
 def _unsafe(layer: _Layer) -> bool:
     return any(_UNSAFE.fullmatch(mode) for mode in layer.modes)
+
+
+_RESERVED = frozenset({"quota", "refquota", "reservation", "refreservation"})
+_SIZES = _RESERVED | frozenset(
+    {"used", "available", "referenced", "volsize", "volblocksize", "recordsize", "written", "logicalused"}
+    | {"logicalreferenced", "usedbysnapshots", "usedbydataset", "usedbychildren", "usedbyrefreservation"}
+    | {"size", "allocated", "free", "freeing", "leaked", "checkpoint", "expandsize", "bcloneused", "bclonesaved"}
+)
+_RATIOS = frozenset({"compressratio", "refcompressratio", "dedupratio", "bcloneratio"})
+
+Seen = dict[str, list[tuple[tuple[str, str], int]]]
+"""Property → value and source, and the cell where they were so."""
+
+
+def property_tables(given: ReportInput) -> list[Table]:
+    """One for each kind of layer that has properties; settings that differ among cells have a row for each value."""
+    found: dict[str, Seen] = {}
+    for cell, nodes in given.facts.items():
+        for layer, facts in (each for layers in nodes.values() for each in layers.items()):
+            properties, sources = facts.get("properties"), facts.get("sources")
+            if isinstance(properties, Mapping) and isinstance(sources, Mapping):
+                seen = found.setdefault(layer.partition(". ")[2] or layer, {})
+                for name, source in sources.items():
+                    if not name.startswith("feature@"):  # of pools: always on
+                        each = shown(name, properties.get(name)), str(source)
+                        seen.setdefault(name, []).append((each, cell))
+    return [_table(layer, seen, given) for layer, seen in found.items()]
+
+
+def _table(layer: str, seen: Seen, given: ReportInput) -> Table:
+    here = {cell for places in seen.values() for _, cell in places}
+    states = [state for state in given.summary.cells if state.cell in here]
+    rows = tuple((name, *row) for name, places in seen.items() for row in _rows(name, places, states))
+    columns = ("property", "value", "source", "where")
+    kept = 4 if any(row[-1] != ALL_CELLS for row in rows) else 3
+    return Table(f"Properties of each {layer}", columns, rows, kept).of_columns(range(kept))
+
+
+def _rows(
+    name: str, places: Sequence[tuple[tuple[str, str], int]], states: Sequence[CellState]
+) -> Iterator[tuple[str, str, str]]:
+    """Value, source, where. What nobody sets, such as space in use, differs among volumes: one of them is shown."""
+    values = grouped(places)
+    (text, source), others = next(iter(values)), len(values) - 1
+    if name != "volblocksize" and {source for _, source in values} == {"-"}:
+        yield f"{text} (and {others} other{'s' * (others > 1)})" if others else text, source, ALL_CELLS
+    else:
+        yield from ((text, source, among(cells, states)) for (text, source), cells in values.items())
+
+
+def shown(name: str, value: object) -> str:
+    """A value that ``zfs get -p`` printed, as it is without ``-p``."""
+    if name == "creation" and isinstance(value, int) and 0 <= value < 1 << 33:
+        return f"{datetime.fromtimestamp(value, UTC):%a %b %e %H:%M %Y}"
+    if name in _RATIOS:
+        return f"{value}x"
+    if name in _SIZES and isinstance(value, int):
+        return "none" if name in _RESERVED and not value else _size(value)
+    return "-" if value is None else str(value)
+
+
+def _size(value: float) -> str:
+    unit = next((at for at in range(5) if value < 1024 ** (at + 1)), 5)
+    value /= 1024**unit
+    digits = 0 if value == int(value) or value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{digits}f}{'BKMGTP'[unit]}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.data import Knee, Line, Objective, Sweep
 from storlab.metrics import named
+from storlab.report.document import Table
 from storlab.report.language import format as fmt
 from storlab.report.language import words
-from storlab.report.model.tables import Table, heading
+from storlab.report.model.tables import heading
 
 
 def asked(summary: Summary) -> list[tuple[str, str]]:

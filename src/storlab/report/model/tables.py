@@ -1,106 +1,35 @@
-"""The tables of a report as plain text in rows: every format draws the same ones in its own way."""
+"""Tables of estimates and of what was not measured: a row a cell, a grid of many, a column a cell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rich.cells import cell_len
-
-from storlab.analysis.summary import CellState, Comparison, Estimate, Summary
-from storlab.analysis.wording import endless
+from storlab.analysis.summary import CellState, Estimate, Summary
 from storlab.grouping import grouped
 from storlab.metrics import PROBE as PROBE
+from storlab.report.document import Cell, Line, Table, Tone
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 
 ALL_CELLS = "all cells"
-_WORDS = frozenset({"verdict", "status", "reason", "better", "modes"})
 _CELLS_A_TABLE = 3  # more columns than that don't fit a page
-_NARROW, _LETTERS = 7, 68  # columns, and letters with the gaps between columns, that fit into half of one
-_GAP = 2
 
 
-Span = tuple[float, float, float]
-"""An interval and what lies in it: low, value, high."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of finished text. The first ``labels`` columns name the row; the others hold its numbers.
-
-    ``notes`` are the footnotes that cells refer to as ``[1]``, ``[2]``, … ``spans`` are the rows' ratios with their
-    intervals as numbers, for formats that can draw them. ``divisible``: where not all columns fit side by side, the
-    table may be shown in parts, each with its labels. ``words``: columns that hold no numbers, beside those of
-    which that is known.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    labels: int = 1
-    caption: str = ""
-    notes: tuple[str, ...] = ()
-    spans: tuple[Span | None, ...] = ()
-    divisible: bool = False
-    words: tuple[str, ...] = ()
-
-    @property
-    def wide(self) -> bool:
-        """Whether two such tables don't fit side by side on a page: labels break between words, numbers nowhere."""
-        columns = enumerate(zip(self.columns, *self.rows, strict=True))
-        texts = (" ".join(column).split() if at < self.labels else column for at, column in columns)
-        letters = sum(max(map(cell_len, those), default=0) + _GAP for those in texts)
-        return len(self.columns) > _NARROW or letters > _LETTERS
-
-    def of_columns(self, kept: Sequence[int]) -> Table:
-        """Only these columns, by index."""
-        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[i] for i in kept), rows=rows)
-
-    def is_number(self, column: int) -> bool:
-        return column >= self.labels and self.columns[column] not in {*_WORDS, *self.words}
-
-
-class Notes:
-    """Footnotes of one table: each sentence once, numbered in the order of their first mention."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def mark(self, text: str, warnings: Iterable[str]) -> str:
-        """``text`` with the numbers of these footnotes."""
-        numbers = [self._numbers.setdefault(words.stop(w), len(self._numbers) + 1) for w in warnings]
-        return " ".join([text, *(f"[{number}]" for number in numbers)])
-
-    def sentences(self) -> tuple[str, ...]:
-        return tuple(self._numbers)
-
-
-def without_notes(table: Table, left_out: Callable[[str], bool]) -> Table:
-    """``table`` without footnotes that are ``left_out``; the others are renumbered."""
-    kept = [note for note in table.notes if not left_out(note)]
-    numbers = {f"[{at}]": f"[{kept.index(n) + 1}]" if n in kept else "" for at, n in enumerate(table.notes, 1)}
-    rows = tuple(tuple(" ".join(_renumbered(cell, numbers)) for cell in row) for row in table.rows)
-    return replace(table, rows=rows, notes=tuple(kept))
+def noted(text: str, warnings: Iterable[str], tone: Tone = "") -> Cell:
+    """``text`` with these footnotes; that rounds are outliers is none, for it changes no verdict."""
+    return Cell(text, (words.stop(each) for each in warnings if not words.is_of_outliers(each)), tone)
 
 
 def with_note(tables: Sequence[Table], begins: str, sentence: str) -> list[Table] | None:
-    """The tables with a footnote to each row whose label ``begins`` so; ``None`` where there is no such row."""
-    noted = [_with_note(table, begins, sentence) for table in tables]
-    return noted if any(new is not old for new, old in zip(noted, tables, strict=True)) else None
+    """The tables with a footnote to each row whose label ``begins`` so; ``None`` if there is no such row."""
+    if not any(row[0].startswith(begins) for table in tables for row in table.rows):
+        return None
 
+    def marked(row: tuple[str, ...]) -> tuple[str, ...]:
+        return (noted(row[0], [sentence]), *row[1:]) if row[0].startswith(begins) else row
 
-def _with_note(table: Table, begins: str, sentence: str) -> Table:
-    if not any(row[0].startswith(begins) for row in table.rows):
-        return table
-    mark = f"[{len(table.notes) + 1}]"
-    rows = tuple((f"{row[0]} {mark}", *row[1:]) if row[0].startswith(begins) else row for row in table.rows)
-    return replace(table, rows=rows, notes=(*table.notes, sentence))
-
-
-def _renumbered(cell: str, numbers: Mapping[str, str]) -> Iterator[str]:
-    yield from (word for old in cell.split(" ") if (word := numbers.get(old, old)) or old not in numbers)
+    return [replace(table, rows=tuple(map(marked, table.rows))) for table in tables]
 
 
 def split_levels(all_levels: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -114,6 +43,11 @@ def split_levels(all_levels: Sequence[Mapping[str, str]]) -> tuple[dict[str, str
         if len({chosen.get(name, "") for chosen in all_levels}) == 1
     }
     return shared, tuple(name for name in factors if name not in shared)
+
+
+def split_all(all_levels: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """As ``split_levels``; of a single row all levels are shared."""
+    return (dict(all_levels[0]), ()) if len(all_levels) == 1 else split_levels(all_levels)
 
 
 def heading(metric: str, source: str, shared: Mapping[str, str]) -> str:
@@ -130,43 +64,31 @@ def by_metric(estimates: Iterable[Estimate]) -> list[list[Estimate]]:
 
 def estimate_table(group: Sequence[Estimate]) -> Table:
     """A row a cell, of one metric of one source."""
-    first, notes = group[0], Notes()
+    first = group[0]
     shared, factors = split_levels([e.levels for e in group])
     shown = fmt.common_scale([e.mean for e in group], first.unit)
     rows = []
     for e in group:
         mean = fmt.quantity(e.mean, e.unit, e.low, e.high, within=shown)
         span = fmt.interval(e.low, e.high, e.unit, e.mean, within=shown) or "none"
-        numbers = (mean, span, fmt.share(e.cv) or "unknown", notes.mark(str(e.rounds), e.warnings))
+        numbers = (mean, span, fmt.share(e.cv) or "unknown", noted(str(e.rounds), e.warnings))
         rows.append((*(e.levels.get(factor, "") for factor in factors), *numbers))
     confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in group))
-    title, columns = (
-        heading(first.metric, first.source, shared),
-        (*factors, "mean", f"{'/'.join(confidences)} interval"),
-    )
-    said = (words.direction(first.better), notes.sentences())
-    return Table(title, (*columns, "spread", "rounds"), tuple(rows), len(factors), *said)
+    columns = (*factors, "mean", f"{'/'.join(confidences)} interval", "spread", "rounds")
+    title = heading(first.metric, first.source, shared)
+    return Table(title, columns, tuple(rows), len(factors), words.direction(first.better))
 
 
-def span_of(c: Comparison) -> Span | None:
-    """What a format can draw of a comparison; ``None`` without an interval, or with one that has no end."""
-    if c.low is None or c.ratio is None or c.high is None or endless(c.low) or endless(c.high):
-        return None
-    return c.low, c.ratio, c.high
-
-
-def absent_table(summary: Summary) -> Table | None:
-    """Cells that weren't measured in full, each reason once; ``None`` where there are none."""
+def absent_lines(summary: Summary) -> tuple[Line, ...]:
+    """Cells that weren't measured in full, each reason once."""
     groups = grouped(((cell.status, cell.reasons), cell) for cell in summary.cells if cell.status != "measured")
-    if not groups:
-        return None
-    rows = []
+    lines = []
     for (status, reasons), cells in groups.items():
         reason = " ".join(words.stop(r) for r in reasons) or "No reason was recorded."
         failed = sum(cell.failed for cell in cells)
         count = f" ({failed} of {fmt.plural(failed + sum(cell.rounds for cell in cells), 'trial')})" if failed else ""
-        rows.append((together(cells, summary.cells), f"{status}{count}", reason))
-    return Table("Incomplete cells", ("cell", "status", "reason"), tuple(rows))
+        lines.append(Line(f"{together(cells, summary.cells)}, {status}{count}: {reason}", "−", "missing"))
+    return tuple(lines)
 
 
 def together(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> str:
@@ -214,13 +136,13 @@ def matrix_tables(estimates: Sequence[Estimate]) -> list[Table]:
 
 
 def _matrix(title: str, group: Sequence[Estimate], cells: Mapping[int, str]) -> Table:
-    notes, metrics = Notes(), dict[str, dict[int, Estimate]]()
+    metrics = dict[str, dict[int, Estimate]]()
     for e in group:
         metrics.setdefault(e.metric, {})[e.cell] = e
     alone = all(e.low is None for e in group)
 
     def tell(e: Estimate) -> str:
-        return _alone(e, notes) if alone else _with_interval(e, notes)
+        return _alone(e) if alone else _with_interval(e)
 
     rows: list[tuple[str, ...]] = []
     for metric, found in metrics.items():
@@ -233,18 +155,120 @@ def _matrix(title: str, group: Sequence[Estimate], cells: Mapping[int, str]) -> 
     single = all(e.rounds == 1 for e in group)
     of = "of one round" if single else "mean over rounds"
     caption = f"{of}, too few for intervals" if alone else f"{of}, with its interval"
-    return Table(title, columns, tuple(rows), 1, caption, notes.sentences())
+    return Table(title, columns, tuple(rows), 1, caption)
 
 
-def _alone(e: Estimate, notes: Notes) -> str:
+def _alone(e: Estimate) -> str:
     """Where nothing has an interval, that is said once for all."""
-    return notes.mark(fmt.quantity(e.mean, e.unit), [w for w in e.warnings if not words.is_of_rounds(w)])
+    return noted(fmt.quantity(e.mean, e.unit), [w for w in e.warnings if not words.is_of_rounds(w)])
 
 
-def _with_interval(e: Estimate, notes: Notes) -> str:
+def _with_interval(e: Estimate) -> str:
     shown = fmt.scale(e.mean, e.unit)
     value = fmt.quantity(e.mean, e.unit, e.low, e.high, within=shown)
     if e.low is not None and e.low == e.high:
-        return notes.mark(f"{value} (always)", e.warnings)
+        return noted(f"{value} (always)", e.warnings)
     span = fmt.interval(e.low, e.high, e.unit, e.mean, within=fmt.Scale(shown.factor, "")) or "no interval"
-    return notes.mark(f"{value} ({span})", e.warnings)
+    return noted(f"{value} ({span})", e.warnings)
+
+
+# Many cells as a grid, a metric a table: levels of one factor side by side, those of the others below each other.
+# A row a cell can be read for a dozen of them; of a hundred nobody compares the third with the eightieth.
+
+MANY = 24
+"""Cells that still read well one below the other."""
+_MOST_ACROSS = 12
+
+
+def measured_tables(estimates: Sequence[Estimate], cells: Sequence[CellState]) -> list[Table]:
+    """One table a metric of a source: a grid where there are many cells, else a row a cell."""
+    return [grid_table(group, cells) or estimate_table(group) for group in by_metric(estimates)]
+
+
+def further_tables(estimates: Sequence[Estimate], cells: Sequence[CellState]) -> list[Table]:
+    """Metrics that nobody asked about: all of a source in one table, or a grid each where there are many cells."""
+    known = _with_gaps(estimates, cells)
+    if len(cells) <= MANY:
+        return matrix_tables(known)
+    grids = [(group, grid_table(group, cells)) for group in by_metric(known)]
+    rest = [e for group, grid in grids if grid is None for e in group]
+    return [*(grid for _, grid in grids if grid is not None), *matrix_tables(rest)]
+
+
+def _with_gaps(estimates: Sequence[Estimate], cells: Sequence[CellState]) -> list[Estimate]:
+    """With a warning where there is no value in some rounds of the cell: a disk that did nothing has no row there."""
+    done = {cell.cell: cell.rounds for cell in cells}
+    return [_with_gap(e, rounds) if e.rounds < (rounds := done.get(e.cell, 0)) else e for e in estimates]
+
+
+def _with_gap(e: Estimate, rounds: int) -> Estimate:
+    gap = f"A value in {e.rounds} of {fmt.plural(rounds, 'round')} only: the mean is of these."
+    return replace(e, warnings=(*e.warnings, gap))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """``down``: levels of the factors ``beside`` of each row; ``across``: levels of the factor ``side_by_side``."""
+
+    beside: tuple[str, ...]
+    side_by_side: str
+    down: tuple[tuple[str, ...], ...]
+    across: tuple[str, ...]
+
+
+def grid_table(group: Sequence[Estimate], cells: Sequence[CellState]) -> Table | None:
+    """One metric of one source, of ``group``; ``None`` where the cells are few, or no factor has few levels.
+
+    ``cells``: all of the run, in whose order rows and columns stand, and which say why a number is missing.
+    """
+    shared, factors = split_levels([e.levels for e in group])
+    shape = _shape(group, cells, factors) if len(group) > MANY and len(factors) > 1 else None
+    if shape is None:
+        return None
+    first = group[0]
+    common = tuple(w for w in group[0].warnings if all(w in e.warnings for e in group))
+    numbers = {_place(e.levels, shape): e for e in group}
+    states = {_place(cell.levels, shape): cell for cell in cells if shared.items() <= cell.levels.items()}
+    label = noted(shape.beside[-1], common)
+    scales = {fmt.scale(e.mean, e.unit) for e in group}
+    shown = next(iter(scales)) if len(scales) == 1 else None  # one display unit of all goes into the caption
+    rows = []
+    for row in shape.down:
+        found = [(numbers.get((row, level)), states.get((row, level))) for level in shape.across]
+        rows.append((*row, *(_cell(e, state, common, shown) for e, state in found)))
+    counts = sorted({e.rounds for e in group})
+    plain = fmt.plural(counts[0], "round") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
+    interval = f"mean over {plain} ± half of its {fmt.confidence(first.confidence)} interval"
+    unit = f"in {shown.symbol}" if shown is not None and shown.symbol else ""
+    told = interval if any(e.low is not None for e in group) else f"mean over {plain}"
+    title, caption = heading(first.metric, first.source, shared), (words.direction(first.better), unit, told)
+    columns = (*shape.beside[:-1], label, *(words.named(shape.side_by_side, level) for level in shape.across))
+    return Table(title, columns, tuple(rows), len(shape.beside), ", ".join(filter(None, caption)), divisible=True)
+
+
+def _shape(group: Sequence[Estimate], cells: Sequence[CellState], factors: tuple[str, ...]) -> _Shape | None:
+    everything = [cell.levels for cell in cells] or [e.levels for e in group]
+    having = {name: {e.levels.get(name, "") for e in group} for name in factors}
+    side = min(factors, key=lambda name: len(having[name]))
+    if len(having[side]) > _MOST_ACROSS:
+        return None
+    order = {
+        name: [level for level in dict.fromkeys(levels.get(name, "") for levels in everything) if level in having[name]]
+        for name in factors
+    }
+    beside = tuple(name for name in factors if name != side)
+    rows = {tuple(e.levels.get(name, "") for name in beside) for e in group}
+    down = sorted(rows, key=lambda row: [order[name].index(level) for name, level in zip(beside, row, strict=True)])
+    return _Shape(beside, side, tuple(down), tuple(order[side]))
+
+
+def _place(levels: dict[str, str], shape: _Shape) -> tuple[tuple[str, ...], str]:
+    return tuple(levels.get(name, "") for name in shape.beside), levels.get(shape.side_by_side, "")
+
+
+def _cell(e: Estimate | None, state: CellState | None, common: tuple[str, ...], shown: fmt.Scale | None) -> str:
+    if e is None:
+        return "–" if state is None or state.status in ("measured", "partly failed") else state.status
+    own = [warning for warning in e.warnings if warning not in common]
+    bare = None if shown is None else fmt.Scale(shown.factor, "")
+    return noted(fmt.plus_minus(e.mean, e.unit, e.low, e.high, within=bare), own)

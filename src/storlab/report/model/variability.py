@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from storlab.analysis.variability.across_runs import Spread
+from storlab.analysis.runs.across_runs import RunsCompared
+from storlab.analysis.variability.across_runs import Spread, Varying
+from storlab.grouping import grouped
+from storlab.report.document import Table
 from storlab.report.language import format as fmt
-from storlab.report.model.across_tables import outliers_from, spread_cells
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import Grid, grids
-from storlab.report.model.tables import Notes, Table, heading
-from storlab.timeseries.variability import STATISTICS, times_least, whiskers_of
+from storlab.report.model.tables import heading, noted, split_all
+from storlab.timeseries.variability import STATISTICS, squared, times_least, whiskers_of
 
 _FEW = 0.5  # of the trials: where fewer have samples enough, those that have are an odd choice
 _MOST = 4  # changes of a level that are listed one by one
@@ -66,7 +68,7 @@ def _tables(
 def _varying(
     title: str, caption: str, compared: str, unit: str, varied: Mapping[str, Spread], whiskers: float
 ) -> Table:
-    notes, rows = Notes(), []
+    rows = []
     factors = times_least([side.variance for side in varied.values() if side.variance is not None])
     most = dict(zip(varied, times_least([side.outliers or 0.0 for side in varied.values()]), strict=True))
     means = fmt.common_scale([side.mean for side in varied.values() if side.mean is not None], unit)
@@ -79,8 +81,7 @@ def _varying(
         columns,
         tuple(rows),
         1,
-        notes.mark(f"{caption}; {outliers_from(whiskers)}", [_DESCRIBED]),
-        notes.sentences(),
+        noted(f"{caption}; {outliers_from(whiskers)}", [_DESCRIBED]),
         divisible=True,
     )
 
@@ -91,8 +92,7 @@ def _more(factor: float | None) -> str:
 
 
 def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataFrame]) -> Table:
-    notes = Notes()
-    worth, steady = notes.mark("worth", [_WORTH]), notes.mark("steady (SNIA)", [_STEADY])
+    worth, steady = noted("worth", [_WORTH]), noted("steady (SNIA)", [_STEADY])
     found_in = ("warm-up", steady, "steady (fio)", "drift", "changes of the level")
     columns = (factor or "cell", "samples", worth, *found_in)
     rows = []
@@ -102,7 +102,7 @@ def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataF
         known = ((name, pl.col(name).is_not_null()) for name in ("steady_snia", "steady_fio"))
         since = (_in_rounds(each, there, name, fmt.duration, "never", "after ") for name, there in known)
         rows.append((level, *numbers, warm_up, *since, _drift(each), _changes(each)))
-    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), divisible=True)
+    return Table(title, columns, tuple(rows), 1, caption, divisible=True)
 
 
 def _drift(found: pl.DataFrame) -> str:
@@ -141,3 +141,89 @@ def _changes(found: pl.DataFrame) -> str:
         for change in changes[:_MOST]
     )
     return f"{told} and {len(changes) - _MOST} more" if len(changes) > _MOST else told
+
+
+def variability_between_runs(given: RunsCompared) -> list[Table]:
+    """One table a metric of a source, the baseline first. Nothing in it is judged.
+
+    A column a side where there is one combination only, else a row a side.
+    """
+    metrics = grouped(((found.source, found.metric), found) for found in given.variability)
+    return [_between_runs(given.factor, group) for group in metrics.values()]
+
+
+def _between_runs(factor: str, group: Sequence[Varying]) -> Table:
+    first = group[0]
+    shared, factors = split_all([found.within for found in group])
+    sides: dict[tuple[str, ...], tuple[Spread, str, str]] = {}
+    for found in group:
+        where = tuple(found.within[name] for name in factors)
+        sides.setdefault((found.b, *where), (found.of_b, "–", ""))
+        sides[(found.a, *where)] = (found.of_a, _variance_factor(found), _outlier_factor(found))
+    means = fmt.common_scale([side.mean for side, *_ in sides.values() if side.mean is not None], first.unit)
+    rows = [
+        (*label, *spread_cells(side, said, first.unit, means, "–", more)) for label, (side, said, more) in sides.items()
+    ]
+    told = [noted("factor", [f"Variance factor: how many times larger or smaller than that of {first.b}."])]
+    many = any(side.trials > 1 for side, *_ in sides.values())
+    caption = f"within {'trials, mean over rounds' if many else 'one trial a side'}; described, not judged"
+    title = f"Variability of {heading(first.metric, first.source, shared)}"
+    if factors:
+        columns = (factor, *factors, "mean", "variance", *told, "σ", "cv", "outliers", "stall")
+        caption += f"; {outliers_from(first.whiskers)}"
+        labels = 1 + len(factors)
+        return Table(title, columns, tuple(rows), labels, caption, divisible=True)
+    across_columns = tuple(
+        zip((*_NAMES, f"outliers ({first.whiskers:g} IQR)", "longest stall"), *(row[1:] for row in rows), strict=True)
+    )
+    return Table(title, (factor, *(row[0] for row in rows)), across_columns, 1, caption, divisible=True)
+
+
+def variance_unit(unit: str) -> str:
+    """Of IOPS that of rates: nobody knows their square by name."""
+    return squared("1/s" if unit == "IOPS" else unit)
+
+
+_NAMES = ("mean", "variance (σ²)", "variance factor", "standard deviation (σ)", "coefficient of variation")
+
+
+def outliers_from(whiskers: float) -> str:
+    """For the caption of a table with outliers: from how far off the quartiles samples count as such."""
+    return f"outliers beyond {whiskers:g} IQR"
+
+
+def spread_cells(
+    side: Spread, factor: str, unit: str, means: fmt.Scale | None, unknown: str, more: str
+) -> tuple[str, ...]:
+    """How much the samples of one side vary: ``_NAMES``, outliers with ``more`` about their number, longest stall."""
+    cv, outliers, stall = side.cv, side.outliers, side.longest_stall
+    return (
+        unknown if side.mean is None else fmt.quantity(side.mean, unit, within=means),
+        unknown if side.variance is None else fmt.quantity(side.variance, variance_unit(unit)),
+        factor,
+        unknown if side.sigma is None else fmt.quantity(side.sigma, unit),
+        unknown if cv is None else fmt.part(cv) if cv < 0.1 else fmt.share(cv),
+        unknown if outliers is None else _counted(outliers, more),
+        unknown if stall is None else fmt.duration(stall) if stall else "none",
+    )
+
+
+def _counted(outliers: float, more: str) -> str:
+    number = fmt.number(outliers, 0 if outliers.is_integer() else 1)
+    return f"{number} ({more})" if more else number
+
+
+def _outlier_factor(found: Varying) -> str:
+    """How many times more or fewer outliers than the baseline: "1.31× more"; nothing where that can't be told."""
+    mine, theirs = found.of_a.outliers, found.of_b.outliers
+    if not mine or not theirs or mine == theirs:
+        return ""
+    return f"{fmt.ratio(max(mine, theirs) / min(mine, theirs))} {'more' if mine > theirs else 'fewer'}"
+
+
+def _variance_factor(found: Varying) -> str:
+    """The variance factor as seen from the baseline: "1.31× larger"."""
+    if not found.larger:
+        return "same"
+    how = "larger" if found.larger == found.a else "smaller"
+    return f"much {how}" if found.factor is None else f"{fmt.ratio(found.factor)} {how}"

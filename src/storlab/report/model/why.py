@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from storlab.analysis.summary import Comparison, Difference, Summary, Underneath
 from storlab.metrics import END, PROBE
+from storlab.report.document import Block, Group, Line, Sentences, said
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model.tables import heading
 
-FIRST = 3
-"""Lines that follow a verdict in the terminal."""
+_FIRST = 3  # lines that follow a verdict
+_SUREST = 4  # comparisons whose surest difference is shown where little is
 _MOST = 12  # lines in the chapter; JSON has all
 _NAMED = 6  # comparisons in one sentence
 
-EVIDENCE = "Evidence, not a cause:"
 LEAD = (
     "What was watched underneath and differs between two levels, surest and largest first. This is evidence, "
     "not a cause: it shows what went along with the difference, not what caused it, and no verdict rests on it."
@@ -30,47 +29,6 @@ _MIB = 1 << 20
 _POINT = 1e-9  # of a ratio: an interval that is narrower is none
 
 
-@dataclass(frozen=True)
-class WhyPart:
-    """One comparison: its claim, its sentences, and what else is to be said."""
-
-    claim: str
-    sentences: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class WhyGroup:
-    """All comparisons of one metric under one load."""
-
-    heading: str
-    parts: tuple[WhyPart, ...]
-
-
-@dataclass(frozen=True)
-class WhyChapter:
-    """``nothing``: sentences on comparisons underneath which nothing differs."""
-
-    lead: str
-    groups: tuple[WhyGroup, ...]
-    nothing: tuple[str, ...]
-    method: str
-
-
-def chapter_lines(why: WhyChapter, mark: str, escaped: Callable[[str], str]) -> Iterator[str]:
-    """The chapter in a format whose list items begin with a dash; ``mark``: what its headings begin with, "##"."""
-    yield from (f"{mark} Why", "", escaped(why.lead), "")
-    for group in why.groups:
-        yield from (f"{mark}{mark[0]} {escaped(group.heading)}", "")
-        for part in group.parts:
-            yield from (escaped(part.claim), "")
-            yield from (f"- {escaped(sentence)}" for sentence in part.sentences)
-            yield from ("", *(line for note in part.notes for line in (escaped(note), "")))
-    if why.nothing:
-        yield from (*(f"- {escaped(sentence)}" for sentence in why.nothing), "")
-    yield from (escaped(why.method), "")
-
-
 def best_lines(comparison: Comparison) -> tuple[str, ...]:
     """What follows a verdict of better or worse at once; empty for others, and where nothing was watched."""
     why = comparison.why
@@ -78,7 +36,7 @@ def best_lines(comparison: Comparison) -> tuple[str, ...]:
         return ()
     if not differs(comparison):
         return (nothing_differs(why),)
-    lines = [words.stop(sentence(comparison, d)) for d in why.differences[:FIRST]]
+    lines = [words.stop(sentence(comparison, d)) for d in why.differences[:_FIRST]]
     return (*lines, *_facts(comparison, why))
 
 
@@ -130,38 +88,48 @@ def _ratio(d: Difference) -> str:
     return f"{fmt.ratio(d.ratio, d.low, d.high)}, {fmt.ratio_interval(d.low, d.high, d.ratio)}"
 
 
-def why_chapter(summary: Summary) -> WhyChapter | None:
-    """The whole chapter; ``None`` where nothing was looked at."""
+def why_blocks(summary: Summary) -> tuple[Block, ...]:
+    """The whole chapter; nothing if nothing was looked at."""
     looked = [c for c in summary.comparisons if c.why is not None]
     if not looked:
-        return None
-    differing = [c for c in looked if differs(c)]
-    groups: dict[str, list[WhyPart]] = {}
-    for c in differing:
-        where = heading(c.metric, c.source, c.within) + (f", {words.POOLED}" if c.pooled else "")
-        groups.setdefault(where, []).append(_part(c))
-    empty = [c for c in looked if not differs(c)]
+        return ()
+    groups: dict[str, list[Block]] = {}
+    for c in looked:
+        if differs(c):
+            where = heading(c.metric, c.source, c.within) + (f", {words.POOLED}" if c.pooled else "")
+            groups.setdefault(where, []).append(_part(c))
     left = sum(c.why is None and c.verdict in ("better", "worse") for c in summary.comparisons)
     beyond = [f"Not examined underneath: {fmt.plural(left, 'further comparison')} better or worse."] if left else []
-    return WhyChapter(
-        lead=LEAD,
-        groups=tuple(WhyGroup(name, tuple(parts)) for name, parts in groups.items()),
-        nothing=(*_nothing(empty), *beyond),
-        method=_method(looked),
+    nothing = (*_nothing(c for c in looked if not differs(c)), *beyond)
+    return (
+        *said(LEAD, tone="soft"),
+        *(Group(name, tuple(parts), folded=True) for name, parts in groups.items()),
+        *said(*nothing, mark="·"),
+        *said(_method(looked), tone="soft"),
     )
 
 
-def _part(c: Comparison) -> WhyPart:
+def surest(comparisons: Iterable[Comparison]) -> tuple[Block, ...]:
+    """The surest difference underneath each of the first comparisons, each said once."""
+    lines = dict.fromkeys(best_lines(c)[0] for c in comparisons if best_lines(c) and differs(c))
+    lead = said("The surest difference of each comparison: evidence, not a cause.", tone="soft") if lines else ()
+    return (*lead, *said(*list(lines)[:_SUREST], mark="·"))
+
+
+def _part(c: Comparison) -> Sentences:
+    """One comparison: its claim, what differs underneath, and what else is to be said."""
     assert c.why is not None
     why = c.why
-    notes = list(why.left_out)
+    lines = [f"{sentence(c, d)} {details(c, d)}" for d in why.differences[:_MOST]]
+    lines = [words.stop(_with_alike(text, d)) for text, d in zip(lines, why.differences, strict=False)]
+    notes = [nothing_differs(why)] if not why.differences else []
     if len(why.differences) > _MOST:
-        notes.insert(0, f"{len(why.differences) - _MOST} more are in the JSON report.")
-    said = [f"{line} {details(c, d)}" for d in why.differences[:_MOST] for line in [sentence(c, d)]]
-    said = [words.stop(_with_alike(text, d)) for text, d in zip(said, why.differences, strict=False)]
-    if not why.differences:
-        notes.insert(0, nothing_differs(why))
-    return WhyPart(words.stop(words.claim(c)), (*said, *_facts(c, why)), tuple(notes))
+        notes.append(f"{len(why.differences) - _MOST} more are in the JSON report.")
+    under = (
+        *(Line(text, "·") for text in (*lines, *_facts(c, why))),
+        *(Line(n, "·", "soft") for n in (*notes, *why.left_out)),
+    )
+    return Sentences((Line(words.stop(words.claim(c)), words.mark(c), c.verdict, under),))
 
 
 def _with_alike(text: str, d: Difference) -> str:

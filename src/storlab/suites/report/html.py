@@ -10,7 +10,7 @@ import msgspec
 from markupsafe import Markup
 
 from storlab.grouping import grouped
-from storlab.report.formats import html_page
+from storlab.report.formats import html as html_page
 from storlab.report.language.format import duration
 from storlab.suites.model import Attempt, Outcome
 from storlab.suites.report.text import not_kept

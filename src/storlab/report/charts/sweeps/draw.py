@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import altair as alt
 import polars as pl
@@ -17,18 +18,38 @@ from storlab.report.charts.scales import (
     log_axis,
     seconds_axis,
 )
-from storlab.report.charts.theme import ABOVE, COLOURS, DASHES, INK, PAPER, SHAPES, Chart, of
+from storlab.report.charts.theme import ABOVE, COLOURS, DASHES, INK, PAPER, SHAPES, SOFT, Chart, of
 from storlab.report.language import format as fmt
 
-_HEIGHT, _ROW, _AXES = 230, 26, 54  # px
+_HEIGHT, _LARGE, _ROW, _AXES = 230, 300, 26, 54  # px
 _POWERS = 4.0  # levels that span more than this are powers, and stand on a log axis
 
 
-def curve_chart(points: pl.DataFrame, factor: str, by: str, metric: str, unit: str) -> Chart:
-    """``points``: ``number, label, line, mean, low, high`` in base units; ``by``: what the lines are levels of."""
+@dataclass(frozen=True)
+class Marks:
+    """What is marked on curves: ``limits`` of objectives, in base units, and ``knees``: line and level."""
+
+    limits: tuple[float, ...] = ()
+    knees: tuple[tuple[str, str], ...] = ()
+
+
+def curve_chart(
+    points: pl.DataFrame,
+    factor: str,
+    by: str,
+    metric: str,
+    unit: str,
+    marked: Marks = Marks(),
+    *,
+    log: bool | None = None,
+) -> Chart:
+    """``points``: ``number, label, line, mean, low, high`` in base units; ``by``: what the lines are levels of.
+
+    ``log``: whether the axis of values is logarithmic; ``None``: if that shows them better.
+    """
     shown = display_unit(points["mean"], unit)
     drawn = points.with_columns(pl.col("mean", "low", "high") / shown.factor)
-    scale, hint = fitting_scale(drawn["mean"])
+    scale, hint = fitting_scale(drawn["mean"], log=log)
     axis = log_axis(drawn["mean"]) if scale.type == "log" else PLAIN
     if scale.type == "log":  # an interval's end at 0 would lie infinitely far away
         drawn = drawn.with_columns(pl.col("low").clip(lower_bound=float(str(drawn["mean"].min())) / 10))
@@ -42,10 +63,18 @@ def curve_chart(points: pl.DataFrame, factor: str, by: str, metric: str, unit: s
     strokes = base.mark_line(strokeWidth=2).encode(
         y=y, strokeDash=alt.StrokeDash("line:N", scale=of(lines, DASHES), legend=legend)
     )
-    marks = base.mark_point(filled=True, size=40, opacity=1).encode(
+    points_ = base.mark_point(filled=True, size=40, opacity=1).encode(
         y=y, shape=alt.Shape("line:N", scale=of(lines, SHAPES), legend=legend)
     )
-    return alt.layer(bands, strokes, marks, height=_HEIGHT)
+    limits = pl.DataFrame({"limit": [limit / shown.factor for limit in marked.limits]}, schema={"limit": pl.Float64})
+    rules = alt.Chart(limits).mark_rule(color=SOFT, strokeDash=[6, 4]).encode(y=alt.Y("limit:Q"))
+    names = alt.Chart(limits).mark_text(align="left", baseline="bottom", dx=3, dy=-3, color=SOFT, text="objective")
+    wanted = pl.DataFrame(list(marked.knees), schema={"line": pl.String, "label": pl.String}, orient="row")
+    knees = alt.Chart(drawn.join(wanted, on=["line", "label"], how="semi"))
+    rings = knees.mark_point(size=190, strokeWidth=2, color=INK, opacity=1).encode(x=x, y=y)
+    told = knees.mark_text(dy=-16, fontSize=11, color=INK, text="knee").encode(x=x, y=y)
+    above = [rules, names.encode(x=alt.value(0), y=alt.Y("limit:Q"))] if marked.limits else []
+    return alt.layer(bands, strokes, points_, *above, *([rings, told] if marked.knees else []), height=_LARGE)
 
 
 def _steps(points: pl.DataFrame, factor: str) -> alt.X:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import polars as pl
 
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.data import Sweep
 from storlab.grouping import grouped
-from storlab.report.charts.panel import Panel, file_stem
+from storlab.report.charts.panel import Panel, file_stem, panel
+from storlab.report.charts.scales import FAR
 from storlab.report.charts.sweeps.data import Group, curve, groups, knees_of, levels_of, marks_of, place
-from storlab.report.charts.sweeps.draw import curve_chart, heat_map_chart, hockey_stick_chart, in_words
+from storlab.report.charts.sweeps.draw import Marks, curve_chart, heat_map_chart, hockey_stick_chart, in_words
 from storlab.report.model.sweeps import asked, knee_sentence
 from storlab.report.model.tables import heading
 
@@ -34,10 +36,19 @@ def _curve(summary: Summary, sweep: Sweep, group: Group, key: tuple[str, str], t
     points, unit = curve(summary, group, *key)
     if points["number"].n_unique() > 1:
         title = f"{heading(key[1], key[0], group.within)} over {sweep.factor}"
-        draw = partial(curve_chart, points, sweep.factor, group.by, key[1], unit)
-        yield Panel(
-            "sweep", file_stem("curve", [title], taken), "", title, in_words(points, sweep.factor, key[1], unit), draw
+        lines = [line.levels for line in group.lines]
+        limits = dict.fromkeys(o.limit for o in summary.objectives if (o.source, o.metric) == key and o.levels in lines)
+        knees = [k for k in summary.knees if k.source == key[0] and key[1] in (k.throughput, k.latency)]
+        marks = Marks(
+            tuple(limit for limit in limits if limit is not None),
+            tuple(marks_of([knee for knee in knees if knee.levels in lines], group)),
         )
+        draw = partial(curve_chart, points, sweep.factor, group.by, key[1], unit, marks)
+        least, most = (float(str(end)) for end in (points["mean"].min(), points["mean"].max()))
+        log = {"draw_log": partial(draw, log=True), "log_first": most > FAR * least}
+        both: dict[str, Any] = log if least > 0 else {}
+        stem, told = file_stem("curve", [title], taken), in_words(points, sweep.factor, key[1], unit)
+        yield panel("sweeps", stem, "", title, told, partial(draw, log=False), **both, wide=True)
 
 
 def _heat_maps(summary: Summary, sweeps: tuple[Sweep, Sweep], key: tuple[str, str], taken: set[str]) -> Iterator[Panel]:
@@ -51,7 +62,7 @@ def _heat_maps(summary: Summary, sweeps: tuple[Sweep, Sweep], key: tuple[str, st
         draw = partial(heat_map_chart, squares, (across, columns), (down, lines), key[1], points[0].unit)
         best = max(rows, key=lambda row: row[2])
         alt = f"{key[1]} by {across} and {down}; largest at {across}={best[0]}, {down}={best[1]}."
-        yield Panel("sweep", file_stem("heat-map", [title], taken), "", title, alt, draw)
+        yield panel("sweeps", file_stem("heat-map", [title], taken), "", title, alt, draw)
 
 
 def _hockey_sticks(summary: Summary, group: Group, taken: set[str]) -> Iterator[Panel]:
@@ -66,4 +77,4 @@ def _hockey_sticks(summary: Summary, group: Group, taken: set[str]) -> Iterator[
             draw = partial(hockey_stick_chart, points, marks_of(own, group), (throughput, latency, group.by))
             title = ": ".join(filter(None, (f"{latency} against {throughput}", source, place(group))))
             alt = f"Latency against throughput. {' '.join(map(knee_sentence, own))}"
-            yield Panel("sweep", file_stem("hockey-stick", [title], taken), "", title, alt, draw)
+            yield panel("sweeps", file_stem("hockey-stick", [title], taken), "", title, alt, draw)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from storlab.report.charts.scales import PLAIN
+from storlab.report.charts.scales import PLAIN, log_axis
 from storlab.report.charts.theme import INK, SOFT, Chart
 from storlab.report.charts.variability.sampled import Axes, Clock
 
@@ -125,19 +125,29 @@ def with_checkpoints(chart: Chart, marks: pl.DataFrame, axes: Axes, clock: Clock
 
 
 def course_chart(
-    course: pl.DataFrame, steps: pl.DataFrame, axes: Axes, clock: Clock, span: tuple[float, float] | None = None
+    course: pl.DataFrame,
+    steps: pl.DataFrame,
+    axes: Axes,
+    clock: Clock,
+    span: tuple[float, float] | None = None,
+    *,
+    log: bool = False,
 ) -> Chart:
     """``course``: ``level, t, mean, low, high``; ``steps``: ``level, begin, end, mean`` of levels between changes.
 
     The line is the mean of a step of time, the band from the least sample in it to the largest. ``span``: what the
-    chart is zoomed in on, beyond which both end at its edge; else it is all of them from zero.
+    chart is zoomed in on, beyond which both end at its edge; else it is all of them from zero, or ``log``.
     """
     lowest, highest = span or (min(0.0, float(str(course["low"].min()))), float(str(course["high"].max())))
     room = 0.1 * (highest - lowest) or 0.04 * abs(highest) or 1.0
     domain = (lowest - room, highest + room) if span else (lowest, highest + room / 2)
     course = course.select("level", "t", pl.col("mean", "low", "high").clip(*domain))
     scale = alt.Scale(domain=list(domain), zero=not span, nice=False)
-    y = alt.Y("mean:Q", title=axes.beside("not from zero" if span else ""), scale=scale, axis=PLAIN)
+    hint, axis = "not from zero" if span else "", PLAIN
+    if log:
+        course = course.with_columns(pl.col("low").clip(lower_bound=float(str(course["mean"].min())) / 10))
+        scale, hint, axis = alt.Scale(type="log", nice=False, padding=6), "log scale", log_axis(course["mean"])
+    y = alt.Y("mean:Q", title=axes.beside(hint), scale=scale, axis=axis)
     x, colour = clock.axis("t"), axes.colour()
     base, begin = alt.Chart(course).encode(x=x, color=colour), clock.axis("begin")
     band = base.mark_area(fillOpacity=0.16).encode(y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q"))

@@ -15,7 +15,7 @@ import polars as pl
 
 from storlab.analysis.variability import samples as within
 from storlab.metrics import percentile_name
-from storlab.report.charts.panel import Combination, Panel, file_stem
+from storlab.report.charts.panel import Combination, Panel, file_stem, panel
 from storlab.report.charts.scales import seconds_axis
 from storlab.report.charts.theme import Chart
 from storlab.report.charts.variability.drawn import (
@@ -30,12 +30,13 @@ from storlab.report.charts.variability.drawn import (
     variance_chart,
     with_checkpoints,
 )
-from storlab.report.charts.variability.sampled import INSTANTS, Axes, Clock, Sampled, sampled
+from storlab.report.charts.variability.sampled import Axes, Clock, Sampled, sampled
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model.input import ReportInput
+from storlab.report.model.variability import variance_unit
 from storlab.timeseries.distribution import HOUR
-from storlab.timeseries.variability import squared, times_least
+from storlab.timeseries.variability import times_least
 
 _STEPS_ALONE = 120  # of a level by itself, in a chart a third as wide
 _PARTS = 60  # of the variance over time
@@ -56,7 +57,7 @@ class _View:
 
 def course_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     """All levels over time, in the range of their samples and from zero."""
-    if of.samples["t"].n_unique() < INSTANTS or not of.axes.told_apart:
+    if not of.lasts or not of.axes.told_apart:
         return
     combination = of.combination
     shown = words.listed(list(of.axes.shown))
@@ -70,11 +71,14 @@ def course_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
         name = file_stem("course", [combination.title, "from-zero" if whole else ""], taken)
         title += "; triangles are checkpoints" if of.checkpoints.height else ""
         draw = partial(_course_chart, of, None if whole else (low, high))
-        yield Panel("course", name, combination.title, title, told, draw, wide=from_zero or not whole)
+        log = partial(_course_chart, of, None, log=True) if whole and low > 0 else None
+        yield panel("time", name, combination.title, title, told, draw, draw_log=log, wide=from_zero or not whole)
 
 
 def series_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     """Each level by itself over time, its rounds one by one; all of them on one scale."""
+    if not of.lasts:
+        return
     step = max(of.clock.duration / _STEPS_ALONE, within.interval(of.samples))
     course = within.over_time(of.samples, step).with_columns(pl.col("t") / of.clock.unit)
     top = float(str(course["mean"].max()))
@@ -88,7 +92,7 @@ def series_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
         draw = partial(series_chart, own, within.over_rounds(own), of.axes, of.clock, top)
         name = file_stem("series", [f"{title}-{level}"], taken)
         heading = words.named(of.axes.factor, level)
-        yield Panel("series", name, title, heading, told, draw)
+        yield panel("time", name, title, heading, told, draw)
 
 
 def variability_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
@@ -99,7 +103,8 @@ def variability_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     for view in _views(of):
         name = file_stem("variability", [combination.title, view.title], taken)
         told = f"{combination.metric}: {view.told}"
-        yield Panel("variability", name, combination.title, view.title, told, view.draw, view.aside, view.wide)
+        place = "variability-details" if view.aside else "variability"
+        yield panel(place, name, combination.title, view.title, told, view.draw, wide=view.wide)
 
 
 def _views(of: Sampled) -> Iterator[_View]:
@@ -179,7 +184,7 @@ def _with_factor(number: str, factor: float | None) -> str:
 
 
 def _variances(of: Sampled) -> Iterator[_View]:
-    unit, base = squared(of.combination.unit), of.axes.unit.factor**2
+    unit, base = variance_unit(of.combination.unit), of.axes.unit.factor**2
     found = within.variances(of.many).with_columns(pl.col("variance") * base)
     shown = fmt.scale(float(str(found["variance"].max())), unit)
     labels = [
@@ -222,8 +227,8 @@ def _part_by_part(of: Sampled) -> _View:
     return _View(name, told, lambda: boxes_chart(boxes, of.axes, "part", title, names), wide=True)
 
 
-def _course_chart(of: Sampled, span: tuple[float, float] | None) -> Chart:
-    chart = course_chart(of.course, of.levels_in_time, of.axes, of.clock, span)
+def _course_chart(of: Sampled, span: tuple[float, float] | None, *, log: bool = False) -> Chart:
+    chart = course_chart(of.course, of.levels_in_time, of.axes, of.clock, span, log=log)
     return with_checkpoints(chart, of.checkpoints, of.axes, of.clock) if of.checkpoints.height else chart
 
 
@@ -262,7 +267,7 @@ def percentile_panels(
     found = [
         (percentile_name(p), sampled(given, replace(combination, metric=m), levels, "none")) for p, m in series if m
     ]
-    courses = [(name, of) for name, of in found if of is not None and of.samples["t"].n_unique() >= INSTANTS]
+    courses = [(name, of) for name, of in found if of is not None and of.lasts]
     lines = pl.concat([_NO_LINES, *(_in_seconds(name, of) for name, of in courses)])
     if lines.is_empty():
         return
@@ -273,7 +278,7 @@ def percentile_panels(
     told = f"{names} of {combination.metric} over the time of a trial, of {shown}."
     draw = partial(percentiles_chart, lines, longest.axes, longest.clock)
     stem = file_stem("course", [combination.title, "percentiles"], taken)
-    yield Panel("course", stem, combination.title, title, told, draw, wide=True)
+    yield panel("time", stem, combination.title, title, told, draw, wide=True)
 
 
 def _in_seconds(name: str, of: Sampled) -> pl.DataFrame:

@@ -74,8 +74,8 @@ class Clock:
 
 
 _STEPS = 240  # of a course: finer than that is finer than the pixels
-_FEWEST = 10  # samples of a level, for a distribution
-INSTANTS = 3  # of fewer there is no course
+_FEWEST = 40  # samples of a level, for a distribution
+_INSTANTS, _SECONDS = 10, 2.0  # of fewer, or in less, there is no course
 
 
 _NO_MARKS = pl.DataFrame(schema={"level": pl.String, "t": pl.Float64})
@@ -96,6 +96,11 @@ class Sampled:
     clock: Clock
     checkpoints: pl.DataFrame = field(default_factory=lambda: _NO_MARKS)
     whiskers: float = WHISKERS
+
+    @property
+    def lasts(self) -> bool:
+        """Whether there is enough of it over time for a chart."""
+        return self.samples["t"].n_unique() >= _INSTANTS and self.clock.duration >= _SECONDS
 
     @cached_property
     def rounds(self) -> list[int]:

@@ -1,5 +1,5 @@
 // What a report offers beyond what it shows without scripts: sorted and filtered tables, values of charts, levels that
-// are switched off, a mark at the section that is read. Nothing is fetched and nothing is kept.
+// are switched off, the other scale, a mark at the section that is read. Nothing is fetched and nothing is kept.
 "use strict";
 const make = (name, properties, ...children) => {
   const element = Object.assign(document.createElement(name), properties);
@@ -20,11 +20,10 @@ const valueOf = text => {
   return (sign ? -1 : 1) * parts.reduce((sum, part) => sum + part, 0);
 };
 
-// ---- The row of switches above a chart, shown as its chart is: wide or slim
+// ---- The row of switches above a drawing of a chart
 const barOf = chart => {
   if (chart.previousElementSibling?.matches(".levels")) return chart.previousElementSibling;
-  const size = ["broad", "slim"].find(each => chart.classList.contains(each)) ?? "";
-  const bar = make("div", { className: `levels ${size}` });
+  const bar = make("div", { className: "levels" });
   chart.before(bar);
   return bar;
 };
@@ -69,12 +68,11 @@ const barOf = chart => {
   tip.setAttribute("role", "tooltip");
   document.body.append(tip);
   addEventListener("pointermove", event => {
-    const mark = event.target instanceof Element ? event.target.closest("[data-v]") : null;
+    const mark = event.target instanceof Element ? event.target.closest("[role=graphics-symbol][aria-label]") : null;
     tip.hidden = !mark;
     if (!mark) return;
-    const names = mark.closest("[data-k]")?.dataset.k.split("; ");  // the same for all marks of a group, or none
-    const parts = mark.dataset.v.split("; ").map((value, at) => names ? `${names[at]}: ${value}` : value);
-    tip.textContent = parts.filter(part => !/^(lane|_row)\b/.test(part)).join("\n");
+    const parts = mark.getAttribute("aria-label").split("; ").filter(part => !/^(lane|_row)\b/.test(part));
+    tip.textContent = parts.join("\n").replace(/-?\d+\.\d{3,}/g, number => +(+number).toPrecision(4));
     tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
     tip.style.top = `${Math.max(8, event.clientY - tip.offsetHeight - 10)}px`;
   });
@@ -93,6 +91,18 @@ const barOf = chart => {
       });
       bar.append(make("label", {}, box, ` ${name.textContent}`));
     });
+  }
+
+  // ---- Both scales are drawn: a switch shows one
+  for (const figure of document.querySelectorAll("figure.scales")) {
+    const button = make("button", { type: "button", className: "scale" });
+    const shown = () => figure.querySelector(".drawn.log").hidden ? "Log scale" : "Linear scale";
+    button.textContent = shown();
+    button.addEventListener("click", () => {
+      for (const drawn of figure.querySelectorAll(".drawn")) drawn.hidden = !drawn.hidden;
+      button.textContent = shown();
+    });
+    figure.querySelector("figcaption").append(" ", button);
   }
 
   // ---- Everything open or closed at once; and the section that is read
