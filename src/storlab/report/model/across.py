@@ -213,11 +213,10 @@ def comparison_document(given: RunsCompared) -> Document:
     without = dict.fromkeys(result for c in given.comparisons if c.basis == "none" for result in c.gates)
     missing = (*(Line(text, "−", "missing") for text in not_compared(given)), *gates(without))
     tables = ratio_tables(given)
-    some = sum(len(table.rows) for table in tables) > 1
     sections = (
         *section("answers", "Answers", *answers, *said(*why_described(given), mark=words.DESCRIBED, tone="described"),
                  weight=FIRST, titled=False),
-        *section("compared", "Compared", *(tables if some else ()), weight=FIRST),
+        *section("compared", "Compared", *tables, weight=FIRST),
         *section("not-compared", "Not compared", *([Sentences(missing)] if missing else []), weight=FIRST),
         *section("variability", "Variability", *variability_between_runs(given), weight=FIRST),
         *section("method", "Method", *said(given.method, tone="soft"), weight=FIRST, titled=False),

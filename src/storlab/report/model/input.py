@@ -6,20 +6,22 @@ import shlex
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import polars as pl
 
 from storlab.analysis.summary import BlockIO, CellState, Distribution, Estimate, SteadyWindow, Summary
 from storlab.analysis.sweeps.data import Knee, Line, Objective
 from storlab.metrics import PROBE, Declarations, named
-from storlab.probes.stacks import Box
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.model.unequal import unequal_sentences
 from storlab.text import one_line
+
+if TYPE_CHECKING:
+    from storlab.probes.stacks import Box
 
 _INTEGERS, _TEXTS = (
     dict.fromkeys(("trial", "round", "cell"), pl.Int64()),
