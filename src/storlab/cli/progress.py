@@ -38,8 +38,8 @@ from storlab.report.formats.terminal import STYLES, foreign
 from storlab.report.language import format as fmt
 from storlab.report.language import words
 from storlab.report.language.format import duration
-from storlab.report.model.tables import heading
 from storlab.report.model.questions import ordered_comparisons
+from storlab.report.model.tables import heading
 from storlab.run.observer import Observer
 
 MOST = 10
