@@ -40,7 +40,7 @@ settings.load_profile("storlab")
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
     """Storlab in an empty folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("storlab.run.recovery.alone.LOCK", tmp_path / "state" / "settings")  # none waits for another
+    monkeypatch.setattr("storlab.run.recovery.reclaim.LOCK", tmp_path / "state" / "settings")  # none waits for another
     with contextlib.closing(Laboratory(tmp_path)) as made:
         yield made
 

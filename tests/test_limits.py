@@ -25,6 +25,7 @@ from storlab.run.limits import parse_extent
 from storlab.run.recovery.journal import Journal, read_pending
 from storlab.run.trial import fetch
 from storlab.run.trial.fetch import Allowance
+from storlab.study import checks
 from storlab.study import study as studies
 from storlab.study.factors import Factor, Level
 from storlab.study.substitution import Outgrown, Substitution
@@ -53,7 +54,7 @@ def file_of(path: Path, size: int) -> Path:
 def cells(count: int) -> None:
     said: list[str] = []
     factor = Factor("f", tuple(Level(str(number), number, ()) for number in range(count)))
-    studies._limit_cells([factor], lambda _, message: said.append(message))
+    checks._limit_cells([factor], lambda _, message: said.append(message))
     if said:
         raise StorlabError(said[0])
 

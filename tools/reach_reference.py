@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from storlab.lab.file import LabFile
 from storlab.permission_words import WORDS
 from storlab.reach import Reach, Reaching, texts_of
-from storlab.study.models import study_models
+from storlab.study.json_schema import study_models
 from storlab.suites.expectations import ExpectationFile
 from storlab.suites.suite_file import SuiteFile
 

@@ -110,7 +110,6 @@ _PROBES: tuple[type[Probe], ...] = (
 
 @cache
 def node_kinds() -> dict[str, type[NodeKind]]:
-    """Name in study files → class."""
     return _with_others("nodes", {str(cls.model_fields["kind"].default): cls for cls in _NODE_KINDS})
 
 

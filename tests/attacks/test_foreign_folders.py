@@ -21,8 +21,9 @@ from storlab.records.manifest import write_manifest
 from storlab.remote.receive import Places, Receiver
 from storlab.run.limits import parse_extent
 from storlab.run.observer import Observer
+from storlab.run.permissions import NO_PERMISSIONS
 from storlab.run.recovery.journal import read_pending
-from storlab.run.recovery.teardown import taken
+from storlab.run.recovery.reclaim import taken
 from storlab.run.session import open_session
 from storlab.run.trial.commands import make_own
 
@@ -148,12 +149,12 @@ def test_what_clean_and_resume_believe_is_in_the_folder_that_they_opened(lab: La
     (decoy / "manifest.json").write_text("damaged")
     (decoy / "journal.jsonl").write_text("damaged\n")
     before = files(decoy)
-    with taken(lab.out) as holding:
+    with taken(lab.out, NO_PERMISSIONS) as holding:
         lab.out.rename(moved)
         decoy.rename(lab.out)
         write_manifest(holding.run.path, holding.run.manifest)
         assert read_pending(holding.run.journal) == []
-        with pytest.raises(RecordsError, match=f"{moved} is in use"), taken(moved):
+        with pytest.raises(RecordsError, match=f"{moved} is in use"), taken(moved, NO_PERMISSIONS):
             pass
     assert files(lab.out) == before
 

@@ -21,7 +21,7 @@ from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.settings import KERNEL_FILES
 from storlab.nodes.undo import OF_RUN
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.run.recovery import notes
+from storlab.run.recovery import state
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.undoing import undo_table
 
@@ -164,16 +164,16 @@ def test_what_is_restored_needs_the_note_that_was_written_when_it_was_changed(jo
 
 @pytest.mark.needs("root")
 def test_a_note_that_another_user_made_is_none(journal: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(notes, "_OF_ROOT", tmp_path / "run")
+    monkeypatch.setattr(state, "_OF_ROOT", tmp_path / "run")
     arguments = {"before": 1024, "wanted": 2048}
-    notes.note(RUN, HOST, "nfsd.limit", arguments)
+    state.note(RUN, HOST, "nfsd.limit", arguments)
     (made,) = (tmp_path / "run" / "announced").iterdir()
-    assert notes.is_noted(RUN, HOST, "nfsd.limit", arguments)
+    assert state.is_noted(RUN, HOST, "nfsd.limit", arguments)
     os.chown(made, 65534, 65534)
-    assert not notes.is_noted(RUN, HOST, "nfsd.limit", arguments)
+    assert not state.is_noted(RUN, HOST, "nfsd.limit", arguments)
     os.chown(made, 0, 0)
     made.parent.chmod(0o777)
-    assert not notes.is_noted(RUN, HOST, "nfsd.limit", arguments)
+    assert not state.is_noted(RUN, HOST, "nfsd.limit", arguments)
 
 
 @pytest.mark.needs("root")

@@ -14,8 +14,8 @@ from laboratory.samples import sample
 from laboratory.studies import parsed
 from laboratory.trust import allowing
 from storlab.analysis.summary import Comparison, Summary, to_json
-from storlab.cli.plan.nodes import cells_text, memory_text, needs_list, node_lines, nodes_as_data, stack_rows
-from storlab.cli.plan.times import time_text
+from storlab.cli.plan.tables import cells_text, memory_text, needs_list, node_lines, nodes_as_data, stack_rows
+from storlab.cli.plan.view import time_text
 from storlab.images.image import Image
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.command import Accelerator
@@ -24,7 +24,7 @@ from storlab.nodes.kinds.vm.emulator import Emulator
 from storlab.nodes.kinds.vm.kind import Boot
 from storlab.records.files import write_whole
 from storlab.run.planning.plan import Plan
-from storlab.run.setup.space import Memory
+from storlab.run.planning.space import Room
 from storlab.study.schema import group_model
 from storlab.study.study import Study, load_study, shipped_studies
 from study.program import call
@@ -312,7 +312,7 @@ def machines(accelerator: Accelerator, reason: str = "") -> Plan:
     levels = '[factors]\ncpus = [1, 2]\n[nodes.vm]\nkind = "vm"\ncount = 2\ncpus = "{cpus}"\n'
     read = made(f'{levels}stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}]')
     prepared = Boot(IMAGE, Path("i"), Acceleration(accelerator, reason), Emulator("", ""), UNCONFINED)
-    return Plan(read, 0, (1, 1), {}, 0, 0, prepared={"vm": prepared}, memory=Memory(3 * GIB // 2, 8 * GIB))
+    return Plan(read, 0, (1, 1), {}, Room(0, 0), prepared={"vm": prepared}, memory=Room(3 * GIB // 2, 8 * GIB))
 
 
 def test_machines_that_are_a_factor_are_told_with_all_that_they_can_be_and_their_memory() -> None:

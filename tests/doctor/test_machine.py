@@ -18,6 +18,7 @@ from storlab.nodes import identity
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.confinement import Confinement
 from storlab.run.planning.plan import Plan
+from storlab.run.planning.space import Room
 from storlab.run.recovery.journal import Journal
 from storlab.run.recovery.orphans import Orphan
 from storlab.study.study import load_study, shipped_studies
@@ -237,12 +238,12 @@ def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_i
 def test_a_study_that_nothing_supports_here_says_why() -> None:
     study = load_study(shipped_studies()["quick"])
     everything = {cell.number: ("xfs is not installed",) for cell in study.cells}
-    nothing = judge(Plan(study, 0, (1, 1), everything, 0, 0))
+    nothing = judge(Plan(study, 0, (1, 1), everything, Room(0, 0)))
     assert (nothing.status, nothing.says) == ("missing", "xfs is not installed")
     first = dict(list(everything.items())[:2])
-    part = judge(Plan(study, 0, (1, 1), first, 0, 0))
+    part = judge(Plan(study, 0, (1, 1), first, Room(0, 0)))
     assert (part.status, part.says) == ("warn", "1 of 3 cells can run: xfs is not installed")
-    assert judge(Plan(study, 0, (1, 1), {}, 0, 0)).status == "ok"
+    assert judge(Plan(study, 0, (1, 1), {}, Room(0, 0))).status == "ok"
 
 
 KVM = {"/dev/kvm": ""}

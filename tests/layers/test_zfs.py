@@ -21,8 +21,7 @@ from storlab.nodes.node import Node
 from storlab.probes.base import ProbeContext, ProbeRecord, Window
 from storlab.probes.subject import Subject
 from storlab.probes.zfs.probe import ZfsProbe
-from storlab.run.recovery.leftovers import remove_leftovers
-from storlab.run.recovery.undoing import undo_table
+from storlab.run.recovery.undoing import remove_leftovers, undo_table
 from storlab.suites.places.here import HereMaker
 from storlab.suites.records.folder import Here
 

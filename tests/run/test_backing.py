@@ -26,7 +26,7 @@ from storlab.probes.subject import Interface, ProcessGroup, Subject, read_subjec
 from storlab.probes.zfs.probe import ZfsProbe
 from storlab.records.run_folder import RunFolder
 from storlab.run.planning.design import design_of
-from storlab.run.setup.placement import place
+from storlab.run.planning.machines import place
 from storlab.run.trial import measure as measuring
 from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import Cell

@@ -27,7 +27,7 @@ from storlab.records.manifest import Manifest, write_manifest
 from storlab.report.model.unequal import unequal_sentences
 from storlab.run.machine import machine_for
 from storlab.run.permissions import Permissions
-from storlab.run.recovery import alone
+from storlab.run.recovery import reclaim
 from storlab.run.recovery.journal import Journal
 
 CASES = Path(__file__).parent / "cases"
@@ -119,11 +119,11 @@ async def test_two_unconfined_runs_wait_for_each_other_and_for_what_a_killed_one
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(alone, "LOCK", tmp_path / "run" / "settings")
+    monkeypatch.setattr(reclaim, "LOCK", tmp_path / "run" / "settings")
     said: list[str] = []
 
     async def hold(run: str, of: str = "free") -> None:
-        async with alone.alone(run, tmp_path / run, Permissions(unconfined=of == "free"), said.append):
+        async with reclaim.alone(run, tmp_path / run, Permissions(unconfined=of == "free"), said.append):
             said.append(f"{run} begins")
             await asyncio.sleep(0.05)
             said.append(f"{run} ends")

@@ -19,10 +19,10 @@ from laboratory.studies import FIO
 from storlab.errors import NodeLost, StorlabError
 from storlab.layers.resources import Dir
 from storlab.run.beginning import new_run_id
+from storlab.run.build import Built, Setups
 from storlab.run.recovery.journal import Journal
-from storlab.run.recovery.teardown import tear_down_rest
+from storlab.run.recovery.reclaim import tear_down_rest
 from storlab.run.session import open_session
-from storlab.run.setup.build import Built, Setups
 from storlab.study.cells import MAIN, Cell
 from storlab.study.study import parse_study
 

@@ -23,11 +23,9 @@ from storlab.errors import StudyError
 from storlab.run.limits import Limits
 from storlab.run.noise import BUILT_IN_TITLE, MachineNoise
 from storlab.run.planning.design import design_of, rule_of
-from storlab.run.planning.estimates import ASSUMED_RATE, Speed, speed_of
-from storlab.run.planning.foresight import typical_noise
+from storlab.run.planning.estimates import ASSUMED_RATE, Speed, speed_of, typical_noise
 from storlab.run.planning.metrics import foreseen, narrowed, refuse_unknown_metrics
-from storlab.run.planning.order import PlannedTrial, round_order
-from storlab.run.planning.times import start_time
+from storlab.run.planning.order import PlannedTrial, round_order, start_time
 from storlab.study.study import Study, load_study, parse_study, preset_studies, shipped_studies
 from storlab.workloads.base import Work
 from study.program import call

@@ -15,7 +15,7 @@ from laboratory import Laboratory
 from laboratory.studies import ON_LOOP, directory
 from storlab.errors import CommandFailed, NodeLost
 from storlab.records.derive import derive
-from storlab.run.setup.build import Built
+from storlab.run.build import Built
 from storlab.run.trial.measure import LoadSpan
 from storlab.run.trial.reasons import out_of_memory
 

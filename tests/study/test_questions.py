@@ -8,7 +8,7 @@ from laboratory.samples import sample
 from laboratory.studies import parsed
 from storlab.errors import StudyError
 from storlab.run.planning.metrics import refuse_unknown_metrics
-from storlab.study.questions import Expected, read_expected
+from storlab.study.questions import read_expected
 from storlab.study.study import Study
 
 HEAD = sample(__file__, "cases/claim.toml")
@@ -21,13 +21,13 @@ def study(claim: str, *overrides: str) -> Study:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("more", Expected("more")),
-        ("equivalent", Expected("equivalent")),
-        ("more than 2x", Expected("more", 2.0)),
-        ("less than 0.5 ×", Expected("less", 0.5)),
+        ("more", ("more", 1.0)),
+        ("equivalent", ("equivalent", 1.0)),
+        ("more than 2x", ("more", 2.0)),
+        ("less than 0.5 ×", ("less", 0.5)),
     ],
 )
-def test_what_is_expected_is_read(text: str, expected: Expected) -> None:
+def test_what_is_expected_is_read(text: str, expected: tuple[str, float]) -> None:
     assert read_expected(text) == expected
 
 

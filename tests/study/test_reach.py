@@ -14,7 +14,7 @@ from storlab.lab.file import LabFile
 from storlab.model import Model
 from storlab.reach import Device, Found, OwnName, Program, ReadsFile, reaching, texts_of
 from storlab.registry import layer_types
-from storlab.study.models import study_models
+from storlab.study.json_schema import study_models
 from storlab.suites.expectations import ExpectationFile
 from storlab.suites.suite_file import SuiteFile
 

@@ -16,7 +16,7 @@ from storlab.errors import RecordsError, UserError
 if TYPE_CHECKING:
     from storlab.records.run_folder import RunFolder
     from storlab.run.recovery.orphans import Orphan
-    from storlab.run.recovery.teardown import Teardown
+    from storlab.run.recovery.reclaim import Teardown
 
 
 def clean(
@@ -155,18 +155,15 @@ def _clean(folder: Path, allow: tuple[str, ...] = ()) -> int:
     import asyncio
 
     from storlab.run.permissions import Permissions, parse_allowed
-    from storlab.run.recovery.hosts import refuse_unpermitted_hosts
     from storlab.run.recovery.journal import read_pending
     from storlab.run.recovery.orphans import left_of
-    from storlab.run.recovery.teardown import taken
+    from storlab.run.recovery.reclaim import taken
     from storlab.run.recovery.temporary import forget_run
 
-    with taken(folder) as holding:
+    with taken(folder, Permissions(allowed=parse_allowed(allow))) as holding:
         run = holding.run
         identity = run.manifest.run
-        entries = read_pending(run.journal)
-        refuse_unpermitted_hosts(identity, folder, entries, Permissions(allowed=parse_allowed(allow)))
-        pending = entries or left_of(identity)
+        pending = read_pending(run.journal) or left_of(identity)
         result = asyncio.run(_tear_down(run, identity)) if pending else None
         if result is None or not result.failed:
             forget_run(identity)
@@ -181,7 +178,7 @@ def _clean(folder: Path, allow: tuple[str, ...] = ()) -> int:
 
 async def _tear_down(run: RunFolder, identity: str) -> Teardown:
     from storlab.run.recovery.journal import Journal
-    from storlab.run.recovery.teardown import tear_down_rest
+    from storlab.run.recovery.reclaim import tear_down_rest
     from storlab.run.session import open_session
 
     async with open_session(identity) as session:

@@ -291,7 +291,7 @@ def _asked(options: RunOptions) -> tuple[Study, int, tuple[int, int], Assignment
     """The study with its seed and its rounds, and which of these are done here. Raises ``UserError``."""
     import random
 
-    from storlab.run.assignment import difference_from, refuse_unassignable
+    from storlab.run.merging import difference_from, refuse_unassignable
 
     if options.of is None or options.assignment is None:
         study = options.load()

@@ -19,7 +19,7 @@ from storlab.records.run_folder import TrialRecord
 from storlab.report.language.format import plural
 from storlab.report.language.words import listed
 from storlab.run.observer import Observer
-from storlab.run.planning.foresight import foresight_of
+from storlab.run.planning.estimates import foresight_of
 from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.plan import Plan
 from storlab.study.cells import Cell

@@ -11,8 +11,8 @@ from storlab.errors import TrialError
 from storlab.layers.resources import Resource
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Node, Process
+from storlab.run.build import Built
 from storlab.run.session import Session
-from storlab.run.setup.build import Built
 from storlab.run.trial.measure import end_all
 from storlab.study.cells import Load
 from storlab.tools.log_writes import WriteLog

@@ -24,7 +24,7 @@ from storlab.nodes.node import Node
 from storlab.nodes.process import telling
 from storlab.nodes.undo import Entry
 from storlab.run.recovery.journal import Journal, Pending
-from storlab.run.recovery.teardown import tear_down
+from storlab.run.recovery.reclaim import tear_down
 from storlab.run.session import Session
 
 _CHECKS = {

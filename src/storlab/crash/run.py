@@ -17,13 +17,12 @@ from storlab.limits import RECORD
 from storlab.reading import read_file
 from storlab.records.held import make_private, new_run_folder
 from storlab.run.beginning import begin_manifest, new_run_id
-from storlab.run.interrupts import Interrupts
-from storlab.run.observer import Observer
+from storlab.run.observer import Interrupts, Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.plan import make_plan
 from storlab.run.planning.wants import refuse_unpermitted
 from storlab.run.recovery.journal import Journal
-from storlab.run.recovery.teardown import tear_down
+from storlab.run.recovery.reclaim import tear_down
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.study.study import Study

@@ -18,9 +18,9 @@ from storlab.crash.twin import Twin, durable_twin
 from storlab.errors import StorlabError, TimedOut
 from storlab.layers.attach.blockdev import has_write_cache
 from storlab.layers.resources import LoggedFile
+from storlab.run.build import Built, Setups
 from storlab.run.recovery.journal import Journal
 from storlab.run.session import Session
-from storlab.run.setup.build import Built, Setups
 from storlab.study.cells import Cell
 from storlab.tools.log_writes import Flag, WriteLog, read_log
 from storlab.waiting import to_its_end

@@ -24,7 +24,6 @@ def new_run_id() -> str:
 
 
 async def new_manifest(run: str, session: Session, plan: Plan, limits: Limits = NO_LIMITS) -> Manifest:
-    """What is known of a run before it begins."""
     study = plan.study
     await session.ask_versions()
     return Manifest(
@@ -77,5 +76,4 @@ def nodes_of(session: Session) -> dict[str, NodeFacts]:
 
 
 def now() -> datetime:
-    """To the second."""
     return datetime.now(UTC).replace(microsecond=0)

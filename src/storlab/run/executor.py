@@ -25,25 +25,27 @@ from storlab.records.kept import write_tables
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
 from storlab.records.tables import Tables
-from storlab.run.assignment import assignment_of, done_of, manifest_of, set_aside_begun_elsewhere
 from storlab.run.beginning import begin_run, new_manifest, new_run_id, nodes_of, now
-from storlab.run.interrupts import Interrupts
+from storlab.run.build import Setups
 from storlab.run.limits import AS_PLANNED, NO_LIMITS, Assignment, Extent, Limits, refuse_other_rule
-from storlab.run.observer import Observer
+from storlab.run.merging import assignment_of, done_of, manifest_of, set_aside_begun_elsewhere
+from storlab.run.observer import Interrupts, Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.design import design_of, rule_of, summary_of
-from storlab.run.planning.order import PlannedTrial
+from storlab.run.planning.order import PlannedTrial, Schedule, time_left, trial_times
 from storlab.run.planning.plan import Plan, make_plan
-from storlab.run.planning.schedule import Schedule
-from storlab.run.planning.times import time_left, trial_times
 from storlab.run.planning.wants import refuse_unpermitted
-from storlab.run.recovery.alone import alone
-from storlab.run.recovery.hosts import refuse_unpermitted_hosts
-from storlab.run.recovery.journal import Journal, read_pending, refuse_others
-from storlab.run.recovery.teardown import is_missing, taken, tear_down, tear_down_rest, unrecorded
+from storlab.run.recovery.journal import Journal, refuse_others
+from storlab.run.recovery.reclaim import (
+    alone,
+    is_missing,
+    taken,
+    tear_down,
+    tear_down_rest,
+    unrecorded,
+)
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
-from storlab.run.setup.build import Setups
 from storlab.run.trial.trials import Trials
 from storlab.study.study import Study
 from storlab.version import __version__
@@ -108,7 +110,7 @@ async def resume_run(
     Evidence stays what it is however many rounds are added, and for whatever reason: it is anytime-valid.
     """
     interrupts = Interrupts(observer.notify)
-    with interrupts.listening(), taken(folder) as holding:
+    with interrupts.listening(), taken(folder, permissions) as holding:
         records = holding.run
         manifest = records.manifest
         refuse_other_rule(extent, manifest.until, [rest.cell for rest in manifest.rests])
@@ -116,7 +118,6 @@ async def resume_run(
         _refuse_other_confinement(manifest, permissions)
         study = manifest.study()
         refuse_unpermitted(study, permissions)  # before anything is done for a run of somebody else's
-        refuse_unpermitted_hosts(manifest.run, folder, read_pending(records.journal), permissions)
         async with (
             open_session(manifest.run, observer.notify, permissions) as session,
             alone(manifest.run, folder, permissions, observer.notify),
@@ -293,7 +294,6 @@ class _Executor:
         return False
 
     def _begin_round(self, number: int, journal: Journal) -> list[PlannedTrial]:
-        """What is due in a round, in its order."""
         order = self._schedule.due(self._plan.order(number))
         if not self._ended.issuperset(planned.number for planned in order):
             due = [planned.cell for planned in order if planned.cell not in self._plan.unsupported]

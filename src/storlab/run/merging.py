@@ -1,14 +1,19 @@
-"""Runs that each did some rounds of one and the same run, as that run.
+"""Rounds of one run that several machines do: assignments, and runs that are merged.
 
-The numbers of trials are those of the whole run, so what is merged is a union of folders. A round is taken whole and
-from one run: what is compared within it was then measured on one machine. Whatever else has a part in the numbers must
-be the same for all: the study, the seed, Storlab, the kernel and the processors. Merging again changes nothing.
+The order of a round follows from the run's seed and the round's number, and so do the numbers of its trials. So an
+assignment needs nothing of the others: the study, the seed and two numbers are all that a queue has to carry, and what
+comes back are trials that belong nowhere else. There is no stopping rule inside, since what it would look at is only a
+part of the evidence, and cells that rest do so because of what the run knew when its rounds were assigned.
+
+What is merged is a union of folders. A round is taken whole and from one run: what is compared within it was then
+measured on one machine. Whatever else has a part in the numbers must be the same for all: the study, the seed, Storlab,
+the kernel and the processors. Merging again changes nothing.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +30,78 @@ from storlab.records.manifest import NAME, Manifest, Planned, Rest, write_manife
 from storlab.records.run_folder import RECORD, Host, RunFolder, TrialRecord, set_aside
 from storlab.records.tables import host_names
 from storlab.run.beginning import new_run_id, now
+from storlab.run.limits import AS_PLANNED, Assignment, Extent
 from storlab.run.planning.design import rule_of
+from storlab.run.planning.order import Schedule
+from storlab.run.planning.plan import Plan
 from storlab.study.study import Study
+
+
+def manifest_of(own: Manifest, assignment: Assignment, rounds: tuple[int, int]) -> Manifest:
+    """That of a run with nothing but these rounds. ``rounds``: those of the whole run, at least and at most."""
+    assigned = (assignment.first, assignment.last)
+    return replace(own, rounds=rounds, assigned=assigned, rests=assignment.rests, rest_from=None)
+
+
+def assignment_of(manifest: Manifest, extent: Extent) -> Assignment | None:
+    """What a run was assigned; ``None`` where it is a whole one. Raises ``UserError`` where more is asked of it."""
+    if manifest.assigned is None:
+        return None
+    first, last = manifest.assigned
+    if extent != AS_PLANNED:
+        raise UserError(
+            f"this run is an assignment, rounds {first} to {last} of another: more rounds are another assignment, or "
+            "are added to what `storlab merge` makes of all"
+        )
+    return Assignment(first, last, manifest.rests, manifest.order)
+
+
+def done_of(assigned: tuple[int, int]) -> str:
+    first, last = assigned
+    which = f"Round {first}" if first == last else f"Rounds {first} to {last}"
+    return f"{which} of the run, as assigned; `storlab merge` puts them together with the others."
+
+
+def refuse_unassignable(study: Study) -> None:
+    """Raise ``UserError`` where rounds are about each other, so that one machine must do all."""
+    if study.model.repeat.until == "steady":
+        raise UserError(
+            f"{study.file} waits for steady state, which a device reaches over the rounds that wear it: they can't be "
+            "divided among machines"
+        )
+
+
+def difference_from(manifest: Manifest, study: Study) -> str:
+    """In what a study, as its file is now, differs from that of a run: a clause, or empty."""
+    if study.text != manifest.study_text:
+        return "its text differs"
+    known = dict(study.inputs)
+    if changed := [name for name in {**manifest.inputs, **known} if manifest.inputs.get(name) != known.get(name)]:
+        return f"{changed[0]}, which it names, differs"
+    return ""
+
+
+def set_aside_begun_elsewhere(
+    run: RunFolder, plan: Plan, records: Sequence[TrialRecord], here: Host, notify: Callable[[str], None]
+) -> bool:
+    """Whether rounds were begun on another machine and not ended: they are done here, whole.
+
+    What is compared within a round was measured on one machine; that is all that pairs rest on.
+    """
+    schedule = Schedule(run.manifest.rests, None)
+    of_rounds = grouped((record.round, record) for record in records)
+    unsupported = {*plan.unsupported, *(record.cell for record in records if record.status == "unsupported")}
+    found = False
+    for number, those in of_rounds.items():
+        elsewhere = sorted({record.hosts[0].name for record in those if record.hosts and record.hosts[0] != here})
+        due = {each.number for each in schedule.due(plan.order(number)) if each.cell not in unsupported}
+        if not elsewhere or due <= {record.trial for record in those}:
+            continue
+        found = True
+        notify(f"Round {number} was begun on {', '.join(elsewhere)} and not ended: it is done here, whole.")
+        for record in those:
+            set_aside(run.trial_folder(record.trial))
+    return found
 
 
 @dataclass(frozen=True)
@@ -56,7 +131,6 @@ class Part:
 
     @property
     def hosts(self) -> list[Host]:
-        """The machines that its trials were on."""
         return list(dict.fromkeys(host for record in self.records for host in record.hosts))
 
     @property
@@ -67,7 +141,6 @@ class Part:
 
     @cached_property
     def rounds(self) -> dict[int, list[TrialRecord]]:
-        """Its trials by round."""
         return grouped((record.round, record) for record in self.records)
 
     @cached_property
@@ -243,7 +316,6 @@ def _chosen(parts: Sequence[Part], into: Part | None) -> dict[int, Part]:
 
 
 def _same(one: Part, other: Part, number: int) -> bool:
-    """Whether both have the same trials of a round, as after merging them before."""
     return one.rounds[number] == other.rounds[number]
 
 

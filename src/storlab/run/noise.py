@@ -23,7 +23,7 @@ from storlab.records.files import write_whole
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
-from storlab.run.planning.times import trial_time
+from storlab.run.planning.order import trial_time
 from storlab.run.recovery.state import make_state, state_folder
 from storlab.study.study import Study
 
@@ -138,7 +138,6 @@ def this_machine() -> str:
 
 
 def noise_file() -> Path:
-    """Where this machine's noise is kept."""
     return state_folder() / "noise" / f"{this_machine()}.json"
 
 

@@ -1,20 +1,29 @@
-"""What the user of a run lets a study's own words do, which they may not do by themselves.
+"""What a file of somebody else's wants beyond its own scratch, and whether the command line permits it: the one gate.
 
-It is said on the command line of each command, and nowhere else: a manifest is compared with it, and never obeyed.
+A program, a device, a file of this machine, an address, a setting of its kernel: each is a value of a key whose type
+says so (``storlab.reach``). Studies, suites and the folders of runs differ in what they have such values in
+(``planning.wants``, ``suites.run.wants``), and in nothing else. What is permitted is said on the command line of each
+command, and nowhere else: a manifest is compared with it, and never obeyed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storlab.below import opened_below
-from storlab.errors import UserError
-from storlab.permission_words import WORDS
+from storlab.errors import Problem, StudyError, UserError
+from storlab.permission_words import WORDS, Word
+
+if TYPE_CHECKING:
+    from storlab.reach import Found, Key
 
 
 @dataclass(frozen=True)
@@ -51,12 +60,12 @@ class Permissions:
             if path[:1] == "/" or Path(path).is_file()
         ]
         own = [
-            path for path in paths_among(words) if (path in self.given and Path(path).is_file()) or self._brings(path)
+            path
+            for path in paths_among(words)
+            if (path in self.given and Path(path).is_file())
+            or (self.beside is not None and is_brought(self.beside, path))
         ]
         return tuple(dict.fromkeys(path for path in (*here, *own) if not Path(path).is_dir()))
-
-    def _brings(self, path: str) -> bool:
-        return self.beside is not None and is_brought(self.beside, path)
 
 
 def is_brought(beside: Path, path: str) -> bool:
@@ -109,3 +118,83 @@ def _meant(word: str, value: str) -> str:
 def leads_to(path: str) -> str:
     """Where a path leads from here, links followed; one that can't be stays as it is."""
     return path if "\0" in path else os.path.realpath(path)
+
+
+_DOES: dict[Word, str] = {
+    "code": "is a program or code that runs with more rights than a load has",
+    "device": "is a device, whose data may be lost",
+    "write": "is outside the run's own scratch, and is written to",
+    "read": "is a file of this machine, and gets into the run",
+    "listen": "is an address at which others can connect",
+    "kernel": "is a setting that all that runs on the machine shares",
+    "host": "is a machine that Storlab logs in to, with your keys",
+}
+
+
+@dataclass(frozen=True)
+class Want:
+    """``on``: the nodes that it is about; empty for this machine. ``key``: where the file names it first."""
+
+    word: Word
+    value: str
+    key: Key
+    on: str = ""
+
+    @property
+    def permission(self) -> str:
+        """What permits it."""
+        return f"{self.word}={self.value}"
+
+    @property
+    def option(self) -> str:
+        """The same for a command line, ready to paste."""
+        return f"--allow {shlex.quote(self.permission)}"
+
+    @property
+    def does(self) -> str:
+        """What it can do, as the end of a sentence that begins with its value."""
+        return _DOES[self.word]
+
+
+def want_of(found: Found, key: Key, on: str, beside: Path | None) -> Want | None:
+    """What a value wants; ``None`` for a file ``beside`` the one that names it, whose author brings it along."""
+    value = found.value
+    if found.word == "read":
+        if beside is not None and _is_below(beside, value):
+            return None
+        value = leads_to(value)
+    return Want(found.word, value, (*key, *found.key), on)
+
+
+def each_once(wants: Iterable[Want | None]) -> tuple[Want, ...]:
+    """By the key that is first."""
+    return tuple({(want.word, want.value): want for want in reversed([*filter(None, wants)])}.values())[::-1]
+
+
+def unpermitted(wants: Iterable[Want], permissions: Permissions) -> list[Want]:
+    return [want for want in wants if not permissions.permit(want.word, want.value)]
+
+
+def refuse(file: str, wants: Sequence[Want], problem: Callable[[Key, str], Problem]) -> None:
+    """Raise ``StudyError`` where something is wanted that isn't permitted, with what would permit it.
+
+    ``problem``: what is wrong with a key of the file.
+    """
+    if wants:
+        from storlab.units import shown  # which loads pydantic
+
+        problems = [problem(want.key, f"{shown(want.value)} {want.does}") for want in wants]
+        options = " ".join(want.option for want in wants)
+        raise StudyError(file, [*problems, problem((), f"allow it, if you trust whoever wrote this: {options}")])
+
+
+def _is_below(folder: Path, path: str) -> bool:
+    """Whether a path leads below a folder, on a way without links; or would, if there were anything."""
+    folder = folder.absolute()
+    if not Path(path).is_relative_to(folder):
+        return False
+    try:
+        with opened_below(folder, str(Path(path).relative_to(folder))):
+            return True
+    except OSError as error:
+        return error.errno == errno.ENOENT

@@ -58,7 +58,6 @@ class Session:
 
     @property
     def host(self) -> Node:
-        """This machine."""
         return self._services.host
 
     def machines_of(self, nodes: Iterable[Node]) -> list[Host]:
@@ -72,12 +71,10 @@ class Session:
         return [Host(name, machine) for machine, name in known.items()]
 
     async def start(self) -> None:
-        """Open the node that is this machine."""
         self._services.host = await self.open(HOST, HOST, LocalKind(), NO_DEMANDS, _NOTHING)
 
     @property
     def network(self) -> RunNetwork:
-        """The network among the nodes of the run."""
         return self._services.network
 
     @property
@@ -235,7 +232,6 @@ class Session:
         await asyncio.sleep(_AFTERMATH)
 
     def forget_losses(self) -> None:
-        """Begin to count again."""
         self.losses.clear()
         self._lost.clear()
 

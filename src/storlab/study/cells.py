@@ -41,12 +41,10 @@ class Load:
     verifies: bool = False
 
     def declares(self) -> tuple[MetricSpec, ...]:
-        """The metrics that it may yield."""
         return self.workload.verifies() if self.verifies else self.workload.declares()
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The node groups that it runs on."""
         return tuple(target.group for target in self.on)
 
 
@@ -97,7 +95,6 @@ class Cell:
 
     @cached_property
     def chains(self) -> tuple[Chain, ...]:
-        """The chains of the groups of this cell, each after the one that it stands on."""
         return tuple(chain for chain in self.all_chains.values() if chain.group in self.nodes)
 
     def chain(self, group: str, name: str = MAIN) -> Chain | None:
@@ -122,7 +119,6 @@ class Cell:
         return group not in self.nodes or self.nodes[group].here
 
     def continued(self, chain: Chain) -> Chain | None:
-        """The chain that another one stands on."""
         return continued(chain, self.all_chains)
 
     @property
@@ -141,11 +137,9 @@ class Cell:
         return [[name for name, wave in waves.items() if wave == number] for number in sorted({*waves.values()})]
 
     def working(self, group: str) -> bool:
-        """Whether a workload runs on these nodes."""
         return any(group in load.groups for load in self.loads)
 
     def node_names(self) -> Iterator[tuple[str, str]]:
-        """Group and name of every node."""
         return ((name, node) for name, group in self.nodes.items() for node in node_names(name, group))
 
     def networked(self, group: str) -> bool:

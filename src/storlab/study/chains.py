@@ -43,7 +43,6 @@ class Declared:
     count: int = 1
 
     def chain(self, source: str, below: tuple[Link, ...], above: tuple[Link, ...]) -> Chain:
-        """It with every layer in its place."""
         return Chain(self.group, self.name, source, below, above, self.path, self.count)
 
 
@@ -81,12 +80,10 @@ class Chain:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """All of its layers."""
         return (*self.below, *self.above)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """All of its layers, without their places."""
         return tuple(link.layer for link in self.links)
 
     def stands_on(self, link: Link) -> str:
@@ -176,7 +173,8 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
     source = groups.get(each.source)
     if crossing.transport == "network":
         if each.source == HOST and source is None:
-            remedy = f'write from = "…" in [{_table(each)}], the nodes that serve'
+            table = f"nodes.{each.group}" + (f".extra.{each.name}" if each.name else "")
+            remedy = f'write from = "…" in [{table}], the nodes that serve'
             raise ChainError(each.origins[at], f"layer {crossing.layer} crosses the network from other nodes: {remedy}")
         if source is not None and "network" not in source.transports:
             remedy = f'write kind = "netns" or "vm" in [nodes.{each.source}]'
@@ -214,10 +212,6 @@ def _out_of_reach(served_by: str, name: str, groups: Mapping[str, NodeGroup]) ->
     return None
 
 
-def _table(each: Declared) -> str:
-    return f"nodes.{each.group}" + (f".extra.{each.name}" if each.name else "")
-
-
 def _without_crossing(
     each: Declared, links: tuple[Link, ...], groups: Mapping[str, NodeGroup], chains: Chains
 ) -> Chain:
@@ -227,7 +221,7 @@ def _without_crossing(
         return _checked(each.chain(HOST, (), links), groups, chains)
     _refuse_moving(base, each, groups)
     group, crossing = groups[each.group], base.crossing
-    moved = tuple(replace(link, keep=_shorter(link.keep, group.keep)) for link in base.above)
+    moved = tuple(replace(link, keep=min(link.keep, group.keep, key=KEEPS.index)) for link in base.above)
     if crossing is None:
         return _checked(each.chain(HOST, (), (*moved, *links)), groups, chains)
     if crossing.transport in group.transports and not group.placed:
@@ -319,10 +313,6 @@ def _shared(below: Sequence[Link]) -> int:
     return shared
 
 
-def _shorter(one: Keep, other: Keep) -> Keep:
-    return min(one, other, key=KEEPS.index)
-
-
 def _checked(chain: Chain, groups: Mapping[str, NodeGroup], chains: Chains) -> Chain:
     """Refuse what would be kept for longer than what it stands on."""
     group = groups[chain.group]
@@ -361,7 +351,6 @@ def ends_as(chain: Chain, chains: Chains) -> type[Resource] | None:
 
 
 def continued(chain: Chain, chains: Chains) -> Chain | None:
-    """The chain that this one stands on."""
     return chains.get((chain.source, MAIN)) if chain.crossing is not None and chain.source != HOST else None
 
 
@@ -374,7 +363,6 @@ def down(chain: Chain, chains: Chains) -> Iterator[Chain]:
 
 
 def node_specs(name: str, group: NodeGroup) -> dict[str, NodeKind]:
-    """What each node of a group is, by its name."""
     return dict(zip(node_names(name, group), group.each(), strict=True))
 
 

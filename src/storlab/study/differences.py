@@ -87,7 +87,6 @@ def _without(text: str, common: set[str] | None) -> str:
 
 
 def _common(values: Iterable[str]) -> set[str]:
-    """Options that are in all of these lists."""
     return set.intersection(*(set(_BETWEEN_OPTIONS.split(value)) for value in values))
 
 

@@ -198,7 +198,6 @@ class _Walk:
         return self._add(unit, spot.owner, spot.slot, spot.position, spot.user, dumps)
 
     def _tops_of(self, spot: Unit, name: str) -> tuple[Unit, ...]:
-        """The tops of a further chain of the node."""
         other = self._cell.chain(spot.on, name)
         assert other is not None, "checked when the study was loaded"
         tops = (self.top(other, spot.node, number) for number in range(other.count))

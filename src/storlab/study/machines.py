@@ -124,7 +124,6 @@ class Machines(Model):
         return self
 
     def destination(self, name: str) -> str:
-        """What ``ssh`` is given for a host."""
         return self.hosts[name].ssh or name
 
     def members(self) -> dict[str, list[str]]:
@@ -183,7 +182,6 @@ class Machines(Model):
 
 
 def hosts_of(group: Any) -> list[str]:
-    """The hosts of a group of nodes whose kind has such a key."""
     return list(getattr(group, "hosts", ()))
 
 

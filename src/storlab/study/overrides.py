@@ -1,4 +1,8 @@
-"""What the command line changes in a study: ``--set PATH=VALUE`` and ``--only FACTOR=LEVEL[,LEVEL]``."""
+"""What the command line changes in a study: ``--set PATH=VALUE`` and ``--only FACTOR=LEVEL[,LEVEL]``.
+
+``--set`` may change the kind of nodes, so that one study runs here, in guests, and on other machines. What only nodes
+of their former kind have is left out: memory, say, and what a hypervisor would attach.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from storlab.errors import UserError
+from storlab.registry import node_kinds
 from storlab.study.factors import Factor
 from storlab.study.messages import nearest
-from storlab.study.schema import StudyFile
+from storlab.study.read_cells import keys_of
+from storlab.study.schema import StudyFile, group_model
 from storlab.study.toml_text import Path, key_path
 
 _TOP = [info.alias or name for name, info in StudyFile.model_fields.items()]
@@ -111,13 +117,12 @@ def apply_only(only: Sequence[str], factors: Sequence[Factor]) -> list[Factor]:
     """
     by_name = {factor.name: [level.label for level in factor.levels] for factor in factors}
     chosen = chosen_levels("--only", only, by_name)
-    return [_cut(factor, chosen.get(factor.name, factor.chosen)) for factor in factors]
-
-
-def _cut(factor: Factor, chosen: Sequence[str] | None) -> Factor:
-    if chosen is None:
-        return factor
-    return replace(factor, levels=tuple(level for level in factor.levels if level.label in chosen))
+    cut = []
+    for factor in factors:
+        labels = chosen.get(factor.name, factor.chosen)
+        levels = tuple(level for level in factor.levels if labels is None or level.label in labels)
+        cut.append(replace(factor, levels=levels))
+    return cut
 
 
 def chosen_levels(option: str, given: Sequence[str], by_name: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -154,3 +159,31 @@ def _labels(text: str, name: str, by_name: Mapping[str, Sequence[str]], item: st
 def _begins_with(text: str, label: str) -> bool:
     after = text.removeprefix(label).strip()
     return text.startswith(label) and (not after or after.startswith(","))
+
+
+def kinds_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: table.get("kind", "local") for name, table in _tables(raw).items()}
+
+
+def change_kinds(raw: Mapping[str, Any], before: Mapping[str, Any], changed: Collection[Path]) -> None:
+    """Make nodes fit the kind that --set gave them, which is ``ssh`` if it gave them hosts. In place.
+
+    ``before``: what they were. Keys that their new kind does not have are left out, but for those that --set gave.
+    """
+    for name, table in _tables(raw).items():
+        given = {path[2] for path in changed if path[:2] == ("nodes", name) and len(path) > 2}
+        if "hosts" in given and "kind" not in given:
+            table["kind"] = "ssh"
+        former, kind = (node_kinds().get(str(each)) for each in (before.get(name), table.get("kind", "local")))
+        if former is None or kind is None or former is kind:
+            continue
+        lost = keys_of(former) - keys_of(group_model(str(table["kind"])))
+        for key in (lost | ({"count"} if "hosts" in given else set())) - given:
+            table.pop(key, None)
+        if "hypervisor" in former.transports - kind.transports:
+            table["placement"] = "native"
+
+
+def _tables(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    nodes = raw.get("nodes")
+    return {name: each for name, each in nodes.items() if isinstance(each, dict)} if isinstance(nodes, dict) else {}

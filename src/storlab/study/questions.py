@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema, field_validator, model_validator
@@ -72,18 +71,10 @@ _FORMS = "more, less, equivalent, more than 2x, less than 0.5x"
 _COMPARES, _MEASURES = ("left", "right", "expect"), ("at", "between")
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What ``left`` ÷ ``right`` is said to be: above or below ``limit``, or about 1."""
-
-    word: Literal["more", "less", "equivalent"]
-    limit: float = 1.0
-
-
-def read_expected(text: str) -> Expected:
-    """ "more than 2x". Raises ``ValueError``."""
+def read_expected(text: str) -> tuple[Literal["more", "less", "equivalent"], float]:
+    """What ``left`` ÷ ``right`` is said to be: above or below a limit, or about 1. Raises ``ValueError``."""
     if text in _WORDS:
-        return Expected(_WORDS[text])
+        return _WORDS[text], 1.0
     found = _EXPECTED.fullmatch(text)
     if found is None:
         raise ValueError(f"{shown(text)} is none of: {_FORMS}")
@@ -91,10 +82,10 @@ def read_expected(text: str) -> Expected:
     if found[1] == "more":
         if limit < 1:
             raise ValueError(f'more than {found[2]}x may be less: write 1x or more, or "less than …"')
-        return Expected("more", limit)
+        return "more", limit
     if not 0 < limit <= 1:
         raise ValueError(f"less than {found[2]}x is not less: write 1x or less, such as 0.5x")
-    return Expected("less", limit)
+    return "less", limit
 
 
 class Claim(Model):
@@ -145,14 +136,12 @@ class Claim(Model):
 
     @property
     def sides(self) -> Iterator[tuple[str, Levels]]:
-        """Its tables of levels, by key."""
         for key in ("left", "right", "at"):
             if (levels := getattr(self, key)) is not None:
                 yield key, levels
 
     @property
     def differing(self) -> list[str]:
-        """The factors of which its two sides have different levels."""
         left, right = self.left or {}, self.right or {}
         return [factor for factor in left if left[factor] != right.get(factor)]
 

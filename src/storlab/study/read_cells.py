@@ -68,7 +68,7 @@ def expand(source: Source, factors: Sequence[Factor], used: set[str]) -> Iterato
         words = {name: Word(value, ("parameters", name)) for name, value in source.study.parameters.items()}
         words |= {factor.name: Word(level.value, level.origin) for factor, level in zip(factors, levels, strict=True)}
         labels = {factor.name: level.label for factor, level in zip(factors, levels, strict=True)}
-        reader = _CellReader(source, Substitution(words, PLACE_WORDS))
+        reader = CellReader(source, Substitution(words, PLACE_WORDS))
         cell = reader.read(number, labels)
         used |= reader.substitution.used
         if cell is not None:
@@ -89,7 +89,7 @@ def _words_of(trial: Trial | None) -> dict[Path, set[str]]:
 
 
 @dataclass
-class _CellReader:
+class CellReader:
     """Reads one cell; every problem is reported where it was written."""
 
     source: Source
@@ -141,7 +141,9 @@ class _CellReader:
             key: self.substitution.apply(value, ("trial", key), late=key in _LATE_PHASES)
             for key, value in self.source.raw.get("trial", {}).items()
         }
-        check = tree.pop(_VERIFY) if self._is_check(tree.get(_VERIFY)) else None
+        last = tree.get(_VERIFY)  # a workload, by its name alone or with its keys; or commands
+        is_check = isinstance(last, dict) or (isinstance(last, str) and last in workload_types())
+        check = tree.pop(_VERIFY) if is_check else None
         trial: Trial | None = self.model(Trial, tree, ("trial",))
         if trial is None:
             return None, None, None
@@ -151,11 +153,6 @@ class _CellReader:
         first, last = trial.precondition, {check: {}} if isinstance(check, str) else check
         precondition = None if first is None else self.one_of(first, ("trial", "precondition"))
         return trial, precondition, None if last is None else self.one_of(last, ("trial", _VERIFY))
-
-    @staticmethod
-    def _is_check(written: Any) -> bool:
-        """Whether it is a workload, by its name alone or with its keys, and not commands."""
-        return isinstance(written, dict) or (isinstance(written, str) and written in workload_types())
 
     def verified(self, check: Workload, loads: Sequence[Load]) -> Load | None:
         """The load that a check is: on all that the loads of the cell run on."""
@@ -354,5 +351,4 @@ class _CellReader:
 
 
 def keys_of(model: type[BaseModel]) -> set[str]:
-    """The keys that a table may have which is read by a model."""
     return {info.alias or name for name, info in model.model_fields.items()}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any
 
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.block.device import OF_LAB, DeviceLayer, HostDisk
@@ -22,32 +20,22 @@ from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, down
 from storlab.study.machines import hosts_of, read_machines
 from storlab.study.messages import unknown
 from storlab.study.schema import HOST, NodeGroup
-from storlab.study.substitution import Substitution
 from storlab.study.toml_text import Path
 from storlab.units import shown, size_text
 from storlab.workloads.base import ReadInput
 
+if TYPE_CHECKING:
+    from storlab.study.read_cells import CellReader
+
 Accepted = Mapping[tuple[str, str], Sequence[tuple[type[Resource], ...]]]
 """The resources that each workload on a chain can use."""
-
-
-class Reader(Protocol):
-    """What reading stacks needs of the reader of the cell."""
-
-    substitution: Substitution
-
-    def problem(self, path: Path, message: str) -> None:
-        """Report a problem at its place."""
-
-    def model(self, cls: type[BaseModel], tree: Any, path: Path) -> Any:
-        """Read a tree by its model; ``None`` where that failed, and was reported."""
 
 
 @dataclass
 class StackReader:
     """Reads all stacks of one cell."""
 
-    cell: Reader
+    cell: CellReader
     raw: Mapping[str, Any]
     groups: Mapping[str, NodeGroup]
     words: Mapping[Path, Collection[str]]  # in braces, of the trial's own commands
@@ -56,17 +44,18 @@ class StackReader:
     _bad: bool = False
 
     def read(self, accepted: Accepted, loads: Sequence[Load]) -> tuple[Declared, ...]:
-        """Every stack as it is written; what can't be is reported."""
         working = {name for load in loads for name in load.groups} or set(self.groups)  # none: reported already
         # Where all nodes with a load have a stack of their own, the study's is that of those that serve them.
-        unclaimed = self.raw.get("stack") is not None and all(self._has_own(name) for name in working)
+        own = {name for name, group in self.groups.items() if group.stack is not None}
+        unclaimed = self.raw.get("stack") is not None and working <= own
         serving = {group.source for group in self.groups.values()} if unclaimed else set()
         for name, group in self.groups.items():
             self._check_sources(name, group)
             if self._has_stack(group, name in working | serving):
-                self._declare(name, MAIN, group.source, self._path_of(name), 1, may_be_empty=group.source != HOST)
+                path: Path = ("stack",) if group.stack is None else ("nodes", name, "stack")
+                self._declare(name, MAIN, group.source, path, 1, may_be_empty=group.source != HOST)
             for extra, further in group.extra.items():
-                path: Path = ("nodes", name, "extra", extra, "stack")
+                path = ("nodes", name, "extra", extra, "stack")
                 self._declare(name, extra, further.source, path, further.count)
         if self._bad:
             return ()
@@ -85,12 +74,6 @@ class StackReader:
         self._check_loads(chains, loads)
         self._check_room(chains, loads)
         return tuple(self._declared)
-
-    def _path_of(self, name: str) -> Path:
-        return ("stack",) if self.groups[name].stack is None else ("nodes", name, "stack")
-
-    def _has_own(self, name: str) -> bool:
-        return name in self.groups and self.groups[name].stack is not None
 
     def _has_stack(self, group: NodeGroup, works: bool) -> bool:
         """Whether a group's nodes have a stack: one of their own, or the study's where they have a load."""

@@ -196,7 +196,6 @@ class NodeGroup(NodeKind):
         return own_keys(self)
 
     def each(self) -> list[NodeKind]:
-        """What each node of it is, in order."""
         spec = self.spec()
         return [spec.one(number) for number in range(self.count)]
 
@@ -271,7 +270,6 @@ class Trial(Model):
 
     @property
     def side_by_side(self) -> bool:
-        """Whether the cells of a round are set up together, to work in turn or at once."""
         return self.parallel or self.slices is not None
 
 

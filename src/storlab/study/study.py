@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -13,21 +13,24 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from storlab.below import opened_below
 from storlab.errors import Problem, StudyError, UserError
 from storlab.levels import is_sweep, names_load
-from storlab.limits import CELLS, FACTORS
-from storlab.metrics import MetricSpec
+from storlab.limits import STUDY_TEXT
+from storlab.reading import read_file
 from storlab.study.cells import Cell
-from storlab.study.cloning import check_cloning
-from storlab.study.devices import check_devices
+from storlab.study.checks import check_cells, check_questions, notes_on
 from storlab.study.factors import Factor, read_factors
-from storlab.study.inputs import read_bounded, read_input
 from storlab.study.machines import LAB
-from storlab.study.messages import explain, nearest, unknown
-from storlab.study.native import change_kinds, check_alike, kinds_of, native_notes
-from storlab.study.networks import check_networks, network_notes
-from storlab.study.overrides import apply_only, apply_override, apply_profile
-from storlab.study.questions import Compare, check_claims, check_objectives
+from storlab.study.messages import explain, nearest
+from storlab.study.overrides import (
+    apply_only,
+    apply_override,
+    apply_profile,
+    change_kinds,
+    kinds_of,
+)
+from storlab.study.questions import Compare
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
@@ -35,7 +38,33 @@ from storlab.study.toml_text import Path as TreePath
 from storlab.study.toml_text import as_written, line_of, positions, read_toml
 from storlab.text import printable
 from storlab.units import shown
-from storlab.workloads.base import PLACE_WORDS, ReadInput
+from storlab.workloads.base import ReadInput
+
+
+def read_bounded(path: Path, refusal: type[Exception], pipes: bool = False, named: Path | None = None) -> bytes:
+    """At most ``STUDY_TEXT`` bytes: never a whole disk image, should one be named by mistake.
+
+    Raises ``refusal``, which calls the file ``named`` where ``path`` is a descriptor of it.
+    """
+    try:
+        return read_file(path, STUDY_TEXT, pipes)
+    except OSError as error:
+        hint = "; is it the right file?" if error.errno == errno.EFBIG else ""
+        raise refusal(f"cannot read {named or path}: {error.strerror}{hint}") from None
+
+
+def read_input(folder: Path, name: str) -> str:
+    """The text of a file that a study in ``folder`` names: one below that folder, not behind a link.
+
+    What it holds is recorded with the run, and shared with it. Raises ``ValueError``.
+    """
+    try:
+        with opened_below(folder, name) as found:
+            return read_bounded(found, ValueError, named=folder / name).decode()
+    except OSError as error:
+        raise ValueError(f"cannot read {folder / name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"cannot read {folder / name}: it is not text") from None
 
 
 @dataclass(frozen=True)
@@ -102,7 +131,6 @@ def preset_studies() -> dict[str, Path]:
 
 
 def named_studies() -> dict[str, Path]:
-    """All that a name alone stands for."""
     return {**shipped_studies(), **preset_studies()}
 
 
@@ -179,28 +207,17 @@ def parse_study(
         swept = [name for name, labels in levels.items() if is_sweep(labels)]
         loading = [name for name in swept if names_load(name) or _is_load(name, {**model.workload, **model.nodes})]
         sweeps = tuple(dict.fromkeys([*loading, *swept]))
-        possible = _possible(data, file)
-        _check_names(model, levels, possible, sweeps, report)
-        check_claims(model.claim, levels, possible, report)
-        check_objectives(model.slo, levels, sweeps, report)
-        _check_profiles(model, report)
-        _limit_cells(factors, report)
+        check_questions(model, factors, levels, _possible(data, file), sweeps, report)
         refuse_if_any()
         cells = tuple(expand(Source(raw, model, levels, remember, report, Path(file).parent), factors, used))
-        _check_metrics(cells, report)
-        _check_disk(model, cells, report)
-        check_networks(cells, report)
-        check_cloning(cells, report)
-        check_devices(cells, report)
-        check_alike(cells, report)
+        check_cells(model, cells, report)
         refuse_if_any()
     except RecursionError:
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None
     except Outgrown as error:
         raise StudyError(file, [_problem_at(error.path, str(error), positions(text), changed)]) from None
     used |= {name for name in model.parameters if f"{{{name}}}" in text}  # in a level or load that isn't chosen here
-    unused = () if only else _unused(model, factors, cells, used)
-    notes = (*network_notes(cells), *native_notes(cells), *unused, *_sectors_note(model, raw))
+    notes = notes_on(model, raw, factors, cells, None if only else used)
     selected = inputs, tuple(overrides), tuple(only)
     return Study(file, text, model, tuple(factors), cells, *selected, notes, sweeps, len(loading))
 
@@ -249,136 +266,3 @@ def _possible(data: bytes, file: str) -> dict[str, list[str]]:
         for factor in read_factors(given, lambda _where, _message: None, {**parameters, **values}):
             found.setdefault(factor.name, []).extend(level.label for level in factor.levels)
     return found
-
-
-def _check_profiles(model: StudyFile, report: Report) -> None:
-    if model.profile is not None and model.profile not in model.profiles:
-        report(("profile",), unknown(f"profile {model.profile!r}", model.profile, model.profiles))
-    for profile, values in model.profiles.items():
-        for name in values:
-            if name not in model.parameters:
-                report(("profiles", profile, name), unknown(f"parameter {name!r}", name, model.parameters))
-
-
-def _check_names(
-    model: StudyFile,
-    levels: Mapping[str, Sequence[str]],
-    possible: Mapping[str, Sequence[str]],
-    sweeps: Sequence[str],
-    report: Report,
-) -> None:
-    for name in levels:
-        if name in model.parameters:
-            report(("factors", name), f"{name} is a parameter already: give one of them another name")
-    for table in ("factors", "parameters"):
-        for name in getattr(model, table):
-            if name in PLACE_WORDS:
-                report((table, name), f"{{{name}}} is filled in when a trial runs: call this something else")
-    for index, compare in enumerate(model.compare):
-        path: TreePath = ("compare", index)
-        if compare.factor is not None and compare.factor not in levels:
-            has = nearest(compare.factor, levels) or (f"; there are: {', '.join(levels)}" if levels else "")
-            report((*path, "factor"), f"unknown factor {compare.factor!r}{has}")
-        elif levels:
-            factor = compare.factor or next((name for name in levels if name not in sweeps), next(iter(levels)))
-            _check_pairs(
-                compare.pairs or (), factor, levels[factor], possible.get(factor, ()), (*path, "pairs"), report
-            )
-        elif compare.pairs:
-            report((*path, "pairs"), "without factors there is nothing to compare")
-        if not compare.within and not compare.pooled:
-            report(path, "with within = false and pooled = false it compares nothing: leave one of them out")
-
-
-def _check_pairs(
-    pairs: Sequence[tuple[str, str]],
-    factor: str,
-    levels: Sequence[str],
-    possible: Sequence[str],
-    path: TreePath,
-    report: Report,
-) -> None:
-    """``possible``: levels with other parameters, too, which a comparison may be about."""
-    seen: set[frozenset[str]] = set()
-    for number, pair in enumerate(pairs):
-        for place, level in enumerate(pair):
-            if level not in levels and level not in possible:
-                has = nearest(level, levels) or f"; it has {', '.join(levels)}"
-                report((*path, number, place), f"{factor} has no level {level!r}{has}")
-        if pair[0] == pair[1]:
-            report((*path, number), f"{pair[0]!r} is compared with itself")
-        elif frozenset(pair) in seen:
-            report((*path, number), f"{pair[0]!r} and {pair[1]!r} are compared already")
-        seen.add(frozenset(pair))
-
-
-def _check_disk(model: StudyFile, cells: Sequence[Cell], report: Report) -> None:
-    """Whether the disk that the study names is in some stack."""
-    if model.disk is None:
-        if model.wipe is not None:
-            report(("wipe",), f'wipe names the study\'s disk once more: write disk = "{model.wipe}" as well')
-        return
-    layers = (layer for cell in cells for each in cell.declared for layer in each.layers)
-    if model.disk == LAB and model.wipe is not None:
-        report(("wipe",), "whether a host's disk may be wiped is said by the lab: write wipe beside its disk there")
-    elif model.disk == LAB and not any(layer.claims() == LAB for layer in layers):
-        remedy = 'write kind = "ssh" and hosts = "@GROUP" in [nodes.NAME], or run it there: storlab run STUDY --on HOST'
-        report(("disk",), f"no stack of this study begins with a disk of a host of the lab: {remedy}")
-    elif model.disk != LAB and not any(layer.claims() == model.disk for layer in layers):
-        report(
-            ("disk",),
-            f"no stack of this study begins with a disk of this machine, in whose place {model.disk} could be: put a "
-            'file system on it and name its directory in layer "directory" (--set stack.0.path=DIRECTORY), or write '
-            f'stack = [{{ layer = "device", path = "{model.disk}" }}, …]',
-        )
-
-
-def _sectors_note(model: StudyFile, raw: Mapping[str, Any]) -> list[str]:
-    """That levels may be one and the same set-up on a disk whose sectors are what they are."""
-    sizes = list(dict.fromkeys(_of_loops(raw))) if model.disk is not None else []
-    said = f"sector sizes of loop devices ({', '.join(sizes)}) are left out: {model.disk} has its own"
-    return [said] if sizes else []
-
-
-def _of_loops(tree: Any) -> Iterator[str]:
-    if isinstance(tree, dict) and tree.get("layer") == "loop" and "sector_size" in tree:
-        yield str(tree["sector_size"])
-    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _of_loops(part)
-
-
-def _check_metrics(cells: Sequence[Cell], report: Report) -> None:
-    """A metric means one thing in all cells: else seconds would be compared with rates."""
-    known: dict[tuple[str, str], MetricSpec] = {}
-    for load in (load for cell in cells for load in cell.loads):
-        for spec in load.workload.declares():
-            first = known.setdefault((load.name, spec.name), spec)
-            for key in ("unit", "better") if first is not spec else ():
-                one, other = getattr(first, key), getattr(spec, key)
-                if one != other:
-                    message = f"{spec.name} has {key} = {shown(one)} in one cell and {shown(other)} in another"
-                    report(("workload", load.name), f"{message}: levels cannot be compared by it")
-
-
-def _limit_cells(factors: Sequence[Factor], report: Report) -> None:
-    if len(factors) > FACTORS:
-        report(("factors",), f"there are {len(factors)} factors, more than {FACTORS}: leave out some, or ask in parts")
-    count = math.prod(len(factor.levels) for factor in factors)
-    if count > CELLS:
-        cells = f"{count} cells" if count < 10**15 else "a vast number of cells"
-        report(("factors",), f"these factors make {cells}, more than {CELLS}: leave out levels, or use --only")
-
-
-def _unused(model: StudyFile, factors: Sequence[Factor], cells: Sequence[Cell], used: set[str]) -> list[str]:
-    """What is in none of the ``cells``, which are all of the study's."""
-    run = {load.name for cell in cells for load in cell.loads}
-    chosen = "{" in str(model.trial.get("workloads"))  # by levels, of which a run may have some
-    return [
-        *(
-            f"the factor {factor.name} is used nowhere: its levels are one and the same set-up (an A/A comparison)"
-            for factor in factors
-            if factor.name not in used
-        ),
-        *(f"the parameter {name} is used nowhere" for name in model.parameters if name not in used),
-        *(f"the workload {name} is run in no cell" for name in model.workload if name not in run and not chosen),
-    ]

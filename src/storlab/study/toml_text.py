@@ -166,13 +166,10 @@ def as_written(path: Path, lines: Mapping[Path, int]) -> Path:
     """``a[0].b`` → ``a.b`` where the file has a table rather than a list with one: ``[a]`` and not ``[[a]]``."""
     for place, part in enumerate(path):
         above = path[:place]
-        if part == 0 and (*above, 0) not in lines and _is_table(above, lines):
+        is_table = any(len(found) > len(above) and found[: len(above)] == above for found in lines)
+        if part == 0 and (*above, 0) not in lines and is_table:
             return as_written((*above, *path[place + 1 :]), lines)
     return path
-
-
-def _is_table(path: Path, lines: Mapping[Path, int]) -> bool:
-    return any(len(found) > len(path) and found[: len(path)] == path for found in lines)
 
 
 def _pair(node: Node, prefix: Path, found: dict[Path, int]) -> None:

@@ -13,8 +13,7 @@ from storlab.cli.output import waiting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storlab.run.gate import Want
-    from storlab.run.permissions import Permissions
+    from storlab.run.permissions import Permissions, Want
     from storlab.study.study import Study
 
 
@@ -47,11 +46,10 @@ def plan(
     import asyncio
     import random
 
-    from storlab.cli.plan.view import print_json, print_text
-    from storlab.cli.plan.wants import show_wants
+    from storlab.cli.plan.view import show_plan, show_plan_as_json, show_wants
     from storlab.records.held import new_run_folder
-    from storlab.run.assignment import refuse_unassignable
     from storlab.run.beginning import begin_run, new_manifest, new_run_id
+    from storlab.run.merging import refuse_unassignable
     from storlab.run.planning.plan import Plan, make_plan
     from storlab.run.session import open_session
 
@@ -74,16 +72,16 @@ def plan(
             return made
 
     with waiting(f"looking what {len(loaded.cells):,} cells take"):
-        (print_json if json else print_text)(asyncio.run(look()), drawn)
+        (show_plan_as_json if json else show_plan)(asyncio.run(look()), drawn)
 
 
 async def _wants(study: Study, permissions: Permissions) -> Sequence[Want]:
     """What a study wants of this machine, of which nothing is run for that."""
     from storlab.run.beginning import new_run_id
+    from storlab.run.planning.machines import place
     from storlab.run.planning.metrics import narrowed
     from storlab.run.planning.wants import wants_of
     from storlab.run.session import open_session
-    from storlab.run.setup.placement import place
 
     async with open_session(new_run_id()) as session:
         return wants_of(await place(narrowed(study), session.host), permissions.beside)

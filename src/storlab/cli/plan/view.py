@@ -6,18 +6,21 @@ import json
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from storlab.cli.console import Console
+from storlab.cli.options import print_json
 from storlab.cli.output import show_json
-from storlab.cli.plan.levels import levels_as_data, levels_table
-from storlab.cli.plan.nodes import (
+from storlab.cli.plan.tables import (
     CROSSES,
     cells_text,
+    levels_as_data,
+    levels_table,
     memory_text,
     needs_list,
     node_lines,
@@ -25,17 +28,105 @@ from storlab.cli.plan.nodes import (
     stack_rows,
     stack_text,
 )
-from storlab.cli.plan.times import time_as_data, time_text
-from storlab.cli.plan.wants import wants_as_data, wants_table
 from storlab.grouping import few, grouped
+from storlab.report.language.format import duration, quantity
+from storlab.report.language.words import listed
 from storlab.run.planning.design import design_of, pairs_left, rule_of
-from storlab.run.planning.foresight import foresight_of
+from storlab.run.planning.estimates import RoundTime, Speed, foresight_of, round_time
 from storlab.study.questions import Compare
 from storlab.units import size_text
 
 if TYPE_CHECKING:
     from storlab.analysis.foresight import Foresight
+    from storlab.run.permissions import Permissions, Want
     from storlab.run.planning.plan import Plan
+
+
+# What a plan says of its time: how long, and where that figure comes from.
+
+
+def time_text(made: Plan) -> str:
+    """``about 2 min to 5 min``, with what it rests on where loads don't say it themselves."""
+    expected = round_time(made)
+    unknown = [load.name in expected.unknown for cell in made.supported for load in cell.loads]
+    if expected.unknown and not expected.by_work and all(unknown):
+        return f"unknown before the first round: {_unknown(expected)}"
+    least, most = (duration(round(expected.seconds * rounds)) for rounds in made.rounds)
+    about = f"about {least}" if least == most else f"about {least} to {most}"
+    if expected.last_run is not None:
+        return f"{about}, if trials take as long as in its last run, {expected.last_run}"
+    parts = []
+    if expected.by_work and expected.speed is not None:
+        parts.append(f"{listed(expected.by_work)} by the amount of work at {_speed(expected.speed)}")
+    if expected.unknown:
+        parts.append(_unknown(expected))
+    if made.emulated:
+        parts.append("virtual machines are emulated, and may take several times as long")
+    if expected.unknown or made.emulated:
+        about = about.replace("about", "at least", 1)
+    return f"{about}: {'; '.join(parts)}" if parts else about
+
+
+def _unknown(expected: RoundTime) -> str:
+    return f"it is not known how long {listed(expected.unknown)} will run"
+
+
+def _speed(speed: Speed) -> str:
+    rate, bandwidth = f"{speed.rate:,.0f} operations/s that wait for storage", quantity(speed.bandwidth, "B/s")
+    if speed.measured:
+        return f"{rate}, as `storlab noise` measured on {speed.measured}, and {bandwidth}, which is assumed"
+    return f"{rate} and {bandwidth}, which is assumed (`storlab noise` measures this machine)"
+
+
+def time_as_data(made: Plan) -> dict[str, object]:
+    """For programs; ``from``: the last run, the loads' own words, or their amount of work."""
+    expected = round_time(made)
+    source = "last run" if expected.last_run else "amount of work" if expected.by_work else "loads"
+    return {
+        "from": source,
+        "run": str(expected.last_run) if expected.last_run else None,
+        "by_work": list(expected.by_work),
+        "unknown": list(expected.unknown),
+        "seconds_per_round": None if expected.unknown else expected.seconds,
+    }
+
+
+# What a study wants beyond its own scratch, as a table and as JSON.
+
+_NOTHING = "The study wants nothing beyond its own scratch."
+
+
+def wants_as_data(wants: Sequence[Want]) -> list[dict[str, Any]]:
+    return [
+        {"word": want.word, "value": want.value, "key": ".".join(map(str, want.key)), "on": want.on, "does": want.does}
+        for want in wants
+    ]
+
+
+def wants_table(wants: Sequence[Want], permissions: Permissions) -> Table:
+    table = Table(title="What it wants beyond its own scratch", title_justify="left", box=None, pad_edge=False)
+    table.add_column("word", style="cyan")
+    table.add_column("value", overflow="fold")
+    table.add_column("named by", overflow="fold")
+    table.add_column("which")
+    for want in wants:
+        permitted = "" if permissions.permit(want.word, want.value) else " (not allowed)"
+        cells = (want.word, want.value, ".".join(map(str, want.key)), f"{want.does}{permitted}")
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def show_wants(wants: Sequence[Want], permissions: Permissions, *, as_json: bool) -> None:
+    """All, and the options that would permit what this command line does not."""
+    if as_json:
+        print_json(wants_as_data(wants))
+        return
+    console = Console()
+    console.print(wants_table(wants, permissions) if wants else Text(_NOTHING))
+    missing = [want.option for want in wants if not permissions.permit(want.word, want.value)]
+    if missing:
+        console.print()
+        console.print(Text(f"To allow that: {' '.join(missing)}"), soft_wrap=True)
 
 
 _LABELS = 11  # columns
@@ -45,8 +136,7 @@ _MOST_SENTENCES = 10  # of a kind
 _MOST_IN_A_ROW = 50
 
 
-def print_json(made: Plan, seed: int | None) -> None:
-    """For programs."""
+def show_plan_as_json(made: Plan, seed: int | None) -> None:
     show_json(json.dumps(_as_dict(made, seed), indent=2))
 
 
@@ -59,10 +149,10 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "seed": seed,
         "order": order if seed is not None else None,
         "levels": levels_as_data(made),
-        "space": {"needed": made.space, "free": made.free},
-        "files_of_loads": {path: {"needed": o.needed, "free": o.free} for path, o in made.laid_out.items()},
+        "space": asdict(made.space),
+        "files_of_loads": {path: asdict(room) for path, room in made.laid_out.items()},
         "nodes": nodes_as_data(made),
-        "memory": {"needed": made.memory.needed, "available": made.memory.available},
+        "memory": {"needed": made.memory.needed, "available": made.memory.free},
         "root_needed_for": list(made.root_needed_for),
         "wants": wants_as_data(made.wants),
         "commands": [list(argv) for argv in dict.fromkeys(argv for cell in made.study.cells for argv in cell.commands)],
@@ -75,8 +165,7 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
     }
 
 
-def print_text(made: Plan, seed: int | None) -> None:
-    """For people."""
+def show_plan(made: Plan, seed: int | None) -> None:
     console = Console()
     console.print(Text(made.study.model.title, style="bold"))
     if made.study.model.description:
@@ -202,20 +291,20 @@ def _commands(made: Plan) -> Iterator[str]:
 
 
 def _space(made: Plan) -> str:
-    free, scratch = f"{made.free // 1024**3}G free", made.study.model.scratch
+    free, scratch = f"{(made.space.free or 0) // 1024**3}G free", made.study.model.scratch
     laid_out = {path: each for path, each in made.laid_out.items() if each.needed}
     own = laid_out.pop(scratch, None)
     parts = [
-        f"{size_text(each.needed)} of {each.free // 1024**3}G free in {path}, for files of the loads"
+        f"{size_text(each.needed)} of {(each.free or 0) // 1024**3}G free in {path}, for files of the loads"
         for path, each in laid_out.items()
     ]
-    if own is not None and made.space:
-        together, files = size_text(made.space + own.needed), size_text(own.needed)
+    if own is not None and made.space.needed:
+        together, files = size_text(made.space.needed + own.needed), size_text(own.needed)
         return "; ".join([f"{together} of {free} in {scratch}, {files} of it for files of the loads", *parts])
     if own is not None:
         return "; ".join([f"{size_text(own.needed)} of {free} in {scratch}, for files of the loads", *parts])
-    if made.space:
-        return "; ".join([f"{size_text(made.space)} of {free} in {scratch}", *parts])
+    if made.space.needed:
+        return "; ".join([f"{size_text(made.space.needed)} of {free} in {scratch}", *parts])
     layers = (layer for cell in made.supported for chain in cell.chains for layer in chain.layers)
     sparse = max((layer.overcommitted() for layer in layers), default=0)
     if sparse:

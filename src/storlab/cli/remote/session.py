@@ -21,7 +21,7 @@ from storlab.remote.follow import LinkLost, follow
 from storlab.remote.host import Host
 from storlab.remote.origin import Origin, write_origin
 from storlab.remote.receive import Places, Receiver
-from storlab.run.interrupts import ending_signals
+from storlab.run.observer import ending_signals
 from storlab.ssh.machine import connected
 
 _ANSWERS = {"s": "stop", "stop": "stop", "l": "leave", "leave": "leave"}

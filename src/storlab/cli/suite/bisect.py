@@ -119,7 +119,7 @@ def _execute(folder: Path, plan: Plan, *, quiet: bool, json: bool) -> None:
     import contextlib
 
     from storlab.records.run_folder import RunFolder
-    from storlab.run.interrupts import ended_as_by_ctrl_c
+    from storlab.run.observer import ended_as_by_ctrl_c
     from storlab.suites.bisect import TREE, Bench, Worktree, read_steps
     from storlab.suites.culprit import Terms, find_culprit
 

@@ -209,7 +209,7 @@ def list_(
     """
     import asyncio
 
-    from storlab.cli.plan.wants import show_wants
+    from storlab.cli.plan.view import show_wants
     from storlab.cli.suite.choose import asked_for, past_in
     from storlab.suites.report.listing import listed, listed_json
     from storlab.suites.run.own_files import wants_of_files

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from storlab.cli.output import warn
 from storlab.errors import MissingTool, NodeError, UserError
-from storlab.run.interrupts import ending_signals
+from storlab.run.observer import ending_signals
 
 L = TypeVar("L")
 S = TypeVar("S")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 from storlab.errors import UserError
 from storlab.layers.base import Layer
 from storlab.layers.block.device import refuse_changed
+from storlab.nodes.agent.events import MAX_TURNS
 from storlab.nodes.kind import Prepared
 from storlab.nodes.machine_network import check_machine_network
 from storlab.nodes.needs import Needs, lacks, together
@@ -14,10 +16,10 @@ from storlab.nodes.network import NEEDS as RUN_NETWORK
 from storlab.nodes.node import Node
 from storlab.nodes.privileges import confinement
 from storlab.nodes.uplink import NEEDS as UPLINK
+from storlab.run.planning.space import Device
 from storlab.run.session import Session
-from storlab.run.setup.space import Claimed
 from storlab.run.trial.subjects import watched_groups
-from storlab.study.cells import HOST, Cell
+from storlab.study.cells import HOST, Cell, Load, node_names
 from storlab.study.chains import Link, node_specs
 from storlab.study.schema import NodeGroup
 from storlab.study.study import Study
@@ -51,7 +53,6 @@ def needs_here(cell: Cell) -> Needs:
 
 
 def node_needs(cell: Cell) -> list[Needs]:
-    """What the nodes that share this machine's devices and disks need."""
     return [group_needs(cell, name) for name in cell.nodes if cell.is_here(name)]
 
 
@@ -69,7 +70,7 @@ class Checks:
         self._lacks: dict[tuple[str, Needs], list[str]] = {}
         self._done: set[tuple[str, object]] = set()
         self._loads: dict[tuple[str, type[Workload]], list[tuple[Node, Workload, Origin]]] = {}
-        self.claimed: dict[tuple[str, str], Claimed] = {}  # node, path → the device that it leads to, and where
+        self.claimed: dict[tuple[str, str], Device] = {}  # node, path → the device that it leads to, and where
 
     async def lacks_of(self, cell: Cell) -> list[str]:
         found: list[str] = []
@@ -124,7 +125,8 @@ class Checks:
             node = self._session.host if spec is None else await self._session.stand_in(unit.node, spec)
             for link in unit.links if node is not None else ():
                 assert node is not None
-                await self._once(node, link.layer, link.origin)
+                if self._is_new(node, link.layer):
+                    await self._ask(node, link.layer, link.origin)
                 await self._identify(node, unit.node, link)
         for name, group in cell.nodes.items():
             await self._check_network(name, group)
@@ -138,7 +140,6 @@ class Checks:
                     await self._check_load(node, cell.precondition, ("trial", "precondition"))
 
     async def _check_network(self, name: str, group: NodeGroup) -> None:
-        """What the study says of a machine's own network."""
         if group.network_of == "run" or (name, key_of(group)) in self._done:
             return
         self._done.add((name, key_of(group)))
@@ -173,15 +174,11 @@ class Checks:
         except UserError as error:
             raise self._study.problem((*link.origin, "path"), str(error)) from None
         self._session.devices[machine, there] = device
-        self.claimed[name, path] = Claimed(machine, device)
+        self.claimed[name, path] = machine, device
 
     async def _check_load(self, node: Node, workload: Workload, origin: Origin) -> None:
         if not await self._lacks_of(node, workload.needs()) and self._is_new(node, workload):
             self._loads.setdefault((node.name, type(workload)), []).append((node, workload, origin))
-
-    async def _once(self, node: Node, layer: Layer, origin: Origin) -> None:
-        if self._is_new(node, layer):
-            await self._ask(node, layer, origin)
 
     def _is_new(self, node: Node, what: Layer | Workload) -> bool:
         key = node.name, what.model_dump_json()
@@ -194,3 +191,57 @@ class Checks:
             await what.check_node(node)
         except UserError as error:
             raise self._study.problem((*origin, *error.key), str(error)) from None
+
+
+def refuse_unsliceable(study: Study, cells: Sequence[Cell]) -> None:
+    """Raise ``StudyError`` where a study asks for slices that some cell can't work in, with the reason."""
+    ways = {(cell.trial.slices, cell.trial.parallel) for cell in cells}
+    if ways <= {(None, False)}:
+        return
+    if len(ways) > 1:
+        raise study.problem(("trial",), "all cells of a round work alike: write slices and parallel without factors")
+    ((length, parallel),) = ways
+    what = "parallel" if parallel else "slices"
+    for cell in cells:
+        groups = {name for load in cell.loads for name in load.groups}
+        if sum(len(node_names(name, cell.nodes[name])) for name in groups) > 1:
+            raise study.problem(("trial", what), f"its loads would be on several nodes at once: leave out {what}")
+        for load in cell.loads:
+            if reason := _reason(cell, load):
+                message = f"{load.name} cannot be paused and resumed: {reason}; or leave out [trial] {what}"
+                raise study.problem(("workload", load.name), message)
+            seconds = (load.workload.duration(0.0) or 0.0) + cell.trial.warm_up
+            if length is not None and math.ceil(seconds / length) > MAX_TURNS:
+                message = f"{load.name} would have {math.ceil(seconds / length)} slices a round, of at most {MAX_TURNS}"
+                raise study.problem(("trial", "slices"), f"{message}: make them longer, or its runtime shorter")
+
+
+def _reason(cell: Cell, load: Load) -> str:
+    layers = [link.layer for chain in cell.chains for link in chain.links]
+    later = next((layer.label() for layer in layers if layer.flush), "")
+    return load.workload.unsliceable(later)
+
+
+def about_slices(cells: Sequence[Cell]) -> Iterator[str]:
+    """What a reader of the plan and of the results must know of them."""
+    trial = next((cell.trial for cell in cells), None)
+    if trial is None or not trial.side_by_side:
+        return
+    if trial.slices is None:
+        yield (
+            "The cells of a round are set up side by side and work at the same time: this says how they fare against "
+            "each other, and not how fast each of them is by itself."
+        )
+    else:
+        yield (
+            f"The cells of a round are set up side by side and work in turns of {trial.slices:g} s, in an order drawn "
+            "by lot; rates are over the time for which each worked."
+        )
+    left_out = {
+        name: None
+        for cell in cells
+        for name, probe in cell.probes.items()
+        if not probe.in_slices and watched_groups(probe, cell)
+    }
+    if left_out:
+        yield f"Left out, as they can't tell whose turn it is: {', '.join(left_out)}."

@@ -1,4 +1,4 @@
-"""A study in the words of the analysis: its design, the rule by which it stops, and its summary."""
+"""A study or a recorded run in the words of the analysis: its design, the rule by which it stops, and its summary."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.precision import CURVE_PRECISION
 from storlab.analysis.unequal import KERNEL, Seen
 from storlab.layers.block.queue_files import QUEUE
+from storlab.levels import is_sweep, names_load
+from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
@@ -75,7 +77,7 @@ def hosts_of_all(groups: Mapping[str, NodeGroup]) -> tuple[str, ...]:
 def _silent(study: Study, comparisons: Sequence[CompareSpec]) -> frozenset[tuple[int, str]]:
     if len(study.factors) < 2:  # there are no combinations
         return frozenset()
-    from storlab.run.planning.yields import silent  # loads all loads and probes
+    from storlab.run.planning.metrics import silent  # loads all loads and probes
 
     names = [study.model.primary, *(name for spec in comparisons for name in spec.metrics or ())]
     claimed = [claim.metric for claim in study.model.claim if claim.metric is not None]
@@ -83,7 +85,6 @@ def _silent(study: Study, comparisons: Sequence[CompareSpec]) -> frozenset[tuple
 
 
 def comparisons_of(study: Study) -> list[tuple[CompareSpec, ...]]:
-    """What each of the study's ``compare`` comes to."""
     factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
     return [_compared(study, asked, factors) for asked in study.model.compare]
 
@@ -129,8 +130,8 @@ def _claimed(claim: Claim, factors: Mapping[str, tuple[str, ...]]) -> ClaimSpec:
     assert claim.expect is not None
     from storlab.study.questions import read_expected  # a study is loaded by now
 
-    expected = read_expected(claim.expect)
-    return replace(about, word=expected.word, limit=expected.limit)
+    word, limit = read_expected(claim.expect)
+    return replace(about, word=word, limit=limit)
 
 
 def _leaves_out_a_warm_up(cell: Cell) -> bool:
@@ -189,11 +190,48 @@ def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -
 
 
 def only_sweeps(study: Study) -> bool:
-    """Whether it asks for curves, and compares nothing."""
     return bool(study.sweeps) and not compares(study)
 
 
 def compares(study: Study) -> bool:
-    """Whether it compares anything."""
     design = design_of(study)
     return any(design.pairs(spec) for spec in design.planned())
+
+
+def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
+    return summary_of(design_of_run(manifest, tables), tables, ended=True)
+
+
+def design_of_run(manifest: Manifest, tables: Tables) -> Design:
+    imported = manifest.imported
+    if imported is None:
+        stopped = manifest.stopped or "The run has not ended yet."
+        warnings, emulated = tables.warnings(), manifest.emulated
+        limits = Limits(manifest.gates, optional=manifest.optional)
+        design = design_of(_asked_by(manifest), stopped, warnings, limits, manifest.rests, emulated)
+        return replace(design, declared=tables.declared())
+    swept = [name for name, labels in imported.factors.items() if is_sweep(labels)]
+    loading = [name for name in swept if names_load(name)]
+    return Design(
+        title=manifest.title,
+        primary=imported.primary,
+        factors=imported.factors,
+        cells=imported.cells,
+        comparisons=(CompareSpec(imported.compared),) if imported.turns else (),
+        compared=bool(imported.turns),
+        sweeps=tuple(dict.fromkeys([*loading, *swept])),
+        loading=len(loading),
+        order=imported.order({record.trial for record in tables.records if record.status == "done"}),
+        stopped=manifest.stopped,
+        warnings=tables.warnings(),
+        declared=tables.declared(),
+    )
+
+
+def _asked_by(manifest: Manifest) -> Study:
+    study = manifest.study()
+    if not study.only:
+        return study
+    from storlab.run.planning.metrics import narrowed  # loads all loads and probes
+
+    return narrowed(study)

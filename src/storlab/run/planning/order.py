@@ -1,4 +1,6 @@
-"""In which order trials run: each round has an order of its own, drawn from the run's seed.
+"""In which order trials run, which of them are due, and how long they take.
+
+Each round has an order of its own, drawn from the run's seed.
 
 Cells that are compared with each other, directly or through others, are a *group*: they follow each other, as trials
 that are close in time share more of the machine's noise. The order of groups is drawn by lot, and so is that within
@@ -20,7 +22,14 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from storlab.analysis.resting import to_rest
+from storlab.analysis.stopping import Rule
+from storlab.analysis.summary import Summary
 from storlab.grouping import connected, grouped
+from storlab.layers.base import Keep
+from storlab.records.manifest import Rest
+from storlab.records.run_folder import TrialRecord
+from storlab.study.cells import Cell
 
 T = TypeVar("T", bound=Hashable)
 
@@ -93,3 +102,83 @@ def _together(
         cells,
         key=lambda c: (cluster[clusters[c]], block[blocked[c]], group[blocked[c], groups[c]], own[c]),
     )
+
+
+class Schedule:
+    """Which cells are due in a round: all, but for those that rest because no open comparison needs them any more.
+
+    A cell that rests is never run again, in this execution or in one that resumes the run: what rests is in the
+    manifest, durably, before the next round begins. The order of a round is drawn of all its cells and those that rest
+    are passed over, so a trial's number depends on seed, round and place alone.
+
+    ``rests``: as recorded. ``rule``: by which more of them are found; ``None`` if none are to rest.
+    """
+
+    def __init__(self, rests: Iterable[Rest], rule: Rule | None) -> None:
+        self.rests, self._rule = tuple(rests), rule
+
+    def due(self, order: Sequence[PlannedTrial]) -> list[PlannedTrial]:
+        after = {rest.cell: rest.after for rest in self.rests}
+        return [planned for planned in order if planned.round <= after.get(planned.cell, planned.round)]
+
+    @property
+    def resting(self) -> list[int]:
+        return [rest.cell for rest in self.rests]
+
+    def let_rest(self, summary: Summary, after: int) -> tuple[Rest, ...]:
+        """Let cells rest ``after`` the last round of ``summary`` of which nothing more is asked; returns those."""
+        decided = {} if self._rule is None else to_rest(summary, self._rule)
+        new = tuple(Rest(cell, after, why) for cell, why in sorted(decided.items()) if cell not in self.resting)
+        self.rests += new
+        return new
+
+
+OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, fetching; replaced by what is measured once it runs
+
+
+def trial_time(cell: Cell, overhead: float = OVERHEAD) -> float | None:
+    """Seconds that a trial of this cell is expected to take; ``None`` where that is unknown."""
+    return time_with(cell, [load.workload.duration(cell.trial.warm_up) for load in cell.loads], overhead)
+
+
+def time_with(cell: Cell, times: Sequence[float | None], overhead: float) -> float | None:
+    """As ``trial_time``, with loads that take so long."""
+    beyond = cell.trial.settle.wait + overhead + start_time(cell, "trial")
+    return None if None in times else max(time or 0.0 for time in times) + beyond
+
+
+def start_time(cell: Cell, kept: Keep) -> float:
+    """Seconds that nodes and layers of a cell that are kept for so long take to be set up, as far as they say so."""
+    nodes = sum(group.start_time() * group.count for group in cell.nodes.values() if group.lasts == kept)
+    return nodes + sum(layer.start_time() for unit in cell.units if unit.keep == kept for layer in unit.layers)
+
+
+def trial_times(
+    cells: Sequence[Cell], records: Iterable[TrialRecord], *, side_by_side: bool = False
+) -> dict[int, float | None]:
+    """Seconds that a trial of each of these cells takes: the mean of those that ended, else what is expected."""
+    spent: dict[int, list[float]] = {}
+    share = len(cells) if side_by_side else 1  # trials that go on at the same time
+    for record in records:
+        if record.duration is not None:
+            spent.setdefault(record.cell, []).append(record.duration)
+    return {
+        cell.number: sum(spent[cell.number]) / len(spent[cell.number]) / share
+        if cell.number in spent
+        else trial_time(cell)
+        for cell in cells
+    }
+
+
+def time_left(
+    times: Mapping[int, float | None], rest_of_round: Sequence[int], rounds_after: tuple[int, int]
+) -> tuple[float, float] | None:
+    """Seconds, at least and at most: the cells left in this round, then from so many to so many more rounds.
+
+    ``None`` while the time of some cell is not known.
+    """
+    if None in times.values():
+        return None
+    rest = sum(times.get(cell) or 0.0 for cell in rest_of_round)
+    whole = sum(time or 0.0 for time in times.values())
+    return rest + rounds_after[0] * whole, rest + rounds_after[1] * whole

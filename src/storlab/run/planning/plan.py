@@ -10,25 +10,26 @@ from typing import Any
 from storlab.analysis.questions import compared_cells, count_of_pairs
 from storlab.errors import MissingImage, MissingTool, UserError
 from storlab.grouping import alike, connected, grouped, ranges
-from storlab.layers.base import Layer
 from storlab.limits import COMPARISONS
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
 from storlab.records.manifest import Order
-from storlab.run.gate import Want
-from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
-from storlab.run.planning.checks import Checks, group_needs, key_of, needs_here, node_needs
+from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions, Want
+from storlab.run.planning.checks import (
+    Checks,
+    about_slices,
+    group_needs,
+    key_of,
+    needs_here,
+    node_needs,
+    refuse_unsliceable,
+)
 from storlab.run.planning.design import design_of
-from storlab.run.planning.machines import open_machines
+from storlab.run.planning.machines import open_machines, place
 from storlab.run.planning.metrics import narrowed, refuse_unknown_metrics
 from storlab.run.planning.order import PlannedTrial, round_order
-from storlab.run.planning.sliceable import about_slices, refuse_unsliceable
-from storlab.run.planning.wants import refuse_unpermitted
-from storlab.run.session import Session
-from storlab.run.setup.placement import place
-from storlab.run.setup.space import (
-    LaidOut,
-    Memory,
+from storlab.run.planning.space import (
+    Room,
     free_space,
     loads_space,
     refuse_double_claims,
@@ -37,6 +38,8 @@ from storlab.run.setup.space import (
     refuse_stacks_too_large,
     stacks_space,
 )
+from storlab.run.planning.wants import refuse_unpermitted
+from storlab.run.session import Session
 from storlab.study.cells import Cell
 from storlab.study.chains import Chain
 from storlab.study.layout import kept_for_a_round
@@ -55,15 +58,14 @@ class Plan:
     seed: int
     rounds: tuple[int, int]
     unsupported: Mapping[int, tuple[str, ...]]
-    space: int
-    free: int
+    space: Room
     root_needed_for: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
     permissions: Permissions = NO_PERMISSIONS
     prepared: Mapping[str, Prepared] = field(default_factory=dict)
-    memory: Memory = field(default_factory=lambda: Memory(0, None))
+    memory: Room = field(default_factory=lambda: Room(0, None))
     order_rule: Order = "together"
-    laid_out: Mapping[str, LaidOut] = field(default_factory=dict)
+    laid_out: Mapping[str, Room] = field(default_factory=dict)
     wants: tuple[Want, ...] = ()
     assigned: tuple[int, int] | None = None  # the rounds that are done here, where other machines do the others
 
@@ -77,7 +79,6 @@ class Plan:
 
     @property
     def emulated(self) -> bool:
-        """Whether any node is."""
         return any(prepared.emulated for prepared in self.prepared.values())
 
     def refuse_empty(self) -> None:
@@ -88,7 +89,6 @@ class Plan:
 
     @property
     def supported(self) -> list[Cell]:
-        """The cells that are run."""
         return [cell for cell in self.study.cells if cell.number not in self.unsupported]
 
     def order(self, round_number: int) -> list[PlannedTrial]:
@@ -103,7 +103,6 @@ class Plan:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether the cells of a round are set up together, to work in turn or at once."""
         return any(cell.trial.side_by_side for cell in self.study.cells)
 
     @property
@@ -178,8 +177,8 @@ async def make_plan(
     )
     needed = tuple(dict.fromkeys(root))
     of_groups = {name: each for (name, _), each in prepared.items()}
-    found = free, needed, tuple(notes), session.permissions, of_groups, memory
-    return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out, wants=wants)
+    found = needed, tuple(notes), session.permissions, of_groups, memory
+    return Plan(study, seed, rounds, unsupported, Room(space, free), *found, order, laid_out, wants=wants)
 
 
 def _refuse_too_many_comparisons(study: Study) -> None:
@@ -295,9 +294,10 @@ def _chain(chain: Chain) -> dict[str, Any]:
     return {
         "nodes": chain.group,
         "name": chain.name,
-        "layers": [{"on": on, "keep": link.keep, **_dump(link.layer)} for on, links in places for link in links],
+        "layers": [
+            {"on": on, "keep": link.keep}
+            | link.layer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keep", "once"})
+            for on, links in places
+            for link in links
+        ],
     }
-
-
-def _dump(layer: Layer) -> dict[str, Any]:
-    return layer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keep", "once"})

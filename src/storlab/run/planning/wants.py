@@ -12,8 +12,17 @@ from pathlib import Path
 from storlab.errors import Problem
 from storlab.layers.block.device import OF_LAB
 from storlab.reach import Found, Key, reaching
-from storlab.run.gate import Want, each_once, refuse, unpermitted, want_of
-from storlab.run.permissions import Permissions, is_brought, is_closed, paths_among
+from storlab.run.permissions import (
+    Permissions,
+    Want,
+    each_once,
+    is_brought,
+    is_closed,
+    paths_among,
+    refuse,
+    unpermitted,
+    want_of,
+)
 from storlab.study.cells import Cell
 from storlab.study.schema import StudyFile
 from storlab.study.study import Study, load_study, named_studies

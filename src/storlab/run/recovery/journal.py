@@ -28,7 +28,7 @@ from storlab.nodes.identity import NodeIdentity
 from storlab.record import Number
 from storlab.records.files import sync_folder
 from storlab.records.manifest import LOCK, NAME, read_manifest
-from storlab.run.recovery.notes import forget_note, is_noted, note
+from storlab.run.recovery.state import forget_note, is_noted, note
 
 if TYPE_CHECKING:
     from storlab.nodes.undo import Entry  # at run time it would bring asyncio to whoever only reads
@@ -82,7 +82,6 @@ class Journal:
         return mine or is_noted(self._run, entry.node, entry.undo, entry.arguments)
 
     def register(self, node: NodeIdentity, undo: str, arguments: Mapping[str, Any]) -> Pending:
-        """Announce something that is about to be set up; as ``register_all``."""
         return self.register_all(node, [(undo, arguments)])[0]
 
     def register_all(self, node: NodeIdentity, entries: Sequence[Entry]) -> list[Pending]:
@@ -90,9 +89,7 @@ class Journal:
 
         Raises ``OSError`` where that can't be: then nothing may be set up, and nothing is announced.
         """
-        from storlab.run.recovery.undoing import (
-            undo_table,  # all layers and node kinds, which who only reads can do without
-        )
+        from storlab.run.recovery.undoing import undo_table
 
         announced = []
         for number, (undo, arguments) in enumerate(entries, start=self._next):

@@ -49,7 +49,6 @@ def remember_scratch(run: str, root: str) -> None:
 
 
 def scratch_roots() -> set[Path]:
-    """The folders in which runs that are remembered have their scratch folders."""
     return {link.readlink() for link in _links_in("scratch")}
 
 
@@ -120,7 +119,6 @@ def links() -> list[Path]:
 
 
 def forget(link: Path) -> None:
-    """Its folder is gone."""
     with contextlib.suppress(OSError):
         link.unlink(missing_ok=True)
 

@@ -1,22 +1,35 @@
-"""The commands that a study has run before and after its loads; what they print is kept, and told if they fail."""
+"""What surrounds a load: the study's own commands, what confines them, settling before it, and writing back after it.
+
+A write that only went to a cache succeeds at once, also where the server is full: the error comes when it is written
+back, and only the first fsync(2) or syncfs(2) hears of it. A load that asks for neither measured how
+fast its own memory is, and what it wrote is lost.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from storlab.errors import TrialError
+from storlab.errors import CommandFailed, DiskFull, TrialError
 from storlab.layers.resources import Dir, Disk, Export, Resource, Server, Share
+from storlab.layers.stack import BuiltStack
 from storlab.nodes.agent import steps
 from storlab.nodes.node import Confinement, Exit, Node
 from storlab.nodes.privileges import LOADS, NONE, confinement
 from storlab.records.run_folder import raw_folder
+from storlab.run.build import Built
 from storlab.run.trial.fetch import keep_exit
+from storlab.study.schema import Settle
 from storlab.waiting import all_of
 from storlab.workloads.base import RunContext
 
+_CACHES = "/proc/sys/vm/drop_caches"
+_FULL = ("ENOSPC", "EDQUOT")
 TEMPORARY = ".tmp"  # ends the name of a load's own temporary folder, beside its folder
 _PRINTED = 1024**2  # bytes of each stream that are kept
 _SHOWN = 4096  # bytes of each in a message
@@ -83,7 +96,7 @@ def reach(
     """
     may = partial(confinement, node, LOADS.get(kind, NONE), user=user, visible=tuple(visible))
     guest = node.identity.volatile
-    caches = ["/proc/sys/vm/drop_caches"] if guest or kind == "files" else []
+    caches = [_CACHES] if guest or kind == "files" else []
     writable = (folder, folder + TEMPORARY, *caches)
     devices = ("/dev/console",) if guest else ()
     match target:
@@ -100,3 +113,43 @@ def reach(
             return may(writable=writable, devices=devices, visible=(*visible, *sockets), network=network)
         case _:
             return may(writable=writable, devices=devices)
+
+
+async def settle(asked: Settle, node: Node, built: Built, as_root: bool) -> list[str]:
+    """Settle one node. Returns warnings: of caches that were to be emptied, and were not."""
+    await node.carry_out(*[steps.sync()] * asked.sync, *[steps.write(_CACHES, "3\n")] * (asked.drop_caches and as_root))
+    warnings = []
+    if asked.drop_caches and not as_root:
+        warnings.append("caches were not dropped before measuring: that needs root")
+    elif asked.drop_caches:
+        for command in sorted(_of_own_caches(node, built)):
+            try:
+                await node.run(command)
+            except CommandFailed as error:
+                warnings.append(f"not all caches were dropped before measuring: {error}")
+    if asked.wait:
+        await asyncio.sleep(asked.wait)
+    return warnings
+
+
+def _of_own_caches(node: Node, built: Built) -> set[tuple[str, ...]]:
+    """What empties the caches of layers that stand on the node: of each kind once."""
+    stacks = (part.stack for part in built.parts.values() if part.node is node)
+    return {layer.drop for stack in stacks for layer, _ in stack.layers if layer.drop}
+
+
+async def prove_written(node: Node, stack: BuiltStack, underlying: BuiltStack | None) -> None:
+    """Write back what is left, if a stack is a node's client of what is ``underlying``. Raises ``TrialError``."""
+    target, served = stack.resource, None if underlying is None else underlying.resource
+    if not isinstance(served, Export | Share) or not isinstance(target, Dir | Disk):
+        return
+    (done,) = await node.carry_out(steps.sync(target.path), go_on=True)
+    if done.ok:
+        return
+    said = done.result.message or ""
+    lost = f"what the load left in its cache could not be written to {target.path}"
+    if done.result.errno in _FULL:
+        raise DiskFull(f"node {node.name}: target full: {lost}", said)
+    number = getattr(errno, done.result.errno or "", None)  # the agent has words of its own for some
+    reason = said.rpartition(": ")[2] if number is None else os.strerror(number)
+    raise TrialError(f"node {node.name}: {lost}: {reason}", said)

@@ -102,11 +102,9 @@ class _File:
 
     @property
     def whole(self) -> str:
-        """Its path on the node."""
         return f"{self.folder}/{self.path}"
 
     def twice(self, node: Node) -> NodeError:
-        """That it is there already."""
         return NodeError(f"node {node.name}: it says that {self.folder} holds {self.path[:80]!r} twice")
 
 

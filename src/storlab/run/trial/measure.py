@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,6 +25,9 @@ from storlab.run.trial.fetch import Allowance, fetch_folder, keep_exit
 from storlab.study.cells import HOST, Load
 from storlab.waiting import all_of, to_its_end
 from storlab.workloads.base import Launch, RunContext
+
+if TYPE_CHECKING:
+    from storlab.run.trial.slices import SlicedWork
 
 Place = tuple[Load, RunContext]
 
@@ -47,29 +50,6 @@ _AFTERMATH = 0.5  # s: a load may end well of what is lost, before word of that 
 _LEAD = 0.02  # s, at least, from the decision to the start
 _LEAD_PER_COMMAND = 0.01
 _LEAD_PER_ROUND_TRIP = 20
-
-
-class Work(Protocol):
-    """How loads work that do not simply run to their end: in slices."""
-
-    @property
-    def active(self) -> float:
-        """Seconds that were measured."""
-
-    @property
-    def number(self) -> int:
-        """Of the slices."""
-
-    async def launch(self, load: Load, place: RunContext) -> Launch:
-        """The command for it."""
-
-    async def done(
-        self, places: Sequence[Place], commands: Sequence[Process], clocks: Mapping[str, Clock]
-    ) -> list[Exit]:
-        """Wait until they have done all that is measured, and have ended."""
-
-    def keep(self, place: RunContext, raw: Path) -> None:
-        """Write what is known of a load into its raw records."""
 
 
 async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
@@ -165,7 +145,7 @@ async def measure(
     folder: Path,
     allowance: Allowance,
     span: LoadSpan,
-    work: Work | None = None,
+    work: SlicedWork | None = None,
 ) -> TrialRecord:
     """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
@@ -244,7 +224,7 @@ async def conclude(places: Sequence[Place], ended: Sequence[Exit]) -> None:
         await all_of(*(load.workload.conclude(place) for load, place in places))
 
 
-async def _launch(load: Load, place: RunContext, work: Work | None) -> Launch:
+async def _launch(load: Load, place: RunContext, work: SlicedWork | None) -> Launch:
     with understood(place.node.name, f"preparing {load.name}"):
         return await (load.workload.launch(place) if work is None else work.launch(load, place))
 

@@ -7,8 +7,8 @@ import re
 from storlab.errors import DiskFull, StorlabError, TrialError
 from storlab.layers.resources import Dir, Export, Server, Share
 from storlab.nodes.node import Node
+from storlab.run.build import Built
 from storlab.run.session import Session
-from storlab.run.setup.build import Built
 
 _READ_ONLY = "Read-only file system"  # EROFS, see strerror(3): what a confined program hears
 _REFUSED = "Operation not permitted"  # EPERM

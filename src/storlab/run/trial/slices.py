@@ -94,7 +94,6 @@ class Slices:
 
     @property
     def number(self) -> int:
-        """How many trials share this round."""
         return len(self.cells)
 
     def leave(self, cell: int) -> None:
@@ -117,7 +116,12 @@ class Slices:
         assert self._slots is not None
         mine = [slot for slot in self._slots if slot.cell == cell.number]
         offsets = [clocks[node.name].offset for node, _ in loads]
-        taken = await all_of(*(_turns_of(load, mine, offset) for (_, load), offset in zip(loads, offsets, strict=True)))
+        taken = await all_of(
+            *(
+                process.take_turns([(slot.begin + offset, slot.end + offset) for slot in mine])
+                for (_, process), offset in zip(loads, offsets, strict=True)
+            )
+        )
         if self.length is not None:
             self.late[cell.number] = max(
                 _late(turns, mine, offset + self.gap) for turns, offset in zip(taken, offsets, strict=True)
@@ -185,12 +189,10 @@ class SlicedWork:
 
     @property
     def number(self) -> int:
-        """Of slices that are measured."""
         return max((len(turns.measured) for turns in self._turns.values()), default=0) or 1
 
     @property
     def active(self) -> float:
-        """Seconds of them together."""
         return max((turns.active for turns in self._turns.values()), default=0.0)
 
     def warnings(self) -> list[str]:
@@ -236,7 +238,3 @@ def _late(turns: Sequence[Turn], slots: Sequence[Slot], offset: float) -> float:
     return sum(
         max(end - offset - slot.end, 0.0) for (begin, end), slot in zip(turns, slots, strict=True) if end > begin
     )
-
-
-async def _turns_of(process: Process, slots: Sequence[Slot], offset: float) -> list[Turn]:
-    return await process.take_turns([(slot.begin + offset, slot.end + offset) for slot in slots])

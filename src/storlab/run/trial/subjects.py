@@ -12,9 +12,9 @@ from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.probes.base import Probe
 from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, ShareMount, Subject
+from storlab.run.build import Built
+from storlab.run.parts import Part
 from storlab.run.session import Session
-from storlab.run.setup.build import Built
-from storlab.run.setup.parts import Part
 from storlab.study.cells import HOST, Cell, node_names
 from storlab.study.chains import down
 from storlab.waiting import all_of

@@ -23,11 +23,11 @@ from storlab.nodes.node import Node
 from storlab.nodes.undo import remove_folder
 from storlab.records.derive_trial import Done, parse_load, parse_loads
 from storlab.records.run_folder import ChangedSetting, TrialRecord, raw_folder
+from storlab.run.build import Built, Setups
 from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.wants import named_files
 from storlab.run.session import Session
-from storlab.run.setup.build import Built, Setups
-from storlab.run.trial.commands import TEMPORARY, make_folders, make_own, reach, run_commands
+from storlab.run.trial.commands import TEMPORARY, make_folders, make_own, prove_written, reach, run_commands, settle
 from storlab.run.trial.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
 from storlab.run.trial.measure import (
     LoadSpan,
@@ -39,11 +39,9 @@ from storlab.run.trial.measure import (
     wait_for_all,
 )
 from storlab.run.trial.reasons import out_of_memory, reason_of, server_logs
-from storlab.run.trial.settling import settle
 from storlab.run.trial.slices import SlicedWork, Slices, watching_slices
 from storlab.run.trial.subjects import subjects_of
 from storlab.run.trial.watch import Files, Watch
-from storlab.run.trial.write_back import prove_written
 from storlab.study.cells import MAIN, Cell, Load
 from storlab.waiting import all_of, cancelled, to_its_end
 from storlab.workloads.base import RunContext, Served, Workload
@@ -190,7 +188,10 @@ class TrialRun:
         async with self._phase("measure"):
             record = await self._measure(record, places)
         async with self._phase("verify"):
-            await all_of(*(self._prove_written(node, chain) for (_, chain), node in written.items()))
+            stacks, underlying = self.built.stacks, self.built.underlying
+            await all_of(
+                *(prove_written(node, stacks[place], underlying.get(place)) for place, node in written.items())
+            )
             record = await self._verify(record)
             await self._commands(self.cell.trial.verify, "verify")
         return record
@@ -329,11 +330,6 @@ class TrialRun:
             for node in self.built.group(group)
             if (node.name, chains.get(group, MAIN)) in self.built.stacks
         ]
-
-    async def _prove_written(self, node: Node, chain: str) -> None:
-        target, underlying = self.built.stacks[node.name, chain].resource, self.built.underlying.get((node.name, chain))
-        if target is not None and underlying is not None:
-            await prove_written(node, target, underlying.resource)
 
     @staticmethod
     async def _prepare(workload: Workload, place: RunContext) -> None:

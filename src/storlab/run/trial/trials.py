@@ -13,13 +13,12 @@ from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.held import HeldFolder
 from storlab.records.run_folder import TrialRecord, set_aside, write_trial
 from storlab.records.tables import Tables
-from storlab.run.interrupts import Interrupts
-from storlab.run.observer import Observer
+from storlab.run.build import Setups
+from storlab.run.observer import Interrupts, Observer
 from storlab.run.planning.order import PlannedTrial
 from storlab.run.planning.plan import Plan
 from storlab.run.recovery.journal import Journal
 from storlab.run.session import Session
-from storlab.run.setup.build import Setups
 from storlab.run.trial.slices import Slices
 from storlab.run.trial.trial import TrialRun
 from storlab.run.trial.watch import Watch

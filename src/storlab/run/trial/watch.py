@@ -16,9 +16,9 @@ from storlab.nodes.agent import steps
 from storlab.nodes.node import Node
 from storlab.nodes.settings import KERNEL_FILES, journalled, put_back, read_settings, restore
 from storlab.records.run_folder import ChangedSetting
+from storlab.run.build import Built
 from storlab.run.recovery.journal import Journal, Pending
 from storlab.run.session import Session
-from storlab.run.setup.build import Built
 from storlab.run.trial.subjects import disks_beneath
 from storlab.waiting import all_of
 
@@ -70,7 +70,10 @@ class Watch:
         )  # as set up: by chance
         working = [part.node for part in parts if part.node is not None]
         nodes = {node.instance: node for node in (*working, *built.nodes.values())}
-        machines = grouped((_machine_of(node), node) for node in nodes.values())
+        machines = grouped(
+            (node.instance if node.identity.volatile else node.machine or node.instance, node)
+            for node in nodes.values()
+        )
         await all_of(*(self._look(name, mine, built, session, files) for name, mine in machines.items()))
 
     async def _look(self, machine: str, nodes: Sequence[Node], built: Built, session: Session, watched: Files) -> None:
@@ -129,10 +132,6 @@ class Watch:
         ]
 
 
-def _machine_of(node: Node) -> str:
-    return node.instance if node.identity.volatile else node.machine or node.instance
-
-
 def _kernel_name(path: str) -> str:
     """As sysctl(8) has it, or the last two parts of what is in /sys."""
     if path.startswith("/proc/sys/"):
@@ -155,17 +154,12 @@ async def _beneath(node: Node, built: Built, session: Session) -> list[tuple[str
     known = f"queues below {' '.join(sorted(named))}"
     if known not in node.known:
         found = [*named, *(await disks_beneath(node, await session.scratch_on(node)) or ())]
-        for disk in found:  # which grows meanwhile
-            found += [each for each in await _members(node, disk) if each not in found and len(found) < _MOST]
+        for disk in found:  # which grows meanwhile, by the disks that a mapping is over
+            (members,) = await node.carry_out(steps.names(f"{sysfs(disk)}/slaves"), go_on=True)
+            found += [each for each in members.entries if each not in found and len(found) < _MOST]
         looks = (steps.look(f"{sysfs(disk)}/partition") for disk in found)
         parts = await node.carry_out(*looks, go_on=True) if found else []
         queues = (queue_folder(disk, partition=part.there) for disk, part in zip(found, parts, strict=True))
         node.known[known] = "\n".join(f"{disk} {queue}" for disk, queue in zip(found, queues, strict=True))
     rows = (line.split(" ", 1) for line in node.known[known].splitlines())
     return [(disk, queue) for disk, queue in rows]
-
-
-async def _members(node: Node, disk: str) -> list[str]:
-    """The disks that a mapping is over."""
-    (members,) = await node.carry_out(steps.names(f"{sysfs(disk)}/slaves"), go_on=True)
-    return members.entries

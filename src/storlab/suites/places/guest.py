@@ -17,7 +17,7 @@ from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.kind import Prepared
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.node import Node
-from storlab.run.setup.space import available_memory
+from storlab.run.planning.space import available_memory
 from storlab.suites.places.place import HOLD, UDEVD, Booted, Place, SuiteGuest, loss_of, measure, set_up_suite
 from storlab.units import size_text
 

@@ -12,7 +12,7 @@ from storlab.layers.block.device import refuse_changed, refuse_used
 from storlab.layers.block.identity import DeviceIdentity, identify
 from storlab.nodes.needs import Needs, lacks
 from storlab.nodes.node import Node
-from storlab.run.recovery.leftovers import remove_leftovers
+from storlab.run.recovery.undoing import remove_leftovers
 from storlab.suites.adapters.zts import Zts, ZtsFile
 from storlab.suites.places.place import Booted, Place, SuiteGuest, end_survivors, measure, set_up_suite
 from storlab.suites.records.folder import Here

@@ -17,8 +17,8 @@ from storlab.nodes.agent import steps
 from storlab.nodes.needs import Needs as NodeNeeds
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
+from storlab.run.planning.space import available_memory
 from storlab.run.session import Session
-from storlab.run.setup.space import available_memory
 from storlab.suites.adapters.base import Adapter, Needs
 from storlab.suites.model import Leak
 from storlab.suites.places.invariants import State, look

@@ -16,7 +16,7 @@ from typing import Any
 from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, TooMuch
 from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
-from storlab.run.interrupts import Interrupts
+from storlab.run.observer import Interrupts
 from storlab.suites.adapters.base import Adapter
 from storlab.suites.ktap import MOST_JUDGED
 from storlab.suites.model import Attempt, Group, Outcome, Role, Script

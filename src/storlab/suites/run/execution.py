@@ -14,7 +14,7 @@ from random import Random
 from msgspec.structs import replace as with_fields
 
 from storlab.records.manifest import read_manifest, write_manifest
-from storlab.run.interrupts import Interrupts
+from storlab.run.observer import Interrupts
 from storlab.suites.expectations import expected
 from storlab.suites.model import LOST, Attempt, Group, Outcome, report_name
 from storlab.suites.places.place import Place, Spare, SuiteGuest

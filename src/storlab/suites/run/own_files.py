@@ -17,8 +17,7 @@ from storlab.errors import Problem, StudyError, UserError
 from storlab.model import Model
 from storlab.reach import FOLDER
 from storlab.reading import read_file
-from storlab.run.gate import Want
-from storlab.run.permissions import NO_PERMISSIONS, Permissions
+from storlab.run.permissions import NO_PERMISSIONS, Permissions, Want
 from storlab.study.messages import explain
 from storlab.study.toml_text import line_of, positions, read_toml
 from storlab.suites.adapters.base import Adapter

@@ -20,11 +20,10 @@ from storlab.records.held import new_run_folder
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
 from storlab.run.beginning import begin_run, new_run_id
-from storlab.run.interrupts import Interrupts
+from storlab.run.observer import Interrupts
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
-from storlab.run.recovery.hosts import refuse_unpermitted_hosts
 from storlab.run.recovery.journal import Journal, read_pending
-from storlab.run.recovery.teardown import taken, tear_down, tear_down_rest
+from storlab.run.recovery.reclaim import taken, tear_down, tear_down_rest
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.suites.adapters.base import Adapter
@@ -85,7 +84,7 @@ async def resume_suite(
     """
     _refuse_others_than_root()
     interrupts = _interrupts(watch)
-    with interrupts.listening(), taken(folder) as holding:
+    with interrupts.listening(), taken(folder, permissions) as holding:
         records = holding.run
         known = read_suite_run(records.path)
         manifest = records.manifest
@@ -94,7 +93,6 @@ async def resume_suite(
         refuse_other_machine(here, asked.here)
         wants = wants_of_run(tests=tests, kernel=asked.kernel, here=asked.here)
         refuse_unpermitted_run(folder, wants, permissions)
-        refuse_unpermitted_hosts(manifest.run, folder, read_pending(records.journal), permissions)
         _refuse_found(known)
         async with open_session(manifest.run, watch.notify) as session:
             with Journal(records.journal) as journal:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from storlab.errors import Problem, UserError
 from storlab.reach import Found, Key, reaching
-from storlab.run.gate import Want, each_once, refuse, unpermitted, want_of
-from storlab.run.permissions import Permissions
+from storlab.run.permissions import Permissions, Want, each_once, refuse, unpermitted, want_of
 from storlab.study.toml_text import line_of
 from storlab.suites.bisect import Plan
 from storlab.suites.records.folder import FILES, SUITE, Here, OwnKernel

@@ -18,14 +18,11 @@ from storlab.units import size_text
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Bytes of this machine's memory: what the nodes of one trial take up at most, and what is available.
-
-    ``available`` is ``None`` where the kernel doesn't tell.
-    """
+class Room:
+    """Bytes that are needed at the worst moment, and those that are free; ``None`` if the kernel doesn't tell."""
 
     needed: int
-    available: int | None
+    free: int | None
 
 
 async def free_space(node: Node, path: str) -> int:
@@ -105,17 +102,10 @@ def refuse_stacks_too_large(study: Study, cells: Sequence[Cell], needed: int, fr
         raise study.problem((*origin, "size"), message)
 
 
-@dataclass(frozen=True)
-class LaidOut:
-    """Bytes that loads write into an existing directory in the largest trial, and what is free there."""
-
-    needed: int
-    free: int
-
-
-async def loads_space(study: Study, cells: Sequence[Cell], session: Session) -> dict[str, LaidOut]:
+async def loads_space(study: Study, cells: Sequence[Cell], session: Session) -> dict[str, Room]:
     """By existing directory. Raises ``StudyError`` where the loads write more there than there is room for."""
-    found: dict[str, LaidOut] = {}
+    found: dict[str, Room] = {}
+    known: dict[str, int] = {}
     for cell in cells:
         for unit in _units_here(cell):
             path = unit.links[0].layer.existing_directory(study.model.scratch)
@@ -124,48 +114,40 @@ async def loads_space(study: Study, cells: Sequence[Cell], session: Session) -> 
             loads = [load for load in cell.loads if unit.on in load.groups]
             count = cell.nodes[unit.on].count if unit.on in cell.nodes else 1
             needed = sum(load.workload.space() for load in loads) * count
-            free = found[path].free if path in found else await free_space(session.host, path)
+            free = known[path] = known[path] if path in known else await free_space(session.host, path)
             if needed > free:
                 wrong = f"the load writes {size_text(needed)}, but {path} has only {free // 1024**2}M free"
                 remedy = "make its size smaller, or name another directory"
                 raise study.problem(("workload", loads[0].name), f"{wrong}: {remedy}")
-            found[path] = LaidOut(max(needed, found[path].needed if path in found else 0), free)
+            found[path] = Room(max(needed, found[path].needed if path in found else 0), free)
     return found
 
 
-@dataclass(frozen=True)
-class Claimed:
-    """A device that the study names, and the id of its machine."""
-
-    machine: str
-    device: DeviceIdentity
-
-    def overlaps(self, other: Claimed) -> bool:
-        """Whether both are the same device, or one is a part of the other."""
-        return self.machine == other.machine and self.device.overlaps(other.device)
+Device = tuple[str, DeviceIdentity]
+"""A device that the study names, after the id of its machine."""
 
 
 @dataclass(frozen=True)
 class _Claim:
     path: str
     owner: str
-    claimed: Claimed | None  # not known of a node that doesn't run yet
+    device: Device | None  # not known of a node that doesn't run yet
 
     def conflicts(self, other: _Claim) -> bool:
+        """Two names of one device are one device, and so are a disk and its partition."""
         if self.owner == other.owner:
             return False
-        if self.claimed is None or other.claimed is None:
-            return self.claimed is other.claimed and self.path == other.path
-        return self.claimed.overlaps(other.claimed)
+        if self.device is None or other.device is None:
+            return self.device is other.device and self.path == other.path
+        return self.device[0] == other.device[0] and self.device[1].overlaps(other.device[1])
 
 
 def refuse_double_claims(
-    study: Study, cells: Sequence[Cell], known: Mapping[tuple[str, str], Claimed], side_by_side: bool = False
+    study: Study, cells: Sequence[Cell], known: Mapping[tuple[str, str], Device], side_by_side: bool = False
 ) -> None:
     """A device can't be in two stacks that are set up at the same time, on several nodes or because one is kept.
 
-    ``known``: node, path → the device that it is. Two names of one device are one device, and so are a disk and its
-    partition.
+    ``known``: node, path → the device that it is.
     """
     kept: list[_Claim] = []
     for cell in cells:
@@ -193,7 +175,7 @@ def refuse_double_claims(
                     kept.append(claim)
 
 
-def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, side_by_side: bool = False) -> Memory:
+def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, side_by_side: bool = False) -> Room:
     """Raise ``UserError`` where the nodes that are there at the same time want more memory than this machine has."""
     available = available_memory(meminfo)
     kept: dict[str, int] = {}
@@ -216,7 +198,7 @@ def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, s
                 f"the virtual machines ({guests}, and QEMU's own) take up {size_text(most // 1024**2 * 1024**2)}, "
                 f"but this machine has only {available // 1024**2}M left: make them smaller or fewer",
             )
-    return Memory(most, available)
+    return Room(most, available)
 
 
 def available_memory(meminfo: str) -> int | None:

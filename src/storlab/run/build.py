@@ -19,11 +19,10 @@ from storlab.nodes.agent import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.run.parts import Part, Parts, Program, Shapes
 from storlab.run.recovery.journal import Journal
-from storlab.run.recovery.teardown import Teardown
+from storlab.run.recovery.reclaim import Teardown
 from storlab.run.session import Session
-from storlab.run.setup.parts import Part, Parts, Program
-from storlab.run.setup.shapes import Shapes
 from storlab.study.cells import Cell, node_names
 from storlab.study.chains import node_specs
 from storlab.study.layout import Unit
@@ -44,7 +43,6 @@ class Built:
     underlying: dict[tuple[str, str], BuiltStack] = field(default_factory=dict)  # node, chain: below its crossing
 
     async def read_facts(self) -> None:
-        """Ask each layer that is set up what it is now."""
         await all_of(*(part.stack.read_facts() for part in self.parts.values() if part.unit.facts_of))
 
     def facts(self) -> dict[str, list[dict[str, Any]]]:
@@ -65,7 +63,6 @@ class Built:
         return next(group for group, name in self.cell.node_names() if name == node)
 
     def group(self, name: str) -> list[Node]:
-        """The nodes of one group."""
         return [self.nodes[node] for node in node_names(name, self.cell.nodes[name])]
 
     def shares_directory(self, group: str, chain: str) -> bool:
@@ -228,7 +225,6 @@ class Setups:
         self.parts = Parts(self.session, self.journal)
 
     def begin(self, cell: Cell) -> Built:
-        """A cell of which nothing is set up yet."""
         number = next(number for number in itertools.count() if number not in self._live)
         built = self._live[number] = Built(cell, number)
         self._seen.append(built)
@@ -254,13 +250,11 @@ class Setups:
         return await self.parts.tear_down(doomed, severed=failed)
 
     async def end_of(self, keep: Keep) -> Teardown:
-        """Tear down what was kept for a round, or for the run."""
         return await self.parts.tear_down(
             part for part in self.parts.all() if part.unit.keep == keep and part.is_set_up
         )
 
     async def tear_down_all(self) -> Teardown:
-        """At the end of a run."""
         return await self.parts.tear_down(self.parts.all())
 
     async def cut_off(self, built: Built) -> None:
@@ -288,7 +282,6 @@ class Setups:
             await cancelled(*waiting)
 
     def forget_losses(self) -> None:
-        """Begin a new trial."""
         self._seen = list(self._live.values())
         self.parts.forget_losses()
         self.session.forget_losses()

@@ -1,40 +1,127 @@
-"""Tearing down what a journal says is still set up, newest first: the same work at a normal end and after a power cut.
+"""Taking back what runs have set up, newest first: the same work at a normal end and after a power cut.
 
-Each entry is undone on its own node. Where that can't be reached, it stays pending and is reported; what is on another
-machine is never looked for here.
+Each entry of a journal is undone on its own node. Where that can't be reached, it stays pending and is reported; what
+is on another machine is never looked for here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storlab.errors import StorlabError
+from storlab.errors import Problem, RecordsError, SafetyError, StorlabError
 from storlab.nodes.processes import end_marked
+from storlab.nodes.settings import restore
+from storlab.reach import Found
 from storlab.records.held import HeldFolder, held
 from storlab.records.run_folder import RunFolder
-from storlab.run.recovery.journal import Journal, Pending, refuse_others
+from storlab.registry import node_kinds
+from storlab.run.permissions import Permissions, each_once, refuse, unpermitted, want_of
+from storlab.run.recovery.journal import JOURNAL, Journal, Pending, read_pending, refuse_others
 from storlab.run.recovery.orphans import left_of, refuse_living, remove
+from storlab.run.recovery.temporary import remembered_runs
 from storlab.run.recovery.undoing import undo_table
 from storlab.run.session import Session
 
+LOCK = Path("/run/storlab/settings")  # only root can put anything into /run
+_LONGEST = 8192  # B
+_AGAIN = 0.2  # s
+
+
+@asynccontextmanager
+async def alone(run: str, folder: Path, permissions: Permissions, notify: Callable[[str], None]) -> AsyncIterator[None]:
+    """Of the runs that may change this machine's settings, one at a time: of two, each would take the other's changes
+    for its own study's, and put back what the other had set. Those are root's that are ``--unconfined``.
+
+    The lock is the kernel's and goes with its process, however that ends. Its file names the last run that had it,
+    whose journal says whether anything is still to be put back. A restart removes it, and resets the settings. Raises
+    ``SafetyError`` if a run has left some to be put back.
+    """
+    if not permissions.unconfined or os.geteuid() != 0:
+        yield
+        return
+    with suppress(FileExistsError):
+        LOCK.parent.mkdir()
+        LOCK.parent.chmod(0o755)
+    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if not _locked(descriptor):
+            last, where = _last(descriptor)
+            notify(f"Waiting for the run {last} in {where}: it is --unconfined, too, and may change the same settings.")
+            while not _locked(descriptor):  # noqa: ASYNC110 - what is waited for is another process
+                await asyncio.sleep(_AGAIN)
+        last, where = _last(descriptor)
+        if last not in ("", run) and _left(Path(where)):
+            raise SafetyError(
+                f"the run {last} was --unconfined and has left settings of this machine changed: "
+                f"`storlab clean {where}` puts them back"
+            )
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, os.fsencode(f"{run}\n{folder.resolve()}"), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _last(descriptor: int) -> tuple[str, str]:
+    """The run that had the lock last, and its folder; empty where there was none."""
+    run, _, folder = os.fsdecode(os.pread(descriptor, _LONGEST, 0)).partition("\n")
+    return run, folder
+
+
+def _left(folder: Path) -> bool:
+    """Whether a run's journal names settings that are to be put back; of one that is gone, nothing is known."""
+    try:
+        return any(entry.undo == restore.name for entry in read_pending(folder / JOURNAL))
+    except RecordsError:
+        return True  # damaged: `storlab clean` says where
+
+
+def _refuse_unpermitted_hosts(holding: HeldFolder, folder: Path, permissions: Permissions) -> None:
+    """Raise ``StudyError`` if a journal has machines that nobody permitted. Of a run that this user began, and of
+    which not all was torn down yet, they were permitted then.
+    """
+    pending = read_pending(holding.run.journal)
+    known = remembered_runs().get(holding.run.manifest.run)
+    if known is not None and known.resolve() == folder.resolve():
+        return
+    kinds = node_kinds()
+    far = [each.node for each in pending if (kind := kinds.get(each.node.kind)) and "hosts" in kind.model_fields]
+    # What follows the host is how the agent becomes root there.
+    wants = each_once(
+        want_of(Found((node.name,), "host", node.address.partition(" ")[0]), (), "", None) for node in far
+    )
+    refused = unpermitted(wants, permissions)
+    refuse(str(folder / JOURNAL), refused, lambda key, message: Problem(".".join(map(str, key)), message))
+
 
 @contextmanager
-def taken(folder: Path) -> Iterator[HeldFolder]:
+def taken(folder: Path, permissions: Permissions) -> Iterator[HeldFolder]:
     """An existing run, for whoever acts on what its folder says: held open and locked for as long as the block lasts.
 
     All that is believed of it is read by its descriptor, so nobody can put another folder in its place in between.
-    Raises ``RecordsError`` where it is none, is in use, or others may have written to it; ``UserError`` if it lives.
+    Raises ``RecordsError`` if it is none, is in use, lives, or others may have written to it; ``StudyError`` if undoing
+    would log in to machines that nobody permitted.
     """
     with held(RunFolder.open(folder)) as holding:
         refuse_others(holding.run.path)
         with holding.lock():
             refuse_living(holding.run.manifest.run, folder)
+            _refuse_unpermitted_hosts(holding, folder, permissions)
             yield holding
 
 
