@@ -15,8 +15,9 @@ from benchmarks.soundness.engine import first_verdicts
 from benchmarks.soundness.noise import Floats, pieces, recorded
 from benchmarks.soundness.trials import ANY, ROUNDS, Share, share
 from storlab.analysis.verdict import judge
+from storlab.report.language.say import say
 from storlab.timeseries.findings import SeriesFindings, findings
-from storlab.timeseries.wording import Examined, warnings
+from storlab.timeseries.remarks import Examined, remarks
 
 INTERVAL = 2  # s
 MINUTE = 60 // INTERVAL
@@ -48,7 +49,7 @@ def _prefix(off: Floats, on: Floats) -> Prefix:
     interval = stats.ttest_ind(off, on, equal_var=False).confidence_interval(0.95)
     low, high = (1 + float(end) / float(on.mean()) for end in (interval.low, interval.high))
     hours = len(off) * INTERVAL / 3600
-    return Prefix(hours, float(off.mean() / on.mean()), low, high, found.verdict, found.reason)
+    return Prefix(hours, float(off.mean() / on.mean()), low, high, found.verdict, say(found.reason))
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def told(side: str) -> Told:
     found = findings(np.arange(1.0, len(values) + 1) * INTERVAL, values)
     if found is None:
         raise ValueError(f"mysql-{side} has too few samples")
-    return Told(found, warnings([Examined(f"{side}, tps", found)]))
+    return Told(found, [say(remark) for remark in remarks([Examined(side, "tps", found)])])
 
 
 def relabelled(side: str, studies: int, rng: np.random.Generator) -> Share:

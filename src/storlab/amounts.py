@@ -6,7 +6,9 @@ Sizes follow fio: ``k``, ``m``, ``g``, ``t``, ``p`` are powers of 1024, in eithe
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from storlab.text import printable
@@ -106,3 +108,24 @@ def size_text(size: int) -> str:
         if size and size % unit == 0:
             return f"{size // unit}{suffix}"
     return str(size)
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 round``, ``2 rounds``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def percent(share: float) -> str:
+    """``5 %``, ``99.5 %``, ``99.983 %``: two digits of what is missing to 100 %, or of the share itself."""
+    small = 100 * min(share, 1 - share) if 0 < share < 1 else 1.0
+    decimals = max(0, 1 - math.floor(math.log10(small)))
+    return f"{round(share * 100, decimals):.12g} %"
+
+
+def numbered(noun: str, numbers: Sequence[int], most: int = 8) -> str:
+    """``round 3``, ``rounds 1, 2 and 7``; a long list ends in how many more there are."""
+    head = [str(number) for number in numbers[:most]]
+    noun = noun if len(numbers) == 1 else f"{noun}s"
+    if len(numbers) > most:
+        return f"{noun} {', '.join(head)} and {len(numbers) - most} more"
+    return f"{noun} {' and '.join(filter(None, [', '.join(head[:-1]), head[-1]]))}"

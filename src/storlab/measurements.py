@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from storlab.findings.base import Finding
 from storlab.metrics import MetricSpec, Value
 
 METRIC_COLUMNS: dict[str, pl.DataType] = {
@@ -85,7 +86,8 @@ _NO_METRICS, _NO_SERIES, _NO_HISTOGRAMS, _NO_REQUESTS, _NO_CHECKS = map(
 class Measurements:
     """All that one workload (or probe) measured on one node in one trial.
 
-    ``warnings`` are sentences for the reader; they travel with every result derived from these numbers.
+    ``warnings`` are what only a tool's own output says, in its parser's words; ``found`` are findings that others share
+    or decide on. Both travel with every result derived from these numbers.
     ``facts`` are what the tool says of itself (version, engine, options really used). ``declared``: what the metrics
     and histograms are, by who yielded them.
     """
@@ -98,6 +100,7 @@ class Measurements:
     requests: pl.DataFrame = field(default_factory=lambda: _NO_REQUESTS)
     declared: tuple[MetricSpec, ...] = ()
     checks: pl.DataFrame = field(default_factory=lambda: _NO_CHECKS)
+    found: tuple[Finding, ...] = ()
 
     def totals(self) -> dict[str, float]:
         """Metric → value of all jobs together. Not by Polars' expressions: each takes longer than so few rows."""

@@ -23,6 +23,9 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.verdict import Rules
 from storlab.errors import UserError
+from storlab.findings.rounds import NotPaired
+from storlab.report.language.methods import method, runs_method
+from storlab.report.language.say import said, say
 
 from .run_data import run, two_factors, with_variance
 from .simulate import ever
@@ -51,7 +54,7 @@ def test_runs_one_after_the_other_are_described_beside_the_first_and_never_judge
     assert (one.basis, one.comparison.verdict) == ("not interleaved", "undecided")
     assert one.comparison.ratio == pytest.approx(2)
     assert one.comparison.low is not None and one.comparison.low > 1.9
-    assert "described and not judged" in one.comparison.reason and "never judged" in found.cautions[0]
+    assert "described and not judged" in say(one.comparison.reason) and "never judged" in say(found.cautions[0])
     found = compare_runs([run(name, {"x": LOW}) for name in ("one", "two", "three")])
     assert [(c.comparison.a, c.comparison.b) for c in found.comparisons] == [("two", "one"), ("three", "one")]
     assert found.family == 2
@@ -67,7 +70,7 @@ def test_levels_of_runs_are_paired_by_round_and_judged_unless_they_were_imported
     assert (one.basis, one.rounds, one.comparison.verdict) == ("interleaved", (12, 12), "better")
     one = by_fs(BOTH, run("b", {"xfs": LOW}))
     assert one.rounds == (12, 12)
-    assert "Left out: 12 trials of runs that have only one of the two." in one.comparison.warnings
+    assert "Left out: 12 trials of runs that have only one of the two." in said(one.comparison.warnings)
 
 
 def alternating(order: list[int], *, machines: tuple[str, str] = ("boot-1", "boot-1")) -> list[RunData]:
@@ -92,26 +95,26 @@ def alternating(order: list[int], *, machines: tuple[str, str] = ("boot-1", "boo
 def test_trials_in_turns_are_paired_and_judged_unless_that_proves_nothing(runs: list[RunData], why: str) -> None:
     (one,) = compare_runs(runs).comparisons
     if why:
-        assert one.basis == "not interleaved" and why in one.comparison.reason
+        assert one.basis == "not interleaved" and why in say(one.comparison.reason)
     else:
         assert (one.basis, one.comparison.verdict) == ("interleaved", "better")
-        assert any("Paired by time" in warning for warning in one.comparison.warnings)
+        assert any("Paired by time" in warning for warning in said(one.comparison.warnings))
 
 
 @given(st.lists(st.integers(0, 1), max_size=30), st.booleans())
 def test_pairs_in_time_are_one_of_each_side_and_neighbours(order: list[int], overlap: bool) -> None:
     for unknown, why in (
-        (Span(None, None), "when their trials started is not recorded"),
-        (Span(2, 3), "on which machine they ran is not recorded"),
-        (Span(2, None, "m"), "how long their trials ran is not recorded"),
+        (Span(None, None), NotPaired("no starts")),
+        (Span(2, 3), NotPaired("no machines")),
+        (Span(2, None, "m"), NotPaired("no ends")),
     ):
         assert pairs_in_time([unknown], [Span(0, 1, "m")]) == why
     imported = [Span(at, None) for at in range(4)]
-    assert pairs_in_time(imported[:2], imported[2:]) == "their trials do not alternate in time"
+    assert pairs_in_time(imported[:2], imported[2:]) == NotPaired("no turns")
     spans = [Span(10.0 * at, 10.0 * at + (15 if overlap else 5), "m") for at in range(len(order))]
     a, b = ([span for span, side in zip(spans, order, strict=True) if side == want] for want in (0, 1))
     found = pairs_in_time(a, b)
-    if isinstance(found, str):
+    if isinstance(found, NotPaired):
         return
     assert not overlap or len(order) < 2
     assert found == [(at, at) for at in range(len(found))]
@@ -120,11 +123,11 @@ def test_pairs_in_time_are_one_of_each_side_and_neighbours(order: list[int], ove
 
 def test_a_metric_that_one_side_lacks_is_named_and_one_round_has_no_interval() -> None:
     (one, two) = compare_runs(sides(metric="latency"), metrics=["bandwidth", "latency"]).comparisons
-    assert "new has no bandwidth of load, which old has" in one.comparison.reason
-    assert "old has no latency of load, which new has" in two.comparison.reason
+    assert "new has no bandwidth of load, which old has" in say(one.comparison.reason)
+    assert "old has no latency of load, which new has" in say(two.comparison.reason)
     (one,) = compare_runs(sides([90.0], [81.0])).comparisons
     assert one.comparison.ratio == pytest.approx(0.9) and one.comparison.low is None
-    assert "allow no interval" in one.comparison.reason
+    assert "allow no interval" in say(one.comparison.reason)
 
 
 @pytest.mark.parametrize(
@@ -201,11 +204,11 @@ def test_pooling_leaves_out_what_is_not_in_every_combination_and_says_so() -> No
 
     found = pooled("ext4", "64k", LOW[:9])
     assert found.rounds == (12, 9)
-    assert "old: left out rounds 10, 11 and 12, not done in every combination." in found.comparison.warnings
+    assert "old: left out rounds 10, 11 and 12, not done in every combination." in said(found.comparison.warnings)
     zero = pooled("xfs", "4k", [0.0, *HIGH[1:]])
-    assert zero.basis == "none" and zero.comparison.reason.startswith("In fs=xfs, bs=4k: old is 0 in round 1")
+    assert zero.basis == "none" and say(zero.comparison.reason).startswith("In fs=xfs, bs=4k: old is 0 in round 1")
     fewer = compare_runs([run("old", {"x": LOW, "y": LOW, "z": LOW}), run("new", {"x": LOW, "y": LOW})]).comparisons
-    (warned,) = (c.comparison.warnings for c in fewer if c.comparison.pooled)
+    (warned,) = (said(c.comparison.warnings) for c in fewer if c.comparison.pooled)
     assert "Left out: 1 combination that only one side has." in warned
 
 
@@ -229,7 +232,7 @@ def test_files_imported_one_by_one_are_compared_by_their_names_and_levels_are_no
     (one,) = found.comparisons
     assert (one.basis, one.comparison.within) == ("not interleaved", {})
     assert one.comparison.ratio == pytest.approx(1.014)
-    assert "The sides differ in file as well (off: off.txt; on: on.txt)." in found.cautions
+    assert "The sides differ in file as well (off: off.txt; on: on.txt)." in said(found.cautions)
     (first, _) = compare_runs([run("a", {"x": LOW}), run("b", {"y": LOW})]).comparisons
     assert first.basis == "none"
 
@@ -240,11 +243,12 @@ def test_variability_is_described_beside_and_the_method_tells_of_what_was_done()
     (varying,) = found.variability
     assert (varying.factor, varying.larger) == (4.0, "old")
     assert (varying.of_a.sigma, varying.of_b.outliers, varying.of_a.longest_stall) == (1.0, 3.0, None)
-    judged = compare_runs([BOTH], by="fs").method
+    judged = runs_method(compare_runs([BOTH], by="fs").method)
     assert "paired by round" in judged and "Welch" not in judged and "Pooled" not in judged
-    described = compare_runs(sides(LOW, HIGH)).method
+    described = runs_method(compare_runs(sides(LOW, HIGH)).method)
     assert "Welch" in described and "paired by round" not in described
-    assert compare_runs(files(off=100.0, on=101.4)).method == "One round of a side has no spread, and so no interval."
+    single = runs_method(compare_runs(files(off=100.0, on=101.4)).method)
+    assert single == "One round of a side has no spread, and so no interval."
 
 
 @pytest.mark.parametrize(
@@ -267,10 +271,10 @@ def test_trials_that_failed_are_named_and_a_level_that_fails_can_not_win_by_the_
     assert [by_fs(each).comparison.verdict for each in (whole, with_failures(whole, 2, {2, 3, 6}))] == ["worse"] * 2
     found = compare_runs([with_failures(whole, 1, {2, 3, 6})], by="fs", gates=[parse_gate("worse")]).comparisons[0]
     assert found.comparison.verdict == "undecided" and found.gates[0].outcome == "undecided"
-    assert "3 rounds that failed on one side" in found.comparison.reason
+    assert "3 rounds that failed on one side" in say(found.comparison.reason)
     old, new = sides(LOW, HIGH)
     found = compare_runs([old, with_failures(new, 1, {2, 3})]).comparisons[0]
-    assert found.comparison.warnings[0] == "Left out: 2 trials of new that failed."
+    assert said(found.comparison.warnings)[0] == "Left out: 2 trials of new that failed."
 
 
 def test_the_margin_is_that_of_the_factor_that_is_compared() -> None:
@@ -311,7 +315,7 @@ def test_an_order_that_a_coin_would_hardly_give_allows_no_pairs(swapped: list[bo
     spans = [Span(10.0 * at, 10.0 * at + 5, "boot") for at in range(2 * len(order))]
     sides = [side for ran in order for side in ran]
     a, b = ([span for span, side in zip(spans, sides, strict=True) if side == want] for want in (1, 2))
-    assert isinstance(pairs_in_time(a, b), str) == refused
+    assert isinstance(pairs_in_time(a, b), NotPaired) == refused
 
 
 def test_what_favours_who_goes_second_never_makes_a_verdict_and_who_went_first_is_said() -> None:
@@ -322,10 +326,10 @@ def test_what_favours_who_goes_second_never_makes_a_verdict_and_who_went_first_i
         ratios = np.array([[0.3 if ran == (2, 1) else -0.3 for ran in order] for order in accepted])
         assert not len(ratios) or not ever({"better", "worse"}, ratios, Rules(0.05, 0.05, "higher", rounds)).any()
     often = same_order([(2, 1)] * 9 + [(1, 2)], (1, 2), ("a", "b"))
-    assert often.startswith("b mostly ran before a, in 9 of 10 rounds")
+    assert often is not None and say(often).startswith("b mostly ran before a, in 9 of 10 rounds")
     once = same_order([(3, 1, 2), (2, 3), (1,)], (1, 2), ("a", "b"))
-    assert once.startswith("a always ran before b, in 1 of 1 round:")
-    assert same_order([(1,), (2,)], (1, 2), ("a", "b")) == ""
+    assert once is not None and say(once).startswith("a always ran before b, in 1 of 1 round:")
+    assert same_order([(1,), (2,)], (1, 2), ("a", "b")) is None
 
 
 def test_a_comparison_in_a_fixed_order_gets_no_verdict_and_counts_in_no_family() -> None:
@@ -335,8 +339,8 @@ def test_a_comparison_in_a_fixed_order_gets_no_verdict_and_counts_in_no_family()
     assert found.family == 1
     assert answers["xfs", "zfs"].verdict == "better"
     assert (answers["ext4", "xfs"].ratio, answers["ext4", "xfs"].verdict) == (None, "missing")
-    assert answers["ext4", "xfs"].reason.startswith("ext4 always ran before xfs, in 12 of 12 rounds: ")
-    assert "that it was drawn at random is not known" in found.method
+    assert say(answers["ext4", "xfs"].reason).startswith("ext4 always ran before xfs, in 12 of 12 rounds: ")
+    assert found.method is not None and "that it was drawn at random is not known" in method(found.method)
 
 
 def test_a_pooled_comparison_leaves_out_combinations_in_a_fixed_order() -> None:
@@ -345,7 +349,7 @@ def test_a_pooled_comparison_leaves_out_combinations_in_a_fixed_order() -> None:
     found = ordered(given, [(1, 2, 3, 4, 5, 6), (4, 5, 3, 6, 1, 2)] * 6)  # 1m: 3 before 6 in all
     (pooled,) = (c for c in found.comparisons if c.pooled)
     assert pooled.verdict == "worse"
-    assert any(warning.startswith("Not over bs=1m: ext4 always ran before xfs") for warning in pooled.warnings)
+    assert any(warning.startswith("Not over bs=1m: ext4 always ran before xfs") for warning in said(pooled.warnings))
 
 
 def test_runs_in_turns_are_judged_and_those_in_a_fixed_order_are_not() -> None:
@@ -354,10 +358,10 @@ def test_runs_in_turns_are_judged_and_those_in_a_fixed_order_are_not() -> None:
     assert (one.basis, one.comparison.verdict) == ("interleaved", "better")
     one = by_fs(always)
     assert (one.basis, one.comparison.verdict) == ("not interleaved", "undecided")
-    assert "ext4 always ran before xfs, in 12 of 12 rounds" in one.comparison.reason
+    assert "ext4 always ran before xfs, in 12 of 12 rounds" in say(one.comparison.reason)
     one = by_fs(turns, replace(always, name="two"))
     left = "Left out: 24 trials of runs that have only one of the two, or both in one order."
-    assert one.rounds == (12, 12) and left in one.comparison.warnings
+    assert one.rounds == (12, 12) and left in said(one.comparison.warnings)
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.01, -0.03])

@@ -16,13 +16,15 @@ from storlab.analysis.claims.data import Claim
 from storlab.analysis.claims.judging import _Evidence
 from storlab.analysis.design import ClaimSpec, CompareSpec
 from storlab.analysis.gates import WORDS, Gate, parse_gate
-from storlab.analysis.questions import EMULATED
 from storlab.analysis.runs.across_runs import RunComparison, compare_runs
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, from_json, to_json
 from storlab.analysis.verdict import NONE_FAILED, Rules
 from storlab.errors import UserError
+from storlab.findings.answers import ClaimUnanswered
+from storlab.findings.rounds import Emulated
+from storlab.report.language.say import say
 
 from .run_data import run, two_factors
 from .simulate import Factors, Values, design, tables
@@ -101,7 +103,7 @@ def test_levels_that_are_fixed_leave_the_others_to_be_pooled_unless_they_differ(
     pooled = claimed(replace(one, left={"sack": "on"}, right={"sack": "off"}))
     assert (pooled.comparisons[-1].within, pooled.comparisons[-1].pooled) == ({}, True)
     assert only(MORE, iscsi_off=2.0, nvme_off=4.0).verdict == "undecided"
-    assert "Combinations differ" in only(MORE, iscsi_off=2.0, nvme_off=4.0).reason
+    assert "Combinations differ" in say(only(MORE, iscsi_off=2.0, nvme_off=4.0).reason)
 
 
 def test_claims_of_several_metrics_share_the_chance_to_be_wrong() -> None:
@@ -130,11 +132,12 @@ def test_that_two_are_equivalent_is_denied_no_more_often_than_is_allowed() -> No
 
 
 def test_what_the_run_does_not_have_is_not_measured_and_no_answer_to_be_wrong_about() -> None:
-    absent = replace(MORE, absent="This run has no transport=aoe.")
+    absent = replace(MORE, absent=ClaimUnanswered("absent", ("transport=aoe",)))
     for word in ("more", "less", "equivalent"):
         assert only(replace(absent, word=word, limit=2.0)).verdict == "missing"
     found = only(absent)
     assert (found.verdict, found.reason) == ("missing", absent.absent)
+    assert say(found.reason) == "This run has no transport=aoe."
     assert only(replace(MORE, metric="no.such")).verdict == "missing"
     assert only(replace(MORE, limit=2.0)).verdict == "holds"
 
@@ -166,7 +169,7 @@ def test_a_claim_about_rates_is_not_answered_by_a_comparison_that_is_judged_wher
         rate = replace(asked, native=True)
         summary = claimed(rate, comparisons=(spec,), emulated=True)
         assert summary.comparisons[0].verdict == "worse", "the study asks for it by itself, and not natively"
-        assert (summary.claims[0].verdict, summary.claims[0].reason) == ("undecided", EMULATED)
+        assert (summary.claims[0].verdict, summary.claims[0].reason) == ("undecided", Emulated())
         assert claimed(rate, comparisons=(spec,)).claims[0].verdict in ("holds", "does not hold")
 
 
@@ -177,7 +180,7 @@ def test_a_claim_about_rates_of_what_was_not_measured_is_missing_wherever_it_ran
     asked = design(factors, cells, ())
     asked = replace(asked, primary="acks", claims=(replace(MORE, native=True),), emulated=emulated)
     (claim,) = summarise(trials, metrics, asked).claims
-    assert (claim.verdict, claim.reason == EMULATED) == ("missing", False), claim
+    assert (claim.verdict, claim.reason == Emulated()) == ("missing", False), claim
 
 
 @pytest.mark.parametrize("claim", [MORE, replace(MORE, limit=1.01), replace(MORE, word="equivalent", margin=0.01)])
@@ -266,10 +269,10 @@ def test_worse_alone_follows_the_verdict_and_runs_apart_are_said_to_be_apart() -
     assert paired(0.98, "worse>1%").gates[0].outcome == "hit"
     for found in (paired(0.88, "worse"), apart(0.88, "worse")):
         (result,) = found.gates
-        assert result.outcome == "hit" and "by more than" not in result.sentence
+        assert result.outcome == "hit" and "by more than" not in say(result.why)
     (result,) = apart(0.90, "worse>3%").gates
-    assert result.sentence.startswith("new differs from old by more than 3 %, for the worse: 0.9")
-    assert "with this interval, runs not interleaved" in result.sentence
+    assert say(result.why).startswith("new differs from old by more than 3 %, for the worse: 0.9")
+    assert "with this interval, runs not interleaved" in say(result.why)
 
 
 def test_a_difference_near_the_limit_is_undecided_and_few_rounds_show_what_is_not_worse() -> None:
@@ -278,13 +281,13 @@ def test_a_difference_near_the_limit_is_undecided_and_few_rounds_show_what_is_no
     assert found.gates[0].outcome == "undecided", "the verdict is sure, but not by how much"
     (result,) = paired(1.02, "worse>3%", rounds=7).gates
     assert result.outcome == "passed"
-    assert result.sentence.startswith("new is not worse than old by more than 3 %: 1.0")
+    assert say(result.why).startswith("new is not worse than old by more than 3 %: 1.0")
 
 
 def test_too_few_rounds_are_neither_hit_nor_passed_but_by_the_gate_undecided() -> None:
     for ratio in (0.5, 1.0):
         (result,) = paired(ratio, "worse>3%", rounds=3).gates
-        assert result.outcome == "undecided" and result.sentence.startswith("It is undecided whether new is worse")
+        assert result.outcome == "undecided" and say(result.why).startswith("It is undecided whether new is worse")
     assert apart(0.5, "worse>3%", rounds=1).gates[0].outcome == "undecided"
     assert paired(1.05, "undecided", rounds=3).gates[0].outcome == "hit"
     assert paired(2.0, "undecided").gates[0].outcome == "passed"
@@ -304,7 +307,7 @@ def test_no_gate_passes_what_is_surely_worse_in_one_combination(gate: str) -> No
     found = compare_runs([given], by="fs", gates=[parse_gate(gate)]).comparisons
     (pooled,) = (each for each in found if each.comparison.pooled)
     assert pooled.gates[0].outcome == "undecided"
-    assert "Combinations differ: the ratio is 0.55× in bs=4k" in pooled.gates[0].sentence
+    assert "Combinations differ: the ratio is 0.55× in bs=4k" in say(pooled.gates[0].why)
 
 
 def test_a_gate_that_is_undecided_does_not_pass_unless_it_is_let_and_effects_that_cancel_are() -> None:

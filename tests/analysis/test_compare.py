@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab.amounts import numbered, percent, plural
 from storlab.analysis.compare import Question, compare
+from storlab.analysis.questions import level_names
 from storlab.analysis.stats.pairing import Pairs, Side, pair, pool
 from storlab.analysis.stats.signed_rank import fewest_rounds
 from storlab.analysis.summary import Comparison, Undecided, UndecidedKind
-from storlab.analysis.wording import level_names, listed, percent, plural, times
+from storlab.findings.rounds import NoRound
+from storlab.report.language.say import said, say, times
 
 positive = st.floats(1e-3, 1e3)
 both_sides = st.integers(5, 25).flatmap(
@@ -43,38 +46,38 @@ FASTER = np.log(1.42) + 0.08 * np.array([0.9, -1.1, 0.4, -0.3, 1.3, -0.8, 0.1, -
 def test_a_clear_difference_follows_the_metrics_direction_and_without_one_never_wins() -> None:
     better, worse, neither = (ratios(FASTER, word) for word in ("higher", "lower", "neither"))
     assert [found.verdict for found in (better, worse, neither)] == ["better", "worse", "undecided"]
-    assert better.reason == (
+    assert say(better.reason) == (
         "xfs is higher than ext4 in 12 of 12 rounds: 1.42× (1.30× to 1.55×); "
         "the interval excludes 1, and higher is better."
     )
     assert better.settled and better.rounds_to_decide is None
-    assert neither.settled and "they differ" in neither.reason
+    assert neither.settled and "they differ" in say(neither.reason)
 
 
 def test_what_lies_within_the_margin_is_equivalent_however_certain_and_nothing_is_without_a_margin() -> None:
     certain, hardly = 0.01 + 0.002 * np.sin(np.arange(20)), 0.01 * np.sin(np.arange(30))
     real, alike, without = ratios(certain), ratios(hardly), ratios(hardly, margin=0.0)
     assert [found.verdict for found in (real, alike, without)] == ["equivalent", "equivalent", "undecided"]
-    assert real.low is not None and real.low > 1 and "though real" in real.reason
+    assert real.low is not None and real.low > 1 and "though real" in say(real.reason)
     assert ratios(certain, margin=0.0).verdict == "better"
-    assert "lies within the margin of ±5 %." in alike.reason
-    assert without.reason.endswith("the interval includes 1.")
+    assert "lies within the margin of ±5 %." in say(alike.reason)
+    assert say(without.reason).endswith("the interval includes 1.")
 
 
 def test_four_rounds_give_no_verdict_however_clear_and_five_equal_signs_could_be_chance() -> None:
     four, five = ratios([1.0, 1.01, 0.99, 1.0]), ratios([1.0, 1.01, 0.99, 1.0, 1.02])
     assert (four.verdict, five.verdict) == ("undecided", "undecided")
-    assert four.reason == "4 rounds done on both sides: a verdict needs at least 5."
-    assert four.warnings == ("Only 4 of at least 5 rounds.",)
-    assert "takes at least 6 rounds" in five.reason and five.rounds_to_decide == 1
+    assert say(four.reason) == "4 rounds done on both sides: a verdict needs at least 5."
+    assert said(four.warnings) == ("Only 4 of at least 5 rounds.",)
+    assert "takes at least 6 rounds" in say(five.reason) and five.rounds_to_decide == 1
 
 
 def test_equal_numbers_in_every_round_are_a_verdict_and_the_last_bit_of_a_float_decides_nothing() -> None:
     twice, same = compared([4096.0] * 8, [2048.0] * 8), compared([4096.0] * 8, [4096.0] * 8)
     assert (twice.verdict, same.verdict) == ("better", "equivalent")
     assert twice.low == twice.ratio == twice.high == pytest.approx(2)
-    assert "right for counts only" in twice.warnings[0]
-    assert same.reason.startswith("xfs equals ext4 in each of 8 rounds: 1.000×")
+    assert "right for counts only" in said(twice.warnings)[0]
+    assert say(same.reason).startswith("xfs equals ext4 in each of 8 rounds: 1.000×")
     nearly = compared([0.1 + 0.2] * 12, [0.3] * 12, margin=0.0)
     assert (nearly.ratio, nearly.verdict) == (1, "undecided")
 
@@ -83,7 +86,7 @@ def test_rounds_done_on_one_side_only_are_left_out_and_named_and_pooling_takes_t
     a = Side("xfs", np.array([1, 2, 3]), np.array([1.0, 2.0, 3.0]))
     pairs = pair(a, Side("ext4", np.array([1, 3, 4, 5]), np.array([1.0, 3.0, 4.0, 5.0])))
     assert (pairs.rounds.tolist(), pairs.log_ratios.tolist()) == ([1, 3], [0, 0])
-    assert pairs.warnings == (
+    assert said(pairs.warnings) == (
         "Left out: round 2, done for xfs but not for ext4.",
         "Left out: rounds 4 and 5, done for ext4 but not for xfs.",
     )
@@ -92,8 +95,8 @@ def test_rounds_done_on_one_side_only_are_left_out_and_named_and_pooling_takes_t
     )
     pooled = pool([first, second], ["4k", "64k"])
     assert (pooled.rounds.tolist(), pooled.log_ratios.tolist()) == ([1, 3], pytest.approx([0.2, 0.4]))
-    assert pooled.warnings == ("Left out: rounds 2 and 4, not done in every combination.",)
-    assert pool([first, Pairs(problem="None.")], ["4k", "64k"]).problem == "None."
+    assert said(pooled.warnings) == ("Left out: rounds 2 and 4, not done in every combination.",)
+    assert pool([first, Pairs(problem=NoRound("a"))], ["4k", "64k"]).problem == NoRound("a")
     assert len(pool([], []).rounds) == 0
 
 
@@ -104,19 +107,19 @@ def test_rounds_done_on_one_side_only_are_left_out_and_named_and_pooling_takes_t
 def test_a_value_without_a_logarithm_leaves_the_whole_comparison_without_a_ratio(bad: float, words: str) -> None:
     found = compared([1.0, 2.0, bad, 4.0, 5.0, 6.0], [1.0] * 6)
     assert (found.verdict, found.ratio, found.low, found.high) == ("missing", None, None, None)
-    assert f"xfs {words} in round 3" in found.reason
+    assert f"xfs {words} in round 3" in say(found.reason)
     assert found.settled and found.rounds == 6
 
 
 def test_what_is_always_zero_or_has_no_common_round_says_so() -> None:
     found = compared([0.0] * 6, [0.0] * 6)
     assert (found.verdict, found.settled) == ("missing", True)
-    assert found.reason == (
+    assert say(found.reason) == (
         "xfs is 0 in every round, so there is no ratio of write.bandwidth "
         "to base a verdict on; its values are in the tables."
     )
     found = compared([], [1.0])
-    assert (found.reason, found.settled) == ("No round was done for both xfs and ext4.", False)
+    assert (say(found.reason), found.settled) == ("No round was done for both xfs and ext4.", False)
 
 
 def test_a_value_of_0_is_the_most_extreme_of_its_rounds_and_named() -> None:
@@ -125,14 +128,14 @@ def test_a_value_of_0_is_the_most_extreme_of_its_rounds_and_named() -> None:
     found = compared(a, [*b[:6], 0.0, *b[7:]])
     assert found.verdict == "better" and found.ratio == pytest.approx(1.3)
     assert found.low is not None and 1 < found.low < 1.31
-    assert found.warnings[0] == (
+    assert said(found.warnings)[0] == (
         "ext4 is 0 in round 7: a ratio with 0 counts as beyond all others, that of 0 and 0 as 1, and neither as "
         "evidence of equivalence."
     )
     lost = compared([*a[:6], 0.0, *a[7:]], b)
-    assert lost.verdict == "undecided" and "1.30× (0× to 1.30×); the interval includes 1" in lost.reason
+    assert lost.verdict == "undecided" and "1.30× (0× to 1.30×); the interval includes 1" in say(lost.reason)
     assert compared(a, [*[0.0] * 9, 0.1], "lower").verdict == "worse"
-    assert compared([*[0.0] * 9, 0.1], b).reason.startswith("xfs is lower than ext4 in 10 of 10 rounds: 0× (0×")
+    assert say(compared([*[0.0] * 9, 0.1], b).reason).startswith("xfs is lower than ext4 in 10 of 10 rounds: 0× (0×")
     assert compared([0.0] * 10, b, "lower").verdict == "missing", (
         "of what is always 0 nobody knows whether it was measured"
     )
@@ -142,7 +145,7 @@ def test_no_zeros_are_equivalent_and_each_side_of_them_is_the_mirror_image_of_th
     same = [5.0] * 30
     alike = compared([*same, 0.0], [*same, 0.0])
     assert (alike.verdict, alike.ratio, alike.settled) == ("undecided", 1, False)
-    assert "zeros are no evidence of that" in alike.reason
+    assert "zeros are no evidence of that" in say(alike.reason)
     a, b = [1.0, 0.0, 3.0, 2.0, 0.0, 4.0, 7.0, 0.0], [2.0, 5.0, 0.0, 4.0, 0.0, 5.0, 9.0, 1.0]
     there, back = compared(a, b), compared(b, a, "lower")
     assert there.verdict == back.verdict == "undecided"
@@ -162,9 +165,9 @@ def test_two_alike_that_are_often_0_are_called_different_no_more_often_than_is_a
 
 def test_outliers_are_named_by_their_round_and_so_is_drift_without_any() -> None:
     found = ratios([0.01, 0.02, 0.0, -0.01, 0.01, 0.02, 3.0, 0.01])
-    assert "Round 7 is an outlier (modified z-score above 3.5)." in found.warnings
+    assert "Round 7 is an outlier (modified z-score above 3.5)." in said(found.warnings)
     found = ratios(np.linspace(0.5, 0.1, 20))
-    assert any("The ratio falls over the rounds" in warning for warning in found.warnings)
+    assert any("The ratio falls over the rounds" in warning for warning in said(found.warnings))
 
 
 @given(st.lists(st.floats(-0.1, 0.1), min_size=5, max_size=20), st.floats(1, 1e6), st.data())
@@ -210,11 +213,11 @@ def test_ranks_and_mean_have_to_agree_and_equal_rounds_take_no_evidence_from_the
     found = ratios(np.where(np.arange(200) % 10 == 9, 1.0, -0.01) + noise, margin=0.0)
     assert found.high is not None and found.high < 1
     assert found.verdict == "undecided"
-    assert found.reason.endswith("but the mean, 1.095×, does not: a few rounds go far the other way.")
+    assert say(found.reason).endswith("but the mean, 1.095×, does not: a few rounds go far the other way.")
     found = ratios([0.01, 0.02, 0.0, 0.01, 0.02, 0.0, 0.0, 0.01, 0.02, 0.01, 0.0], margin=0.0)
     assert found.verdict == "better"
     assert found.low is not None and found.low > 1
-    assert "(1.000× to 1.020×)" in found.reason
+    assert "(1.000× to 1.020×)" in say(found.reason)
 
 
 def test_other_comparisons_without_evidence_make_the_interval_wider() -> None:
@@ -301,9 +304,9 @@ def test_ratios_have_as_many_decimals_as_they_need_and_percentages_show_what_is_
 
 
 def test_lists_numbers_and_levels_read_as_in_a_sentence() -> None:
-    assert listed([3]) == "round 3"
-    assert listed([3, 5]) == "rounds 3 and 5"
-    assert listed([1, 2, 7]) == "rounds 1, 2 and 7"
-    assert listed(list(range(1, 12))) == "rounds 1, 2, 3, 4, 5, 6, 7, 8 and 3 more"
+    assert numbered("round", [3]) == "round 3"
+    assert numbered("round", [3, 5]) == "rounds 3 and 5"
+    assert numbered("round", [1, 2, 7]) == "rounds 1, 2 and 7"
+    assert numbered("round", range(1, 12)) == "rounds 1, 2, 3, 4, 5, 6, 7, 8 and 3 more"
     assert (plural(1, "round"), plural(2, "round"), plural(0, "round")) == ("1 round", "2 rounds", "0 rounds")
     assert level_names({"bs": "4k", "media": "ssd"}) == "bs=4k, media=ssd"

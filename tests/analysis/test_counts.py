@@ -25,6 +25,7 @@ from storlab.blockio.requests import UNITS
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
 from storlab.metrics import Declarations, MetricSpec, Specs
 from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.report.language.say import said, say
 from storlab.timeseries.variability import declares
 
 from .run_data import run
@@ -56,8 +57,8 @@ def test_rounds_without_any_have_a_ratio_and_a_clear_difference_is_a_verdict() -
     found = compared([9, 12, 8, 0, 11, 10, 9, 13, 7, 12], [0, 1, 0, 0, 0, 2, 0, 1, 0, 0])
     assert (found.verdict, found.rounds) == ("worse", 10)
     assert found.ratio is not None and found.low is not None and found.low > 1
-    assert "½ added to each" in found.warnings[0] and "never equivalent" in found.warnings[0]
-    assert found.reason.startswith("xfs is higher than ext4 in 9 of 10 rounds")
+    assert "½ added to each" in said(found.warnings)[0] and "never equivalent" in said(found.warnings)[0]
+    assert say(found.reason).startswith("xfs is higher than ext4 in 9 of 10 rounds")
 
 
 def test_half_is_added_whether_there_is_a_0_or_not_and_never_makes_a_ratio_larger() -> None:
@@ -66,14 +67,14 @@ def test_half_is_added_whether_there_is_a_0_or_not_and_never_makes_a_ratio_large
     assert (without.counts, without.zeros, some.zeros) == (True, False, True)
     assert without.shrunk == pytest.approx(np.log(2) - np.log(4.5 / 2.5)), "4 ÷ 2 is 2"
     assert pool([without, some], ["x", "y"]).zeros
-    assert "½" in compare(question(), without, 0.05).warnings[0]
+    assert "½" in say(compare(question(), without, 0.05).warnings[0])
     assert not pair(Side("a", np.array([1]), np.array([2.0])), Side("b", np.array([1]), np.array([0.0]))).counts
 
 
 def test_none_in_any_round_is_no_equivalence_and_large_counts_may_be_equivalent() -> None:
     none = compared([0.0] * 20, [0.0] * 20)
     assert (none.verdict, none.ratio, none.settled) == ("undecided", 1.0, False)
-    assert "zeros are no evidence of that" in none.reason
+    assert "zeros are no evidence of that" in say(none.reason)
     assert compared([1000.0] * 20, [1010.0] * 20).verdict == "equivalent"
     assert compared([1000.0] * 19 + [0.0], [1010.0] * 19 + [0.0]).verdict == "undecided"
 
@@ -98,7 +99,7 @@ def test_small_counts_are_not_called_alike_by_the_half() -> None:
     """4 ÷ 3 is beyond a margin of 30 %, and 4.5 ÷ 3.5 within."""
     found = compared([4.0] * 20, [3.0] * 20, margin=0.3)
     assert (found.verdict, found.settled) == ("undecided", False)
-    assert "counts so small are no evidence of that" in found.reason
+    assert "counts so small are no evidence of that" in say(found.reason)
     assert compared([4.0] * 20, [3.0] * 20, margin=0.4).verdict == "equivalent"
     pairs = pair(counts("xfs", *[4.0] * 20), counts("ext4", *[3.0] * 20))
     rules = Rules(0.05, 0.1, "lower", 5, 1, shrunk=pairs.shrunk)
@@ -148,7 +149,7 @@ def test_a_metric_that_is_no_count_and_0_on_one_side_is_compared_and_survives_js
     trials, metrics, cells = tables({("on",): [*[0.0] * 5, 0.1], ("off",): [1.0] * 6}, FACTORS)
     summary = summarise(trials, metrics, design(FACTORS, cells, (CompareSpec("doublewrite"),)))
     (found,) = summary.comparisons
-    assert found.verdict == "worse" and found.warnings[0].startswith("on is 0 in rounds 1")
+    assert found.verdict == "worse" and said(found.warnings)[0].startswith("on is 0 in rounds 1")
     assert from_json(to_json(summary)) == summary
 
 
@@ -178,8 +179,9 @@ def test_runs_are_compared_by_the_same_counts_as_pairs_and_apart() -> None:
     assert together.pairs is not None and together.pairs.zeros and not together.pairs.problem
     apart = sides(("a", "b"), _samples(0, 3, 0, 4), _samples(1, 1, 0, 0), {}, counts=True)
     assert apart.pairs is None and not apart.problem
+    assert apart.apart is not None
     found = describe(question("lower"), apart.a, apart.b, 0.05, apart.apart)
-    assert found.ratio is not None and any("½" in warning for warning in found.warnings)
+    assert found.ratio is not None and any("½" in warning for warning in said(found.warnings))
     together = pooled([apart, apart], ["x", "y"])
     assert not together.problem
     assert together.a.logged == pytest.approx(apart.a.logged), "described with the ½, and with the warning that says so"
@@ -298,7 +300,7 @@ def test_flushes_have_no_part_in_shares_and_each_operation_its_own() -> None:
 
 def test_rounds_without_a_request_are_left_out_and_unknown_units_give_no_amplification() -> None:
     found = of_requests({"round": 2, "length": 4 * KIB}, rounds=(1, 2))
-    assert (found.rounds, found.warnings) == (1, ("No write request in 1 round of 2: left out.",))
+    assert (found.rounds, said(found.warnings)) == (1, ("No write request in 1 round of 2: left out.",))
     found = of_requests({"length": 4 * KIB}, {"round": 2, "length": 16 * KIB}, rounds=(2,))
     assert found.lengths[0].size == 16 * KIB
     found = of_requests({"length": 4 * KIB, "units_16k": None})

@@ -26,6 +26,7 @@ from storlab.analysis.stats.signed_rank import (
 )
 from storlab.analysis.verdict import Failed, Rules, judge
 from storlab.metrics import COUNT_MARGIN, RATE_MARGIN, TAIL_MARGIN
+from storlab.report.language.say import say
 
 from .simulate import MACHINES, at_most, ever, first_difference, log_ratios, running
 from .test_compare import FASTER, question
@@ -110,7 +111,7 @@ def test_the_table_of_rounds_to_a_verdict(percent: int) -> None:
 
 
 def test_the_reason_and_the_margins_that_are_quoted_are_those_that_are_given() -> None:
-    assert f"> {compare(question(), Pairs(np.arange(1, 13), FASTER), 0.05).reason}\n" in PAGE
+    assert f"> {say(compare(question(), Pairs(np.arange(1, 13), FASTER), 0.05).reason)}\n" in PAGE
     assert (COUNT_MARGIN, RATE_MARGIN, TAIL_MARGIN) == (0.01, 0.10, 0.25)
     assert "1 % for counts, 10 % for rates, times and means, 25 % for tails" in " ".join(PAGE.split())
 

@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 
 from storlab.analysis.design import Design
 from storlab.analysis.effects.data import Effects, Share, interactions
-from storlab.analysis.effects.factorial import APART, effects_of
+from storlab.analysis.effects.factorial import effects_of
 from storlab.analysis.effects.mixed import Components, Numbers, fit
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.summary import Summary, from_json, to_json
+from storlab.findings.answers import EffectsDoubt
+from storlab.report.language.methods import effects_method
+from storlab.report.language.say import said
 
 LOAD = ("load", "bandwidth")
 VALUES = ["series", "round", "value"]
@@ -63,7 +66,7 @@ def one(study: tuple[Recorded, Design]) -> Effects:
 
 
 def warned(found: Effects, words: str) -> bool:
-    return any(words in warning for warning in found.warnings)
+    return any(words in warning for warning in said(found.warnings))
 
 
 def shares(found: Effects) -> dict[tuple[str, ...] | str, float]:
@@ -185,7 +188,7 @@ def test_where_cells_rest_or_fail_the_shares_are_those_of_statsmodels_mixed_mode
 def test_an_unbalanced_design_is_fitted_and_said_to_be_so_unless_no_two_cells_share_a_round() -> None:
     left_out = [(1, n) for n in range(20, 61)] + [(4, n) for n in range(30, 61)]
     found = one(recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=left_out))
-    assert found.method.startswith("Mixed model") and warned(found, "Unbalanced")
+    assert effects_method(bool(found.blocks)).startswith("Mixed model") and warned(found, "Unbalanced")
     assert shares(found)[("f0",)] == pytest.approx(0.04 / 0.045, abs=0.03)
     alone = [(cell, n) for cell in range(1, 5) for n in range(1, 13) if (n - 1) // 3 != cell - 1]
     found = one(recorded((2, 2), 12, lambda a, b: 0.0, noise=0.1, without=alone))
@@ -218,7 +221,7 @@ def test_means_are_geometric_over_the_other_factors_and_come_back_from_json() ->
     means = {tuple(mean.levels.values()): mean.mean for mean in (*found.main, *found.pairs)}
     known = {("f0-0",): 2, ("f0-1",): 12, ("f1-0",): 3, ("f0-1", "f1-1"): 16}
     assert {levels: means[levels] for levels in known} == pytest.approx(known)
-    summary = Summary("t", "bandwidth", 0.95, 4, "", effects=(found,))
+    summary = Summary("t", "bandwidth", 0.95, 4, None, effects=(found,))
     assert from_json(to_json(summary)) == summary
 
 
@@ -248,7 +251,7 @@ def test_one_factor_has_no_effects_and_those_of_cells_apart_say_what_that_means(
     assert effects_of(*recorded((3, 2), 5, lambda a, b: 0.1 * a, cells_left=lambda a, b: b == 0), [LOAD]) == ()
     found, design = recorded((2, 2), 5, lambda a, b: 0.3 * a, noise=0.05)
     apart = one((found, replace(design, compared=False)))
-    assert apart == replace(one((found, design)), warnings=(APART,))
+    assert apart == replace(one((found, design)), warnings=(EffectsDoubt("not interleaved"),))
     assert apart.shares[0].share > 0.5
 
 

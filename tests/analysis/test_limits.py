@@ -19,6 +19,7 @@ from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.far_rounds import far_rounds
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.verdict import Rules, beyond, judge, span_of_limits
+from storlab.report.language.say import say
 
 SEED = 20_261_130
 RULES = Rules(0.05, 0.1, "higher", 5)
@@ -68,8 +69,8 @@ def test_so_many_rounds_without_a_far_one_show_that_those_are_rarer(rounds: int,
 def test_equivalent_tells_how_many_rounds_may_be_far_off() -> None:
     few, many = (judge(np.resize([0.001, -0.001], n), "xfs", "ext4", RULES) for n in (20, 60))
     assert few.verdict == many.verdict == "equivalent"
-    assert "up to 30 % of all may differ by more than 30 %" in few.reason
-    assert "Fewer than 10 % of rounds differ by more than 30 %" in many.reason
+    assert "up to 30 % of all may differ by more than 30 %" in say(few.reason)
+    assert "Fewer than 10 % of rounds differ by more than 30 %" in say(many.reason)
 
 
 def test_typical_rounds_that_are_alike_are_not_equivalent_where_one_side_stalls() -> None:
@@ -77,9 +78,9 @@ def test_typical_rounds_that_are_alike_are_not_equivalent_where_one_side_stalls(
     ratios[[20, 33, 41, 52]] = -1.5
     found = judge(ratios, "xfs", "ext4", RULES)
     assert found.verdict == "undecided" and not found.settled
-    assert "4 of 60 rounds differ by more than 30 %, all with the lower value for xfs" in found.reason
+    assert "4 of 60 rounds differ by more than 30 %, all with the lower value for xfs" in say(found.reason)
     assert found.far is not None and (found.far.above, found.far.below) == (0, 4)
-    assert judge(-ratios, "xfs", "ext4", RULES).reason.endswith("all with the lower value for ext4.")
+    assert say(judge(-ratios, "xfs", "ext4", RULES).reason).endswith("all with the lower value for ext4.")
 
 
 def test_levels_at_the_margin_are_not_equivalent_though_one_side_alone_is_skewed() -> None:

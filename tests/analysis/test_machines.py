@@ -17,13 +17,15 @@ from storlab.analysis.effects.factorial import effects_of
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.gates import apply, parse_gate
 from storlab.analysis.machines import machines_of_rounds
-from storlab.analysis.runs.across_runs import MACHINES, RunsCompared, compare_runs
+from storlab.analysis.runs.across_runs import RunsCompared, compare_runs
 from storlab.analysis.runs.merged_runs import RunData
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Rules
+from storlab.findings.runs import MachinesApart
+from storlab.report.language.say import said, say
 from storlab.run.planning.order import round_order
 
 from .run_data import run
@@ -85,12 +87,12 @@ def test_levels_over_runs_of_different_machines_get_a_verdict_for_each_machine_a
         ("lab1", "interleaved", "better"),
         ("lab2", "interleaved", "equivalent"),
     ]
-    assert found.family == 2 and found.failed and MACHINES in found.cautions
+    assert found.family == 2 and found.failed and MachinesApart() in found.cautions
     together = found.comparisons[0]
-    assert together.comparison.reason.startswith("Their rounds are of different machines (lab1; lab2)")
+    assert say(together.comparison.reason).startswith("their rounds are of different machines (lab1; lab2)")
     assert [gate.outcome for gate in together.gates] == ["missing"]
     same = compare_runs([on("a", "lab1"), on("b", "lab1", at=1)], by="fs", gates=gates)
-    assert told(same) == [("", "interleaved", "better")] and not same.failed and MACHINES not in same.cautions
+    assert told(same) == [("", "interleaved", "better")] and not same.failed and MachinesApart() not in same.cautions
 
 
 def test_runs_of_different_machines_are_described_and_no_gate_takes_that_for_an_answer() -> None:
@@ -98,7 +100,9 @@ def test_runs_of_different_machines_are_described_and_no_gate_takes_that_for_an_
     found = compare_runs(runs, gates=[parse_gate("better>3%"), parse_gate("missing")])
     assert {each[1:] for each in told(found)} == {("not interleaved", "undecided")}
     assert {gate.outcome for c in found.comparisons for gate in c.gates} == {"undecided"}
-    assert "they ran on different machines, new on lab2 and base on lab1" in found.comparisons[0].apart
+    assert "they ran on different machines, new on lab2 and base on lab1" in say(
+        found.comparisons[0].apart or MachinesApart()
+    )
     passed = compare_runs([runs[0], on("new", "lab1", at=1)], gates=[parse_gate("missing")])
     assert {gate.outcome for c in passed.comparisons for gate in c.gates} == {"passed"}
 
@@ -126,7 +130,7 @@ def test_a_merged_run_is_judged_by_all_its_rounds_unless_a_machine_contradicts()
         (compared,) = compare_runs([given], by="fs").comparisons
         assert (of_run.a, compared.comparison.verdict) == ("ext4", verdict)
         assert of_run.verdict == {"better": "worse"}.get(verdict, verdict)
-    assert "Machines differ: the ratio is 0.50× on lab2." in compared.comparison.reason
+    assert "Machines differ: the ratio is 0.50× on lab2." in say(compared.comparison.reason)
 
 
 def test_a_gate_is_not_passed_where_a_machine_is_surely_beyond_its_limit() -> None:
@@ -135,7 +139,7 @@ def test_a_gate_is_not_passed_where_a_machine_is_surely_beyond_its_limit() -> No
     pairs = Pairs(np.arange(1, 53), ratios, hosts=hosts)
     question = Question("fs", "xfs", "ext4", {}, False, "load", "bandwidth", "B/s", "higher")
     (found,) = apply([parse_gate("worse>20%")], compare(question, pairs, 0.05), pairs, RULES)
-    assert found.outcome == "undecided" and "lab2" in found.sentence
+    assert found.outcome == "undecided" and "lab2" in say(found.why)
     alone = replace(pairs, hosts={})
     (alone_found,) = apply([parse_gate("worse>20%")], compare(question, alone, 0.05), alone, RULES)
     assert alone_found.outcome == "passed"
@@ -164,7 +168,7 @@ def test_baseline_and_dev_on_two_machines_are_shown_and_never_judged() -> None:
     (found,) = _judged(factors, values, "host", None)
     assert found.verdict == "undecided" and found.settled  # more rounds would not tell them apart
     assert found.ratio == pytest.approx(1 / _MACHINE, rel=0.02)
-    assert "baseline ran on lab1 and dev on lab2" in found.described
+    assert "baseline ran on lab1 and dev on lab2" in say(found.described or MachinesApart())
     (same,) = _judged(factors, values, "", None)
     assert same.verdict == "worse", "on one machine the same numbers are a verdict"
 
@@ -272,7 +276,7 @@ def test_only_rounds_that_are_whole_count_and_that_is_said() -> None:
     whole = recorded(6, 0.1, seed=1)
     cut = Recorded(whole.series, whole.values.filter((pl.col("round") != 6) | (pl.col("series") != 2)))
     (found,) = effects(cut, BLOCKS)
-    assert found.rounds == 5 and "From the 5 rounds that have every combination, of 6." in found.warnings
+    assert found.rounds == 5 and "From the 5 rounds that have every combination, of 6." in said(found.warnings)
 
 
 def test_blocks_of_one_cell_each_are_none() -> None:

@@ -14,6 +14,11 @@ from storlab.analysis.resting import to_rest
 from storlab.analysis.stopping import Rule
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Summary
+from storlab.findings.rounds import LeftOut
+from storlab.findings.runs import Rested
+from storlab.report.language.methods import method
+from storlab.report.language.of_runs import rested
+from storlab.report.language.say import said
 
 from .simulate import Factors, Values, design, tables
 
@@ -50,13 +55,22 @@ def until(last: int, given: Tables, rests: tuple[Rest, ...] = ()) -> Tables:
 
 
 def resting(after: int, *cells: int) -> tuple[Rest, ...]:
-    return tuple(Rest(cell, after, "all its comparisons were decided") for cell in cells)
+    return tuple(Rest(cell, after, Rested("decided")) for cell in cells)
+
+
+def test_why_a_cell_rests_is_said_of_one_or_of_several() -> None:
+    assert rested(Rested("decided")) == "all its comparisons were decided"
+    assert rested(Rested("decided", with_answer=True)) == "all its comparisons with an answer were decided"
+    assert rested(Rested("precision", precision=0.03), several=True) == (
+        "all their comparisons were known to ±3 % or better"
+    )
+    assert rested(Rested("no answer")) == "none of its comparisons can have an answer"
 
 
 def test_cells_rest_once_no_open_comparison_is_about_them() -> None:
     summary = summarise(*study())
     assert [c.settled for c in summary.comparisons] == [True, False]
-    assert to_rest(summary, DECIDED) == dict.fromkeys(SEQ, "all its comparisons were decided")
+    assert to_rest(summary, DECIDED) == dict.fromkeys(SEQ, Rested("decided"))
     summary = summarise(*study(comparisons=(CompareSpec("fs"),)))
     seq, rand, pooled = summary.comparisons
     assert pooled.pooled and seq.settled and not rand.settled
@@ -84,7 +98,7 @@ def test_nothing_rests_where_all_rounds_are_wanted_nor_before_the_least_number(r
 def test_until_a_precision_or_gates_cells_rest_when_theirs_are_reached_or_answered() -> None:
     summary = summarise(*study(60))
     found = to_rest(summary, Rule("precision", 5, 80, 0.03))
-    assert set(found.values()) == {"all its comparisons were known to ±3 % or better"}
+    assert set(found.values()) == {Rested("precision", precision=0.03)}
     assert to_rest(summary, Rule("precision", 5, 80, 0.0001)) == {}
     rule = Rule("gates", 5, 30)
     summary = summarise(*study(gates=("worse>20%",)))
@@ -100,8 +114,8 @@ def test_cells_that_nothing_is_asked_about_go_on_and_those_that_cant_be_answered
     trials, metrics, cells = tables({**values, ("a",): [0.0] * 12}, factors)
     asked = design(factors, cells, (CompareSpec("fs", pairs=(("a", "b"),)),))
     assert to_rest(summarise(trials, metrics, asked), DECIDED) == {
-        1: "none of its comparisons can have an answer",
-        2: "none of its comparisons can have an answer",
+        1: Rested("no answer"),
+        2: Rested("no answer"),
     }
 
 
@@ -112,8 +126,8 @@ def test_what_rests_is_not_missing() -> None:
     assert (seq.rests_after, rand.rests_after) == (8, None)
     assert [state.status for state in summary.cells] == ["measured"] * 4
     assert [state.rests_after for state in summary.cells] == [8, None, 8, None]
-    assert not any("Left out" in warning for c in summary.comparisons for warning in c.warnings)
-    assert "were not run again" in summary.method
+    assert not any("Left out" in warning for c in summary.comparisons for warning in said(c.warnings))
+    assert summary.method is not None and "were not run again" in method(summary.method)
 
 
 def test_what_goes_on_alone_or_fails_after_the_other_rests_counts_for_nobody() -> None:
@@ -128,7 +142,7 @@ def test_what_goes_on_alone_or_fails_after_the_other_rests_counts_for_nobody() -
     failed = (pl.col("cell") == SEQ[0]) & (pl.col("round") == 3)
     trials = trials.with_columns(status=pl.when(failed).then(pl.lit("failed")).otherwise("status"))
     found = summarise(trials, metrics.filter(~failed), asked).comparisons[0]
-    assert found.verdict == "undecided" and "round 3, in which only a failed; it counts against it" in str(found)
+    assert found.verdict == "undecided" and LeftOut("failed", (3,), side="a") in found.warnings
 
 
 def test_what_was_decided_stays_decided_though_later_rounds_take_evidence_from_the_others() -> None:
@@ -171,4 +185,4 @@ def test_no_warning_of_effects_is_of_what_was_not_due() -> None:
     (found,) = summarise(*study(rests=resting(8, *SEQ)), ended=True).effects
     (then,) = summarise(*until(8, study()), ended=True).effects
     assert (found.rounds, found.trials, found.shares) == (8, 32, then.shares)
-    assert found.warnings == ("From the first 8 rounds only: in later ones some cells rested.",)
+    assert said(found.warnings) == ("From the first 8 rounds only: in later ones some cells rested.",)

@@ -154,5 +154,5 @@ def test_no_histograms_no_distributions_and_others_are_read_back_from_json() -> 
     assert distributions(None, nothing, DONE, DESIGN) == ()
     assert found() == ()
     assert found(row(1, "a", 1.0, 0)) == ()
-    summary = Summary("t", "iops", 0.95, 1, "", distributions=found(row(1, "a", 1.0, 3)))
+    summary = Summary("t", "iops", 0.95, 1, None, distributions=found(row(1, "a", 1.0, 3)))
     assert from_json(to_json(summary)) == summary

@@ -25,11 +25,16 @@ from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import fewest_rounds
 from storlab.analysis.steady import SteadyState, steady_state
-from storlab.analysis.stopping import Continue, Rule, Stop, decide, precision_of
+from storlab.analysis.stopping import Decision, Rule, decide, precision_of
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Estimate, SteadyWindow, Summary
 from storlab.analysis.sweeps.precision import open_points, relative_width
 from storlab.analysis.verdict import Rules
+from storlab.findings import Stopped
+from storlab.findings.rounds import Unsupported
+from storlab.findings.runs import Answered
+from storlab.report.language.methods import earliest, forecast, too_few
+from storlab.report.language.say import say
 from storlab.report.language.words import lacking
 from storlab.report.model.input import ReportInput
 from storlab.timeseries.steady import snia_steady, window_of
@@ -47,29 +52,33 @@ def comparison(effect: float, rounds: int, sd: float = 0.05, seed: int = 3) -> C
 
 
 def summary(rounds: int, *comparisons: Comparison) -> Summary:
-    return Summary("A study", "bandwidth", 0.95, rounds, "", comparisons=comparisons)
+    return Summary("A study", "bandwidth", 0.95, rounds, None, comparisons=comparisons)
+
+
+def told(found: Decision) -> tuple[bool, str, int | None]:
+    return found.stop, say(found.why), found.remaining
 
 
 def test_a_run_stops_once_every_comparison_is_decided_but_for_those_that_no_rounds_can_decide() -> None:
     rule = Rule("decided")
     clear, unclear = comparison(0.4, 10), comparison(0.06, 10)
-    assert decide(summary(10, clear), rule) == Stop("Stopped after 10 rounds: 1 comparison decided.")
+    assert decide(summary(10, clear), rule) == Decision(True, Stopped(10, "reached", Answered("decided", 1, 0, 0.05)))
     found = decide(summary(10, clear, unclear), rule)
-    assert isinstance(found, Continue)
-    assert found.reason.startswith("After 10 rounds: 1 of 2 comparisons is undecided; about ")
+    assert not found.stop
+    assert say(found.why).startswith("After 10 rounds: 1 of 2 comparisons is undecided; about ")
     assert found.remaining == unclear.rounds_to_decide
     differs = replace(comparison(0.4, 10), verdict="undecided", better="neither", settled=True)
-    said = "Stopped after 10 rounds: 1 comparison decided, 1 that no rounds can decide."
-    assert decide(summary(10, comparison(0.4, 10), differs), Rule("decided")) == Stop(said)
+    ended = "Stopped after 10 rounds: 1 comparison decided, 1 that no rounds can decide."
+    assert told(decide(summary(10, comparison(0.4, 10), differs), Rule("decided"))) == (True, ended, None)
 
 
 def test_a_run_stops_once_intervals_are_narrow_enough_decided_or_not() -> None:
     rule = Rule("precision", precision=0.05)
-    assert isinstance(decide(summary(8, comparison(0.0, 8)), rule), Continue)
+    assert not decide(summary(8, comparison(0.0, 8)), rule).stop
     found = decide(summary(25, comparison(0.0, 25)), rule)
-    assert found == Stop("Stopped after 25 rounds: 1 comparison known to ±5 % or better.")
+    assert told(found) == (True, "Stopped after 25 rounds: 1 comparison known to ±5 % or better.", None)
     found = decide(summary(10, comparison(0.0, 10)), Rule("precision", precision=0.01, max_rounds=12))
-    assert isinstance(found, Continue) and found.reason.endswith("of which the study allows 2.")
+    assert not found.stop and say(found.why).endswith("of which the study allows 2.")
     half = replace(comparison(0.0, 10), low=1 / 1.05, high=1.05)
     assert precision_of(half) == pytest.approx(0.05)
     assert precision_of(replace(half, low=None)) is None
@@ -78,29 +87,29 @@ def test_a_run_stops_once_intervals_are_narrow_enough_decided_or_not() -> None:
 def test_no_run_stops_before_the_least_rounds_and_the_most_end_it_undecided() -> None:
     found = decide(summary(30, comparison(0.06, 10)), Rule("decided", max_rounds=30))
     reason = "Stopped after 30 rounds, the most that the study allows: 1 of 1 comparison is undecided."
-    assert found == Stop(reason)
+    assert told(found) == (True, reason, None)
     found = decide(summary(4, comparison(0.4, 9)), Rule("decided", min_rounds=7))
-    assert found == Continue("4 of at least 7 rounds done.", 3)
+    assert told(found) == (False, "4 of at least 7 rounds done.", 3)
     rule = Rule("rounds", max_rounds=12)
-    assert decide(summary(5), rule) == Continue("5 of 12 planned rounds done.", 7)
-    assert decide(summary(12), rule) == Stop("All 12 planned rounds are done.")
+    assert told(decide(summary(5), rule)) == (False, "5 of 12 planned rounds done.", 7)
+    assert told(decide(summary(12), rule)) == (True, "All 12 planned rounds are done.", None)
 
 
 @pytest.mark.parametrize("rule", [Rule("decided", precision=0.2), Rule("precision", precision=0.2)])
 def test_comparisons_without_an_answer_keep_no_run_going_and_those_that_wait_for_a_round_do(rule: Rule) -> None:
     none = replace(comparison(0.4, 10), ratio=None, low=None, high=None, verdict="undecided", rounds_to_decide=None)
     hopeless, waiting = replace(none, settled=True), replace(none, settled=False)
-    assert isinstance(decide(summary(10, hopeless, comparison(0.4, 10)), rule), Stop)
-    assert decide(summary(10, hopeless), rule) == Stop("Stopped after 10 rounds: there is nothing to compare.")
+    assert decide(summary(10, hopeless, comparison(0.4, 10)), rule).stop
+    assert decide(summary(10, hopeless), rule) == Decision(True, Stopped(10, "nothing to compare"))
     found = decide(summary(10, waiting), rule)
-    assert isinstance(found, Continue) and found.remaining is None and "not yet estimable" in found.reason
+    assert not found.stop and found.remaining is None and "not yet estimable" in say(found.why)
 
 
 def test_the_forecast_of_precision_is_about_right() -> None:
     off = []
     for seed in range(20):
         found = decide(summary(15, comparison(0.1, 15, seed=seed)), Rule("precision", precision=0.02, max_rounds=500))
-        assert isinstance(found, Continue) and found.remaining is not None
+        assert not found.stop and found.remaining is not None
         reached = ((n, precision_of(comparison(0.1, n, seed=seed)) or 1) for n in range(15, 300, 3))
         off.append(next(n for n, precision in reached if precision <= 0.02) / (15 + found.remaining))
     assert 0.7 < np.median(off) < 1.4
@@ -122,13 +131,13 @@ def test_steady_state_is_waited_for_at_every_point_and_at_most_for_all_rounds() 
     steady, moving = window(1, steady=True), window(2, steady=False)
     both = replace(summary(8), steady=(steady, moving))
     some = "1 of 2 points of bandwidth not in steady state (over 5 rounds, range ≤ 20 %"
-    for asked, kind, reason in (
-        (both, Continue, f"After 8 rounds: {some}"),
-        (replace(both, steady=(steady, steady)), Stop, "Stopped after 8 rounds: 2 points of bandwidth in steady state"),
-        (replace(both, rounds_done=25), Stop, "Stopped after 25 rounds, the most that the study allows: 1 of 2 points"),
+    for asked, stops, reason in (
+        (both, False, f"After 8 rounds: {some}"),
+        (replace(both, steady=(steady, steady)), True, "Stopped after 8 rounds: 2 points of bandwidth in steady state"),
+        (replace(both, rounds_done=25), True, "Stopped after 25 rounds, the most that the study allows: 1 of 2 points"),
     ):
         found = decide(asked, Rule("steady", max_rounds=25))
-        assert isinstance(found, kind) and found.reason.startswith(reason)
+        assert found.stop is stops and say(found.why).startswith(reason)
 
 
 def point(cell: int, rounds: int, cv: float, mean: float = 100.0, metric: str = "iops") -> Estimate:
@@ -141,7 +150,7 @@ def point(cell: int, rounds: int, cv: float, mean: float = 100.0, metric: str = 
 
 
 def of_points(rounds: int, *points: Estimate) -> Summary:
-    return Summary("A sweep", "iops", 0.95, rounds, "", estimates=points)
+    return Summary("A sweep", "iops", 0.95, rounds, None, estimates=points)
 
 
 RULE = Rule("points", min_rounds=5, max_rounds=30, precision=0.10)
@@ -149,21 +158,20 @@ RULE = Rule("points", min_rounds=5, max_rounds=30, precision=0.10)
 
 def test_a_sweep_stops_once_every_point_of_its_metric_is_known_or_rounds_are_out() -> None:
     found = decide(of_points(6, point(1, 6, 0.01), point(2, 6, 0.02)), RULE)
-    assert found == Stop("Stopped after 6 rounds: 2 points of iops known to ±10 % or better.")
+    assert told(found) == (True, "Stopped after 6 rounds: 2 points of iops known to ±10 % or better.", None)
     found = decide(of_points(6, point(1, 6, 0.01), point(1, 6, 0.5, metric="latency.p99")), RULE)
-    assert isinstance(found, Stop)
+    assert found.stop
     found = decide(of_points(30, point(1, 30, 0.9)), RULE)
-    assert found == Stop(
-        "Stopped after 30 rounds, the most that the study allows: 1 of 1 point not yet known to ±10 %."
-    )
+    most = "Stopped after 30 rounds, the most that the study allows: 1 of 1 point not yet known to ±10 %."
+    assert told(found) == (True, most, None)
     zero = Estimate(1, {}, "load", "iops", "1/s", "higher", 5, 0.0, 0.0, 0.0, None, 0.0, 0.0, 0.95)
     assert relative_width(zero) is None and not open_points(of_points(5, zero), 0.1)
 
 
 def test_a_point_that_is_not_known_well_keeps_it_going_with_a_forecast_that_comes_true() -> None:
     found = decide(of_points(6, point(1, 6, 0.01), point(2, 6, 0.10)), RULE)
-    assert isinstance(found, Continue) and found.remaining is not None
-    assert found.reason.startswith("After 6 rounds: 1 of 2 points not yet known to ±10 %; about ")
+    assert not found.stop and found.remaining is not None
+    assert say(found.why).startswith("After 6 rounds: 1 of 2 points not yet known to ±10 %; about ")
     then = 6 + found.remaining
     assert not open_points(of_points(then, point(2, then, 0.10)), 0.10)
     assert open_points(of_points(then - 1, point(2, then - 1, 0.10)), 0.10)
@@ -220,15 +228,17 @@ def test_nothing_is_judged_before_steady_state_whatever_gates_and_claims_ask() -
         found = summarise(trials, metrics, replace(asked, steady=steady))
         ((c,), (answer,)) = found.comparisons, found.claims
         assert (c.verdict, [gate.outcome for gate in c.gates], answer.verdict) == (verdict, outcomes, holds)
-    assert isinstance(decide(found, Rule("gates", max_rounds=25)), Continue) and not c.settled
+    assert not decide(found, Rule("gates", max_rounds=25)).stop and not c.settled
     assert all(gate.fails(allow_undecided=True) and not gate.settled for gate in c.gates), "for want of evidence"
-    assert lacking(c) == answer.reason == found.unsteady == "1 of 2 points of write.bandwidth is not in steady state."
-    assert ReportInput(found).cautions[0].startswith(found.unsteady) and found.effects == ()
+    assert found.unsteady is not None and c.reason == answer.reason == found.unsteady
+    unsteady = say(found.unsteady)
+    assert lacking(c) == unsteady == "1 of 2 points of write.bandwidth is not in steady state."
+    assert ReportInput(found).cautions[0].startswith(unsteady) and found.effects == ()
     never = pl.lit(None, pl.Datetime("us", "UTC"))
     trials = trials.with_columns(started=never, duration=pl.lit(1.0), machine=pl.lit("boot-1"))
     run = RunData("r", replace(asked, steady=True), trials, metrics)
     compared = compare_runs([run], by="bs", gates=[Gate("better")], allow_undecided=True)
-    assert (compared.cautions[0], compared.failed) == (f"r: {found.unsteady} Nothing is judged by it.", True)
+    assert (say(compared.cautions[0]), compared.failed) == (f"r: {unsteady} Nothing is judged by it.", True)
     assert compared.comparisons[0].comparison.verdict == "undecided"
 
 
@@ -271,28 +281,28 @@ def test_no_verdict_is_possible_before_the_round_that_is_named(count: int) -> No
 
 
 def test_one_comparison_needs_nobody_else_and_of_several_the_earliest_depends_on_the_others() -> None:
-    assert foreseen(1).earliest() == "after 5 rounds at the earliest", "of equal numbers"
+    assert earliest(foreseen(1)) == "after 5 rounds at the earliest", "of equal numbers"
     found = foreseen(1, margin=0.0)
     assert found.fewest == found.alone == 6
     found = foreseen(10, margin=0.0)
     assert (found.fewest, found.alone) == (6, 10)
-    assert found.earliest() == (
+    assert earliest(found) == (
         "after 6 rounds at the earliest, where all 10 comparisons are clear; "
         "after 10 where one is clear and the others show nothing"
     )
 
 
 def test_it_warns_exactly_where_rounds_are_too_few_and_what_cant_be_compared_is_not_counted() -> None:
-    assert "can't decide anything: it stops after 5 rounds" in foreseen(12, most=5).warning()
-    assert foreseen(1, most=5).warning() == "" and "at least 6" in foreseen(1, most=5, margin=0.0).warning()
-    assert "there is only 1 round" in foreseen(1, most=1).warning()
+    assert "can't decide anything: it stops after 5 rounds" in too_few(foreseen(12, most=5))
+    assert too_few(foreseen(1, most=5)) == "" and "at least 6" in too_few(foreseen(1, most=5, margin=0.0))
+    assert "there is only 1 round" in too_few(foreseen(1, most=1))
     alone = foreseen(12).alone
     assert alone > 6
     for most in (6, alone - 1):
-        assert f"on one of 12 comparisons takes at least {alone}" in foreseen(12, most=most).warning()
-    assert foreseen(12, most=alone).warning() == ""
-    assert foreseen(1, most=6).warning() == ""
-    never = Planned(planned(1)[0].question, ((1, 2),), problem="b is unsupported.", counted=False)
+        assert f"on one of 12 comparisons takes at least {alone}" in too_few(foreseen(12, most=most))
+    assert too_few(foreseen(12, most=alone)) == ""
+    assert too_few(foreseen(1, most=6)) == ""
+    never = Planned(planned(1)[0].question, ((1, 2),), problem=Unsupported((("b", "no"),)), counted=False)
     assert foresee([never], 0.95, 5, 30, NOISE) is None
     found = foresee([*planned(1), never], 0.95, 5, 30, NOISE)
     assert found is not None and found.comparisons == 1
@@ -303,12 +313,12 @@ def test_differences_are_forecast_for_the_margin_and_for_ten_percent() -> None:
     assert [by for by, _ in found.rounds] == [0.05, 0.10]
     (_, five), (_, ten) = found.rounds
     assert five is not None and ten is not None and 6 <= ten < five
-    assert found.expected() == (
+    assert forecast(found) == (
         f"a difference of 5 % in about {five} rounds, of 10 % in about {ten} rounds (it stops after 10), "
         "if ratios vary by 5 % (an assumption)"
     )
     noisy = foresee(planned(1, 0.001), 0.95, 5, 30, TypicalNoise(1.0, "much"))
-    assert noisy is not None and "of 0.1 % in more rounds than is practical" in noisy.expected()
+    assert noisy is not None and "of 0.1 % in more rounds than is practical" in forecast(noisy)
 
 
 def trials(sd: float, count: int, seed: int = 1) -> list[float]:
@@ -339,7 +349,7 @@ def test_a_load_that_never_varies_sees_everything_soon_and_a_trial_far_out_is_na
     assert rounds_to_see(0.01, noise.sd, 0.05) in (fewest_rounds(0.05), fewest_rounds(0.05) + 1)
     assert visible(0.01, fewest_rounds(0.05) - 1, 0.05) is None
     (warning,) = warnings_of([*trials(0.01, 20), 50.0, *trials(0.01, 3, seed=2)])
-    assert warning.startswith("Trial 21 is an outlier")
+    assert say(warning).startswith("Trial 21 is an outlier")
 
 
 @given(st.floats(1e-6, 3.0), st.sampled_from([0.05, 0.005, 0.01]))

@@ -16,6 +16,10 @@ from storlab.analysis.judging import _hypothesis
 from storlab.analysis.questions import Planned
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Comparison, Summary
+from storlab.findings import Reported
+from storlab.findings.runs import Interrupted
+from storlab.report.language.methods import method
+from storlab.report.language.say import said, say
 
 from .simulate import Factors, Values, design, metric_frame, tables, trial_frame
 
@@ -71,7 +75,8 @@ def test_the_confidence_is_shared_among_all_comparisons() -> None:
     summary = summarise(*study())
     assert summary.family == 3
     assert [c.confidence for c in summary.comparisons] == [pytest.approx(0.95)] * 3, "all are decided"
-    assert "by closed testing, each of its 3 comparisons needs more evidence" in summary.method
+    assert summary.method is not None
+    assert "by closed testing, each of its 3 comparisons needs more evidence" in method(summary.method)
     trials, metrics, asked = study(comparisons=(CompareSpec("backing", margin=0.0),))
     first = pl.when(pl.col("cell") == 3).then(1e8).otherwise("value")  # as much as zvol has with 4k, within noise
     same = metrics.with_columns(value=pl.when(pl.col("cell") == 1).then(1e8).otherwise(first))
@@ -86,8 +91,12 @@ def test_cells_and_rounds_are_counted_and_what_the_executor_says_is_passed_on() 
     assert [(s.cell, s.status, s.rounds) for s in summary.cells] == [(n, "measured", 12) for n in (1, 2, 3, 4)]
     assert len(summary.estimates) == 4
     assert summary.title == "A study" and summary.primary == "bandwidth"
-    summary = summarise(*study(stopped="Interrupted.", warnings=("Imported.",), facts={"seed": 7}))
-    assert (summary.stopped, summary.warnings, summary.facts) == ("Interrupted.", ("Imported.",), {"seed": 7})
+    summary = summarise(*study(stopped=Interrupted("broke off"), warnings=(Reported("Odd."),), facts={"seed": 7}))
+    assert (summary.stopped, summary.warnings, summary.facts) == (
+        Interrupted("broke off"),
+        (Reported("Odd."),),
+        {"seed": 7},
+    )
 
 
 def test_pairs_and_metrics_can_be_chosen_and_what_is_asked_twice_counts_once() -> None:
@@ -109,7 +118,7 @@ def test_one_factor_has_nothing_to_pool_none_nothing_to_compare_and_no_trial_is_
     summary = summarise(trial_frame([]), metric_frame([]), asked)
     assert summary.rounds_done == 0
     assert {s.status for s in summary.cells} == {"not run"}
-    assert {c.reason for c in summary.comparisons} == {"There is no completed trial of zvol or of file."}
+    assert {say(c.reason) for c in summary.comparisons} == {"There is no completed trial of zvol or of file."}
     assert not any(c.settled for c in summary.comparisons)
 
 
@@ -124,7 +133,7 @@ def test_a_level_that_this_machine_lacks_is_undecided_with_the_reason_and_not_co
     summary = summarise(trials, metrics, asked)
     assert summary.cells[2].status == "unsupported" and summary.cells[2].reasons == ("The kernel has no nbd module.",)
     four, half = summary.comparisons
-    assert four.reason == "file is unsupported: The kernel has no nbd module."
+    assert say(four.reason) == "file is unsupported: The kernel has no nbd module."
     assert four.verdict == "missing" and four.settled and four.source == "load"
     assert half.verdict == "better"
     assert summary.family == 1
@@ -137,11 +146,16 @@ def test_pooling_leaves_out_a_combination_that_can_not_be_compared_or_names_the_
     values["ext4", "16k"] = [None] * 12
     pooled = summarised(values, factors).comparisons[-1]
     assert pooled.pooled and pooled.rounds == 12 and pooled.verdict == "better"
-    assert pooled.warnings[0] == "Not over bs=16k: there is no completed trial of ext4. ext4 failed: fio was killed."
+    assert (
+        said(pooled.warnings)[0] == "Not over bs=16k: there is no completed trial of ext4. ext4 failed: fio was killed."
+    )
     trials, metrics, asked = study()
     zero = (pl.col("cell") == 2) & (pl.col("round") == 3)
     summary = summarise(trials, metrics.with_columns(value=pl.when(~zero).then("value").otherwise(0.0)), asked)
-    assert [each.warnings[0][:19] for each in summary.comparisons[1:]] == ["zvol is 0 in round ", "In bs=512: zvol is "]
+    assert [say(each.warnings[0])[:19] for each in summary.comparisons[1:]] == [
+        "zvol is 0 in round ",
+        "In bs=512: zvol is ",
+    ]
 
 
 def test_failed_trials_leave_their_round_out() -> None:
@@ -154,8 +168,8 @@ def test_failed_trials_leave_their_round_out() -> None:
     summary = summarise(trials, metrics, asked)
     four, half, pooled = summary.comparisons
     assert (four.rounds, half.rounds, pooled.rounds) == (11, 12, 11)
-    assert four.warnings == ("Left out: round 4, in which only zvol failed; it counts against it.",)
-    assert pooled.warnings == (
+    assert said(four.warnings) == ("Left out: round 4, in which only zvol failed; it counts against it.",)
+    assert said(pooled.warnings) == (
         "In bs=4k: Left out: round 4, in which only zvol failed; it counts against it.",
         "Left out: round 4, not done in every combination.",
     )
@@ -188,7 +202,9 @@ def test_a_level_that_fails_can_not_win_by_the_rounds_in_which_it_did_not(better
     assert failing(loser, {2, 5, 7}, better).verdict == verdict, "who loses may fail as well"
     survivor = failing(winner, {2, 5, 7}, better)
     assert survivor.verdict == "undecided" and not survivor.settled and survivor.rounds_to_decide
-    assert survivor.reason.endswith("excludes 1, but 3 rounds that failed on one side might have changed the answer.")
+    assert say(survivor.reason).endswith(
+        "excludes 1, but 3 rounds that failed on one side might have changed the answer."
+    )
 
 
 def test_who_fails_is_not_equivalent_by_the_other_rounds_nor_in_the_pooled_comparison() -> None:
@@ -200,7 +216,7 @@ def test_who_fails_is_not_equivalent_by_the_other_rounds_nor_in_the_pooled_compa
         values["a", bs] = [None if n in (2, 5, 7) else value for n, value in enumerate(values["a", bs], 1)]
     found = summarised(values, BY_SIZE).comparisons
     assert [c.verdict for c in found] == ["undecided"] * 3 and found[2].pooled
-    assert found[2].reason.endswith("3 rounds that failed on one side might have changed the answer.")
+    assert say(found[2].reason).endswith("3 rounds that failed on one side might have changed the answer.")
 
 
 def test_a_trial_run_again_counts_once_and_rows_of_nodes_jobs_and_their_order_change_nothing() -> None:
@@ -223,7 +239,7 @@ def test_a_trial_run_again_counts_once_and_rows_of_nodes_jobs_and_their_order_ch
 def test_a_metric_missing_in_a_round_leaves_no_ratio_and_cells_left_out_are_not_compared() -> None:
     trials, metrics, asked = study()
     summary = summarise(trials, metrics.filter(~((pl.col("cell") == 1) & (pl.col("round") == 3))), asked)
-    assert summary.comparisons[0].reason.startswith("zvol lacks the metric in round 3, so there is no ratio")
+    assert say(summary.comparisons[0].reason).startswith("zvol lacks the metric in round 3, so there is no ratio")
     assert summary.family == 3, "what was measured does not change the family"
     trials, metrics, asked = study()
     part = replace(asked, cells=asked.cells[:3])
@@ -241,7 +257,7 @@ def test_cells_are_compared_source_by_source_and_levels_with_nothing_in_common_s
     apart: Values = {("reads",): rates(100), ("writes",): rates(100)}
     summary = summarised(apart, loads, sources={key: key[0] for key in apart})
     assert all(c.settled for c in summary.comparisons)
-    assert [c.reason for c in summary.comparisons] == [
+    assert [say(c.reason) for c in summary.comparisons] == [
         f"{a} has no write.bandwidth of {b}, which {b} has: nothing to compare it with."
         for a, b in (("reads", "writes"), ("writes", "reads"))
     ]
@@ -254,11 +270,11 @@ def test_a_combination_in_which_no_trial_has_what_is_asked_for_is_missing_and_no
 
     each = gated((1, 3), CompareSpec("backing", pooled=False))  # at 4k
     absent, there = sorted(each.comparisons, key=lambda c: c.within["bs"])
-    assert (absent.verdict, absent.reason) == ("missing", "no trial of zvol or file has bandwidth.")
+    assert (absent.verdict, say(absent.reason)) == ("missing", "no trial of zvol or file has bandwidth.")
     assert (absent.within, absent.gates[0].outcome) == ({"bs": "4k"}, "missing")
     assert (there.verdict, there.gates[0].outcome, each.family) == ("better", "passed", 1)
     pooled, absent = gated((1, 3), CompareSpec("backing", within=False)).comparisons
-    assert pooled.pooled and "Not over bs=4k: no trial of zvol or file has bandwidth." in pooled.warnings
+    assert pooled.pooled and "Not over bs=4k: no trial of zvol or file has bandwidth." in said(pooled.warnings)
     assert absent.gates[0].outcome == "missing"
     only(gated((1, 2, 3, 4), CompareSpec("backing")))  # one answer for all of them
 
@@ -327,8 +343,8 @@ def test_effects_that_cancel_out_are_not_equivalent_on_average(within: bool) -> 
     pooled = summarised(by_size(2e8, 1e8, 1.01e8, 1.99e8), BY_SIZE, specs).comparisons[-1]
     assert pooled.low is not None and pooled.high is not None and 0.91 < pooled.low < pooled.high < 1.1
     assert pooled.verdict == "undecided" and pooled.settled
-    assert pooled.warnings == ("Combinations differ: the ratio is 1.96× in bs=4k, 0.50× in bs=64k.",)
-    assert pooled.reason.endswith(f"within the margin of ±10 %, but not everywhere. {pooled.warnings[0]}")
+    assert said(pooled.warnings) == ("Combinations differ: the ratio is 1.96× in bs=4k, 0.50× in bs=64k.",)
+    assert say(pooled.reason).endswith(f"within the margin of ±10 %, but not everywhere. {said(pooled.warnings)[0]}")
 
 
 def test_a_combination_in_which_a_pooled_verdict_is_the_other_way_round_is_named_by_what_differs_among_them() -> None:
@@ -337,7 +353,7 @@ def test_a_combination_in_which_a_pooled_verdict_is_the_other_way_round_is_named
     for found in (summarised(values, BY_SIZE), summarised({(*k, "xfs"): v for k, v in values.items()}, one_fs)):
         pooled = found.comparisons[-1]
         assert pooled.verdict == "better"
-        assert pooled.warnings == ("Combinations differ: the ratio is 0.50× in bs=64k.",)
+        assert said(pooled.warnings) == ("Combinations differ: the ratio is 0.50× in bs=64k.",)
 
 
 @pytest.mark.parametrize("lost", [0, 5, 12])
@@ -347,7 +363,7 @@ def test_how_many_comparisons_there_are_does_not_depend_on_what_fails(lost: int)
     assert found.family == 3
     assert found.comparisons[0].verdict == "better"
     if lost == 12:
-        assert [c.reason for c in found.comparisons[1:]] == [
+        assert [say(c.reason) for c in found.comparisons[1:]] == [
             "There is no completed trial of b. b failed: fio was killed."
         ] * 2
         assert not found.comparisons[2].settled

@@ -16,6 +16,7 @@ from laboratory.trust import allowing
 from storlab.analysis.summary import Comparison, Summary, to_json
 from storlab.cli.plan.tables import cells_text, memory_text, needs_list, node_lines, nodes_as_data, stack_rows
 from storlab.cli.plan.view import time_text
+from storlab.findings.rounds import NotPaired
 from storlab.images.image import Image
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.command import Accelerator
@@ -245,12 +246,13 @@ def test_the_noise_of_the_last_run_of_the_same_study_goes_before_an_assumption()
     assert "an assumption" in foreseen(30)[0]
     compared = Comparison(
         factor="build", a="a", b="b", within={}, pooled=True, source="load", metric="took", unit="s", better="lower",
-        rounds=20, ratio=1.1, low=0.9, high=1.3, confidence=0.99, margin=0.1, verdict="undecided", reason="",
+        rounds=20, ratio=1.1, low=0.9, high=1.3, confidence=0.99, margin=0.1, verdict="undecided",
+        reason=NotPaired("one side"),
     )  # fmt: skip
     for name, title in (("three-1", "Three programs"), ("three-2", "Another study"), ("three-3", "")):
         made = Path("runs", name)
         made.mkdir(parents=True)
-        summary = Summary(title, "took", 0.95, 20, "", comparisons=(compared,))
+        summary = Summary(title, "took", 0.95, 20, None, comparisons=(compared,))
         write_whole(made / "summary.json", to_json(summary) if title else b"{")
     text, data = foreseen(30)
     assert "as in its last run, runs/three-1" in text

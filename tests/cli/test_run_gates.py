@@ -15,6 +15,7 @@ from rich.console import Console
 from laboratory.samples import sample
 from storlab.analysis.summary import Comparison, Summary, Undecided
 from storlab.cli.progress import MOST, MOST_NEWS, News, table, tally
+from storlab.findings import Reported
 from study.program import program
 
 STUDY = sample(__file__, "cases/gates.toml")
@@ -138,12 +139,12 @@ def test_a_rule_or_rounds_that_can_not_be_are_refused(ended: Path, words: str, m
 BASE = Comparison(
     factor="fs", a="ext4", b="xfs", within={"load": "write"}, pooled=False, source="write", metric="write.bandwidth",
     unit="B/s", better="higher", rounds=8, ratio=1.42, low=1.31, high=1.54, confidence=0.99, margin=0.1,
-    verdict="better", reason="",
+    verdict="better", reason=Reported("it is"),
 )  # fmt: skip
 
 
 def summary(*comparisons: Comparison) -> Summary:
-    return Summary("A study", "write.bandwidth", 0.95, 8, "", comparisons=comparisons)
+    return Summary("A study", "write.bandwidth", 0.95, 8, None, comparisons=comparisons)
 
 
 def drawn(of: Summary, width: int = 80) -> list[str]:

@@ -20,6 +20,7 @@ from storlab.records.derived.within_trials import add_within_trials
 from storlab.records.run_folder import TrialRecord
 from storlab.records.stacked import Measured, across_nodes, rows_of, stacked
 from storlab.records.tables import Tables, TrialTables
+from storlab.report.language.say import said
 from storlab.tools.fio import declared as fio
 from storlab.tools.fio.declared import declared
 from storlab.workloads.files import declared as files
@@ -257,7 +258,7 @@ def test_warnings_are_said_once_over_all_trials_and_of_one_series_a_source() -> 
     tables = Tables({}, ())
     tables.parts.append(stacked(trials, "load", "n"))
     add_within_trials(tables.parts[0])
-    assert tables.warnings() == ("load, iops in 5 of 6 trials: the level changes within the trial, once",)
+    assert said(tables.warnings()) == ("load, iops in 5 of 6 trials: the level changes within the trial, once",)
 
 
 def test_many_trials_at_once_get_what_each_gets_by_itself() -> None:

@@ -25,6 +25,7 @@ from storlab.records.derive import derive, tables_of
 from storlab.records.observations import Done, Observations
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.tables import Tables
+from storlab.report.language.say import said
 from storlab.run.executor import resume_run
 from storlab.run.limits import Extent
 from storlab.run.observer import Observer
@@ -195,13 +196,13 @@ def test_a_trial_that_cannot_be_read_is_parsed_each_time_and_a_linked_one_never(
     trial = done(run)[0]
     raw_file(run, trial).write_text("{")
     for _ in range(2):
-        assert f"trial {trial}: raw records cannot be read" in "\n".join(tables_of(run).warnings())
+        assert f"trial {trial}: raw records cannot be read" in "\n".join(said(tables_of(run).warnings()))
         assert parsed.take() == [trial]
     path = raw_file(run, trial)
     path.rename(run.path / "elsewhere")
     path.symlink_to(run.path / "elsewhere")
     for _ in range(2):
-        assert "is a symbolic link" in "\n".join(tables_of(run).warnings())
+        assert "is a symbolic link" in "\n".join(said(tables_of(run).warnings()))
         assert parsed.take() == []
 
 

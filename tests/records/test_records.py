@@ -21,14 +21,16 @@ import storlab
 from laboratory import Laboratory, opened
 from laboratory.studies import directory
 from storlab.errors import RecordsError
+from storlab.findings import Reported
 from storlab.limits import JOURNAL_LINE
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.derive import derive
 from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.files import copy_durably
-from storlab.records.run_folder import TABLES, RunFolder
-from storlab.records.tables import ExaminedSeries, Observed, Tables, findings_frame, probe_facts, said_of, together
+from storlab.records.run_folder import TABLES, RunFolder, unreadable
+from storlab.records.tables import ExaminedSeries, Observed, Tables, findings_frame, probe_facts, remarks_on, together
+from storlab.report.language.say import say
 from storlab.run.recovery.journal import Journal, read_pending
 from storlab.timeseries.findings import SeriesFindings, findings
 
@@ -187,7 +189,7 @@ def test_a_trial_whose_raw_files_are_damaged_is_named_in_a_warning_and_the_other
     damage(run, f"trials/{trial:04d}/host/load/fio.json", HALF)
     tables = derive(RunFolder.open(run))
     assert len(tables.records) == 4
-    assert any(f"trial {trial}: raw records cannot be read" in warning for warning in tables.warnings())
+    assert any(f"trial {trial}: raw records cannot be read" in say(warning) for warning in tables.warnings())
     assert tables.frame("metrics")["trial"].n_unique() == 1
 
 
@@ -286,8 +288,7 @@ def test_what_is_found_in_series_is_a_table_with_changes_as_rows_within_rows() -
     assert change["t"] == 200.0
     assert change["after"] - change["before"] > 19
     assert findings_frame([]).schema == COLUMNS["findings"]
-    sentences = said_of([stepped()], {})
-    assert any(sentence.startswith("load, iops:") for sentence in sentences)
+    assert any(say(remark).startswith("load, iops:") for remark in remarks_on([stepped()], {}))
 
 
 def test_alike_watches_are_one_entry_and_a_node_that_watched_otherwise_is_another() -> None:
@@ -341,12 +342,11 @@ def test_a_copy_of_a_file_without_a_length_is_whole_and_a_full_disk_ends_it(
 
 
 def test_what_is_alike_of_many_trials_is_said_once_with_their_numbers() -> None:
-    lost = [
-        f"trial {number}: raw records cannot be read: run/trials/{number:04d}/host/a: gone" for number in (1, 2, 3, 7)
-    ]
-    assert together([*lost, "all: else", "trial 10000: other: run/trials/10000/b", "all: else"]) == [
+    lost = [unreadable(number, f"run/trials/{number:04d}/host/a: gone") for number in (1, 2, 3, 7)]
+    other = unreadable(10000, "run/trials/10000/b")
+    assert [*map(say, together([*lost, Reported("all: else"), other, Reported("all: else")]))] == [
         "trials 1–3, 7: raw records cannot be read: run/trials/…/host/a: gone",
         "all: else",
-        "trial 10000: other: run/trials/10000/b",
+        "trial 10000: raw records cannot be read: run/trials/10000/b",
     ]
     assert together(lost[1:2]) == lost[1:2]

@@ -10,6 +10,8 @@ from msgspec.structs import replace as change
 
 from storlab.analysis.summary import CellState, Comparison, Estimate, FactDifference, Underneath
 from storlab.analysis.unequal import Held, Unequal
+from storlab.findings import Reported
+from storlab.findings.answers import NotExamined
 from storlab.nodes.agent.events import Kernel, Tool
 from storlab.records.manifest import NodeFacts
 from storlab.report.model.input import ReportInput
@@ -63,11 +65,13 @@ def hostile_run(text: str) -> ReportInput:
         return {name: level_name if level == "xfs" else level for name, level in levels.items()}
 
     def estimate(e: Estimate) -> Estimate:
-        return replace(e, levels=named(e.levels), warnings=(text,))
+        return replace(e, levels=named(e.levels), warnings=(Reported(text),))
 
     def comparison(c: Comparison) -> Comparison:
         a, b = (level_name if level == "xfs" else level for level in (c.a, c.b))
-        return replace(c, a=a, b=b, reason=text, warnings=(text,), why=why(c.why) if c.why else None)
+        return replace(
+            c, a=a, b=b, reason=Reported(text), warnings=(Reported(text),), why=why(c.why) if c.why else None
+        )
 
     def why(found: Underneath) -> Underneath:
         differences = tuple(
@@ -75,7 +79,10 @@ def hostile_run(text: str) -> ReportInput:
             for d in found.differences
         )
         return replace(
-            found, differences=differences, facts=(FactDifference(text, text, f"{text} "),), left_out=(text,)
+            found,
+            differences=differences,
+            facts=(FactDifference(text, text, f"{text} "),),
+            left_out=NotExamined(((text, text),), 0),
         )
 
     def state(cell: CellState) -> CellState:
@@ -91,7 +98,8 @@ def hostile_run(text: str) -> ReportInput:
     return replace(
         given,
         summary=replace(
-            summary, title=text, stopped=text, method=text, warnings=(text,), cells=tuple(map(state, summary.cells)),
+            summary, title=text, stopped=Reported(text),
+            warnings=(Reported(text),), cells=tuple(map(state, summary.cells)),
             unequal=(Unequal("nodes", text, text, (Held(text, (text,), (1,), (1,)), Held("b", (text,), (1,), (1,)))),),
             estimates=tuple(map(estimate, summary.estimates)), comparisons=tuple(map(comparison, summary.comparisons)),
             by_node=tuple(replace(estimate(e), node=text) for e in summary.by_node),

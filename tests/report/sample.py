@@ -20,11 +20,16 @@ from storlab.analysis.summary import (
     Difference,
     Estimate,
     FactDifference,
+    Method,
     Summary,
     Undecided,
     Underneath,
     Verdict,
 )
+from storlab.findings import Compared, Reported
+from storlab.findings.answers import Differs, IncludesOne, NotExamined, WithinMargin
+from storlab.findings.rounds import TooFewRounds
+from storlab.findings.runs import RoundsDone
 from storlab.report.model.input import ReportInput
 
 from .sample_run import (
@@ -69,7 +74,7 @@ WHY = {
     ("ext4", "xfs", "write.bandwidth"): Underneath(8, 24, 6, 0.95, (_FLUSHES, _SIZE, _SWITCHES, _PRESSURE)),
     ("ext4", "btrfs", "write.bandwidth"): Underneath(
         7, 23, 6, 0.95, (_NONE, _SERVICE), (FactDifference("scheduler of loop", "none", "mq-deadline"),),
-        ("Not examined, because a value is missing in some round: idle.longest of probe:stalls.",),
+        NotExamined((("probe:stalls", "idle.longest"),), 0),
     ),
     ("xfs", "btrfs", "write.bandwidth"): Underneath(7, 24, 6, 0.95),
     ("ext4", "xfs", "read.bandwidth"): Underneath(8, 24, 6, 0.95, (_SIZE,)),
@@ -94,18 +99,18 @@ def summary(metrics: pl.DataFrame) -> Summary:
         primary="bandwidth",
         confidence=0.95,
         rounds_done=ROUNDS,
-        stopped="all comparisons but one reached ±5 %, and the study's maximum of 8 rounds was reached",
+        stopped=RoundsDone(ROUNDS, ROUNDS),
         cells=_cells(),
         estimates=tuple(_estimates(metrics)),
         comparisons=tuple(replace(c, why=WHY.get((c.a, c.b, c.metric))) for c in _comparisons(metrics)),
         by_node=tuple(_by_node(metrics)),
         warnings=(
-            "The machine slowed down by about 8 % from the first round to the last. Comparisons are paired by "
-            "round and stay valid; values of single cells are less certain than their intervals say.",
+            Reported(
+                "The machine slowed down by about 8 % from the first round to the last. Comparisons are paired by "
+                "round and stay valid; values of single cells are less certain than their intervals say.",
+            ),
         ),
-        method="Each comparison pairs the trials of one round and averages the log ratios. Intervals are "
-        "anytime-valid: they hold though they were looked at after every round. They are corrected for the "
-        "number of comparisons (Bonferroni).",
+        method=Method("compared", 1.0, 0.95, 12, 5, drawn=True, rested=False),
     )
 
 
@@ -152,7 +157,7 @@ def _interval(values: list[float], width: float) -> tuple[float, float, float]:
 def _estimate(cell: Cell, source: str, metric: str, unit: str, better: str, values: list[float]) -> Estimate:
     low, mean, high = _interval(values, 2.36)
     sd = statistics.stdev(values)
-    few = f"only {len(values)} of {ROUNDS} rounds: one trial failed"
+    few = TooFewRounds(len(values), ROUNDS)
     return Estimate(
         cell=cell.number, levels=cell.levels, source=source, metric=metric, unit=unit, better=better,
         rounds=len(values), median=statistics.median(values), mean=mean, sd=sd, cv=sd / mean, low=low, high=high,
@@ -186,18 +191,21 @@ def _undecided(logs: list[float]) -> Undecided:
 def _comparison(a: str, b: str, load: str, metric: str, unit: str, better: str, logs: list[float]) -> Comparison:
     low, ratio, high = map(math.exp, _interval(logs, 4.0))
     margin = 0.05
+    higher, lower = sum(x > 0 for x in logs), sum(x < 0 for x in logs)
     verdict: Verdict
+    so: Differs | WithinMargin | IncludesOne
     if low > 1 or high < 1:
         verdict = "better" if (low > 1) == (better == "higher") else "worse"
-        reason = "the whole interval lies on one side of 1"
+        so = Differs(better)
     elif high < 1 + margin and low > 1 / (1 + margin):
-        verdict, reason = "equivalent", "the whole interval lies within ±5 %"
+        verdict, so = "equivalent", WithinMargin(margin)
     else:
-        verdict, reason = "undecided", f"{a} against {b}: the interval includes 1 and reaches beyond ±5 %"
+        verdict, so = "undecided", IncludesOne(margin)
     return Comparison(
         factor="filesystem", a=a, b=b, within={"load": load}, pooled=False, source=load, metric=metric, unit=unit,
         better=better, rounds=len(logs), ratio=ratio, low=low, high=high, confidence=1 - 0.05 / 6, margin=margin,
-        verdict=verdict, reason=reason, rounds_to_decide=6 if verdict == "undecided" else None,
+        verdict=verdict, reason=Compared(a, b, higher, lower, len(logs), so, ratio, low, high),
+        rounds_to_decide=6 if verdict == "undecided" else None,
         undecided=_undecided(logs) if verdict == "undecided" else None,
     )  # fmt: skip
 

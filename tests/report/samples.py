@@ -16,6 +16,7 @@ from storlab.analysis.design import Design
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import CellState, Estimate, Summary
 from storlab.blockio.requests import UNITS
+from storlab.findings.runs import RoundsDone, WasImported
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
@@ -39,7 +40,7 @@ CELLS = tuple(
 )
 DESIGN = Design(
     title="Who goes below 16k?", primary="write.aligned.16k", factors={"fs": SYSTEMS, "load": LOADS}, cells=CELLS,
-    stopped="Both rounds are done.", declared=declared(),
+    stopped=RoundsDone(2, 2), declared=declared(),
 )  # fmt: skip
 PLACES: dict[str, Any] = {
     "trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "node": pl.String, "source": pl.String,
@@ -146,7 +147,7 @@ def series_sample(levels: Sequence[str] = LEVELS, n: int = 1000, factor: str = "
             examined.append(ExaminedSeries({**place, "node": None}, "tps", "1/s", found))
         estimates += _estimates(cell, {factor: level}, values)
     cells = tuple(CellState(cell, {factor: level}, "measured", 1) for cell, level in enumerate(levels, start=1))
-    summary = Summary("Two long trials", "tps", 0.95, 1, "It was imported.", cells, tuple(estimates))
+    summary = Summary("Two long trials", "tps", 0.95, 1, WasImported(), cells, tuple(estimates))
     began = datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC)
     manifest = Manifest("20260314-092653-abcd", "Two long trials", "0.1.0", (), began)
     known = declared("sysbench", specs=DECLARED)

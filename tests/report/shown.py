@@ -34,7 +34,7 @@ def questions(given: ReportInput) -> list[Group]:
 
 def question(*comparisons: Comparison) -> Group:
     """One of nothing but comparisons."""
-    return question_group(comparisons, Values(Summary("", "", 0.95, 0, "")))
+    return question_group(comparisons, Values(Summary("", "", 0.95, 0, None)))
 
 
 def rows(table: Table) -> list[tuple[str, ...]]:

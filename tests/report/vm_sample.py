@@ -16,6 +16,7 @@ import polars as pl
 
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
+from storlab.findings.runs import RoundsDone
 from storlab.layers.zfs.properties import parse_properties
 from storlab.nodes.agent.events import Cpus, Kernel, Memory
 from storlab.records.columns import COLUMNS
@@ -106,7 +107,7 @@ def _design() -> Design:
         title="What lies behind the disks of four virtual machines", primary="bandwidth",
         factors={"backing": BACKINGS, "bs": tuple(SIZES)}, cells=CELLS,
         comparisons=(CompareSpec("backing", (("zvol", "zfs-file"), ("zvol", "zvol-async")), True, False, asked),),
-        stopped="the study's maximum of 12 rounds was reached",
+        stopped=RoundsDone(12, 12),
     )  # fmt: skip
 
 

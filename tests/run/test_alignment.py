@@ -19,6 +19,7 @@ from laboratory.studies import directory
 from storlab.analysis.summary import BlockIO, Summary, from_json
 from storlab.probes.subject import read_subject
 from storlab.records.derive import derive
+from storlab.report.language.say import said as told
 from study.program import call
 
 pytestmark = pytest.mark.needs("root")
@@ -263,7 +264,7 @@ def test_a_device_mapper_disk_has_whole_units_and_the_disk_beneath_what_became_o
     aligned = (pl.col("offset_alignment") == 0) | (pl.col("offset_alignment") >= 16384)
     seen = writes.group_by("disk").agg(pl.col("count").sum(), pl.col("count").filter(aligned).sum().alias("aligned"))
     assert sorted(seen.rows()) == [("dm-0", 256, 256), ("vdc", 256, 0)]
-    said = " ".join(summary.warnings)
+    said = " ".join(told(summary.warnings))
     assert "dm-0 makes no requests of its own" in said
     assert "dm-0 lies on vdc, and both are watched" in said
 
@@ -277,4 +278,4 @@ def test_a_zvol_which_makes_no_requests_has_its_bios_counted(lab: Laboratory) ->
     assert (record.status, record.reason, record.nodes["vm"].disks) == ("done", None, ["zd0"])
     requests = pl.read_parquet(lab.out / "tables" / "requests.parquet").filter(pl.col("operation") == "write")
     assert requests.group_by("disk", "length").agg(pl.col("count").sum()).rows() == [("zd0", 16384, 256)]
-    assert any("zd0 makes no requests of its own" in warning for warning in summary.warnings)
+    assert any("zd0 makes no requests of its own" in warning for warning in told(summary.warnings))

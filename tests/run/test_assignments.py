@@ -16,6 +16,7 @@ from laboratory import Ended, Laboratory, ended, kill, opened, wait_until
 from laboratory.samples import sample
 from laboratory.slurm import Cluster, cluster
 from storlab.errors import StorlabError
+from storlab.findings.runs import Rested
 from storlab.nodes.agent.events import Cpus, Kernel
 from storlab.record import to_json
 from storlab.records.manifest import Manifest, Rest, read_manifest, write_manifest
@@ -141,7 +142,7 @@ def test_nothing_stops_inside_and_cells_that_rest_do_so_in_assignments_as_well(l
     part = lab.storlab(*asked, tmp_path / "part", "--rounds", "1-8")
     assert part.status == 0 and max(record.round for record in trials(tmp_path / "part")) == 8, str(part)
     manifest = read_manifest(tmp_path / "whole")
-    write_manifest(tmp_path / "whole", replace(manifest, rests=(Rest(1, 6, "decided"),)))
+    write_manifest(tmp_path / "whole", replace(manifest, rests=(Rest(1, 6, Rested("decided")),)))
     more = lab.storlab("run", "--rounds", "7-8", "--of", tmp_path / "whole", "--quiet", "--out", tmp_path / "more")
     assert more.status == 0 and {record.cell for record in trials(tmp_path / "more")} == {2}, str(more)
     assert merge_runs([tmp_path / "more"], tmp_path / "whole").missing == ()

@@ -24,6 +24,7 @@ from storlab.errors import SafetyError, UserError
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
 from storlab.records.manifest import Manifest, write_manifest
+from storlab.report.language.say import say
 from storlab.report.model.unequal import unequal_sentences
 from storlab.run.machine import machine_for
 from storlab.run.permissions import Permissions
@@ -47,7 +48,7 @@ def test_a_command_that_tunes_one_of_two_equal_disks_is_told_first_and_put_back(
     (one,) = outcome.summary.unequal
     assert (one.among, one.thing, one.setting) == ("nodes", "loop", "max_sectors_kb")
     tables = derive(lab.run_folder)
-    assert [warning for warning in tables.warnings() if "2 trials changed max_sectors_kb of loop" in warning]
+    assert [warning for warning in tables.warnings() if "2 trials changed max_sectors_kb of loop" in say(warning)]
     (caution,) = [each for each in report_input(lab.run_folder, tables, outcome.summary).cautions if "loop" in each]
     assert "Declared alike, but not set alike: max_sectors_kb of loop is" in caution
     assert (lab.run_folder.trial_folder(1) / "disk-2" / "prepare-1" / "stdout").read_text() == "disk-2\n"

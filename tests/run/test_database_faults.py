@@ -22,6 +22,7 @@ from laboratory.samples import sample
 from storlab.layers.database.mariadb import MariadbLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.records.run_folder import TrialRecord
+from storlab.report.language.say import say
 from storlab.timeseries.dips import Event, dips
 
 pytestmark = pytest.mark.needs("root")
@@ -136,7 +137,7 @@ def test_a_server_that_does_not_stop_is_killed_and_that_is_said(
         lab.execute(study(layer, runtime=4))
     (record,) = lab.records()
     assert record.status == "done", record.reason
-    assert any(f"{PROGRAMS[layer]} had to be killed" in each for each in record.warnings), record.warnings
+    assert any(f"{PROGRAMS[layer]} had to be killed" in say(each) for each in record.warnings), record.warnings
     assert lab.leftovers() == []
 
 

@@ -18,6 +18,7 @@ from laboratory.devices import sh, tmpfs
 from laboratory.samples import sample
 from laboratory.studies import LOOPS, directory
 from storlab.errors import StorlabError, UserError
+from storlab.findings import Stopped
 from storlab.run.limits import Extent
 from storlab.run.observer import Observer
 
@@ -60,7 +61,7 @@ def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tri
     argv = f'["sh", "-c", "test -e {may}"]'
     assert lab.execute(directory(f"command = {{ argv = {argv} }}", rounds=5)).ending == "failures"
     assert [record.status for record in lab.records()] == ["failed"] * 2
-    assert lab.run_folder.manifest.stopped == "Stopped after 2 rounds: no trial of the last 2 rounds succeeded."
+    assert lab.run_folder.manifest.stopped == Stopped(2, "hopeless", limit=2)
     assert lab.go_on().ending == "failures"
     assert [record.status for record in lab.records()] == ["failed"] * 4
     may.touch()

@@ -18,6 +18,7 @@ from laboratory.guests import EXT4, guests
 from laboratory.samples import sample
 from laboratory.studies import ON_LOOP, directory
 from storlab.records.derive import derive
+from storlab.report.language.say import said, say
 from storlab.report.model.conformance import OUTCOMES
 from storlab.workloads.posix.checks.table import CHECKS
 
@@ -75,7 +76,7 @@ def test_the_same_round_has_the_same_files_in_every_cell(lab: Laboratory) -> Non
 
 def test_a_warm_up_is_left_out_and_that_is_said(lab: Laboratory) -> None:
     lab.execute(directory("files = { files = 20 }", trial='warm_up = "1s"'))
-    assert derive(lab.run_folder).warnings() == (
+    assert said(derive(lab.run_folder).warnings()) == (
         "load on host: warm_up is left out: files are made once, and all are measured",
     )
 
@@ -170,8 +171,8 @@ def test_on_ext4_it_measures_what_was_asked_for_and_leaves_nothing(lab: Laborato
     assert 0 < found["seek.latency.max"] < found["elapsed"]
     assert 0 < found["random.delete.latency.max"] < found["elapsed"]
     (warning,) = derive(lab.run_folder).warnings()
-    assert "which ended in under 500 ms" in warning
-    assert found.get("read.char.cpu", 0) > 0 or "read.char" in warning, warning
+    assert "which ended in under 500 ms" in say(warning)
+    assert found.get("read.char.cpu", 0) > 0 or "read.char" in say(warning), warning
 
 
 SHARES = sample(__file__, "cases/posix-on-shares.toml")

@@ -13,6 +13,7 @@ from laboratory import Laboratory
 from laboratory.guests import BEGUN, WhenBegun, endings, kill_guest
 from laboratory.samples import sample
 from storlab.records.derive import derive
+from storlab.report.language.say import say
 from storlab.study.study import load_study, shipped_studies
 
 LAYERS = {"nbd": "nbd-export", "iscsi": "iscsi-target", "nvme-tcp": "nvme-target", "aoe": "aoe-target"}
@@ -47,7 +48,7 @@ def each_trial_fails(lab: Laboratory, protocols: Iterable[str], action: Callable
         assert (record.reason or "").endswith(f" ({record.lost_after:.1f} s into the load)")
         assert record.phases["measure"] < GIVE_UP + BEYOND
         assert record.phases["tear down"] < BEYOND
-        assert [warning for warning in record.warnings if "torn down" in warning] == []
+        assert [warning for warning in record.warnings if "torn down" in say(warning)] == []
     assert lab.leftovers() == []
     reasons = (reason or "" for _, reason in endings(lab))
     return dict(zip((record.levels["protocol"] for record in lab.records()), reasons, strict=True))

@@ -18,7 +18,9 @@ from laboratory.trust import trusting
 from storlab.analysis.summary import from_json
 from storlab.cli.reporting import report_input
 from storlab.errors import StudyError
+from storlab.findings import Reported
 from storlab.images.image import find_image
+from storlab.report.language.say import say
 from storlab.report.model.chapters import steady_tables
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
@@ -151,7 +153,7 @@ def test_snia_pts_purges_a_device_that_is_named_twice_and_stops_at_steady_state(
     assert [(window.metric, window.last) for window in windows] == [("iops", outcome.summary.rounds_done)] * 2
     steady = all(window.steady for window in windows)
     assert steady or outcome.summary.rounds_done == 9
-    assert ("2 points of iops in steady state" in outcome.summary.stopped) is steady
+    assert ("2 points of iops in steady state" in say(outcome.summary.stopped or Reported(""))) is steady
     facts = [record.facts for record in outcome.folder.records()]
     assert len(facts) == 2 * outcome.summary.rounds_done
     (table,) = steady_tables(report_input(outcome.folder, outcome.tables, outcome.summary).summary)
@@ -191,7 +193,7 @@ def test_a_sweep_of_queue_depths_has_points_and_no_verdicts(tmp_path: Path) -> N
     assert summary.comparisons == ()
     assert [step.number for line in summary.sweeps[0].lines for step in line.steps] == [1, 2, 4]
     (objective,) = summary.objectives
-    assert objective.reason.startswith("Too few rounds")
+    assert say(objective.reason).startswith("Too few rounds")
     plot = storlab.open_run(tmp_path / "run").plot
     assert plot.cdf().to_dict()["data"] and plot.histogram().to_dict()["layer"]
 

@@ -13,8 +13,10 @@ import pytest
 from laboratory import Laboratory, ended, kill, opened, wait_for
 from laboratory.samples import sample
 from storlab.analysis.summary import Summary, from_json
+from storlab.findings.runs import Rested
 from storlab.record import to_json
 from storlab.records.manifest import Rest, write_manifest
+from storlab.report.language.say import said, say
 from storlab.run.observer import Observer
 from storlab.run.planning.order import round_order
 from storlab.run.planning.plan import Plan
@@ -84,12 +86,12 @@ def test_cells_whose_comparison_is_decided_are_not_run_again(whole: Laboratory) 
     assert (light.verdict, light.rounds, light.rests_after) == ("undecided", 8, None)
     assert summary(whole).rounds_done == 8, "a round is done when all that was due has ended"
     assert {state.status for state in summary(whole).cells} == {"measured"}
-    warnings = " ".join(warning for c in (heavy, light) for warning in c.warnings)
+    warnings = " ".join(say(warning) for c in (heavy, light) for warning in c.warnings)
     assert "Left out" not in warnings, "what was not due is not missing"
 
 
 def test_records_say_which_cells_were_due_in_each_round_and_why_others_were_not(whole: Laboratory) -> None:
-    why = "all its comparisons were decided"
+    why = Rested("decided")
     assert whole.run_folder.manifest.rests == tuple(Rest(cell, DECIDED, why) for cell in HEAVY)
     rounds = {line["round"]: line for line in whole.journal() if line.get("event") == "round begins"}
     assert {number: sorted(line["due"]) for number, line in rounds.items()} == {
@@ -108,7 +110,7 @@ def test_reports_say_since_when_cells_rest_and_effects_are_of_rounds_that_all_ha
     assert "rested from round 7 on: all their comparisons were decided." in page
     (effects,) = summary(whole).effects
     assert (effects.rounds, effects.trials) == (DECIDED, 4 * DECIDED)
-    assert "From the first 6 rounds only: in later ones some cells rested." in effects.warnings
+    assert "From the first 6 rounds only: in later ones some cells rested." in said(effects.warnings)
 
 
 def test_runs_that_are_compared_by_a_factor_pair_the_rounds_in_which_both_sides_were_due(whole: Laboratory) -> None:
@@ -126,7 +128,7 @@ def test_a_gate_on_a_cell_that_rests_stays_as_it_was_answered(lab: Laboratory) -
     heavy, light = summary(lab).comparisons
     assert (heavy.gates[0].outcome, light.gates[0].outcome) == ("passed", "undecided")
     assert heavy.rests_after is not None and heavy.rests_after < 8 and light.rests_after is None
-    assert {rest.why for rest in lab.run_folder.manifest.rests} == {"every gate on its comparisons was answered"}
+    assert {rest.why for rest in lab.run_folder.manifest.rests} == {Rested("gates")}
 
 
 def test_a_run_that_is_killed_in_a_round_goes_on_as_if_it_had_not_been(whole: Laboratory, lab: Laboratory) -> None:

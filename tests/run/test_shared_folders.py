@@ -23,6 +23,7 @@ from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.share_requests import ShareRequestsProbe
 from storlab.probes.subject import ShareMount, read_subject
 from storlab.records.derive import derive
+from storlab.report.language.say import say
 from storlab.run.planning.design import design_of
 from storlab.study.study import load_study, shipped_studies
 
@@ -36,7 +37,7 @@ in_guests = pytest.mark.needs("guests", "virtiofsd")
 
 def absent(*overrides: str) -> set[str]:
     """Why claims of the study can't be answered with these parameters."""
-    return {claim.absent for claim in design_of(load_study(STUDY, list(overrides))).claims if claim.absent}
+    return {say(claim.absent) for claim in design_of(load_study(STUDY, list(overrides))).claims if claim.absent}
 
 
 def test_its_profiles_have_what_virtiofs_tests_runs_and_each_claim_can_be_answered_by_one() -> None:

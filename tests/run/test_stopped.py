@@ -22,6 +22,7 @@ from laboratory import Laboratory, ended, interrupt, kill, wait_for, wait_until
 from laboratory.devices import sh
 from laboratory.studies import LOOPS, directory
 from storlab.records.derive import derive
+from storlab.report.language.say import said as told
 from storlab.run.planning.order import round_order
 
 SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
@@ -233,7 +234,7 @@ def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(
             aside = lab.out / "trials" / f"0001.interrupted-{attempt}"
             assert aside.is_dir(), "what the attempt left is kept beside"
     flag.touch()
-    said = [warning for warning in lab.go_on().summary.warnings if "cut short" in warning]
+    said = [text for text in told(lab.go_on().summary.warnings) if "cut short" in text]
     assert said == ["trial 1 was cut short and run again: what it measured at first isn't known"]
 
 

@@ -15,6 +15,7 @@ from laboratory import Laboratory
 from laboratory.studies import ON_LOOP, directory
 from storlab.errors import CommandFailed, NodeLost
 from storlab.records.derive import derive
+from storlab.report.language.say import said as told
 from storlab.run.build import Built
 from storlab.run.trial.measure import LoadSpan
 from storlab.run.trial.reasons import out_of_memory
@@ -81,7 +82,7 @@ def measured(lab: Laboratory, own: str = "") -> tuple[dict[str, float], dict[str
     (raw,) = lab.run_folder.path.rglob("fio.json")
     read = json.loads(raw.read_text())["jobs"][0]["read"]
     means = {kind: read[f"{kind}_ns"]["mean"] / 1e9 for kind in ("slat", "clat", "lat")}
-    return dict(found.select("metric", "value").iter_rows()), means, tables.warnings()
+    return dict(found.select("metric", "value").iter_rows()), means, told(tables.warnings())
 
 
 def test_latency_is_the_total_with_what_submission_waits(lab: Laboratory) -> None:

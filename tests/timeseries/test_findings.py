@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab.report.language.say import say, time_words
 from storlab.timeseries.findings import FEWEST, SeriesFindings, findings
+from storlab.timeseries.remarks import Examined, remarks
 from storlab.timeseries.variability import times_least
-from storlab.timeseries.wording import Examined, time_words, warnings
 
 from .noise import Floats, ar1, regimes
 
@@ -42,36 +43,40 @@ def test_a_steady_series_has_no_warning_and_warm_up_drift_and_changes_one_each()
     assert found.duration == pytest.approx(30.0)
     assert found.steady_snia == pytest.approx(6.0)
     assert found.changes == () and found.drift_share == 0.0 and found.effective > 150
-    assert warnings([Examined("load, iops", found, 1)]) == []
+    assert warnings([Examined("load", "iops", found, 1)]) == []
     for values, interval, said in (
         (WARMING, 1.0, "the first 45 s look like warm-up (MSER-5), without which the mean is 5.6 % higher"),
         (FALLING, 1.0, "it falls by 20 % over the trial (Mann-Kendall), so its mean depends on how long it ran"),
         (CHANGING, 0.1, "the level falls by 10 % at 15 s"),
     ):
-        assert told(values, interval) == [f"iops: {said}"]
+        assert told(values, interval) == [f"load, iops: {said}"]
+
+
+def warnings(examined: Iterable[Examined]) -> list[str]:
+    return [say(remark) for remark in remarks(examined)]
 
 
 def told(values: Floats, interval: float = 1.0, about: str = "") -> list[str]:
     """What is said of one series, about that."""
-    return [said for said in warnings([Examined("iops", of(values, interval), 1)]) if about in said]
+    return [said for said in warnings([Examined("load", "iops", of(values, interval), 1)]) if about in said]
 
 
 def test_a_finding_of_many_trials_is_said_once_and_of_a_few_levels_one_by_one() -> None:
     def said(
         where: Container[int], trials: range, usual: Floats = STEADY, other: Floats = CHANGING, level: str = ""
     ) -> str:
-        (found,) = warnings([Examined("tps", of(other if n in where else usual), n, level) for n in trials])
+        (found,) = warnings([Examined("load", "tps", of(other if n in where else usual), n, level) for n in trials])
         return found
 
     six, fall, slow = range(1, 7), "falls by 10 % at 2 min 30 s", "the first 45 s look like warm-up (MSER-5)"
-    assert said({3}, range(1, 31), WARMING, STEADY).startswith(f"tps in 29 of 30 trials: {slow}")
-    assert said({2, 5}, six) == f"tps in trials 2 and 5 of 6: the level {fall}, and {fall}"
-    assert said(six, six) == "tps in all 6 trials: the level changes within the trial, once"
-    assert said({2}, six, level="ext4").startswith("tps in trial 2 (ext4) of 6: the level falls")
-    assert said({93}, range(90, 95)).startswith("tps in 1 of 5 trials (93): the level falls")
-    assert said((), range(1, 3), FALLING).startswith("tps in both trials: it falls by up to 20 % over the trial")
-    levels = [Examined("tps", of(CHANGING), 1, "off"), Examined("tps", of(CHANGING), 2, "on")]
-    assert warnings(levels) == [f"tps ({level}): the level {fall}" for level in ("off", "on")]
+    assert said({3}, range(1, 31), WARMING, STEADY).startswith(f"load, tps in 29 of 30 trials: {slow}")
+    assert said({2, 5}, six) == f"load, tps in trials 2 and 5 of 6: the level {fall}, and {fall}"
+    assert said(six, six) == "load, tps in all 6 trials: the level changes within the trial, once"
+    assert said({2}, six, level="ext4").startswith("load, tps in trial 2 (ext4) of 6: the level falls")
+    assert said({93}, range(90, 95)).startswith("load, tps in 1 of 5 trials (93): the level falls")
+    assert said((), range(1, 3), FALLING).startswith("load, tps in both trials: it falls by up to 20 % over the trial")
+    levels = [Examined("load", "tps", of(CHANGING), 1, "off"), Examined("load", "tps", of(CHANGING), 2, "on")]
+    assert warnings(levels) == [f"load, tps ({level}): the level {fall}" for level in ("off", "on")]
 
 
 def test_a_change_too_small_is_not_said_a_step_is_no_drift_and_a_slope_no_staircase() -> None:
@@ -85,7 +90,9 @@ def test_a_change_too_small_is_not_said_a_step_is_no_drift_and_a_slope_no_stairc
 
 def test_several_changes_are_counted_and_the_largest_told_and_drift_is_for_an_hour() -> None:
     (said,) = told(100 + noise(400) - np.repeat([0.0, 30.0, 20.0, 0.0], 100))
-    assert said.startswith("iops: the level changes 3 times, the most by ") and said.endswith("by 30 % down at 100 s")
+    assert said.startswith("load, iops: the level changes 3 times, the most by ") and said.endswith(
+        "by 30 % down at 100 s"
+    )
     found = of(FALLING)
     assert found.drift == pytest.approx(-20 / 300 * 3600, rel=0.1)
     assert found.drift_low is not None and found.drift_high is not None
@@ -95,7 +102,7 @@ def test_several_changes_are_counted_and_the_largest_told_and_drift_is_for_an_ho
 def test_a_fall_is_a_share_of_what_was_there_before_and_begins_where_it_happened() -> None:
     cliff = np.concatenate([np.full(200, 800.0), np.full(100, 160.0)]) + noise(300)
     assert [change.t for change in of(cliff, 0.5).changes] == [100.0]
-    assert "iops: the level falls by 80 % at 100 s" in told(cliff, 0.5)
+    assert "load, iops: the level falls by 80 % at 100 s" in told(cliff, 0.5)
     assert of(np.linspace(1000.0, 200.0, 300) + noise(300)).drift_share == pytest.approx(-0.8, abs=0.01)
 
 
@@ -112,7 +119,9 @@ def test_a_fall_in_steps_is_a_drift_in_steps_and_a_dip_or_another_level_at_the_e
     falling = 100 + noise(400) - np.repeat([0.0, 10.0, 20.0], [150, 120, 130])
     assert of(falling).drift_share == 0.0 and of(falling).drift_steps == pytest.approx(-0.20, abs=0.01)
     (drift, changes) = told(falling)
-    assert drift.startswith("iops: it falls by 20 % from start to end, in steps rather than gradually, so its mean ")
+    assert drift.startswith(
+        "load, iops: it falls by 20 % from start to end, in steps rather than gradually, so its mean "
+    )
     assert "the level changes 2 times" in changes and "ends" not in changes
     dip = of(100 + noise(400) - np.repeat([0.0, 12.0, 0.0], [130, 130, 140]))
     assert dip.drift_steps == 0.0 and len(dip.changes) == 2
@@ -136,7 +145,7 @@ def test_whatever_the_samples_there_are_findings_or_none(values: list[float], in
     found = findings(np.arange(float(len(x))) * interval, x)
     assert (found is None) == (np.isfinite(x).sum() < FEWEST)
     if found is not None:
-        assert all(isinstance(sentence, str) for sentence in warnings([Examined("x", found, 1)]))
+        assert all(isinstance(sentence, str) for sentence in warnings([Examined("load", "x", found, 1)]))
 
 
 def test_findings_are_values_and_times_are_said_in_words() -> None:
@@ -151,12 +160,12 @@ def test_findings_are_values_and_times_are_said_in_words() -> None:
 def test_a_stall_is_said_where_it_is_longer_than_a_late_sample_and_so_is_what_is_never_steady() -> None:
     values = np.random.default_rng(3).normal(100, 1, 300)
     values[100:104] = 0.0
-    assert told(values, 2.0, "still") == ["iops: it stands still for 8 s: at most 1 % of its median"]
+    assert told(values, 2.0, "still") == ["load, iops: it stands still for 8 s: at most 1 % of its median"]
     assert not told(values, 0.1, "still")
     values = 100 + 60 * np.sin(np.arange(400) / 25)
     assert told(values, about="SNIA") == [
-        "iops: it is not steady by SNIA's rule, or not to its end: five rounds in a row within 20 % of each other, "
-        "rising or falling by at most 10 %"
+        "load, iops: it is not steady by SNIA's rule, or not to its end: five rounds in a row within 20 % of "
+        "each other, rising or falling by at most 10 %"
     ]
     assert not told(values[:40], about="SNIA")
 
@@ -164,7 +173,7 @@ def test_a_stall_is_said_where_it_is_longer_than_a_late_sample_and_so_is_what_is
 def test_samples_that_are_alike_for_no_other_reason_are_said_to_be_worth_few() -> None:
     drawn = np.random.default_rng(4)
     (said,) = told(100 + 5 * np.repeat(drawn.standard_normal(40), 50), about="worth")
-    assert said.startswith("iops: neighbours are alike, so 2000 samples are worth ")
+    assert said.startswith("load, iops: neighbours are alike, so 2000 samples are worth ")
     assert not told(100 + drawn.standard_normal(2000), about="worth")
     assert not told(100 + drawn.standard_normal(2000) + np.repeat([0.0, 20.0], 1000), about="worth")
 
@@ -224,7 +233,7 @@ def test_both_are_steady_by_snia_though_their_changes_and_drift_are_named(source
         assert found.steady_snia == 300.0 and found.effective < 25 and 0.008 < (found.cv or 0) < 0.011
     assert [round(change.t / 3600, 1) for change in off.changes] == [4.9]
     assert [round(change.t / 3600, 1) for change in on.changes] == [8.5, 9.5]
-    assert warnings([Examined("off, tps", off, 1), Examined("on, tps", on, 1)]) == said(source)
+    assert warnings([Examined("off", "tps", off, 1), Examined("on", "tps", on, 1)]) == said(source)
     assert off.drift_high is not None and off.drift_high < 0
     assert on.drift_low is not None and on.drift_high is not None and on.drift_low < 0 < on.drift_high
     a, b = (float(samples(source, setting)[1].var()) for setting in ("off", "on"))

@@ -13,15 +13,13 @@ import numpy as np
 from storlab.analysis.design import MIN_ROUNDS
 from storlab.analysis.stats.anytime import Floats, check_alpha, spread
 from storlab.analysis.stats.checks import warn
-from storlab.analysis.stats.pairing import Pairs, Side, no_ratio, without_logarithm
+from storlab.analysis.stats.pairing import Pairs, Side, without_logarithm
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Failed, Judgement, Rules, judge, safe_exp, span
-from storlab.analysis.wording import percent, plural, times, times_alone
+from storlab.findings import About, AnyFinding, NoRatio, NotInterleaved
+from storlab.findings.answers import NotEverywhere
+from storlab.findings.rounds import Constant, CountsShifted, NoRound, NoTrial, PartsDiffer, TooFewRounds
 from storlab.metrics import RATE_MARGIN
-
-_NAMED = 4
-_COUNTS = "The ratio is of counts with ½ added to each, so that 0 has one, too."
-_ZEROS = f"{_COUNTS} In some rounds a count is 0: such counts may differ, and are never equivalent."
 
 
 @dataclass(frozen=True)
@@ -68,33 +66,33 @@ def compare(
     needed = family / alpha if threshold is None else threshold
     confidence = 1 - 1 / needed
     if pairs.problem:
-        reason = no_ratio(pairs.problem, question.metric)
-        return unanswerable(question, reason, confidence, rounds=len(pairs.rounds), warnings=pairs.warnings)
+        why = NoRatio(pairs.problem, question.metric)
+        return unanswerable(question, why, confidence, rounds=len(pairs.rounds), warnings=pairs.warnings)
     n = len(pairs.log_ratios)
     if n == 0:
-        reason = f"No round was done for both {question.a} and {question.b}."
+        reason = NoRound(question.a, question.b)
         return unanswerable(question, reason, confidence, warnings=pairs.warnings, settled=False)
     rules = Rules(alpha, question.margin, question.better, min_rounds, family, pairs.shrunk)
     found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs), needed)
     low, high = found.span.low, found.span.high
     warnings = [*pairs.warnings]
     if pairs.counts:
-        warnings.append(_ZEROS if pairs.zeros else _COUNTS)
+        warnings.append(CountsShifted(pairs.zeros))
     least = max(min_rounds, found.undecided.fewest) if found.undecided is not None else min_rounds
     if n < least:
-        warnings.append(f"Only {n} of at least {least} rounds.")
+        warnings.append(TooFewRounds(n, least))
     if n > 1 and found.span.sd == 0:
-        warnings.append("The ratio is the same in every round: the interval is a point, right for counts only.")
-    warnings += warn(pairs.log_ratios, pairs.rounds, "The ratio")
-    if contrary := combinations_differ(_contrary(pairs.parts, found, rules, needed)):
-        warnings.append(contrary)
+        warnings.append(Constant("ratio"))
+    warnings += warn(pairs.log_ratios, pairs.rounds, "ratio")
+    if contrary := _contrary(pairs.parts, found, rules, needed):
+        differ = PartsDiffer("combinations", contrary)
+        warnings.append(differ)
         if found.verdict == "equivalent":
-            reason = f"On average the ratio is within the margin of ±{percent(rules.margin)}, but not everywhere."
-            found = replace(found, verdict="undecided", reason=f"{reason} {contrary}")
-    if contrary := machines_differ(_contrary(pairs.machines, found, rules, needed)):
-        warnings.append(contrary)
-        reason = f"All machines together give the verdict {found.verdict}, and one by one they contradict it."
-        found = replace(found, verdict="undecided", reason=f"{reason} {contrary}")
+            found = replace(found, verdict="undecided", reason=NotEverywhere(differ, rules.margin))
+    if contrary := _contrary(pairs.machines, found, rules, needed):
+        differ = PartsDiffer("machines", contrary)
+        warnings.append(differ)
+        found = replace(found, verdict="undecided", reason=NotEverywhere(differ, verdict=found.verdict))
     return Comparison(
         **vars(question),
         rounds=n,
@@ -112,42 +110,26 @@ def compare(
     )
 
 
-def _contrary(parts: Mapping[str, Floats], found: Judgement, rules: Rules, needed: float) -> dict[str, float]:
-    """Of which parts of the rounds, by name, a verdict is not true, with their log ratios: what it averages may cancel
-    out. Parts are combinations that were pooled, or machines that did rounds.
+def _contrary(
+    parts: Mapping[str, Floats], found: Judgement, rules: Rules, needed: float
+) -> tuple[tuple[str, float], ...]:
+    """Of which parts of the rounds, by name, a verdict is not true, with their typical ratios: what it averages may
+    cancel out. Parts are combinations that were pooled, or machines that did rounds.
 
     By their own intervals: beyond the margin where all together are equivalent, else on the other side of 1. Of the
     literature's qualitative interactions (Gail and Simon 1985, "Testing for qualitative interactions between treatment
     effects and patient subsets"); no verdict is made of it, one is only withheld.
     """
     if found.verdict == "undecided":
-        return {}
+        return ()
     own = {name: span(values, needed) for name, values in parts.items()}
     edge = math.log1p(rules.margin)
     typical, alike = found.span.typical, found.verdict == "equivalent"
-    return {
-        name: x.typical
+    return tuple(
+        (name, safe_exp(x.typical))
         for name, x in own.items()
         if (alike and (x.low > edge or x.high < -edge)) or (not alike and (x.low > 0 > typical or x.high < 0 < typical))
-    }
-
-
-def combinations_differ(against: Mapping[str, float]) -> str:
-    """These combinations, with their log ratios, contradict what all together say, as a sentence; "" for none."""
-    return _differ("Combinations", "in", against)
-
-
-def machines_differ(against: Mapping[str, float]) -> str:
-    """The same of machines that did rounds of a run."""
-    return _differ("Machines", "on", against)
-
-
-def _differ(what: str, where: str, against: Mapping[str, float]) -> str:
-    if not against:
-        return ""
-    said = [f"{times_alone(safe_exp(typical))} {where} {name}" for name, typical in against.items()]
-    more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
-    return f"{what} differ: the ratio is {', '.join(said[:_NAMED])}{more}."
+    )
 
 
 def failed_of(pairs: Pairs) -> Failed:
@@ -157,11 +139,11 @@ def failed_of(pairs: Pairs) -> Failed:
 
 def unanswerable(
     question: Question,
-    reason: str,
+    reason: AnyFinding,
     confidence: float,
     *,
     rounds: int = 0,
-    warnings: tuple[str, ...] = (),
+    warnings: tuple[AnyFinding, ...] = (),
     settled: bool = True,
 ) -> Comparison:
     """A comparison without a ratio. ``settled``: more rounds can't change that."""
@@ -179,7 +161,7 @@ def unanswerable(
     )
 
 
-def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Comparison:
+def describe(question: Question, a: Side, b: Side, alpha: float, why: AnyFinding) -> Comparison:
     """``a`` ÷ ``b``, whose rounds are not pairs (``why``): described by Welch's interval at 1 − ``alpha``, never
     judged.
 
@@ -192,31 +174,25 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
     """
     for side in (a, b):
         if len(side.values) == 0:
-            return unanswerable(question, f"{side.name} has no completed trial.", 1 - alpha, settled=False)
+            return unanswerable(question, NoTrial((side.name,)), 1 - alpha, settled=False)
         problem = without_logarithm(side.name, side.rounds, side.logged)
         if problem:
-            return unanswerable(question, no_ratio(problem, question.metric), 1 - alpha)
+            return unanswerable(question, NoRatio(problem, question.metric), 1 - alpha)
     logs = np.log(a.logged), np.log(b.logged)
     mean, half = difference(*logs, alpha)
     known = math.isfinite(half)
-    ratio, low, high = (safe_exp(mean + sign * half) if known else None for sign in (0, -1, 1))
-    counts = f"{len(a.values)} and {plural(len(b.values), 'round')}"
-    if ratio is not None and low is not None and high is not None:
-        seen = f"{question.a} ÷ {question.b} is {times(low, ratio, high)} over {counts}"
-    else:
-        ratio = safe_exp(mean)
-        seen = f"{question.a} ÷ {question.b} is {times_alone(ratio)}, and {counts} allow no interval"
-    said = [
-        f"{side.name}: {warning}"
+    ratio = safe_exp(mean)
+    low, high = (safe_exp(mean + sign * half) if known else None for sign in (-1, 1))
+    warnings: list[AnyFinding] = [
+        About("side", (side.name,), warning)
         for side, values in zip((a, b), logs, strict=True)
-        for warning in warn(values, side.rounds, "the metric")
+        for warning in warn(values, side.rounds, "metric")
     ]
-    said += [_COUNTS] if a.counts else []
-    if known and half == 0:
-        said.append("Neither side varies over its rounds: the interval is a point, right for counts only.")
-    reason = f"{seen}; not interleaved ({why}), so it is described and not judged."
-    rounds = min(len(a.values), len(b.values))
-    told = unanswerable(question, reason, 1 - alpha, rounds=rounds, warnings=tuple(said), settled=False)
+    warnings += [CountsShifted()] if a.counts else []
+    warnings += [Constant("sides")] if known and half == 0 else []
+    counts = len(a.values), len(b.values)
+    reason = NotInterleaved(question.a, question.b, ratio, low, high, counts, why)
+    told = unanswerable(question, reason, 1 - alpha, rounds=min(counts), warnings=tuple(warnings), settled=False)
     return replace(told, verdict="undecided", ratio=ratio, low=low, high=high)
 
 

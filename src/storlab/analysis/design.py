@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
 
+from storlab.findings import AnyFinding
+from storlab.findings.runs import Rested
 from storlab.metrics import Declarations
 
 Levels = dict[str, str]
@@ -18,11 +20,11 @@ MIN_ROUNDS = 5
 
 @dataclass(frozen=True)
 class Rest:
-    """A cell that was not due any more: ``after`` is the last round in which it was, ``why`` a clause."""
+    """A cell that was not due any more: ``after`` is the last round in which it was."""
 
     cell: int
     after: int
-    why: str = ""
+    why: Rested
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class ClaimSpec:
     margin: float | None = None
     source: str = ""
     native: bool = False
-    absent: str = ""
+    absent: AnyFinding | None = None
 
     @property
     def factor(self) -> str:
@@ -122,8 +124,8 @@ class Design:
     comparisons: tuple[CompareSpec, ...] | None = None
     confidence: float = 0.95
     min_rounds: int = MIN_ROUNDS
-    stopped: str = ""
-    warnings: tuple[str, ...] = ()
+    stopped: AnyFinding | None = None
+    warnings: tuple[AnyFinding, ...] = ()
     facts: dict[str, object] = field(default_factory=dict)
     compared: bool = True
     order: tuple[tuple[int, ...], ...] = ()

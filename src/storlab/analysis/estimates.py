@@ -26,11 +26,10 @@ from storlab.analysis.stats.checks import (
     MEAN_DEVIATION_TO_SD,
     OUTLIER_Z,
     OUTLIERS_FROM,
-    drift_warning,
-    outlier_warning,
 )
 from storlab.analysis.summary import HOST, Estimate
-from storlab.analysis.wording import plural
+from storlab.findings import AnyFinding
+from storlab.findings.rounds import Constant, Drift, LeftOut, Outliers, TooFewRounds
 from storlab.metrics import END, PROBE, Declarations, Key, MetricSpec, domain_of
 
 KEYS = ("cell", "source", "metric")
@@ -214,22 +213,22 @@ def _with_intervals(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
     ).with_columns(pl.when(half.is_not_null()).then(pl.col("low", "high")))
 
 
-def _warnings(row: Mapping[str, object], min_rounds: int, *, several: bool) -> tuple[str, ...]:
+def _warnings(row: Mapping[str, object], min_rounds: int, *, several: bool) -> tuple[AnyFinding, ...]:
     n, missing, drift, outliers = row["n"], row["missing"], row["drift"], row["outliers"]
     assert isinstance(n, int) and isinstance(missing, int) and isinstance(outliers, list)
-    found = []
+    found: list[AnyFinding] = []
     if n < min_rounds:
-        found.append(f"Only {n} of at least {min_rounds} rounds.")
+        found.append(TooFewRounds(n, min_rounds))
     if missing:
-        found.append(f"No finite value in {plural(missing, 'round')}: left out.")
+        found.append(LeftOut("not finite", count=missing))
     if n > 1 and row["sd"] == 0:
-        found.append("The same value in every round: the interval is a point, right for counts only.")
+        found.append(Constant("value"))
     if several:
         return tuple(found)
     if n >= OUTLIERS_FROM and outliers:
-        found.append(outlier_warning(outliers))
+        found.append(Outliers(tuple(outliers)))
     if n >= DRIFT_FROM and isinstance(drift, float) and abs(drift) > DRIFT_Z:
-        found.append(drift_warning(drift > 0, "The value"))
+        found.append(Drift("value", drift > 0))
     return tuple(found)
 
 

@@ -13,7 +13,6 @@ from storlab.analysis.judging import family_of, needed_by
 from storlab.analysis.noise_floor import rounds_to_see
 from storlab.analysis.questions import Planned
 from storlab.analysis.stats.signed_rank import fewest_rounds
-from storlab.analysis.wording import percent, plural
 
 ASSUMED = 0.10
 """Standard deviation of a log ratio where nothing is known: of trials of some seconds on a machine that is not idle."""
@@ -49,42 +48,6 @@ class Foresight:
     alone: int
     noise: TypicalNoise
     rounds: tuple[tuple[float, int | None], ...]
-
-    def earliest(self) -> str:
-        """When there can be verdicts, without a full stop."""
-        first = f"after {plural(self.fewest, 'round')} at the earliest"
-        if self.alone == self.fewest:
-            return first
-        return (
-            f"{first}, where all {self.comparisons} comparisons are clear; "
-            f"after {self.alone} where one is clear and the others show nothing"
-        )
-
-    def expected(self) -> str:
-        """How long differences take in the typical noise, without a full stop."""
-        takes = [f"of {percent(by)} {_about(rounds)}" for by, rounds in self.rounds]
-        late = any(rounds is None or rounds > self.most for _, rounds in self.rounds)
-        stops = f" (it stops after {self.most})" if late else ""
-        return f"a difference {', '.join(takes)}{stops}, if ratios vary by {percent(self.noise.sd)} {self.noise.source}"
-
-    def warning(self) -> str:
-        """Where the study allows too few rounds, as sentences; else empty."""
-        most = f"{'it stops after' if self.most > 1 else 'there is only'} {plural(self.most, 'round')}"
-        if self.most < self.fewest:
-            return f"This can't decide anything: {most}, and a verdict takes at least {self.fewest}. {_REMEDY}."
-        if self.most < self.alone:
-            return (
-                f"This can hardly decide anything: {most}, and a verdict on one of {self.comparisons} comparisons "
-                f"takes at least {self.alone} while the others show nothing. {_REMEDY}, or ask fewer questions."
-            )
-        return ""
-
-
-_REMEDY = "Raise repeat.max (or --rounds)"
-
-
-def _about(rounds: int | None) -> str:
-    return "in more rounds than is practical" if rounds is None else f"in about {plural(rounds, 'round')}"
 
 
 def foresee(

@@ -13,16 +13,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from storlab.analysis.compare import combinations_differ, failed_of, machines_differ
+from storlab.analysis.compare import failed_of
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import typical
 from storlab.analysis.summary import Comparison, GateResult, Outcome
 from storlab.analysis.verdict import Failed, Rules, beyond, safe_exp, span_of_limits
-from storlab.analysis.wording import plural, times, times_alone
 from storlab.errors import UserError
+from storlab.findings import GateOnVerdict
+from storlab.findings.answers import Gated, GateWithoutDirection
+from storlab.findings.rounds import PartsDiffer
 
 Word = Literal["worse", "better", "differs", "undecided", "missing"]
 WORDS: tuple[Word, ...] = ("worse", "better", "differs", "undecided", "missing")
@@ -71,64 +73,67 @@ def apply(gates: Sequence[Gate], comparison: Comparison, pairs: Pairs | None, ru
     return tuple(_applied(gate, comparison, pairs, rules) for gate in gates)
 
 
-def _applied(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules) -> GateResult:
+def _applied(gate: Gate, c: Comparison, pairs: Pairs | None, rules: Rules) -> GateResult:
     """What ``gate`` says.
 
     Where the study asks for steady state and there is none yet, nothing of what was asked for was measured: missing.
     """
-    unsteady = comparison.undecided is not None and comparison.undecided.kind == "not steady"
-    if comparison.verdict == "missing" or unsteady:
-        said = f"{comparison.a} against {comparison.b} is missing: {comparison.reason}"
-        return GateResult(str(gate), "missing", said, comparison.settled)
+    name, unsteady = str(gate), c.undecided is not None and c.undecided.kind == "not steady"
+    if c.verdict == "missing" or unsteady:
+        return GateResult(name, "missing", GateOnVerdict(c.a, c.b, "missing", c.reason), c.settled)
     if gate.word == "missing":
-        return GateResult(str(gate), "passed", "Both sides are there.")
+        return GateResult(name, "passed", GateOnVerdict(c.a, c.b, "there"))
     if gate.word == "undecided":
-        decided = comparison.verdict != "undecided" or _differ_without_direction(comparison)
-        said = f"{comparison.a} against {comparison.b} is {'decided' if decided else 'undecided'}"
-        outcome: Outcome = "passed" if decided else "hit"
-        return GateResult(str(gate), outcome, f"{said}: {comparison.reason}", comparison.settled)
-    if gate.word != "differs" and comparison.better == "neither":
-        sentence = (
-            f"Neither direction of {comparison.metric} is better, so nothing can be {gate.word}: ask for differs."
-        )
-        return GateResult(str(gate), "undecided", sentence)
-    if pairs is None:
-        return GateResult(str(gate), *_of_described(gate, comparison, rules.shrunk))
-    return GateResult(str(gate), *_of_pairs(gate, comparison, pairs, rules))
+        decided = c.verdict != "undecided" or _differ_without_direction(c)
+        why = GateOnVerdict(c.a, c.b, "decided" if decided else "undecided", c.reason)
+        return GateResult(name, "passed" if decided else "hit", why, c.settled)
+    if gate.word != "differs" and c.better == "neither":
+        return GateResult(name, "undecided", GateWithoutDirection(c.metric, gate.word))
+    return _of_described(gate, c, rules.shrunk) if pairs is None else _of_pairs(gate, c, pairs, rules)
 
 
-def _of_pairs(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules) -> tuple[Outcome, str, bool]:
-    """Outcome, sentence, and whether more rounds could not change it."""
+def _of_pairs(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules) -> GateResult:
     n, failed = len(pairs.rounds), failed_of(pairs)
-    if n < rules.min_rounds:
-        return "undecided", f"{_whether(gate, c)}: {n} of at least {plural(rules.min_rounds, 'round')}.", False
     edge, signs = math.log1p(_limit(gate, c)), _signs(gate.word, c.better)
+
+    def result(outcome: Outcome, *, settled: bool = True, **known: Any) -> GateResult:
+        why = Gated(c.a, c.b, gate.word, _limit(gate, c), gate.beyond is not None, outcome, n, True, **known)
+        return GateResult(str(gate), outcome, why, settled)
+
+    if n < rules.min_rounds:
+        return result("undecided", settled=False, need=rules.min_rounds)
+    own = {"ratio": c.ratio, "low": c.low, "high": c.high}
     seen = _span_of_limits(pairs, rules)
     if _is_hit(gate, c, pairs, rules, failed):
         if gate.beyond is not None and (differ := _differ(pairs, edge, signs, rules, inside=True)):
-            return "undecided", f"{_whether(gate, c)}: {differ}", True
-        return "hit", f"{_verdict(gate, c)}: {_span(c) if gate.beyond is None else seen}, paired by round.", True
+            return result("undecided", differ=differ)
+        return result("hit", **(own if gate.beyond is None else seen))
     opposite = {"worse": "better", "better": "worse"}.get(gate.word)
     inside = all(beyond(pairs.log_ratios, sign * edge, -sign, rules, failed) for sign in signs)
     if inside or c.verdict == opposite:
         if differ := _differ(pairs, edge, signs, rules, inside=False):
-            return "undecided", f"{_whether(gate, c)}: {differ}", True
-        return "passed", f"{_claim(gate, c, negated=True)}: {seen if inside else _span(c)}, paired by round.", True
-    return "undecided", f"{_whether(gate, c)}: {seen} after {plural(n, 'round')}.", False
+            return result("undecided", differ=differ)
+        return result("passed", **(seen if inside else own))
+    return result("undecided", settled=False, **seen)
 
 
-def _differ(pairs: Pairs, edge: float, signs: Sequence[int], rules: Rules, *, inside: bool) -> str:
-    """Which combinations, or else machines, surely lie inside of the edge, or beyond it, unlike all; "" for none."""
+def _differ(pairs: Pairs, edge: float, signs: Sequence[int], rules: Rules, *, inside: bool) -> PartsDiffer | None:
+    """Which combinations, or else machines, surely lie inside of the edge, or beyond it, unlike all."""
 
     def contradicts(part: Floats) -> bool:
         if inside:
             return all(beyond(part, sign * edge, -sign, rules) for sign in signs)
         return any(beyond(part, sign * edge, sign, rules) for sign in signs)
 
-    def against(parts: Mapping[str, Floats]) -> dict[str, float]:
-        return {name: typical(part) for name, part in parts.items() if contradicts(part)}
-
-    return combinations_differ(against(pairs.parts)) or machines_differ(against(pairs.machines))
+    kinds: tuple[tuple[Literal["combinations", "machines"], Mapping[str, Floats]], ...] = (
+        ("combinations", pairs.parts),
+        ("machines", pairs.machines),
+    )
+    for kind, parts in kinds:
+        ratios = tuple((name, safe_exp(typical(part))) for name, part in parts.items() if contradicts(part))
+        if ratios:
+            return PartsDiffer(kind, ratios)
+    return None
 
 
 def _is_hit(gate: Gate, c: Comparison, pairs: Pairs, rules: Rules, failed: Failed) -> bool:
@@ -146,22 +151,19 @@ def _differ_without_direction(c: Comparison) -> bool:
     return c.better == "neither" and c.verdict == "undecided" and c.settled and excludes_1
 
 
-def _of_described(gate: Gate, c: Comparison, shrunk: float) -> tuple[Outcome, str]:
+def _of_described(gate: Gate, c: Comparison, shrunk: float) -> GateResult:
     """By the interval alone, which is all that there is. ``shrunk``: as of ``Rules``."""
-    if c.low is None or c.high is None:
-        return "undecided", f"{_whether(gate, c)}: there are too few rounds for an interval."
     limit, signs = 1 + _limit(gate, c), _signs(gate.word, c.better)
-    least = 1 + (gate.beyond or 0.0)  # without a limit, any difference that is not within the margin
-    inside = all(_inside(c.high if sign > 0 else 1 / max(c.low, 1e-300), limit, shrunk) for sign in signs)
-    beyond_it = any(c.low > least if sign > 0 else c.high < 1 / least for sign in signs)
-    why = "runs not interleaved, so time, the machine's state or a version may be the cause"
-    if beyond_it and not inside:
-        side = "" if gate.word == "differs" else f", for the {gate.word}"
-        more = _more(gate, c) if gate.beyond is not None else ""
-        return "hit", f"{c.a} differs from {c.b}{more}{side}: {_span(c)} with this interval, {why}."
-    if inside:
-        return "passed", f"{_claim(gate, c, negated=True)}: {_span(c)} with this interval (runs not interleaved)."
-    return "undecided", f"{_whether(gate, c)}: {_span(c)}, runs not interleaved."
+    outcome: Outcome = "undecided"
+    if c.low is not None and c.high is not None:
+        least = 1 + (gate.beyond or 0.0)  # without a limit, any difference that is not within the margin
+        low, high = c.low, c.high
+        inside = all(_inside(high if sign > 0 else 1 / max(low, 1e-300), limit, shrunk) for sign in signs)
+        beyond_it = any(low > least if sign > 0 else high < 1 / least for sign in signs)
+        outcome = "passed" if inside else "hit" if beyond_it else "undecided"
+    span = (c.ratio, c.low, c.high) if c.low is not None and c.high is not None else (None, None, None)
+    why = Gated(c.a, c.b, gate.word, _limit(gate, c), gate.beyond is not None, outcome, c.rounds, False, *span)
+    return GateResult(str(gate), outcome, why)
 
 
 def _inside(end: float, limit: float, shrunk: float) -> bool:
@@ -180,35 +182,8 @@ def _signs(word: Word, better: str) -> Sequence[int]:
     return (1,) if (better == "higher") == (word == "better") else (-1,)
 
 
-def _span(c: Comparison) -> str:
-    assert c.ratio is not None
-    return times_alone(c.ratio) if c.low is None or c.high is None else times(c.low, c.ratio, c.high)
-
-
-def _span_of_limits(pairs: Pairs, rules: Rules) -> str:
+def _span_of_limits(pairs: Pairs, rules: Rules) -> dict[str, float]:
     """The interval whose ends are where limits are hit or passed."""
     seen = span_of_limits(pairs.log_ratios, rules.one_sided)
-    ratio = safe_exp(seen.typical)
-    return times(safe_exp(seen.low), ratio, safe_exp(seen.high)) if seen.bounded else times_alone(ratio)
-
-
-def _claim(gate: Gate, c: Comparison, *, negated: bool = False) -> str:
-    if gate.word == "differs":
-        verb = "does not differ from" if negated else "differs from"
-    else:
-        verb = f"is {'not ' if negated else ''}{gate.word} than"
-    return f"{c.a} {verb} {c.b}{_more(gate, c)}"
-
-
-def _verdict(gate: Gate, c: Comparison) -> str:
-    """Of a gate without a limit, that they differ is all that is sure."""
-    return _claim(gate, c) if gate.beyond is not None else _claim(gate, c).removesuffix(_more(gate, c))
-
-
-def _whether(gate: Gate, c: Comparison) -> str:
-    return f"It is undecided whether {_claim(gate, c)}"
-
-
-def _more(gate: Gate, c: Comparison) -> str:
-    limit = _limit(gate, c)
-    return f" by more than {limit * 100:.10g} %" if limit else ""
+    ends = {"low": safe_exp(seen.low), "high": safe_exp(seen.high)} if seen.bounded else {}
+    return {"ratio": safe_exp(seen.typical), **ends}

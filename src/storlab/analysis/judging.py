@@ -13,6 +13,7 @@ from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stats.signed_rank import log_difference
 from storlab.analysis.summary import Comparison, Undecided
 from storlab.analysis.verdict import Rules
+from storlab.findings import AnyFinding
 
 Asked = Sequence[tuple[Planned, Pairs | None]]
 """Comparisons with the pairs that they are judged by; ``None`` where they can't be, or not yet."""
@@ -30,7 +31,11 @@ class Case:
 
 
 def answers(
-    cases: Sequence[Case], confidence: float, min_rounds: int, gates: Sequence[Gate] = (), unsteady: str = ""
+    cases: Sequence[Case],
+    confidence: float,
+    min_rounds: int,
+    gates: Sequence[Gate] = (),
+    unsteady: AnyFinding | None = None,
 ) -> list[Comparison]:
     """One for each, with what it says to each of the ``gates``. ``confidence``: of all together.
 
@@ -52,9 +57,9 @@ def answers(
     return found
 
 
-def withheld(answer: Comparison, unsteady: str, min_rounds: int) -> Comparison:
+def withheld(answer: Comparison, unsteady: AnyFinding | None, min_rounds: int) -> Comparison:
     """Undecided, where ``unsteady`` says that it was measured before the steady state that was asked for."""
-    if not unsteady or answer.ratio is None:
+    if unsteady is None or answer.ratio is None:
         return answer
     lacks = Undecided("not steady", 0, min_rounds)
     return replace(answer, verdict="undecided", reason=unsteady, undecided=lacks, settled=False, rounds_to_decide=None)
@@ -128,11 +133,11 @@ def _answer(
     confidence = 1 - 1 / needed
     if item.problem:
         return unanswerable(question, item.problem, confidence, warnings=item.warnings)
-    reason = item.waiting[0].upper() + item.waiting[1:]
-    return unanswerable(question, reason, confidence, warnings=item.warnings, settled=False)
+    assert item.waiting is not None
+    return unanswerable(question, item.waiting, confidence, warnings=item.warnings, settled=False)
 
 
-def _described(found: Comparison, why: str) -> Comparison:
+def _described(found: Comparison, why: AnyFinding) -> Comparison:
     """The same ratio and interval, without a verdict: nothing that is settled, and nothing that rounds will settle."""
     return replace(
         found, verdict="undecided", reason=why, described=why, settled=True, undecided=None, rounds_to_decide=None

@@ -18,6 +18,7 @@ import numpy as np
 from storlab.analysis.stats.anytime import Floats, spread
 from storlab.analysis.stats.checks import warn
 from storlab.analysis.stats.forecast import rounds_to_tell, tellable
+from storlab.findings.rounds import Drift, Outliers
 
 FEWEST_PAIRS = 5
 """A standard deviation of fewer is no more than a guess."""
@@ -54,11 +55,10 @@ def noise_of(values: Sequence[float]) -> list[Noise]:
     return found
 
 
-def warnings_of(values: Sequence[float]) -> list[str]:
+def warnings_of(values: Sequence[float]) -> list[Outliers | Drift]:
     """Outliers and drift among the trials."""
     given = np.log(np.asarray(values, dtype=np.float64))
-    said = warn(given, np.arange(1, len(given) + 1), "The load's speed")
-    return [text.replace("Round", "Trial", 1).replace("over the rounds", "over the trials") for text in said]
+    return warn(given, np.arange(1, len(given) + 1), "speed", "trial")
 
 
 def visible(sd: float, rounds: int, alpha: float) -> float | None:

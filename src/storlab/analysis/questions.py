@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.stats.interleaving import same_order
-from storlab.analysis.wording import level_names
+from storlab.findings import About, AnyFinding
+from storlab.findings.rounds import Emulated, LevelsOnMachines, NoMetric, NoTrial, Unsupported
 from storlab.grouping import grouped
 from storlab.metrics import RATE_MARGIN, Key, MetricSpec, named
 
@@ -35,13 +36,6 @@ class Trait:
 
 
 Metrics = Mapping[Key, Trait]
-
-MACHINES = (
-    "Described, not judged: {a} ran on {of_a} and {b} on {of_b}, and whatever else differs between these machines "
-    "looks like an effect. For a verdict, let each machine run both: the change is one factor, the machine another."
-)
-"""Where the machine and the level can't be told apart."""
-EMULATED = "Described, not judged: guests are emulated, and rates there are the emulator's."
 
 
 @dataclass(frozen=True)
@@ -64,12 +58,12 @@ class Planned:
 
     question: Question
     cells: tuple[tuple[int, int], ...]
-    problem: str = ""
-    waiting: str = ""
+    problem: AnyFinding | None = None
+    waiting: NoTrial | None = None
     counted: bool = True
-    described: str = ""  # why it is shown and not judged
+    described: AnyFinding | None = None  # why it is shown and not judged
     names: tuple[str, ...] = ("",)  # of the combinations, as ``cells``; for sentences
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[AnyFinding, ...] = ()
     optional: bool = False
     counts: bool = False  # whether what is compared counts what may not happen at all
 
@@ -142,7 +136,7 @@ def _plan_pair(
     ]
     parts = [_with_its_machines(part, design) for part in parts]
     if spec.native and design.emulated:
-        parts = [replace(part, counted=False, described=EMULATED) for part in parts]
+        parts = [replace(part, counted=False, described=Emulated()) for part in parts]
     if combinations and all(map(_lacks, parts)):  # one answer for all of them
         cells = tuple(both for _, both in combinations)
         question = replace(asked, within=dict(spec.only), pooled=len(combinations) > 1)
@@ -160,10 +154,8 @@ def _with_its_machines(part: Planned, design: Design) -> Planned:
     a, b = (design.machines.get(cell, ()) for cell in part.cells[0])
     if a == b:
         return part
-    asked, names = part.question, (", ".join(dict.fromkeys(each)) or "this machine" for each in (a, b))
-    of_a, of_b = names
-    why = MACHINES.format(a=asked.a, b=asked.b, of_a=of_a, of_b=of_b)
-    return replace(part, counted=False, described=why)
+    on_a, on_b = (", ".join(dict.fromkeys(each)) or "this machine" for each in (a, b))
+    return replace(part, counted=False, described=LevelsOnMachines(part.question.a, part.question.b, on_a, on_b))
 
 
 class _Grid:
@@ -200,14 +192,9 @@ def _plan_combination(
     unsupported = {name: catalogue.unsupported[cell] for name, cell in sides.items() if cell in catalogue.unsupported}
     waiting = [name for name, cell in sides.items() if cell not in catalogue.metrics]
     if unsupported or waiting:
-        problem = " ".join(_sentence(f"{name} is unsupported: {why}") for name, why in unsupported.items())
-        late = f"there is no completed trial of {' or of '.join(waiting)}."
-        why = [
-            _sentence(f"{name} failed: {catalogue.failed[sides[name]]}")
-            for name in waiting
-            if sides[name] in catalogue.failed
-        ]
-        late = " ".join((late, *why))
+        problem = Unsupported(tuple(unsupported.items())) if unsupported else None
+        failed = ((name, catalogue.failed[sides[name]]) for name in waiting if sides[name] in catalogue.failed)
+        late = NoTrial(tuple(waiting), tuple(failed))
         for key, trait in known.items() or [(("", asked.metric), Trait("", "neither"))]:
             question = _about(asked, key, trait)
             yield Planned(question, (cells,), problem, waiting=late, counted=not unsupported)
@@ -218,17 +205,17 @@ def _plan_combination(
     common = [key for key in found[asked.a] if key in found[asked.b]]
     for key in common:
         question, counts = _about(asked, key, known[key]), known[key].counts
-        yield Planned(question, (cells,), _sentence(fixed), counted=not fixed, counts=counts)
+        yield Planned(question, (cells,), fixed, counted=not fixed, counts=counts)
     for key in [key for key in known if key not in common]:
         has, lacks = sides if key in found[asked.a] else reversed(sides)
         # Of a workload that the other side does not run at all, nothing was asked: unless that is all there is.
         if not common or any(source == key[0] for source, _ in catalogue.metrics[sides[lacks]]):
-            problem = f"{lacks} has no {key[1]} of {key[0]}, which {has} has: nothing to compare it with."
-            yield Planned(_about(asked, key, known[key]), (cells,), problem, counted=False)
+            lacking = NoMetric(key[1], (lacks,), key[0], has)
+            yield Planned(_about(asked, key, known[key]), (cells,), lacking, counted=False)
 
 
-def _nowhere(asked: Question) -> str:
-    return f"no trial of {asked.a} or {asked.b} has {asked.metric}."
+def _nowhere(asked: Question) -> NoMetric:
+    return NoMetric(asked.metric, (asked.a, asked.b))
 
 
 def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[Planned]:
@@ -244,12 +231,12 @@ def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[P
             yield replace(late[0], question=replace(late[0].question, within=within, pooled=True))
         if len(able) >= least:
             missing = grouped((why, name) for name, part in named if (why := part.problem or part.waiting))
-            warnings = tuple(f"Not over {'; '.join(names)}: {why}" for why, names in missing.items())
+            warnings = tuple(About("left out", tuple(names), why) for why, names in missing.items())
             first = able[0][1]
             question = replace(first.question, within=within, pooled=True)
             cells = tuple(part.cells[0] for _, part in able)
             names = tuple(name for name, _ in able)
-            described = next((part.described for _, part in able if part.described), "")
+            described = next((part.described for _, part in able if part.described), None)
             found = Planned(question, cells, names=names, warnings=warnings, described=described)
             yield replace(found, counted=not found.described, counts=first.counts)
 
@@ -265,10 +252,11 @@ def _names_of(combinations: Sequence[Levels]) -> list[str]:
     return [level_names(dict(pair for pair in levels.items() if pair not in common)) for levels in combinations]
 
 
+def level_names(levels: Levels) -> str:
+    """``bs=4k, media=ssd``."""
+    return ", ".join(f"{factor}={level}" for factor, level in levels.items())
+
+
 def _about(asked: Question, key: Key, trait: Trait) -> Question:
     known = replace(asked, unit=trait.unit, better=trait.better, margin=trait.margin)
     return replace(known, source=key[0], metric=key[1])
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) or not text else f"{text}."

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 
 from storlab.analysis.stopping import Rule, is_satisfied
 from storlab.analysis.summary import CellState, Comparison, Summary
-from storlab.analysis.wording import percent
+from storlab.findings.runs import Rested
 from storlab.grouping import grouped
 
 
-def to_rest(summary: Summary, rule: Rule) -> dict[int, str]:
-    """Cells that are due no longer after the rounds of ``summary``, and of each why, as a clause."""
+def to_rest(summary: Summary, rule: Rule) -> dict[int, Rested]:
+    """Cells that are due no longer after the rounds of ``summary``, and of each why."""
     if rule.until in ("rounds", "points", "steady") or summary.rounds_done < rule.min_rounds:
         return {}
     about = grouped((cell, c) for c in summary.comparisons for cell in cells_of(c, summary.cells))
@@ -50,14 +50,12 @@ def _is_open(comparison: Comparison, rule: Rule) -> bool:
     return not is_satisfied(comparison, rule)
 
 
-def _why(comparisons: Sequence[Comparison], rule: Rule) -> str:
-    if all(c.ratio is None for c in comparisons):
-        return "none of its comparisons can have an answer"
-    which = (
-        "all its comparisons" if all(c.ratio is not None for c in comparisons) else "all its comparisons with an answer"
-    )
+def _why(comparisons: Sequence[Comparison], rule: Rule) -> Rested:
+    having = [c.ratio is not None for c in comparisons]
+    if not any(having):
+        return Rested("no answer")
     if rule.until == "gates":
-        return "every gate on its comparisons was answered"
+        return Rested("gates")
     if rule.until == "precision":
-        return f"{which} were known to ±{percent(rule.precision)} or better"
-    return f"{which} were decided"
+        return Rested("precision", not all(having), rule.precision)
+    return Rested("decided", not all(having))

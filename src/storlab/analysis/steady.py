@@ -18,7 +18,7 @@ import polars as pl
 from storlab.analysis.design import Design, Levels
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.summary import SteadyWindow
-from storlab.analysis.wording import plural
+from storlab.findings.answers import NotSteady
 from storlab.metrics import named
 from storlab.timeseries.steady import SNIA_WINDOW, snia_since, window_of
 
@@ -28,12 +28,12 @@ class SteadyState:
     """``windows``: the last rounds of each point, in the order of the cells.
 
     ``since``: the first round to report; where a point is not steady, the first of its last five. ``lacking``: why
-    nothing can be judged yet, as a sentence; empty where all points are steady.
+    nothing can be judged yet; ``None`` once all points are steady.
     """
 
     windows: tuple[SteadyWindow, ...] = ()
     since: int = 1
-    lacking: str = ""
+    lacking: NotSteady | None = None
 
 
 def steady_state(recorded: Recorded, design: Design) -> SteadyState:
@@ -56,12 +56,11 @@ def steady_state(recorded: Recorded, design: Design) -> SteadyState:
     return SteadyState(tuple(windows), since, _lacking(windows, design.primary))
 
 
-def _lacking(windows: Sequence[SteadyWindow], primary: str) -> str:
-    if not windows:
-        return f"No trial has {primary}, whose steady state the study asks for."
-    moving, points = sum(not window.steady for window in windows), plural(len(windows), "point")
-    verb = "is" if moving == 1 else "are"
-    return f"{moving} of {points} of {windows[0].metric} {verb} not in steady state." if moving else ""
+def _lacking(windows: Sequence[SteadyWindow], primary: str) -> NotSteady | None:
+    moving = sum(not window.steady for window in windows)
+    if windows and not moving:
+        return None
+    return NotSteady(moving, len(windows), windows[0].metric if windows else primary)
 
 
 def _judged(about: tuple[int, Levels, str, str, str], rounds: Sequence[int], values: Sequence[float]) -> SteadyWindow:

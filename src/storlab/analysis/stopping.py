@@ -1,4 +1,4 @@
-"""Whether a run has measured enough, and how much is still to do, in words for its user.
+"""Whether a run has measured enough, and how much is still to do.
 
 The intervals are anytime-valid, so asking after every round costs no correctness.
 """
@@ -13,8 +13,17 @@ from typing import Literal
 from storlab.analysis.stats.forecast import rounds_to_tell, tellable
 from storlab.analysis.summary import Comparison, Summary
 from storlab.analysis.sweeps.precision import open_points, points, rounds_left
-from storlab.analysis.wording import endless, percent, plural
-from storlab.timeseries.steady import SNIA_RANGE, SNIA_SLOPE, SNIA_WINDOW
+from storlab.analysis.verdict import is_endless
+from storlab.findings import AnyFinding, NotYet, Stopped
+from storlab.findings.runs import (
+    Answered,
+    PointsKnown,
+    PointsMoving,
+    PointsOpen,
+    PointsSteady,
+    RoundsDone,
+    Unanswered,
+)
 
 Until = Literal["precision", "decided", "gates", "rounds", "points", "steady"]
 
@@ -44,90 +53,66 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Stop:
-    """Enough was measured; ``reason`` is one sentence."""
+class Decision:
+    """Whether to stop, and why; ``remaining``: how many rounds are still expected, ``None`` if that can't be told."""
 
-    reason: str
-
-
-@dataclass(frozen=True)
-class Continue:
-    """More rounds are needed; ``remaining`` is how many are expected, ``None`` where that can't be told."""
-
-    reason: str
-    remaining: int | None
+    stop: bool
+    why: AnyFinding
+    remaining: int | None = None
 
 
-def decide(summary: Summary, rule: Rule) -> Stop | Continue:
+def decide(summary: Summary, rule: Rule) -> Decision:
     """Whether to stop after the rounds of ``summary``."""
     done, left = summary.rounds_done, rule.max_rounds - summary.rounds_done
     if rule.until == "rounds":
-        if left <= 0:
-            one = rule.max_rounds == 1
-            return Stop("The one planned round is done." if one else f"All {rule.max_rounds} planned rounds are done.")
-        return Continue(f"{done} of {plural(rule.max_rounds, 'planned round')} done.", left)
+        return Decision(left <= 0, RoundsDone(min(done, rule.max_rounds), rule.max_rounds), left if left > 0 else None)
     if done < rule.min_rounds:
-        reason = f"{done} of at least {plural(rule.min_rounds, 'round')} done."
-        return Continue(reason, _expected(summary.comparisons, rule, at_least=rule.min_rounds - done))
+        expected = _expected(summary.comparisons, rule, at_least=rule.min_rounds - done)
+        return Decision(False, RoundsDone(done, rule.min_rounds, least=True), expected)
     if rule.until == "points":
         return _of_points(summary, rule)
     if rule.until == "steady":
         return _of_windows(summary, rule)
     answerable = [c for c in summary.comparisons if not c.described and not (c.settled and c.ratio is None)]
     if not answerable:
-        return Stop(f"Stopped after {plural(done, 'round')}: there is nothing to compare.")
+        return Decision(True, Stopped(done, "nothing to compare"))
     open_ones = [c for c in answerable if not is_satisfied(c, rule)]
     if not open_ones:
-        return Stop(f"Stopped after {plural(done, 'round')}: {_goal(rule, answerable)}.")
-    missing = f"{len(open_ones)} of {plural(len(answerable), 'comparison')} {_lack(rule, len(open_ones))}"
+        return Decision(True, Stopped(done, "reached", _answered(rule, answerable)))
+    missing = Unanswered(rule.until, len(open_ones), len(answerable), rule.precision)
+    expected = _expected(open_ones, rule, at_least=1) if left > 0 else None
+    return _going_on(summary, rule, missing, expected)
+
+
+def _going_on(
+    summary: Summary, rule: Rule, missing: AnyFinding, expected: int | None, *, forecast: bool = True
+) -> Decision:
+    """Stop at the most rounds that the study allows, and else continue. ``forecast``: as of ``NotYet``."""
+    done, left = summary.rounds_done, rule.max_rounds - summary.rounds_done
     if left <= 0:
-        return Stop(f"Stopped after {plural(done, 'round')}, the most that the study allows: {missing}.")
-    expected = _expected(open_ones, rule, at_least=1)
-    if expected is None:
-        forecast = "the number of rounds still needed is not yet estimable"
-    elif expected > left:
-        forecast = f"about {plural(expected, 'more round')} expected, of which the study allows {left}"
-    else:
-        forecast = f"about {plural(expected, 'more round')} expected"
-    return Continue(f"After {plural(done, 'round')}: {missing}; {forecast}.", expected)
+        return Decision(True, Stopped(done, "most", missing))
+    return Decision(False, NotYet(done, missing, expected, left, forecast), expected)
 
 
-def _of_points(summary: Summary, rule: Rule) -> Stop | Continue:
+def _of_points(summary: Summary, rule: Rule) -> Decision:
     every, lacking = points(summary), open_points(summary, rule.precision)
-    after, known = plural(summary.rounds_done, "round"), f"known to ±{percent(rule.precision)}"
     unsettled = sum(not objective.settled for objective in summary.objectives)
     if not lacking and not unsettled:
-        what = f"{plural(len(every), 'point')} of {summary.primary} {known} or better" if every else "no point to know"
-        return Stop(f"Stopped after {after}: {what}.")
-    of_points = f"{len(lacking)} of {plural(len(every), 'point')} not yet {known}" if lacking else ""
-    objectives = plural(len(summary.objectives), "objective")
-    of_objectives = f"{unsettled} of {objectives} not settled between two steps" if unsettled else ""
-    missing = ", ".join(filter(None, (of_points, of_objectives)))
-    left, expected = rule.max_rounds - summary.rounds_done, rounds_left(lacking, rule.precision)
-    if left <= 0:
-        return Stop(f"Stopped after {after}, the most that the study allows: {missing}.")
-    if expected is None or unsettled:
-        return Continue(f"After {after}: {missing}.", None)
-    allowed = f", of which the study allows {left}" if expected > left else ""
-    return Continue(f"After {after}: {missing}; about {plural(expected, 'more round')} expected{allowed}.", expected)
+        known = PointsKnown(len(every), summary.primary, rule.precision)
+        return Decision(True, Stopped(summary.rounds_done, "reached", known))
+    missing = PointsOpen(len(lacking), len(every), rule.precision, unsettled, len(summary.objectives))
+    expected = None if unsettled else rounds_left(lacking, rule.precision)
+    return _going_on(summary, rule, missing, expected, forecast=False)
 
 
-STEADY = f"over {SNIA_WINDOW} rounds, range ≤ {percent(SNIA_RANGE)} and slope ≤ {percent(SNIA_SLOPE)} of the mean"
-"""SNIA's rule in a clause."""
-
-
-def _of_windows(summary: Summary, rule: Rule) -> Stop | Continue:
-    every, after = summary.steady, plural(summary.rounds_done, "round")
+def _of_windows(summary: Summary, rule: Rule) -> Decision:
+    every = summary.steady
     moving = sum(not window.steady for window in every)
-    points = f"{plural(len(every), 'point')} of {summary.primary}"
     if not moving:
-        reported = f"{points} in steady state ({STEADY}), reported from round {summary.reported_since} on"
-        what = reported if every else "no point could be measured"
-        return Stop(f"Stopped after {after}: {what}.")
-    missing = f"{moving} of {points} not in steady state ({STEADY})"
-    if summary.rounds_done >= rule.max_rounds:
-        return Stop(f"Stopped after {after}, the most that the study allows: {missing}.")
-    return Continue(f"After {after}: {missing}.", None)
+        steady = PointsSteady(len(every), summary.primary, summary.reported_since)
+        return Decision(True, Stopped(summary.rounds_done, "reached", steady))
+    missing = PointsMoving(moving, len(every), summary.primary)
+    return _going_on(summary, rule, missing, None, forecast=False)
 
 
 def precision_of(comparison: Comparison) -> float | None:
@@ -147,24 +132,13 @@ def is_satisfied(comparison: Comparison, rule: Rule) -> bool:
     return reached is not None and reached <= rule.precision
 
 
-def _goal(rule: Rule, done: Sequence[Comparison]) -> str:
+def _answered(rule: Rule, done: Sequence[Comparison]) -> Answered:
+    never = 0
     if rule.until == "gates":
         never = sum(any(r.outcome in ("undecided", "missing") for r in c.gates) for c in done)
-        more = f", {never} that no rounds can answer" if never else ""
-        return f"every gate is answered for {plural(len(done) - never, 'comparison')}{more}"
-    if rule.until != "decided":
-        return f"{plural(len(done), 'comparison')} known to ±{percent(rule.precision)} or better"
-    never = sum(c.verdict == "undecided" for c in done)
-    return f"{plural(len(done) - never, 'comparison')} decided{f', {never} that no rounds can decide' if never else ''}"
-
-
-def _lack(rule: Rule, count: int) -> str:
-    verb = "is" if count == 1 else "are"
-    if rule.until == "decided":
-        return f"{verb} undecided"
-    if rule.until == "gates":
-        return "have a gate without an answer" if count > 1 else "has a gate without an answer"
-    return f"{verb} not yet known to ±{percent(rule.precision)}"
+    elif rule.until == "decided":
+        never = sum(c.verdict == "undecided" for c in done)
+    return Answered(rule.until, len(done) - never, never, rule.precision)
 
 
 def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> int | None:
@@ -195,6 +169,6 @@ def _rounds_to_precision(comparison: Comparison, rule: Rule) -> int | None:
 
 def spread_of(comparison: Comparison) -> float | None:
     """The standard deviation of the log ratio that an interval of this width shows; ``None`` without one."""
-    if comparison.low is None or comparison.high is None or endless(comparison.low) or endless(comparison.high):
+    if comparison.low is None or comparison.high is None or is_endless(comparison.low) or is_endless(comparison.high):
         return None
     return math.log(comparison.high / comparison.low) / 2 / tellable(comparison.rounds, 1 - comparison.confidence)

@@ -22,12 +22,12 @@ from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.steady import steady_state
-from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
+from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Method, Summary
 from storlab.analysis.sweeps import found as sweeps
 from storlab.analysis.why.differences import Asked, explained
 from storlab.analysis.why.watched import Watch
-from storlab.analysis.wording import percent, plural
 from storlab.analysis.zeros import with_zeros
+from storlab.findings import About
 from storlab.metrics import Declarations, Key
 
 Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
@@ -90,7 +90,7 @@ def summarise(
     if ended:
         watch = Watch(recorded, done, design.declared, design.partial)
         comparisons = explained(comparisons, [_judged_by(case) for case in judged], watch, design.settings, 0.95)
-    judges = ended and not steady.lacking
+    judges = ended and steady.lacking is None
     claims = answered(design, Judged(judged, comparisons, catalogue, sides, failed, unsteady=steady.lacking))
     swept = sweeps.found(design, catalogue, sides, failed, steady.lacking)
     return Summary(
@@ -103,7 +103,7 @@ def summarise(
         estimates=found,
         comparisons=tuple(comparisons),
         warnings=design.warnings,
-        method=method_of(design, found, comparisons, family_of(asked), steady.since),
+        method=_method(design, found, comparisons, family_of(asked), steady.since),
         facts=dict(design.facts),
         family=family_of(asked),
         by_node=node_estimates(metrics, done, design, catalogue),
@@ -238,7 +238,7 @@ def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds], until: in
         return side if until is None else side.until(until)
 
     parts = [
-        replace(part, problem=f"In {name}: {part.problem}") if name and part.problem else part
+        replace(part, problem=About("combinations", (name,), part.problem)) if name and part.problem else part
         for name, (a, b) in zip(item.names, item.cells, strict=True)
         for part in [pair(one(question.a, a), one(question.b, b))]
     ]
@@ -246,62 +246,20 @@ def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds], until: in
     return replace(pairs, warnings=(*item.warnings, *pairs.warnings))
 
 
-COMPARED = (
-    "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift "
-    "of the machine cancels. Verdicts and intervals rest on signs and ranks of these (sequential signed ranks, "
-    "anytime-valid): they hold for noise of any shape, {order}, even if one looks after every round. The ratio is "
-    "the typical one (Hodges and Lehmann), which a few odd rounds don't move; a verdict also needs a mean on the same "
-    "side. {corrected} No verdict is given before {min_rounds} rounds. Intervals of means of single cells are t "
-    "intervals (Gaussian mixture, effect variance {g:g}) at {confidence}, each for itself."
-)
-DRAWN = "as the order within rounds is random"
-NOT_DRAWN = "as far as the order within rounds favours neither side (that it was drawn at random is not known)"
-DESCRIBED = (
-    "Nothing was compared. Means are over rounds; their intervals are anytime-valid t intervals (Gaussian mixture, "
-    "effect variance {g:g}) at {confidence}, each for itself and not corrected for how many there are."
-)
-SINGLE = "Nothing was compared. Each number is of one round, which has no interval."
-RESTED = (
-    "Cells that no open comparison needed any more were not run again; their comparisons stand as they were then, and "
-    "means are of the rounds in which a cell was run."
-)
-STEADY = (
-    "Reported are the rounds from {since} on: those in steady state, or the last five, unjudged. "
-    "What came before is in the records, and in no figure or verdict."
-)
-SAMPLES = "Samples within a trial are not repeats and never count as such."
-
-
-def method_of(
+def _method(
     design: Design, estimates: Sequence[Estimate], comparisons: Sequence[Comparison], family: int, since: int
-) -> str:
-    """The paragraph; empty where nothing was measured.
-
-    ``family``: how many comparisons there are. ``since``: the first round that counts.
-    """
+) -> Method | None:
+    """``family``: how many comparisons there are. ``since``: the first round that counts."""
     if not estimates:
-        return ""
-    confidence = percent(design.confidence)
-    if any(c.ratio is not None for c in comparisons):
-        corrected = f"The confidence of {confidence} holds for the whole study"
-        if family > 1:
-            corrected += (
-                f": by closed testing, each of its {plural(family, 'comparison')} needs more evidence, and has a wider "
-                "interval, the more of the others are still open"
-            )
-        order = NOT_DRAWN if design.order else DRAWN
-        told = COMPARED.format(
-            g=EFFECT_VARIANCE,
-            order=order,
-            corrected=f"{corrected}.",
-            min_rounds=design.min_rounds,
-            confidence=confidence,
-        )
-    elif any(e.low is not None for e in estimates):
-        told = DESCRIBED.format(g=EFFECT_VARIANCE, confidence=confidence)
-    else:
-        told = SINGLE
-    further = [RESTED] if design.rests else []
-    if design.steady:
-        further.append(STEADY.format(since=since))
-    return " ".join((told, *further, SAMPLES))
+        return None
+    compared = any(c.ratio is not None for c in comparisons)
+    return Method(
+        "compared" if compared else "described" if any(e.low is not None for e in estimates) else "single",
+        EFFECT_VARIANCE,
+        design.confidence,
+        family,
+        design.min_rounds,
+        drawn=not design.order,
+        rested=bool(design.rests),
+        since=since if design.steady else None,
+    )

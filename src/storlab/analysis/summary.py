@@ -1,7 +1,7 @@
 """The result of the analysis, as data: what ``summary.json`` holds and every report renders.
 
 All numbers are in base units. ``low`` and ``high`` are the ends of an interval at the stated confidence; they are null
-where the data allow none. ``warnings`` are whole sentences, which travel with the number they qualify.
+if the data allow none. ``warnings`` travel with the number they qualify.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
-import orjson
 
 from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
-from storlab.analysis.stats.far_rounds import FarRounds
 from storlab.analysis.sweeps.data import Knee, Objective, Sweep
 from storlab.analysis.unequal import Unequal
 from storlab.errors import ParseError
+from storlab.findings import AnyFinding, answers, runs
+from storlab.findings.answers import FarRounds
+from storlab.findings.base import Finding
 from storlab.metrics import named
 
 Why = Literal["shorter", "uneven", "across"]
@@ -87,7 +88,7 @@ class BlockIO:
     offsets: tuple[SizeShare, ...]  # of the offset alone
     units: tuple[UnitShare, ...]
     below: tuple[BelowUnit, ...] | None  # null: what they are is unknown
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[AnyFinding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class CellState:
     failed: int = 0
     reasons: tuple[str, ...] = ()  # why unsupported or failed, each reason once
     rests_after: int | None = None  # the last round in which it was due; null: it was in all
-    rests_because: str = ""  # a clause
+    rests_because: runs.Rested | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Estimate:
     low: float | None  # interval of the mean
     high: float | None
     confidence: float
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[AnyFinding, ...] = ()
     node: str | None = None  # null: all nodes together
 
 
@@ -196,14 +197,11 @@ Outcome = Literal["hit", "passed", "undecided", "missing"]
 
 @dataclass(frozen=True)
 class GateResult:
-    """What came of one gate at one comparison: ``sentence`` says it for a reader who sees nothing else.
-
-    ``settled``: more rounds of the run could not change it.
-    """
+    """What came of one gate at one comparison. ``settled``: more rounds of the run could not change it."""
 
     gate: str
     outcome: Outcome
-    sentence: str
+    why: AnyFinding
     settled: bool = True
 
     def fails(self, *, allow_undecided: bool) -> bool:
@@ -271,7 +269,7 @@ class Underneath:
     confidence: float  # that none is named that does not differ
     differences: tuple[Difference, ...] = ()  # first what is surest and largest
     facts: tuple[FactDifference, ...] = ()
-    left_out: tuple[str, ...] = ()  # sentences: what was watched and could not be used
+    left_out: answers.NotExamined | None = None
 
 
 @dataclass(frozen=True)
@@ -294,17 +292,31 @@ class Comparison:
     confidence: float  # of this interval, after correction for what the other comparisons are about
     margin: float  # equivalent: the ratio lies within 1/(1+margin) … 1+margin
     verdict: Verdict
-    reason: str  # one sentence: why this verdict, or why none
+    reason: AnyFinding  # why this verdict, or why none
     rounds_to_decide: int | None = None  # how many more are expected to be needed; null: unknown or none
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[AnyFinding, ...] = ()
     settled: bool = False  # no more rounds are needed: decided, or there can be no verdict
     gates: tuple[GateResult, ...] = ()  # of `--fail-on`
     optional: bool = False  # missing, and `--optional` names what is absent: no gate asks for it
     rests_after: int | None = None  # the round as of which it stands, where its cells were not due any more
     undecided: Undecided | None = None  # null: decided, not interleaved, or nothing that more rounds could decide
     why: Underneath | None = None  # null: not better or worse, or the run goes on, or nothing was watched
-    described: str = ""  # a sentence: why it is shown and not judged
+    described: AnyFinding | None = None  # why it is shown and not judged
     far: FarRounds | None = None  # where typical rounds are alike: how many are not
+
+
+@dataclass(frozen=True)
+class Method:
+    """How intervals and verdicts were made: of how many comparisons, in what order, at what confidence."""
+
+    kind: Literal["compared", "described", "single"]
+    effect_variance: float  # of the mixture behind intervals of means
+    confidence: float
+    family: int
+    min_rounds: int
+    drawn: bool  # whether the order within rounds is known to be random
+    rested: bool
+    since: int | None = None  # of a study that stops at steady state: the first round that counts
 
 
 @dataclass(frozen=True)
@@ -315,12 +327,12 @@ class Summary:
     primary: str
     confidence: float  # family-wise, over all comparisons
     rounds_done: int
-    stopped: str  # one sentence: why the run ended when it did
+    stopped: AnyFinding | None  # why the run ended when it did
     cells: tuple[CellState, ...] = ()
     estimates: tuple[Estimate, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    warnings: tuple[str, ...] = ()
-    method: str = ""  # how intervals and verdicts were made, one paragraph for the reader
+    warnings: tuple[AnyFinding, ...] = ()
+    method: Method | None = None  # how intervals and verdicts were made; null if nothing was measured
     facts: dict[str, object] = field(default_factory=dict)  # of JSON's types only
     family: int = 1  # number of comparisons that the intervals are corrected for
     by_node: tuple[Estimate, ...] = ()  # what nodes are seen side by side for; each with its node
@@ -334,7 +346,7 @@ class Summary:
     unequal: tuple[Unequal, ...] = ()  # what was measured under settings that nobody declared
     steady: tuple[SteadyWindow, ...] = ()  # where the study stops at steady state: its points, in the order of cells
     reported_since: int = 1  # the first round that counts in figures and verdicts: later, in such a study
-    unsteady: str = ""  # a sentence: why nothing is judged, in such a study; empty once all of its points are steady
+    unsteady: answers.NotSteady | None = None  # why nothing is judged, in such a study; null once all points are steady
 
     @property
     def claims_of_its_levels(self) -> list[Claim]:
@@ -368,7 +380,7 @@ def to_json(summary: Summary) -> bytes:
     kinds["claims"] = summary.claims
     for kind, rows in kinds.items():
         _require_finite([vars(row) for row in rows], kind)
-    return orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
 
 
 def from_json(text: bytes | str, source: str = "summary.json") -> Summary:
@@ -385,6 +397,8 @@ def _require_finite(value: object, where: str) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             _require_finite(inner, f"{where}.{key}")
+    elif isinstance(value, Finding):
+        _require_finite({name: getattr(value, name) for name in value.__struct_fields__}, where)
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             _require_finite(inner, f"{where}[{index}]")

@@ -33,13 +33,21 @@ from dataclasses import dataclass, replace
 
 from storlab.analysis.stats import signed_rank, signs
 from storlab.analysis.stats.anytime import FORESEEABLE, ROUNDING, Floats, mean_interval, spread
-from storlab.analysis.stats.far_rounds import FarRounds, far_rounds
+from storlab.analysis.stats.far_rounds import far_rounds
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
 from storlab.analysis.summary import Undecided, Verdict
-from storlab.analysis.wording import percent, plural, times, times_alone
-
-RARE = 0.1
-"""Rounds that are far off are rare where they are fewer than this."""
+from storlab.findings import AnyFinding, Compared
+from storlab.findings.answers import (
+    Differs,
+    FailedMayMatter,
+    FarRounds,
+    IncludesOne,
+    MeanBeyondMargin,
+    MeanDisagrees,
+    NoInterval,
+    WithinMargin,
+)
+from storlab.findings.rounds import TooFewRounds
 
 ALPHA_OF_MEAN = 0.10
 """Of the interval of the mean that must lie within the margin, too."""
@@ -112,7 +120,7 @@ class Judgement:
 
     span: Span
     verdict: Verdict
-    reason: str
+    reason: AnyFinding
     settled: bool
     rounds_to_decide: int | None
     undecided: Undecided | None = None
@@ -190,21 +198,23 @@ def judge(
     remaining = _remaining(log_ratios, found, rules, failed)
     if found.n < rules.min_rounds:
         kind = undecided_kind(log_ratios, found, rules, failed)
-        reason = f"{plural(found.n, 'round')} done on both sides: a verdict needs at least {kind.fewest}."
-        return Judgement(found, "undecided", reason, False, remaining, kind)
+        few = TooFewRounds(found.n, kind.fewest, "verdict")
+        return Judgement(found, "undecided", few, False, remaining, kind)
     if (alike := _equivalent(log_ratios, a, b, rules, failed)) is not None:
         return alike
     if not found.bounded:
         fewest = fewest_rounds(1 / needed)
-        lack = f"an interval takes at least {fewest} rounds" if found.n < fewest else "these allow no interval yet"
+        lack = NoInterval(fewest if found.n < fewest else 0)
         kind = undecided_kind(log_ratios, found, rules, failed)
-        return Judgement(found, "undecided", f"{_counted(log_ratios, a, b)}; {lack}.", False, remaining, kind)
-    seen = _what_was_seen(log_ratios, a, b, found)
-    lack = _why_undecided(log_ratios, found, rules, failed)
-    if lack:
+        return Judgement(found, "undecided", _compared(log_ratios, a, b, lack), False, remaining, kind)
+    if (lacks := _why_undecided(log_ratios, found, rules, failed)) is not None:
         kind = undecided_kind(log_ratios, found, rules, failed)
-        return Judgement(found, "undecided", f"{seen}; {lack}.", False, remaining, kind)
-    return _difference(found, rules, seen)
+        return Judgement(found, "undecided", _compared(log_ratios, a, b, lacks, found), False, remaining, kind)
+    reason = _compared(log_ratios, a, b, Differs(rules.better), found)
+    if rules.better == "neither":
+        return Judgement(found, "undecided", reason, True, None)
+    better = (found.low > 0) == (rules.better == "higher")
+    return Judgement(found, "better" if better else "worse", reason, True, None)
 
 
 def _equivalent(log_ratios: Floats, a: str, b: str, rules: Rules, failed: Failed) -> Judgement | None:
@@ -216,16 +226,15 @@ def _equivalent(log_ratios: Floats, a: str, b: str, rules: Rules, failed: Failed
     if not all(lies_beyond(log_ratios, -side * rules.near, side, needed, lost) for side in (1, -1)):
         return None
     found, far = span_of_limits(log_ratios, rules.one_sided), far_rounds(log_ratios, rules.margin)
-    seen = _what_was_seen(log_ratios, a, b, found)
-    within = f"the margin of ±{percent(rules.margin)}"
     mean = mean_interval(log_ratios, ALPHA_OF_MEAN)
     if far.one_sided or not -rules.near <= mean.low <= mean.high <= rules.near:
-        but = _far(far, a, b) or f"the mean may lie beyond: {times(*map(safe_exp, (mean.low, mean.mean, mean.high)))}"
-        reason = f"{seen}; typical rounds lie within {within}, but {but}."
+        ends = map(safe_exp, (mean.low, mean.mean, mean.high))
+        but = WithinMargin(rules.margin, far=far, but="far rounds") if far.one_sided else None
+        reason = _compared(log_ratios, a, b, but or MeanBeyondMargin(rules.margin, *ends), found)
         kind = Undecided("no evidence", int((log_ratios > 0).sum()), rules.min_rounds)
         return Judgement(found, "undecided", reason, False, None, kind, far)
-    also = ", and the difference, though real, is within it" if found.excludes_equality else ""
-    reason = f"{seen}; the interval lies within {within}{also}. {_stalls(far)}"
+    within = WithinMargin(rules.margin, found.excludes_equality, far)
+    reason = _compared(log_ratios, a, b, within, found)
     return Judgement(found, "equivalent", reason, True, None, None, far)
 
 
@@ -236,25 +245,6 @@ def lies_beyond(values: Floats, edge: float, side: int, log_needed: float, lost:
     """
     ranks = log_evidence(values, edge, side, lost)
     return min(ranks, signs.evidence_of(values, edge, side, lost)) >= log_needed
-
-
-def _far(far: FarRounds, a: str, b: str) -> str:
-    if not far.one_sided:
-        return ""
-    lower = f"all with the lower value for {a if far.below else b}"
-    return f"{far.above + far.below} of {plural(far.rounds, 'round')} differ by more than {percent(far.band)}, {lower}"
-
-
-def _stalls(far: FarRounds) -> str:
-    """What is sure of rounds that are far off, which are no part of a typical value."""
-    if far.rarer_than is None:
-        return f"That is said of typical rounds: how many differ by more than {percent(far.band)} is not known."
-    if far.rarer_than > RARE:
-        return (
-            f"That is said of typical rounds: up to {percent(far.rarer_than)} of all may differ by more than "
-            f"{percent(far.band)}."
-        )
-    return f"Fewer than {percent(far.rarer_than)} of rounds differ by more than {percent(far.band)}."
 
 
 def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules, failed: Failed = NONE_FAILED) -> bool:
@@ -270,16 +260,6 @@ def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules, failed: Fai
     if len(log_ratios) < rules.min_rounds or sign * (float(log_ratios.mean()) - edge) <= 0:
         return False
     return lies_beyond(log_ratios, edge, sign, rules.one_sided, failed.against(sign, rules.better))
-
-
-def _difference(found: Span, rules: Rules, seen: str) -> Judgement:
-    """Rule 3, of an interval that excludes 1."""
-    if rules.better == "neither":
-        reason = f"{seen}; the interval excludes 1, they differ, but neither direction of this metric is better."
-        return Judgement(found, "undecided", reason, True, None)
-    better = (found.low > 0) == (rules.better == "higher")
-    reason = f"{seen}; the interval excludes 1, and {rules.better} is better."
-    return Judgement(found, "better" if better else "worse", reason, True, None)
 
 
 def undecided_kind(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> Undecided:
@@ -301,42 +281,29 @@ def undecided_kind(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
     return Undecided("too few rounds" if found.n < fewest else "no evidence", agreeing, fewest)
 
 
-def _counted(log_ratios: Floats, a: str, b: str) -> str:
-    """``xfs is higher than ext4 in 12 of 12 rounds``."""
-    n = len(log_ratios)
-    higher, lower = int((log_ratios > 0).sum()), int((log_ratios < 0).sum())
-    if higher == lower == 0:
-        return f"{a} equals {b} in each of {n} rounds"
-    if higher >= lower:
-        return f"{a} is higher than {b} in {higher} of {n} rounds"
-    return f"{a} is lower than {b} in {lower} of {n} rounds"
+def _compared(log_ratios: Floats, a: str, b: str, so: AnyFinding, found: Span | None = None) -> Compared:
+    counts = int((log_ratios > 0).sum()), int((log_ratios < 0).sum()), len(log_ratios)
+    if found is None:
+        return Compared(a, b, *counts, so)
+    return Compared(a, b, *counts, so, *map(safe_exp, (found.typical, found.low, found.high)))
 
 
-def _what_was_seen(log_ratios: Floats, a: str, b: str, found: Span) -> str:
-    """The same with ``: 1.42× (1.31× to 1.54×)``."""
-    return f"{_counted(log_ratios, a, b)}: {times(*(safe_exp(x) for x in (found.low, found.typical, found.high)))}"
-
-
-def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> str:
-    """What rule 3 lacks: the end of a sentence, without a full stop. Empty where it lacks nothing."""
+def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> AnyFinding | None:
+    """What rule 3 lacks; ``None`` if it lacks nothing."""
     edge = math.log1p(rules.margin)
     if rules.margin > 0 and -edge <= found.low and found.high <= edge:
-        but = "failed rounds count against that" if failed.a + failed.b else "that takes a little more evidence"
         if max(-found.low, found.high) > rules.near:
-            but = f"{'zeros' if math.isinf(rules.shrunk) else 'counts so small'} are no evidence of that"
-        return f"the interval lies within the margin of ±{percent(rules.margin)}, but {but}"
+            return WithinMargin(rules.margin, but="zeros" if math.isinf(rules.shrunk) else "small counts")
+        return WithinMargin(rules.margin, but="failed rounds" if failed.a + failed.b else "evidence")
     if not found.excludes_equality:
-        reach = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
-        return f"the interval includes 1{reach}"
+        return IncludesOne(rules.margin)
     side = 1 if found.low > 0 else -1
     lost = failed.against(side, rules.better)
     if log_evidence(log_ratios, 0.0, side, lost) < math.log(2 * found.threshold):
-        failures = f"{plural(lost, 'round')} that failed on one side"
-        return f"the interval excludes 1, but {failures} might have changed the answer"
+        return FailedMayMatter(lost)
     if side * found.mean <= 0:
-        mean = times_alone(safe_exp(found.mean))
-        return f"the interval excludes 1, but the mean, {mean}, does not: a few rounds go far the other way"
-    return ""
+        return MeanDisagrees(safe_exp(found.mean))
+    return None
 
 
 def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> int | None:
@@ -363,3 +330,8 @@ def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) ->
 def safe_exp(x: float) -> float:
     """exp, which ends at 1e304 and at 1e-304, as ratios with 0 do, instead of overflowing or being 0."""
     return math.exp(max(-700.0, min(x, 700.0)))
+
+
+def is_endless(ratio: float) -> bool:
+    """Whether a ratio is that of something and 0, beyond all that are measured."""
+    return not 1e-300 <= ratio <= 1e300

@@ -14,6 +14,7 @@ from storlab.cli.options import AllowUndecided, FailOn, Optional, Output, String
 from storlab.cli.output import one_thread_for_algebra, show, show_rendered, until_closed, warn, write_output
 from storlab.cli.status import COMPLETE, NOTHING_MEASURED, of_gates
 from storlab.errors import UserError
+from storlab.findings import Reported
 from storlab.grouping import grouped
 from storlab.report.formats import COMPARISONS, Format, find
 
@@ -40,11 +41,12 @@ def compare(
     Trials that were interleaved get verdicts; differences between runs that were not are described.
     """
     one_thread_for_algebra()
+    from storlab.amounts import plural
     from storlab.analysis.gates import parse_gate
     from storlab.analysis.runs.across_runs import compare_runs
-    from storlab.analysis.wording import plural
     from storlab.records.manifest import differences
     from storlab.records.tables import host_names
+    from storlab.report.language.say import say, stop
     from storlab.run.planning.design import seen_of
 
     chosen = find(format_, COMPARISONS)
@@ -55,7 +57,7 @@ def compare(
     read = [_data(name, run, tables[name], hosts) for name, run in opened.items()]
     seen = [seen_of(each) for each in tables.values()]
     told = differences({name: run.manifest for name, run in opened.items()})
-    told = (*told, *_unequal(dict(zip(opened, seen, strict=True))))
+    told = (*told, *map(Reported, _unequal(dict(zip(opened, seen, strict=True)))))
     found = compare_runs(
         read,
         by=by,
@@ -72,10 +74,11 @@ def compare(
     lacks = [c.comparison for c in asked if c.basis == "none"]
     if lacks and len(lacks) == len(asked) and status is COMPLETE:
         remedy = _remedy(read) if by is None else ""
-        warn(f"storlab: nothing could be compared: {lacks[0].reason}{remedy}")
+        warn(f"storlab: nothing could be compared: {stop(say(lacks[0].reason))}{remedy}")
         status = NOTHING_MEASURED
     elif lacks:
-        warn(f"storlab: {len(lacks)} of {plural(len(asked), 'comparison')} could not be made: {lacks[0].reason}")
+        why = stop(say(lacks[0].reason))
+        warn(f"storlab: {len(lacks)} of {plural(len(asked), 'comparison')} could not be made: {why}")
     raise typer.Exit(status)
 
 

@@ -146,13 +146,15 @@ def _no_file(name: str) -> str:
 
 
 def _as_dict(measured: MachineNoise, found: list[Noise]) -> dict[str, object]:
+    from msgspec import to_builtins
+
     from storlab.analysis.noise_floor import EFFECTS, ROUNDS, rounds_to_see, visible, warnings_of
 
     return asdict(measured) | {
         "noise": [asdict(each) for each in found],
         "rounds": {str(effect): rounds_to_see(effect, found[0].sd, ALPHA) for effect in EFFECTS},
         "effects": {str(n): [visible(each.sd, n, ALPHA) for each in found] for n in ROUNDS},
-        "warnings": warnings_of(measured.values),
+        "warnings": [to_builtins(warning) for warning in warnings_of(measured.values)],
     }
 
 
@@ -162,6 +164,7 @@ def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
     from storlab.analysis.noise_floor import warnings_of
     from storlab.cli.console import Console
     from storlab.report.language.format import plural
+    from storlab.report.language.say import say
 
     console = Console()
     count = plural(len(measured.values), "trial")
@@ -171,7 +174,7 @@ def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
     differs = f"{measured.metric} differs by {share:.1f} % between successive trials"
     console.print(Text(f"{each}; {differs} (standard deviation of the log ratio)."))
     for warning in warnings_of(measured.values):
-        console.print(Text(f"Warning: {warning}", style="yellow"))
+        console.print(Text(f"Warning: {say(warning)}", style="yellow"))
     console.print()
     console.print(_effects(found))
     console.print()

@@ -12,11 +12,13 @@ from typing import Literal
 
 import msgspec
 
-from storlab.analysis.stopping import Continue, Stop
+from storlab.analysis.stopping import Decision
 from storlab.analysis.summary import Comparison, Summary
 from storlab.grouping import few, grouped, ranges
 from storlab.records.run_folder import TrialRecord
+from storlab.report.language import methods
 from storlab.report.language.format import plural
+from storlab.report.language.say import say
 from storlab.report.language.words import listed
 from storlab.run.observer import Observer
 from storlab.run.planning.estimates import foresight_of
@@ -92,7 +94,7 @@ class RoundEnds(_Event, frozen=True, tag="round ends"):
     @property
     def summary(self) -> Summary:
         """As far as it is shown of a run that goes on."""
-        return Summary("", self.primary, 0.95, self.round, "", comparisons=self.comparisons)
+        return Summary("", self.primary, 0.95, self.round, None, comparisons=self.comparisons)
 
 
 class Message(_Event, frozen=True, tag="message"):
@@ -126,10 +128,10 @@ class Reporter(Observer):
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         least, most = plan.rounds
         foresight = foresight_of(plan) if plan.assigned is None else None  # its rounds decide together with others'
-        warning = foresight.warning() if foresight is not None else ""
+        warning = methods.too_few(foresight) if foresight is not None else ""
         foreseen = f"Warning: {warning}" if warning else ""
         if foresight is not None and not warning:
-            foreseen = f"Verdicts {foresight.earliest()}; expected: {foresight.expected()}."
+            foreseen = f"Verdicts {methods.earliest(foresight)}; expected: {methods.forecast(foresight)}."
         size, unsupported = tuple(_size(plan, done)), tuple(_unsupported(plan))
         title = plan.study.model.title
         self._draw(RunBegins(title, folder, size, _rounds(plan), least, most, foreseen, bool(warning), unsupported))
@@ -146,9 +148,9 @@ class Reporter(Observer):
     def trial_ends(self, record: TrialRecord) -> None:
         self._draw(TrialEnds(record.trial, levels_text(record.levels), record.status, record.reason or ""))
 
-    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue, left: Left) -> None:
-        ends = isinstance(decision, Stop)
-        self._draw(RoundEnds(round_number, summary.primary, summary.comparisons, ends, decision.reason, left))
+    def round_ends(self, round_number: int, summary: Summary, decision: Decision, left: Left) -> None:
+        why = say(decision.why)
+        self._draw(RoundEnds(round_number, summary.primary, summary.comparisons, decision.stop, why, left))
 
     def notify(self, message: str) -> None:
         self._draw(Message(message))

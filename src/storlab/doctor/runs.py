@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from storlab.analysis.wording import plural
+from storlab.amounts import plural
 from storlab.doctor.checks import Found, missing, ok, warn
 from storlab.doctor.machine import Check, Status
 from storlab.errors import MissingImage, RecordsError, StorlabError

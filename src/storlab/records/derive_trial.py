@@ -11,6 +11,8 @@ import polars as pl
 from msgspec import to_builtins
 
 from storlab.errors import ParseError, StorlabError, TrialError
+from storlab.findings import AnyFinding, OnNode, Reported
+from storlab.findings.runs import ProbeUnreadable
 from storlab.grouping import grouped
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty
 from storlab.metrics import PROBE, WHISKERS, MetricSpec, Value
@@ -32,7 +34,7 @@ from storlab.records.derived.per_transaction import METRICS as PER_TRANSACTION
 from storlab.records.derived.per_transaction import per_transaction, watched_above
 from storlab.records.derived.within_trials import add_within_trials
 from storlab.records.observations import Done, Observations
-from storlab.records.run_folder import TrialRecord, raw_folder, refuse_linked_raw
+from storlab.records.run_folder import TrialRecord, raw_folder, refuse_linked_raw, unreadable
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import Declared, Notes, Observed, TrialTables
 from storlab.study.cells import Load
@@ -72,7 +74,7 @@ class Parsed:
 
     trial: int
     groups: list[Group] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[AnyFinding] = field(default_factory=list)
     observed: list[Observed] = field(default_factory=list)
 
     def tell(self, record: TrialRecord, source: str, node: str | None, values: Iterable[Value]) -> None:
@@ -82,7 +84,9 @@ class Parsed:
     def add(self, record: TrialRecord, source: str, by_node: Mapping[str, Measurements]) -> None:
         self.groups.append(Measured(record, source, by_node))
         self.warnings += [
-            f"{source} on {node}: {warning}" for node, each in by_node.items() for warning in each.warnings
+            OnNode(source, node, finding)
+            for node, each in by_node.items()
+            for finding in (*map(Reported, each.warnings), *each.found)
         ]
 
 
@@ -99,7 +103,7 @@ def derive_trials(trials: Sequence[Done], whiskers: float = WHISKERS) -> TrialTa
         except (StorlabError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
             number = trial.record.trial
-            parsed.append(Parsed(number, warnings=[f"trial {number}: raw records cannot be read: {why}"]))
+            parsed.append(Parsed(number, warnings=[unreadable(number, why)]))
     return _tables(parsed, whiskers)
 
 
@@ -189,7 +193,7 @@ def _by_end(
             source = observations.record(trial, probe, node).subject.source(name)
             found.setdefault(source, {})[node] = observations.of(trial, probe, node)
         except ParseError as error:  # what was measured stands, though it was not observed
-            parsed.warnings.append(f"probe {probe} on {node}: {error}")
+            parsed.warnings.append(ProbeUnreadable(probe, node, str(error)))
     return found
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storlab.errors import ParseError, RecordsError, UserError
+from storlab.findings import AnyFinding, Reported
+from storlab.findings.runs import TrialsMissing, WasImported
 from storlab.grouping import grouped
 from storlab.reading import open_file, read_file
 from storlab.records.files import copy_durably
 from storlab.records.imported_text import Text
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.run_folder import RunFolder, TrialRecord, refuse_linked_raw, write_trial
+from storlab.records.run_folder import RunFolder, TrialRecord, refuse_linked_raw, unreadable, write_trial
 from storlab.tools.clients import as_one
 from storlab.tools.imported import Imported, ImportedFile, ImportedTrial
 from storlab.tools.importer import Deferred, Importer, Part, said_of_files
@@ -28,7 +30,6 @@ Parts = Mapping[str, Part]
 
 _LOST = 0  # no trial's number: what there is to say of those that are missing
 
-STOPPED = "It was imported: it holds what the files hold, and no rounds can be added."
 
 _NUMBERED = " Rounds are those that the files number."
 _TIMED = " Rounds are the repeats of a cell in the order of the times that the files name."
@@ -134,7 +135,7 @@ def _manifest(
         argv=tuple(argv),
         started=now,
         finished=now,
-        stopped=STOPPED,
+        stopped=WasImported(),
         cautions=(caution,),
         imported=imported,
     )
@@ -163,7 +164,7 @@ def _not_interleaved(imported: Imported, parts: Sequence[Part]) -> str:
 def derive_imported(run: RunFolder, imported: Imported) -> Tables:
     """All tables of an imported run, from the files that it keeps. One that can't be read any more is named."""
     measured: list[tuple[TrialRecord, Parts]] = []
-    warnings: dict[int, str] = {}
+    warnings: dict[int, AnyFinding] = {}
     read: dict[int, Sequence[Part] | ParseError] = {}
     kept = _kept(run, imported)
     for record in run.records():
@@ -181,15 +182,14 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
                     raise ParseError(f"the file holds {len(parts)} of its trials")
                 found[node] = parts[part]
         except ParseError as error:
-            warnings[record.trial] = f"trial {record.trial}: raw records cannot be read: {error}"
+            warnings[record.trial] = unreadable(record.trial, error)
             measured.append((record, {}))
         else:
             measured.append((record, found))
     known = {record.trial for record, _ in measured}
-    lost = [str(number) for number in range(1, len(imported.trials) + 1) if number not in known]
+    lost = tuple(number for number in range(1, len(imported.trials) + 1) if number not in known)
     if lost:
-        which = f"trial {lost[0]} is" if len(lost) == 1 else f"trials {', '.join(lost)} are"
-        warnings[_LOST] = f"{which} missing from the run's folder: import the files again"
+        warnings[_LOST] = TrialsMissing(lost)
     return _tables(imported, measured, warnings)
 
 
@@ -243,7 +243,9 @@ def _read_again(raw: Path | None, imported: Imported, file: int) -> Sequence[Par
         return error
 
 
-def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]], warnings: Mapping[int, str]) -> Tables:
+def _tables(
+    imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]], warnings: Mapping[int, AnyFinding]
+) -> Tables:
     from storlab.records.derived.within_trials import add_within_trials
     from storlab.records.stacked import Measured, rows_of
     from storlab.records.tables import Notes, Tables
@@ -263,7 +265,7 @@ def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Parts]], w
     for record, parts in read[:1]:
         each = ((imported.nodes(imported.trials[record.trial - 1]), parts) for record, parts in read)
         named = ((imported.files[nodes[node][0]].name, part) for nodes, own in each for node, part in own.items())
-        rows.notes[record.trial].warnings += said_of_files(named)
+        rows.notes[record.trial].warnings += map(Reported, said_of_files(named))
     for trial, warning in warnings.items():
         rows.notes.setdefault(trial, Notes()).warnings.append(warning)
     add_within_trials(rows, imported.whiskers)

@@ -22,6 +22,8 @@ import polars as pl
 from msgspec import Struct
 from polars.exceptions import PanicException, PolarsError
 
+from storlab.findings import AnyFinding, InTrials
+from storlab.findings.runs import ProbeUnreadable, RawUnreadable
 from storlab.limits import FILE
 from storlab.limits import RECORD as LONGEST
 from storlab.metrics import MetricSpec
@@ -38,7 +40,7 @@ _DECLARED = "declared.json"
 
 class _Trial(Struct, frozen=True, forbid_unknown_fields=True):
     fingerprint: str
-    warnings: list[str]
+    warnings: list[AnyFinding]
     observed: list[tuple[Count, str, str, dict[str, Any]]]  # cell, node, probe, facts
     declared: list[Count]  # which of those below
     loads: list[tuple[Count, str, dict[str, Any]]]  # cell, load, facts
@@ -163,12 +165,12 @@ def _kept(tables: Tables, of_run: str, files: dict[str, str]) -> _Kept:
 
 def keepable(tables: Tables) -> dict[int, str]:
     """Fingerprints of the trials that are kept: not of those whose warnings name a file, which may be moved."""
-    named = {
-        trial
-        for trial, notes in tables.notes()
-        if any(RunFolder(Path()).trial_folder(trial).as_posix() in warning for warning in notes.warnings)
-    }
+    named = {trial for trial, notes in tables.notes() if any(map(_names_file, notes.warnings))}
     return {trial: fingerprint for trial, fingerprint in tables.fingerprints.items() if trial not in named}
+
+
+def _names_file(warning: AnyFinding) -> bool:
+    return isinstance(warning.finding if isinstance(warning, InTrials) else warning, RawUnreadable | ProbeUnreadable)
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:

@@ -13,6 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from storlab.errors import RecordsError
+from storlab.findings import About, AnyFinding, Reported
+from storlab.findings.runs import Rested, RoundsNotFixed, RunsDiffer
 from storlab.grouping import grouped
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.nodes.agent.events import Clocks, Cpus, Kernel, Memory, Tool
@@ -89,11 +91,11 @@ Order = Literal["shuffled", "together"]
 
 
 class Rest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A cell that is not run again: ``after`` the last round in which it was due. ``why``: a clause."""
+    """A cell that is not run again: ``after`` the last round in which it was due."""
 
     cell: Number
     after: Number
-    why: str
+    why: Rested
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,7 +114,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     inputs: dict[str, str] = {}
     seed: Count = 0
     finished: datetime | None = None
-    stopped: str = ""  # one sentence: why the run ended
+    stopped: AnyFinding | None = None  # why the run ended; null while it goes on
     rounds: tuple[Number, Number] = (1, 1)  # at least, at most
     assigned: tuple[Number, Number] | None = None  # of these it did the first to the last, and another run the others
     nodes: dict[str, NodeFacts] = {}
@@ -199,8 +201,8 @@ def _no_run(folder: Path) -> str:
     return f"{folder} is not a run: it has no manifest.json"
 
 
-def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
-    """One sentence for each thing in which ``runs`` (name → manifest) differ, and what each carries as a caution."""
+def differences(runs: Mapping[str, Manifest]) -> tuple[AnyFinding, ...]:
+    """Each thing in which ``runs`` (name → manifest) differ, and what each carries as a caution."""
     nodes = {name: m.nodes.values() for name, m in runs.items()}
     told = {
         "Storlab": {name: m.storlab for name, m in runs.items()},
@@ -210,22 +212,15 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
         "--set": {name: " ".join(m.overrides) for name, m in runs.items()},
         "--only": {name: " ".join(m.only) for name, m in runs.items()},
     }
-    found = []
-    for what, values in told.items():
-        each = "; ".join(f"{name}: {value or 'none recorded'}" for name, value in values.items())
-        found += [f"The runs differ in {what} ({each})."] if len(set(values.values())) > 1 else []
+    found: list[AnyFinding] = [
+        RunsDiffer(what, tuple(values.items())) for what, values in told.items() if len(set(values.values())) > 1
+    ]
     if len({m.study_text for m in runs.values()}) > 1 or len({str(m.inputs) for m in runs.values()}) > 1:
-        found.append("The runs differ in the study itself: its text, or a file that it names.")
+        found.append(RunsDiffer("the study"))
     if len(runs) > 1:
-        found += [
-            f"{name} could stop depending on what it had measured (after {m.rounds[0]} to {m.rounds[1]} rounds). "
-            "Intervals of runs that were not interleaved assume a number of rounds fixed in advance: `storlab run "
-            "--rounds N`."
-            for name, m in runs.items()
-            if m.rounds[0] != m.rounds[1] or m.rests
-        ]
+        found += [RoundsNotFixed(name, *m.rounds) for name, m in runs.items() if m.rounds[0] != m.rounds[1] or m.rests]
     cautions = grouped((caution, name) for name, m in runs.items() for caution in m.cautions)
-    found += [f"{', '.join(names)}: {caution}" for caution, names in cautions.items()]
+    found += [About("side", (", ".join(names),), Reported(caution)) for caution, names in cautions.items()]
     return tuple(found)
 
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from storlab.errors import RecordsError
+from storlab.findings import AnyFinding, InTrials
+from storlab.findings.runs import RawUnreadable
 from storlab.limits import RECORD as LONGEST_RECORD
 from storlab.metrics import Declarations
 from storlab.reading import open_file, read_file
@@ -98,7 +100,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     facts: dict[NodeName, list[LayerFacts]] = {}  # node → layer by layer
     probes: dict[str, list[NodeName]] = {}  # probe → nodes where it watched
     loads: dict[str, list[NodeName]] = {}  # workload → nodes where it ran
-    warnings: list[str] = []
+    warnings: list[AnyFinding] = []
     guests: dict[NodeName, dict[str, Any]] = {}  # node → what that virtual machine was
     settings: dict[NodeName, dict[str, str]] = {}  # node → what else was set on its machine, by name
     changed: list[ChangedSetting] = []
@@ -107,6 +109,11 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
         """Facts are those of some layer."""
         if not all(isinstance(layer.get("layer"), str) for layers in self.facts.values() for layer in layers):
             raise ValueError("facts: each must name its layer")
+
+
+def unreadable(trial: int, why: object) -> InTrials:
+    """That a trial's raw records can't be read; ``why`` may name a file of its folder, by any trial's."""
+    return InTrials((trial,), RawUnreadable(str(why).replace(f"trials/{trial:04d}/", "trials/…/")))
 
 
 def write_trial(folder: Path, record: TrialRecord, durable: bool = True) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from storlab.blockio.requests import ratios
+from storlab.findings.runs import NotMerged
 from storlab.grouping import grouped
 from storlab.measurements import METRIC_COLUMNS, Measurements, merge_histograms, metric_frame
 from storlab.metrics import Declarations, MetricSpec, Specs, Value, is_underneath, specs_of
@@ -45,8 +46,6 @@ class Told:
 
 
 Group = Measured | Told
-
-NOT_MERGED = "percentiles of several nodes can't be merged, as not all of them have a histogram of latencies"
 
 
 def stacked(measured: Sequence[tuple[TrialRecord, Measurements]], source: str, node: str) -> TrialTables:
@@ -103,7 +102,7 @@ def _together(
         parts.append(_of_all(rows, [number] * rows.height, groups))
         lost = {name for each in group.by_node.values() for name in each.totals()} - {*rows["metric"]}
         if any(declared[group.source].find(name).percentile is not None for name in lost):
-            tables.notes[group.record.trial].warnings.append(f"{group.source}: {NOT_MERGED}")
+            tables.notes[group.record.trial].warnings.append(NotMerged(group.source))
     return [part.with_columns(pl.lit(None, pl.String).alias("node")) for part in parts]
 
 

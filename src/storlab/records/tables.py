@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from storlab.grouping import grouped, ranges
+from storlab.findings import AnyFinding, InTrials
+from storlab.grouping import grouped
 from storlab.metrics import WHISKERS, Declarations, MetricSpec, Specs
 from storlab.records.columns import COLUMNS
 from storlab.records.derived import fairness, in_memory, settings
 from storlab.records.run_folder import Host, TrialRecord
 from storlab.timeseries import variability
 from storlab.timeseries.findings import SeriesFindings
-from storlab.timeseries.wording import Examined, warnings
+from storlab.timeseries.remarks import Examined, remarks
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
@@ -41,10 +41,10 @@ def findings_frame(examined: Iterable[ExaminedSeries]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=COLUMNS["findings"])
 
 
-def said_of(examined: Iterable[ExaminedSeries], levels: Mapping[int, str]) -> list[str]:
+def remarks_on(examined: Iterable[ExaminedSeries], levels: Mapping[int, str]) -> Iterator[AnyFinding]:
     """What a reader must know of these, over all trials. ``levels``: trial → the levels that it was of, in words."""
-    named = ((f"{each.place['source']}, {each.metric}", each.found, int(str(each.place["trial"]))) for each in examined)
-    return warnings(Examined(name, found, trial, levels.get(trial, "")) for name, found, trial in named)
+    places = ((str(each.place["source"]), each.metric, each.found, int(str(each.place["trial"]))) for each in examined)
+    return remarks(Examined(*place, levels.get(place[-1], "")) for place in places)
 
 
 ROWS = ("metrics", "series", "histograms", "requests", "checks")
@@ -100,32 +100,17 @@ def load_facts(told: Iterable[LoadFacts]) -> list[dict[str, object]]:
     return [{"load": load, "cells": sorted(cells), **dict(own)} for (load, own), cells in alike.items()]
 
 
-_OF_TRIAL = re.compile(r"trial (?P<trial>\d+): (?P<said>.*)", re.DOTALL)
+def together(found: Iterable[AnyFinding]) -> list[AnyFinding]:
+    """Each once; what is found alike in several trials, once for all of them."""
+    every = list(dict.fromkeys(found))
+    trials = grouped((each.finding, each) for each in every if isinstance(each, InTrials))
 
+    def whole(each: AnyFinding) -> AnyFinding:
+        if not isinstance(each, InTrials):
+            return each
+        return InTrials(tuple(sorted(n for same in trials[each.finding] for n in same.trials)), each.finding)
 
-def together(sentences: Iterable[str]) -> list[str]:
-    """Each once; what is said alike of several trials, once for all of them: ``trials 3–30,000: …``.
-
-    The folder of a trial, in the name of a file, is then written ``trials/…``.
-    """
-    trials: dict[str, list[int]] = {}
-    for sentence in dict.fromkeys(sentences):
-        found = _OF_TRIAL.fullmatch(sentence)
-        if found is None:
-            trials.setdefault(sentence, [])
-        else:
-            trial = int(found["trial"])
-            said = found["said"].replace(f"trials/{trial:04d}/", "trials/…/")
-            trials.setdefault(said, []).append(trial)
-    return [_said(said, numbers) for said, numbers in trials.items()]
-
-
-def _said(said: str, numbers: list[int]) -> str:
-    if not numbers:
-        return said
-    if len(numbers) == 1:
-        return f"trial {numbers[0]}: {said.replace('trials/…/', f'trials/{numbers[0]:04d}/')}"
-    return f"trials {ranges(sorted(numbers))}: {said}"
+    return list(dict.fromkeys(map(whole, every)))
 
 
 Declared = tuple[str, tuple[MetricSpec, ...]]
@@ -136,7 +121,7 @@ Declared = tuple[str, tuple[MetricSpec, ...]]
 class Notes:
     """What there is to say of one trial, beside its rows."""
 
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[AnyFinding] = field(default_factory=list)
     observed: list[Observed] = field(default_factory=list)
     declared: list[Declared] = field(default_factory=list)
     loads: list[LoadFacts] = field(default_factory=list)
@@ -247,15 +232,15 @@ class Tables:
         frames = [frame for part in self.parts for frame in getattr(part, name) if frame.height]
         return pl.concat(frames) if frames else pl.DataFrame(schema=COLUMNS[name])
 
-    def warnings(self) -> tuple[str, ...]:
-        """What parsing had to say, each sentence once, in order, and what was found in series, over all trials."""
+    def warnings(self) -> tuple[AnyFinding, ...]:
+        """What parsing had to say, each once, in order, and what was found in series, over all trials."""
         said = (warning for _, notes in self.notes() for warning in notes.warnings)
         recorded = (warning for record in self.records for warning in record.warnings)
         levels = {record.trial: ", ".join(record.levels.values()) for record in self.records}
         cells = {record.cell: record.levels for record in self.records}
         cached = in_memory.warnings(self.frame("metrics"), cells)
         changed = settings.warnings(self.records)
-        return tuple(together([*changed, *cached, *said, *recorded, *said_of(self._examined(), levels)]))
+        return tuple(together([*changed, *cached, *said, *recorded, *remarks_on(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:
         return probe_facts(each for _, notes in self.notes() for each in notes.observed)

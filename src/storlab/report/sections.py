@@ -8,6 +8,8 @@ from pathlib import PurePath
 from storlab.analysis.machines import machines_of_rounds
 from storlab.analysis.summary import Comparison, Estimate, Summary
 from storlab.extras import has_extra, lacking
+from storlab.findings import Finding, Stopped, innermost
+from storlab.findings.runs import Answered, NoCheckpoint, Unanswered
 from storlab.grouping import grouped, ranges
 from storlab.report.charts import charts_of
 from storlab.report.document import (
@@ -29,6 +31,9 @@ from storlab.report.document import (
 )
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.methods import method
+from storlab.report.language.of_runs import rested
+from storlab.report.language.say import once, say
 from storlab.report.model.answer import answer
 from storlab.report.model.block import block_detail_tables, block_tables
 from storlab.report.model.chapters import (
@@ -87,7 +92,6 @@ _ONLY_EXPORTED = ("variance", "sigma", "outliers", "longest_stall")
 that compares the others has them among its results, and JSON and CSV hold all."""
 _LONG = 8  # rows of a table of a probe from which on it is folded
 _STACKS = 24  # sheets of facts from which on all are folded together
-_MOST = ", the most that the study allows"
 _EVERYTHING = "see `storlab report RUN --full` or the HTML report."
 
 
@@ -117,8 +121,8 @@ def _sections(given: ReportInput, summary: Summary, charts: Charts, *, drawn: bo
     questions, values = questions_of(summary), Values(summary, given if drawn else None)
     first, rest = split_primary(summary)
     watched = [e for e in summary.estimates if e.source.startswith(PROBE) and not is_in_lock_tables(e, given.declared)]
-    found = (*unsafe_modes(given), *capped(given), *summary.warnings)
-    probes, warnings = _in_place(further_tables(watched, summary.cells), map(words.stop, words.once(found)))
+    probes, warnings = _in_place(further_tables(watched, summary.cells), summary.warnings)
+    warnings = [*map(words.stop, (*unsafe_modes(given), *capped(given))), *warnings]
 
     levels = {cell.cell: cell.levels for cell in summary.cells}
     headline = f"{_within_budget(given)}{answer(summary, questions, first)} {safety_sentence(given.power_cuts, levels)}"
@@ -283,7 +287,10 @@ def _environment(given: ReportInput, summary: Summary) -> Iterator[Section]:
     study = Code(given.study, f"The study file {name}") if given.study else None
     yield from section("reproduce", "How to reproduce", commands, study, weight=WHOLE)
     yield from section(
-        "method", "Method", *said(" ".join(filter(None, (summary.method, *how_made(summary))))), weight=WHOLE
+        "method",
+        "Method",
+        *said(" ".join(filter(None, (method(summary.method) if summary.method else "", *how_made(summary))))),
+        weight=WHOLE,
     )
 
 
@@ -303,11 +310,12 @@ def _of_charts(shown: Document, given: ReportInput, charts: Charts | None, full:
     return (Section("charts", "Charts", said(why, tone="soft"), titled=False),)
 
 
-def _in_place(tables: list[Table], warnings: Iterable[str]) -> tuple[list[Table], list[str]]:
+def _in_place(tables: list[Table], warnings: Sequence[Finding]) -> tuple[list[Table], list[str]]:
     """Warnings that qualify some rows alone become footnotes there; the others are left."""
-    rest = []
-    for warning in warnings:
-        with_it = with_note(tables, "checkpoint", warning) if words.is_of_checkpoints(warning) else None
+    checkpoints = [each for each in warnings if isinstance(innermost(each), NoCheckpoint)]
+    rest = list(map(words.stop, once(each for each in warnings if each not in checkpoints)))
+    for warning in map(words.stop, once(checkpoints)):
+        with_it = with_note(tables, "checkpoint", warning)
         if with_it is None:
             rest.append(warning)
         else:
@@ -342,13 +350,12 @@ def overview(summary: Summary) -> str:
     undecided = sum(c.verdict == "undecided" for c in summary.comparisons)
     tally = words.tally(summary.comparisons)
     compared = f"{fmt.plural(len(summary.comparisons), 'comparison')}: {tally}" if tally else "no comparisons"
-    after = f"Stopped after {fmt.plural(summary.rounds_done, 'round')}"
-    if tally and summary.stopped.startswith(f"{after}{_MOST}"):  # the tally says what is open
-        rounds, ended = f"{rounds}{_MOST}", ""
-    elif tally and undecided == 0 and summary.stopped.startswith(f"{after}: {len(summary.comparisons)} comparison"):
+    stopped, ended = summary.stopped, "" if summary.stopped is None else words.stop(say(summary.stopped))
+    goal = stopped.goal if isinstance(stopped, Stopped) else None
+    if tally and isinstance(goal, Unanswered):  # the tally says what is open
+        rounds, ended = f"{rounds}, the most that the study allows", ""
+    elif tally and undecided == 0 and isinstance(goal, Answered) and goal.count == len(summary.comparisons):
         ended = ""
-    else:
-        ended = words.stop(summary.stopped[:1].upper() + summary.stopped[1:])
     counted = "; ".join(part for part in (rounds, cells, compared) if part)
     return f"{words.stop(counted)} {ended}".strip()
 
@@ -368,9 +375,9 @@ def resting(summary: Summary) -> str:
     groups = grouped(((c.rests_after, c.rests_because), c) for c in summary.cells if c.rests_after is not None)
     return " ".join(
         f"{together(cells, summary.cells)} rested from round {after + 1} on: "
-        + words.stop(because if len(cells) == 1 else because.replace(" its ", " their "))
+        + words.stop(rested(because, several=len(cells) > 1))
         for (after, because), cells in sorted(groups.items(), key=lambda group: group[0][0] or 0)
-        if after is not None
+        if after is not None and because is not None
     )
 
 

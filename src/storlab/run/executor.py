@@ -14,10 +14,11 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from storlab.analysis.stopping import Rule, Stop, decide
+from storlab.analysis.stopping import Rule, decide
 from storlab.analysis.summary import Summary, to_json
-from storlab.analysis.wording import plural
 from storlab.errors import RecordsError, StorlabError, UserError
+from storlab.findings import AnyFinding, Stopped
+from storlab.findings.runs import Interrupted, RoundsAssigned, Unreachable
 from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, new_run_folder
@@ -28,7 +29,7 @@ from storlab.records.tables import Tables
 from storlab.run.beginning import begin_run, new_manifest, new_run_id, nodes_of, now
 from storlab.run.build import Setups
 from storlab.run.limits import AS_PLANNED, NO_LIMITS, Assignment, Extent, Limits, refuse_other_rule
-from storlab.run.merging import assignment_of, done_of, manifest_of, set_aside_begun_elsewhere
+from storlab.run.merging import assignment_of, manifest_of, set_aside_begun_elsewhere
 from storlab.run.observer import Interrupts, Observer
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.planning.design import design_of, rule_of, summary_of
@@ -135,7 +136,7 @@ async def resume_run(
             await session.claim_devices()
             until = extent.until or manifest.until
             write_manifest(
-                records.path, replace(manifest, finished=None, stopped="", spent=False, rounds=rounds, until=until)
+                records.path, replace(manifest, finished=None, stopped=None, spent=False, rounds=rounds, until=until)
             )
             limits = Limits(manifest.gates, manifest.minutes, until, manifest.optional)
             return await _Executor(holding, plan, session, observer, interrupts, tables, limits).execute()
@@ -201,7 +202,8 @@ class _Executor:
         self._began = time.monotonic()
         self._rounds_here = 0
         self._remaining: int | None = None
-        self._stopped, self._spent = "", False
+        self._spent = False
+        self._stopped: AnyFinding | None = None
         self._written = time.monotonic()
         self._finished = False
         self._unreachable: tuple[str, ...] = ()
@@ -255,17 +257,14 @@ class _Executor:
                 return
             order = self._begin_round(number, journal)
             if not order:
-                self._stopped = f"Stopped after {plural(number - 1, 'round')}: all cells rest."
+                self._stopped = Stopped(number - 1, "resting")
                 return
             due = not self._ended.issuperset(planned.number for planned in order)
             await trials.run(order)
             self._rounds_here += due
             if trials.unreachable:
                 self._unreachable = tuple(trials.unreachable.values())
-                self._stopped = (
-                    f"The run stopped, for {', '.join(trials.unreachable)} can't be reached: "
-                    f"{'; '.join(self._unreachable)}. `storlab resume` resumes it."
-                )
+                self._stopped = Unreachable(tuple(trials.unreachable), self._unreachable)
                 return
             if self._interrupts.finish:
                 return
@@ -278,9 +277,10 @@ class _Executor:
             return False
         summary = await _apart(self._summarise)
         decision = decide(summary, self._rule)
-        if isinstance(decision, Stop):
+        if decision.stop:
             self._observer.round_ends(round_number, summary, decision, None)
-            self._stopped = decision.reason if self._plan.assigned is None else done_of(self._plan.assigned)
+            assigned = self._plan.assigned
+            self._stopped = decision.why if assigned is None else RoundsAssigned(*assigned)
             return True
         self._remaining = decision.remaining
         cells = [cell.number for cell in self._plan.supported if cell.number not in self._schedule.resting]
@@ -308,8 +308,8 @@ class _Executor:
         minutes = (time.monotonic() - self._began) / 60
         if self._limits.minutes is None or minutes * (1 + 1 / self._rounds_here) <= self._limits.minutes:
             return False
-        done, self._spent = plural(round_number, "round"), True
-        self._stopped = f"Stopped after {done}: one more would exceed the budget of {self._limits.minutes:g} minutes."
+        self._spent = True
+        self._stopped = Stopped(round_number, "budget", limit=self._limits.minutes)
         return True
 
     def _is_hopeless(self, round_number: int) -> bool:
@@ -317,9 +317,7 @@ class _Executor:
         last = [record.status for record in self._tables.records if record.round > round_number - _HOPELESS]
         if self._rounds_here < _HOPELESS or not last or "done" in last:
             return False
-        self._stopped = (
-            f"Stopped after {plural(round_number, 'round')}: no trial of the last {_HOPELESS} rounds succeeded."
-        )
+        self._stopped = Stopped(round_number, "hopeless", limit=_HOPELESS)
         return True
 
     def _time_left(self, round_number: int, rest: list[int]) -> tuple[float, float] | None:
@@ -353,9 +351,8 @@ class _Executor:
         self._session.try_again()  # what could not be reached may be back
         result = await tear_down(journal, self._session)
         self._left = tuple(result.failed)
-        if not self._finished and not self._stopped:
-            how = "was interrupted" if self._interrupts.finish else "broke off"
-            self._stopped = f"The run {how}; `storlab resume` resumes it."
+        if not self._finished and self._stopped is None:
+            self._stopped = Interrupted("interrupted" if self._interrupts.finish else "broke off")
         journal.note("end", finished=self._finished, left_behind=result.failed)
         if not self._held.is_whole:
             return  # it was removed: there is nothing to write into

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from storlab.analysis.wording import listed
+from storlab.amounts import numbered
 from storlab.errors import RecordsError, UserError
-from storlab.grouping import grouped, ranges
+from storlab.findings.runs import MergedRuns
+from storlab.grouping import grouped
 from storlab.records.files import copy_durably, sync_folder
 from storlab.records.held import new_run_folder
 from storlab.records.manifest import NAME, Manifest, Planned, Rest, write_manifest
@@ -54,12 +55,6 @@ def assignment_of(manifest: Manifest, extent: Extent) -> Assignment | None:
             "are added to what `storlab merge` makes of all"
         )
     return Assignment(first, last, manifest.rests, manifest.order)
-
-
-def done_of(assigned: tuple[int, int]) -> str:
-    first, last = assigned
-    which = f"Round {first}" if first == last else f"Rounds {first} to {last}"
-    return f"{which} of the run, as assigned; `storlab merge` puts them together with the others."
 
 
 def refuse_unassignable(study: Study) -> None:
@@ -201,12 +196,12 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Merged:
         for number, part in sorted(chosen.items())
     )
     twice = [
-        f"{part.called} has {listed(more)} as well, which {'is' if len(more) == 1 else 'are'} left out"
+        f"{part.called} has {numbered('round', more)} as well, which {'is' if len(more) == 1 else 'are'} left out"
         for part in every
         if (more := sorted(n for n in part.whole if chosen[n] is not part and not _same(chosen[n], part, n)))
     ]
     left = [
-        f"{part.called} has begun {listed(open_)} and not ended {'it' if len(open_) == 1 else 'them'}"
+        f"{part.called} has begun {numbered('round', open_)} and not ended {'it' if len(open_) == 1 else 'them'}"
         for part in every
         if (open_ := sorted(part.rounds.keys() - part.whole - chosen.keys()))
     ]
@@ -367,8 +362,6 @@ def _manifest(
     base, like = every[0].manifest, (measured or every)[0].manifest
     own = every[0].manifest.assigned is None
     manifests = [part.manifest for part in measured]
-    done = f"Merged from {len(measured)} runs: " if len(measured) > 1 else ""
-    numbers = f"round {present[0]}" if len(present) == 1 else f"rounds {ranges(present)}"
     return replace(
         base,
         run=base.run if own else new_run_id(),
@@ -377,7 +370,7 @@ def _manifest(
         devices=tuple(dict.fromkeys(device for each in manifests for device in each.devices)),
         started=min(each.started for each in (manifests or [base])),
         finished=now(),
-        stopped=f"{done}{numbers}." if present else base.stopped,
+        stopped=MergedRuns(len(measured), tuple(present)) if present else base.stopped,
         rounds=rounds,
         assigned=None,
         rests=rests,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from storlab.analysis.stopping import Continue, Stop
+    from storlab.analysis.stopping import Decision
     from storlab.analysis.summary import Summary
     from storlab.records.run_folder import TrialRecord
     from storlab.run.planning.order import PlannedTrial
@@ -42,7 +42,7 @@ class Observer:
         """A trial is recorded."""
 
     def round_ends(
-        self, round_number: int, summary: Summary, decision: Stop | Continue, left: tuple[float, float] | None
+        self, round_number: int, summary: Summary, decision: Decision, left: tuple[float, float] | None
     ) -> None:
         """All cells of a round have run. ``left``: as of ``trial_begins``, where it continues."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from storlab.analysis.wording import percent
+from storlab.amounts import percent
 from storlab.errors import UserError
 
 Floats = NDArray[np.float64]

@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from analysis.run_data import run, two_factors, with_variance
 from storlab.analysis.gates import parse_gate
 from storlab.analysis.runs.across_runs import RunsCompared, compare_runs
+from storlab.findings.runs import RunsDiffer
 from storlab.report.formats import markdown, terminal
 from storlab.report.formats.json import render_comparison as render_json
 from storlab.report.formats.junit import render_junit
@@ -43,7 +44,7 @@ def sample(old: str = "old") -> RunsCompared:
     before = run(old, {"ext4": LOW, "xfs": LOW, "zfs": LOW})
     after = run("new", {"ext4": [0.9 * v for v in LOW], "xfs": [1.001 * v for v in LOW]})
     gates = [parse_gate("worse>3%")]
-    return compare_runs([before, after], gates=gates, cautions=["The runs differ in Storlab (old: 1; new: 2)."])
+    return compare_runs([before, after], gates=gates, cautions=[RunsDiffer("Storlab", (("old", "1"), ("new", "2")))])
 
 
 def single_trials() -> RunsCompared:

@@ -20,7 +20,7 @@ from ..samples import block_sample
 from ..shown import text_of
 from ..vm_sample import vm_sample
 
-NOTHING = ReportInput(Summary("", "", 0.95, 0, ""))
+NOTHING = ReportInput(Summary("", "", 0.95, 0, None))
 
 
 @pytest.mark.parametrize("name", names(REPORTS))
@@ -57,7 +57,7 @@ def test_the_terminals_report_does_not_wait_for_the_charts() -> None:
 
 def test_the_asciidoc_report_names_the_load_of_each_metric() -> None:
     one = Estimate(1, {}, "log", "write.iops", "1/s", "higher", 8, 500, 500, None, None, None, None, 0.95)
-    summary = Summary("", "write.iops", 0.95, 8, "", estimates=(one, replace(one, source="data")))
+    summary = Summary("", "write.iops", 0.95, 8, None, estimates=(one, replace(one, source="data")))
     text = render(ReportInput(summary), "adoc")
     assert [text.count(f".write.iops: {load} (") for load in ("log", "data")] == [1, 1]
 

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from storlab.analysis.summary import CellState, Comparison, Estimate, Summary, Undecided, UndecidedKind, Verdict
+from storlab.findings import OnNode, Reported
+from storlab.findings.rounds import Emulated
+from storlab.findings.runs import BegunAgain
 from storlab.report.language import words
+from storlab.report.language.say import once
 from storlab.report.model.answer import answer
 from storlab.report.model.questions import ahead, ordered_comparisons, questions_of, title_of
 from storlab.report.sections import not_compared, overview
@@ -18,7 +22,7 @@ from ..shown import lines, question, tables
 BASE = Comparison(
     factor="fs", a="ext4", b="xfs", within={"load": "write"}, pooled=False, source="write", metric="write.bandwidth",
     unit="B/s", better="higher", rounds=8, ratio=1.42, low=1.31, high=1.54, confidence=0.99, margin=0.05,
-    verdict="better", reason="ext4 is higher than xfs in 8 of 8 rounds",
+    verdict="better", reason=Reported("ext4 is higher than xfs in 8 of 8 rounds"),
 )  # fmt: skip
 
 
@@ -40,11 +44,11 @@ def _pair(a: str, b: str, verdict: Verdict) -> Comparison:
             "About 1 more round would be needed to decide.",
         ),
         (
-            replace(BASE, verdict="undecided", low=None, high=None, reason=""),
+            replace(BASE, verdict="undecided", low=None, high=None, reason=Reported("")),
             "ext4 against xfs is undecided: 1.42× (no interval yet, 8 rounds). "
             "How many more rounds it needs is not yet estimable.",
         ),
-        (replace(BASE, verdict="undecided", ratio=None, reason="xfs is unsupported: no mkfs.xfs"),
+        (replace(BASE, verdict="undecided", ratio=None, reason=Reported("xfs is unsupported: no mkfs.xfs")),
          "ext4 against xfs cannot be compared: xfs is unsupported: no mkfs.xfs."),
     ],
 )  # fmt: skip
@@ -92,32 +96,38 @@ def test_the_lead_names_a_winner_only_where_there_is_one(pairs: str, lead: str) 
 
 
 def test_numbers_and_reasons_of_what_cannot_be_compared_are_told_once() -> None:
-    pairs = [replace(_pair(a, b, "undecided"), ratio=None, reason="no trial") for a, b in (("1", "16"), ("4k", "16"))]
+    pairs = [
+        replace(_pair(a, b, "undecided"), ratio=None, reason=Reported("no trial"))
+        for a, b in (("1", "16"), ("4k", "16"))
+    ]
     assert words.not_compared(pairs) == "fs=1 against fs=16 and 4k against fs=16 cannot be compared: no trial."
     reason = "zfs is unsupported: no module"
     missing = [
-        replace(BASE, b="zfs", ratio=None, reason=reason),
-        replace(BASE, a="xfs", b="zfs", ratio=None, reason=reason),
+        replace(BASE, b="zfs", ratio=None, reason=Reported(reason)),
+        replace(BASE, a="xfs", b="zfs", ratio=None, reason=Reported(reason)),
     ]
     assert not_compared([BASE, *missing]) == [
         "ext4 against zfs and xfs against zfs cannot be compared: zfs is unsupported: no module."
     ]
     reason = "There is no completed trial of xfs."
-    lacking = [replace(BASE, ratio=None, reason=reason, within={"bs": bs}) for bs in ("4k", "8k")]
+    lacking = [replace(BASE, ratio=None, reason=Reported(reason), within={"bs": bs}) for bs in ("4k", "8k")]
     assert not_compared([BASE, *lacking, replace(lacking[0], pooled=True, within={})]) == [
         f"ext4 against xfs cannot be compared (bs=4k; bs=8k; all combinations pooled): {reason}"
     ]
     assert not_compared(lacking) == ["ext4 against xfs cannot be compared: There is no completed trial of xfs."]
-    summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
+    summary = Summary("t", "bandwidth", 0.95, 8, None, comparisons=(BASE, *missing))
     assert ordered_comparisons(summary) == [BASE]
     assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 missing."
 
 
 def test_what_is_described_has_a_mark_of_its_own_wherever_it_is_shown() -> None:
-    told = replace(BASE, verdict="undecided", described="Described, not judged: guests are emulated", settled=True)
+    told = replace(BASE, verdict="undecided", described=Emulated(), settled=True)
     group = question(told)
     assert tables(group.blocks)[0].rows[0][-1].startswith("~ 1.42×")
-    assert lines(group.blocks)[0] == "~ ext4 against xfs: Described, not judged: guests are emulated."
+    assert (
+        lines(group.blocks)[0]
+        == "~ ext4 against xfs: Described, not judged: guests are emulated, and rates there are the emulator's."
+    )
     undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
     assert words.more_rounds(undecided) == "How many more rounds it needs is not yet estimable."
     assert words.more_rounds(replace(undecided, settled=True)) == "More rounds would not decide it."
@@ -134,15 +144,15 @@ def test_levels_that_say_little_by_themselves_stand_under_their_factors_name(a: 
 
 def test_pooled_verdicts_come_first_in_an_overview_that_says_why_the_run_ended() -> None:
     pooled = replace(BASE, pooled=True, within={})
-    groups = questions_of(Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, pooled)))
+    groups = questions_of(Summary("t", "bandwidth", 0.95, 8, None, comparisons=(BASE, pooled)))
     assert list(map(title_of, groups)) == [
         "write.bandwidth: write, all combinations pooled",
         "write.bandwidth: write",
     ]
     cells = (CellState(1, {"fs": "a"}, "measured", 5), CellState(2, {"fs": "b"}, "unsupported", 0))
-    summary = Summary("t", "bandwidth", 0.95, 1, "the precision was reached", cells=cells)
+    summary = Summary("t", "bandwidth", 0.95, 1, Reported("The precision was reached"), cells=cells)
     assert overview(summary) == "1 round done; 1 of 2 cells measured; no comparisons. The precision was reached."
-    summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE,))
+    summary = Summary("t", "bandwidth", 0.95, 8, None, comparisons=(BASE,))
     assert words.certainty(summary) == (
         "Ranges in parentheses are intervals at 99 %, as much as each verdict needs, so that all verdicts together "
         "hold at 95 %."
@@ -153,18 +163,21 @@ def test_pooled_verdicts_come_first_in_an_overview_that_says_why_the_run_ended()
     assert words.certainty(replace(summary, confidence=0.99)) == "Ranges in parentheses are 99 % intervals."
 
 
-def test_what_is_true_of_many_files_is_said_once_with_all_counts() -> None:
-    many = [f"{at:02}.txt: it was cut short" for at in range(1, 21)]
-    assert words.once([*many, "b: it is odd", "Nothing else", "a: it is odd"]) == [
-        "01.txt, 02.txt, 03.txt and 17 more: it was cut short", "b and a: it is odd", "Nothing else",
+def test_what_is_true_of_many_nodes_is_said_once_with_all_counts() -> None:
+    many = [OnNode("fio", f"vm-{at}", Reported("it was cut short")) for at in range(1, 21)]
+    odd = [OnNode("b", "vm", Reported("it is odd")), Reported("Nothing else"), OnNode("a", "vm", Reported("it is odd"))]
+    assert once([*many, *odd]) == [
+        "fio on vm-1, fio on vm-2, fio on vm-3 and 17 more: it was cut short", "b on vm and a on vm: it is odd",
+        "Nothing else",
     ]  # fmt: skip
-    counts = ["a: begun again: 7 of 1391", "b: begun again: 2 of 9", "a: begun again: 3 of 1200", "a: odd: 1 of"]
-    assert words.once(counts) == ["a: begun again: 7 of 1391 and 3 of 1200", "b: begun again: 2 of 9", "a: odd: 1 of"]
-    (said,) = words.once(f"a: begun again: {n} of 100" for n in range(1, 32))
-    assert said == "a: begun again: 1 of 100, 2 of 100, 3 of 100 and 28 more"
+    lead = "transactions that were restarted after a deadlock or a conflict, as every client has to do"
+    counts = [OnNode(name, "vm", BegunAgain((n,))) for name, n in (("a", (7, 1391)), ("b", (2, 9)), ("a", (3, 1200)))]
+    assert once(counts) == [f"a on vm: {lead}: 7 of 1391 and 3 of 1200", f"b on vm: {lead}: 2 of 9"]
+    (said,) = once(OnNode("a", "vm", BegunAgain(((n, 100),))) for n in range(1, 32))
+    assert said == f"a on vm: {lead}: 1 of 100, 2 of 100, 3 of 100 and 28 more"
 
 
-SUMMARY = Summary("t", "", 0.95, 8, "", comparisons=(BASE,))
+SUMMARY = Summary("t", "", 0.95, 8, None, comparisons=(BASE,))
 
 
 def said(*questions: list[Comparison]) -> str:

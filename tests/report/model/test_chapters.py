@@ -11,9 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from storlab.analysis.claims.data import Claim
+from storlab.analysis.claims.data import Claim, Expected
 from storlab.analysis.effects.data import Effects, LevelMean, Share
 from storlab.analysis.summary import Comparison, Difference, Summary, Underneath
+from storlab.findings import Reported
+from storlab.findings.answers import ClaimAnswer, ClaimUnanswered
+from storlab.findings.rounds import TooFewRounds
 from storlab.report.charts.theme import to_svg
 from storlab.report.formats import render
 from storlab.report.model.chapters import claim_lines, power_cut_tables
@@ -27,25 +30,32 @@ from ..vm_sample import GUESTS, ROUNDS, vm_sample
 
 HOLDS = Claim(
     name="A storm of ACKs: iSCSI takes more than twice as many.", said_by="a blog", verdict="holds",
-    reason="The evidence puts the ratio above 2.", metric="acks.per-request", source="probe:tcp", unit="1",
-    left={"transport": "iscsi"}, right={"transport": "nvme"}, expected="more than 2×", rounds=6, value=11.8, low=11.2,
+    reason=ClaimAnswer("above", 2.0), metric="acks.per-request", source="probe:tcp", unit="1",
+    left={"transport": "iscsi"}, right={"transport": "nvme"}, expected=Expected("more", 2.0),
+    rounds=6, value=11.8, low=11.2,
     high=12.4, confidence=0.98,
 )  # fmt: skip
 VALUE = replace(
     HOLDS, name="Every two segments", verdict="does not hold", metric="acks.sent.mss", right={},
-    expected="from 1.8 to 2.2", value=20.0, low=19.0, high=21.0, said_by="",
+    expected=Expected("between", low=1.8, high=2.2), value=20.0, low=19.0, high=21.0, said_by="",
 )  # fmt: skip
 ABSENT = replace(
-    HOLDS, name="SACK", verdict="missing", reason="This run has no sack=false.", value=None, low=None, high=None
+    HOLDS,
+    name="SACK",
+    verdict="missing",
+    reason=ClaimUnanswered("absent", ("sack=false",)),
+    value=None,
+    low=None,
+    high=None,
 )
 OPEN = replace(
-    HOLDS, name="<b>open</b> | x", verdict="undecided", reason="3 rounds of at least 5.", low=None, high=None
+    HOLDS, name="<b>open</b> | x", verdict="undecided", reason=TooFewRounds(3, 5, "claim"), low=None, high=None
 )
 ALL = (HOLDS, VALUE, ABSENT, OPEN)
 
 
 def claimed(*claims: Claim) -> ReportInput:
-    return ReportInput(Summary("t", "acks", 0.95, 6, "Done.", claims=claims))
+    return ReportInput(Summary("t", "acks", 0.95, 6, None, claims=claims))
 
 
 def test_a_claims_line_has_answer_figure_and_reason_and_what_both_sides_share_behind() -> None:
@@ -70,7 +80,7 @@ def test_programs_have_every_field_of_claims() -> None:
     storm, value, absent, _ = rows
     assert (storm["factor"], storm["a"], storm["b"], storm["ratio"]) == ("transport", "iscsi", "nvme", "11.8")
     assert (storm["verdict"], storm["part"], storm["confidence"]) == ("holds", "more than 2×", "0.98")
-    assert (storm["reason"], storm["warnings"]) == (HOLDS.name, HOLDS.reason)
+    assert (storm["reason"], storm["warnings"]) == (HOLDS.name, "The evidence puts the ratio above 2.")
     assert (value["factor.transport"], value["value"], value["ratio"], value["factor"]) == ("iscsi", "20.0", "", "")
     assert (absent["verdict"], absent["ratio"]) == ("missing", "")
 
@@ -145,13 +155,13 @@ EFFECTS = Effects(
     ),
     main=tuple(LevelMean({f: f"{f}{n}"}, 2.0**20 * (n + 1)) for f in ("fs", "bs") for n in range(2)),
     pairs=tuple(LevelMean({"fs": f"fs{a}", "bs": f"bs{b}"}, 2.0**20 * (1 + a + b)) for a in range(2) for b in range(2)),
-    method="A model.",
-    warnings=("Only 3 rounds",),
+    blocks=False,
+    warnings=(Reported("Only 3 rounds"),),
 )  # fmt: skip
 
 
 def with_effects(found: Effects) -> ReportInput:
-    return ReportInput(Summary("t", "bandwidth", 0.95, 6, "Done.", effects=(found,)))
+    return ReportInput(Summary("t", "bandwidth", 0.95, 6, None, effects=(found,)))
 
 
 def test_shares_and_means_are_tables_with_their_warnings_and_the_largest_first() -> None:
@@ -164,8 +174,10 @@ def test_shares_and_means_are_tables_with_their_warnings_and_the_largest_first()
     (means,) = effect_tables(with_effects(replace(EFFECTS, shares=())).summary)
     assert means.notes == ("Only 3 rounds.",)
     assert in_words(EFFECTS).startswith("fs 70 %, bs 20 %, between trials of a cell 8")
-    twice = replace(with_effects(EFFECTS).summary, method="How.", effects=(EFFECTS, replace(EFFECTS, metric="iops")))
-    assert lines(section(ReportInput(twice), "method").blocks) == ["How. Effects of factors: a model."]
+    twice = replace(with_effects(EFFECTS).summary, method=None, effects=(EFFECTS, replace(EFFECTS, metric="iops")))
+    assert lines(section(ReportInput(twice), "method").blocks) == [
+        "Effects of factors: mixed model of logarithms: factors and interactions fixed, rounds random (REML)."
+    ]
 
 
 @pytest.mark.parametrize("spread", [1.0, 1.0001, 10.0, 1e6])
@@ -259,7 +271,7 @@ ACKS = Difference(
 COMPARISON = Comparison(
     factor="transport", a="iSCSI", b="NVMe/TCP", within={}, pooled=False, source="load", metric="read.bandwidth",
     unit="B/s", better="higher", rounds=8, ratio=0.5, low=0.4, high=0.6, confidence=0.95, margin=0.1, verdict="worse",
-    reason="it is",
+    reason=Reported("it is"),
 )  # fmt: skip
 
 
@@ -272,7 +284,7 @@ def said(d: Difference) -> str:
 
 
 def given(*comparisons: Comparison) -> ReportInput:
-    return ReportInput(Summary("t", "read.bandwidth", 0.95, 8, "Done.", comparisons=comparisons))
+    return ReportInput(Summary("t", "read.bandwidth", 0.95, 8, None, comparisons=comparisons))
 
 
 def test_a_line_is_a_sentence_with_both_values_under_names_that_speak() -> None:

@@ -22,7 +22,7 @@ from ..sample import sample
 from ..shown import lines, questions, section, tables, text_of
 from ..vm_sample import vm_sample
 
-NOTHING = Summary("", "", 0.95, 0, "")
+NOTHING = Summary("", "", 0.95, 0, None)
 
 
 def test_a_question_has_a_row_a_comparison_and_more_than_three_are_a_matrix() -> None:

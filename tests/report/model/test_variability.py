@@ -144,7 +144,7 @@ def distribution(
 
 
 def tables_of(*those: Distribution) -> list[Table]:
-    return latency_tables(Summary("t", "iops", 0.95, 1, "", distributions=those), declared("load"))
+    return latency_tables(Summary("t", "iops", 0.95, 1, None, distributions=those), declared("load"))
 
 
 def test_a_row_is_a_cell_or_a_node_and_the_caption_says_how_far_off_a_percentile_can_be() -> None:
@@ -170,28 +170,28 @@ def counted(mean: float, metric: str = "ios", node: str | None = None) -> Estima
 
 
 def test_operations_that_are_in_no_histogram_are_told_unless_they_are_few() -> None:
-    summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE), distribution(2, FINE)))
+    summary = Summary("t", "iops", 0.95, 1, None, distributions=(distribution(1, FINE), distribution(2, FINE)))
     (table,) = latency_tables(replace(summary, estimates=(counted(50_500.0),)), declared("load"))
     assert [row[1] for row in rows(table)] == ["10000 of 101000 [1]", "10000"]
     assert table.notes[0] == "Not all operations are in its histograms: the percentiles are of those that are."
     assert table.caption == "of all operations in the histograms of all rounds and jobs, merged, exact to 1.0 %"
     nodes = tuple(distribution(1, FINE, name) for name in ("n-1", "n-2"))
-    summary = Summary("t", "iops", 0.95, 1, "", distributions=nodes, by_node=(counted(6_000.0, node="n-2"),))
+    summary = Summary("t", "iops", 0.95, 1, None, distributions=nodes, by_node=(counted(6_000.0, node="n-2"),))
     (table,) = latency_tables(summary, declared("load"))
     assert [row[1] for row in rows(table)] == ["10000", "10000 of 12000 [2]"]
-    summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE),), estimates=(counted(5_010.0),))
+    summary = Summary("t", "iops", 0.95, 1, None, distributions=(distribution(1, FINE),), estimates=(counted(5_010.0),))
     (table,) = latency_tables(summary, declared("load"))
     assert table.rows[0][0] == "none" and table.rows[0][1] == "10000"
 
 
 def test_latencies_have_a_section_with_those_that_are_asked_about_in_short() -> None:
-    summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE),))
+    summary = Summary("t", "iops", 0.95, 1, None, distributions=(distribution(1, FINE),))
     assert [table.title for table in tables(section(ReportInput(summary), "latency").blocks)] == ["latency: load"]
     for form, heading in (("md", "## Latency"), ("adoc", "== Latency"), ("html", "Latency</h2>")):
         assert heading in render(ReportInput(summary), form)
     those = tuple(distribution(1, FINE, metric=name) for name in ("close.latency", "create.latency", "sync.latency"))
     different = tuple(replace(each, operations=10_000 + at) for at, each in enumerate(those))
-    summary = Summary("t", "create.rate", 0.95, 1, "", distributions=different)
+    summary = Summary("t", "create.rate", 0.95, 1, None, distributions=different)
     assert [table.title for table in asked_latencies(summary, declared("load"))] == [
         "create.latency: load",
         "sync.latency: load",
@@ -203,7 +203,7 @@ def test_latencies_have_a_section_with_those_that_are_asked_about_in_short() -> 
 
 
 def test_csv_has_each_percentile_with_its_bounds() -> None:
-    summary = Summary("t", "iops", 0.95, 1, "", distributions=(distribution(1, FINE), distribution(1, FINE, "n-1")))
+    summary = Summary("t", "iops", 0.95, 1, None, distributions=(distribution(1, FINE), distribution(1, FINE, "n-1")))
     found = list(csv.DictReader(io.StringIO(render_csv(ReportInput(summary)))))
     names = ("kind", "metric", "factor.cache", "node", "value", "low", "high", "operations")
     assert [found[0][name] for name in names] == [
@@ -215,7 +215,7 @@ def test_csv_has_each_percentile_with_its_bounds() -> None:
 
 
 def steady_table(*windows: SteadyWindow) -> Table:
-    (only,) = steady_tables(Summary("t", "iops", 0.95, 8, "", steady=windows))
+    (only,) = steady_tables(Summary("t", "iops", 0.95, 8, None, steady=windows))
     return only
 
 

@@ -28,8 +28,8 @@ from storlab.analysis.block.rounds import (
 )
 from storlab.analysis.design import Design
 from storlab.analysis.summary import BelowUnit, BlockIO, SizeShare, UnitShare
-from storlab.analysis.wording import plural
 from storlab.blockio.requests import KEYS, UNITS, added_up, data_requests, with_alignment
+from storlab.findings.rounds import LeftOut
 from storlab.grouping import grouped
 from storlab.metrics import END, Declarations, named
 
@@ -88,7 +88,7 @@ def unit_of(design: Design) -> int:
 def _with_warnings(row: BlockIO, rounds: int) -> BlockIO:
     if row.rounds >= rounds:
         return row
-    warning = f"No {row.operation} request in {plural(rounds - row.rounds, 'round')} of {rounds}: left out."
+    warning = LeftOut("no request", count=rounds - row.rounds, of=rounds, side=row.operation)
     return replace(row, warnings=(*row.warnings, warning))
 
 

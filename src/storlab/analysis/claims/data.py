@@ -5,6 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from storlab.findings import AnyFinding
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is claimed: that a ratio is ``word`` ("more", "less") than ``limit``, within a margin, or a range."""
+
+    word: Literal["more", "less", "equivalent", "between"]
+    limit: float = 1.0
+    low: float = 0.0
+    high: float | None = None
+    margin: float | None = None
+
+
 ClaimVerdict = Literal["holds", "does not hold", "undecided", "missing"]
 
 
@@ -15,16 +29,16 @@ class Claim:
     name: str  # in the words of the study
     said_by: str
     verdict: ClaimVerdict
-    reason: str  # one sentence
+    reason: AnyFinding
     metric: str
     source: str  # workload or probe; empty where nothing was measured
     unit: str
     left: dict[str, str]
     right: dict[str, str]  # empty for a value
-    expected: str  # "more than 2×", "from 1.9 to 2.1"
+    expected: Expected
     rounds: int = 0
     value: float | None = None  # ratio or value: the typical one
     low: float | None = None
     high: float | None = None
     confidence: float | None = None  # of this interval
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[AnyFinding, ...] = ()

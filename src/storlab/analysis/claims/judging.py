@@ -21,18 +21,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from storlab.analysis.claims.data import Claim, ClaimVerdict
+from storlab.analysis.claims.data import Claim, ClaimVerdict, Expected
 from storlab.analysis.compare import failed_of
 from storlab.analysis.design import ClaimSpec, Design
 from storlab.analysis.judging import Case
-from storlab.analysis.questions import EMULATED, Catalogue, Planned, matching, plan
+from storlab.analysis.questions import Catalogue, Planned, level_names, matching, plan
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.checks import independence_lacks
 from storlab.analysis.stats.pairing import Rounds
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Failed, Rules, Span, beyond, fewest_for_limits, safe_exp, span, span_of_limits
-from storlab.analysis.wording import level_names, percent, plural
+from storlab.findings import AnyFinding
+from storlab.findings.answers import ClaimAnswer, ClaimContradicted, ClaimRange, ClaimUnanswered, LostRounds
+from storlab.findings.rounds import Emulated, NoMetric, NoTrial, TooFewRounds, Unsupported
 from storlab.metrics import Key
 
 _NONE: Floats = np.empty(0, dtype=np.float64)
@@ -56,7 +58,7 @@ class Judged:
     failed: Mapping[int, Rounds]
     limits: int = 0
     values: int = 0
-    unsteady: str = ""
+    unsteady: AnyFinding | None = None
 
 
 def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
@@ -72,7 +74,7 @@ def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
         ),
     )
     found = tuple(each for spec in design.claims for each in _answers(spec, design, by))
-    if not by.unsteady:
+    if by.unsteady is None:
         return found
     return tuple(c if c.verdict == "missing" else replace(c, verdict="undecided", reason=by.unsteady) for c in found)
 
@@ -87,29 +89,25 @@ def value_keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str,
 
 def _answers(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
     if not design.compared:
-        yield _missing(spec, design, "The cells were not interleaved with each other.")
+        yield _missing(spec, design, ClaimUnanswered("not interleaved"))
     elif spec.absent:
         yield _missing(spec, design, spec.absent)
     elif spec.native and design.emulated and not spec.right:
-        yield replace(_missing(spec, design, EMULATED), verdict="undecided")
+        yield replace(_missing(spec, design, Emulated()), verdict="undecided")
     elif spec.factor:
         yield from _of_comparisons(spec, design, by)
     else:
         yield from _of_values(spec, design, by)
 
 
-def _missing(spec: ClaimSpec, design: Design, why: str) -> Claim:
+def _missing(spec: ClaimSpec, design: Design, why: AnyFinding) -> Claim:
     metric = spec.metric or design.primary
     return Claim(spec.name, spec.source, "missing", why, metric, "", "", spec.left, spec.right, _expected(spec))
 
 
-def _expected(spec: ClaimSpec) -> str:
-    if spec.word == "between":
-        low, high = spec.between
-        return f"at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
-    if spec.word != "equivalent":
-        return spec.word if spec.limit == 1 else f"{spec.word} than {spec.limit:g}×"
-    return spec.word if spec.margin is None else f"{spec.word} within ±{percent(spec.margin)}"
+def _expected(spec: ClaimSpec) -> Expected:
+    low, high = spec.between
+    return Expected(spec.word, spec.limit, low, None if math.isinf(high) else high, spec.margin)
 
 
 def _of_comparisons(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
@@ -122,7 +120,7 @@ def _of_comparisons(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Cla
             found = True
             yield _of_comparison(spec, design, by, index, mirrored=q.key not in known)
     if not found:
-        yield _missing(spec, design, "No cells of this study differ in these levels alone.")
+        yield _missing(spec, design, ClaimUnanswered("no pair"))
 
 
 def _planned(spec: ClaimSpec, design: Design, catalogue: Catalogue) -> list[Planned]:
@@ -148,8 +146,8 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
     if comparison.verdict == "missing":
         return claim
     # A comparison that is also asked for by itself may be judged although the claim is not to be.
-    described = EMULATED if spec.native and design.emulated else comparison.described
-    if described:
+    described = Emulated() if spec.native and design.emulated else comparison.described
+    if described is not None:
         return replace(claim, verdict="undecided", reason=described)
     if case.item.problem or (pairs is not None and pairs.problem):
         return claim
@@ -194,7 +192,7 @@ class _Evidence:
     rules: Rules
     alike: bool
 
-    def answer(self, spec: ClaimSpec) -> tuple[ClaimVerdict, str, Span]:
+    def answer(self, spec: ClaimSpec) -> tuple[ClaimVerdict, AnyFinding, Span]:
         """The verdict, its reason, and the interval that goes with it."""
         plain = spec.word != "equivalent" and spec.limit == 1
         if plain and not self.alike:
@@ -204,7 +202,7 @@ class _Evidence:
             fewest = fewest_for_limits(self.rules.one_sided)
         fewest = max(self.rules.min_rounds, fewest)
         if seen.n < fewest:
-            return "undecided", f"{plural(seen.n, 'round')} of at least {fewest}.", seen
+            return "undecided", TooFewRounds(seen.n, fewest, "claim"), seen
         if spec.word == "equivalent":
             verdict, reason = self._equivalent()
         elif plain:
@@ -212,35 +210,34 @@ class _Evidence:
         else:
             verdict, reason = self._beyond(math.log(spec.limit), 1 if spec.word == "more" else -1, spec.limit)
         if verdict != "undecided" and (against := self._against(spec, verdict)):
-            return "undecided", f"Combinations differ: contradicted in {', '.join(against)}.", seen
+            return "undecided", ClaimContradicted(tuple(against)), seen
         return verdict, reason, seen
 
-    def _differs(self, side: int) -> tuple[ClaimVerdict, str]:
+    def _differs(self, side: int) -> tuple[ClaimVerdict, ClaimAnswer]:
         if self.alike:
-            return "does not hold", f"They are equivalent within ±{percent(self.rules.margin)}."
-        for sign, verdict in ((side, "holds"), (-side, "does not hold")):
+            return "does not hold", ClaimAnswer("equivalent", self.rules.margin)
+        for sign in (side, -side):
             lost = self.failed.a + self.failed.b
             enough = log_evidence(self.ratios, 0.0, sign, lost) >= math.log(2 * self.needed)
             if enough and sign * float(self.ratios.mean()) > 0:
-                where = "above" if sign > 0 else "below"
-                return ("holds" if verdict == "holds" else "does not hold"), f"The evidence puts the ratio {where} 1."
-        return "undecided", "The evidence does not establish on which side of 1 the ratio lies."
+                return "holds" if sign == side else "does not hold", ClaimAnswer("above" if sign > 0 else "below")
+        return "undecided", ClaimAnswer("open")
 
-    def _beyond(self, edge: float, side: int, limit: float) -> tuple[ClaimVerdict, str]:
+    def _beyond(self, edge: float, side: int, limit: float) -> tuple[ClaimVerdict, ClaimAnswer]:
         for sign in (side, -side):
             if beyond(self.ratios, edge, sign, self.rules, self.failed):
-                where = "above" if sign > 0 else "below"
-                return ("holds" if sign == side else "does not hold"), f"The evidence puts the ratio {where} {limit:g}."
-        return "undecided", f"The evidence does not establish on which side of {limit:g} the ratio lies."
+                answer = ClaimAnswer("above" if sign > 0 else "below", limit)
+                return "holds" if sign == side else "does not hold", answer
+        return "undecided", ClaimAnswer("open", limit)
 
-    def _equivalent(self) -> tuple[ClaimVerdict, str]:
-        edge, within = math.log1p(self.rules.margin), f"the margin of ±{percent(self.rules.margin)}"
+    def _equivalent(self) -> tuple[ClaimVerdict, ClaimAnswer]:
+        margin, edge = self.rules.margin, math.log1p(self.rules.margin)
         if edge > 0 and all(beyond(self.ratios, -s * edge, s, self.rules, self.failed) for s in (1, -1)):
-            return "holds", f"The evidence puts the ratio within {within}."
+            return "holds", ClaimAnswer("within", margin)
         either = replace(self.rules, alpha=self.rules.alpha / 2)  # of two ways in which it would be wrong
         if any(beyond(self.ratios, s * edge, s, either, self.failed) for s in (1, -1)):
-            return "does not hold", f"The evidence puts the ratio beyond {within}."
-        return "undecided", f"The evidence is not enough to tell whether the ratio lies within {within}."
+            return "does not hold", ClaimAnswer("beyond", margin)
+        return "undecided", ClaimAnswer("open within", margin)
 
     def _against(self, spec: ClaimSpec, verdict: ClaimVerdict) -> list[str]:
         """Combinations whose own interval contradicts the answer that all of them together give."""
@@ -265,31 +262,30 @@ def _of_values(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
     """One for each cell and metric; where there are several cells, each with all its levels."""
     levels, cells = dict(design.cells), _cells(spec, design)
     if not cells:
-        yield _missing(spec, design, "No cell of this run has these levels.")
+        yield _missing(spec, design, ClaimUnanswered("no cell"))
     for cell in cells:
         here = replace(spec, left=levels[cell]) if len(cells) > 1 else spec
         if why := by.catalogue.unsupported.get(cell):
-            yield _missing(here, design, f"{level_names(levels[cell])} is unsupported: {why}")
+            yield _missing(here, design, Unsupported(((level_names(levels[cell]), why),)))
             continue
         metrics = matching(spec.metric or design.primary, by.catalogue.metrics.get(cell, {}))
         for key in metrics:
             yield _of_value(here, design, by, (cell, key), metrics[key].unit)
         if not metrics:
             waiting = cell not in by.catalogue.metrics
-            why = "It has no completed trial." if waiting else f"It has no {spec.metric or design.primary}."
-            yield _missing(here, design, why)
+            yield _missing(here, design, NoTrial() if waiting else NoMetric(spec.metric or design.primary))
 
 
 def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], unit: str) -> Claim:
     cell, (source, metric) = of
     _, values = by.series.get(of, (None, _NONE))
-    claim = replace(_missing(spec, design, ""), verdict="undecided", metric=metric, source=source, unit=unit)
+    claim = replace(_missing(spec, design, NoTrial()), verdict="undecided", metric=metric, source=source, unit=unit)
     claim = replace(claim, rounds=len(values))
     lost = len(by.failed.get(cell, ())) + sum(not math.isfinite(value) for value in values.tolist())
     if lost:
-        return replace(claim, reason=f"{plural(lost, 'round')} without a value might have changed the answer.")
+        return replace(claim, reason=LostRounds(lost))
     if len(values) == 0:
-        return replace(claim, verdict="missing", reason="It has no completed trial.")
+        return replace(claim, verdict="missing", reason=NoTrial())
     needed = math.log(2 * by.values / (1 - design.confidence))
     seen = span_of_limits(values, needed)
     claim = replace(
@@ -300,16 +296,15 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
         confidence=1 - 1 / seen.threshold,
     )
     low, high = spec.between
-    said = _expected(spec)
+    ends = low, None if math.isinf(high) else high
     fewest = max(design.min_rounds, fewest_for_limits(needed))
     if seen.n < fewest:
-        return replace(claim, reason=f"{plural(seen.n, 'round')} of at least {fewest}.")
+        return replace(claim, reason=TooFewRounds(seen.n, fewest, "claim"))
     lacks = independence_lacks([values])
     if lacks:
-        claim, lacks = replace(claim, confidence=None), f" That is true of these rounds: {lacks}."
+        claim = replace(claim, confidence=None)
     if low <= seen.low and seen.high <= high and seen.bounded and low <= seen.mean <= high:
-        return replace(claim, verdict="holds", reason=f"The interval lies within what is claimed, {said}.{lacks}")
+        return replace(claim, verdict="holds", reason=ClaimRange("within", *ends, lacks))
     if (seen.high < low and seen.mean < low) or (seen.low > high and seen.mean > high):
-        why = f"The interval lies outside the claimed range, {said}.{lacks}"
-        return replace(claim, verdict="does not hold", reason=why)
-    return replace(claim, reason=f"The interval reaches beyond what is claimed, {said}.")
+        return replace(claim, verdict="does not hold", reason=ClaimRange("outside", *ends, lacks))
+    return replace(claim, reason=ClaimRange("reaches beyond", *ends))

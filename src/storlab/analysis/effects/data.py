@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from storlab.findings import AnyFinding
+
 Part = Literal["factor", "interaction", "others", "rounds", "blocks", "residual"]
 """``others``: interactions that are not listed one by one. ``blocks``: what cells of a round have in common because
 something was set up once for them. ``residual``: what remains between trials of one cell."""
@@ -49,8 +51,8 @@ class Effects:
     shares: tuple[Share, ...]
     main: tuple[LevelMean, ...]  # by factor, in the order of its levels
     pairs: tuple[LevelMean, ...]  # of every two factors
-    method: str  # one sentence
-    warnings: tuple[str, ...] = ()
+    blocks: bool | None  # whether blocks are random beside rounds; null if there are no shares
+    warnings: tuple[AnyFinding, ...] = ()
 
 
 @dataclass(frozen=True)

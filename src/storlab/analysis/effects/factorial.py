@@ -42,17 +42,11 @@ from storlab.analysis.effects.data import Effects, LevelMean, Part, Share
 from storlab.analysis.effects.mixed import Components, fit
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.stats.anytime import ROUNDING, Floats
-from storlab.analysis.wording import plural
+from storlab.findings import AnyFinding
+from storlab.findings.answers import Aliased, EffectsDoubt
+from storlab.findings.rounds import TooFewRounds
 from storlab.grouping import grouped
 from storlab.metrics import Key
-
-APART = "Not interleaved: any drift is part of the shares and means of factors too, so none of them is a verdict."
-
-METHOD = "Mixed model of logarithms: factors and interactions fixed, rounds random (REML)."
-METHOD_BLOCKS = (
-    "Mixed model of logarithms: factors and interactions fixed, rounds and what is set up once for several cells of a "
-    "round random (moments)."
-)
 
 
 def effects_of(
@@ -64,11 +58,11 @@ def effects_of(
     ``blocks``: cell → block, of those that share what is set up once a round.
     """
     levels = dict(design.cells)
-    doubts = () if design.compared else (APART,)
+    doubts: tuple[AnyFinding, ...] = () if design.compared else (EffectsDoubt("not interleaved"),)
     if rests := design.rests_after.values():
         values = recorded.values.filter(pl.col("round") <= min(rests))
         recorded = Recorded(recorded.series, values)
-        doubts = (*doubts, f"From the first {plural(min(rests), 'round')} only: in later ones some cells rested.")
+        doubts = (*doubts, EffectsDoubt("resting", min(rests)))
     found = []
     for source, metric in keys:
         series = recorded.series.filter(pl.col("source") == source, pl.col("metric") == metric)
@@ -103,7 +97,7 @@ def _effects(
     series: pl.DataFrame,
     levels: dict[int, Levels],
     varying: Mapping[str, tuple[str, ...]],
-    doubts: tuple[str, ...],
+    doubts: tuple[AnyFinding, ...],
     blocks: Mapping[int, int],
 ) -> Effects:
     factors = tuple(varying)
@@ -115,21 +109,22 @@ def _effects(
         before = rows["round"].n_unique()
         rows = rows.filter(pl.len().over("round") == len(cells))
         if (after := rows["round"].n_unique()) < before:
-            doubts = (*doubts, f"From the {plural(after, 'round')} that have every combination, of {before}.")
+            doubts = (*doubts, EffectsDoubt("complete rounds", after, before))
     fixed = {name: level for name, level in levels[cells[0]].items() if name not in factors} if cells else {}
 
     def answer(
-        shares: tuple[Share, ...], means: tuple[tuple[LevelMean, ...], tuple[LevelMean, ...]], method: str, *said: str
+        shares: tuple[Share, ...], means: tuple[tuple[LevelMean, ...], tuple[LevelMean, ...]], *more: AnyFinding
     ) -> Effects:
         traits = (first["source"], first["metric"], first["unit"], first["better"])
         counts = (rows["round"].n_unique(), rows.height)
-        return Effects(*traits, fixed, factors, *counts, shares, *means, method, (*doubts, *said))
+        blocked = bool(split) if shares else None
+        return Effects(*traits, fixed, factors, *counts, shares, *means, blocked, (*doubts, *more))
 
     if rows.is_empty():
-        return answer((), ((), ()), "", "It has no value in these rounds, so there are no shares.")
+        return answer((), ((), ()), EffectsDoubt("no value"))
     values = rows["value"].to_numpy()
     if not bool(((values > 0) & (values < np.inf)).all()):
-        return answer((), ((), ()), "", "It is 0 or negative in some trials, so there are no logarithms and no shares.")
+        return answer((), ((), ()), EffectsDoubt("not positive"))
     index = {cell: at for at, cell in enumerate(cells)}
     rounds, of_round = np.unique(rows["round"].to_numpy(), return_inverse=True)
     of_cell = rows["cell"].replace_strict(index, return_dtype=pl.Int64).to_numpy()
@@ -138,12 +133,11 @@ def _effects(
     means = _means(chosen, varying, logs.cell_means())
     warnings = _doubts(chosen, factors, logs)
     if len(values) < len(cells) + len(rounds) or len(rounds) < 2:
-        return answer((), means, "", *warnings, "More rounds are needed to tell effects from chance: no shares yet.")
+        return answer((), means, *warnings, EffectsDoubt("chance"))
     terms, aliased = terms_of(chosen, factors)
-    warnings += [_alias(names) for names in aliased]
+    warnings += map(Aliased, aliased)
     found = _fit_blocks(terms, logs, block) if split else _fit(terms, logs)
-    method = METHOD_BLOCKS if split else METHOD
-    return answer(_shares(terms, found, len(values)), means, method, *warnings)
+    return answer(_shares(terms, found, len(values)), means, *warnings)
 
 
 def _fit_blocks(terms: Sequence[Term], logs: _Logs, block: NDArray[np.int64]) -> BlockComponents:
@@ -197,27 +191,16 @@ def _means(
     return main, tuple(mean for pair in combinations(factors, 2) for mean in by(pair))
 
 
-def _doubts(cells: Sequence[Levels], factors: tuple[str, ...], logs: _Logs) -> list[str]:
-    said = []
+def _doubts(cells: Sequence[Levels], factors: tuple[str, ...], logs: _Logs) -> list[AnyFinding]:
+    found: list[AnyFinding] = []
     full = int(np.prod([len({cell[name] for cell in cells}) for name in factors]))
     if len(cells) < full:
-        said.append(
-            f"Only {len(cells)} of {full} combinations were measured: shares overlap, and means of levels are over "
-            "different combinations."
-        )
+        found.append(EffectsDoubt("combinations", len(cells), full))
     if not logs.balanced:
-        said.append("Unbalanced: not every round has every combination, so shares depend on what else is in the model.")
+        found.append(EffectsDoubt("unbalanced"))
     if logs.rounds < MIN_ROUNDS:
-        said.append(
-            f"Only {plural(logs.rounds, 'round')}: shares of fewer than {MIN_ROUNDS} rounds vary much by chance."
-        )
-    return said
-
-
-def _alias(names: tuple[str, ...]) -> str:
-    if len(names) == 1:
-        return f"{names[0]} is indistinguishable from the other factors: its levels vary together with theirs."
-    return f"The interaction of {names[0]} and {names[1]} is indistinguishable from the rest: combinations are missing."
+        found.append(TooFewRounds(logs.rounds, MIN_ROUNDS, "shares"))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,39 +19,29 @@ from storlab.analysis.runs.merged_runs import RUN, Merged, RunData, merge
 from storlab.analysis.runs.one_run import by_question, summary_of
 from storlab.analysis.runs.sides import Sides, pooled, sides
 from storlab.analysis.stats.interleaving import same_order
-from storlab.analysis.stats.pairing import Pairs, no_ratio
+from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.summary import Comparison, GateResult
 from storlab.analysis.variability.across_runs import Varying, varying
 from storlab.analysis.verdict import Rules
-from storlab.analysis.wording import percent, plural
+from storlab.findings import AnyFinding, GateUnpaired, NoRatio
+from storlab.findings.answers import NotSteadyRuns
+from storlab.findings.runs import MachinesApart, RunsNotInterleaved
 
 Basis = Literal["interleaved", "not interleaved", "none"]
 
-CAUTION = (
-    "Not everything here was interleaved. Runs that follow each other differ also by the hour, by the state of the "
-    "machine and by versions: such differences are described and never judged, and nothing shows their cause."
-)
 
-MACHINES = (
-    "The runs are not all of the same machines: each machine is shown by itself, and nothing is judged by rounds of "
-    "different machines, as no number of rounds tells what differs between these from what is compared."
-)
+@dataclass(frozen=True)
+class RunsMethod:
+    """How intervals and verdicts were made: by pairs or not, of so many comparisons, at what confidence."""
 
-PAIRED = "Trials that were interleaved are paired by round: anytime-valid intervals and verdicts, as in a report."
-UNPAIRED = (
-    "Trials that were not interleaved: Welch's t interval of the difference of mean logarithms (Welch 1947), for a "
-    "number of rounds that was fixed in advance; it covers the spread of rounds within a run, not what differs between "
-    "runs."
-)
-SINGLE = "One round of a side has no spread, and so no interval."
-POOLED = (
-    "Pooled: for each round, the mean of the logarithms of all combinations, so that rounds remain the unit, and "
-    "all combinations have equal weight."
-)
-VARYING = (
-    "Variability is that of samples within trials, which depend on each other: it is described, by population "
-    "variances, and never judged."
-)
+    confidence: float
+    family: int
+    paired: bool
+    unpaired: bool
+    single: bool  # a side has one round, and so no interval
+    pooled: bool
+    intervals: bool
+    variability: bool
 
 
 @dataclass(frozen=True)
@@ -62,7 +52,7 @@ class RunComparison:
     basis: Basis
     rounds: tuple[int, int]  # of a and b; equal where paired
     gates: tuple[GateResult, ...] = ()
-    apart: str = ""  # why rounds are no pairs, as a clause; empty where they are
+    apart: AnyFinding | None = None  # why rounds are no pairs; null if they are
 
 
 @dataclass(frozen=True)
@@ -76,8 +66,8 @@ class RunsCompared:
     confidence: float  # family-wise
     family: int
     comparisons: tuple[RunComparison, ...]
-    cautions: tuple[str, ...]
-    method: str
+    cautions: tuple[AnyFinding, ...]
+    method: RunsMethod
     variability: tuple[Varying, ...] = ()
     allow_undecided: bool = False  # a gate that can't be told yet lets pass
     resumable: bool = True  # a run can be given more rounds that are paired
@@ -95,7 +85,7 @@ def compare_runs(
     by: str | None = None,
     metrics: Sequence[str] = (),
     gates: Sequence[Gate] = (),
-    cautions: Sequence[str] = (),
+    cautions: Sequence[AnyFinding] = (),
     allow_undecided: bool = False,
     optional: Mapping[str, Sequence[str]] | None = None,
 ) -> RunsCompared:
@@ -143,9 +133,9 @@ def compare_runs(
         family=family,
         comparisons=found,
         cautions=(
-            *(f"{name}: {why} Nothing is judged by it." for name, why in merged.unsteady.items()),
-            *([CAUTION] if any(c.basis == "not interleaved" for c in found) else []),
-            *([MACHINES] if apart else []),
+            *(NotSteadyRuns(((name, why),), alone=True) for name, why in merged.unsteady.items()),
+            *([RunsNotInterleaved()] if any(c.basis == "not interleaved" for c in found) else []),
+            *([MachinesApart()] if apart else []),
             *merged.notes,
             *cautions,
         ),
@@ -159,13 +149,13 @@ def compare_runs(
 def _as_reported(c: Comparison, gates: Sequence[Gate]) -> RunComparison:
     """What a run's report says, as a comparison here."""
     told = c.gates
-    if c.described:
+    if c.described is not None:
         told = tuple(GateResult(str(gate), "undecided", c.described, settled=True) for gate in gates)
     basis: Basis = "none" if c.ratio is None else "interleaved"
     return RunComparison(replace(c, gates=()), basis, (c.rounds, c.rounds), told)
 
 
-def _cases(merged: Merged) -> Iterator[tuple[Planned, Sides | None, str]]:
+def _cases(merged: Merged) -> Iterator[tuple[Planned, Sides | None, NotSteadyRuns | None]]:
     """Each comparison with its sides, where it can have an answer, and why it may not be judged."""
     for item in merged.planned:
         answerable = not item.problem and not item.waiting
@@ -177,45 +167,50 @@ def _uncounted(item: Planned) -> Planned:
     return replace(item, counted=False)
 
 
-def _method(found: Sequence[RunComparison], confidence: float, family: int, *, varies: bool) -> str:
-    corrected = f"The confidence of {percent(confidence)} holds for all together"
-    if family > 1:
-        each = percent(1 - (1 - confidence) / family)
-        corrected += f": {plural(family, 'comparison')}, by closed testing; what is described is held to {each}"
+def _method(found: Sequence[RunComparison], confidence: float, family: int, *, varies: bool) -> RunsMethod:
     apart = [c for c in found if c.basis == "not interleaved"]
-    told = {
-        PAIRED: any(c.basis == "interleaved" for c in found),
-        UNPAIRED: any(c.comparison.low is not None for c in apart),
-        SINGLE: any(c.comparison.low is None for c in apart),
-        POOLED: any(c.comparison.pooled for c in found),
-        f"{corrected}.": any(c.comparison.low is not None for c in found),
-        VARYING: varies,
-    }
-    return " ".join(text for text, done in told.items() if done)
+    return RunsMethod(
+        confidence,
+        family,
+        paired=any(c.basis == "interleaved" for c in found),
+        unpaired=any(c.comparison.low is not None for c in apart),
+        single=any(c.comparison.low is None for c in apart),
+        pooled=any(c.comparison.pooled for c in found),
+        intervals=any(c.comparison.low is not None for c in found),
+        variability=varies,
+    )
 
 
-def _unsteady(item: Planned, merged: Merged) -> str:
+def _unsteady(item: Planned, merged: Merged) -> NotSteadyRuns | None:
     """Why it can't be judged; the sides of runs have their names."""
     sides = (item.question.a, item.question.b)
-    return " ".join(f"{name}: {why}" for name, why in merged.unsteady.items() if merged.factor != RUN or name in sides)
+    runs = [(name, why) for name, why in merged.unsteady.items() if merged.factor != RUN or name in sides]
+    return NotSteadyRuns(tuple(runs)) if runs else None
 
 
 def _answer(
-    item: Planned, found: Sides | None, rules: Rules, needed: float, gates: Sequence[Gate], unsteady: str
+    item: Planned,
+    found: Sides | None,
+    rules: Rules,
+    needed: float,
+    gates: Sequence[Gate],
+    unsteady: NotSteadyRuns | None,
 ) -> RunComparison:
     question = item.question
     if found is None:
-        reason = item.problem or f"{item.waiting[0].upper()}{item.waiting[1:]}"
+        reason = item.problem or item.waiting
+        assert reason is not None
         answer = unanswerable(question, reason, 1 - 1 / needed, warnings=item.warnings)
         answer = replace(answer, optional=item.optional)
         return _judged(answer, "none", (0, 0), None, rules, () if item.optional else gates)
     warnings = (*item.warnings, *found.warnings)
     if found.pairs is None:
+        assert found.apart is not None
         alpha = rules.alpha / rules.family
         if found.refused:
-            answer = unanswerable(question, f"{found.apart[0].upper()}{found.apart[1:]}.", 1 - alpha, warnings=warnings)
+            answer = unanswerable(question, found.apart, 1 - alpha, warnings=warnings)
         elif found.problem:
-            answer = unanswerable(question, no_ratio(found.problem, question.metric), 1 - alpha, warnings=warnings)
+            answer = unanswerable(question, NoRatio(found.problem, question.metric), 1 - alpha, warnings=warnings)
         else:
             answer = describe(question, found.a, found.b, alpha, found.apart)
             answer = replace(answer, warnings=(*warnings, *answer.warnings))
@@ -239,7 +234,7 @@ def _sides(item: Planned, merged: Merged) -> Sides:
         orders = {run: same_order(order, cells, (q.a, q.b)) for run, order in merged.orders.items()}
         failed = merged.failed.get(cells[0], ()), merged.failed.get(cells[1], ())
         rests = merged.rests_after.get(cells[0], {}), merged.rests_after.get(cells[1], {})
-        fixed = {run: why for run, why in orders.items() if why}
+        fixed = {run: why for run, why in orders.items() if why is not None}
         parts.append(sides((q.a, q.b), a, b, fixed, failed, rests, counts=item.counts))
     found = pooled(parts, item.names) if q.pooled else parts[0]
     return replace(found, shrunk=max(side.shrunk for part in parts for side in (part.a, part.b)))
@@ -247,9 +242,10 @@ def _sides(item: Planned, merged: Merged) -> Sides:
 
 def _ungated(c: RunComparison) -> RunComparison:
     """No gate takes a difference between machines for one between what ran on them."""
-    why = f"It is undecided what {c.comparison.a} is against {c.comparison.b}: {c.apart}."
+    assert c.apart is not None
+    why = GateUnpaired(c.comparison.a, c.comparison.b, c.apart)
     told = tuple(
-        replace(each, outcome="undecided", sentence=why, settled=True) if each.outcome in ("hit", "passed") else each
+        replace(each, outcome="undecided", why=why, settled=True) if each.outcome in ("hit", "passed") else each
         for each in c.gates
     )
     return replace(c, gates=told)

@@ -15,6 +15,8 @@ from storlab.analysis.runs.sides import Place, Sample, one_sided, without
 from storlab.analysis.stats.interleaving import Order
 from storlab.analysis.steady import SteadyState, steady_state
 from storlab.errors import UserError
+from storlab.findings.answers import NotSteady
+from storlab.findings.runs import SidesDiffer, WhiskersDiffer
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, Key, named
 
@@ -50,12 +52,14 @@ class Merged:
     planned: tuple[Planned, ...]
     table: Mapping[int, tuple[Sample, ...]]  # by cell; values NaN
     values: Mapping[tuple[int, int, int, str, str], float]  # by cell, run, round, source and metric
-    notes: tuple[str, ...] = ()  # what else differs between the sides
+    notes: tuple[SidesDiffer | WhiskersDiffer, ...] = ()  # what else differs between the sides
     orders: Mapping[int, Order] = field(default_factory=dict)  # by run, where not known as random
     failed: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)  # by cell
     declared: Declarations = field(default_factory=Declarations)
     rests_after: Mapping[int, Mapping[int, int]] = field(default_factory=dict)  # by cell and run: its last round there
-    unsteady: Mapping[str, str] = field(default_factory=dict)  # by run: why it has no steady state, which it asks for
+    unsteady: Mapping[str, NotSteady] = field(
+        default_factory=dict
+    )  # by run: why it has no steady state, which it asks for
 
     def samples(self, cell: int, key: Key) -> list[Sample]:
         return [
@@ -107,9 +111,20 @@ def merge(
     each = (item for run in runs for item in run.design.declared.items())
     declared = Declarations.union((source, tuple(specs)) for source, specs in each)
     rests_after = _rests_after(runs, cells, others, by)
-    notes = (*notes, *_whiskers_note(runs))
-    found = Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed, declared)
-    unsteady = {name: state.lacking for name, state in states.items() if state.lacking}
+    found = Merged(
+        factor,
+        levels,
+        primary,
+        *rules,
+        planned,
+        table,
+        values,
+        (*notes, *_whiskers_note(runs)),
+        orders,
+        failed,
+        declared,
+    )
+    unsteady = {name: state.lacking for name, state in states.items() if state.lacking is not None}
     return replace(found, rests_after=rests_after, unsteady=unsteady)
 
 
@@ -119,13 +134,11 @@ def _steady_state(run: RunData) -> SteadyState:
     return steady_state(collect(run.metrics, _done(run), [cell for cell, _ in run.design.cells]), run.design)
 
 
-def _whiskers_note(runs: Sequence[RunData]) -> list[str]:
+def _whiskers_note(runs: Sequence[RunData]) -> list[WhiskersDiffer]:
     """That outliers of different runs are not the same thing."""
     specs = ((run.name, spec) for run in runs for specs in run.design.declared.values() for spec in specs)
-    whiskers = {name: f"{name}: {spec.whiskers:g}" for name, spec in specs if spec.whiskers}
-    if len({said.rpartition(":")[2] for said in whiskers.values()}) < 2:
-        return []
-    return [f"The runs count outliers from different whiskers on ({'; '.join(whiskers.values())})."]
+    whiskers = {name: spec.whiskers for name, spec in specs if spec.whiskers}
+    return [WhiskersDiffer(tuple(whiskers.items()))] if len(set(whiskers.values())) > 1 else []
 
 
 def _as_reported(run: RunData, since: int) -> RunData:
@@ -148,7 +161,9 @@ def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
     return tuple(name for name in first.design.factors if name != by)
 
 
-def _apart(runs: Sequence[RunData], others: tuple[str, ...], by: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _apart(
+    runs: Sequence[RunData], others: tuple[str, ...], by: str | None
+) -> tuple[tuple[str, ...], tuple[SidesDiffer, ...]]:
     """``others`` without factors that only tell the sides apart, as the name of each file does; and a note on those.
 
     Of imported runs only: a study says itself what is compared with what.
@@ -160,8 +175,7 @@ def _apart(runs: Sequence[RunData], others: tuple[str, ...], by: str | None) -> 
         different = len(set.union(*found.values())) == len(found) > 1
         imported = not any(run.design.compared for run in runs)
         if different and imported and all(len(levels) == 1 for levels in found.values()):
-            told = "; ".join(f"{side}: {next(iter(levels))}" for side, levels in found.items())
-            notes.append(f"The sides differ in {name} as well ({told}).")
+            notes.append(SidesDiffer(name, tuple((side, next(iter(levels))) for side, levels in found.items())))
         else:
             kept.append(name)
     return tuple(kept), tuple(notes)

@@ -16,13 +16,12 @@ import numpy as np
 
 from storlab.analysis.compare import Question
 from storlab.analysis.design import Design
-from storlab.analysis.questions import Planned
+from storlab.analysis.questions import Planned, level_names
 from storlab.analysis.stats.interleaving import Span, pairs_in_time
 from storlab.analysis.stats.pairing import Pairs, Side, pair, pool, without_logarithm
-from storlab.analysis.wording import level_names, listed, plural
+from storlab.findings import About, AnyFinding, Together
+from storlab.findings.rounds import LeftOut, NoRound, NotPaired, OneSided, OtherMachines, PairedByTime, RanFirst
 from storlab.grouping import grouped
-
-BY_TIME = "Paired by time, as trials of the runs alternate; that their order was drawn at random is not known."
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ _ALL_DUE: tuple[Mapping[int, int], Mapping[int, int]] = ({}, {})
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """``pairs`` of ``a`` and ``b``; ``None`` where ``apart``, a clause, says why their rounds are none.
+    """``pairs`` of ``a`` and ``b``; ``None`` where ``apart`` says why their rounds are none.
 
     ``problem``: why the two sides have no ratio, though both are there; only where they are no pairs. ``shrunk``:
     by how much the ½ of counts moves any of the logarithms, as of ``Side``. ``elsewhere``: ``b`` was not measured where
@@ -58,9 +57,9 @@ class Sides:
     a: Side
     b: Side
     pairs: Pairs | None = None
-    apart: str = ""
-    problem: str = ""
-    warnings: tuple[str, ...] = ()
+    apart: AnyFinding | None = None
+    problem: AnyFinding | None = None
+    warnings: tuple[AnyFinding, ...] = ()
     shrunk: float = 0.0
     elsewhere: bool = False
     refused: bool = False
@@ -70,14 +69,14 @@ def sides(
     names: tuple[str, str],
     a: Sequence[Sample],
     b: Sequence[Sample],
-    fixed: Mapping[int, str],
+    fixed: Mapping[int, RanFirst],
     failed: tuple[Sequence[Place], Sequence[Place]] = ((), ()),
     rests_after: tuple[Mapping[int, int], Mapping[int, int]] = _ALL_DUE,
     counts: bool = False,
 ) -> Sides:
     """The two sides of one combination; ``names`` as the reader knows them.
 
-    ``fixed``: of runs in which one of the two mostly ran first, a clause that says so. ``failed``: trials of each side.
+    ``fixed``: of runs in which one of the two mostly ran first. ``failed``: trials of each side.
     ``rests_after``: of each side, by run, the last round in which it was due; later ones are pairs of nothing.
     ``counts``: as of ``Side``.
     """
@@ -87,13 +86,14 @@ def sides(
 
     whole = _side(names[0], a, counts), _side(names[1], b, counts)
     gone = zip(names, failed, strict=True)
-    lost = tuple(f"Left out: {plural(len(of), 'trial')} of {name} that failed." for name, of in gone if of)
+    lost = tuple(LeftOut("failed trials", count=len(of), side=name) for name, of in gone if of)
     interleaved = {s.run for s in a if s.interleaved} & {s.run for s in b if s.interleaved}
     together = interleaved - fixed.keys()
     if interleaved and not together:
-        return Sides(*whole, apart="; ".join(dict.fromkeys(fixed[run] for run in sorted(interleaved))), warnings=lost)
+        found = tuple(dict.fromkeys(fixed[run] for run in sorted(interleaved)))
+        return Sides(*whole, apart=found[0] if len(found) == 1 else Together(found), warnings=lost)
     if together:
-        if of_machines := _of_different_machines(a, b, together):
+        if (of_machines := _of_different_machines(a, b, together)) is not None:
             return Sides(*whole, apart=of_machines, warnings=lost, elsewhere=True, refused=True)
         inner = (
             _side(
@@ -105,42 +105,36 @@ def sides(
             for name, of, gone in zip(names, (a, b), failed, strict=True)
         )
         left = sum(s.run not in together for s in (*a, *b))
-        fixedly = "" if interleaved == together else ", or both in one order"
-        said = f"Left out: {plural(left, 'trial')} of runs that have only one of the two{fixedly}."
+        gone_too = LeftOut("one side" if interleaved == together else "one side or order", count=left)
         hosts = {s.round: s.host for s in a if s.run in together}
         several = hosts if len(set(hosts.values())) > 1 else {}
-        return Sides(*whole, replace(pair(*inner), hosts=several), warnings=(said,) if left else ())
+        return Sides(*whole, replace(pair(*inner), hosts=several), warnings=(gone_too,) if left else ())
     if not a or not b:
-        return Sides(*whole, apart="one side has no trial", warnings=lost)
+        return Sides(*whole, apart=NotPaired("one side"), warnings=lost)
     hosts_a, hosts_b = ({s.host for s in of if s.host} for of in (a, b))
     if hosts_a and hosts_b and hosts_a != hosts_b:
-        there = " and ".join(f"{name} on {_listed(of)}" for name, of in zip(names, (hosts_a, hosts_b), strict=True))
-        return Sides(*whole, apart=f"they ran on different machines, {there}", warnings=lost, elsewhere=True)
-    found = "some of their trials failed" if lost else pairs_in_time([_span(s) for s in a], [_span(s) for s in b])
-    if isinstance(found, str):
-        return Sides(*whole, apart=found, warnings=lost)
-    rounds = np.array([a[of_a].round for of_a, _ in found], dtype=np.int64)  # as the first side counts them
+        machines = OtherMachines((tuple(sorted(hosts_a)), tuple(sorted(hosts_b))), names)
+        return Sides(*whole, apart=machines, warnings=lost, elsewhere=True)
+    couples = NotPaired("failed") if lost else pairs_in_time([_span(s) for s in a], [_span(s) for s in b])
+    if isinstance(couples, NotPaired):
+        return Sides(*whole, apart=couples, warnings=lost)
+    rounds = np.array([a[of_a].round for of_a, _ in couples], dtype=np.int64)  # as the first side counts them
     in_time = (
-        Side(name, rounds, np.array([of[couple[which]].value for couple in found]), counts=counts)
+        Side(name, rounds, np.array([of[couple[which]].value for couple in couples]), counts=counts)
         for which, (name, of) in enumerate(zip(names, (a, b), strict=True))
     )
-    return Sides(*whole, pair(*in_time), warnings=(BY_TIME,))
+    return Sides(*whole, pair(*in_time), warnings=(PairedByTime(),))
 
 
-def _of_different_machines(a: Sequence[Sample], b: Sequence[Sample], runs: Set[int]) -> str:
-    """Why the rounds of these runs can't be put together, as a clause; empty where each had the same machines."""
+def _of_different_machines(a: Sequence[Sample], b: Sequence[Sample], runs: Set[int]) -> AnyFinding | None:
+    """Why the rounds of these runs can't be put together; ``None`` if each had the same machines."""
     hosts = grouped((s.run, s.host) for s in (*a, *b) if s.run in runs)
     sets = dict.fromkeys(frozenset(each) for each in hosts.values())
     if len(sets) > 1:
-        named = "; ".join(_listed(each) for each in sets)
-        return f"their rounds are of different machines ({named}), which are judged one by one and never together"
+        return OtherMachines(tuple(tuple(sorted(each)) for each in sets))
     if len(hosts) > 1 and "" in next(iter(sets)):
-        return "on which machines these runs were measured is not recorded"
-    return ""
-
-
-def _listed(hosts: Set[str]) -> str:
-    return ", ".join(sorted(host or "one that is not recorded" for host in hosts))
+        return NotPaired("runs without machines")
+    return None
 
 
 def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
@@ -149,34 +143,36 @@ def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
     if any(part.refused for part in parts):
         return next(part for part in parts if part.refused)
     elsewhere = any(part.elsewhere for part in parts)
-    apart = next((part.apart for part in parts if part.pairs is None), "")
+    apart = next((part.apart for part in parts if part.pairs is None), None)
     couples = [
-        replace(part.pairs, problem=f"In {name}: {part.pairs.problem}") if part.pairs.problem else part.pairs
+        replace(part.pairs, problem=About("combinations", (name,), part.pairs.problem))
+        if part.pairs.problem
+        else part.pairs
         for name, part in zip(combinations, parts, strict=True)
         if part.pairs is not None
     ]
     both = [[part.a for part in parts], [part.b for part in parts]]
-    if not apart:
+    if apart is None:
         return Sides(both[0][0], both[1][0], pool(couples, combinations), warnings=said)
     said = tuple(dict.fromkeys(warning for part in parts if part.pairs is None for warning in part.warnings))
     for name, one in (each for of in both for each in zip(combinations, of, strict=True)):
         if found := without_logarithm(one.name, one.rounds, one.logged):
-            return Sides(both[0][0], both[1][0], apart=apart, problem=f"In {name}: {found}")
+            return Sides(both[0][0], both[1][0], apart=apart, problem=About("combinations", (name,), found))
     (a, left_a), (b, left_b) = map(_mean_side, both)
     for one in (a, b):
         if len(one.rounds) == 0:
-            return Sides(a, b, apart=apart, problem=f"{one.name} has no round in which every combination was done")
+            return Sides(a, b, apart=apart, problem=NoRound(one.name))
     return Sides(a, b, apart=apart, warnings=(*said, *left_a, *left_b), elsewhere=elsewhere)
 
 
-def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[str, ...]]:
+def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[LeftOut, ...]]:
     """In each round that all have the geometric mean; and what was left out."""
     rounds = of[0].rounds
     for one in of[1:]:
         rounds = np.intersect1d(rounds, one.rounds, assume_unique=True)
     left = sorted({number for one in of for number in one.rounds.tolist()} - set(rounds.tolist()))
     logs = [np.log(one.logged[np.isin(one.rounds, rounds, assume_unique=True)]) for one in of]
-    said = (f"{of[0].name}: left out {listed(left)}, not done in every combination.",) if left else ()
+    said = (LeftOut("incomplete", tuple(left), side=of[0].name),) if left else ()
     return Side.of_logarithms(of[0].name, rounds, np.mean(logs, axis=0), of[0].counts), said
 
 
@@ -196,7 +192,7 @@ def without(item: Planned, lone: Sequence[Planned]) -> Planned:
     left = len({tuple(x.question.within.items()) for x in lone if (x.question.a, x.question.b) == (q.a, q.b)})
     if not q.pooled or not left:
         return item
-    return replace(item, warnings=(*item.warnings, f"Left out: {plural(left, 'combination')} that only one side has."))
+    return replace(item, warnings=(*item.warnings, LeftOut("one combination", count=left)))
 
 
 def one_sided(design: Design, factor: str, levels: Sequence[str], metrics: Sequence[str]) -> list[Planned]:
@@ -212,10 +208,8 @@ def one_sided(design: Design, factor: str, levels: Sequence[str], metrics: Seque
             has = [name for name in (first, level) if within in by_level[name]]
             if len(has) == 1:
                 lacks = level if has == [first] else first
-                where = level_names(dict(within))
-                problem = f"{where or 'the cell'} is in {has[0]} and not in {lacks}."
+                problem = OneSided(level_names(dict(within)), has[0], lacks)
                 cell = by_level[has[0]][within]
-                problem = problem if where else problem[0].upper() + problem[1:]
                 asked = Question(factor, level, first, dict(within), False, "", "", "", "neither")
                 each = (replace(asked, metric=name) for name in metrics)
                 optional = design.is_optional({**dict(within), factor: lacks})

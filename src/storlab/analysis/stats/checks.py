@@ -16,12 +16,14 @@ that passes what it should not is worse than one that withholds a confidence.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storlab.analysis.stats.anytime import ROUNDING, Floats
-from storlab.analysis.wording import listed
+from storlab.findings.answers import NotIndependent
+from storlab.findings.rounds import Drift, Outliers
 from storlab.timeseries.drift import average_ranks
 
 OUTLIER_Z = 3.5
@@ -76,38 +78,30 @@ def serial_z(values: Floats) -> float:
     return (float(ranks[:-1] @ ranks[1:]) / scale + 1 / n) * n**0.5 if scale > 0 else 0.0
 
 
-def independence_lacks(series: Sequence[Floats]) -> str:
-    """Why rounds of these ``series`` (each of shape ``(n,)``, in order) may tell of each other; "" where they pass.
+def independence_lacks(series: Sequence[Floats]) -> NotIndependent | None:
+    """Why rounds of these ``series`` (each of shape ``(n,)``, in order) may tell of each other.
 
     What series of the same rounds show is averaged: it may have one cause.
     """
     long = [values for values in series if len(values) >= SERIAL_FROM]
     if not series or len(long) < len(series):
-        return f"in fewer than {SERIAL_FROM} rounds nobody can tell whether one tells of the next"
+        return NotIndependent(SERIAL_FROM)
     if float(np.mean([serial_z(values) for values in long])) > SERIAL_Z:
-        return "one round tells of the next"
-    return ""
+        return NotIndependent()
+    return None
 
 
-def outlier_warning(rounds: list[int]) -> str:
-    """The sentence about outliers in ``rounds``."""
-    be = "is an outlier" if len(rounds) == 1 else "are outliers"
-    return f"{listed(rounds).capitalize()} {be} (modified z-score above {OUTLIER_Z})."
-
-
-def drift_warning(rising: bool, what: str) -> str:
-    """The sentence about drift of ``what``."""
-    return f"{what} {'rises' if rising else 'falls'} over the rounds: they are not repeats of one steady state."
-
-
-def warn(values: Floats, rounds: NDArray[np.int64], what: str) -> list[str]:
-    """Warnings about ``values`` (shape ``(n,)``), measured in ``rounds``, in their order."""
-    found: list[str] = []
+def warn(
+    values: Floats,
+    rounds: NDArray[np.int64],
+    of: Literal["ratio", "metric", "speed"],
+    noun: Literal["round", "trial"] = "round",
+) -> list[Outliers | Drift]:
+    """Outliers and drift among ``values`` (shape ``(n,)``), measured in ``rounds``, in their order."""
+    found: list[Outliers | Drift] = []
     out = outliers(values)
     if out.any():
-        found.append(outlier_warning(rounds[out].tolist()))
-    if len(values) >= DRIFT_FROM:
-        z = drift_z(values)
-        if abs(z) > DRIFT_Z:
-            found.append(drift_warning(z > 0, what))
+        found.append(Outliers(tuple(rounds[out].tolist()), noun))
+    if len(values) >= DRIFT_FROM and abs(z := drift_z(values)) > DRIFT_Z:
+        found.append(Drift(of, z > 0, noun))
     return found

@@ -11,11 +11,11 @@ whose capital reaches 1/α with a chance of at most α if at least q of all roun
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from storlab.analysis.stats.anytime import ROUNDING, Floats
+from storlab.findings.answers import FarRounds
 
 BAND = 0.30
 """Rounds that differ by more are far; of a study whose margin is wider, by more than that."""
@@ -24,27 +24,6 @@ SHARES = (0.5, 0.3, 0.2, 0.1, 0.05)
 """What far rounds may be said to be rarer than: each held to ``ALPHA`` ÷ 5, so that all hold together."""
 
 _STAKES = ((1.0, 0.60), (0.6, 0.25), (0.3, 0.15))  # λ·(1 − q), and its part of the stake
-_ONE_SIDED = 3  # far rounds; of fewer, that all lie on the same side says nothing
-
-
-@dataclass(frozen=True)
-class FarRounds:
-    """``above``, ``below``: rounds whose ratio is beyond the ``band`` (0.3: 30 %) around 1, upwards and downwards.
-
-    ``rarer_than``: the share of all rounds that such rounds are rarer than, as surely as a verdict is; ``None`` where
-    there are too few rounds to say any.
-    """
-
-    above: int
-    below: int
-    rounds: int
-    band: float
-    rarer_than: float | None
-
-    @property
-    def one_sided(self) -> bool:
-        """Whether there are some, all of them on the same side."""
-        return self.above + self.below >= _ONE_SIDED and 0 in (self.above, self.below)
 
 
 def far_rounds(log_ratios: Floats, margin: float) -> FarRounds:

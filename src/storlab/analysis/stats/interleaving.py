@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from storlab.analysis.wording import plural
+from storlab.findings.rounds import NotPaired, RanFirst
 
 _CHANCE = 0.05
 
@@ -30,31 +30,31 @@ class Span:
     machine: str = ""  # names one boot of one machine; empty where unknown
 
 
-def pairs_in_time(a: Sequence[Span], b: Sequence[Span]) -> list[tuple[int, int]] | str:
-    """Positions in ``a`` and ``b`` of the trials that are pairs, in order; or why there are none, as a clause.
+def pairs_in_time(a: Sequence[Span], b: Sequence[Span]) -> list[tuple[int, int]] | NotPaired:
+    """Positions in ``a`` and ``b`` of the trials that are pairs, in order; or why there are none.
 
     One trial that is left over at the end is in no pair.
     """
     every = (*a, *b)
     machines = {span.machine for span in every}
     if not every or any(span.start is None for span in every):
-        return "when their trials started is not recorded"
+        return NotPaired("no starts")
     if len(machines - {""}) > 1:
-        return "they did not run in one boot of one machine"
+        return NotPaired("boots")
     sides = [(span, 0, at) for at, span in enumerate(a)] + [(span, 1, at) for at, span in enumerate(b)]
     ordered = sorted(sides, key=lambda side: (side[0].start or 0.0, side[1]))
     for (before, *_), (after, *_) in pairwise(ordered):
         if before.end is not None and (after.start or 0.0) < before.end:
-            return "their trials overlap in time"
+            return NotPaired("overlap")
     couples = list(zip(ordered[::2], ordered[1::2], strict=False))
     if not couples or any(first[1] == second[1] for first, second in couples):
-        return "their trials do not alternate in time"
+        return NotPaired("no turns")
     if "" in machines:
-        return "on which machine they ran is not recorded"
+        return NotPaired("no machines")
     if any(span.end is None for span in every):
-        return "how long their trials ran is not recorded"
+        return NotPaired("no ends")
     if often := _one_first(sum(first[1] == 0 for first, _ in couples), len(couples)):
-        return f"their trials alternate in time, but {often} in the same order"
+        return NotPaired("order", always=often == "always")
     found = [(first, second) if first[1] == 0 else (second, first) for first, second in couples]
     return [(of_a[2], of_b[2]) for of_a, of_b in found]
 
@@ -63,18 +63,15 @@ Order = Sequence[Sequence[int]]
 """Of each round the cells in the order in which they ran."""
 
 
-def same_order(order: Order, cells: tuple[int, int], names: tuple[str, str]) -> str:
-    """Why two cells, whose trials are pairs by round, can't be judged: one mostly ran first. A clause, or empty."""
+def same_order(order: Order, cells: tuple[int, int], names: tuple[str, str]) -> RanFirst | None:
+    """Why two cells, whose trials are pairs by round, can't be judged: one mostly ran first."""
     both = [[cell for cell in ran if cell in cells] for ran in order]
     firsts = [ran[0] == cells[0] for ran in both if len(set(ran)) == 2]
     if not firsts or not (often := _one_first(sum(firsts), len(firsts))):
-        return ""
+        return None
     before, after = names if 2 * sum(firsts) > len(firsts) else reversed(names)
     count = max(sum(firsts), len(firsts) - sum(firsts))
-    return (
-        f"{before} {often} ran before {after}, in {count} of {plural(len(firsts), 'round')}: whatever favours the one "
-        "that runs second would look like a difference"
-    )
+    return RanFirst(before, after, count, len(firsts), often == "always")
 
 
 def _one_first(count: int, of: int) -> str:

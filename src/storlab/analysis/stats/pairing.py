@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storlab.analysis.stats.anytime import ROUNDING, Floats
-from storlab.analysis.wording import listed
+from storlab.findings import About, AnyFinding
+from storlab.findings.rounds import LeftOut, NoLogarithm, ZeroRounds
+from storlab.grouping import grouped
 
 Rounds = NDArray[np.int64]
 
@@ -71,7 +73,7 @@ class Side:
 class Pairs:
     """Log ratios a ÷ b of the rounds done on both sides, in order of the rounds.
 
-    ``problem`` says why where there is no ratio (``no_ratio`` makes a sentence of it); ``log_ratios`` is then empty.
+    ``problem``: why there is no ratio; ``log_ratios`` is then empty.
     ``failed_a``: rounds in which only ``a`` failed; ``failed_b`` likewise.
     ``parts``: where combinations were pooled, the log ratios of each by its name. ``counts``: as of ``Side``.
     ``shrunk``: by how much the ½ of counts makes a log ratio smaller at most; infinite where any value is 0.
@@ -80,8 +82,8 @@ class Pairs:
 
     rounds: Rounds = field(default_factory=_NO_ROUNDS.copy)
     log_ratios: Floats = field(default_factory=_NO_VALUES.copy)
-    problem: str = ""
-    warnings: tuple[str, ...] = ()
+    problem: AnyFinding | None = None
+    warnings: tuple[AnyFinding, ...] = ()
     failed_a: frozenset[int] = frozenset()
     failed_b: frozenset[int] = frozenset()
     parts: Mapping[str, Floats] = field(default_factory=dict)
@@ -114,40 +116,33 @@ def pair(a: Side, b: Side) -> Pairs:
     """
     rounds, of_a, of_b = a.rounds, a.logged, b.logged
     lost_a, lost_b = _failed_alone(a, b), _failed_alone(b, a)
-    unpaired: tuple[str, ...] = ()
+    unpaired: tuple[LeftOut, ...] = ()
     if not np.array_equal(a.rounds, b.rounds):
         rounds, in_a, in_b = np.intersect1d(a.rounds, b.rounds, assume_unique=True, return_indices=True)
         of_a, of_b = of_a[in_a], of_b[in_b]
         unpaired = (*_left_out(a, b, lost_b), *_left_out(b, a, lost_a))
     problem = _without_order(a.name, rounds, of_a) or _without_order(b.name, rounds, of_b)
-    if not problem and len(rounds):  # of what never is anything but 0, nobody knows whether it was measured
-        problem = _always_zero(a.name, of_a) or _always_zero(b.name, of_b)
-    if problem:
+    if problem is None and len(rounds):  # of what never is anything but 0, nobody knows whether it was measured
+        never = [side.name for side, values in ((a, of_a), (b, of_b)) if not values.any()]
+        problem = NoLogarithm(never[0], "always zero") if never else None
+    if problem is not None:
         return Pairs(rounds, problem=problem, warnings=unpaired)
     # Difference of logs: the quotient of two extreme values could overflow.
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = snap(np.nan_to_num(np.log(of_a) - np.log(of_b), nan=0.0, posinf=_ENDLESS, neginf=-_ENDLESS))
     zeros = (*_zeros(a.name, rounds, of_a), *_zeros(b.name, rounds, of_b))
     shrunk = _shrunk(of_a, of_b, ratios) if a.counts else math.inf if zeros else 0.0
-    return Pairs(rounds, ratios, "", (*unpaired, *zeros), lost_a, lost_b, counts=a.counts, shrunk=shrunk)
+    return Pairs(rounds, ratios, None, (*unpaired, *zeros), lost_a, lost_b, counts=a.counts, shrunk=shrunk)
 
 
-def _without_order(name: str, rounds: Rounds, values: Floats) -> str:
+def _without_order(name: str, rounds: Rounds, values: Floats) -> NoLogarithm | None:
     """As ``without_logarithm``, but for zeros."""
     return without_logarithm(name, rounds, np.where(values == 0, 1.0, values))
 
 
-def _always_zero(name: str, values: Floats) -> str:
-    return "" if values.any() else f"{name} is 0 in every round"
-
-
-def _zeros(name: str, rounds: Rounds, values: Floats) -> Iterator[str]:
+def _zeros(name: str, rounds: Rounds, values: Floats) -> Iterator[ZeroRounds]:
     if not values.all():
-        where = listed(rounds[values == 0].tolist())
-        yield (
-            f"{name} is 0 in {where}: a ratio with 0 counts as beyond all others, that of 0 and 0 as 1, and neither as "
-            "evidence of equivalence."
-        )
+        yield ZeroRounds(name, tuple(rounds[values == 0].tolist()))
 
 
 def _shrunk(of_a: Floats, of_b: Floats, ratios: Floats) -> float:
@@ -158,14 +153,13 @@ def _shrunk(of_a: Floats, of_b: Floats, ratios: Floats) -> float:
     return float((whole - np.abs(ratios)).max(initial=0.0))
 
 
-def _left_out(done: Side, lacking: Side, failed: frozenset[int]) -> list[str]:
-    """What to say of rounds that only one side has. ``failed``: in which the other one failed."""
-    alone = [number for number in np.setdiff1d(done.rounds, lacking.rounds).tolist() if number not in failed]
-    said = [f"Left out: {listed(alone)}, done for {done.name} but not for {lacking.name}."] if alone else []
+def _left_out(done: Side, lacking: Side, failed: frozenset[int]) -> Iterator[LeftOut]:
+    """Rounds that only one side has. ``failed``: in which the other one failed."""
+    alone = tuple(number for number in np.setdiff1d(done.rounds, lacking.rounds).tolist() if number not in failed)
+    if alone:
+        yield LeftOut("not done", alone, side=lacking.name, other=done.name)
     if failed:
-        count = "it counts" if len(failed) == 1 else "they count"
-        said.append(f"Left out: {listed(sorted(failed))}, in which only {lacking.name} failed; {count} against it.")
-    return said
+        yield LeftOut("failed", tuple(sorted(failed)), side=lacking.name)
 
 
 def _failed_alone(one: Side, other: Side) -> frozenset[int]:
@@ -186,7 +180,7 @@ def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
     """
     if not parts:
         return Pairs()
-    problem = next((part.problem for part in parts if part.problem), "")
+    problem = next((part.problem for part in parts if part.problem), None)
     rounds = parts[0].rounds
     whole = all(np.array_equal(part.rounds, rounds) for part in parts)
     for part in () if whole else parts[1:]:
@@ -195,11 +189,12 @@ def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
     if problem:
         return Pairs(rounds, warnings=warnings, problem=problem)
     incomplete = sorted({number for part in parts for number in part.rounds.tolist()} - set(rounds.tolist()))
+    missing = (LeftOut("incomplete", tuple(incomplete)),) if incomplete else ()
     rows = [p.log_ratios if whole else p.log_ratios[np.isin(p.rounds, rounds, assume_unique=True)] for p in parts]
     return Pairs(
         rounds,
         snap(np.mean(rows, axis=0)),
-        warnings=(*warnings, *_not_everywhere(incomplete)),
+        warnings=(*warnings, *missing),
         failed_a=frozenset[int]().union(*(part.failed_a for part in parts)),
         failed_b=frozenset[int]().union(*(part.failed_b for part in parts)),
         parts=dict(zip(names, rows, strict=True)),
@@ -209,35 +204,21 @@ def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
     )
 
 
-def _not_everywhere(incomplete: Sequence[int]) -> Iterator[str]:
-    if incomplete:
-        yield f"Left out: {listed(incomplete)}, not done in every combination."
-
-
-def _warnings_of(parts: Sequence[Pairs], names: Sequence[str]) -> tuple[str, ...]:
+def _warnings_of(parts: Sequence[Pairs], names: Sequence[str]) -> tuple[AnyFinding, ...]:
     """Each once, with the combinations that it is about, unless it is about all."""
-    about: dict[str, list[str]] = {}
-    for part, name in zip(parts, names, strict=True):
-        for warning in part.warnings:
-            about.setdefault(warning, []).append(name)
+    about = grouped((warning, name) for part, name in zip(parts, names, strict=True) for warning in part.warnings)
     return tuple(
-        said if len(each) == len(parts) else f"In {' and '.join(each)}: {said}" for said, each in about.items()
+        found if len(each) == len(parts) else About("combinations", tuple(each), found) for found, each in about.items()
     )
 
 
-def without_logarithm(name: str, rounds: Rounds, values: Floats) -> str:
-    """Why ``values`` (of these ``rounds``) have no logarithm, in words; an empty text where they have."""
+def without_logarithm(name: str, rounds: Rounds, values: Floats) -> NoLogarithm | None:
+    """Why ``values`` (of these ``rounds``) have no logarithm; ``None`` if they have."""
     if bool((values > 0).all()) and bool((values < np.inf).all()):  # NaN fails the first
-        return ""
+        return None
     missing = ~np.isfinite(values)
     if missing.any():
-        return f"{name} lacks the metric in {listed(rounds[missing].tolist())}"
+        return NoLogarithm(name, "lacking", tuple(rounds[missing].tolist()))
     if (values == 0).all():
-        return f"{name} is 0 in every round"
-    what = "0 or negative" if (values < 0).any() else "0"
-    return f"{name} is {what} in {listed(rounds[values <= 0].tolist())}"
-
-
-def no_ratio(problem: str, metric: str) -> str:
-    """Why there is no verdict, as a sentence for the reader. ``problem``: as ``without_logarithm`` has it."""
-    return f"{problem}, so there is no ratio of {metric} to base a verdict on; its values are in the tables."
+        return NoLogarithm(name, "always zero")
+    return NoLogarithm(name, "not positive" if (values < 0).any() else "zero", tuple(rounds[values <= 0].tolist()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storlab.findings import AnyFinding
+
 
 @dataclass(frozen=True)
 class Step:
@@ -47,7 +49,7 @@ class Knee:
     time: float | None  # mean latency at the knee
     rounds: int
     confidence: float | None  # of low and high; null where the rounds are too few to have one
-    reason: str  # one sentence
+    reason: AnyFinding
 
 
 @dataclass(frozen=True)
@@ -69,5 +71,5 @@ class Objective:
     # known, as one round may tell of the next: then they are true of these rounds.
     confidence: float | None
     settled: bool  # more rounds could say no more: its two ends are neighbours, or ends of the range
-    reason: str  # one sentence
+    reason: AnyFinding
     missing: bool = False  # no step of this line has a measurement, so it neither holds nor fails

@@ -15,9 +15,11 @@ from storlab.analysis.stats.pairing import Rounds
 from storlab.analysis.sweeps.data import Knee, Line, Objective, Step, Sweep
 from storlab.analysis.sweeps.knee import ENOUGH, Located, locate, power
 from storlab.analysis.sweeps.lines import load_metrics, sweep_of
-from storlab.analysis.sweeps.objective import Bracket, Observed, bracket
+from storlab.analysis.sweeps.objective import Observed, bracket
 from storlab.analysis.verdict import fewest_for_limits
-from storlab.analysis.wording import percent, plural
+from storlab.findings import AnyFinding
+from storlab.findings.answers import KneeFound, NoKnee, ObjectiveEnds
+from storlab.findings.rounds import NoMetric, Unsupported
 from storlab.levels import LEAST, amount_in
 from storlab.metrics import Key
 
@@ -50,7 +52,11 @@ def keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]
 
 
 def found(
-    design: Design, catalogue: Catalogue, series: Series, failed: Mapping[int, Rounds], unsteady: str = ""
+    design: Design,
+    catalogue: Catalogue,
+    series: Series,
+    failed: Mapping[int, Rounds],
+    unsteady: AnyFinding | None = None,
 ) -> Swept:
     """``failed``: rounds in which a cell's trial failed. ``unsteady``: why nothing is answered before steady state."""
     sweeps = tuple(sweep for name in design.sweeps if (sweep := sweep_of(design, name)) is not None)
@@ -58,7 +64,7 @@ def found(
     loading = [sweep for sweep in sweeps if sweep.factor in design.sweeps[: min(design.loading, 1)]]
     knees = tuple(_knees(loading, design, catalogue, series))
     objectives = tuple(_objectives(design, catalogue, series, failed))
-    if unsteady:
+    if unsteady is not None:
         knees = tuple(
             replace(k, level=None, low=None, high=None, rate=None, time=None, confidence=None, reason=unsteady)
             for k in knees
@@ -109,22 +115,17 @@ def _knee(
     if why := _no_knee(at, last, steps, enough=enough):
         return Knee(*place, None, None, None, None, None, rounds, None, why)
     low, high = (steps[index].level for index in (at.low, at.high)) if enough else (None, None)
-    reason = "Throughput ÷ latency is largest there."
-    if enough and (at.low == 0 or at.high == last):
-        reason += " The rounds allow for a knee at an end of the range, or beyond."
+    reason = KneeFound(may_be_end=enough and (at.low == 0 or at.high == last))
     rate, time = float(rates[:, at.index].mean()), float(times[:, at.index].mean())
     sure = confidence if enough else None
     return Knee(*place, steps[at.index].level, low, high, rate, time, rounds, sure, reason)
 
 
-def _no_knee(at: Located, last: int, steps: Sequence[Step], *, enough: bool) -> str:
+def _no_knee(at: Located, last: int, steps: Sequence[Step], *, enough: bool) -> NoKnee | None:
     if at.index not in (0, last):
-        return ""
-    seen = f"still grows at {steps[last].level}" if at.index else f"falls from {steps[0].level} on"
-    if enough and at.low == at.high:
-        return f"No knee within the range: throughput ÷ latency {seen}."
-    fewer = "" if enough else f"; that takes at least {ENOUGH} rounds"
-    return f"Not established whether there is a knee within the range: on average, throughput ÷ latency {seen}{fewer}."
+        return None
+    sure = enough and at.low == at.high
+    return NoKnee(steps[at.index].level, grows=bool(at.index), sure=sure, need=0 if enough else ENOUGH)
 
 
 def _asked(design: Design, catalogue: Catalogue) -> Iterator[tuple[ObjectiveSpec, list[Key]]]:
@@ -170,31 +171,23 @@ def _objective(
     *_, metric, _, limit, below = of
     rounds = max(len(step.values) for step in steps)
     if limit is None or not rounds:
-        why = f"unsupported: {'; '.join(dict.fromkeys(gone))}" if all(gone) else f"no completed trial has {metric}"
-        return Objective(*of, None, None, None, 0, 1 - alpha, all(gone), f"{why[0].upper()}{why[1:]}.", missing=True)
+        named = (("", why) for why in dict.fromkeys(gone))
+        why = Unsupported(tuple(named)) if all(gone) else NoMetric(metric, done=True)
+        return Objective(*of, None, None, None, 0, 1 - alpha, all(gone), why, missing=True)
     ends = bracket(steps, limit, below, alpha)
     holds = line.steps[ends.holds - 1].level if ends.holds else None
     fails = line.steps[-ends.fails].level if ends.fails else None
     inner = gone[ends.holds : len(steps) - ends.fails]
     settled = not inner or bool(inner[0] and inner[-1])  # what can't be measured can't be passed over
-    reason = _reason(ends, len(steps), rounds, alpha)
-    sure = None if ends.lacks else 1 - alpha
-    if ends.lacks and (ends.holds or ends.fails):
-        reason += f" That is true of these rounds: {ends.lacks}."
-    if inner and any(inner):
-        reason += f" {plural(sum(map(bool, inner)), 'step')} cannot be measured here."
-    return Objective(*of, holds, fails, ends.crossing, rounds, sure, settled, reason)
-
-
-def _reason(ends: Bracket, steps: int, rounds: int, alpha: float) -> str:
     fewest = fewest_for_limits(math.log(2 / alpha))
-    if rounds < fewest:
-        return f"Too few rounds: a confidence of {percent(1 - alpha)} takes at least {fewest}."
-    open_steps = steps - ends.holds - ends.fails
-    if open_steps:
-        return f"{plural(open_steps, 'step')} may lie on either side of the limit."
-    if not ends.fails:
-        return "It holds at every step: the limit lies beyond the range."
-    if not ends.holds:
-        return "It holds at no step."
-    return "Every step is established."
+    reason = ObjectiveEnds(
+        unclear=len(steps) - ends.holds - ends.fails,
+        all_hold=not ends.fails,
+        none_holds=not ends.holds,
+        need=fewest if rounds < fewest else 0,
+        confidence=1 - alpha,
+        lacks=ends.lacks if ends.holds or ends.fails else None,
+        unmeasurable=sum(map(bool, inner)),
+    )
+    sure = None if ends.lacks else 1 - alpha
+    return Objective(*of, holds, fails, ends.crossing, rounds, sure, settled, reason)

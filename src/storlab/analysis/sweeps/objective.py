@@ -29,6 +29,7 @@ from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.checks import independence_lacks
 from storlab.analysis.stats.signed_rank import typical
 from storlab.analysis.verdict import lies_beyond
+from storlab.findings.answers import NotIndependent
 
 _LEAST = 1e-9  # of the limit: a value of 0 has no logarithm, and is as good as one so small
 
@@ -45,13 +46,13 @@ class Observed:
 @dataclass(frozen=True)
 class Bracket:
     """``holds``: how many of the first steps hold. ``fails``: how many of the last do not. ``lacks``: why neither has a
-    confidence, as the end of a sentence; "" where both have.
+    confidence.
     """
 
     holds: int
     fails: int
     crossing: float | None
-    lacks: str
+    lacks: NotIndependent | None
 
 
 def bracket(steps: Sequence[Observed], limit: float, below: bool, alpha: float) -> Bracket:

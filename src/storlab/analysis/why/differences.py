@@ -23,6 +23,7 @@ from storlab.analysis.why.evidence import (
     sizes,
 )
 from storlab.analysis.why.watched import Watch, Watched, is_amount
+from storlab.findings.answers import NotExamined
 from storlab.metrics import Key
 
 __all__ = ["Facts", "explained", "underneath"]
@@ -105,7 +106,7 @@ def underneath(asked: Asked, watch: Watch, facts: Facts, alpha: float) -> Undern
             _difference(both, each, moves[each.row], alike) for each, alike in _once(both, ranked, asked.log_ratios)
         ),
         facts=settings,
-        left_out=tuple(_left_out(both)),
+        left_out=_left_out(both),
     )
 
 
@@ -124,13 +125,10 @@ def _both(asked: Asked, watch: Watch) -> _Both:
     return _Both(kept, pooled(values), pooled(rates))
 
 
-def _left_out(both: _Both) -> Iterator[str]:
-    """A sentence on what was watched in vain."""
+def _left_out(both: _Both) -> NotExamined | None:
+    """What was watched in vain."""
     lacking = [each.key for each, usable in zip(both.watched, both.pair.usable, strict=True) if not usable]
-    if lacking:
-        names = ", ".join(f"{metric} of {source}" for source, metric in lacking[:3])
-        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        yield f"Not examined, because a value is missing in some round: {names}{more}."
+    return NotExamined(tuple(lacking[:3]), max(0, len(lacking) - 3)) if lacking else None
 
 
 def _shares(both: _Both) -> list[float]:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from storlab.amounts import shown, size_text
-from storlab.analysis.wording import plural
+from storlab.amounts import plural, shown, size_text
 from storlab.cli.import_.beside import owners, without_beside
 from storlab.cli.import_.folder import new_import
 from storlab.cli.import_.kdevops import Laid, laid_by_kdevops, unfinished

@@ -29,7 +29,9 @@ from storlab.cli.plan.tables import (
     stack_text,
 )
 from storlab.grouping import few, grouped
+from storlab.report.language import methods
 from storlab.report.language.format import duration, quantity
+from storlab.report.language.say import say
 from storlab.report.language.words import listed
 from storlab.run.planning.design import design_of, pairs_left, rule_of
 from storlab.run.planning.estimates import RoundTime, Speed, foresight_of, round_time
@@ -190,8 +192,8 @@ def show_plan(made: Plan, seed: int | None) -> None:
     foresight = foresight_of(made)
     for label, text in _facts(made, seed, foresight):
         _fact(console, label, text)
-    if foresight is not None and foresight.warning():
-        console.print(Text(f"Warning: {foresight.warning()}", style="bold yellow"))
+    if foresight is not None and (warning := methods.too_few(foresight)):
+        console.print(Text(f"Warning: {warning}", style="bold yellow"))
     for line in (*_first("Caution", made.cautions), *_first("Note", made.notes)):
         console.print(Text(line, style="yellow"))
 
@@ -263,7 +265,7 @@ def _facts(made: Plan, seed: int | None, foresight: Foresight | None) -> list[tu
         text = f"after the rounds, and not in their time: {each} once more, with {cuts.moments} cuts of each"
         facts.append(("Power cuts", text))
     if foresight is not None:
-        facts += [("Verdicts", foresight.earliest()), ("Expected", foresight.expected())]
+        facts += [("Verdicts", methods.earliest(foresight)), ("Expected", methods.forecast(foresight))]
     if seed is None:
         facts.append(("Order", "each round in a random order of its own; --seed N shows and fixes it"))
     else:
@@ -335,7 +337,7 @@ def _foresight_as_data(made: Plan) -> dict[str, object] | None:
         "fewest_rounds_alone": foresight.alone,
         "noise": {"sd": foresight.noise.sd, "source": foresight.noise.source},
         "expected": [{"difference": by, "rounds": rounds} for by, rounds in foresight.rounds],
-        "warning": foresight.warning() or None,
+        "warning": methods.too_few(foresight) or None,
     }
 
 
@@ -350,12 +352,12 @@ def _questions(made: Plan) -> Iterator[str]:
         yield from (_question(made, compare) for compare in compared)
     yield from _curves(made)
     for claim in design_of(made.study).claims:
-        yield f"claim, not answered: {claim.name}: {claim.absent}" if claim.absent else f"claim: {claim.name}"
+        yield f"claim, not answered: {claim.name}: {say(claim.absent)}" if claim.absent else f"claim: {claim.name}"
 
 
 def _curves(made: Plan) -> Iterator[str]:
     """What is swept, and when enough is known of it."""
-    from storlab.analysis.stopping import STEADY
+    from storlab.report.language.of_runs import STEADY
 
     study = made.study
     for factor in study.factors:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from storlab.analysis.wording import plural
+from storlab.amounts import plural
 from storlab.cli.suite.options import Choice
 from storlab.errors import UserError
 from storlab.grouping import grouped

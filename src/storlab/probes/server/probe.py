@@ -15,6 +15,7 @@ import polars as pl
 from pydantic import Field
 
 from storlab.errors import NodeError, ParseError, TrialError
+from storlab.findings.runs import NoCheckpoint
 from storlab.layers.database.clients import DATABASE, client
 from storlab.layers.resources import Server
 from storlab.layers.server.log import ServerLog
@@ -63,7 +64,7 @@ class ServerProbe(Probe):
             answers.log.close()
 
     def parse(self, record: ProbeRecord) -> Measurements:
-        values, series, warnings = list[Value](), list[pl.DataFrame](), list[str]()
+        values, series, found = list[Value](), list[pl.DataFrame](), list[NoCheckpoint]()
         for service in _databases(record.subject.servers):
             asked, path = ASKED[service.dialect], record.raw / _file(service)
             looks = read_answers(path)
@@ -75,9 +76,9 @@ class ServerProbe(Probe):
             series += [_series(asked, within, record.window)] if within else []
             series.append(marks := _checkpoints([before, *within, after], record.window))
             if marks.is_empty():
-                warnings.append(f"{service.dialect}: no checkpoint began while the load ran, so there is no dip of one")
+                found.append(NoCheckpoint(service.dialect))
         together = pl.concat([empty(SERIES_COLUMNS), *series])
-        return Measurements(metric_frame(values), series=together, warnings=tuple(warnings))
+        return Measurements(metric_frame(values), series=together, found=tuple(found))
 
     def derive(self, seen: Seen) -> Iterator[Value]:
         return checkpoint_dips(seen.loads, seen.nodes)

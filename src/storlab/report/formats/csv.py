@@ -35,6 +35,10 @@ from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
 from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share, Summary
 from storlab.metrics import percentile_name
+from storlab.report.language import words
+from storlab.report.language.methods import expected
+from storlab.report.language.say import said as told_of
+from storlab.report.language.say import say
 from storlab.report.model.conformance import CellOutcome, cell_outcomes
 from storlab.report.model.input import ReportInput
 from storlab.report.model.setup import load_facts
@@ -114,9 +118,9 @@ def _both(claim: Claim) -> dict[str, str]:
 
 
 def _claim(of: Claim) -> dict[str, object]:
-    row: dict[str, object] = {"kind": "claim", "better": "neither", "part": of.expected, "reason": of.name}
+    row: dict[str, object] = {"kind": "claim", "better": "neither", "part": expected(of.expected), "reason": of.name}
     row |= {name: getattr(of, name) for name in ("source", "metric", "unit", "rounds", "low", "high", "confidence")}
-    row |= {"verdict": of.verdict, "warnings": " ".join([of.reason, *of.warnings])}
+    row |= {"verdict": of.verdict, "warnings": " ".join(map(words.stop, told_of([of.reason, *of.warnings])))}
     row |= {f"factor.{name}": level for name, level in _both(of).items()}
     if not of.right:
         return row | {"value": of.value}
@@ -133,7 +137,9 @@ def _check(of: CellOutcome) -> dict[str, object]:
 
 def _block_io(row: BlockIO) -> Iterator[dict[str, object]]:
     place = {"kind": "block-io", "unit": "1", "better": "neither", "cell": row.cell, "rounds": row.rounds}
-    place |= {f"factor.{name}": level for name, level in row.levels.items()} | {"warnings": " ".join(row.warnings)}
+    place |= {f"factor.{name}": level for name, level in row.levels.items()} | {
+        "warnings": " ".join(told_of(row.warnings))
+    }
 
     def line(metric: str, share: Share | None, **more: str) -> dict[str, object]:
         numbers = {} if share is None else {"mean": share.mean, "low": share.low, "high": share.high}
@@ -160,14 +166,16 @@ def _latency(of: Distribution) -> Iterator[dict[str, object]]:
 
 def _comparison(c: Comparison) -> dict[str, object]:
     row = _shared(c) | {f"factor.{name}": level for name, level in c.within.items()}
-    names = ("factor", "a", "b", "ratio", "margin", "verdict", "reason", "rounds_to_decide")
-    row |= {"undecided": c.undecided.kind if c.undecided is not None else None}
+    names = ("factor", "a", "b", "ratio", "margin", "verdict", "rounds_to_decide")
+    row |= {"undecided": c.undecided.kind if c.undecided is not None else None, "reason": say(c.reason)}
     return row | {"kind": "comparison", "pooled": str(c.pooled).lower()} | {name: getattr(c, name) for name in names}
 
 
 def _effects(of: Effects) -> Iterator[dict[str, object]]:
     place = {name: getattr(of, name) for name in ("source", "metric", "unit", "better", "rounds")}
-    place |= {f"factor.{name}": level for name, level in of.within.items()} | {"warnings": " ".join(of.warnings)}
+    place |= {f"factor.{name}": level for name, level in of.within.items()} | {
+        "warnings": " ".join(told_of(of.warnings))
+    }
     for share in of.shares:
         parts = {"part": share.part, "factor": " × ".join(share.factors), "value": share.share, "df": share.df}
         yield place | {"kind": "effect", "unit": "1", "better": "neither"} | parts
@@ -178,4 +186,4 @@ def _effects(of: Effects) -> Iterator[dict[str, object]]:
 
 def _shared(of: Estimate | Comparison) -> dict[str, object]:
     names = ("source", "metric", "unit", "better", "rounds", "low", "high", "confidence")
-    return {name: getattr(of, name) for name in names} | {"warnings": " ".join(of.warnings)}
+    return {name: getattr(of, name) for name in names} | {"warnings": " ".join(told_of(of.warnings))}

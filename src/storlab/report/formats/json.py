@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import orjson
+import msgspec
 
 from storlab.analysis.runs.across_runs import RunsCompared
 from storlab.report.document import Block, Code, Document, Facts, Figure, Group, Line, Sentences, Table
@@ -13,8 +13,6 @@ from storlab.report.model.chapters import power_cut_facts
 from storlab.report.model.conformance import check_facts
 from storlab.report.model.input import ReportInput
 from storlab.text import spelled
-
-_INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 def render_json(given: ReportInput) -> str:
@@ -39,7 +37,8 @@ def render_document(document: Document) -> str:
 
 def as_json(value: object) -> str:
     """Indented; what isn't JSON's as text, and no character that a terminal would act on."""
-    return spelled(orjson.dumps(value, default=str, option=_INDENTED | orjson.OPT_NON_STR_KEYS).decode())
+    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
+    return spelled(f"{text.decode()}\n")
 
 
 def data(document: Document) -> dict[str, object]:

@@ -6,6 +6,9 @@ from xml.etree import ElementTree as Xml
 
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
 from storlab.analysis.summary import Outcome
+from storlab.report.language.methods import runs_method
+from storlab.report.language.say import said as told_of
+from storlab.report.language.say import say
 from storlab.report.model import across
 from storlab.text import one_line
 
@@ -26,7 +29,7 @@ def render_junit(given: RunsCompared) -> str:
     for key, count in counts.items():
         suite.set(key, str(count))
     said = Xml.SubElement(suite, "system-out")
-    said.text = "\n".join(one_line(text) for text in (*across.cautions(given), given.method))
+    said.text = "\n".join(one_line(text) for text in (*across.cautions(given), runs_method(given.method)))
     root = Xml.Element("testsuites", {key: str(count) for key, count in counts.items()})
     root.append(suite)
     Xml.indent(root)
@@ -41,10 +44,10 @@ def _case(given: RunsCompared, c: RunComparison) -> Xml.Element:
     classname = ".".join(part for part in ("storlab", answer.source, answer.metric) if part)
     case = Xml.Element("testcase", classname=one_line(classname), name=one_line(across.name(c)), time="0")
     failed = [r for r in c.gates if r.fails(allow_undecided=given.allow_undecided)]
-    unclear = [r.sentence for r in c.gates if r.outcome == "undecided"]
+    unclear = [say(r.why) for r in c.gates if r.outcome == "undecided"]
     without = c.basis != "interleaved" or answer.verdict == "undecided"
     if failed:
-        message = one_line(" ".join(f"{r.gate}: {r.sentence}" for r in failed))
+        message = one_line(" ".join(f"{r.gate}: {say(r.why)}" for r in failed))
         first = min(failed, key=lambda r: _FIRST.index(r.outcome))
         kind = first.gate if first.outcome == "hit" else first.outcome
         failure = Xml.SubElement(case, "failure", message=message, type=kind)
@@ -56,8 +59,8 @@ def _case(given: RunsCompared, c: RunComparison) -> Xml.Element:
     told = [
         across.sentence(c),
         *described,
-        *answer.warnings,
-        *(f"{r.gate}: {r.outcome}. {r.sentence}" for r in c.gates),
+        *told_of(answer.warnings),
+        *(f"{r.gate}: {r.outcome}. {say(r.why)}" for r in c.gates),
     ]
     Xml.SubElement(case, "system-out").text = "\n".join(one_line(text) for text in told)
     return case

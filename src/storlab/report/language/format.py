@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from storlab.analysis.wording import endless
-from storlab.analysis.wording import plural as plural
+from storlab.amounts import plural as plural
+from storlab.report.language.say import endless
 
 MINUS = "−"
 UNKNOWN = "n/a"

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from storlab.analysis.summary import Comparison, GateResult, Summary, Verdict
 from storlab.grouping import grouped
 from storlab.report.language import format as fmt
+from storlab.report.language.say import say
+from storlab.report.language.say import stop as stop
 
 MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?", "missing": "−"}
 """A shape for each verdict, so that none depends on colour alone."""
@@ -30,29 +32,12 @@ STOOD_STILL = (
     "The longest time for which a node stood still as a whole: it answered nothing, and its own ticks came late."
 )
 UNSAFE = "A flush is answered before the data are on the disk: a power cut can lose data that were reported as safe."
-OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
 _BARE = re.compile(r"[-+]?[0-9][0-9.]*|on|off|yes|no|true|false|none|default", re.IGNORECASE)
 _NAMED = 4  # of more, the first are named
-_COUNT = re.compile(r"(?<=: )\d{1,15} of \d{1,15}$")
 _SAID = 2  # claims in one sentence; of more, nobody makes an order
 NOT_ESTABLISHED = "no difference established yet"
 NO_INTERVAL = "One round gives no interval."
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
-
-
-def is_of_checkpoints(warning: str) -> bool:
-    """Whether a warning only says that no checkpoint was seen, which qualifies the metrics of checkpoints alone."""
-    return "no checkpoint began" in warning
-
-
-def is_of_rounds(note: str) -> bool:
-    """Whether a footnote only says that there were too few rounds."""
-    return note.startswith("Only ")
-
-
-def is_of_outliers(note: str) -> bool:
-    """Whether a footnote only names outliers, which change no verdict."""
-    return "modified z-score" in note
 
 
 def direction(better: str) -> str:
@@ -138,8 +123,8 @@ def evidence(comparison: Comparison) -> str:
 
 def lacks(comparison: Comparison) -> str:
     """What an open comparison lacks, and what would decide it."""
-    if comparison.described:
-        return stop(comparison.described)
+    if comparison.described is not None:
+        return stop(say(comparison.described))
     return " ".join(filter(None, (lacking(comparison), more_rounds(comparison))))
 
 
@@ -156,7 +141,7 @@ def lacking(comparison: Comparison) -> str:
         case "no evidence":
             return "No evidence of a difference yet."
         case "not steady":
-            return stop(comparison.reason)
+            return stop(say(comparison.reason))
 
 
 def leaning(comparison: Comparison) -> str:
@@ -188,7 +173,7 @@ def not_compared(comparisons: Sequence[Comparison], places: Iterable[str] = ()) 
     found = list(filter(None, dict.fromkeys(places)))
     where = "; ".join(found if len(found) <= _NAMED else [*found[: _NAMED - 1], f"{len(found) - _NAMED + 1} more"])
     where = f" ({where})" if where else ""
-    return f"{pairs} cannot be compared{where}: {stop(comparisons[0].reason or 'no round has both')}"
+    return f"{pairs} cannot be compared{where}: {stop(say(comparisons[0].reason))}"
 
 
 def against(comparisons: Iterable[Comparison]) -> str:
@@ -204,17 +189,17 @@ def unanswered(comparisons: Iterable[Comparison], gates: Sequence[Sequence[GateR
     ]
     reasons = grouped(((names, c.reason), c) for c, names in missing if names)
     return tuple(
-        f"Not answered: {listed(names)} on {against(those)}{_of_places(those)}: {stop(reason)}"
+        f"Not answered: {listed(names)} on {against(those)}{_of_places(those)}: {stop(say(reason))}"
         for (names, reason), those in reasons.items()
     )
 
 
 def unsteady(summary: Summary) -> tuple[str, ...]:
     """That the steady state which a study asks for was not reached, in a sentence; none where it was."""
-    if not summary.unsteady:
+    if summary.unsteady is None:
         return ()
     return (
-        f"{summary.unsteady} The study asks for it: nothing is judged, and all figures, of the rounds from "
+        f"{say(summary.unsteady)} The study asks for it: nothing is judged, and all figures, of the rounds from "
         f"{summary.reported_since} on, are of a state that was still changing.",
     )
 
@@ -247,12 +232,6 @@ def more_rounds(comparison: Comparison) -> str:
     if comparison.settled:
         return "More rounds would not decide it."
     return "How many more rounds it needs is not yet estimable."
-
-
-def stop(text: str) -> str:
-    """``text`` with a full stop. The first letter stays: it may be the name of a level."""
-    text = text.strip()
-    return text if not text or text[-1] in ".!?…" else f"{text}."
 
 
 def lead(comparisons: Sequence[Comparison]) -> str:
@@ -339,19 +318,6 @@ def certainty(summary: Summary) -> str:
         return f"Ranges in parentheses are {together} intervals."
     said = f"Ranges in parentheses are intervals at {' to '.join(ends)}, as much as each verdict needs"
     return f"{said}, so that all verdicts together hold at {together}."
-
-
-def once(warnings: Iterable[str]) -> list[str]:
-    """``warnings`` in order. Those that differ only in whom they name before the first colon, or only in how many of
-    how many they name after the last one, are said once for all.
-    """
-    counts = grouped(
-        (warning[: found.start()], found[0]) if (found := _COUNT.search(warning)) else (warning, "")
-        for warning in warnings
-    )
-    parts = (f"{said}{_some(each)}".partition(": ") for said, each in counts.items())
-    groups = grouped((said if colon else first, first if colon else "") for first, colon, said in parts)
-    return [f"{_some(names)}: {said}" if any(names) else said for said, names in groups.items()]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
 from storlab.analysis.summary import Comparison
 from storlab.analysis.variability.across_runs import Varying
-from storlab.analysis.wording import endless
+from storlab.analysis.verdict import is_endless
+from storlab.findings import Finding
 from storlab.grouping import grouped
 from storlab.report.document import FIRST, Document, Group, Line, Plot, Sentences, Span, Table, Tone, said, section
 from storlab.report.formats.plot import domain
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.methods import runs_method
+from storlab.report.language.say import said as told_of
+from storlab.report.language.say import say
 from storlab.report.model.gates import OUTCOMES, gates_together
 from storlab.report.model.questions import gates
 from storlab.report.model.tables import heading, noted, split_all
@@ -73,10 +77,14 @@ def rounds(c: RunComparison) -> str:
 def sentence(c: RunComparison) -> str:
     """The answer, whole."""
     if c.basis == "not interleaved":
-        return f"{described(c)} It is described and not judged, as it was not interleaved: {words.stop(c.apart)}"
+        return f"{described(c)} It is described and not judged, as it was not interleaved: {_why(c.apart)}"
     if c.basis == "interleaved":
-        return f"{words.sentence(c.comparison)} {words.stop(c.comparison.reason)}"
-    return words.stop(c.comparison.reason)
+        return f"{words.sentence(c.comparison)} {_why(c.comparison.reason)}"
+    return _why(c.comparison.reason)
+
+
+def _why(reason: Finding | None) -> str:
+    return "" if reason is None else words.stop(say(reason))
 
 
 def described(c: RunComparison) -> str:
@@ -94,7 +102,7 @@ def why_described(given: RunsCompared) -> list[str]:
     for why, same in grouped((c.apart, c) for c in found).items():
         some = f" of {words.listed([name(c) for c in same[:3]])}{' and others' if len(same) > 3 else ''}"
         which = "" if len(same) == len(found) else some
-        said.append(f"Described and not judged, as trials{which} were not interleaved: {words.stop(why)}")
+        said.append(f"Described and not judged, as trials{which} were not interleaved: {_why(why)}")
     return said
 
 
@@ -106,7 +114,7 @@ def not_compared(given: RunsCompared) -> list[str]:
     for (a, b, metric, reason), places in reasons.items():
         found = "; ".join(filter(None, dict.fromkeys(places)))
         where = f" ({found})" if found else ""
-        said.append(f"{a} against {b} cannot be compared by {metric}{where}: {words.stop(reason)}")
+        said.append(f"{a} against {b} cannot be compared by {metric}{where}: {_why(reason)}")
     return said
 
 
@@ -132,7 +140,7 @@ def varying_of(given: RunsCompared, c: RunComparison) -> Varying | None:
 def cautions(given: RunsCompared) -> tuple[str, ...]:
     """What nobody may overlook: first the gates that have no answer."""
     missing = words.unanswered([c.comparison for c in given.comparisons], [c.gates for c in given.comparisons])
-    return (*missing, *given.cautions)
+    return (*missing, *told_of(given.cautions))
 
 
 def outcome(given: RunsCompared) -> str:
@@ -191,7 +199,7 @@ def _tone(c: RunComparison) -> Tone:
 
 
 def _span(c: Comparison) -> Span | None:
-    if c.low is None or c.ratio is None or c.high is None or endless(c.low) or endless(c.high):
+    if c.low is None or c.ratio is None or c.high is None or is_endless(c.low) or is_endless(c.high):
         return None
     return Span(c.low, c.ratio, c.high)
 
@@ -219,7 +227,7 @@ def comparison_document(given: RunsCompared) -> Document:
         *section("compared", "Compared", *tables, weight=FIRST),
         *section("not-compared", "Not compared", *([Sentences(missing)] if missing else []), weight=FIRST),
         *section("variability", "Variability", *variability_between_runs(given), weight=FIRST),
-        *section("method", "Method", *said(given.method, tone="soft"), weight=FIRST, titled=False),
+        *section("method", "Method", *said(runs_method(given.method), tone="soft"), weight=FIRST, titled=False),
     )  # fmt: skip
     return Document(title(given), head, sections)
 
@@ -250,7 +258,7 @@ def _line(given: RunsCompared, c: RunComparison) -> Line:
     varying = varying_of(given, c)
     under = (
         *([Line(varies(varying), words.DESCRIBED, "described")] if varying else []),
-        *(Line(words.stop(warning), "!", "note") for warning in c.comparison.warnings),
+        *(Line(words.stop(say(warning)), "!", "note") for warning in c.comparison.warnings),
         *gates(c.gates),
     )
     return Line(text, mark(c), _tone(c), under)

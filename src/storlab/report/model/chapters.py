@@ -11,6 +11,9 @@ from storlab.grouping import grouped
 from storlab.report.document import Cell, Line, Sentences, Table, Tone
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.methods import expected
+from storlab.report.language.say import said as told_of
+from storlab.report.language.say import say
 from storlab.report.model.input import CpuProfile, Facts, Packets, PowerCuts, ReportInput
 from storlab.report.model.tables import among, heading, noted, split_levels
 
@@ -31,14 +34,14 @@ def claim_lines(summary: Summary) -> tuple[Line, ...]:
 
 def _claim_line(claim: Claim) -> Line:
     notes = [f"Source: {words.stop(claim.said_by)}"] if claim.said_by else []
-    under = tuple(Line(note, "·", "soft") for note in (*notes, *map(words.stop, claim.warnings)))
-    text = f"{claim.name.rstrip('.:')}: {claim.verdict}. {_figure(claim)} {words.stop(claim.reason)}"
+    under = tuple(Line(note, "·", "soft") for note in (*notes, *map(words.stop, told_of(claim.warnings))))
+    text = f"{claim.name.rstrip('.:')}: {claim.verdict}. {_figure(claim)} {words.stop(say(claim.reason))}"
     return Line(text.rstrip(), *_CLAIMS[claim.verdict], under)
 
 
 def _figure(claim: Claim) -> str:
     """ "acks.per-request, iscsi ÷ nvme: 11.8× (11.2× to 12.4×, 6 rounds); claimed: more." """
-    said = f"claimed: {claim.expected}."
+    said = f"claimed: {expected(claim.expected)}."
     if claim.value is None:
         return f"{claim.metric}, {_where(claim)}; {said}"
     if claim.right:

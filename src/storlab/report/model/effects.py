@@ -9,6 +9,8 @@ from storlab.analysis.summary import Summary
 from storlab.report.document import Table
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.methods import effects_method
+from storlab.report.language.say import lowered, say
 from storlab.report.model.tables import heading, noted
 
 _OTHERS = {
@@ -30,8 +32,8 @@ def effect_tables(summary: Summary) -> list[Table]:
 
 def how_made(summary: Summary) -> list[str]:
     """One sentence for each way in which shares were made."""
-    methods = dict.fromkeys(found.method for found in summary.effects if found.shares and found.method)
-    return [f"Effects of factors: {method[0].lower()}{method[1:]}" for method in methods]
+    kinds = dict.fromkeys(found.blocks for found in summary.effects if found.shares and found.blocks is not None)
+    return [f"Effects of factors: {lowered(effects_method(blocks))}" for blocks in kinds]
 
 
 def title(found: Effects) -> str:
@@ -64,9 +66,9 @@ def _tables(found: Effects) -> list[Table]:
             for factor, level in mean.levels.items()
         ]
         caption = "geometric mean over all combinations with other factors"
-        said = () if found.shares else tuple(words.stop(warning) for warning in found.warnings)
+        below = () if found.shares else tuple(words.stop(say(warning)) for warning in found.warnings)
         tables.append(
-            Table(f"{title(found)}, by level", ("factor", "level", "mean"), tuple(lines), 2, caption, more=said)
+            Table(f"{title(found)}, by level", ("factor", "level", "mean"), tuple(lines), 2, caption, more=below)
         )
     return [*tables, *_interactions(found)]
 

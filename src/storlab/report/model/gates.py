@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from storlab.analysis.summary import GateResult, Outcome
 from storlab.report.language import format as fmt
+from storlab.report.language.say import say
 from storlab.report.language.words import are
 
 OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED", "missing": "MISSING"}
@@ -13,7 +14,7 @@ OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED", "miss
 
 def gate_sentence(result: GateResult) -> str:
     """ "worse>3% passed. Not so: …"."""
-    return f"{result.gate} {OUTCOMES[result.outcome]}. {result.sentence}"
+    return f"{result.gate} {OUTCOMES[result.outcome]}. {say(result.why)}"
 
 
 def gates_together(

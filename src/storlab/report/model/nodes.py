@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import HOST, Estimate, Summary
+from storlab.findings.rounds import Outliers
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, Specs, without_end
 from storlab.report.document import Table
@@ -178,7 +179,7 @@ def grid_table(title: str, grid: Grid, rows: Sequence[Row], numbers: Numbers, of
 
 
 def _cell(e: Estimate, scale: fmt.Scale | None) -> str:
-    warnings = [words.OUTLIERS if "outlier" in warning else warning for warning in e.warnings]
+    warnings = [Outliers(()) if isinstance(warning, Outliers) else warning for warning in e.warnings]
     if e.low is None or e.high is None:
         return noted(fmt.quantity(e.mean, e.unit, within=scale), [words.NO_INTERVAL, *warnings])
     if e.low == e.high:

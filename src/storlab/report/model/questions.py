@@ -12,12 +12,13 @@ from dataclasses import replace
 from functools import cache
 
 from storlab.analysis.summary import Comparison, Difference, Estimate, GateResult, Outcome, Summary, Verdict
-from storlab.analysis.wording import endless
+from storlab.analysis.verdict import is_endless
 from storlab.grouping import grouped
 from storlab.report.document import Block, Cell, Group, Line, Plot, Sentences, Span, Table, Tone
 from storlab.report.formats.plot import domain
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.say import say
 from storlab.report.model.gates import gate_sentence
 from storlab.report.model.input import ReportInput, per_trial, split
 from storlab.report.model.tables import estimate_table, heading, noted, split_levels
@@ -126,7 +127,7 @@ class Values:
     def span(self, c: Comparison) -> Span | None:
         """What can be drawn of it; ``None`` without an interval, or with one that has no end."""
         value, low, high = times(c)
-        if value is None or low is None or high is None or endless(low) or endless(high):
+        if value is None or low is None or high is None or is_endless(low) or is_endless(high):
             return None
         return Span(low, value, high, self._points(c))
 
@@ -160,7 +161,7 @@ def question_group(question: Sequence[Comparison], values: Values) -> Group:
         blocks.append(Sentences(tuple(lines)))
     levels = [e for level in values.levels_of(question) if (e := values.of(question[0], level))]
     of_levels = [replace(estimate_table(levels), title="Each by itself")] if levels else []
-    how = tuple(Line(f"{sentence(c)} {words.stop(c.reason)}", words.mark(c), c.verdict) for c in question)
+    how = tuple(Line(f"{sentence(c)} {words.stop(say(c.reason))}", words.mark(c), c.verdict) for c in question)
     return Group(
         title_of(question), (*blocks, Group("How this was decided", (Sentences(how), *of_levels), folded=True))
     )

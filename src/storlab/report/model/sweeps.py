@@ -8,6 +8,7 @@ from storlab.metrics import named
 from storlab.report.document import Table
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.say import say
 from storlab.report.model.tables import heading
 
 
@@ -60,7 +61,7 @@ def knee_sentence(knee: Knee) -> str:
     where = ", ".join(filter(None, (knee.source, words.levels(knee.levels))))
     lead = f"Knee of {knee.latency} against {knee.throughput} ({where})"
     if knee.level is None or knee.rate is None or knee.time is None:
-        return f"{lead}: {knee.reason}"
+        return f"{lead}: {say(knee.reason)}"
     span = f"{fmt.plural(knee.rounds, 'round')}, too few for an interval"
     if knee.low is not None and knee.high is not None and knee.confidence is not None:
         ends = knee.low if knee.low == knee.high else f"{knee.low} to {knee.high}"
@@ -75,11 +76,11 @@ def objective_sentence(found: Objective) -> str:
     limit = "its limit" if found.limit is None else fmt.quantity(found.limit, found.unit)
     where = ", ".join(filter(None, (found.source, words.levels(found.levels))))
     if found.missing:
-        return f"{found.metric} {side} {limit} ({where}): missing. {found.reason}"
+        return f"{found.metric} {side} {limit} ({where}): missing. {say(found.reason)}"
     holds = f"established up to {found.factor} {found.holds_to}" if found.holds_to else "established at no step"
     fails = f"; not so from {found.fails_from} on" if found.fails_from else ""
     about = f"; the fitted curve crosses it at about {found.crossing:.3g}" if found.crossing is not None else ""
     sure = fmt.plural(found.rounds, "round")
     if found.confidence is not None:
         sure = f"{fmt.confidence(found.confidence)} confidence, {sure}"
-    return f"{found.metric} {side} {limit} ({where}): {holds}{fails}{about} ({sure}). {found.reason}"
+    return f"{found.metric} {side} {limit} ({where}): {holds}{fails}{about} ({sure}). {say(found.reason)}"

@@ -6,19 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.analysis.summary import CellState, Estimate, Summary
+from storlab.findings import Finding
+from storlab.findings.rounds import Outliers, SomeRounds, TooFewRounds
 from storlab.grouping import grouped
 from storlab.metrics import PROBE as PROBE
 from storlab.report.document import Cell, Line, Table, Tone
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.say import say
 
 ALL_CELLS = "all cells"
 _CELLS_A_TABLE = 3  # more columns than that don't fit a page
 
 
-def noted(text: str, warnings: Iterable[str], tone: Tone = "") -> Cell:
+def noted(text: str, warnings: Iterable[Finding | str], tone: Tone = "") -> Cell:
     """``text`` with these footnotes; that rounds are outliers is none, for it changes no verdict."""
-    return Cell(text, (words.stop(each) for each in warnings if not words.is_of_outliers(each)), tone)
+    notes = (each if isinstance(each, str) else say(each) for each in warnings if not isinstance(each, Outliers))
+    return Cell(text, map(words.stop, notes), tone)
 
 
 def with_note(tables: Sequence[Table], begins: str, sentence: str) -> list[Table] | None:
@@ -160,7 +164,7 @@ def _matrix(title: str, group: Sequence[Estimate], cells: Mapping[int, str]) -> 
 
 def _alone(e: Estimate) -> str:
     """Where nothing has an interval, that is said once for all."""
-    return noted(fmt.quantity(e.mean, e.unit), [w for w in e.warnings if not words.is_of_rounds(w)])
+    return noted(fmt.quantity(e.mean, e.unit), [w for w in e.warnings if not isinstance(w, TooFewRounds)])
 
 
 def _with_interval(e: Estimate) -> str:
@@ -202,8 +206,7 @@ def _with_gaps(estimates: Sequence[Estimate], cells: Sequence[CellState]) -> lis
 
 
 def _with_gap(e: Estimate, rounds: int) -> Estimate:
-    gap = f"A value in {e.rounds} of {fmt.plural(rounds, 'round')} only: the mean is of these."
-    return replace(e, warnings=(*e.warnings, gap))
+    return replace(e, warnings=(*e.warnings, SomeRounds(e.rounds, rounds)))
 
 
 @dataclass(frozen=True)
@@ -266,7 +269,7 @@ def _place(levels: dict[str, str], shape: _Shape) -> tuple[tuple[str, ...], str]
     return tuple(levels.get(name, "") for name in shape.beside), levels.get(shape.side_by_side, "")
 
 
-def _cell(e: Estimate | None, state: CellState | None, common: tuple[str, ...], shown: fmt.Scale | None) -> str:
+def _cell(e: Estimate | None, state: CellState | None, common: tuple[Finding, ...], shown: fmt.Scale | None) -> str:
     if e is None:
         return "–" if state is None or state.status in ("measured", "partly failed") else state.status
     own = [warning for warning in e.warnings if warning not in common]

@@ -9,6 +9,7 @@ from storlab.metrics import END, PROBE
 from storlab.report.document import Block, Group, Line, Sentences, said
 from storlab.report.language import format as fmt
 from storlab.report.language import words
+from storlab.report.language.say import say
 from storlab.report.model.tables import heading
 
 _FIRST = 3  # lines that follow a verdict
@@ -125,9 +126,10 @@ def _part(c: Comparison) -> Sentences:
     notes = [nothing_differs(why)] if not why.differences else []
     if len(why.differences) > _MOST:
         notes.append(f"{len(why.differences) - _MOST} more are in the JSON report.")
+    notes += [say(why.left_out)] if why.left_out is not None else []
     under = (
         *(Line(text, "·") for text in (*lines, *_facts(c, why))),
-        *(Line(n, "·", "soft") for n in (*notes, *why.left_out)),
+        *(Line(n, "·", "soft") for n in notes),
     )
     return Sentences((Line(words.stop(words.claim(c)), words.mark(c), c.verdict, under),))
 

@@ -13,6 +13,9 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.precision import CURVE_PRECISION
 from storlab.analysis.unequal import KERNEL, Seen
+from storlab.findings import AnyFinding, Reported
+from storlab.findings.answers import ClaimUnanswered
+from storlab.findings.runs import Interrupted
 from storlab.layers.block.queue_files import QUEUE
 from storlab.levels import is_sweep, names_load
 from storlab.records.manifest import Manifest
@@ -29,13 +32,13 @@ if TYPE_CHECKING:
 
 def design_of(
     study: Study,
-    stopped: str = "",
-    warnings: tuple[str, ...] = (),
+    stopped: AnyFinding | None = None,
+    warnings: tuple[AnyFinding, ...] = (),
     limits: Limits = NO_LIMITS,
     rests: Iterable[RecordedRest] = (),
     emulated: bool = False,
 ) -> Design:
-    """Factors, cells and planned comparisons. ``stopped``: why the run ended, in one sentence. ``emulated``: whether
+    """Factors, cells and planned comparisons. ``stopped``: why the run ended. ``emulated``: whether
     any node is.
     """
     factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
@@ -48,7 +51,7 @@ def design_of(
         comparisons=comparisons,
         confidence=study.model.confidence,
         stopped=stopped,
-        warnings=(*study.notes, *warnings),
+        warnings=(*map(Reported, study.notes), *warnings),
         gates=limits.gates,
         optional=limits.optional,
         rests=tuple(Rest(rest.cell, rest.after, rest.why) for rest in rests),
@@ -123,7 +126,7 @@ def _claimed(claim: Claim, factors: Mapping[str, tuple[str, ...]]) -> ClaimSpec:
         margin=claim.margin,
         source=claim.source,
         native=claim.native,
-        absent=f"This run has no {' and no '.join(missing)}." if missing else "",
+        absent=ClaimUnanswered("absent", tuple(missing)) if missing else None,
     )
     if claim.between is not None:
         return replace(about, word="between", between=claim.between)
@@ -205,7 +208,7 @@ def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
 def design_of_run(manifest: Manifest, tables: Tables) -> Design:
     imported = manifest.imported
     if imported is None:
-        stopped = manifest.stopped or "The run has not ended yet."
+        stopped = manifest.stopped or Interrupted("goes on")
         warnings, emulated = tables.warnings(), manifest.emulated
         limits = Limits(manifest.gates, optional=manifest.optional)
         design = design_of(_asked_by(manifest), stopped, warnings, limits, manifest.rests, emulated)

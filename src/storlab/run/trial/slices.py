@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from storlab.analysis.wording import percent
+from storlab.amounts import percent
 from storlab.errors import CommandFailed, StorlabError
 from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.process import Turn

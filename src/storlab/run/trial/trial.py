@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from storlab.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.findings import Reported
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.resources import Dir, Disk, Resource, Share
 from storlab.layers.stack import BuiltStack
@@ -108,7 +109,8 @@ class TrialRun:
             if self.slices is not None:
                 self.slices.leave(self.cell.number)
             await to_its_end(self._tear_down(failed=record.status == "failed"))
-        record = structs.replace(record, duration=time.monotonic() - began, phases=self.phases, warnings=self.warnings)
+        record = structs.replace(record, duration=time.monotonic() - began, phases=self.phases)
+        record = structs.replace(record, warnings=list(map(Reported, self.warnings)))
         hosts = self.session.machines_of(self.built.nodes.values())
         return structs.replace(
             record, facts=self.facts, guests=self.guests, settings=self.settings, changed=self.changed, hosts=hosts

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.analysis.wording import plural
+from storlab.amounts import plural
 from storlab.errors import NodeError, NodeLost, StorlabError, TrialError, UserError
 from storlab.layers.attach.attachment import VirtioBlkLayer, disk_with_serial, serial_of
 from storlab.layers.resources import File

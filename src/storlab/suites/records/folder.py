@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from storlab.errors import RecordsError
+from storlab.findings import Reported
 from storlab.grouping import grouped
 from storlab.layers.block.identity import DeviceIdentity
 from storlab.limits import RECORD
@@ -210,7 +211,8 @@ def read_suite_run(folder: Path) -> SuiteRun:
     if not manifest.suite:
         raise RecordsError(f"{folder} is the run of a study: `storlab report {folder}` shows it")
     asked = read_suite_record(folder)
-    ended = manifest.finished, manifest.stopped, manifest.run
+    stopped = manifest.stopped.text if isinstance(manifest.stopped, Reported) else ""
+    ended = manifest.finished, stopped, manifest.run
     found = sorted((folder / CONSOLES).glob(f"*/{ENVIRONMENT}"))
     others = tuple((path.parent.name, read_record(path, SuiteEnvironment)) for path in found)
     return SuiteRun(folder, asked, tuple(read_results(folder)), manifest.started, *ended, others)

@@ -13,6 +13,7 @@ from random import Random
 
 from msgspec.structs import replace as with_fields
 
+from storlab.findings import Reported
 from storlab.records.manifest import read_manifest, write_manifest
 from storlab.run.observer import Interrupts
 from storlab.suites.expectations import expected
@@ -147,7 +148,10 @@ class Execution:
         finally:
             if until is not None:
                 until.forget_rest()
-            write_manifest(folder, with_fields(read_manifest(folder), finished=finished, stopped=stopped))
+            write_manifest(
+                folder,
+                with_fields(read_manifest(folder), finished=finished, stopped=Reported(stopped) if stopped else None),
+            )
 
     def _until_failure(self, kept: Record) -> UntilFailure:
         until = UntilFailure(self.place.folder, self.record, lambda: self.interrupts.finish or bool(kept.stop))

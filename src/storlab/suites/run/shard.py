@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from storlab.analysis.wording import plural
+from storlab.amounts import plural
 from storlab.errors import StorlabError, UserError
 from storlab.suites.model import Group
 from storlab.suites.places.place import GuestLost, Spare, SuiteGuest

@@ -113,7 +113,7 @@ async def resume_suite(
                     results.add(lost)
                 watch.ended(lost)
                 known = read_suite_run(records.path)
-            write_manifest(records.path, with_fields(manifest, finished=None, stopped=""))
+            write_manifest(records.path, with_fields(manifest, finished=None, stopped=None))
             async with _journalled(session, records, interrupts, place) as ended:
                 run = Execution(asked, place, interrupts, watch, ended, known.attempts, limit)
                 await run.execute(tuple(remaining(asked.groups, known.attempts)))

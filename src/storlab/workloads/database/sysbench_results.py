@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.findings.runs import BegunAgain
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import PERCENTILES, by_name, percentile_name
 from storlab.nodes.process import ExitRecord, telling
@@ -19,7 +20,6 @@ from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 
 _FATAL = re.compile(rb"^FATAL: (.+)$", re.M)
 _SPECS = by_name(LIVE)
-_BEGUN_AGAIN = "transactions that were restarted after a deadlock or a conflict, as every client has to do"
 
 
 def read_results(raw: Path, max_ignored: float) -> Measurements:
@@ -53,7 +53,7 @@ def read_results(raw: Path, max_ignored: float) -> Measurements:
         metrics=pl.concat([kept, metric_frame([*own, *elapsed_values(ended)])]),
         series=series,
         declared=(),
-        warnings=(f"{_BEGUN_AGAIN}: {errors:.0f} of {events:.0f}",) if errors else (),
+        found=(BegunAgain(((round(errors), round(events)),)),) if errors else (),
     )
 
 
