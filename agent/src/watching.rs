@@ -101,7 +101,7 @@ impl From<Errno> for WatchError {
     }
 }
 
-/// The exit status of a command that watched: 2 for what its caller can mend, with the `usage` for its options.
+/// The exit status of a command that watched: 2 for what its caller can fix, with the `usage` for its options.
 pub fn exit_code(ended: Result<(), WatchError>, usage: &str) -> ExitCode {
     let error = match ended {
         Ok(()) => return ExitCode::SUCCESS,
