@@ -47,16 +47,13 @@ class Cutter:
 
     @property
     def image(self) -> Path:
-        """Where an image is made; the next one takes its place."""
         return self.folder / "cut.img"
 
     def rewind(self) -> None:
-        """Begin again with the earliest moment."""
         copy_image(self.start, self._base)
         self._replayed = 0
 
     def cut(self, moment: int, loss: Loss, random: Random) -> None:
-        """Make the image of a cut after so many entries."""
         first = self.durable(moment)
         with replaying(self.log, self._base) as replay:
             replay.write_all(self.log.entries[self._replayed : first])
@@ -66,7 +63,6 @@ class Cutter:
             replay.write(survivors(self.log.entries, first, moment, loss, random))
 
     def durable(self, moment: int) -> int:
-        """How many of so many entries no cut can take."""
         return durable(self.log.entries, moment, self.begin, self.write_through)
 
     def at_risk(self) -> list[int]:
@@ -133,7 +129,6 @@ class Checker:
     """Gets the image of the first cut that broke something, before it is looked at."""
 
     def acknowledged(self, moment: int) -> int:
-        """The last commit that was acknowledged by then; 0: none was."""
         at = bisect_right(self.commits, moment, key=itemgetter(0))
         return self.commits[at - 1][1] if at else 0
 

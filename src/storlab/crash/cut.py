@@ -92,5 +92,4 @@ def _torn(entry: Entry, unit: int, random: Random) -> Iterator[Piece]:
 
 
 def in_flight(entries: Sequence[Entry], first: int, moment: int) -> int:
-    """How many requests a cut could lose."""
     return sum(1 for entry in entries[first:moment] if entry.length and not entry.flags & Flag.FUA)

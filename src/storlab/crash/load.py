@@ -54,7 +54,6 @@ class Acknowledged:
 
 
 def context_of(load: Load, node: Node, target: Resource, folder: str, seed: int) -> RunContext:
-    """Where a load runs, or looks for what it left."""
     words: Mapping[str, str] = {**target.words(), "node": node.name, "round": "1", "trial": "1", "seed": str(seed)}
     return RunContext(node, target, folder, load.name, 0.0, seed, words)
 

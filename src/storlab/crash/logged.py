@@ -29,13 +29,11 @@ class Witnessed:
 
     @property
     def witness(self) -> Witness:
-        """The load's own kind."""
         assert isinstance(self.load.workload, Witness)
         return self.load.workload
 
     @property
     def attachment(self) -> AttachmentLayer:
-        """How the disk is attached."""
         assert isinstance(self.chain.crossing, AttachmentLayer)
         return self.chain.crossing
 
@@ -47,7 +45,6 @@ class Witnessed:
 
     @property
     def above(self) -> tuple[Layer, ...]:
-        """What stands on the disk."""
         return tuple(link.layer for link in self.chain.above[1:])
 
 

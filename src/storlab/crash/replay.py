@@ -50,13 +50,11 @@ class Replay:
                 copy_range(self.source, at, self.image, piece.offset, piece.length)
 
     def write_all(self, entries: Iterable[Entry]) -> None:
-        """The same of whole entries."""
         self.write(Piece(entry, entry.offset, entry.length) for entry in entries if entry.length)
 
 
 @contextmanager
 def replaying(log: WriteLog, image: Path) -> Iterator[Replay]:
-    """Open both."""
     with ExitStack() as stack:
         source = os.open(log.path, os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, source)

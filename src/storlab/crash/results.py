@@ -76,22 +76,18 @@ class SetUp:
 
     @property
     def broken(self) -> int:
-        """At how many moments something was."""
         return sum(cut.broken is not None for cut in self.cuts)
 
     @property
     def kinds(self) -> dict[str, int]:
-        """At how many moments what was."""
         return dict(sorted(Counter(cut.broken.kind for cut in self.cuts if cut.broken is not None).items()))
 
     @property
     def first_broken(self) -> Cut | None:
-        """The earliest of them."""
         return next((cut for cut in self.cuts if cut.broken is not None), None)
 
     @property
     def believed(self) -> bool:
-        """Whether it was checked, and every control passed."""
         return not self.failure and bool(self.cuts) and all(control.passed for control in self.controls)
 
     @property
@@ -105,7 +101,6 @@ class SetUp:
         return exact_interval(self.broken, len(self.cuts))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         found = asdict(self) | {"broken": self.broken, "at_risk": self.at_risk, "believed": self.believed}
         found |= {"kinds": self.kinds}
         return found | ({"interval": list(self.interval)} if self.cuts else {})
@@ -123,7 +118,6 @@ class CrashResult:
     left_behind: Sequence[str] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         head = {"run": self.run, "seed": self.seed, "moments": self.moments, "unit": self.unit}
         return head | {
             "confidence": CONFIDENCE,

@@ -122,7 +122,6 @@ class SetUpCheck:
         return Logged(found, file, acknowledged, before, kept)
 
     async def _cut(self, result: SetUp, logged: Logged, twin: Twin | None) -> SetUp:
-        """The controls of a set-up, then the cuts that are counted."""
         result, checker = await self._controlled(result, logged)
         early = twin is not None and result.lacks_only_order
         if checker is None or not (early or all(control.passed for control in result.controls)):
@@ -162,7 +161,6 @@ class SetUpCheck:
         return Checker(cutter, commits, recovery.broken, self.asked.seed, str(number), self._keeper(logged))
 
     async def _images(self, number: int) -> str:
-        """Where images of a set-up are made."""
         return f"{await self.session.scratch_on(self.session.host)}/crash-{number}"
 
     def _keeper(self, logged: Logged) -> Callable[[Path], None]:
@@ -186,5 +184,4 @@ def _counted(result: SetUp, log: WriteLog, begin: int) -> SetUp:
 
 
 def _write_acknowledged(path: Path, commits: Sequence[tuple[int, int]]) -> None:
-    """Which commit was acknowledged after how many entries."""
     path.write_text("entries,commit\n" + "".join(f"{entries},{number}\n" for entries, number in commits), "utf-8")

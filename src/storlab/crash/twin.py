@@ -24,7 +24,6 @@ class Twin:
 
     @property
     def name(self) -> str:
-        """``without flush_at_commit = 0``."""
         return f"without {', '.join(self.keys)}"
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import orjson
 
-from storlab.errors import ParseError, RecordsError, TrialError
+from storlab.errors import CommandFailed, ParseError, RecordsError, TimedOut, TrialError
 from storlab.layers.base import Layer
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Resource
 from storlab.measurements import Measurements
@@ -19,7 +19,7 @@ from storlab.metrics import MetricSpec, Value
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.process import ExitRecord
+from storlab.nodes.process import ExitRecord, telling
 from storlab.reading import read_file
 from storlab.record import read_record
 from storlab.units import shown
@@ -54,7 +54,6 @@ class RunContext:
 
     @property
     def path(self) -> str:
-        """The directory or device under test."""
         assert isinstance(self.target, Dir | Disk)
         return self.target.path
 
@@ -137,7 +136,6 @@ class Workload(Model):
         """The metrics and histograms that it may yield with these options; ``parse`` yields no others."""
 
     def needs(self) -> Needs:
-        """What the node must have."""
         return Needs()
 
     def programs(self) -> Mapping[str, tuple[str | int, ...]]:
@@ -231,7 +229,6 @@ ELAPSED = (
 
 
 def elapsed_values(record: ExitRecord) -> tuple[Value, ...]:
-    """What is known of any command that ended."""
     known = (record.elapsed, record.cpu_user, record.cpu_system, record.max_rss)
     return tuple(spec.value(value) for spec, value in zip(ELAPSED, known, strict=True))
 
@@ -243,7 +240,6 @@ def exit_bytes(ended: ExitRecord) -> bytes:
 
 
 def read_exit(raw: Path) -> ExitRecord:
-    """Read it back. Raises ``ParseError``."""
     path = raw / NAME
     try:
         return read_record(path, ExitRecord)
@@ -251,6 +247,15 @@ def read_exit(raw: Path) -> ExitRecord:
         raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
     except RecordsError as error:
         raise ParseError(str(error)) from None
+
+
+def unfinished(who: str, ended: ExitRecord, said: str, message: str = "") -> TimedOut | CommandFailed:
+    """Why a load failed: by ``message``, or else the last of what it ``said`` that tells anything."""
+    if ended.timed_out:
+        return TimedOut(f"{who} was stopped at the time-out", said)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    how = f"status {ended.code}" if ended.code is not None else f"{ended.signal}"
+    return CommandFailed(f"{who} ended with {how}: {message or telling(lines or ['no message'])}", said)
 
 
 def bytes_of(path: Path) -> bytes:

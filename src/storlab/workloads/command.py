@@ -218,7 +218,6 @@ class CommandWorkload(Workload):
         return self
 
     def takes(self) -> tuple[type[Resource], ...]:
-        """Those kinds that have what its words name."""
         return tuple(kind for kind in self.accepts if self._words() <= kind.has_words)
 
     def _words(self) -> set[str]:
@@ -283,7 +282,6 @@ class CommandWorkload(Workload):
         return (_MOSTLY_START,) if ended.elapsed < _START and not self.metrics else ()
 
     def _refuse_less(self, ended: ExitRecord, moved: float) -> None:
-        """Raises ``TrialError``."""
         least, shortest = self.expect.bytes, self.expect.min_time
         if least is not None and moved < least:
             raise TrialError(f"{ended.argv[0]} moved {moved:.0f} bytes of the {least} that are expected of it")

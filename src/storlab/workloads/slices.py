@@ -38,17 +38,14 @@ class Turns(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def active(self) -> float:
-        """Seconds of all measured turns together."""
         return sum(end - begin for begin, end in self.measured)
 
 
 def write_turns(folder: Path, turns: Turns) -> None:
-    """Into a load's raw records."""
     (folder / NAME).write_bytes(to_json(turns))
 
 
 def read_turns(raw: Path) -> Turns | None:
-    """Those of a load; ``None`` where it did not work in slices. Raises ``ParseError``."""
     try:
         return read_record(raw / NAME, Turns)
     except FileNotFoundError:

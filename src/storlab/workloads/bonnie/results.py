@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialError
+from storlab.errors import DiskFull, ParseError, TrialError
 from storlab.measurements import Measurements, metric_frame
-from storlab.nodes.process import ExitRecord, telling
+from storlab.nodes.process import ExitRecord
 from storlab.text import is_whole
 from storlab.tools.bonnie.results import read_bonnie
 from storlab.units import size_text
-from storlab.workloads.base import bytes_of, elapsed_values, read_exit
+from storlab.workloads.base import bytes_of, elapsed_values, read_exit, unfinished
 
 _CUT_SHORT = re.compile(r"Can't write block\.: (No such file or directory|Success|No space left on device|Disk quota)")
 _NO_REASON = re.compile(r"Can't (write data|write\(\)|create|make directory)")
@@ -42,14 +42,11 @@ def read_results(raw: Path, free: Path, chunk: int, needed: tuple[int, int]) -> 
 
 def _failure(ended: ExitRecord, said: str, free: bytes, needed: tuple[int, int]) -> TrialError:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    if ended.timed_out:
-        return TimedOut("bonnie++ was stopped at the time-out", said)
-    message = next((line for line in lines if line.startswith("Can't ")), telling(lines) if lines else "no message")
+    message = next((line for line in lines if line.startswith("Can't ")), "")
     lack = _lack(free, needed)
-    if _CUT_SHORT.match(message) or (lack and _NO_REASON.match(message)):
+    if not ended.timed_out and (_CUT_SHORT.match(message) or (lack and _NO_REASON.match(message))):
         return DiskFull(f"target full{lack and f': {lack}'} (bonnie++: {message})", said)
-    how = f"status {ended.code}" if ended.code is not None else f"{ended.signal}"
-    return CommandFailed(f"bonnie++ ended with {how}: {message}", said)
+    return unfinished("bonnie++", ended, said, message)
 
 
 def _lack(free: bytes, needed: tuple[int, int]) -> str:

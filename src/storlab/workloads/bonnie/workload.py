@@ -23,6 +23,7 @@ from storlab.nodes.needs import Needs
 from storlab.tools.bonnie.declared import declared
 from storlab.units import Size, size_text
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Work, Workload
+from storlab.workloads.bonnie.results import read_results
 
 FREE = "free"
 """A file in the workload's folder: bytes and inodes that were free before, or nothing where they are not known."""
@@ -142,8 +143,6 @@ class BonnieWorkload(Workload):
         return Launch(argv, env={"LC_ALL": "C"}, cwd=place.folder)
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.workloads.bonnie.results import read_results  # polars: not needed to load a study
-
         files = 0 if self.files is None else self.files.number * _THOUSAND
         return read_results(raw, raw / FREE, self.chunk, (self.space(), files))
 

@@ -15,11 +15,11 @@ from pydantic import Field
 from storlab.errors import CommandFailed, TrialError
 from storlab.layers.database.clients import DIALECTS, client, libpq_options, sql
 from storlab.layers.resources import Resource, Server
-from storlab.measurements import Measurements
+from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
-from storlab.nodes.needs import Needs, program_path
+from storlab.nodes.needs import program_path
 from storlab.units import Duration, Size
-from storlab.workloads.base import ELAPSED, Launch, RunContext
+from storlab.workloads.base import ELAPSED, Launch, RunContext, bytes_of, elapsed_values, read_exit, unfinished
 from storlab.workloads.witness import Damage, Witness
 
 _STRIDE = 7919  # a prime, so that neighbouring transactions change pages that lie far apart
@@ -68,12 +68,6 @@ class SqlLedgerWorkload(Witness):
     def declares(self) -> tuple[MetricSpec, ...]:
         return (*METRICS, *ELAPSED)
 
-    def needs(self) -> Needs:
-        return Needs()
-
-    def space(self) -> int:
-        return 0
-
     def duration(self, warm_up: float) -> float:
         return self.runtime
 
@@ -99,13 +93,9 @@ class SqlLedgerWorkload(Witness):
         return Launch(("sh", "-c", _COMMITS, "sh", *asked, *client(_server(place))), cwd=place.folder)
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.measurements import metric_frame
-        from storlab.workloads.base import bytes_of, elapsed_values, read_exit
-
         ended = read_exit(raw)
         if not ended.ok:
-            said = bytes_of(raw / "stderr").decode(errors="replace")
-            raise CommandFailed(f"{ended.describe()}: {said.strip() or 'no message'}", said)
+            raise unfinished("the client", ended, bytes_of(raw / "stderr").decode(errors="replace"))
         count = sum(self.acknowledged(line) is not None for line in bytes_of(raw / "stdout").splitlines())
         values = [METRICS[0].value(count), METRICS[1].value(count / ended.elapsed if ended.elapsed else 0.0)]
         return Measurements(metric_frame([*values, *elapsed_values(ended)]))
@@ -130,7 +120,6 @@ class SqlLedgerWorkload(Witness):
 
 
 async def _unsound(place: RunContext, server: Server) -> Damage | None:
-    """What the server's own check finds."""
     if server.dialect == "postgresql":
         program = await program_path(place.node, "pg_amcheck") or "pg_amcheck"
         options = [*libpq_options(server), "--install-missing", "--heapallindexed", server.database]

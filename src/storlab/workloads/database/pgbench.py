@@ -15,8 +15,10 @@ from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.reach import Beside
+from storlab.tools.pgbench.declared import METRICS
 from storlab.workloads.base import ELAPSED, Launch, OptionError, ReadInput, RunContext
 from storlab.workloads.database.base import DatabaseWorkload
+from storlab.workloads.database.pgbench_results import read_results
 
 SCRIPT, LOG = "script.sql", "transactions"
 _COMMAND = re.compile(r"\\(?:\s|\\\r?\n)*+([^\s\\]*)")  # anywhere in a line, and in any case, as pgbench takes it
@@ -59,8 +61,6 @@ class PgbenchWorkload(DatabaseWorkload):
         return resolved
 
     def declares(self) -> tuple[MetricSpec, ...]:
-        from storlab.tools.pgbench.declared import METRICS
-
         return (*METRICS.values(), *ELAPSED)
 
     def needs(self) -> Needs:
@@ -95,6 +95,4 @@ class PgbenchWorkload(DatabaseWorkload):
         return ["pgbench", *libpq_options(self.server(place)), what, *numbers, *rate, *how]
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.workloads.database.pgbench_results import read_results  # polars: not needed to load a study
-
         return self.refuse_less(read_results(raw, LOG), "elapsed", "clients")

@@ -18,9 +18,11 @@ from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.reach import Script, options_of
+from storlab.tools.sysbench.metrics import LIVE
 from storlab.units import Share
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext
 from storlab.workloads.database.base import DatabaseWorkload
+from storlab.workloads.database.sysbench_results import read_results
 
 Test = Literal[
     "oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_insert", "oltp_delete",
@@ -75,8 +77,6 @@ class SysbenchWorkload(DatabaseWorkload):
         return self
 
     def declares(self) -> tuple[MetricSpec, ...]:
-        from storlab.tools.sysbench.metrics import LIVE
-
         return (*LIVE, *ELAPSED)
 
     def needs(self) -> Needs:
@@ -121,8 +121,6 @@ class SysbenchWorkload(DatabaseWorkload):
         return ["sysbench", self.script or self.test, *sysbench_options(server), *ignored, *limits, *spelled]
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.workloads.database.sysbench_results import read_results  # polars: not needed to load a study
-
         return self.refuse_less(read_results(raw, self.max_ignored_errors), "time", "threads")
 
 

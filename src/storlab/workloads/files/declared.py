@@ -39,12 +39,10 @@ def of_phase(phase: str) -> tuple[MetricSpec, ...]:
 
 @cache
 def of_call(call: str) -> tuple[MetricSpec, ...]:
-    """What one of ``CALLS`` has."""
     return (MetricSpec(f"{call}.ios", "1"), *latencies(f"{call}.latency", f"{call}.ios"))
 
 
 def syncfs(phase: str) -> MetricSpec:
-    """How long the syncfs after a phase took."""
     return MetricSpec(f"{phase}.syncfs.time", "s", "lower", "max")
 
 

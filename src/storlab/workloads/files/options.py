@@ -58,14 +58,12 @@ class FileSizes(Model):
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest file that there can be."""
         if self.median is not None:
             # Nine deviations: 1 of 10^19 files would be larger.
             return self.max if self.max is not None else round(self.median * math.exp(9 * (self.sigma or 0.0)))
         return max([self.exactly or 0, self.max or 0, *(choice.size for choice in self.choices)])
 
     def mean(self) -> float:
-        """Bytes of a file on average."""
         if self.median is not None:
             return _mean_of_lognormal(self.median, self.sigma or 0.0, self.min or 0, self.largest)
         if self.choices:
@@ -74,7 +72,6 @@ class FileSizes(Model):
         return float(self.exactly) if self.exactly is not None else ((self.min or 0) + (self.max or 0)) / 2
 
     def spec(self) -> dict[str, Any]:
-        """As the agent reads it."""
         if self.median is not None:
             bounds = {"min": self.min or 0, "max": self.largest}
             return {"kind": "lognormal", "median": self.median, "sigma": self.sigma, **bounds}
@@ -138,7 +135,6 @@ class Directories(Model):
     )
 
     def count(self, workers: int) -> int:
-        """All directories, without the root."""
         in_one = sum(int(self.fan_out**level) for level in range(int(self.shared), self.depth + 1))
         return in_one * (1 if self.shared else workers)
 
@@ -152,7 +148,6 @@ Fsync = Annotated[
 
 
 def check_directories(directories: Directories, workers: int) -> None:
-    """Raises ``OptionError``."""
     if directories.count(workers) > MOST_DIRECTORIES:
         raise OptionError(
             f"depth {directories.depth}, fan_out {directories.fan_out} and {workers} workers make more than "

@@ -10,13 +10,12 @@ from typing import Annotated, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
+from storlab.errors import CommandFailed, DiskFull, ParseError
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import Value, percentile_name
-from storlab.nodes.process import ExitRecord
 from storlab.percentiles import percentiles_of_each
 from storlab.units import shown
-from storlab.workloads.base import bytes_of, elapsed_values, read_exit
+from storlab.workloads.base import bytes_of, elapsed_values, read_exit, unfinished
 from storlab.workloads.files.declared import CALLS, DURABLE, METRICS, syncfs
 
 _FULL = {"ENOSPC": "no space (or no inode) left on the file system", "EDQUOT": "the disk quota is used up"}
@@ -101,13 +100,13 @@ def read_results(raw: Path, notes_file: Path) -> Measurements:
     Raises ``DiskFull`` or ``CommandFailed`` with the path, ``TimedOut``, ``ParseError``.
     """
     output, notes = bytes_of(raw / "stdout"), bytes_of(notes_file).decode(errors="replace").splitlines()
-    ended = read_exit(raw)
+    ended, said = read_exit(raw), bytes_of(raw / "stderr").decode(errors="replace")
     if not output:
-        _raise_unfinished(ended, bytes_of(raw / "stderr"))
+        raise unfinished("files", ended, said)
     document = read_document(output, str(raw / "stdout"))
     _raise_error(document, notes)
     if ended.code != 0:
-        _raise_unfinished(ended, bytes_of(raw / "stderr"))
+        raise unfinished("files", ended, said)
     return measurements(document, elapsed_values(ended), notes)
 
 
@@ -118,7 +117,6 @@ def raise_failure(output: bytes, source: str) -> None:
 
 
 def read_document(output: bytes, source: str) -> Document:
-    """Raises ``ParseError``."""
     try:
         return Document.model_validate_json(output)
     except ValidationError as error:
@@ -136,14 +134,6 @@ def _raise_error(document: Document, notes: Sequence[str]) -> None:
     if error.errno in _FULL:
         raise DiskFull(f"{what}: {_FULL[error.errno]} ({error.errno})", detail)
     raise CommandFailed(f"{what}: {error.errno or error.mismatch or 'it failed'}", detail)
-
-
-def _raise_unfinished(ended: ExitRecord, stderr: bytes) -> None:
-    said = stderr.decode(errors="replace").strip()
-    if ended.timed_out:
-        raise TimedOut("files was stopped at the time-out and left no results", said)
-    how = f"status {ended.code}" if ended.code is not None else f"{ended.signal}"
-    raise CommandFailed(f"files ended with {how}: {said.splitlines()[-1] if said else 'no message'}", said)
 
 
 def measurements(document: Document, others: Sequence[Value] = (), notes: Sequence[str] = ()) -> Measurements:

@@ -28,6 +28,7 @@ from storlab.units import Duration, Size, size_text
 from storlab.workloads.base import Launch, OptionError, RunContext, Work, Workload
 from storlab.workloads.files.declared import declared
 from storlab.workloads.files.options import Directories, Fsync, Sizes, check_directories
+from storlab.workloads.files.report import raise_failure, read_results
 
 Phase = Literal["create", "read", "stat", "delete"]
 NOTES = "notes"
@@ -91,7 +92,6 @@ class FilesWorkload(Workload):
 
     @property
     def granule(self) -> int:
-        """What sizes are a multiple of."""
         return self.round_to or (_BLOCK if self.direct else 1)
 
     def declares(self) -> tuple[MetricSpec, ...]:
@@ -118,7 +118,6 @@ class FilesWorkload(Workload):
         return "warm_up is left out: files are made once, and all are measured" if warm_up else ""
 
     def spec(self, root: str, seed: int) -> dict[str, Any]:
-        """The whole storm, as the agent reads it."""
         return {
             **self.model_dump(include=_AS_WRITTEN),
             "root": root,
@@ -168,8 +167,6 @@ class FilesWorkload(Workload):
         return ""
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.workloads.files.report import read_results  # numpy and polars: not needed to load a study
-
         return read_results(raw, raw / NOTES)
 
 
@@ -179,8 +176,6 @@ def _root(place: RunContext) -> str:
 
 def _judge(ended: Exit, place: RunContext) -> None:
     """Raise what the agent says of a layout that failed."""
-    from storlab.workloads.files.report import raise_failure
-
     if not ended.ok:
         raise_failure(ended.stdout, "layout")
         ended.check(place.node.name)

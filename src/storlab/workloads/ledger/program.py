@@ -28,7 +28,6 @@ MAGIC = b"storlab1"
 
 
 def record(sequence: int, slot: int, size: int) -> bytes:
-    """The whole content of one."""
     body = hashlib.shake_128(b"%d %d" % (sequence, slot)).digest(size - HEAD.size)
     return HEAD.pack(MAGIC, sequence) + body
 

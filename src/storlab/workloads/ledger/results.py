@@ -11,12 +11,11 @@ import msgspec
 import polars as pl
 from msgspec import Meta, Struct
 
-from storlab.errors import CommandFailed, ParseError, TimedOut
+from storlab.errors import ParseError
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
 from storlab.metrics import PERCENTILES, by_name, percentile_name
-from storlab.nodes.process import ExitRecord, telling
 from storlab.percentiles import percentiles
-from storlab.workloads.base import bytes_of, elapsed_values, read_exit
+from storlab.workloads.base import bytes_of, elapsed_values, read_exit, unfinished
 from storlab.workloads.ledger.declared import COMMITS
 
 NAME = "commits.json"
@@ -36,7 +35,7 @@ def read_results(raw: Path) -> Measurements:
     """All that one trial left. Raises ``TimedOut``, ``CommandFailed``, ``ParseError``."""
     ended, said = read_exit(raw), bytes_of(raw / "stderr").decode(errors="replace")
     if not ended.ok:
-        raise _unfinished(ended, said)
+        raise unfinished("the ledger", ended, said)
     commits = read_commits(bytes_of(raw / NAME), str(raw / NAME))
     histogram = _histogram(commits.latencies)
     count = len(commits.latencies)
@@ -55,7 +54,6 @@ def read_results(raw: Path) -> Measurements:
 
 
 def read_commits(data: bytes, source: str = "") -> Commits:
-    """Raises ``ParseError``."""
     if len(data) > _MOST:
         raise ParseError(f"{len(data)} bytes, and at most {_MOST} are read", source)
     try:
@@ -69,11 +67,3 @@ def _histogram(latencies: list[float]) -> pl.DataFrame:
     counts = sorted(Counter(round(each / _NS) for each in latencies).items())
     rows = [(None, _LATENCY, ns * _NS, (ns + 1) * _NS, count) for ns, count in counts]
     return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
-
-
-def _unfinished(ended: ExitRecord, said: str) -> TimedOut | CommandFailed:
-    if ended.timed_out:
-        return TimedOut("the ledger was stopped at the time-out", said)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    how = f"status {ended.code}" if ended.code is not None else f"{ended.signal}"
-    return CommandFailed(f"the ledger ended with {how}: {telling(lines) if lines else 'no message'}", said)

@@ -18,6 +18,7 @@ from storlab.units import Duration, Size, power_of_two
 from storlab.workloads.base import ELAPSED, Launch, RunContext
 from storlab.workloads.ledger import program
 from storlab.workloads.ledger.declared import COMMITS
+from storlab.workloads.ledger.results import read_results
 from storlab.workloads.witness import Damage, Pages, Witness
 
 _PROGRAM = "ledger.py"
@@ -76,8 +77,6 @@ class LedgerWorkload(Witness):
         return Launch(argv, env={"LC_ALL": "C.UTF-8"}, cwd=place.folder)
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.workloads.ledger.results import read_results  # polars: not needed to load a study
-
         return read_results(raw)
 
     def acknowledged(self, line: bytes) -> int | None:
