@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from storlab.crash.replay import replaying
+from storlab.crash.check import replaying
 from storlab.tools.log_writes import ENTRY, HEAD, MAGIC, read_log
 
 MIB = 2**20

@@ -28,7 +28,7 @@ import polars as pl
 
 import storlab
 from storlab.analysis.stats.signed_rank import interval, log_difference, typical
-from storlab.workloads.slices import read_turns
+from storlab.workloads.base import read_turns
 
 ALPHA = 0.05
 SECONDS = 1.0

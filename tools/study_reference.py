@@ -31,7 +31,7 @@ from storlab.study.schema import (
     group_model,
 )
 from storlab.units import shown, size_text
-from storlab.workloads.bonnie.workload import Files
+from storlab.workloads.bonnie import Files
 from storlab.workloads.command import Expectation, MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
 from storlab.workloads.posix.workload import Pjdfstest

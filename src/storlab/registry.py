@@ -74,15 +74,15 @@ from storlab.probes.stalls import StallsProbe
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.probes.zfs.probe import ZfsProbe
 from storlab.workloads.base import Workload
-from storlab.workloads.bonnie.workload import BonnieWorkload
+from storlab.workloads.bonnie import BonnieWorkload
 from storlab.workloads.command import CommandWorkload
-from storlab.workloads.database.ledger import SqlLedgerWorkload
-from storlab.workloads.database.pgbench import PgbenchWorkload
-from storlab.workloads.database.sysbench import SysbenchWorkload
 from storlab.workloads.files.workload import FilesWorkload
 from storlab.workloads.fio.workload import FioWorkload
-from storlab.workloads.ledger.workload import LedgerWorkload
+from storlab.workloads.ledger import LedgerWorkload
+from storlab.workloads.pgbench import PgbenchWorkload
 from storlab.workloads.posix.workload import PosixWorkload
+from storlab.workloads.sql_ledger import SqlLedgerWorkload
+from storlab.workloads.sysbench import SysbenchWorkload
 
 T = TypeVar("T")
 

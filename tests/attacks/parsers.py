@@ -81,7 +81,7 @@ from storlab.tools.zfs_perf import parse_config, parse_zpool_iostat
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import OptionError
 from storlab.workloads.fio.checking import bad_option, complaint
-from storlab.workloads.ledger.results import read_commits
+from storlab.workloads.ledger import read_commits
 from suite.samples import REPORT, RUNFILE, attempt, sayings, suite_of
 from suite.test_adapters import QUICK
 from suite.test_own_files import EXAMPLE, groups_of

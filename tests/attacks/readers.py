@@ -47,7 +47,7 @@ from storlab.tools.pgbench.results import read_pgbench
 from storlab.tools.registry import importer_of
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import elapsed_values, read_exit
-from storlab.workloads.bonnie.workload import BonnieWorkload
+from storlab.workloads.bonnie import BonnieWorkload
 from storlab.workloads.command import MetricRule
 from storlab.workloads.files.report import measurements, read_document
 from storlab.workloads.fio.options import directions, duration, in_job_file, total_size

@@ -15,7 +15,7 @@ from storlab.allowed import allowed, together
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.reach import Found, reaching
 from storlab.workloads.base import OptionError
-from storlab.workloads.database.pgbench import PgbenchWorkload
+from storlab.workloads.pgbench import PgbenchWorkload
 from study.program import call
 
 CASES = json.loads(sample(__file__, "cases/options.json"))

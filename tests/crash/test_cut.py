@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from crash.logs import SECTOR, Request, log_bytes, replayed
-from storlab.crash.check import Cutter
+from storlab.crash.check import Cutter, copy_image, first_difference, replaying
 from storlab.crash.cut import Loss, drawn, durable, in_flight, nothing, survivors
-from storlab.crash.interval import exact_interval
-from storlab.crash.replay import copy_image, first_difference, replaying
+from storlab.crash.results import exact_interval
 from storlab.errors import ParseError
 from storlab.layers.attach.blockdev import Cache, blockdev
 from storlab.layers.resources import LoggedFile

@@ -11,10 +11,9 @@ import pytest
 from crash.logs import SECTOR, Request, log_bytes
 from laboratory.samples import sample
 from storlab.crash.check import Checker, Cutter
-from storlab.crash.load import Acknowledged
-from storlab.crash.logged import logged_study, witnessed
+from storlab.crash.logged import durable_twin, logged_study, witnessed
+from storlab.crash.recover import Acknowledged
 from storlab.crash.results import Broken
-from storlab.crash.twin import durable_twin
 from storlab.errors import TrialError
 from storlab.layers.attach.attachment import VirtioBlkLayer
 from storlab.layers.attach.blockdev import Cache
@@ -23,8 +22,8 @@ from storlab.layers.resources import LoggedFile
 from storlab.study.cells import Cell
 from storlab.study.study import load_study
 from storlab.tools.log_writes import read_log
-from storlab.workloads.ledger.workload import LedgerWorkload
-from storlab.workloads.witness import Pages
+from storlab.workloads.base import Pages
+from storlab.workloads.ledger import LedgerWorkload
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FLUSH = Request(flags=1)

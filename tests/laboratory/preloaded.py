@@ -32,7 +32,7 @@ TEST = "STORLAB_TEST"
 _WHILE_LOADING = ("PYTHON", "LANG", "LC_", "OPENBLAS", "POLARS", "TZ")
 """Variables that matter while a program is loaded begin so."""
 _ENCODING = "PYTHONIOENCODING"  # of the streams, which are opened in the new process
-_LATER = ("storlab.workloads.posix.checks", "storlab.workloads.ledger.program")
+_LATER = ("storlab.workloads.posix.checks", "storlab.workloads.ledger_program")
 """Programs of nodes, which the controller never loads."""
 _LONGEST = 1 << 20  # bytes of a request
 

@@ -23,7 +23,7 @@ from storlab.records.tables import Tables, TrialTables
 from storlab.report.language.say import said
 from storlab.tools.fio import declared as fio
 from storlab.tools.fio.declared import declared
-from storlab.workloads.files import declared as files
+from storlab.workloads.files import options as files
 
 shares = st.lists(st.floats(0, 1e12), min_size=1, max_size=40).filter(lambda values: max(values) > 0)
 

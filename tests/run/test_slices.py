@@ -21,9 +21,9 @@ from laboratory.devices import new_device
 from laboratory.samples import sample
 from storlab.nodes.kinds.local import local_node
 from storlab.run.trial.slices import SlicedWork, Slices, timetable
+from storlab.workloads.base import read_turns
 from storlab.workloads.fio.options import Job, Option
 from storlab.workloads.fio.sliced import unsliceable
-from storlab.workloads.slices import read_turns
 
 LOAD = (
     'rw = "randwrite", bs = "4k", direct = 1, ioengine = "libaio", iodepth = 4, '

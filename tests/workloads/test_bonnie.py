@@ -12,7 +12,7 @@ from storlab.measurements import Measurements
 from storlab.nodes.process import ExitRecord
 from storlab.tools.bonnie.importer import BonnieImporter
 from storlab.workloads.base import ELAPSED
-from storlab.workloads.bonnie.workload import BonnieWorkload
+from storlab.workloads.bonnie import BonnieWorkload
 from workloads import DONE, FAILED, LIMITED, ended, left
 
 GOLDEN = Path(__file__).parent / "golden"

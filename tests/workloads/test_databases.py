@@ -18,8 +18,8 @@ from storlab.layers.database.clients import sql
 from storlab.layers.resources import Server
 from storlab.reach import reaching
 from storlab.workloads.base import RunContext
-from storlab.workloads.database.pgbench import PgbenchWorkload
-from storlab.workloads.database.sysbench import SysbenchWorkload
+from storlab.workloads.pgbench import PgbenchWorkload
+from storlab.workloads.sysbench import SysbenchWorkload
 from workloads import DONE, FAILED, left
 
 GOLDEN = Path(__file__).parent / "golden" / "sysbench-mariadb.txt"

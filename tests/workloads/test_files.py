@@ -19,8 +19,7 @@ from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUM
 from storlab.nodes.process import ExitRecord
 from storlab.records.stacked import across_nodes
 from storlab.tools.fio import histogram
-from storlab.workloads.files.declared import declared
-from storlab.workloads.files.options import MOST_DIRECTORIES, Directories
+from storlab.workloads.files.options import MOST_DIRECTORIES, Directories, declared
 from storlab.workloads.files.report import measurements, read_document
 from storlab.workloads.files.workload import FilesWorkload
 from workloads import DONE, FAILED, KILLED, LIMITED, ended, left

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from storlab.errors import CommandFailed, ParseError, TimedOut
 from storlab.nodes.process import ExitRecord
-from storlab.workloads.ledger import program
-from storlab.workloads.ledger.program import Damage, Ledger, record, sequence_of, slot_of
-from storlab.workloads.ledger.results import read_commits
-from storlab.workloads.ledger.workload import LedgerWorkload
+from storlab.workloads import ledger_program
+from storlab.workloads.ledger import LedgerWorkload, read_commits
+from storlab.workloads.ledger_program import Damage, Ledger, record, sequence_of, slot_of
 from workloads import DONE, FAILED, LIMITED, left
 
 COMMITS = ("append", "rename", "overwrite")
@@ -46,7 +45,7 @@ def committed(folder: Path, commit: str, number: int, **more: Any) -> Ledger:
 
 @pytest.mark.parametrize("commit", COMMITS)
 def test_the_program_prints_each_commit_and_finds_them_all(folder: Path, commit: str) -> None:
-    argv = [sys.executable, "-I", program.__file__]
+    argv = [sys.executable, "-I", ledger_program.__file__]
     options = asked(folder, commit, runtime=0.2)
     wrote = subprocess.run([*argv, "write", json.dumps(options)], capture_output=True, cwd=folder, check=True)
     numbers = [int(line) for line in wrote.stdout.splitlines()]

@@ -30,7 +30,7 @@ from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.crash.results import CrashResult, SetUp
-    from storlab.crash.set_up import Asked
+    from storlab.crash.run import Asked
     from storlab.study.study import Study
 
 
@@ -55,7 +55,7 @@ class CrashOptions(StudyOptions):
         """With a seed of its own where none was given."""
         import random
 
-        from storlab.crash.set_up import Asked
+        from storlab.crash.run import Asked
 
         crash = next((cell.crash for cell in study.cells if cell.crash is not None), None)
         moments = self.moments or (_MOMENTS if crash is None else crash.moments)

@@ -56,8 +56,7 @@ def cut_power(outcome: Outcome, permissions: Permissions, *, quiet: bool) -> Non
     import asyncio
 
     from storlab.cli.progress import observer
-    from storlab.crash.run import RECORDS, crash_check
-    from storlab.crash.set_up import Asked
+    from storlab.crash.run import RECORDS, Asked, crash_check
 
     found = next(cell.crash for cell in study.cells if cell.crash is not None)
     asked = Asked(found.moments, found.unit, outcome.folder.manifest.seed)

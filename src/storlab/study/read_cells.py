@@ -34,8 +34,7 @@ from storlab.study.schema import (
 from storlab.study.substitution import Substitution, Word
 from storlab.study.toml_text import Path
 from storlab.units import parse_size, shown
-from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload, words_in
-from storlab.workloads.witness import Witness
+from storlab.workloads.base import PLACE_WORDS, ReadInput, Witness, Workload, words_in
 
 Report = Callable[[Path, str], None]
 

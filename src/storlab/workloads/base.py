@@ -7,9 +7,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import orjson
+from msgspec import Meta, Struct
 
 from storlab.errors import CommandFailed, ParseError, RecordsError, TimedOut, TrialError
 from storlab.layers.base import Layer
@@ -21,7 +22,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import ExitRecord, telling
 from storlab.reading import read_file
-from storlab.record import read_record
+from storlab.record import Count, Seconds, read_record, to_json
 from storlab.units import shown
 
 
@@ -266,3 +267,88 @@ def bytes_of(path: Path) -> bytes:
         return b""
     except OSError as error:
         raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
+
+
+# What a load that works in slices finds in its folder: ``turns.json``, its turns on its node's monotonic clock.
+
+TURNS_FILE = "turns.json"
+Cell = Annotated[int, Meta(ge=0, le=2**31)]
+
+
+class Turns(Struct, frozen=True, forbid_unknown_fields=True):
+    """From when to when it worked, in s; of the first ``warm_up`` turns nothing is measured.
+
+    ``after``: the cell whose turn was right before each of these; 0 before the first of all.
+    """
+
+    turns: Annotated[list[tuple[Seconds, Seconds]], Meta(max_length=100_000)]
+    warm_up: Count = 0
+    after: list[Cell] = []
+
+    def __post_init__(self) -> None:
+        edges = [edge for turn in self.turns for edge in turn]
+        if edges != sorted(edges):
+            raise ValueError("turns: they are not in order")
+        if len(self.after) not in (0, len(self.turns)):
+            raise ValueError("after: it must have a cell for each turn")
+
+    @property
+    def measured(self) -> list[tuple[float, float]]:
+        """The turns after the warm-up that took any time."""
+        return [(begin, end) for begin, end in self.turns[self.warm_up :] if end > begin]
+
+    @property
+    def active(self) -> float:
+        return sum(end - begin for begin, end in self.measured)
+
+
+def write_turns(folder: Path, turns: Turns) -> None:
+    (folder / TURNS_FILE).write_bytes(to_json(turns))
+
+
+def read_turns(raw: Path) -> Turns | None:
+    try:
+        return read_record(raw / TURNS_FILE, Turns)
+    except FileNotFoundError:
+        return None
+    except RecordsError as error:
+        raise ParseError(str(error)) from None
+
+
+# What a load must say of itself to take part in a crash check: what it was promised, and what is left of that.
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What a power cut did, in words. ``lost``: what was acknowledged. ``torn``: something is half there."""
+
+    kind: Literal["lost", "torn"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Of a load that writes pages of ``size`` bytes in place: whether it can restore one that is ``protected``."""
+
+    size: int
+    protected: bool
+
+
+class Witness(Workload):
+    """A load that prints, a line each, what was acknowledged to it, and can look for that after a power cut."""
+
+    @abstractmethod
+    def acknowledged(self, line: bytes) -> int | None:
+        """The number of the commit that this line says was acknowledged, with all before it; ``None`` for another."""
+
+    @abstractmethod
+    async def broken(self, place: RunContext, acknowledged: int) -> Damage | None:
+        """What of the first ``acknowledged`` commits is missing, or what is half there; ``None``: nothing.
+
+        ``place.target`` is what was recovered: the load's own kind of target, on another node perhaps. Raises
+        ``TrialError`` where that can't be told.
+        """
+
+    def pages(self) -> Pages | None:
+        """What it writes in place, where it does: which cuts must break it, and which must not."""
+        return None

@@ -37,9 +37,8 @@ from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.needs import remedy
 from storlab.nodes.node import Node
 from storlab.registry import layer_types
-from storlab.workloads.base import RunContext
-from storlab.workloads.database.ledger import SqlLedgerWorkload
-from storlab.workloads.witness import Damage
+from storlab.workloads.base import Damage, RunContext
+from storlab.workloads.sql_ledger import SqlLedgerWorkload
 
 from . import UNPACKED, with_mysql
 

@@ -25,8 +25,7 @@ from storlab.run.trial.measure import end_all
 from storlab.study.cells import Cell, Load
 from storlab.text import is_whole
 from storlab.waiting import all_of, to_its_end
-from storlab.workloads.base import Launch, RunContext
-from storlab.workloads.slices import Turns, write_turns
+from storlab.workloads.base import Launch, RunContext, Turns, write_turns
 
 _LEAD = 0.1  # s, from the timetable's making to its first turn, in addition to what the requests take
 _PATIENCE = 3.0  # s, for a load to begin its work

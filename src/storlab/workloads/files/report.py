@@ -16,7 +16,7 @@ from storlab.metrics import Value, percentile_name
 from storlab.percentiles import percentiles_of_each
 from storlab.units import shown
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit, unfinished
-from storlab.workloads.files.declared import CALLS, DURABLE, METRICS, syncfs
+from storlab.workloads.files.options import CALLS, DURABLE, METRICS, syncfs
 
 _FULL = {"ENOSPC": "no space (or no inode) left on the file system", "EDQUOT": "the disk quota is used up"}
 _DATA = {"create": "write", "read": "read"}  # phases that move data, and the way

@@ -26,8 +26,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit
 from storlab.units import Duration, Size, size_text
 from storlab.workloads.base import Launch, OptionError, RunContext, Work, Workload
-from storlab.workloads.files.declared import declared
-from storlab.workloads.files.options import Directories, Fsync, Sizes, check_directories
+from storlab.workloads.files.options import Directories, Fsync, Sizes, check_directories, declared
 from storlab.workloads.files.report import raise_failure, read_results
 
 Phase = Literal["create", "read", "stat", "delete"]

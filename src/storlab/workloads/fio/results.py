@@ -30,12 +30,11 @@ from storlab.tools.fio.operations import added, longest_gap
 from storlab.tools.fio.output import measured as of_report
 from storlab.tools.fio.output import parse_fio, read_report
 from storlab.tools.fio.phases import AT_ONCE, Phases
-from storlab.workloads.base import bytes_of, read_exit
+from storlab.workloads.base import bytes_of, read_exit, read_turns
 from storlab.workloads.fio import sliced
 from storlab.workloads.fio.asked import TOO_SHORT, fell_short, is_too_short
 from storlab.workloads.fio.options import Job
 from storlab.workloads.fio.phases import phases_of
-from storlab.workloads.slices import read_turns
 
 OUTPUT = "fio.json"
 LOGS = "series"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storlab.errors import CommandFailed
+from storlab.workloads.base import Turns
 from storlab.workloads.fio.options import Job, Option, Options, Sections, directions, plain, text
-from storlab.workloads.slices import Turns
 
 if TYPE_CHECKING:
     import polars as pl

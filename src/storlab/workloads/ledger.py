@@ -1,25 +1,98 @@
-"""Workload ``ledger``: durable commits of small records, one after another, in the directory under test."""
+"""Workload ``ledger``: durable commits of small records, one after another, that can be asked for after a power cut."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
+import polars as pl
+from msgspec import Meta, Struct
 from pydantic import Field, model_validator
 
 from storlab.errors import ParseError
 from storlab.layers.resources import Dir, Resource
-from storlab.measurements import Measurements
-from storlab.metrics import MetricSpec
+from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
+from storlab.metrics import PERCENTILES, MetricSpec, by_name, latencies, percentile_name
 from storlab.nodes.needs import Needs
+from storlab.percentiles import percentiles
 from storlab.units import Duration, Size, power_of_two
-from storlab.workloads.base import ELAPSED, Launch, RunContext
-from storlab.workloads.ledger import program
-from storlab.workloads.ledger.declared import COMMITS
-from storlab.workloads.ledger.results import read_results
-from storlab.workloads.witness import Damage, Pages, Witness
+from storlab.workloads import ledger_program
+from storlab.workloads.base import (
+    ELAPSED,
+    Damage,
+    Launch,
+    Pages,
+    RunContext,
+    Witness,
+    bytes_of,
+    elapsed_values,
+    read_exit,
+    unfinished,
+)
+
+COMMITS = (
+    MetricSpec("commit.count", "1", quantity="operations"),
+    MetricSpec("commit.rate", "1/s", "higher", quantity="throughput", by_job=False),
+    *latencies("commit.latency", "commit.count"),
+)
+
+
+# What the ledger's program left: ``commits.json``. A guest's root may have written it, so it is bounded.
+
+NAME = "commits.json"
+_MOST = 64 * 1024**2  # bytes
+_NS = 1e-9
+_LATENCY = "commit.latency"
+
+
+class Commits(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long all of them took, and each, in s."""
+
+    elapsed: Annotated[float, Meta(gt=0, le=1e9)]
+    latencies: Annotated[list[Annotated[float, Meta(ge=0, le=1e9)]], Meta(min_length=1)]
+
+
+def read_results(raw: Path) -> Measurements:
+    """All that one trial left. Raises ``TimedOut``, ``CommandFailed``, ``ParseError``."""
+    ended, said = read_exit(raw), bytes_of(raw / "stderr").decode(errors="replace")
+    if not ended.ok:
+        raise unfinished("the ledger", ended, said)
+    commits = read_commits(bytes_of(raw / NAME), str(raw / NAME))
+    histogram = _histogram(commits.latencies)
+    count = len(commits.latencies)
+    numbers = {
+        "commit.count": count,
+        "commit.rate": count / commits.elapsed,
+        f"{_LATENCY}.mean": sum(commits.latencies) / count,
+        f"{_LATENCY}.min": min(commits.latencies),
+        f"{_LATENCY}.max": max(commits.latencies),
+    }
+    found = percentiles(histogram, PERCENTILES)
+    numbers |= {f"{_LATENCY}.{percentile_name(each)}": value for each, value in found.items()}
+    specs = by_name(COMMITS)
+    values = [specs[name].value(number) for name, number in numbers.items()]
+    return Measurements(metric_frame([*values, *elapsed_values(ended)]), histograms=histogram)
+
+
+def read_commits(data: bytes, source: str = "") -> Commits:
+    if len(data) > _MOST:
+        raise ParseError(f"{len(data)} bytes, and at most {_MOST} are read", source)
+    try:
+        return msgspec.json.decode(data, type=Commits)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ParseError(re.sub(r"\s+", " ", str(error)), source) from None
+
+
+def _histogram(latencies: list[float]) -> pl.DataFrame:
+    """Bins one nanosecond wide, which lose nothing."""
+    counts = sorted(Counter(round(each / _NS) for each in latencies).items())
+    rows = [(None, _LATENCY, ns * _NS, (ns + 1) * _NS, count) for ns, count in counts]
+    return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
+
 
 _PROGRAM = "ledger.py"
 _BLOCK = 4096  # bytes: what direct I/O takes of any file system here
@@ -96,7 +169,7 @@ class LedgerWorkload(Witness):
 
     async def _program(self, place: RunContext, action: str, **asked: float) -> tuple[str, ...]:
         path = f"{place.folder}/{_PROGRAM}"
-        await place.node.write(path, Path(program.__file__).read_bytes())
+        await place.node.write(path, Path(ledger_program.__file__).read_bytes())
         about = {"root": _root(place), "commit": self.commit, "size": self.record_size, "slots": self.slots}
         return "python3", "-I", path, action, json.dumps(about | {"doublewrite": self.doublewrite, **asked})
 

@@ -19,8 +19,17 @@ from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import program_path
 from storlab.units import Duration, Size
-from storlab.workloads.base import ELAPSED, Launch, RunContext, bytes_of, elapsed_values, read_exit, unfinished
-from storlab.workloads.witness import Damage, Witness
+from storlab.workloads.base import (
+    ELAPSED,
+    Damage,
+    Launch,
+    RunContext,
+    Witness,
+    bytes_of,
+    elapsed_values,
+    read_exit,
+    unfinished,
+)
 
 _STRIDE = 7919  # a prime, so that neighbouring transactions change pages that lie far apart
 _PATIENCE = 300.0  # s

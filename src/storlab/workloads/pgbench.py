@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
+import polars as pl
 from pydantic import Field, PrivateAttr, model_validator
 
 from storlab.allowed import allowed
+from storlab.errors import CommandFailed, ParseError, TimedOut
 from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.database.clients import libpq_options
-from storlab.measurements import Measurements
+from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
+from storlab.nodes.process import telling
 from storlab.reach import Beside
 from storlab.tools.pgbench.declared import METRICS
-from storlab.workloads.base import ELAPSED, Launch, OptionError, ReadInput, RunContext
-from storlab.workloads.database.base import DatabaseWorkload
-from storlab.workloads.database.pgbench_results import read_results
+from storlab.tools.pgbench.results import read_pgbench
+from storlab.workloads.base import (
+    ELAPSED,
+    Launch,
+    OptionError,
+    ReadInput,
+    RunContext,
+    bytes_of,
+    elapsed_values,
+    read_exit,
+)
+from storlab.workloads.database import DatabaseWorkload
+
+_SAID = re.compile(r"^pgbench: (?:error: )?(.*)$", re.M)
+
+
+def read_results(raw: Path, log: str) -> Measurements:
+    """``log``: what names of its logs begin with. Raises ``TimedOut``, ``CommandFailed``, ``ParseError``."""
+    ended, said = read_exit(raw), bytes_of(raw / "stderr").decode(errors="replace")
+    if ended.timed_out:
+        raise TimedOut("pgbench was stopped at the time-out", said)
+    if not ended.ok:
+        lines = _SAID.findall(said) or [telling(said.splitlines() or ["no message"])]
+        raise CommandFailed(f"{ended.describe()}: {lines[-1]}", said)
+    logs = sorted(raw.glob(f"{log}.*"))
+    if not logs:
+        raise ParseError("pgbench wrote no log of its transactions", str(raw))
+    text = bytes_of(raw / "stdout").decode(errors="replace")
+    found = read_pgbench(text, map(bytes_of, logs), str(raw / "stdout"))
+    return replace(found, metrics=pl.concat([found.metrics, metric_frame(elapsed_values(ended))]))
+
 
 SCRIPT, LOG = "script.sql", "transactions"
 _COMMAND = re.compile(r"\\(?:\s|\\\r?\n)*+([^\s\\]*)")  # anywhere in a line, and in any case, as pgbench takes it

@@ -1,1 +1,0 @@
-"""Workload ``bonnie``: Bonnie++, as it stands."""

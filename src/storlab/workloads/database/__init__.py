@@ -1,1 +1,0 @@
-"""Loads of databases."""

@@ -1,1 +1,0 @@
-"""Workload ``ledger``: small commits, each acknowledged, that can be asked for after a power cut."""
