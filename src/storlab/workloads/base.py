@@ -206,7 +206,7 @@ class Workload(Model):
     async def launch_sliced(self, place: RunContext, longest: float) -> Launch:
         """Like ``launch``, of a command that goes on for ``longest`` s unless it is asked to end by SIGINT.
 
-        It works in turns, which ``parse`` then finds in its folder (``workloads.slices``).
+        It works in turns, which ``parse`` then finds in its folder (``Turns``).
         """
         raise TrialError(Workload.unsliceable(self, ""))
 
