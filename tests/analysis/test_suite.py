@@ -11,11 +11,13 @@ import pytest
 from scipy.stats import fisher_exact, mannwhitneyu
 
 from storlab.errors import UserError
+from storlab.report.document import Table
 from storlab.suites.comparing import Change, Comparison, Side, compare_runs
 from storlab.suites.culprit import Culprits, Tally, Terms, beliefs, find_culprit
 from storlab.suites.history import Counts, discoveries, history_of, interval, more_failures
 from storlab.suites.model import ObservedRun, SuiteEnvironment
-from storlab.suites.report.pages import changes_page, history_page
+from storlab.suites.report.documents import changes_document, history_document
+from storlab.suites.report.text import render_text
 
 from .suite_runs import run_of, runs_of, simulate
 
@@ -215,13 +217,15 @@ def test_ends_that_do_not_fit_are_refused() -> None:
 @pytest.mark.parametrize(("before", "after"), [("PFFFFFFFFF", "FPPPPPPPPP"), ("FPPPPPPPPP", "PFFFFFFFFF")])
 def test_groups_that_changed_one_way_are_as_unlikely_as_those_that_changed_the_other(before: str, after: str) -> None:
     a, b = ([run_of({f"group{at}/test": each for at, each in enumerate(text)})] for text in (before, after))
-    (words,) = [note for note in changes_page([compared(a, b)], []).notes if "one-sided" in note]
+    said = render_text(changes_document([compared(a, b)], []))
+    (words,) = [line for line in said.splitlines() if "one-sided" in line]
     assert words.endswith("flakiness alone would be as one-sided, either way, with a probability of 2.1 %.")
 
 
 def last(*runs: ObservedRun) -> list[str]:
     """The column of what came of the last run."""
-    (table,) = history_page(history_of(runs), everything=True).tables
+    sections = history_document(history_of(runs), everything=True).sections
+    (table,) = [block for section in sections for block in section.blocks if isinstance(block, Table)]
     return [row[table.columns.index("last")] for row in table.rows]
 
 

@@ -15,8 +15,8 @@ from storlab.cli.status import COMPLETE, TEST_MISSING, TEST_REGRESSED, Status
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
+    from storlab.report.document import Document
     from storlab.suites.comparing import Comparison
-    from storlab.suites.report.pages import Page
 
 FORMATS = ("text", "md", "html", "json")
 Format = Annotated[
@@ -46,7 +46,7 @@ def compare(
     """
     from storlab.suites.comparing import Side, compare_runs
     from storlab.suites.records.sources import read_source, read_sources
-    from storlab.suites.report.pages import changes_page
+    from storlab.suites.report.documents import changes_data, changes_document
 
     if len(sides) < 2:
         raise UserError("name at least two runs: a baseline, and what is compared with it")
@@ -64,7 +64,7 @@ def compare(
             f"{len(earlier) - len(same)} of {len(earlier)} earlier runs are of other environments than {read[0].label} "
             "and do not count: --any-environment lets them."
         )
-    _show(changes_page(found, notes), format_, output)
+    _show(changes_document(found, notes), changes_data(found, notes), format_, output)
     raise typer.Exit(_status(found))
 
 
@@ -77,10 +77,10 @@ def history(
     """Show how often tests pass on each environment, flaky ones first."""
     from storlab.suites.history import history_of
     from storlab.suites.records.sources import read_sources
-    from storlab.suites.report.pages import history_page
+    from storlab.suites.report.documents import history_data, history_document
 
-    page = history_page(history_of(read_sources(runs)), everything or format_ == "json")
-    _show(page, format_, output)
+    known = history_of(read_sources(runs))
+    _show(history_document(known, everything), history_data(known), format_, output)
 
 
 def _status(found: Sequence[Comparison]) -> Status:
@@ -93,10 +93,10 @@ def _status(found: Sequence[Comparison]) -> Status:
     return TEST_MISSING if any(lost) else COMPLETE
 
 
-def _show(page: Page, format_: str, output: Path | None) -> None:
-    from storlab.suites.report.pages import render_page
+def _show(document: Document, data: object, format_: str, output: Path | None) -> None:
+    from storlab.suites.report.programs import render_document
 
-    text = render_page(page, format_)
+    text = render_document(document, data, format_)
     if output is None:
         show_rendered(text, format_)
     else:

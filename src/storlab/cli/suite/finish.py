@@ -82,7 +82,7 @@ def status_of(known: SuiteRun) -> Status:
     from storlab.suites.report.view import view_of
 
     seen = view_of(known)
-    if seen.without_result or seen.absent:
+    if known.without_result or seen.absent:
         return TEST_WITHOUT_RESULT
     failed = any(row.attempt.outcome is not Outcome.SKIP for row in seen.unexpected)
     if not (seen.executed or failed):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
 from storlab.grouping import grouped
 from storlab.report.language.format import duration, plural
 from storlab.suites.history import Past, PastTest
 from storlab.suites.model import Expectations, Group, Suite, report_name, test_name
 from storlab.suites.places.guest import OWN_TESTS
+from storlab.suites.report.programs import to_json
 
 
 def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> Iterator[str]:
@@ -49,7 +48,7 @@ def listed_json(suite: Suite, expectations: Expectations, lacking: Mapping[str, 
         "groups": [_group(group, expectations, _by_test(lacking), past) for group in suite.groups],
         "absent": [str(each) for each in suite.absent],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return to_json(document).removesuffix("\n")
 
 
 def _group(group: Group, expectations: Expectations, lacks: Mapping[str, list[str]], past: Past) -> dict[str, object]:

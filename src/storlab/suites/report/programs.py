@@ -9,13 +9,28 @@ import msgspec
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.reading import open_file
+from storlab.report.document import Document
+from storlab.report.formats.markdown import render_markdown
 from storlab.suites.ktap import MOST_JUDGED, Result, ktap_text, read_ktap
 from storlab.suites.model import Outcome
 from storlab.suites.records.folder import SuiteRun
-from storlab.suites.report.html import render_html
-from storlab.suites.report.text import render_markdown, render_text, render_zts
+from storlab.suites.report.documents import run_document
+from storlab.suites.report.text import render_text
 from storlab.suites.report.view import Row, View, tests_without_result, view_of
+from storlab.suites.zts_text import console_line, report, summary
 from storlab.text import plain
+
+
+def render_zts(view: View) -> str:
+    """What the ZFS Test Suite's own runner and its report would have printed, but for times."""
+    run = view.run
+    shown = [each for each in run.attempts if each.role != "failsafe"]
+    lines = "".join(console_line(each, run.asked.runner) for each in shown)
+    return lines + summary(run.attempts, run.seconds, str(run.folder)) + report(shown, run.expectations)
+
+
+def to_json(data: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 
 
 def render_json(view: View) -> str:
@@ -29,12 +44,12 @@ def render_json(view: View) -> str:
         "answer": view.answer,
         "counts": {str(outcome): count for outcome, count in view.counts.items()},
         "unexpected": [row.name for row in view.unexpected],
-        "without_result": [{"group": group, "test": path} for group, path in view.without_result],
+        "without_result": [{"group": group, "test": path} for group, path in view.run.without_result],
         "absent": [str(each) for each in run.asked.absent],
         "other_environments": view.environments,
         "results": [_result(row) for row in view.rows],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return to_json(document)
 
 
 def _result(row: Row) -> dict[str, object]:
@@ -125,17 +140,33 @@ def render(run: SuiteRun, format_: str, *, brief: bool = False) -> str:
     view = view_of(run)
     match format_:
         case "text":
-            return render_text(view, brief=brief)
+            return render_text(run_document(view, brief=brief), answer_last=True, titled=not brief)
         case "zts":
             return render_zts(view)
-        case "md":
-            return render_markdown(view)
-        case "html":
-            return render_html(view, run.last_words)
         case "junit":
             return render_junit(view)
         case "ktap":
             return render_ktap(view)
         case "json":
             return render_json(view)
+        case "html":
+            return render_document(run_document(view, run.last_words), {}, format_)
+        case "md":
+            return render_document(run_document(view), {}, format_)
     raise UserError(f"there is no format {format_}")
+
+
+def render_document(document: Document, data: object, format_: str) -> str:
+    """``data``: the same for programs. Raises ``UserError`` if there is no such format."""
+    match format_:
+        case "text":
+            return render_text(document)
+        case "md":
+            return render_markdown(document)
+        case "html":
+            from storlab.report.formats.html import render_html  # with Jinja
+
+            return render_html(document)
+        case "json":
+            return to_json(data)
+    raise UserError(f"--format {format_}: it is one of text, md, html, json")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from storlab.report.language.format import duration, plural
+from storlab.report.language.format import duration, plural, quantity
 from storlab.suites.expectations import expected, is_surprising_pass, notes_on
 from storlab.suites.model import LOST, Attempt, Expectation, Outcome, report_name, test_name
 from storlab.suites.records.folder import SuiteRecord, SuiteRun, who_lacks
@@ -33,9 +33,15 @@ class Row:
     said: str = ""
 
     @property
+    def not_kept(self) -> str:
+        """How much of a script's output its folder lacks; empty if it has all."""
+        dropped = float(self.attempt.dropped)
+        return f"{quantity(dropped, 'B')} of its output was not kept" if dropped else ""
+
+    @property
     def why(self) -> str:
         """In words; empty where there is nothing to say."""
-        parts = [self.attempt.reason or self.said]
+        parts = [self.attempt.reason or self.said, self.not_kept]
         if self.expectation is not None:
             parts.append(f"expected: {self.expectation.reason}")
         elif self.surprising and self.attempt.outcome is Outcome.PASS:
@@ -89,10 +95,6 @@ class View:
         return [row for row in self.rows if row.attempt.number > 1 and row.attempt.outcome is Outcome.PASS]
 
     @property
-    def without_result(self) -> list[tuple[str, str]]:
-        return self.run.without_result
-
-    @property
     def environments(self) -> list[str]:
         """Guests whose results are not like those of the run's first guest, and why, each once."""
         known = self.run.asked.environment
@@ -110,7 +112,7 @@ class View:
 
     @property
     def missing(self) -> list[str]:
-        return [test_name(path, self.run.asked.testdir) for _, path in self.without_result]
+        return [test_name(path, self.run.asked.testdir) for _, path in self.run.without_result]
 
     @property
     def executed(self) -> int:
@@ -119,7 +121,7 @@ class View:
     @property
     def answer(self) -> str:
         tests = plural(len(self.run.results), "test")
-        unexpected, missing = len(self.unexpected), len(self.without_result) + self.absent
+        unexpected, missing = len(self.unexpected), len(self.run.without_result) + self.absent
         said = []
         if unexpected:
             said.append(
@@ -187,7 +189,7 @@ def tests_without_result(view: View) -> dict[str, dict[str, str]]:
     """Group → test → why it has no result. A test is called what it is called where it has one: it is the same test."""
     asked = view.run.asked
     groups: dict[str, dict[str, str]] = {}
-    for group, path in view.without_result:
+    for group, path in view.run.without_result:
         groups.setdefault(group, {})[test_name(path, asked.testdir)] = _NO_RESULT
     for group, name, why in _absent(asked):
         groups.setdefault(group, {}).setdefault(name, why)
